@@ -1,0 +1,325 @@
+"""The two texts that cross the trust line: a manifest goes to the harness, a report comes back. Nothing else does.
+
+Both are strict JSON: a missing or unknown field, a number that isn't finite, another version or a text over the
+cap is refused whole. A report travels sealed: `{"report": "<its JSON text>", "mac": "<HMAC-SHA256 by the attempt's key>"}`.
+This module is pure and stands alone; the service imports it, it imports nothing of the service.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import hmac
+import json
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+WIRE_VERSION = 1
+MANIFEST_CAP = 16_000_000
+REPORT_CAP = 4_000_000
+LOG_CAP = 65_536
+
+Mode = Literal["test", "benchmark", "leaderboard", "profile"]
+PhaseName = Literal["test", "benchmark", "ranked", "hidden"]
+VerdictName = Literal["passed", "wrong", "error", "timeout", "memory", "violation", "infrastructure"]
+Scalar = int | float | str | bool
+Params = Mapping[str, "Scalar | list[Scalar]"]
+T = TypeVar("T")
+
+PHASES: dict[str, tuple[PhaseName, ...]] = {
+    "test": ("test",),
+    "benchmark": ("test", "benchmark"),
+    "profile": ("test", "benchmark"),
+    "leaderboard": ("test", "benchmark", "ranked", "hidden"),
+}
+
+
+class WireError(ValueError):
+    """A text from the other side of the trust line isn't what it must be."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What one job may use. Seconds are wall-clock by the judge's clock."""
+
+    test_s: float = 180.0
+    benchmark_s: float = 180.0
+    ranked_s: float = 180.0
+    total_s: float = 900.0
+    memory_bytes: int = 4 << 30
+    processes: int = 256
+    file_bytes: int = 256 << 20
+    log_bytes: int = LOG_CAP
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """How much is measured: fixed before the first call, never shortened by what is seen."""
+
+    launches: int = 5
+    calls: int = 30
+    max_calls: int = 300
+    target_s: float = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """Everything that the harness needs to judge one attempt. It holds secrets: a file that only the judge can read."""
+
+    version: int
+    token: str
+    attempt: int
+    nonce: str
+    mode: Mode
+    problem: str
+    problem_digest: str
+    lang: Literal["py", "cu"]
+    gpu: str
+    style: Literal["modern", "one-file"] = "modern"
+    files: Mapping[str, str]
+    runner_files: list[str]
+    reference: str = "reference.py"
+    entry: str = "submission.py"
+    source: str
+    tests: list[Params]
+    benchmarks: list[Params]
+    hidden: list[Params]
+    seed: int | None = None
+    secret_seed: str
+    ranking_by: Literal["last", "mean", "geom"] = "last"
+    limits: Limits = field(default_factory=Limits)
+    budget: Budget = field(default_factory=Budget)
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestResult:
+    """One checked case. `message` never carries anything of a hidden case."""
+
+    phase: PhaseName
+    index: int
+    spec: str
+    status: Literal["pass", "fail", "error", "timeout", "skipped"]
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkResult:
+    """One timed case: `launch_medians_ns` are net of the null call, one per launch; the rest is derived from them."""
+
+    phase: PhaseName
+    index: int
+    spec: str
+    status: Literal["pass", "fail", "error", "timeout", "skipped"]
+    message: str = ""
+    calls: int = 0
+    launch_medians_ns: list[float] = field(default_factory=list)
+    median_ns: float | None = None
+    mean_ns: float | None = None
+    std_ns: float | None = None
+    best_ns: float | None = None
+    worst_ns: float | None = None
+    null_ns: float | None = None
+    low_ns: float | None = None
+    high_ns: float | None = None
+    baseline_ns: float | None = None
+    flags: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseResult:
+    """One phase of the mode, in order: the API shows each as one run."""
+
+    name: PhaseName
+    passed: bool
+    started_at_ns: int
+    ended_at_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Isolation:
+    """How far the submission was kept from everything else, as achieved, not as wished."""
+
+    level: int
+    means: str
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What one attempt came to. Times are nanoseconds since the epoch by the node's clock, or durations."""
+
+    version: int
+    token: str
+    attempt: int
+    nonce: str
+    mode: Mode
+    problem_digest: str
+    harness_digest: str
+    verdict: VerdictName
+    reason: str
+    score_s: float | None
+    interval_s: list[float] | None
+    tests: list[TestResult]
+    benchmarks: list[BenchmarkResult]
+    phases: list[PhaseResult]
+    isolation: Isolation
+    started_at_ns: int
+    ended_at_ns: int
+    log: str = ""
+    secret_log: str = ""
+    host: Mapping[str, Any] = field(default_factory=dict)
+    flags: list[str] = field(default_factory=list)
+
+
+def dumps(value: Manifest | Report) -> str:
+    """The one text of a value: sorted, ASCII, no NaN."""
+    try:
+        return json.dumps(dataclasses.asdict(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except ValueError as error:
+        raise WireError(f"a number that isn't finite can't be sent: {error}") from None
+
+
+def read_manifest(text: str | bytes) -> Manifest:
+    """The manifest in this text, or WireError."""
+    found = _built(Manifest, _parsed(text, MANIFEST_CAP), "manifest")
+    if found.version != WIRE_VERSION:
+        raise WireError(f"manifest of version {found.version}; this harness speaks {WIRE_VERSION}")
+    return found
+
+
+def read_report(text: str | bytes) -> Report:
+    """The report in this text (unsealed), or WireError."""
+    found = _built(Report, _parsed(text, REPORT_CAP), "report")
+    if found.version != WIRE_VERSION:
+        raise WireError(f"report of version {found.version}; this service speaks {WIRE_VERSION}")
+    _check_sense(found)
+    return found
+
+
+def seal(report: Report, key: bytes) -> str:
+    """The report's text with proof that the holder of the attempt's key wrote it."""
+    text = dumps(report)
+    return json.dumps({"report": text, "mac": _mac(text, key)})
+
+
+def unseal(text: str | bytes, key: bytes) -> Report:
+    """The report, when its seal is that of this key; WireError otherwise."""
+    outer = _parsed(text, 2 * REPORT_CAP)
+    if not isinstance(outer, dict) or set(outer) != {"report", "mac"}:
+        raise WireError("a sealed report has the two fields report and mac")
+    inner, mac = outer["report"], outer["mac"]
+    if not isinstance(inner, str) or not isinstance(mac, str):
+        raise WireError("a sealed report's fields are texts")
+    if not hmac.compare_digest(mac.encode(), _mac(inner, key).encode()):
+        raise WireError("the report's seal isn't by this attempt's key")
+    return read_report(inner)
+
+
+def _mac(text: str, key: bytes) -> str:
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+
+
+def _parsed(text: str | bytes, cap: int) -> Any:
+    if len(text) > cap:
+        raise WireError(f"a text of {len(text)} bytes is over the cap of {cap}")
+    try:
+        decoded = text.decode("utf-8") if isinstance(text, bytes) else text
+        return json.loads(decoded, parse_constant=_refused_constant, object_pairs_hook=_without_twins)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"not the JSON that it must be: {error}") from None
+
+
+def _refused_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number here")
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a field stands twice")
+    return found
+
+
+def _built(kind: type[T], raw: Any, where: str) -> T:
+    if not isinstance(raw, dict):
+        raise WireError(f"{where}: an object was expected")
+    hints = typing.get_type_hints(kind)
+    fields = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    if unknown := sorted(set(raw) - set(fields)):
+        raise WireError(f"{where}: unknown field {unknown[0]}")
+    if missing := sorted(set(fields) - set(raw)):
+        raise WireError(f"{where}: missing field {missing[0]}")
+    return kind(**{name: _value(hints[name], raw[name], f"{where}.{name}") for name in fields})
+
+
+def _value(hint: Any, raw: Any, where: str) -> Any:
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return raw
+    if dataclasses.is_dataclass(hint):
+        return _built(typing.cast("type[Any]", hint), raw, where)
+    if origin is Literal:
+        if raw in inner and isinstance(raw, str):
+            return raw
+        raise WireError(f"{where}: {raw!r} is none of {', '.join(map(str, inner))}")
+    if origin is list:
+        if isinstance(raw, list):
+            return [_value(inner[0], item, f"{where}[{n}]") for n, item in enumerate(raw)]
+        raise WireError(f"{where}: a list was expected")
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+        if isinstance(raw, dict):
+            return {str(k): _value(inner[1], v, f"{where}.{k}") for k, v in raw.items()}
+        raise WireError(f"{where}: an object was expected")
+    if origin is types.UnionType or origin is typing.Union:
+        return _one_of(inner, raw, where)
+    return _plain(hint, raw, where)
+
+
+def _one_of(options: tuple[Any, ...], raw: Any, where: str) -> Any:
+    if raw is None and type(None) in options:
+        return None
+    for option in options:
+        if option is type(None):
+            continue
+        try:
+            return _value(option, raw, where)
+        except WireError:
+            continue
+    raise WireError(f"{where}: {type(raw).__name__} isn't what it must be")
+
+
+def _plain(hint: Any, raw: Any, where: str) -> Any:
+    if hint is float and isinstance(raw, int | float) and not isinstance(raw, bool):
+        if not math.isfinite(raw):
+            raise WireError(f"{where}: not finite")
+        return float(raw)
+    if isinstance(hint, typing.ForwardRef):
+        hint = {"int": int, "float": float, "str": str, "bool": bool}.get(hint.__forward_arg__, hint)
+    if isinstance(hint, type) and type(raw) is hint:
+        return raw
+    raise WireError(f"{where}: {type(raw).__name__} isn't {getattr(hint, '__name__', hint)}")
+
+
+def _check_sense(report: Report) -> None:
+    """What no honest harness would say: a score without a pass, a negative time, an interval that misses its score."""
+    if (report.score_s is None) != (report.interval_s is None):
+        raise WireError("score and interval come together")
+    if report.score_s is not None:
+        if report.verdict != "passed" or report.mode not in ("leaderboard", "benchmark", "profile"):
+            raise WireError("only a passed run that was timed has a score")
+        bounds = report.interval_s or []
+        if len(bounds) != 2 or not 0 < report.score_s or not bounds[0] <= report.score_s <= bounds[1]:
+            raise WireError("the score must be positive and lie in its interval")
+    if report.verdict == "passed":
+        want = PHASES[report.mode]
+        if tuple(p.name for p in report.phases) != want or not all(p.passed for p in report.phases):
+            raise WireError(f"a passed {report.mode} run passes the phases {', '.join(want)}")
+    if report.ended_at_ns < report.started_at_ns:
+        raise WireError("it ended before it started")
+    if len(report.log) > 2 * LOG_CAP or len(report.secret_log) > 2 * LOG_CAP:
+        raise WireError("a log is over its cap")

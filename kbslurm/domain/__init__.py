@@ -1,0 +1,1 @@
+"""Values and rules. Nothing here reads a clock, a file, a database or the network."""

@@ -1,0 +1,180 @@
+"""Every error that kbslurm raises on purpose, drawn as a tree.
+
+KbslurmError
+├── Unauthenticated   who are you?                      exit 4   http 401
+├── Refused           the person may not do this now    exit 5   http 403
+│   ├── DeadlinePassed
+│   ├── QuotaSpent                                               http 429
+│   └── NotAccepting                                             http 503
+├── Invalid           the input is wrong                exit 2   http 400
+│   └── TooLarge                                                 http 413
+├── NotFound          there is no such thing            exit 2   http 404
+├── Misconfigured     an operator must change something exit 2   http 500
+└── BackendTrouble    a cluster or service misbehaved   exit 6   http 503
+    ├── BackendRefused    it said no, and nothing was started
+    └── BackendUnclear    it may or may not have started something
+
+A kernel that fails is a Verdict, not an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import ClassVar
+
+EXIT_OK = 0
+EXIT_BUG = 1
+EXIT_REJECTED = 3
+EXIT_INFRASTRUCTURE = 6
+EXIT_INTERRUPTED = 130
+
+
+class KbslurmError(Exception):
+    """Something went wrong in a way that kbslurm foresaw."""
+
+    exit_code: ClassVar[int] = EXIT_BUG
+    http_status: ClassVar[int] = 500
+
+    def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
+        self.message = message or (type(self).__doc__ or "").partition("\n")[0]
+        self.hint = hint
+        super().__init__(self.message)
+
+
+class Unauthenticated(KbslurmError):
+    """We don't know who you are."""
+
+    exit_code = 4
+    http_status = 401
+
+
+class Refused(KbslurmError):
+    """You may not do this now."""
+
+    exit_code = 5
+    http_status = 403
+
+
+class DeadlinePassed(Refused):
+    """The board's deadline has passed."""
+
+    def __init__(self, board: str, *, closed_at: datetime, zone: str, hint: str | None = None) -> None:
+        self.board, self.closed_at, self.zone = board, closed_at, zone
+        when = closed_at.strftime("%Y-%m-%d %H:%M")
+        super().__init__(
+            f"board {board} closed on {when} ({zone})", hint=hint or "Ask the host for an extension, or pick another board."
+        )
+
+
+class QuotaSpent(Refused):
+    """You have used up what you may use for now."""
+
+    http_status = 429
+
+    def __init__(self, what: str, *, used: float, limit: float, resets_at: datetime, hint: str | None = None) -> None:
+        self.used, self.limit, self.resets_at = used, limit, resets_at
+        super().__init__(
+            f"{what}: {used:g} of {limit:g} used", hint=hint or f"Try again after {resets_at:%Y-%m-%d %H:%M %Z}."
+        )
+
+
+class NotAccepting(Refused):
+    """Submissions are paused."""
+
+    http_status = 503
+
+
+class Invalid(KbslurmError):
+    """The input is wrong."""
+
+    exit_code = 2
+    http_status = 400
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        file: Path | None = None,
+        line: int | None = None,
+        key: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self.file, self.line, self.key = file, line, key
+        super().__init__(located(message or "The input is wrong.", file, line, key), hint=hint)
+
+
+class TooLarge(Invalid):
+    """The file is too large."""
+
+    http_status = 413
+
+
+class NotFound(KbslurmError):
+    """There is no such thing."""
+
+    exit_code = 2
+    http_status = 404
+
+    def __init__(self, what: str, name: str, *, known: Sequence[str] = (), hint: str | None = None) -> None:
+        self.what, self.name, self.known = what, name, tuple(known)
+        if hint is None and known:
+            hint = f"There are: {', '.join(sorted(known))}."
+        super().__init__(f"there is no {what} {name!r}", hint=hint)
+
+
+class Misconfigured(KbslurmError):
+    """An operator must change something."""
+
+    exit_code = 2
+    http_status = 500
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        file: Path | None = None,
+        line: int | None = None,
+        key: str | None = None,
+        fix: str | None = None,
+    ) -> None:
+        self.file, self.line, self.key, self.fix = file, line, key, fix
+        super().__init__(located(message or "The configuration is wrong.", file, line, key), hint=fix)
+
+
+class BackendTrouble(KbslurmError):
+    """A cluster or a service misbehaved."""
+
+    exit_code = 6
+    http_status = 503
+
+    def __init__(
+        self, backend: str, message: str, *, retry_after_s: float | None = None, hint: str | None = None
+    ) -> None:
+        self.backend, self.retry_after_s = backend, retry_after_s
+        super().__init__(f"{backend}: {message}", hint=hint)
+
+
+class BackendRefused(BackendTrouble):
+    """The backend said no, and nothing was started.
+
+    `permanent` is true when the same request would be refused for ever (an unknown partition), false when it may
+    be taken later (a limit on queued jobs).
+    """
+
+    def __init__(self, backend: str, message: str, *, permanent: bool, hint: str | None = None) -> None:
+        self.permanent = permanent
+        super().__init__(backend, message, hint=hint)
+
+
+class BackendUnclear(BackendTrouble):
+    """The backend may or may not have started something: look before trying again."""
+
+
+def located(message: str, file: Path | None, line: int | None, key: str | None) -> str:
+    """`file:line: key: message`, with what is known of it."""
+    place = str(file) if file else ""
+    if place and line:
+        place += f":{line}"
+    return ": ".join(part for part in (place, key, message) if part)
