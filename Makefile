@@ -1,0 +1,97 @@
+# Everything that the README tells a stranger to type. `make help` lists it.
+# Python: any 3.11 to 3.14, chosen by PYTHON=…; nothing else is needed for demo and test but git and make.
+
+SHELL  := /bin/bash
+PYTHON ?= python3
+ARGS   ?=
+
+BIN     := .venv/bin
+PY      := $(BIN)/python
+READY   := .venv/.kbslurm-ready
+CLUSTER ?= .cluster
+FLOORS  := unit contract flow chaos golden architecture cluster
+# pip asks neither a local wheel folder nor a private index for what the lock names: a hash that isn't in it is refused.
+PIP     := $(PY) -m pip --disable-pip-version-check --no-input
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test test-again lint format types bench bench-cluster wheel-check cluster cluster-shell \
+        cluster-down demo-slurm test-slurm-matrix test-gpu test-live test-pyslurm lock clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
+
+venv: $(READY)  ## the virtual environment from the committed lock, nothing else
+
+$(READY): requirements.lock pyproject.toml hatch_build.py
+	@command -v $(PYTHON) >/dev/null || { echo "kbslurm needs Python 3.11 or newer and $(PYTHON) is not there; choose one with make PYTHON=/path/to/python3." >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "kbslurm needs Python 3.11 or newer and $(PYTHON) is $$($(PYTHON) -V 2>&1); choose another with make PYTHON=/path/to/python3." >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) can't make virtual environments; on Debian: apt-get install python3-venv." >&2; exit 2; }
+	@rm -f $(READY)
+	$(PYTHON) -m venv .venv
+	$(PIP) install --quiet --require-hashes -r requirements.lock
+	$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	@touch $(READY)
+
+demo: $(READY)  ## a competition on this machine: eight submissions, one leaderboard (ARGS=--once ends by itself)
+	@$(BIN)/kbslurm demo $(ARGS)
+
+test: $(READY)  ## every floor, one command; closes with the count per floor
+	$(PY) -m pytest $(addprefix tests/,$(FLOORS)) $(ARGS)
+
+test-again: $(READY)  # only what failed the last time
+	$(PY) -m pytest --last-failed --last-failed-no-failures=none $(addprefix tests/,$(FLOORS)) $(ARGS)
+
+lint: $(READY)  ## ruff, its formatter, and the walls between the packages
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
+
+format: $(READY)  ## put the code into the house's shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(READY)  ## mypy --strict over service, bot, harness and tests
+	$(BIN)/mypy --strict
+
+bench: $(READY)  ## speed as ratios inside one run, as a table and as JSON lines
+	$(PY) -m tests.bench $(ARGS)
+
+bench-cluster: $(READY)  ## the same on the test cluster (root)
+	$(PY) -m tests.bench --cluster $(ARGS)
+
+wheel-check: $(READY)  ## build the wheel, install it in a clean environment elsewhere, run the demo from there
+	@PYTHON=$(PYTHON) .ci/wheel-check
+
+cluster: $(READY)  ## a real Slurm with real Apptainer on this machine (root); stays up until make cluster-down
+	$(PY) tests/cluster/up.py start --dir $(CLUSTER) $(ARGS)
+
+cluster-shell: $(READY)  ## a shell on that cluster's login node
+	$(PY) tests/cluster/up.py exec --dir $(CLUSTER) $(ARGS)
+
+cluster-down: $(READY)  ## end it, all of it
+	$(PY) tests/cluster/up.py stop --dir $(CLUSTER) $(ARGS)
+
+demo-slurm: $(READY)  ## the demo on that cluster, from nothing (root)
+	@$(BIN)/kbslurm demo --slurm $(ARGS)
+
+test-slurm-matrix: $(READY)  ## the Slurm contract suite on Slurm 22.05, 24.11 and 26.05 (root)
+	KBSLURM_SLURM_MATRIX=22.05,24.11,26.05 $(PY) -m pytest tests/cluster tests/contract -m matrix $(ARGS)
+
+test-gpu: $(READY)  ## what needs a real GPU
+	KBSLURM_TEST_GPU=1 $(PY) -m pytest tests -m gpu $(ARGS)
+
+test-live: $(READY)  ## what needs real accounts
+	KBSLURM_TEST_LIVE=1 $(PY) -m pytest tests -m live $(ARGS)
+
+test-pyslurm: $(READY)  ## the state reader's contract against a real pyslurm (PYSLURM_PYTHON=/path/to/python that has it)
+	KBSLURM_PYSLURM_PYTHON="$(or $(PYSLURM_PYTHON),$(PYTHON))" $(PY) -m pytest tests -m pyslurm $(ARGS)
+
+lock:  ## resolve the dependencies anew for Python 3.11 to 3.14 on every platform; writes requirements.lock
+	@$(PYTHON) -m venv .venv-lock && .venv-lock/bin/pip install --quiet uv
+	.venv-lock/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
+	    --no-header --no-annotate --no-emit-index-url --no-config --upgrade --quiet --output-file requirements.lock
+	@rm -rf .venv-lock
+
+clean:  ## remove what make made here
+	rm -rf .venv .venv-lock build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

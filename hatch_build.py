@@ -1,0 +1,22 @@
+"""The wheel's one peculiarity: it carries the shared folders below kbslurm/_share/, where kbslurm.share finds them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+SHARED = ("alembic", "containers", "eval", "examples", "sbatch_templates", "site-configs")
+
+
+class SharedFolders(BuildHookInterface):  # type: ignore[type-arg,misc,unused-ignore]
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Editable installs read the checkout itself: a copy would only go stale."""
+        if version == "editable":
+            return
+        for name in SHARED:
+            folder = Path(self.root) / name
+            if not folder.is_dir():
+                raise FileNotFoundError(f"the shared folder {name}/ is missing from {self.root}")
+            build_data["force_include"][str(folder)] = f"kbslurm/_share/{name}"
