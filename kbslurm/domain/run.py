@@ -1,0 +1,185 @@
+"""The life of a run and of its attempts: states, the moves between them, and what an ending means.
+
+QUEUED → LAUNCHING → RUNNING → SCORED | FAILED | CANCELLED. The only edges back are LAUNCHING | RUNNING → QUEUED:
+a new attempt. SCORED means that the submission's own fate is known, nearly always by an accepted report, else by
+proof that it ran into its own limit (time, memory). FAILED means that no report will come and it isn't its fault.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import NewType
+
+from kbslurm.domain.problem import Problem
+from kbslurm_eval.wire import Mode, VerdictName
+
+SubmissionId = NewType("SubmissionId", int)
+RunId = NewType("RunId", int)
+AttemptId = NewType("AttemptId", int)
+PersonId = NewType("PersonId", int)
+EventId = NewType("EventId", int)
+JobName = NewType("JobName", str)
+Handle = NewType("Handle", str)
+
+JOB_PREFIX = "kb-"
+INFRASTRUCTURE_ATTEMPTS = 3
+
+
+class RunState(StrEnum):
+    """Where a run stands."""
+
+    QUEUED = "queued"
+    LAUNCHING = "launching"
+    RUNNING = "running"
+    SCORED = "scored"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+OPEN_RUNS = frozenset({RunState.QUEUED, RunState.LAUNCHING, RunState.RUNNING})
+ENDED_RUNS = frozenset(RunState) - OPEN_RUNS
+
+MOVES: frozenset[tuple[RunState, RunState]] = frozenset(
+    {
+        (RunState.QUEUED, RunState.LAUNCHING),
+        (RunState.QUEUED, RunState.CANCELLED),
+        (RunState.LAUNCHING, RunState.RUNNING),
+        (RunState.LAUNCHING, RunState.QUEUED),
+        (RunState.LAUNCHING, RunState.SCORED),
+        (RunState.LAUNCHING, RunState.FAILED),
+        (RunState.LAUNCHING, RunState.CANCELLED),
+        (RunState.RUNNING, RunState.QUEUED),
+        (RunState.RUNNING, RunState.SCORED),
+        (RunState.RUNNING, RunState.FAILED),
+        (RunState.RUNNING, RunState.CANCELLED),
+    }
+)
+
+
+class AttemptState(StrEnum):
+    """Where one try on one backend stands. INTENT: committed, perhaps not yet sent. AMBIGUOUS: perhaps sent."""
+
+    INTENT = "intent"
+    AMBIGUOUS = "ambiguous"
+    SUBMITTED = "submitted"
+    RUNNING = "running"
+    REPORTED = "reported"
+    DEAD = "dead"
+    REFUSED = "refused"
+    CANCELLED = "cancelled"
+
+
+OPEN_ATTEMPTS = frozenset(
+    {AttemptState.INTENT, AttemptState.AMBIGUOUS, AttemptState.SUBMITTED, AttemptState.RUNNING}
+)
+
+
+class Ending(StrEnum):
+    """How an attempt ended, as far as evidence says."""
+
+    REPORTED = "reported"  # a report came
+    TIMEOUT = "timeout"  # its own time limit
+    MEMORY = "memory"  # its own memory limit
+    NODE_FAILURE = "node_failure"
+    PREEMPTED = "preempted"
+    BOOT_FAILURE = "boot_failure"
+    IMAGE = "image"  # the image is missing, broken, or its container wouldn't start
+    NO_REPORT = "no_report"  # it ended in some way, without a report and without a limit hit
+    BAD_REPORT = "bad_report"  # a report that isn't one
+    CANCELLED = "cancelled"  # somebody ended it from outside
+    REFUSED = "refused"  # the backend wouldn't take it
+    VANISHED = "vanished"  # every source was asked, twice, and none knows it
+
+
+OWN_FAULT: dict[Ending, VerdictName] = {Ending.TIMEOUT: "timeout", Ending.MEMORY: "memory"}
+
+
+def is_retried(ending: Ending, attempts: int) -> bool:
+    """Whether another attempt is owed. The submitter's own failures are never tried again, others at most thrice."""
+    return ending not in OWN_FAULT and ending is not Ending.REPORTED and attempts < INFRASTRUCTURE_ATTEMPTS
+
+
+def new_job_name() -> JobName:
+    """A name that no other job has: the one key that both squeue and sacct always show."""
+    token = base64.b32encode(secrets.token_bytes(16)).decode().rstrip("=").lower()
+    return JobName(JOB_PREFIX + token)
+
+
+class Seen(StrEnum):
+    """What a backend says of an attempt. ABSENT: every source was asked and none knows it. UNKNOWN: couldn't look."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    ENDED = "ended"
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sighting:
+    """One look at one attempt. `ending` is set exactly when it is seen ENDED."""
+
+    seen: Seen
+    handle: Handle | None = None
+    node: str | None = None
+    ending: Ending | None = None
+    exit_code: int | None = None
+    reason: str = ""
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """The right to have `free` more attempts open at a backend for a GPU type."""
+
+    backend: str
+    gpu: str
+    free: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenAttempt:
+    """An attempt that may still come to something. `number` is the fence for every later write."""
+
+    id: AttemptId
+    run_id: RunId
+    number: int
+    name: JobName
+    backend: str
+    gpu: str
+    state: AttemptState
+    handle: Handle | None
+    opened_at: datetime
+    deadline_at: datetime | None
+    clean_sweeps: int = 0
+    swept_at: datetime | None = None
+    seen_at: datetime | None = None
+    started_at: datetime | None = None
+    node: str | None = None
+    cancel_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """All that is needed to render and judge one attempt."""
+
+    attempt: OpenAttempt
+    submission_id: SubmissionId
+    person: str
+    by_staff: bool
+    board: str
+    mode: Mode
+    file_name: str
+    source: str
+    problem: Problem
+    problem_digest: str
+    nonce: str
+    key: bytes
+    secret_seed: str
+    avoid_nodes: tuple[str, ...] = ()
+    ranked_min_isolation: int = 0

@@ -1,0 +1,154 @@
+"""The ports: what the rooms need of the world. Each fits on a screen; the docstring is the law for every adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from kbslurm.domain.run import (
+    AttemptId,
+    Ending,
+    EventId,
+    Handle,
+    JobName,
+    OpenAttempt,
+    PersonId,
+    RunId,
+    RunState,
+    Sighting,
+    Slot,
+    SubmissionId,
+    Work,
+)
+from kbslurm.domain.verdict import Verdict
+from kbslurm_eval.wire import Mode
+
+
+class Clock(Protocol):
+    """Now, always aware and in UTC."""
+
+    def now(self) -> datetime: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSpec:
+    """One job as it will run: texts and limits only. `script` is the rendered job script where the backend wants one."""
+
+    name: JobName
+    gpu: str
+    manifest: str
+    key: bytes
+    time_limit_s: float
+    memory_bytes: int
+    directory: Path | None = None
+    script: str | None = None
+
+
+class Backend(Protocol):
+    """A place that runs jobs. It holds no state in memory that matters: a new process finds all it needs by name.
+
+    Every method may raise BackendTrouble; nothing else is expected of it. No method waits for a job.
+    """
+
+    name: str
+
+    def capacity(self) -> Mapping[str, int]:
+        """How many attempts may be open at once, by GPU type. Asks nobody: it is configuration."""
+
+    def submit(self, job: JobSpec) -> Handle:
+        """Start it. BackendRefused: certainly not started. BackendUnclear, or any other end: perhaps started.
+
+        Called again with the same name and directory it starts nothing twice: an attempt runs at most once.
+        """
+
+    def find(self, name: JobName) -> Sighting:
+        """Look in every source for a job of this name. ABSENT only when each source answered and none knows it."""
+
+    def poll(self, attempts: Sequence[OpenAttempt]) -> Mapping[JobName, Sighting]:
+        """One batched look at many. What isn't in the answer, or is UNKNOWN, changes nothing. Missing isn't finished."""
+
+    def collect(self, attempt: OpenAttempt) -> bytes | None:
+        """The sealed report, size-capped, or None while there is none. Never parsed here."""
+
+    def cancel(self, attempt: OpenAttempt) -> None:
+        """End it and all that it started, if it runs; keep it from starting, if it doesn't. Twice is fine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewSubmission:
+    """What a person did, checked and ready to become rows."""
+
+    person_id: PersonId
+    board_id: int
+    problem_version_id: int
+    mode: Mode
+    file_name: str
+    source: str
+    source_sha256: str
+    gpus: tuple[str, ...]
+    secret_seed: str
+    cost_s: float
+    by_staff: bool = False
+    via: str = "cli"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Receipt:
+    """A submission that will not be lost any more."""
+
+    submission_id: SubmissionId
+    run_ids: tuple[RunId, ...]
+    accepted_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """One thing that happened. `kind` is like `run.scored`, `subject` like `run:12`; data never holds a secret."""
+
+    id: EventId
+    kind: str
+    subject: str
+    data: Mapping[str, Any]
+    at: datetime
+
+
+class Store(Protocol):
+    """The rows of the walk. Every method is one transaction, all or nothing, event included; a fence is (attempt, number).
+
+    False from a fenced method means: the attempt is no longer the run's, nothing was changed.
+    """
+
+    def accept(self, new: NewSubmission, now: datetime) -> Receipt: ...
+    def claim(self, slots: Sequence[Slot], now: datetime) -> OpenAttempt | None:
+        """Give the fairest waiting run that fits a slot its next attempt (state INTENT), or None. SKIP LOCKED."""
+
+    def work(self, attempt: AttemptId) -> Work: ...
+    def open_attempts(self) -> Sequence[OpenAttempt]: ...
+    def note_handle(self, attempt: OpenAttempt, handle: Handle, deadline_at: datetime, now: datetime) -> bool: ...
+    def note_ambiguous(self, attempt: OpenAttempt, why: str, now: datetime) -> bool: ...
+    def note_clean_sweep(self, attempt: OpenAttempt, now: datetime) -> bool: ...
+    def note_resend(self, attempt: OpenAttempt, now: datetime) -> bool:
+        """The same attempt is sent again (same number, name, directory): back to INTENT, sweeps forgotten."""
+
+    def note_seen(self, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> bool: ...
+    def score(self, attempt: OpenAttempt, verdict: Verdict, ending: Ending, now: datetime, *, telemetry: Mapping[str, Any]) -> bool:
+        """Run, attempt, verdict and event in one fenced statement. False: the report is stale; keep it by keep_stale."""
+
+    def keep_stale(self, attempt: OpenAttempt, report: bytes, why: str, now: datetime) -> None: ...
+    def give_up_attempt(self, attempt: OpenAttempt, ending: Ending, why: str, now: datetime) -> RunState | None:
+        """Close the attempt; the run goes back to QUEUED or, when no retry is owed, FAILED with verdict infrastructure."""
+
+    def cancel(self, submission: SubmissionId, by: PersonId | None, now: datetime) -> Sequence[OpenAttempt]:
+        """Queued runs end at once; for the others the open attempts are marked (`cancel_at`) and returned."""
+
+    def end_cancelled(self, attempt: OpenAttempt, now: datetime) -> bool: ...
+    def events(self, after: EventId, limit: int = 500) -> Sequence[Event]: ...
+    def cursor(self, reader: str) -> EventId: ...
+    def move_cursor(self, reader: str, to: EventId) -> None: ...
+    def hold_lease(self, name: str, holder: str, ttl_s: float, now: datetime) -> bool: ...
+    def release_lease(self, name: str, holder: str) -> None: ...
+    def wait_for_news(self, timeout_s: float) -> bool:
+        """Sleep until a NOTIFY says "look", or the time is over. Only a hint: no message is load-bearing."""
