@@ -1,0 +1,73 @@
+"""What the harness is told: the one place where a problem and a source become a manifest. Pure; `render` and `try` share it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kbslurm.domain.problem import Problem
+from kbslurm.errors import Invalid
+from kbslurm_eval.wire import MANIFEST_CAP, PHASES, WIRE_VERSION, Limits, Manifest, Mode, dumps
+
+STARTING_S = 15.0
+
+
+def manifest_for(
+    problem: Problem,
+    *,
+    token: str,
+    attempt: int,
+    nonce: str,
+    mode: Mode,
+    gpu: str,
+    source: str,
+    secret_seed: str,
+    problem_digest: str | None = None,
+    log_bytes: int | None = None,
+) -> Manifest:
+    """The manifest of one attempt. It names no person and no board, and the key that seals its report isn't in it.
+
+    `problem_digest` is the recorded digest of the problem version; without it the problem's own is used.
+    """
+    if mode not in problem.modes:
+        raise Invalid(f"problem {problem.name} has no {mode} mode", hint=f"It has: {', '.join(problem.modes)}.")
+    limits = problem.limits if log_bytes is None else replace(problem.limits, log_bytes=log_bytes)
+    return Manifest(
+        version=WIRE_VERSION,
+        token=token,
+        attempt=attempt,
+        nonce=nonce,
+        mode=mode,
+        problem=problem.name,
+        problem_digest=problem_digest or problem.digest,
+        lang=problem.lang,
+        gpu=gpu,
+        style=problem.style,
+        files=dict(problem.files),
+        runner_files=list(problem.runner_files),
+        reference=problem.reference,
+        entry=problem.entry,
+        source=source,
+        tests=list(problem.tests),
+        benchmarks=list(problem.benchmarks),
+        hidden=list(problem.hidden),
+        seed=problem.seed,
+        secret_seed=secret_seed,
+        ranking_by=problem.ranking_by,
+        limits=limits,
+        budget=problem.budget,
+        config=dict(problem.config),
+    )
+
+
+def manifest_text(manifest: Manifest) -> str:
+    """The manifest's one text, refused when the harness would refuse it for its size."""
+    text = dumps(manifest)
+    if len(text) > MANIFEST_CAP:
+        raise Invalid(f"problem {manifest.problem} and its submission come to {len(text)} bytes, over {MANIFEST_CAP}")
+    return text
+
+
+def time_limit_s(limits: Limits, mode: Mode) -> float:
+    """How long a whole job of this mode may take, start included: what a backend enforces from outside."""
+    each = {"test": limits.test_s, "benchmark": limits.benchmark_s, "ranked": limits.ranked_s, "hidden": limits.test_s}
+    return min(limits.total_s, sum(each[phase] for phase in PHASES[mode])) + STARTING_S
