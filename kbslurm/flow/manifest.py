@@ -1,4 +1,4 @@
-"""What the harness is told: the one place where a problem and a source become a manifest. Pure; `render` and `try` share it."""
+"""What the harness is told: where a problem and a source become a manifest. Pure; `render` and `try` share it."""
 
 from __future__ import annotations
 
