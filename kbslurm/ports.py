@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from kbslurm.domain.intake import Intake
 from kbslurm.domain.run import (
     AttemptId,
     Ending,
@@ -121,12 +122,18 @@ class Store(Protocol):
     False from a fenced method means: the attempt is no longer the run's, nothing was changed.
     """
 
+    def intake(self, person: PersonId, board: str) -> Intake:
+        """What accept must know of this person and board, in one read. NotFound names the boards that there are."""
+
     def accept(self, new: NewSubmission, now: datetime) -> Receipt: ...
     def claim(self, slots: Sequence[Slot], now: datetime) -> OpenAttempt | None:
         """Give the fairest waiting run that fits a slot its next attempt (state INTENT), or None. SKIP LOCKED."""
 
     def work(self, attempt: AttemptId) -> Work: ...
     def open_attempts(self) -> Sequence[OpenAttempt]: ...
+    def waiting(self) -> Mapping[str, int]:
+        """How many runs are queued, by GPU type."""
+
     def note_handle(self, attempt: OpenAttempt, handle: Handle, deadline_at: datetime, now: datetime) -> bool: ...
     def note_ambiguous(self, attempt: OpenAttempt, why: str, now: datetime) -> bool: ...
     def note_clean_sweep(self, attempt: OpenAttempt, now: datetime) -> bool: ...
@@ -139,7 +146,10 @@ class Store(Protocol):
 
     def keep_stale(self, attempt: OpenAttempt, report: bytes, why: str, now: datetime) -> None: ...
     def give_up_attempt(self, attempt: OpenAttempt, ending: Ending, why: str, now: datetime) -> RunState | None:
-        """Close the attempt; the run goes back to QUEUED or, when no retry is owed, FAILED with verdict infrastructure."""
+        """Close the attempt; the run goes back to QUEUED or, when no retry is owed, FAILED with verdict infrastructure.
+
+        None: the attempt is no longer the run's. A run with `cancel_at` isn't queued again: it ends CANCELLED.
+        """
 
     def cancel(self, submission: SubmissionId, by: PersonId | None, now: datetime) -> Sequence[OpenAttempt]:
         """Queued runs end at once; for the others the open attempts are marked (`cancel_at`) and returned."""

@@ -99,8 +99,13 @@ OWN_FAULT: dict[Ending, VerdictName] = {Ending.TIMEOUT: "timeout", Ending.MEMORY
 
 
 def is_retried(ending: Ending, attempts: int) -> bool:
-    """Whether another attempt is owed. The submitter's own failures are never tried again, others at most thrice."""
-    return ending not in OWN_FAULT and ending is not Ending.REPORTED and attempts < INFRASTRUCTURE_ATTEMPTS
+    """Whether another attempt is owed. The submitter's own failures are never tried again, others at most thrice.
+
+    Neither is a refusal: an attempt is only given up as REFUSED when the same request would be refused for ever.
+    """
+    if ending in OWN_FAULT or ending in (Ending.REPORTED, Ending.REFUSED):
+        return False
+    return attempts < INFRASTRUCTURE_ATTEMPTS
 
 
 def new_job_name() -> JobName:
@@ -135,11 +140,15 @@ class Sighting:
 
 @dataclass(frozen=True, kw_only=True)
 class Slot:
-    """The right to have `free` more attempts open at a backend for a GPU type."""
+    """The right to have `free` more attempts open at a backend for a GPU type. Earlier slots are preferred.
+
+    `staff_only`: the place can't keep a submission from the rest of the site, so only trusted people's runs go there.
+    """
 
     backend: str
     gpu: str
     free: int
+    staff_only: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,63 @@
+"""Who may submit what where: the rules of the first room, pure. The facts come from the store in one read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from kbslurm.domain import contest
+from kbslurm.domain.problem import Problem
+from kbslurm.domain.run import PersonId
+from kbslurm.domain.source import Source, check_language
+from kbslurm.errors import DeadlinePassed, Invalid, NotAccepting, Refused
+from kbslurm_eval.wire import Mode
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intake:
+    """All that accept must know of a person, a board and the house. `gpus` are the board's; `closed` is the host's act."""
+
+    person_id: PersonId
+    person: str
+    board_id: int
+    board: str
+    gpus: tuple[str, ...]
+    problem_version_id: int
+    problem: Problem
+    by_staff: bool = False
+    banned: str | None = None
+    accepting: bool = True
+    closed: bool = False
+    deadline_at: datetime | None = None
+    zone: str = "UTC"
+
+
+def check_may_submit(intake: Intake, now: datetime) -> None:
+    """Refuse whoever may not submit here now. Staff may while intake is paused or the board is closed: to try it out."""
+    if intake.banned is not None:
+        raise Refused(f"{intake.person} may not submit: {intake.banned or 'banned by the hosts'}", hint="Ask a host.")
+    if intake.by_staff:
+        return
+    if not intake.accepting:
+        raise NotAccepting("submissions are paused", hint="Nothing was stored. Try again later; a host can say when.")
+    if intake.closed:
+        raise Refused(f"board {intake.board} is closed", hint="Pick another board.")
+    if intake.deadline_at is not None and contest.closed(intake.deadline_at, now):
+        local = intake.deadline_at.astimezone(contest.zone(intake.zone))
+        raise DeadlinePassed(intake.board, closed_at=local, zone=intake.zone)
+
+
+def check_mode(intake: Intake, mode: Mode, source: Source) -> None:
+    """Refuse a mode or a language that the problem doesn't have."""
+    if mode not in intake.problem.modes:
+        raise Invalid(f"board {intake.board} has no {mode} mode", hint=f"It has: {', '.join(intake.problem.modes)}.")
+    check_language(source, intake.problem.lang)
+
+
+def chosen_gpus(intake: Intake, asked: Sequence[str]) -> tuple[str, ...]:
+    """The board's GPU types that are meant, each once, in the order asked. Nothing asked: all that the board has."""
+    if not intake.gpus:
+        raise Refused(f"board {intake.board} has no GPU type", hint="A host must give it one.")
+    known = [contest.known_gpu(name, intake.gpus) for name in asked] or list(intake.gpus)
+    return tuple(dict.fromkeys(known))
