@@ -1,0 +1,92 @@
+"""Who leads: ranking as a pure function of scored runs. The caller gives the entries of one board and one GPU type.
+
+A score is an interval, not a number: two entries whose intervals overlap can't be separated, whatever their order.
+The order stays total all the same (score, then who came first), since a page has lines; `tied_with` tells the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One run that ranks: seconds, lower is better, with the 95 % interval of the measurement."""
+
+    person_id: int
+    person: str
+    submission_id: int
+    run_id: int
+    score_s: float
+    low_s: float
+    high_s: float
+    at: datetime
+    file_name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """One line of a leaderboard. `tied_with` are the ranks that this one can't be told apart from."""
+
+    rank: int
+    tied_with: tuple[int, ...]
+    entry: Entry
+
+    @property
+    def best_rank(self) -> int:
+        """The best place that the measurements allow."""
+        return min((self.rank, *self.tied_with))
+
+    @property
+    def worst_rank(self) -> int:
+        """The worst place that the measurements allow."""
+        return max((self.rank, *self.tied_with))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordChange:
+    """A new first place. `ahead_s` is by how much, `separated` whether by more than the measurements' doubt."""
+
+    entry: Entry
+    before: Entry | None
+    ahead_s: float | None
+    separated: bool
+
+
+def ranked(entries: Iterable[Entry]) -> list[Standing]:
+    """Each person's best entry, in order. Equal scores: the earlier submission is ahead."""
+    best: dict[int, Entry] = {}
+    for entry in entries:
+        held = best.get(entry.person_id)
+        if held is None or _order(entry) < _order(held):
+            best[entry.person_id] = entry
+    rows = sorted(best.values(), key=_order)
+    return [Standing(rank=n, tied_with=_tied(rows, n - 1), entry=entry) for n, entry in enumerate(rows, start=1)]
+
+
+def overlap(one: Entry, other: Entry) -> bool:
+    """Whether the measurements can't tell the two apart."""
+    return one.low_s <= other.high_s and other.low_s <= one.high_s
+
+
+def record_change(before: Iterable[Entry], entry: Entry) -> RecordChange | None:
+    """What changes at the top when this entry joins those before it; None when somebody (or its owner) stays ahead."""
+    leaders = ranked(before)
+    if not leaders:
+        return RecordChange(entry=entry, before=None, ahead_s=None, separated=True)
+    leader = leaders[0].entry
+    if _order(leader) <= _order(entry):
+        return None
+    return RecordChange(
+        entry=entry, before=leader, ahead_s=leader.score_s - entry.score_s, separated=not overlap(entry, leader)
+    )
+
+
+def _order(entry: Entry) -> tuple[float, datetime, int, int]:
+    return (entry.score_s, entry.at, entry.submission_id, entry.run_id)
+
+
+def _tied(rows: Sequence[Entry], here: int) -> tuple[int, ...]:
+    return tuple(n + 1 for n, other in enumerate(rows) if n != here and overlap(rows[here], other))

@@ -1,0 +1,141 @@
+"""A submission's one file: what may be one, and what its leading comment block says about where it goes."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import assert_never
+
+from kbslurm.domain.problem import Lang
+from kbslurm.errors import Invalid, TooLarge
+
+SOURCE_CAP = 1_000_000
+SUFFIXES = (".py", ".cu", ".cuh", ".cpp")
+FILE_NAME_CAP = 255
+_POPCORN = re.compile(r"(?:#|//)\s*!POPCORN\s+(\S+)(.*)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A submission's file, checked. `sha256` is that of its bytes."""
+
+    file_name: str
+    text: str
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Directives:
+    """What the `#!POPCORN` lines of a file say."""
+
+    leaderboard: str | None = None
+    gpus: tuple[str, ...] = ()
+
+
+def checked_source(file_name: str, data: bytes) -> Source:
+    """The file as a source, or Invalid (TooLarge) with what is wrong with it."""
+    name = checked_file_name(file_name)
+    if len(data) > SOURCE_CAP:
+        raise TooLarge(
+            f"{name} has {len(data):,} bytes, over {SOURCE_CAP:,}", hint="Submit source text, not data or binaries."
+        )
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise Invalid(f"{name} isn't UTF-8 (line {line})", hint="Save the file as UTF-8 text.") from None
+    if not text.lstrip("\ufeff").strip():
+        raise Invalid(f"{name} is empty")
+    if "\x00" in text:
+        line = text.count("\n", 0, text.index("\x00")) + 1
+        raise Invalid(f"{name} has a NUL character (line {line})", hint="Submit source text, not binaries.")
+    return Source(file_name=name, text=text, sha256=hashlib.sha256(data).hexdigest())
+
+
+def checked_file_name(file_name: str) -> str:
+    """The last part of the name, or Invalid when no submission may be called so."""
+    name = PurePosixPath(file_name.replace("\\", "/")).name
+    if not name or len(name.encode(errors="replace")) > FILE_NAME_CAP or not name.isprintable():
+        raise Invalid(f"{file_name[:80]!r} can't be a submission's file name")
+    if PurePosixPath(name).suffix.lower() not in SUFFIXES:
+        raise Invalid(f"{name} has none of the suffixes {', '.join(SUFFIXES)}", hint="Submit one source file.")
+    return name
+
+
+def check_language(source: Source, lang: Lang) -> None:
+    """Refuse a file that a problem of this language can't take."""
+    match lang:
+        case "py":
+            takes: tuple[str, ...] = (".py",)
+        case "cu":
+            takes = (".cu", ".cuh", ".cpp")
+        case _:
+            assert_never(lang)
+    if PurePosixPath(source.file_name).suffix.lower() not in takes:
+        raise Invalid(f"{source.file_name}: this problem takes {' '.join(takes)}")
+
+
+def directives(text: str) -> Directives:
+    """What the leading comment block says; code ends it. Case doesn't count; unknown keys are ignored."""
+    board: str | None = None
+    gpus: list[str] = []
+    for line in _comment_block(text):
+        found = _POPCORN.match(line)
+        if found is None:
+            continue
+        key, values = found[1].lower(), found[2].replace(",", " ").split()
+        match key:
+            case "leaderboard":
+                board = _one_board(board, values)
+            case "gpu" | "gpus":
+                gpus += [value for value in values if value.lower() not in {gpu.lower() for gpu in gpus}]
+            case _:
+                pass
+    return Directives(leaderboard=board, gpus=tuple(gpus))
+
+
+def settled_board(found: Directives, asked: str | None) -> str:
+    """The board that is meant: asked for by URL or flag, or named in the file. Two different ones are an error."""
+    wanted = asked.strip().lower() if asked else None
+    if wanted and found.leaderboard and wanted != found.leaderboard:
+        raise Invalid(
+            f"the file says leaderboard {found.leaderboard}, you asked for {wanted}",
+            hint="Change the #!POPCORN line, or submit to the board that it names.",
+        )
+    if not (board := wanted or found.leaderboard):
+        raise Invalid(
+            "no leaderboard was named",
+            hint="Pass --leaderboard NAME, or begin the file with #!POPCORN leaderboard NAME.",
+        )
+    return board
+
+
+def settled_gpus(found: Directives, asked: Sequence[str]) -> tuple[str, ...]:
+    """The GPUs that are meant: asked for by URL or flag, these win, else those of the file; empty when nobody said."""
+    return tuple(asked) or found.gpus
+
+
+def _one_board(before: str | None, values: Sequence[str]) -> str:
+    if len(values) != 1:
+        raise Invalid("#!POPCORN leaderboard must name one board", hint="Write #!POPCORN leaderboard NAME.")
+    name = values[0].lower()
+    if before not in (None, name):
+        raise Invalid(
+            f"the file names two leaderboards, {before} and {name}", hint="Keep one #!POPCORN leaderboard line."
+        )
+    return name
+
+
+def _comment_block(text: str) -> list[str]:
+    block: list[str] = []
+    for raw in text.lstrip("\ufeff").splitlines():
+        line = raw.strip()
+        if line and not line.startswith(("#", "//")):
+            break
+        if line.startswith(("#include", "#pragma", "#define", "#if")):
+            break
+        block.append(line)
+    return block
