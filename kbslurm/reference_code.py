@@ -51,6 +51,9 @@ class Code:
             found = _bound(statement, name) or found
         return found
 
+    def docstring(self) -> str:
+        return ast.get_docstring(self.tree) or ""
+
     def stars(self) -> bool:
         """Whether it imports `*` from somewhere, so that names may come from there."""
         return any(isinstance(n, ast.ImportFrom) and n.names[0].name == "*" for n in ast.walk(self.tree))
