@@ -1,0 +1,268 @@
+"""The names on disk of one attempt, and how they are written: whole or not at all.
+
+Every backend that has a disk in common with its jobs (local, slurm) uses this layout, one folder per attempt:
+
+    ROOT/kb-TOKEN/         0700  made whole: it appears with everything that submitting puts there
+        manifest.json      0400  what the harness is told
+        key                0400  what seals the report; only the trusted half of the job reads it
+        job.sh             0500  the rendered script, where the backend wants one
+        order.json         0400  what a supervisor of ours is told, where the backend has one
+        starting           0600  locked (flock) by whoever may still claim; see `may_still_start`
+        claim/             0700  the right to run, taken once: by mkdir, or by renaming a filled folder to it
+        claim/owner.json   0600  who took it
+        out/               0700  the harness's own: report.json and heartbeat.json appear here
+        scratch/           0700  working folder, home and temporary folder of the job
+        cancelled          0600  whoever claims after this stands here ends at once
+        exit.json          0600  how it ended, once nothing of it is left
+        log                0600  what the job printed, capped; for the operator only, it may hold secrets
+
+Everything in a name beginning with a dot is unfinished or on its way out and means nothing. Writing raises plain
+OSError; `said` turns one into the sentence for the operator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kbslurm.domain.run import JobName
+from kbslurm.errors import Invalid
+
+NAME = re.compile(r"kb-[A-Za-z0-9_-]{1,80}")
+FOLDER_MODE = 0o700
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+CLOSED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptPaths:
+    """Where everything of one attempt lies. A name that could lead out of the root is refused."""
+
+    root: Path
+    name: JobName
+
+    def __post_init__(self) -> None:
+        if NAME.fullmatch(self.name) is None:
+            raise Invalid(f"{self.name!r} can't be a job's name", hint="A job's name is kb- and letters and digits.")
+
+    @property
+    def dir(self) -> Path:
+        return self.root / self.name
+
+    @property
+    def manifest(self) -> Path:
+        return self.dir / "manifest.json"
+
+    @property
+    def key(self) -> Path:
+        return self.dir / "key"
+
+    @property
+    def script(self) -> Path:
+        return self.dir / "job.sh"
+
+    @property
+    def order(self) -> Path:
+        return self.dir / "order.json"
+
+    @property
+    def starting(self) -> Path:
+        return self.dir / "starting"
+
+    @property
+    def claim(self) -> Path:
+        return self.dir / "claim"
+
+    @property
+    def owner(self) -> Path:
+        return self.claim / "owner.json"
+
+    @property
+    def out(self) -> Path:
+        return self.dir / "out"
+
+    @property
+    def report(self) -> Path:
+        return self.out / "report.json"
+
+    @property
+    def heartbeat(self) -> Path:
+        return self.out / "heartbeat.json"
+
+    @property
+    def scratch(self) -> Path:
+        return self.dir / "scratch"
+
+    @property
+    def cancelled(self) -> Path:
+        return self.dir / "cancelled"
+
+    @property
+    def exit(self) -> Path:
+        return self.dir / "exit.json"
+
+    @property
+    def log(self) -> Path:
+        return self.dir / "log"
+
+    def create(self, *, manifest: str, key: bytes, script: str | None = None, order: bytes | None = None) -> bool:
+        """Make the folder with all of this in it, or nothing. False: it was there already, and is left as it is."""
+        if self.dir.exists():
+            return False
+        building = self.root / f".new-{self.name}-{secrets.token_hex(4)}"
+        try:
+            for folder in (building, building / self.out.name, building / self.scratch.name):
+                make_folder(folder)
+            put(building / self.manifest.name, manifest.encode(), 0o400)
+            put(building / self.key.name, key, 0o400)
+            put(building / self.starting.name, b"", 0o600)
+            if script is not None:
+                put(building / self.script.name, script.encode(), 0o500)
+            if order is not None:
+                put(building / self.order.name, order, 0o400)
+            sync_folder(building)
+            placed = rename_folder(building, self.dir)
+        except OSError:
+            shutil.rmtree(building, ignore_errors=True)
+            raise
+        if not placed:
+            shutil.rmtree(building, ignore_errors=True)
+        sync_folder(self.root)
+        return placed
+
+    def take_claim(self, owner: bytes) -> bool:
+        """Take the right to run, owner's note and all, in one step. False: somebody has it, now and for ever."""
+        filled = self.dir / f".claim-{secrets.token_hex(4)}"
+        make_folder(filled)
+        put(filled / self.owner.name, owner, 0o600)
+        taken = rename_folder(filled, self.claim)
+        if not taken:
+            shutil.rmtree(filled, ignore_errors=True)
+        return taken
+
+    @contextlib.contextmanager
+    def about_to_start(self) -> Iterator[int]:
+        """Hold the sign that somebody may still claim. A process that inherits this descriptor goes on holding it."""
+        fd = os.open(self.starting, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH)
+            yield fd
+        finally:
+            os.close(fd)
+
+    def may_still_start(self) -> bool:
+        """Whether a living process holds the sign. The kernel lets go of it when the last holder dies, however."""
+        try:
+            fd = os.open(self.starting, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+        return False
+
+
+def make_folder(path: Path) -> None:
+    """A folder for the owner only, whatever the umask."""
+    path.mkdir(FOLDER_MODE)
+    path.chmod(FOLDER_MODE)
+
+
+def rename_folder(source: Path, target: Path) -> bool:
+    """Move a filled folder to a name, if nothing but an empty folder stands there."""
+    try:
+        source.rename(target)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return False
+        raise
+    return True
+
+
+def put(path: Path, data: bytes, mode: int) -> None:
+    """A new file with these bytes, on the disk when this returns. For folders that nobody reads yet."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+    with os.fdopen(fd, "wb") as file:
+        os.fchmod(fd, mode)
+        file.write(data)
+        file.flush()
+        os.fsync(fd)
+
+
+def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """These bytes under this name, the old ones or none: never half of them."""
+    fresh = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+    try:
+        put(fresh, data, mode)
+        fresh.replace(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def write_once(path: Path, data: bytes, mode: int = 0o600) -> bool:
+    """As `write_whole`, but the first writer wins. False: something stands there already."""
+    fresh = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+    try:
+        put(fresh, data, mode)
+        os.link(fresh, path)
+    except FileExistsError:
+        return False
+    finally:
+        fresh.unlink(missing_ok=True)
+    sync_folder(path.parent)
+    return True
+
+
+def sync_folder(path: Path) -> None:
+    """Have the folder's names on the disk, where the file system can be asked for it."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+    finally:
+        os.close(fd)
+
+
+def read_capped(path: Path, cap: int) -> bytes | None:
+    """The bytes of a plain file of at most `cap` bytes; None where there is no such thing.
+
+    A job can put anything at a name that we read: a link, a pipe, a file without end. None of these is followed,
+    waited for or read.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO):
+            return None
+        raise
+    with os.fdopen(fd, "rb") as file:
+        looks = os.fstat(fd)
+        if not stat.S_ISREG(looks.st_mode) or looks.st_size > cap:
+            return None
+        data = file.read(cap + 1)
+    return data if len(data) <= cap else None
+
+
+def said(error: OSError, where: Path) -> tuple[str, str]:
+    """What a failed read or write means to the operator: the sentence and the next step."""
+    if error.errno in FULL:
+        return f"the disk of the state folder {where} is full", "Make room there; nothing half-written was left."
+    if error.errno in CLOSED:
+        return f"the state folder {where} can't be written", "Give its owner write access, or name another folder."
+    return f"the state folder {where} can't be used: {error.strerror or error}", "Look whether that folder is there."
