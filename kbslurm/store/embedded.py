@@ -46,7 +46,9 @@ PATIENCE_S = 180
 # sockaddr_un holds 107 characters; the name that Postgres appends takes 15 of them.
 LONGEST_SOCKET_DIR = 80
 UNREMARKABLE = re.compile(r"[A-Za-z0-9/._-]+")
-WITHOUT_CARE = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_wal_size=512MB")
+# Careless of power cuts, not of an immediate stop: a commit has to be in the kernel's hands before it is acknowledged,
+# so synchronous_commit stays on.
+WITHOUT_CARE = ("fsync=off", "full_page_writes=off", "max_wal_size=512MB")
 
 
 class Embedded:
@@ -111,7 +113,7 @@ class Embedded:
         atexit.unregister(self.leave)
         with contextlib.suppress(OSError), _starting(self.data_dir), _nobody_else(self.data_dir) as alone:
             if alone:
-                _end(self.pid, signal.SIGINT)
+                self._end(signal.SIGINT)
         self._reap()
 
     def stop(self, immediate: bool = False) -> None:
@@ -121,7 +123,7 @@ class Embedded:
             self._lease = None
         atexit.unregister(self.leave)
         with contextlib.suppress(FileNotFoundError), _starting(self.data_dir):
-            _end(self.pid, signal.SIGQUIT if immediate else signal.SIGINT)
+            self._end(signal.SIGQUIT if immediate else signal.SIGINT)
         self._reap()
 
     def __enter__(self) -> Embedded:
@@ -129,6 +131,16 @@ class Embedded:
 
     def __exit__(self, *_: object) -> None:
         self.leave()
+
+    def _end(self, number: signal.Signals) -> None:
+        """End what runs on our directory now: it may have been restarted since we joined."""
+        cluster = _known_cluster(self.data_dir)
+        running = _running(cluster) if cluster is not None else None
+        if running is not None:
+            self.pid = running.pid
+            _end(running.pid, number)
+        elif cluster is not None and _noted_pid(cluster) == self.pid:
+            _end(self.pid, number)
 
     def _reap(self) -> None:
         if self._guard is not None and not _alive(self.pid):
@@ -505,6 +517,12 @@ def _running(cluster: Path) -> Running | None:
         if lines[7].strip() == "ready" and _alive(running.pid):
             psycopg.connect(_url(running.socket_dir, "postgres"), connect_timeout=PATIENCE_S).close()
             return running
+    return None
+
+
+def _noted_pid(cluster: Path) -> int | None:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int((cluster / "postmaster.pid").read_text().splitlines()[0])
     return None
 
 

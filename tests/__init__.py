@@ -1,0 +1,1 @@
+"""The tests, arranged by cost: unit, contract, flow, chaos, golden, architecture, cluster."""

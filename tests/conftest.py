@@ -1,0 +1,170 @@
+"""Fixtures that every floor shares, and the count per floor at the end."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from kbslurm.store.embedded import Embedded
+from tests import databases
+from tests.services import in_ci
+
+ROOT = Path(__file__).resolve().parent.parent
+FLOORS = ("unit", "contract", "flow", "chaos", "golden", "architecture", "cluster")
+# What only a special target collects: marker → the variable that the target sets.
+SPECIAL = {
+    "gpu": "KBSLURM_TEST_GPU",
+    "live": "KBSLURM_TEST_LIVE",
+    "matrix": "KBSLURM_SLURM_MATRIX",
+    "pyslurm": "KBSLURM_PYSLURM_PYTHON",
+}
+OURS_TO_KEEP = ("KBSLURM_TEST_", *SPECIAL.values())
+OF_THE_USERS_OWN = (
+    "DATABASE_URL",
+    "DISCORD_TOKEN",
+    "GITHUB_TOKEN",
+    "MODAL_TOKEN_ID",
+    "MODAL_TOKEN_SECRET",
+    "POPCORN_ADMIN_TOKEN",
+)
+
+hypothesis.settings.register_profile(
+    "kbslurm",
+    deadline=None,
+    # The same examples on every run of CI: a find belongs into a pull request, not into somebody else's.
+    derandomize=in_ci(),
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    **({"database": None} if in_ci() else {}),
+)
+hypothesis.settings.load_profile("kbslurm")
+
+
+# ---------------------------------------------------------------------------------------------------------- fixtures
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[databases.Server]:
+    with databases.server() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def template_database(server: databases.Server) -> str:
+    """The name of a database at the newest revision: migrated once, copied by every test."""
+    from kbslurm.store import migrate
+
+    url = server.create()
+    migrate.upgrade(url)
+    return databases.name_of(url)
+
+
+@pytest.fixture
+def new_database_url(server: databases.Server) -> Iterator[Callable[[], str]]:
+    """Make empty databases, as many as the test asks for."""
+    made: list[str] = []
+
+    def make() -> str:
+        made.append(server.create())
+        return made[-1]
+
+    yield make
+    for url in made:
+        server.drop(url)
+
+
+@pytest.fixture
+def database_url(server: databases.Server, template_database: str) -> Iterator[str]:
+    """A fresh database with kbslurm's schema and no rows, gone after the test."""
+    url = server.create(template_database)
+    yield url
+    server.drop(url)
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[Embedded]:
+    """An embedded server that this test alone has, to be stopped in mid-walk and started again on its data_dir."""
+    with databases.embedded() as started:
+        yield started
+
+
+# ------------------------------------------------------------------------------------------------------- environment
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The developer's own configuration, database and secrets stay out of the tests."""
+    for name in list(os.environ):
+        ours = name.startswith("KBSLURM_") and not name.startswith(OURS_TO_KEEP)
+        if ours or name in OF_THE_USERS_OWN or name.startswith(("SLURM_", "SBATCH_", "PG")):
+            del os.environ[name]
+    os.environ["KBSLURM_TEST_PG_FAST"] = "1"
+    os.environ["COLUMNS"] = "100"
+    config.pluginmanager.register(Floors(), "kbslurm-floors")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """GPUs, real accounts and other Slurm versions are not services of `make test`: their own targets collect them."""
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    for item in items:
+        special = [variable for marker, variable in SPECIAL.items() if item.get_closest_marker(marker)]
+        (kept if all(os.environ.get(variable) for variable in special) else left).append(item)
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = kept
+
+
+# ------------------------------------------------------------------------------------------------------------ floors
+
+
+class Floors:
+    """Counts per floor, and the last line of all: `N passed, M failed`, with `, K skipped` when there were some."""
+
+    def __init__(self) -> None:
+        self._outcomes: dict[str, str] = {}
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._outcomes[report.nodeid] = "failed"
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        before = self._outcomes.get(report.nodeid)
+        if report.failed or before == "failed":
+            self._outcomes[report.nodeid] = "failed"
+        elif report.skipped:
+            self._outcomes[report.nodeid] = "skipped"
+        elif report.when == "call":
+            self._outcomes[report.nodeid] = "passed"
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        terminalreporter.section("floors")
+        for floor in [*FLOORS, "elsewhere"]:
+            count = Counter(outcome for nodeid, outcome in self._outcomes.items() if _floor_of(nodeid) == floor)
+            if count:
+                terminalreporter.write_line(f"{floor:<14}{_said(count)}")
+
+    def pytest_unconfigure(self, config: pytest.Config) -> None:
+        reporter = config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None and not config.option.collectonly:
+            reporter.write_line(_said(Counter(self._outcomes.values())))
+
+
+def _floor_of(nodeid: str) -> str:
+    parts = nodeid.split("/")
+    return parts[1] if len(parts) > 2 and parts[1] in FLOORS else "elsewhere"
+
+
+def _said(count: Counter[str]) -> str:
+    text = f"{count['passed']} passed, {count['failed']} failed"
+    return f"{text}, {count['skipped']} skipped" if count["skipped"] else text

@@ -1,0 +1,99 @@
+"""Real Postgres for the tests: one server per session, a fresh database per test."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+from sqlalchemy.engine import URL, make_url
+
+from kbslurm.errors import KbslurmError
+from kbslurm.store.embedded import Embedded
+from tests.services import missing
+
+
+class Server:
+    """A server that tests may make databases on."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._numbers = itertools.count(1)
+        self._made: list[str] = []
+
+    def create(self, template: str | None = None) -> str:
+        """A new database, empty or as the template is; its URL."""
+        name = f"kbtest_{os.getpid()}_{next(self._numbers)}"
+        template = template or "template1"
+        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+        self._execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
+        self._made.append(name)
+        return self._url_of(name)
+
+    def drop(self, url: str) -> None:
+        """Remove it, connections or not."""
+        name = name_of(url)
+        self._execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+        if name in self._made:
+            self._made.remove(name)
+
+    def drop_all(self) -> None:
+        for name in list(self._made):
+            self.drop(self._url_of(name))
+
+    def _url_of(self, name: str) -> str:
+        return _plain(make_url(self.url).set(database=name))
+
+    def _execute(self, statement: sql.Composed) -> None:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(statement)
+
+
+@contextmanager
+def server() -> Iterator[Server]:
+    """The server of KBSLURM_TEST_DATABASE_URL, else an embedded one that ends with the session."""
+    given = os.environ.get("KBSLURM_TEST_DATABASE_URL")
+    if given:
+        outside = Server(_plain(make_url(given)))
+        try:
+            yield outside
+        finally:
+            outside.drop_all()
+        return
+    with embedded() as inside:
+        yield Server(inside.url)
+
+
+@contextmanager
+def embedded() -> Iterator[Embedded]:
+    """An embedded server in a directory of its own, for tests that stop and restart it; nothing is left of it."""
+    folder = Path(tempfile.mkdtemp(prefix="kbtest-"))
+    folder.chmod(0o711)
+    try:
+        try:
+            started = Embedded.start(folder / "pg", fast=True)
+        except KbslurmError as trouble:
+            missing("Postgres", str(trouble))
+        try:
+            yield started
+        finally:
+            # Whoever restarted it in the meantime has its own use; the last one to go takes the server along.
+            started.stop(immediate=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def name_of(url: str) -> str:
+    name = make_url(url).database
+    assert name
+    return name
+
+
+def _plain(url: URL) -> str:
+    return url.set(drivername="postgresql").render_as_string(hide_password=False)
