@@ -141,7 +141,9 @@ class Store(Protocol):
         """The same attempt is sent again (same number, name, directory): back to INTENT, sweeps forgotten."""
 
     def note_seen(self, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> bool: ...
-    def score(self, attempt: OpenAttempt, verdict: Verdict, ending: Ending, now: datetime, *, telemetry: Mapping[str, Any]) -> bool:
+    def score(
+        self, attempt: OpenAttempt, verdict: Verdict, ending: Ending, now: datetime, *, telemetry: Mapping[str, Any]
+    ) -> bool:
         """Run, attempt, verdict and event in one fenced statement. False: the report is stale; keep it by keep_stale."""
 
     def keep_stale(self, attempt: OpenAttempt, report: bytes, why: str, now: datetime) -> None: ...
@@ -152,7 +154,10 @@ class Store(Protocol):
         """
 
     def cancel(self, submission: SubmissionId, by: PersonId | None, now: datetime) -> Sequence[OpenAttempt]:
-        """Queued runs end at once; for the others the open attempts are marked (`cancel_at`) and returned."""
+        """Queued runs end at once; for the others the open attempts are marked (`cancel_at`) and returned.
+
+        Refused unless `by` owns the submission or is staff; None is the house itself. NotFound when there is none.
+        """
 
     def end_cancelled(self, attempt: OpenAttempt, now: datetime) -> bool: ...
     def events(self, after: EventId, limit: int = 500) -> Sequence[Event]: ...

@@ -1,0 +1,212 @@
+"""Room 6, collect: open attempts become reports or troubles, by evidence only. Next room: `score`.
+
+One batched look per place. Missing is not finished (law 4): what a place doesn't speak of, or can't see, stays as it
+is, except that a report which is there anyway is the strongest evidence of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from kbslurm.domain.run import (
+    OWN_FAULT,
+    AttemptId,
+    AttemptState,
+    Ending,
+    JobName,
+    OpenAttempt,
+    Seen,
+    Sighting,
+)
+from kbslurm.errors import BackendTrouble
+from kbslurm.flow import score
+from kbslurm.flow.place import Place
+from kbslurm.logs import teller
+from kbslurm.ports import Store
+from kbslurm.probe import probe
+
+tell = teller("collect")
+
+CLEAN_SWEEPS = 2
+TROUBLES_IN_A_ROW = 3
+_UNSEEN = Sighting(seen=Seen.UNKNOWN)
+
+
+@dataclass(kw_only=True)
+class Vigil:
+    """What one process remembers of its open attempts. Nothing here matters: a new process starts with an empty one.
+
+    `ended`: when an attempt was first seen ended without a report. `asked`: when its end was last asked for.
+    `unsent`: attempts that this process knows were not started, and when to send them (again).
+    """
+
+    ended: dict[AttemptId, datetime] = field(default_factory=dict)
+    asked: dict[AttemptId, datetime] = field(default_factory=dict)
+    unsent: dict[AttemptId, datetime] = field(default_factory=dict)
+    put_off: dict[AttemptId, int] = field(default_factory=dict)
+
+    def forget_all_but(self, attempts: Sequence[OpenAttempt]) -> None:
+        """Drop what concerns attempts that are no longer open."""
+        still = {attempt.id for attempt in attempts}
+        for memory in (self.ended, self.asked, self.unsent, self.put_off):
+            for gone in [known for known in memory if known not in still]:
+                del memory[gone]
+
+
+def collect(store: Store, place: Place, attempts: Sequence[OpenAttempt], vigil: Vigil, now: datetime) -> int:
+    """Look once at all started attempts of a place and settle those that have come to something; how many those are.
+
+    BackendTrouble is raised after the work is done, so that the caller backs off; nothing is concluded from it.
+    """
+    started = [attempt for attempt in attempts if attempt.state in (AttemptState.SUBMITTED, AttemptState.RUNNING)]
+    if not started:
+        return 0
+    probe("collect.before_poll")
+    trouble: BackendTrouble | None = None
+    sightings: Mapping[JobName, Sighting] = {}
+    try:
+        sightings = place.backend.poll(started)
+    except BackendTrouble as error:
+        trouble = error  # the controller is away; report files may be there all the same
+    probe("collect.after_poll")
+    settled, in_a_row = 0, 0
+    for attempt in started:
+        try:
+            settled += settle(store, place, attempt, sightings.get(attempt.name, _UNSEEN), vigil, now)
+            in_a_row = 0
+        except BackendTrouble as error:
+            trouble, in_a_row = error, in_a_row + 1
+            if in_a_row >= TROUBLES_IN_A_ROW:
+                break
+    if trouble is not None:
+        raise trouble
+    return settled
+
+
+def settle(store: Store, place: Place, attempt: OpenAttempt, sighting: Sighting, vigil: Vigil, now: datetime) -> bool:
+    """Write down what this sighting proves; whether the attempt has thereby come to its end."""
+    match sighting.seen:
+        case Seen.WAITING | Seen.RUNNING:
+            vigil.ended.pop(attempt.id, None)
+            _note(store, attempt, sighting, now)
+            return _is_stray(place, attempt, sighting, now) and _end(store, attempt, sighting, Ending.TIMEOUT, now)
+        case Seen.UNKNOWN:
+            return _read(store, place, attempt, now)
+        case Seen.ABSENT:
+            return _read(store, place, attempt, now) or _vanished(store, place, attempt, sighting, now)
+        case Seen.ENDED:
+            return _read(store, place, attempt, now) or _ended(store, place, attempt, sighting, vigil, now)
+        case _:
+            assert_never(sighting.seen)
+
+
+def is_overdue(attempt: OpenAttempt, now: datetime) -> bool:
+    """Whether it has had all its time; the backend's own limit should have ended it long before."""
+    return attempt.deadline_at is not None and now > attempt.deadline_at
+
+
+def _read(store: Store, place: Place, attempt: OpenAttempt, now: datetime) -> bool:
+    sealed = place.backend.collect(attempt)
+    if sealed is None:
+        return False
+    probe("collect.after_read")
+    if attempt.cancel_at is not None:
+        score.keep_stale(store, attempt, sealed, "it was cancelled before this report was read", now)
+        return end_cancelled(store, attempt, now)
+    score.score(store, attempt, sealed, now)
+    return True
+
+
+def _ended(store: Store, place: Place, attempt: OpenAttempt, sighting: Sighting, vigil: Vigil, now: datetime) -> bool:
+    """An end without a report: the report may only be late. After the grace, the ending's class decides."""
+    first = vigil.ended.setdefault(attempt.id, now)
+    if attempt.cancel_at is None and now - first < timedelta(seconds=place.grace_s):
+        return False
+    return _end(store, attempt, sighting, sighting.ending or Ending.NO_REPORT, now)
+
+
+def _end(store: Store, attempt: OpenAttempt, sighting: Sighting, ending: Ending, now: datetime) -> bool:
+    if attempt.cancel_at is not None:
+        return end_cancelled(store, attempt, now)
+    if ending is Ending.CANCELLED and is_overdue(attempt, now) and _began(attempt, sighting):
+        ending = Ending.TIMEOUT  # we ended it ourselves, at its deadline
+    if ending is Ending.REPORTED:
+        ending = Ending.NO_REPORT
+    if ending in OWN_FAULT:
+        score.score_own_fault(store, attempt, sighting, ending, now)
+    else:
+        score.give_up(store, attempt, ending, sighting.reason or _plain_reason(ending, sighting), now)
+    return True
+
+
+def end_cancelled(store: Store, attempt: OpenAttempt, now: datetime) -> bool:
+    """Close an attempt whose end was asked for and is proved."""
+    done = store.end_cancelled(attempt, now)
+    probe("cancel.after_commit")
+    tell("cancelled", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend)
+    return done
+
+
+def _vanished(store: Store, place: Place, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> bool:
+    """Every source was asked and none knows it. Believed when it was so twice, some time apart."""
+    if attempt.swept_at is not None and now - attempt.swept_at < timedelta(seconds=place.sweep_gap_s):
+        return False
+    if attempt.clean_sweeps + 1 < CLEAN_SWEEPS:
+        store.note_clean_sweep(attempt, now)
+        return False
+    return _end(store, attempt, sighting, Ending.VANISHED, now)
+
+
+def _note(store: Store, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> None:
+    """Keep a sighting that says something new; ten thousand that don't cost nothing."""
+    running = sighting.seen is Seen.RUNNING
+    news = (
+        (running and attempt.state is not AttemptState.RUNNING)
+        or (sighting.node is not None and sighting.node != attempt.node)
+        or (running and attempt.started_at is None and sighting.started_at is not None)
+        or attempt.clean_sweeps > 0
+    )
+    if news and store.note_seen(attempt, sighting, now):
+        tell("seen", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend, seen=sighting.seen)
+
+
+def _is_stray(place: Place, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> bool:
+    """Seen running so long after its deadline that ending it has plainly failed."""
+    if attempt.deadline_at is None or sighting.seen is not Seen.RUNNING:
+        return False
+    return now > attempt.deadline_at + timedelta(seconds=place.stray_s)
+
+
+def _began(attempt: OpenAttempt, sighting: Sighting) -> bool:
+    return attempt.started_at is not None or sighting.started_at is not None
+
+
+def _plain_reason(ending: Ending, sighting: Sighting) -> str:
+    node = f" on {sighting.node}" if sighting.node else ""
+    status = f" with exit status {sighting.exit_code}" if sighting.exit_code is not None else ""
+    match ending:
+        case Ending.NODE_FAILURE:
+            return f"the node failed{node}"
+        case Ending.PREEMPTED:
+            return f"the job was preempted{node}"
+        case Ending.BOOT_FAILURE:
+            return f"the node didn't boot{node}"
+        case Ending.IMAGE:
+            return f"the container wouldn't start{node}"
+        case Ending.NO_REPORT | Ending.REPORTED:
+            return f"the job ended{node}{status} and left no report"
+        case Ending.BAD_REPORT:
+            return "the report can't be trusted"
+        case Ending.CANCELLED:
+            return f"somebody ended the job from outside{node}"
+        case Ending.REFUSED:
+            return "the backend refused the job"
+        case Ending.VANISHED:
+            return "every source was asked twice, and none knows the job"
+        case Ending.TIMEOUT | Ending.MEMORY:
+            return f"the job was ended at its limit{node}"
+        case _:
+            assert_never(ending)

@@ -1,0 +1,93 @@
+"""Room 4, launch: a rendered job is started, under law 2: its row is there already. Next: the harness, then `collect`.
+
+What can come of it, and what is written down:
+  a handle               → the attempt is SUBMITTED
+  refused for ever       → the run has FAILED, with the backend's reason
+  refused for now        → nothing; the attempt keeps its INTENT and is sent again later
+  anything else          → AMBIGUOUS: perhaps started; `sweep` looks before anybody sends it again
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import assert_never
+
+from kbslurm.domain.run import Ending, OpenAttempt, Work
+from kbslurm.errors import BackendRefused, BackendTrouble, Invalid, Misconfigured
+from kbslurm.flow import render
+from kbslurm.flow.manifest import time_limit_s
+from kbslurm.flow.place import Place
+from kbslurm.logs import teller
+from kbslurm.ports import Store
+from kbslurm.probe import probe
+
+tell = teller("launch")
+
+
+class Launched(StrEnum):
+    """What came of a launch."""
+
+    SUBMITTED = "submitted"
+    LATER = "later"
+    AMBIGUOUS = "ambiguous"
+    REFUSED = "refused"
+
+
+def launch(store: Store, place: Place, attempt: OpenAttempt, now: datetime) -> Launched:
+    """Send this attempt's job. Whatever the backend does, the rows then say what is known of it, no more."""
+    work = store.work(attempt.id)
+    if not place.admits(work):
+        return _refused(store, attempt, f"{place.name} only runs submissions of staff: it can't isolate others", now)
+    try:
+        job = render.job(work, place)
+    except (Invalid, Misconfigured) as error:
+        return _refused(store, attempt, error.message, now)
+    probe("launch.before_submit")
+    try:
+        handle = place.backend.submit(job)
+    except BackendRefused as error:
+        if error.permanent:
+            return _refused(store, attempt, error.message, now)
+        tell("put off", run=attempt.run_id, attempt=attempt.number, backend=place.name, why=error.message)
+        return Launched.LATER
+    except BackendTrouble as error:
+        return _unclear(store, attempt, error.message, now)
+    except Exception as error:  # noqa: BLE001 - any other end means "perhaps started", and must be written down so
+        return _unclear(store, attempt, f"{place.name}: {type(error).__name__}: {error}", now)
+    probe("launch.after_submit")
+    store.note_handle(attempt, handle, deadline_at(work, place, now), now)
+    probe("launch.after_note")
+    tell("launched", run=attempt.run_id, attempt=attempt.number, backend=place.name, job=attempt.name, handle=handle)
+    return Launched.SUBMITTED
+
+
+def deadline_at(work: Work, place: Place, now: datetime) -> datetime:
+    """When this attempt has had its whole patience and its whole time. The backend's own limit comes long before."""
+    limit_s = time_limit_s(work.problem.limits, work.mode)
+    return now + timedelta(seconds=place.patience_s + limit_s + place.grace_s)
+
+
+def _refused(store: Store, attempt: OpenAttempt, why: str, now: datetime) -> Launched:
+    probe("give_up.before_commit")
+    state = store.give_up_attempt(attempt, Ending.REFUSED, why, now)
+    probe("give_up.after_commit")
+    tell("refused", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend, why=why, run_state=state)
+    return Launched.REFUSED
+
+
+def _unclear(store: Store, attempt: OpenAttempt, why: str, now: datetime) -> Launched:
+    store.note_ambiguous(attempt, why, now)
+    tell("unclear", level="warning", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend, why=why)
+    return Launched.AMBIGUOUS
+
+
+def is_settled(outcome: Launched) -> bool:
+    """Whether this process need not think of the launch again: the rows say what comes next."""
+    match outcome:
+        case Launched.SUBMITTED | Launched.AMBIGUOUS | Launched.REFUSED:
+            return True
+        case Launched.LATER:
+            return False
+        case _:
+            assert_never(outcome)

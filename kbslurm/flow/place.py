@@ -1,0 +1,42 @@
+"""A place where jobs run, as the rooms see it: a backend, and what the house promises itself about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kbslurm.domain.run import Work
+from kbslurm.ports import Backend
+
+ScriptWriter = Callable[[Work, Path, float], str]
+"""The job script of (work, attempt directory, time limit in seconds), where the backend wants one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A backend and its manners.
+
+    `root`: where its attempts have their directories, when they share a file system with us. `poll_s`: how often we
+    look at open attempts. `grace_s`: how long a report may still arrive after the job's end (a shared file system is
+    late). `sweep_gap_s`: how far apart the two clean sweeps of law 2 are. `patience_s`: how long a job may wait there
+    to be started. `stray_s`: how long after its deadline a job that is still seen running is waited for.
+    """
+
+    backend: Backend
+    root: Path | None = None
+    script: ScriptWriter | None = None
+    untrusted: bool = True
+    poll_s: float = 15.0
+    grace_s: float = 30.0
+    sweep_gap_s: float = 25.0
+    patience_s: float = 7 * 86_400.0
+    stray_s: float = 3_600.0
+
+    @property
+    def name(self) -> str:
+        return self.backend.name
+
+    def admits(self, work: Work) -> bool:
+        """Whether this submission may run here: untrusted code only where it is kept from the rest of the site."""
+        return self.untrusted or work.by_staff

@@ -1,0 +1,53 @@
+"""Room 2, queue: a free slot and the fairest waiting run become an attempt. Next room: `render`.
+
+The queue is `run.state = 'queued'`, ordered by the virtual time that accept stamped; nothing is kept in memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from kbslurm.domain.run import OpenAttempt, Slot
+from kbslurm.ports import Store
+from kbslurm.probe import probe
+
+
+def claim(store: Store, slots: Sequence[Slot], now: datetime) -> OpenAttempt | None:
+    """Give the fairest waiting run that fits a slot its next attempt, or None.
+
+    The attempt's number is the fence for every later write; its row, with the job's name, is committed before any
+    backend hears of it.
+    """
+    if not slots:
+        return None
+    probe("queue.before_claim")
+    attempt = store.claim(slots, now)
+    probe("queue.after_claim")
+    return attempt
+
+
+def free_slots(
+    capacity: Mapping[str, Mapping[str, int]], open_attempts: Iterable[OpenAttempt], *, staff_only: Iterable[str] = ()
+) -> list[Slot]:
+    """What may still be opened, by backend and GPU type, in the order of `capacity`: earlier backends are preferred."""
+    used = Counter((attempt.backend, attempt.gpu) for attempt in open_attempts)
+    closed = frozenset(staff_only)
+    return [
+        Slot(backend=backend, gpu=gpu, free=free, staff_only=backend in closed)
+        for backend, gpus in capacity.items()
+        for gpu, most in gpus.items()
+        if (free := most - used[backend, gpu]) > 0
+    ]
+
+
+def taken(slots: Sequence[Slot], attempt: OpenAttempt) -> list[Slot]:
+    """The slots that are left after this attempt took its own."""
+    left = []
+    for slot in slots:
+        mine = slot.backend == attempt.backend and slot.gpu == attempt.gpu
+        free = slot.free - 1 if mine else slot.free
+        if free > 0:
+            left.append(Slot(backend=slot.backend, gpu=slot.gpu, free=free, staff_only=slot.staff_only))
+    return left

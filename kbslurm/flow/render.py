@@ -1,0 +1,40 @@
+"""Room 3, render: a run's next attempt becomes texts and limits. Pure. Next room: `launch`."""
+
+from __future__ import annotations
+
+from kbslurm.domain.run import Work
+from kbslurm.flow.manifest import manifest_for, manifest_text, time_limit_s
+from kbslurm.flow.place import Place
+from kbslurm.ports import JobSpec
+
+
+def job(work: Work, place: Place) -> JobSpec:
+    """The job of this attempt at this place. The same work and place give the same texts, byte for byte.
+
+    The key that seals its report is in neither text; the manifest names no person and no board.
+    """
+    attempt, limits = work.attempt, work.problem.limits
+    directory = place.root / attempt.name if place.root is not None else None
+    limit_s = time_limit_s(limits, work.mode)
+    return JobSpec(
+        name=attempt.name,
+        gpu=attempt.gpu,
+        manifest=manifest_text(
+            manifest_for(
+                work.problem,
+                token=attempt.name,
+                attempt=attempt.number,
+                nonce=work.nonce,
+                mode=work.mode,
+                gpu=attempt.gpu,
+                source=work.source,
+                secret_seed=work.secret_seed,
+                problem_digest=work.problem_digest,
+            )
+        ),
+        key=work.key,
+        time_limit_s=limit_s,
+        memory_bytes=limits.memory_bytes,
+        directory=directory,
+        script=place.script(work, directory, limit_s) if place.script and directory else None,
+    )

@@ -1,0 +1,126 @@
+"""Room 7, score: a sealed report becomes the run's one verdict, in one fenced statement. Next room: `announce`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from kbslurm.domain.run import OWN_FAULT, Ending, OpenAttempt, Sighting, Work
+from kbslurm.domain.verdict import Verdict, of_report
+from kbslurm.flow.manifest import time_limit_s
+from kbslurm.logs import teller
+from kbslurm.ports import Store
+from kbslurm.probe import probe
+from kbslurm_eval.wire import Report, WireError, unseal
+
+tell = teller("score")
+
+
+class Scored(StrEnum):
+    """What came of a report or of an end."""
+
+    VERDICT = "verdict"
+    STALE = "stale"
+    RETRY_OR_FAILED = "retry_or_failed"
+
+
+def score(store: Store, attempt: OpenAttempt, sealed: bytes, now: datetime) -> Scored:
+    """Judge what came back. A report that isn't this attempt's is an infrastructure failure, never a score."""
+    work = store.work(attempt.id)
+    try:
+        report = opened(sealed, work)
+    except WireError as error:
+        return give_up(store, attempt, Ending.BAD_REPORT, f"the report can't be trusted: {error}", now)
+    if report.verdict == "infrastructure":
+        return give_up(store, attempt, Ending.NODE_FAILURE, report.reason, now)
+    verdict = of_report(report, dataclasses.asdict(report), min_isolation=work.ranked_min_isolation)
+    probe("score.before_commit")
+    won = store.score(attempt, verdict, Ending.REPORTED, now, telemetry=telemetry(report))
+    probe("score.after_commit")
+    if not won:
+        return keep_stale(store, attempt, sealed, "the run had its end before this report came", now)
+    tell("scored", run=attempt.run_id, attempt=attempt.number, verdict=verdict.name, score_s=verdict.score_s)
+    return Scored.VERDICT
+
+
+def score_own_fault(store: Store, attempt: OpenAttempt, sighting: Sighting, ending: Ending, now: datetime) -> Scored:
+    """The verdict of a submission that was ended at its own limit of time or memory before it could report."""
+    verdict = Verdict(name=OWN_FAULT[ending], reason=own_fault_reason(store.work(attempt.id), ending))
+    probe("score.before_commit")
+    won = store.score(attempt, verdict, ending, now, telemetry={"end": _end(sighting)})
+    probe("score.after_commit")
+    tell("scored", run=attempt.run_id, attempt=attempt.number, verdict=verdict.name, fenced_out=not won)
+    return Scored.VERDICT if won else Scored.STALE
+
+
+def own_fault_reason(work: Work, ending: Ending) -> str:
+    """The true sentence: which limit ended it."""
+    if ending is Ending.MEMORY:
+        mib = work.problem.limits.memory_bytes / (1 << 20)
+        return f"it used more than the {mib:g} MiB of memory that a submission may use"
+    return f"it was still running when the job's {time_limit_s(work.problem.limits, work.mode):g} s were over"
+
+
+def give_up(store: Store, attempt: OpenAttempt, ending: Ending, why: str, now: datetime) -> Scored:
+    """Close an attempt that the submission isn't to blame for; the run waits again while a retry is owed."""
+    probe("give_up.before_commit")
+    state = store.give_up_attempt(attempt, ending, why, now)
+    probe("give_up.after_commit")
+    tell(
+        "gave up attempt",
+        level="warning",
+        run=attempt.run_id,
+        attempt=attempt.number,
+        ending=ending,
+        why=why,
+        run_state=state,
+    )
+    return Scored.STALE if state is None else Scored.RETRY_OR_FAILED
+
+
+def keep_stale(store: Store, attempt: OpenAttempt, sealed: bytes, why: str, now: datetime) -> Scored:
+    """Keep a report that can't count any more as evidence."""
+    store.keep_stale(attempt, sealed, why, now)
+    tell("kept stale report", run=attempt.run_id, attempt=attempt.number, why=why)
+    return Scored.STALE
+
+
+def opened(sealed: bytes, work: Work) -> Report:
+    """The report, when it is sealed by this attempt's key and says what only this attempt's can say; else WireError."""
+    report = unseal(sealed, work.key)
+    expected = {
+        "token": (report.token, work.attempt.name),
+        "attempt": (report.attempt, work.attempt.number),
+        "nonce": (report.nonce, work.nonce),
+        "mode": (report.mode, work.mode),
+        "problem_digest": (report.problem_digest, work.problem_digest),
+    }
+    for name, (said, meant) in expected.items():
+        if said != meant:
+            # The nonce is a secret until the run has its end: name the field, not its value.
+            raise WireError(f"its {name} isn't this attempt's")
+    return report
+
+
+def telemetry(report: Report) -> Mapping[str, Any]:
+    """What the attempt's row keeps beside the verdict: where it ran and when, by the node's clock."""
+    return {
+        "host": dict(report.host),
+        "harness_digest": report.harness_digest,
+        "harness_started_at_ns": report.started_at_ns,
+        "harness_ended_at_ns": report.ended_at_ns,
+        "phases": [dataclasses.asdict(phase) for phase in report.phases],
+    }
+
+
+def _end(sighting: Sighting) -> dict[str, Any]:
+    return {
+        "ending": sighting.ending,
+        "exit_code": sighting.exit_code,
+        "node": sighting.node,
+        "reason": sighting.reason,
+        "ended_at": sighting.ended_at.isoformat() if sighting.ended_at else None,
+    }

@@ -1,0 +1,121 @@
+"""Sweep: work is a predicate over rows (law 8). What a death left half done is found here and finished. Idempotent.
+
+An attempt without a handle was perhaps sent (law 2): we look for its name. Found, it is adopted; found nowhere in
+two sweeps some time apart, it is sent again as the same attempt. An attempt that was cancelled or is overdue has its
+end asked for, again and again, until `collect` has evidence of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from kbslurm.domain.run import AttemptState, Ending, Handle, OpenAttempt, Seen, Sighting
+from kbslurm.errors import BackendTrouble
+from kbslurm.flow import score
+from kbslurm.flow.collect import CLEAN_SWEEPS, Vigil, end_cancelled, is_overdue
+from kbslurm.flow.launch import deadline_at
+from kbslurm.flow.place import Place
+from kbslurm.logs import teller
+from kbslurm.ports import Store
+from kbslurm.probe import probe
+
+tell = teller("sweep")
+
+ASK_AGAIN_S = 30.0
+DIED_LAUNCHING = "the daemon ended while it launched this"
+
+
+def sweep(store: Store, place: Place, attempts: Sequence[OpenAttempt], vigil: Vigil, now: datetime) -> None:
+    """Go once through a place's open attempts. What must be sent (again) is in `vigil.unsent` afterwards."""
+    trouble: BackendTrouble | None = None
+    for attempt in attempts:
+        try:
+            if attempt.id in vigil.unsent:
+                _drop_if_cancelled(store, place, attempt, vigil, now)
+            elif attempt.state in (AttemptState.INTENT, AttemptState.AMBIGUOUS):
+                recover(store, place, attempt, vigil, now)
+            elif attempt.cancel_at is not None or is_overdue(attempt, now):
+                ask_for_end(place, attempt, vigil, now)
+        except BackendTrouble as error:
+            trouble = error
+            break
+    if trouble is not None:
+        raise trouble
+
+
+def is_unsettled(attempt: OpenAttempt, now: datetime) -> bool:
+    """Whether sweeping this attempt could do anything."""
+    return (
+        attempt.state in (AttemptState.INTENT, AttemptState.AMBIGUOUS)
+        or attempt.cancel_at is not None
+        or is_overdue(attempt, now)
+    )
+
+
+def unsettled(attempts: Iterable[OpenAttempt], now: datetime) -> list[OpenAttempt]:
+    """Those that sweep has something to do with."""
+    return [attempt for attempt in attempts if is_unsettled(attempt, now)]
+
+
+def recover(store: Store, place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime) -> None:
+    """Find out what became of an attempt that was perhaps sent."""
+    if attempt.swept_at is not None and now - attempt.swept_at < timedelta(seconds=place.sweep_gap_s):
+        return
+    probe("recover.before_find")
+    sighting = place.backend.find(attempt.name)
+    probe("recover.after_find")
+    match sighting.seen:
+        case Seen.WAITING | Seen.RUNNING | Seen.ENDED:
+            _adopt(store, place, attempt, sighting, now)
+        case Seen.ABSENT:
+            _found_nowhere(store, place, attempt, vigil, now)
+        case Seen.UNKNOWN:
+            pass
+        case _:
+            assert_never(sighting.seen)
+
+
+def ask_for_end(place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime) -> None:
+    """Ask the backend to end it, at most twice a minute. Its end is proved by what `collect` sees, not by asking."""
+    last = vigil.asked.get(attempt.id)
+    if last is not None and now - last < timedelta(seconds=ASK_AGAIN_S):
+        return
+    probe("cancel.before_effect")
+    place.backend.cancel(attempt)
+    probe("cancel.after_effect")
+    vigil.asked[attempt.id] = now
+    tell("asked for the end", run=attempt.run_id, attempt=attempt.number, backend=place.name)
+
+
+def _adopt(store: Store, place: Place, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> None:
+    handle = sighting.handle or attempt.handle or Handle(attempt.name)
+    if store.note_handle(attempt, handle, deadline_at(store.work(attempt.id), place, now), now):
+        tell("adopted", run=attempt.run_id, attempt=attempt.number, backend=place.name, handle=handle)
+
+
+def _found_nowhere(store: Store, place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime) -> None:
+    if attempt.state is AttemptState.INTENT and not store.note_ambiguous(attempt, DIED_LAUNCHING, now):
+        return
+    if not store.note_clean_sweep(attempt, now):
+        return
+    if attempt.clean_sweeps + 1 < CLEAN_SWEEPS:
+        return
+    if attempt.cancel_at is not None:
+        place.backend.cancel(attempt)  # keeps it from starting, should it be on its way
+        end_cancelled(store, attempt, now)
+    elif is_overdue(attempt, now):
+        score.give_up(store, attempt, Ending.VANISHED, "it was never seen anywhere before its deadline", now)
+    elif store.note_resend(attempt, now):
+        probe("recover.after_resend")
+        vigil.unsent[attempt.id] = now
+        tell("sending again", run=attempt.run_id, attempt=attempt.number, backend=place.name, job=attempt.name)
+
+
+def _drop_if_cancelled(store: Store, place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime) -> None:
+    if attempt.cancel_at is None:
+        return
+    place.backend.cancel(attempt)
+    end_cancelled(store, attempt, now)
+    vigil.unsent.pop(attempt.id, None)
