@@ -8,7 +8,7 @@ ARGS   ?=
 BIN     := .venv/bin
 PY      := $(BIN)/python
 READY   := .venv/.kbslurm-ready
-CLUSTER ?= .cluster
+CLUSTER ?= .cluster/interactive
 FLOORS  := unit contract flow chaos golden architecture cluster
 # pip asks neither a local wheel folder nor a private index for what the lock names: a hash that isn't in it is refused.
 PIP     := $(PY) -m pip --disable-pip-version-check --no-input
@@ -66,7 +66,7 @@ cluster: $(READY)  ## a real Slurm with real Apptainer on this machine (root); s
 	$(PY) tests/cluster/up.py start --dir $(CLUSTER) $(ARGS)
 
 cluster-shell: $(READY)  ## a shell on that cluster's login node
-	$(PY) tests/cluster/up.py exec --dir $(CLUSTER) $(ARGS)
+	$(PY) tests/cluster/up.py shell --dir $(CLUSTER) $(ARGS)
 
 cluster-down: $(READY)  ## end it, all of it
 	$(PY) tests/cluster/up.py stop --dir $(CLUSTER) $(ARGS)
