@@ -1,0 +1,206 @@
+"""Connections to Postgres: a small pool, and every way in which a database misbehaves told in one sentence.
+
+Needs Postgres 14 or newer and a session of its own: PgBouncer in transaction mode is not supported, since LISTEN and
+prepared statements belong to the session (use its session mode, or connect to Postgres itself).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import DictRow, dict_row
+
+from kbslurm.errors import BackendTrouble, Misconfigured
+
+OLDEST_SERVER = 14
+CONNECT_TIMEOUT_S = 5
+PING_AFTER_S = 2.0
+MOST_IDLE = 8
+SETTINGS = "-c TimeZone=UTC -c idle_in_transaction_session_timeout=60s"
+
+Connection = psycopg.Connection[DictRow]
+
+
+def conninfo(url: str, **more: str | int) -> str:
+    """libpq's words for this URL, with our defaults where it says nothing. Misconfigured when it is no such URL."""
+    scheme, sep, rest = url.strip().partition("://")
+    if sep:
+        if scheme.partition("+")[0] not in ("postgresql", "postgres"):
+            raise Misconfigured(
+                f"the database URL is for {scheme!r}; kbslurm needs Postgres",
+                fix="Set DATABASE_URL to postgresql://user@host/database.",
+            )
+        url = f"postgresql://{rest}"
+    try:
+        told = conninfo_to_dict(url)
+    except psycopg.Error:
+        # libpq quotes the text that it couldn't read, and that may be a password: neither told nor chained.
+        raise Misconfigured(
+            "the database URL can't be read", fix="Set DATABASE_URL to postgresql://user@host/database."
+        ) from None
+    told.setdefault("connect_timeout", CONNECT_TIMEOUT_S)
+    told.setdefault("application_name", "kbslurm")
+    told.setdefault("keepalives_idle", 30)
+    told.setdefault("tcp_user_timeout", 30_000)
+    told["options"] = f"{SETTINGS} {told.get('options') or ''}".strip()
+    return make_conninfo("", **{**told, **more})
+
+
+def connect(url: str, *, autocommit: bool = True, **more: str | int) -> Connection:
+    """One new connection, or Misconfigured (an operator must act) or BackendTrouble (it may pass)."""
+    info = conninfo(url, **more)
+    try:
+        found = psycopg.connect(info, autocommit=autocommit, row_factory=dict_row, prepare_threshold=2)
+    except psycopg.Error as error:
+        retell(error, where(url))
+    major = found.info.server_version // 10_000
+    if major < OLDEST_SERVER:
+        found.close()
+        raise Misconfigured(
+            f"the database at {where(url)} is Postgres {major}; kbslurm needs {OLDEST_SERVER} or newer",
+            fix="Upgrade the server, or point DATABASE_URL at a newer one.",
+        )
+    return found
+
+
+def where(url: str) -> str:
+    """The database's place without user or password: what may be shown."""
+    told = conninfo_to_dict(conninfo(url))
+    host = told.get("host") or told.get("hostaddr") or "localhost"
+    port = f":{told['port']}" if told.get("port") else ""
+    return f"{host}{port}/{told.get('dbname') or told.get('user') or ''}"
+
+
+class Pool:
+    """Connections that are kept, at most `MOST_IDLE` idle. Safe to share between threads; empty until first used."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.where = where(url)
+        self._idle: list[tuple[Connection, float]] = []
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """All or nothing: committed on leaving, rolled back by any exception. Trouble comes as KbslurmError."""
+        with self._lent() as connection, connection.transaction():
+            yield connection
+
+    @contextmanager
+    def statement(self) -> Iterator[Connection]:
+        """For single statements: each is its own transaction, which saves the words around it."""
+        with self._lent() as connection:
+            yield connection
+
+    @contextmanager
+    def _lent(self) -> Iterator[Connection]:
+        connection = self._take()
+        try:
+            yield connection
+        except psycopg.Error as error:
+            self._put(connection)
+            if connection.broken:
+                self._drop_idle()  # what broke this one has broken the others, too
+            retell(error, self.where)
+        except BaseException:
+            # ^C in mid-statement, or somebody's mistake: a connection in doubt isn't lent again.
+            self._put(connection)
+            raise
+        self._put(connection)
+
+    def _take(self) -> Connection:
+        while True:
+            with self._lock:
+                connection, since = self._idle.pop() if self._idle else (None, 0.0)
+            if connection is None:
+                return connect(self.url)
+            if time.monotonic() - since < PING_AFTER_S:
+                return connection
+            try:
+                connection.execute("")
+            except psycopg.Error:
+                connection.close()
+            else:
+                return connection
+
+    def _put(self, connection: Connection) -> None:
+        if connection.closed or connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            connection.close()
+            return
+        with self._lock:
+            if not self._closed and len(self._idle) < MOST_IDLE:
+                self._idle.append((connection, time.monotonic()))
+                return
+        connection.close()
+
+    def _drop_idle(self) -> None:
+        with self._lock:
+            dropped, self._idle = self._idle, []
+        for connection, _ in dropped:
+            connection.close()
+
+    def close(self) -> None:
+        """End the idle connections now and the lent ones when they come back."""
+        self._closed = True
+        self._drop_idle()
+
+
+def retell(error: psycopg.Error, place: str) -> NoReturn:
+    """Raise what this error means to a host; an error that nobody foresaw is raised as it is."""
+    code = error.sqlstate or ""
+    said = _first_line(error)
+    if found := _misconfigured(code, said.lower(), place):
+        raise found from error
+    if code in ("42P01", "42703", "42883"):
+        raise Misconfigured(
+            f"the database {place} lacks what this version of kbslurm expects ({said})", fix="Run: kbslurm db upgrade"
+        ) from error
+    if code in ("40001", "40P01", "55P03", "57014"):
+        raise BackendTrouble("database", f"{place} was too busy ({said})", retry_after_s=1.0) from error
+    if code[:2] in ("53", "58"):
+        raise BackendTrouble(
+            "database", f"{place} ran out of something ({said})", hint="Look at its disk, memory and connections."
+        ) from error
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) or code[:2] in ("08", "57"):
+        raise BackendTrouble(
+            "database", f"{place} can't be reached ({said})", retry_after_s=1.0, hint="Check that Postgres runs."
+        ) from error
+    raise error
+
+
+def _misconfigured(code: str, said: str, place: str) -> Misconfigured | None:
+    if code in ("28P01", "28000") or any(
+        word in said for word in ("authentication failed", "no password supplied", "no pg_hba.conf entry", 'role "')
+    ):
+        return Misconfigured(f"the database {place} refuses our user or password", fix="Correct DATABASE_URL.")
+    if code == "3D000" or ('database "' in said and "does not exist" in said):
+        return Misconfigured(f"there is no database {place}", fix="Create it, or correct DATABASE_URL.")
+    if any(word in said for word in ("resolve host", "translate host name", "name or service not known", "no address")):
+        return Misconfigured(f"nobody knows the database's host in {place}", fix="Correct DATABASE_URL.")
+    if code == "42501":
+        return Misconfigured(
+            f"our user may not do this in the database {place} ({said})",
+            fix="Grant it the rights; it should own the database.",
+        )
+    if code == "25006":
+        return Misconfigured(
+            f"the database {place} is read-only, perhaps a replica", fix="Point DATABASE_URL at the primary."
+        )
+    return None
+
+
+def _first_line(error: psycopg.Error) -> str:
+    said = (error.diag.message_primary or str(error) or type(error).__name__).strip()
+    return " ".join(said.splitlines()[0].split())[:300]
+
+
+def rows(connection: Connection, statement: str, told: dict[str, Any] | None = None) -> list[DictRow]:
+    """Every row that a statement of ours gives."""
+    return connection.execute(statement.encode(), told).fetchall()

@@ -1,0 +1,173 @@
+"""The schema's versions: what a database is at, and how it gets to where this code wants it.
+
+Alembic and SQLAlchemy are imported only when something is to be changed; a look costs one small query.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from functools import cache
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from kbslurm import share
+from kbslurm.errors import BackendTrouble, Misconfigured
+from kbslurm.store.connect import Connection, connect, conninfo, retell, where
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+    from sqlalchemy import Connection as AlchemyConnection
+
+GUARD = 4_927_304  # the advisory lock that only one migrator holds
+GUARD_WAIT_S = 60
+LOCK_WAIT_S = 10
+
+_REVISION = re.compile(r"^revision(?:: str)? = ['\"]([^'\"]+)['\"]$", re.MULTILINE)
+_BELOW = re.compile(r"^down_revision(?:: [^=]+)? = (?:None|['\"]([^'\"]+)['\"])$", re.MULTILINE)
+
+
+class Schema(StrEnum):
+    """What a database is, seen from this code."""
+
+    EMPTY = "empty"
+    BEHIND = "behind"
+    CURRENT = "current"
+
+
+@cache
+def revisions() -> tuple[str, ...]:
+    """Every revision, oldest first, read off the files: a look must not cost an import of Alembic."""
+    above: dict[str | None, str] = {}
+    for file in (share.path("alembic") / "versions").glob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        name, below = _REVISION.search(text), _BELOW.search(text)
+        if name and below:
+            above[below.group(1)] = name.group(1)
+    found: list[str] = []
+    here = above.get(None)
+    while here is not None:
+        found.append(here)
+        here = above.get(here)
+    return tuple(found)
+
+
+def current(url: str) -> str | None:
+    """The revision that the database is at, or None when it has none."""
+    with connect(url) as connection:
+        return _current(connection)
+
+
+def check(url: str) -> Schema:
+    """Whether this code can work with the database. Misconfigured when the database is from a newer version."""
+    found = current(url)
+    if found is None:
+        return Schema.EMPTY
+    known = revisions()
+    if found not in known:
+        raise Misconfigured(
+            f"the database {where(url)} is from a newer version of kbslurm (schema {found}; this one knows up to {known[-1]})",
+            fix="Install the newer version, or restore the backup that was made before its upgrade.",
+        )
+    return Schema.CURRENT if found == known[-1] else Schema.BEHIND
+
+
+def ensure_current(url: str) -> None:
+    """Misconfigured with what to do unless the schema is the one that this code wants. Changes nothing."""
+    match check(url):
+        case Schema.EMPTY:
+            raise Misconfigured(f"the database {where(url)} is empty", fix="Run: kbslurm db upgrade")
+        case Schema.BEHIND:
+            raise Misconfigured(f"the database {where(url)} is from an older version", fix="Run: kbslurm db upgrade")
+        case Schema.CURRENT:
+            return
+
+
+def upgrade(url: str, to: str = "head") -> None:
+    """Bring the schema to `to`. Two that start at once do it once; each revision is one transaction."""
+    with _alone(url):
+        check(url)
+        with _alembic(url) as config:
+            from alembic import command
+
+            command.upgrade(config, to)
+
+
+def downgrade(url: str, to: str) -> None:
+    """Take the schema back to `to` (a revision, or `base`). What the newer revisions held is lost."""
+    with _alone(url), _alembic(url) as config:
+        from alembic import command
+
+        command.downgrade(config, to)
+
+
+def differences(url: str) -> list[str]:
+    """What the tables in the code have that the database lacks, or the reverse: empty, unless a migration is missing."""
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    from kbslurm.store.tables import metadata
+
+    with _alchemy(url) as connection:
+        context = MigrationContext.configure(
+            connection, opts={"compare_server_default": True, "target_metadata": metadata}
+        )
+        return [str(found) for found in compare_metadata(context, metadata)]
+
+
+def _current(connection: Connection) -> str | None:
+    there = connection.execute("SELECT to_regclass('alembic_version') IS NOT NULL AS there").fetchone()
+    if there is None or not there["there"]:
+        return None
+    row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    return None if row is None else str(row["version_num"])
+
+
+@contextmanager
+def _alone(url: str) -> Iterator[None]:
+    """Hold the migrators' lock. It belongs to the session, so that it ends with us, however we end."""
+    with connect(url) as connection:
+        connection.execute(f"SET lock_timeout = '{GUARD_WAIT_S}s'")
+        try:
+            connection.execute("SELECT pg_advisory_lock(%s)", (GUARD,))
+        except psycopg.errors.LockNotAvailable as error:
+            raise BackendTrouble(
+                "database", f"somebody else has been migrating {where(url)} for {GUARD_WAIT_S} s", retry_after_s=60.0
+            ) from error
+        yield
+
+
+@contextmanager
+def _alembic(url: str) -> Iterator[Config]:
+    from alembic.config import Config
+
+    with _alchemy(url) as connection:
+        config = Config()
+        config.set_main_option("script_location", str(share.path("alembic")).replace("%", "%%"))
+        config.attributes["connection"] = connection
+        yield config
+
+
+@contextmanager
+def _alchemy(url: str) -> Iterator[AlchemyConnection]:
+    """SQLAlchemy's view of a connection like ours. A table that is in use for long is given up on, not queued for."""
+    from sqlalchemy import create_engine
+    from sqlalchemy.exc import DBAPIError
+    from sqlalchemy.pool import NullPool
+
+    info = conninfo(url)
+    engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(info), poolclass=NullPool)
+    try:
+        with engine.connect() as connection:
+            connection.exec_driver_sql(f"SET lock_timeout = '{LOCK_WAIT_S}s'")
+            connection.commit()
+            yield connection
+    except DBAPIError as error:
+        if isinstance(error.orig, psycopg.Error):
+            retell(error.orig, where(url))
+        raise
+    finally:
+        engine.dispose()

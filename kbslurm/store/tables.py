@@ -1,0 +1,388 @@
+"""The rows, as SQLAlchemy tables: what Alembic compares and what a fresh schema is made of.
+
+Hot paths don't come here (see `sql.py`), and this module is imported only to migrate and to test. What a table
+definition can't say (functions and triggers) stands in `PROGRAMS` and is created together with the tables.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    DDL,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Double,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    event,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+from kbslurm.domain.run import MOVES, OPEN_RUNS, AttemptState, Ending, RunState
+
+EVENT_LOCK = 4_927_305  # the advisory locks of transactions that are about to write events: see PROGRAMS
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _id() -> Column[int]:
+    return Column("id", BigInteger, Identity(), primary_key=True)
+
+
+def _moment(name: str, *, null: bool = True) -> Column[Any]:
+    return Column(name, DateTime(timezone=True), nullable=null)
+
+
+def _words(name: str, *, null: bool = False, default: str | None = None) -> Column[str]:
+    return Column(name, Text, nullable=null, server_default=None if default is None else text(f"'{default}'"))
+
+
+def _whole(name: str) -> Column[int]:
+    return Column(name, Integer, nullable=False, server_default=text("0"))
+
+
+def _told(name: str) -> Column[Any]:
+    return Column(name, JSONB, nullable=False, server_default=text("'{}'::jsonb"))
+
+
+def _to(name: str, target: str, *, null: bool = False) -> Column[int]:
+    return Column(name, BigInteger, ForeignKey(f"{target}.id"), nullable=null)
+
+
+def _one_of(column: str, values: Any) -> CheckConstraint:
+    listed = ", ".join(f"'{value}'" for value in values)
+    return CheckConstraint(f"{column} IN ({listed})", name=column)
+
+
+def _listed(states: frozenset[RunState]) -> str:
+    return ", ".join(f"'{state}'" for state in RunState if state in states)
+
+
+OPEN = f"state IN ({_listed(OPEN_RUNS)})"
+MOVE = "(came_from IS NULL AND state = 'queued') OR ((came_from || '>' || state) IN ({}))".format(
+    ", ".join(f"'{a}>{b}'" for a in RunState for b in RunState if (a, b) in MOVES)
+)
+
+person = Table(
+    "person",
+    metadata,
+    _id(),
+    _words("name"),
+    _words("role", default="participant"),
+    _moment("banned_at"),
+    _words("ban_reason", default=""),
+    _words("discord_id", null=True),
+    _words("github_id", null=True),
+    _moment("created_at", null=False),
+    _one_of("role", ("owner", "staff", "participant")),
+    UniqueConstraint("discord_id"),
+    UniqueConstraint("github_id"),
+)
+Index("uq_person_name", func.lower(person.c.name), unique=True)
+
+token = Table(
+    "token",
+    metadata,
+    _id(),
+    Column("hash", LargeBinary, nullable=False, unique=True),
+    # A pending token has nobody yet: it was handed out and waits to be linked.
+    _to("person_id", "person", null=True),
+    _words("device", default=""),
+    _words("kind", default="cli"),
+    _moment("created_at", null=False),
+    _moment("expires_at"),
+    _moment("revoked_at"),
+    _moment("used_at"),
+    _one_of("kind", ("cli", "web", "api", "pending")),
+    Index(None, "person_id"),
+)
+
+problem = Table("problem", metadata, _id(), _words("name"), UniqueConstraint("name"))
+
+problem_version = Table(
+    "problem_version",
+    metadata,
+    _id(),
+    _to("problem_id", "problem"),
+    _words("digest"),
+    Column("content", JSONB, nullable=False),
+    _moment("created_at", null=False),
+    UniqueConstraint("problem_id", "digest"),
+)
+
+leaderboard = Table(
+    "leaderboard",
+    metadata,
+    _id(),
+    _words("name"),
+    _words("description", default=""),
+    _to("problem_id", "problem"),
+    _to("problem_version_id", "problem_version"),
+    _moment("deadline_at"),
+    _words("zone", default="UTC"),
+    _words("visibility", default="public"),
+    Column("gpus", ARRAY(Text), nullable=False),
+    _words("ranking", default="best"),
+    _words("secret_seed"),
+    _whole("min_isolation"),
+    _to("created_by", "person", null=True),
+    _moment("created_at", null=False),
+    _moment("closed_at"),
+    _moment("deleted_at"),
+    _one_of("visibility", ("public", "closed")),
+    _one_of("ranking", ("best", "last")),
+)
+# A deleted board keeps its rows and gives its name back.
+Index("uq_leaderboard_name", func.lower(leaderboard.c.name), unique=True, postgresql_where=text("deleted_at IS NULL"))
+
+submission = Table(
+    "submission",
+    metadata,
+    _id(),
+    _to("person_id", "person"),
+    _to("board_id", "leaderboard"),
+    _words("mode"),
+    _words("file_name"),
+    _words("source"),
+    _words("sha256"),
+    _words("via"),
+    Column("by_staff", Boolean, nullable=False),
+    _moment("accepted_at", null=False),
+    _moment("removed_at"),
+    _one_of("mode", ("test", "benchmark", "leaderboard", "profile")),
+    Index("ix_submission_person", "person_id", "id"),
+    Index("ix_submission_board", "board_id", "id"),
+)
+
+run = Table(
+    "run",
+    metadata,
+    _id(),
+    _to("submission_id", "submission"),
+    _to("problem_version_id", "problem_version"),
+    _to("person_id", "person"),
+    _words("gpu"),
+    _words("state", default="queued"),
+    _words("came_from", null=True),
+    _whole("attempts"),
+    _moment("fair_at", null=False),
+    _moment("queued_at", null=False),
+    Column("cost_s", Double, nullable=False),
+    Column("by_staff", Boolean, nullable=False),
+    _words("secret_seed"),
+    _words("reason", default=""),
+    _moment("cancel_at"),
+    _to("cancel_by", "person", null=True),
+    _moment("ended_at"),
+    _one_of("state", RunState),
+    CheckConstraint(MOVE, name="move"),
+    CheckConstraint(f"(ended_at IS NULL) = ({OPEN})", name="ended"),
+    UniqueConstraint("submission_id", "problem_version_id", "gpu"),
+    Index("ix_run_waiting", "gpu", "fair_at", "id", postgresql_where=text("state = 'queued'")),
+    # Slots that only staff may use look here, so that they needn't step over everybody else's runs.
+    Index("ix_run_waiting_staff", "gpu", "fair_at", "id", postgresql_where=text("state = 'queued' AND by_staff")),
+    Index("ix_run_open", "person_id", "fair_at", postgresql_where=text(OPEN)),
+    Index("ix_run_failed", "ended_at", postgresql_where=text("state = 'failed'")),
+)
+
+attempt = Table(
+    "attempt",
+    metadata,
+    _id(),
+    _to("run_id", "run"),
+    Column("number", Integer, nullable=False),
+    _words("name"),
+    _words("backend"),
+    _words("gpu"),
+    _words("state", default="intent"),
+    _words("handle", null=True),
+    Column("key", LargeBinary, nullable=False),
+    _words("nonce"),
+    _moment("opened_at", null=False),
+    _moment("deadline_at"),
+    _moment("submitted_at"),
+    _moment("started_at"),
+    _moment("seen_at"),
+    _moment("ended_at"),
+    _whole("clean_sweeps"),
+    _moment("swept_at"),
+    _words("node", null=True),
+    _words("ending", null=True),
+    Column("exit_code", Integer),
+    _words("reason", default=""),
+    _told("telemetry"),
+    _one_of("state", AttemptState),
+    _one_of("ending", Ending),
+    UniqueConstraint("run_id", "number"),
+    UniqueConstraint("name"),
+    Index("ix_attempt_open", "id", postgresql_where=text("state IN ('intent', 'ambiguous', 'submitted', 'running')")),
+    Index("ix_attempt_dead", "ended_at", postgresql_where=text("state = 'dead' AND node IS NOT NULL")),
+)
+
+verdict = Table(
+    "verdict",
+    metadata,
+    Column("run_id", BigInteger, ForeignKey("run.id"), primary_key=True, autoincrement=False),
+    _to("attempt_id", "attempt"),
+    _words("name"),
+    _words("reason", default=""),
+    Column("score_s", Double),
+    Column("low_s", Double),
+    Column("high_s", Double),
+    Column("isolation", Integer),
+    Column("ranked", Boolean, nullable=False),
+    Column("detail", JSONB),
+    _moment("at", null=False),
+    _one_of("name", ("passed", "wrong", "error", "timeout", "memory", "violation", "infrastructure")),
+    CheckConstraint("NOT ranked OR (name = 'passed' AND score_s IS NOT NULL)", name="ranked"),
+    Index("ix_verdict_ranked", "run_id", postgresql_where=text("ranked")),
+)
+
+stale_report = Table(
+    "stale_report",
+    metadata,
+    _id(),
+    _to("attempt_id", "attempt"),
+    Column("report", LargeBinary, nullable=False),
+    _words("why"),
+    _moment("at", null=False),
+    Index(None, "attempt_id"),
+)
+
+event_ = Table(
+    "event",
+    metadata,
+    _id(),
+    _words("kind"),
+    _words("subject"),
+    _told("data"),
+    _moment("at", null=False),
+    Index("ix_event_subject", "subject", "id"),
+)
+
+cursor = Table(
+    "cursor",
+    metadata,
+    Column("reader", Text, primary_key=True),
+    Column("event_id", BigInteger, nullable=False),
+)
+
+setting = Table("setting", metadata, Column("key", Text, primary_key=True), Column("value", JSONB, nullable=False))
+
+lease = Table(
+    "lease",
+    metadata,
+    Column("name", Text, primary_key=True),
+    _words("holder"),
+    _moment("elected_at", null=False),
+    _moment("beat_at", null=False),
+    _moment("expires_at", null=False),
+    _told("info"),
+)
+
+# Event ids are given out before their transaction commits, so a reader that remembers only the highest id it saw
+# could step over one that is still on its way. Therefore: who is about to write events first takes a shared advisory
+# lock whose key carries the last id given out before; all its own ids are higher. What is below every such key (and
+# was given out when the look began) has been committed or rolled back for good: `kb_settled_event`. Shared locks never
+# wait for one another, so writers pay no queue for it. The identity sequence must keep CACHE 1.
+PROGRAMS: dict[str, str] = {
+    "kb_event_announced": f"""
+CREATE FUNCTION kb_event_announced() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE given bigint;
+BEGIN
+    SELECT last_value - CASE WHEN is_called THEN 0 ELSE 1 END INTO given FROM event_id_seq;
+    PERFORM pg_advisory_xact_lock_shared(({EVENT_LOCK}::bigint << 40) | given);
+    RETURN NULL;
+END $$""",
+    "kb_settled_event": f"""
+CREATE FUNCTION kb_settled_event() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    given bigint;
+    pending bigint;
+BEGIN
+    SELECT last_value - CASE WHEN is_called THEN 0 ELSE 1 END INTO given FROM event_id_seq;
+    SELECT min(((classid::bigint << 32) | objid::bigint) & ((1::bigint << 40) - 1)) INTO pending
+    FROM pg_locks
+    WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND ((classid::bigint << 32) | objid::bigint) >> 40 = {EVENT_LOCK};
+    RETURN least(given, coalesce(pending, given));
+END $$""",
+    "kb_news": """
+CREATE FUNCTION kb_news() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NOTIFY kbslurm_news;
+    RETURN NULL;
+END $$""",
+    "kb_moved": """
+CREATE FUNCTION kb_moved() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.came_from := OLD.state;
+    RETURN NEW;
+END $$""",
+    "kb_kept": """
+CREATE FUNCTION kb_kept() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'a row of % is never changed', TG_TABLE_NAME USING ERRCODE = 'integrity_constraint_violation';
+END $$""",
+}
+
+TRIGGERS: dict[str, tuple[str, str]] = {
+    "event_announced": (
+        "event",
+        "BEFORE INSERT ON event FOR EACH STATEMENT EXECUTE FUNCTION kb_event_announced()",
+    ),
+    "event_news": ("event", "AFTER INSERT ON event FOR EACH STATEMENT EXECUTE FUNCTION kb_news()"),
+    "event_kept": ("event", "BEFORE UPDATE ON event FOR EACH ROW EXECUTE FUNCTION kb_kept()"),
+    "verdict_kept": ("verdict", "BEFORE UPDATE ON verdict FOR EACH ROW EXECUTE FUNCTION kb_kept()"),
+    "submission_kept": (
+        "submission",
+        "BEFORE UPDATE OF person_id, board_id, mode, file_name, source, sha256, via, by_staff, accepted_at"
+        " ON submission FOR EACH ROW EXECUTE FUNCTION kb_kept()",
+    ),
+    "run_moved": (
+        "run",
+        "BEFORE UPDATE ON run FOR EACH ROW WHEN (OLD.state IS DISTINCT FROM NEW.state) EXECUTE FUNCTION kb_moved()",
+    ),
+}
+
+# The few rows at the queue's head die young: let vacuum come early, and leave room for updates in place.
+STORAGE: dict[str, str] = {
+    "run": "fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0",
+    "attempt": "fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02",
+}
+
+
+def programs() -> list[str]:
+    """The statements that complete the tables, in order."""
+    found = [body.strip() for body in PROGRAMS.values()]
+    found += [f"CREATE TRIGGER {name} {what}" for name, (_, what) in TRIGGERS.items()]
+    found += [f"ALTER TABLE {name} SET ({what})" for name, what in STORAGE.items()]
+    return found
+
+
+for _statement in programs():
+    # DDL() would read a percent sign as the start of a placeholder.
+    event.listen(metadata, "after_create", DDL(_statement.replace("%", "%%")))
