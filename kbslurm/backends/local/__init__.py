@@ -1,0 +1,416 @@
+"""The local backend: real processes on this machine, each attempt in a folder and under a supervisor of its own.
+
+Nothing is remembered in memory. Whoever opens the same root finds every attempt by its folder: a claim says that it
+was started, the claim's owner (pid, start time and boot, so that a pid used again fools nobody) whether it still
+runs, exit.json how it ended, and a lock that dies with its holders whether somebody is just about to start it.
+
+Linux only: the supervisor lives by /proc, subreapers and parent-death signals. The memory limit is kept by looking at
+the tree four times a second; a job that needs more at once is stopped by the harness's own address-space limit. A slot
+is a right, not a device: with more slots of one GPU type than one, jobs share what CUDA_VISIBLE_DEVICES shows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import secrets
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from kbslurm.backends.local.evidence import Owner, boot_id, kill_what_is_left, process_start
+from kbslurm.backends.paths import FOLDER_MODE, AttemptPaths, read_capped, said, write_once
+from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
+from kbslurm.errors import BackendRefused, BackendTrouble, Misconfigured
+from kbslurm.ports import JobSpec
+from kbslurm_eval.wire import REPORT_CAP
+
+SUPERVISE = Path(__file__).with_name("supervise.py")
+# A sealed report quotes the report's text, so that every quotation mark in it takes two bytes.
+SEALED_CAP = 2 * REPORT_CAP
+NOTE_CAP = 65_536
+LOG_BYTES = 1 << 20
+LOOK_EVERY_S = 0.25
+HANDED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES")
+MARK = "KBSLURM_ATTEMPT"
+DOORBELL = "doorbell"
+
+
+def pass_by(_step: str) -> None:
+    """What a probe does outside of the tests that kill us there."""
+
+
+class LocalBackend:
+    """Runs jobs as processes of this machine. A ports.Backend; all of it is in `root`, so make as many as you like.
+
+    `slots` is how many attempts may be open per GPU type, `eval_dir` the harness's folder, `python` what runs it.
+    `probe` is called with a name between any two steps of submitting: folder, placed, held, started.
+    Raises Misconfigured when this machine or these folders can't serve.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        slots: Mapping[str, int],
+        eval_dir: Path,
+        python: Path,
+        name: str = "local",
+        *,
+        probe: Callable[[str], None] = pass_by,
+    ) -> None:
+        self.name = name
+        self.root = root.absolute()
+        self.slots = dict(slots)
+        self.eval_dir = eval_dir.absolute()
+        self.python = python.absolute()
+        self.probe = probe
+        self._bell: int | None = None
+        self._check()
+
+    def capacity(self) -> Mapping[str, int]:
+        return self.slots
+
+    def submit(self, job: JobSpec) -> Handle:
+        """Make the folder, start the supervisor. `job.directory` and `job.script` mean nothing here."""
+        paths = self.paths(job.name)
+        if job.gpu not in self.slots:
+            raise BackendRefused(
+                self.name,
+                f"there is no {job.gpu} here",
+                permanent=True,
+                hint=f"This backend serves {', '.join(self.slots)}.",
+            )
+        try:
+            self.probe("folder")
+            paths.create(manifest=job.manifest, key=job.key, order=self._order(job, paths))
+            self.probe("placed")
+            if not paths.claim.exists():
+                self._start_supervisor(paths)
+        except OSError as error:
+            # Whatever failed, no supervisor of ours was left alive: it is the last step, and it either forks or not.
+            sentence, hint = said(error, self.root)
+            raise BackendRefused(self.name, sentence, permanent=False, hint=hint) from error
+        self.probe("started")
+        return Handle(job.name)
+
+    def find(self, name: JobName) -> Sighting:
+        with self._looking():
+            return self._look(self.paths(name))
+
+    def poll(self, attempts: Sequence[OpenAttempt]) -> Mapping[JobName, Sighting]:
+        """As `find`, for many. Empties the doorbell first: whoever rings after that is heard by the next wait."""
+        self._empty_doorbell()
+        found: dict[JobName, Sighting] = {}
+        with self._looking():
+            for attempt in attempts:
+                try:
+                    found[attempt.name] = self._look(self.paths(attempt.name))
+                except OSError as error:
+                    found[attempt.name] = Sighting(seen=Seen.UNKNOWN, reason=said(error, self.root)[0])
+        return found
+
+    def collect(self, attempt: OpenAttempt) -> bytes | None:
+        with self._looking():
+            return read_capped(self.paths(attempt.name).report, SEALED_CAP)
+
+    def cancel(self, attempt: OpenAttempt) -> None:
+        """Leave the mark, then take the claim if nobody has it (it never runs), else tell its owner."""
+        paths = self.paths(attempt.name)
+        with self._looking():
+            if not paths.dir.exists():
+                paths.dir.mkdir(0o700, exist_ok=True)
+            if paths.exit.exists():
+                return
+            write_once(paths.cancelled, b"")
+            if self._take_claim(paths):
+                self._settle(paths, Ending.CANCELLED, "cancelled before it started", started_at=None)
+                return
+            owner = self._owner(paths)
+            if owner is not None and owner.supervises:
+                owner.send(signal.SIGTERM)
+
+    def progress(self, attempt: OpenAttempt) -> Mapping[str, Any] | None:
+        """What the harness last said of itself, unchecked: for the eye only. None when it said nothing."""
+        try:
+            return _json(read_capped(self.paths(attempt.name).heartbeat, NOTE_CAP))
+        except OSError:
+            return None
+
+    def doorbell(self) -> int | None:
+        """A descriptor that becomes readable when a job here starts or ends; `poll` empties it. Only a hint.
+
+        One process should wait on it, the leader: a ring is heard by one reader only.
+        """
+        if self._bell is None:
+            try:
+                self._bell = os.open(self.root / DOORBELL, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            except OSError:
+                return None
+        return self._bell
+
+    def close(self) -> None:
+        """Let go of the doorbell. What runs goes on running."""
+        if self._bell is not None:
+            os.close(self._bell)
+            self._bell = None
+
+    def prune(self, before: datetime) -> int:
+        """Remove the folders of attempts that ended before this moment, and what killed submitters left half-made.
+
+        Nothing that runs, or may still start, is touched. Returns how many attempts went.
+        """
+        gone = 0
+        with self._looking():
+            for entry in list(os.scandir(self.root)):
+                if (
+                    not entry.is_dir(follow_symlinks=False)
+                    or entry.stat(follow_symlinks=False).st_mtime > before.timestamp()
+                ):
+                    continue
+                if entry.name.startswith((".new-", ".old-")):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                elif entry.name.startswith("kb-"):
+                    gone += self._prune_one(self.paths(JobName(entry.name)), before)
+        return gone
+
+    def paths(self, name: JobName) -> AttemptPaths:
+        """Where everything of this attempt lies."""
+        return AttemptPaths(root=self.root, name=name)
+
+    # ---------------------------------------------------------------------------------------------- looking
+
+    def _look(self, paths: AttemptPaths) -> Sighting:
+        """What the folder says. Each sign is read again after the one that it could have changed under."""
+        if (ended := self._ended(paths)) is not None:
+            return ended
+        if not paths.claim.exists():
+            waits = paths.may_still_start()
+            if not paths.claim.exists():
+                return self._unclaimed(paths, waits)
+        owner = self._owner(paths)
+        if owner is None:
+            return Sighting(seen=Seen.UNKNOWN, reason="the note of who runs it can't be read")
+        if not owner.supervises:
+            return self._sighting(Seen.ENDED, ending=Ending.CANCELLED, reason="cancelled before it started")
+        if owner.lives():
+            return self._sighting(Seen.RUNNING, started_at=owner.at)
+        return self._ended(paths) or self._bury(paths, owner)
+
+    def _unclaimed(self, paths: AttemptPaths, waits: bool) -> Sighting:
+        if paths.cancelled.exists():
+            return self._sighting(Seen.ENDED, ending=Ending.CANCELLED, reason="cancelled before it started")
+        return self._sighting(Seen.WAITING) if waits else Sighting(seen=Seen.ABSENT)
+
+    def _ended(self, paths: AttemptPaths) -> Sighting | None:
+        facts = _json(read_capped(paths.exit, NOTE_CAP))
+        if facts is None:
+            return None
+        try:
+            return self._sighting(
+                Seen.ENDED,
+                ending=Ending(facts["ending"]),
+                exit_code=facts.get("exit_code"),
+                reason=str(facts.get("reason", "")),
+                started_at=_moment(facts.get("started_at")),
+                ended_at=_moment(facts.get("ended_at")),
+            )
+        except (KeyError, ValueError, TypeError):
+            return None
+
+    def _bury(self, paths: AttemptPaths, owner: Owner) -> Sighting:
+        """Its supervisor died without a word: kill what it left, and write down what can still be known."""
+        left = kill_what_is_left(owner, f"{MARK}={paths.name}")
+        if read_capped(paths.report, SEALED_CAP) is not None:
+            ending, reason = Ending.REPORTED, ""
+        elif paths.cancelled.exists():
+            ending, reason = Ending.CANCELLED, "cancelled"
+        elif owner.boot != boot_id():
+            ending, reason = Ending.NO_REPORT, "the machine was started anew while it ran"
+        else:
+            ending, reason = Ending.NO_REPORT, "it was killed from outside together with its supervisor"
+        if left:
+            reason = f"{reason}; {left} of its processes had to be killed".lstrip("; ")
+        self._settle(paths, ending, reason, started_at=owner.at)
+        return self._ended(paths) or self._sighting(Seen.ENDED, ending=ending, reason=reason, started_at=owner.at)
+
+    def _settle(self, paths: AttemptPaths, ending: Ending, reason: str, *, started_at: datetime | None) -> None:
+        facts = {
+            "ending": ending.value,
+            "exit_code": None,
+            "reason": reason,
+            "started_at": started_at.timestamp() if started_at else None,
+            "ended_at": datetime.now(UTC).timestamp(),
+            "peak_bytes": 0,
+        }
+        write_once(paths.exit, json.dumps(facts, sort_keys=True).encode())
+
+    def _owner(self, paths: AttemptPaths) -> Owner | None:
+        return Owner.read(_json(read_capped(paths.owner, NOTE_CAP)))
+
+    def _sighting(
+        self,
+        seen: Seen,
+        *,
+        ending: Ending | None = None,
+        exit_code: int | None = None,
+        reason: str = "",
+        started_at: datetime | None = None,
+        ended_at: datetime | None = None,
+    ) -> Sighting:
+        return Sighting(
+            seen=seen,
+            node=platform.node(),
+            ending=ending,
+            exit_code=exit_code,
+            reason=reason,
+            started_at=started_at,
+            ended_at=ended_at,
+        )
+
+    @contextmanager
+    def _looking(self) -> Iterator[None]:
+        """A root that isn't there says nothing about its attempts: a disk may be away. Missing isn't finished."""
+        try:
+            if not stat.S_ISFIFO((self.root / DOORBELL).stat().st_mode):
+                raise BackendTrouble(self.name, f"{self.root / DOORBELL} isn't the pipe that it was")
+            yield
+        except OSError as error:
+            sentence, hint = said(error, self.root)
+            raise BackendTrouble(self.name, sentence, hint=hint) from error
+
+    # --------------------------------------------------------------------------------------------- starting
+
+    def _start_supervisor(self, paths: AttemptPaths) -> None:
+        """Start it and wait until it has left us, a few milliseconds. It claims by itself, or loses and ends."""
+        with paths.about_to_start() as sign, open(os.devnull, "r+b") as nothing:  # noqa: PTH123
+            self.probe("held")
+            log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                leaving = subprocess.Popen(
+                    [self.python, "-I", "-S", SUPERVISE, paths.order, str(sign)],
+                    cwd=paths.dir,
+                    env=self._environment(paths),
+                    stdin=nothing,
+                    stdout=nothing,
+                    stderr=log,
+                    start_new_session=True,
+                    pass_fds=(sign,),
+                )
+            finally:
+                os.close(log)
+            code = leaving.wait()
+        if code != 0:
+            raise BackendRefused(
+                self.name,
+                f"its supervisor couldn't be started by {self.python} (exit code {code})",
+                permanent=False,
+                hint=f"What it said is in {paths.log}.",
+            )
+
+    def _order(self, job: JobSpec, paths: AttemptPaths) -> bytes:
+        order = {
+            "argv": [
+                *(str(self.python), "-I", str(self.eval_dir), str(paths.manifest)),
+                *("--key", str(paths.key), "--out", str(paths.out)),
+            ],
+            "environment": self._environment(paths),
+            "time_limit_s": job.time_limit_s,
+            "memory_bytes": job.memory_bytes,
+            "look_every_s": LOOK_EVERY_S,
+            "log_bytes": LOG_BYTES,
+            "report_cap": SEALED_CAP,
+            "boot": boot_id(),
+            "claim": str(paths.claim),
+            "owner": str(paths.owner),
+            "cancelled": str(paths.cancelled),
+            "scratch": str(paths.scratch),
+            "report": str(paths.report),
+            "exit": str(paths.exit),
+            "log": str(paths.log),
+            "doorbell": str(self.root / DOORBELL),
+        }
+        return json.dumps(order, sort_keys=True).encode()
+
+    def _environment(self, paths: AttemptPaths) -> dict[str, str]:
+        """A short list, never what we were started with: our environment holds secrets."""
+        handed_on = {key: os.environ[key] for key in HANDED_ON if key in os.environ}
+        own = {MARK: paths.name, "HOME": str(paths.scratch), "TMPDIR": str(paths.scratch)}
+        return {"PATH": os.defpath, **handed_on, **own}
+
+    def _take_claim(self, paths: AttemptPaths) -> bool:
+        """Take the claim so that nobody else can."""
+        pid = os.getpid()
+        owner = {
+            "pid": pid,
+            "start": process_start(pid),
+            "boot": boot_id(),
+            "at": datetime.now(UTC).timestamp(),
+            "supervises": False,
+        }
+        return paths.take_claim(json.dumps(owner, sort_keys=True).encode())
+
+    # ---------------------------------------------------------------------------------------------- the rest
+
+    def _prune_one(self, paths: AttemptPaths, before: datetime) -> bool:
+        if not paths.exit.exists():
+            # Never started, or its end isn't known yet: a look settles the second, a claim of ours the first.
+            if self._look(paths).seen is not Seen.ABSENT or not self._take_claim(paths):
+                return False
+        elif paths.exit.stat().st_mtime > before.timestamp():
+            return False
+        leaving = self.root / f".old-{paths.name}-{secrets.token_hex(4)}"
+        paths.dir.rename(leaving)
+        shutil.rmtree(leaving, ignore_errors=True)
+        return True
+
+    def _empty_doorbell(self) -> None:
+        if self._bell is None:
+            return
+        try:
+            while os.read(self._bell, 65536):
+                pass
+        except BlockingIOError:
+            pass
+
+    def _check(self) -> None:
+        if sys.platform != "linux":
+            raise Misconfigured(
+                f"the local backend needs Linux, and this is {platform.system()}",
+                fix="Run the daemon on a Linux machine, or configure another backend.",
+            )
+        if not (self.eval_dir / "__main__.py").is_file():
+            raise Misconfigured(f"the harness isn't at {self.eval_dir}", fix="Name the folder that holds __main__.py.")
+        if not os.access(self.python, os.X_OK):
+            raise Misconfigured(f"there is no Python to run at {self.python}", fix="Name a Python >= 3.11.")
+        try:
+            self.root.parent.mkdir(parents=True, exist_ok=True)
+            self.root.mkdir(FOLDER_MODE, exist_ok=True)
+            if not (self.root / DOORBELL).exists():
+                with suppress(FileExistsError):
+                    os.mkfifo(self.root / DOORBELL, 0o600)
+        except OSError as error:
+            sentence, hint = said(error, self.root)
+            raise Misconfigured(sentence, fix=hint) from error
+
+
+def _json(data: bytes | None) -> dict[str, Any] | None:
+    """The object in a file of ours; None when there is none, or it is no object (a job may have touched it)."""
+    if data is None:
+        return None
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
