@@ -1,0 +1,448 @@
+"""The daemon: one leader walks the rows. A tick is queue → launch → collect → score → sweep; everything is in the rows.
+
+The main thread holds the lease, claims, and wakes. Each place has a lane, a thread of its own for all calls to its
+backend, so that a hung sbatch holds up its own site and nobody else. A lane that meets trouble is left alone for a
+while, longer each time. Nothing here is remembered that a new process would need: it can be killed at any moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import select
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from queue import SimpleQueue
+
+from kbslurm.domain.run import OpenAttempt
+from kbslurm.errors import BackendTrouble, KbslurmError
+from kbslurm.flow.collect import Vigil, collect
+from kbslurm.flow.launch import Launched, is_settled, launch
+from kbslurm.flow.place import Place
+from kbslurm.flow.queue import claim, free_slots, taken
+from kbslurm.flow.sweep import sweep, unsettled
+from kbslurm.logs import teller
+from kbslurm.metrics import Metrics
+from kbslurm.ports import Clock, Store
+
+tell = teller("daemon")
+
+LEASE = "daemon"
+CLAIMS_PER_TICK = 64
+LONGEST_BACK_OFF_S = 60.0
+LONGEST_PUT_OFF_S = 60.0
+STOP_LOOK_S = 0.5
+COUNT_EVERY_S = 2.0
+NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+class WallClock:
+    """The machine's clock."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How the daemon paces itself. `idle_s`: a look at the rows at least this often, should every message be lost."""
+
+    lease_s: float = 15.0
+    idle_s: float = 30.0
+    news_s: float = 2.0
+    stop_within_s: float = 15.0
+    database_back_off_s: float = 0.5
+
+
+class Wake:
+    """A bell that any thread may ring, and descriptors beside it."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def ring(self) -> None:
+        """Wake the waiter, now or when it next waits."""
+        with contextlib.suppress(BlockingIOError, OSError):
+            os.write(self._write, b"!")
+
+    def wait(self, timeout_s: float, doorbells: Iterable[int]) -> frozenset[int] | None:
+        """Wait for the bell or a doorbell: which doorbells rang, or None when the time was over. They are emptied."""
+        poller = select.poll()
+        for fd in (self._read, *doorbells):
+            poller.register(fd, select.POLLIN)
+        rang = [fd for fd, _ in poller.poll(max(0.0, timeout_s) * 1000)]
+        for fd in rang:
+            _empty(fd)
+        return frozenset(rang) - {self._read} if rang else None
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        os.close(self._read)
+        os.close(self._write)
+
+
+def _empty(fd: int) -> None:
+    with contextlib.suppress(BlockingIOError):
+        while len(os.read(fd, 4096)) == 4096:
+            pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """What a lane is given to do: its open attempts as the rows said, and those that were claimed for it just now."""
+
+    attempts: Sequence[OpenAttempt]
+    claimed: Sequence[OpenAttempt]
+    poll: bool
+    sweep: bool
+
+
+@dataclass(kw_only=True)
+class Lane:
+    """One place's worker. The main thread reads and writes its fields only while it isn't `busy`, but for `rung`."""
+
+    store: Store
+    place: Place
+    clock: Clock
+    wake: Wake
+    metrics: Metrics
+    vigil: Vigil = field(default_factory=Vigil)
+    rung: bool = True
+    busy: bool = False
+    troubles: int = 0
+    ready_at: datetime = NEVER
+    poll_at: datetime = NEVER
+    sweep_at: datetime = NEVER
+
+    def __post_init__(self) -> None:
+        self._turns: SimpleQueue[Turn | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=f"lane-{self.place.name}", daemon=True)
+        self._thread.start()
+        doorbell = getattr(self.place.backend, "doorbell", None)
+        self.doorbell: int | None = doorbell() if doorbell is not None else None
+
+    def next_turn(self, attempts: Sequence[OpenAttempt], claimed: Sequence[OpenAttempt], now: datetime) -> Turn | None:
+        """What this lane should do now, if anything. Nothing open, nothing asked: an idle site is left in peace."""
+        if not attempts and not claimed:
+            return None
+        poll = bool(attempts) and (self.rung or now >= self.poll_at)
+        swept = bool(attempts) and (now >= self.sweep_at or self._has_new_cancels(attempts))
+        if not (poll or claimed or self._has_due_launches(now) or (swept and self._has_unsettled(attempts, now))):
+            return None
+        return Turn(attempts=attempts, claimed=claimed, poll=poll, sweep=swept)
+
+    def wakes_at(self, attempts: Sequence[OpenAttempt], now: datetime) -> datetime | None:
+        """When it has something to do, should nothing else happen."""
+        if self.busy or not attempts:
+            return None
+        moments = [self.poll_at, *self.vigil.unsent.values()]
+        if self._has_unsettled(attempts, now):
+            moments.append(self.sweep_at)
+        return max(self.ready_at, min(moments))
+
+    def begin(self, turn: Turn) -> None:
+        """Hand it a turn. It rings when it is done."""
+        self.busy = True
+        if turn.poll:
+            self.rung = False
+        self._turns.put(turn)
+
+    def forget(self) -> None:
+        """Begin like a new process: after this one has led before, others may have."""
+        self.vigil, self.rung, self.troubles = Vigil(), True, 0
+        self.ready_at = self.poll_at = self.sweep_at = NEVER
+
+    def close(self, within_s: float) -> None:
+        """Let it finish what it is doing, for so long."""
+        self._turns.put(None)
+        self._thread.join(timeout=within_s)
+        if self._thread.is_alive():
+            tell("left a hung call behind", level="warning", backend=self.place.name)
+
+    def _has_unsettled(self, attempts: Sequence[OpenAttempt], now: datetime) -> bool:
+        return any(attempt.id not in self.vigil.unsent for attempt in unsettled(attempts, now))
+
+    def _has_new_cancels(self, attempts: Sequence[OpenAttempt]) -> bool:
+        """Cancels that a sweep can act on at once; whether a job without a handle exists needs its own time."""
+        return any(
+            a.cancel_at is not None and (a.id in self.vigil.unsent or (a.handle and a.id not in self.vigil.asked))
+            for a in attempts
+        )
+
+    def _has_due_launches(self, now: datetime) -> bool:
+        return any(at <= now for at in self.vigil.unsent.values())
+
+    def _work(self) -> None:
+        while (turn := self._turns.get()) is not None:
+            self._take(turn)
+            self.busy = False
+            self.wake.ring()
+
+    def _take(self, turn: Turn) -> None:
+        self.metrics.turns.labels(self.place.name).inc()
+        try:
+            self._walk(turn)
+            if self.troubles:
+                tell("works again", backend=self.place.name)
+            self.troubles = 0
+        except BackendTrouble as error:
+            self._back_off(error.message, error.retry_after_s)
+        except KbslurmError as error:
+            self._back_off(error.message, None)
+        except Exception as error:  # noqa: BLE001 - one site's surprise must not stop the others; it is told in full
+            tell("a bug", level="error", backend=self.place.name, error=repr(error), trace=_trace(error))
+            self._back_off(repr(error), None)
+        self.metrics.backing_off.labels(self.place.name).set(1 if self.troubles else 0)
+
+    def _walk(self, turn: Turn) -> None:
+        now = self.clock.now()
+        self.vigil.forget_all_but([*turn.attempts, *turn.claimed])
+        self.vigil.unsent.update({attempt.id: now for attempt in turn.claimed})
+        self._launch_due([*turn.attempts, *turn.claimed])
+        if turn.poll:
+            self.poll_at = self.clock.now() + timedelta(seconds=self.place.poll_s)
+            settled = collect(self.store, self.place, turn.attempts, self.vigil, self.clock.now())
+            self.metrics.settled.labels(self.place.name).inc(settled)
+        if turn.sweep:
+            self.sweep_at = self.clock.now() + timedelta(seconds=max(0.05, self.place.sweep_gap_s))
+            sweep(self.store, self.place, unsettled(turn.attempts, now), self.vigil, self.clock.now())
+
+    def _launch_due(self, attempts: Sequence[OpenAttempt]) -> None:
+        for attempt in attempts:
+            now = self.clock.now()
+            due = self.vigil.unsent.get(attempt.id)
+            if due is None or due > now or attempt.cancel_at is not None:
+                continue
+            # From here on it was perhaps sent: if this dies or fails, the sweep looks for it by name.
+            del self.vigil.unsent[attempt.id]
+            came = launch(self.store, self.place, attempt, now)
+            self.metrics.launches.labels(self.place.name, came).inc()
+            if not is_settled(came):
+                self._put_off(attempt)
+
+    def _put_off(self, attempt: OpenAttempt) -> None:
+        times = self.vigil.put_off.get(attempt.id, 0) + 1
+        self.vigil.put_off[attempt.id] = times
+        wait_s = min(LONGEST_PUT_OFF_S, 2.0**times)
+        self.vigil.unsent[attempt.id] = self.clock.now() + timedelta(seconds=wait_s)
+
+    def _back_off(self, why: str, retry_after_s: float | None) -> None:
+        self.troubles += 1
+        self.metrics.trouble.labels(self.place.name).inc()
+        wait_s = retry_after_s if retry_after_s is not None else min(LONGEST_BACK_OFF_S, 2.0 ** (self.troubles - 1))
+        self.ready_at = self.clock.now() + timedelta(seconds=wait_s)
+        tell("trouble", level="warning", backend=self.place.name, why=why, again_in_s=wait_s)
+
+
+def _trace(error: BaseException) -> str:
+    frames, trace = [], error.__traceback__
+    while trace is not None:
+        frames.append(f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}")
+        trace = trace.tb_next
+    return " > ".join(frames)
+
+
+class Daemon:
+    """Leads while it holds the lease; else stands by, says so, and takes over when the leader is gone."""
+
+    def __init__(
+        self,
+        store: Store,
+        places: Sequence[Place],
+        *,
+        clock: Clock | None = None,
+        pace: Pace | None = None,
+        metrics: Metrics | None = None,
+        holder: str | None = None,
+    ) -> None:
+        self.store, self.clock, self.pace = store, clock or WallClock(), pace or Pace()
+        self.metrics = metrics or Metrics()
+        self.holder = holder or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        self.wake = Wake()
+        self.lanes = {
+            place.name: Lane(store=store, place=place, clock=self.clock, wake=self.wake, metrics=self.metrics)
+            for place in places
+        }
+        self.leading: bool | None = None
+        self._renew_at = self._count_at = NEVER
+        self._strangers: set[str] = set()
+        self._troubles = 0
+        self._over = threading.Event()
+
+    def run(self, stop: threading.Event, *, once: bool = False) -> None:
+        """Walk until `stop`, or, with `once`, until no run waits and no attempt is open."""
+        listener = threading.Thread(target=self._listen, name="news", daemon=True)
+        listener.start()
+        tell("started", holder=self.holder, places=",".join(self.lanes))
+        try:
+            while not stop.is_set():
+                wait_s = self._tick_or_back_off(once)
+                if wait_s is None:
+                    break
+                self._rest(wait_s, stop)
+        finally:
+            self._close(listener)
+
+    def tick(self) -> tuple[int, float]:
+        """Go once through the rows: (how many attempts are open, how long nothing else is to be done)."""
+        now = self.clock.now()
+        if not self._lead(now):
+            return 0, self.pace.lease_s / 3
+        began = time.perf_counter()
+        # Only lanes that rest before the rows are read: what a lane does meanwhile isn't in them yet.
+        resting = {name: lane for name, lane in self.lanes.items() if not lane.busy and now >= lane.ready_at}
+        attempts = self.store.open_attempts()
+        by_place = self._by_place(attempts)
+        claimed = self._claim([lane.place for lane in resting.values()], attempts, now)
+        for name, lane in resting.items():
+            mine = [attempt for attempt in claimed if attempt.backend == name]
+            turn = lane.next_turn(by_place.get(name, ()), mine, now)
+            if turn is not None:
+                lane.begin(turn)
+        self._count(attempts, now)
+        self.metrics.ticks.inc()
+        self.metrics.tick_s.observe(time.perf_counter() - began)
+        return len(attempts) + len(claimed), self._calm_s(by_place, now)
+
+    def _count(self, attempts: Sequence[OpenAttempt], now: datetime) -> None:
+        if now >= self._count_at:
+            self._count_at = now + timedelta(seconds=COUNT_EVERY_S)
+            self.metrics.saw(self.store.waiting(), attempts)
+
+    def _tick_or_back_off(self, once: bool) -> float | None:
+        try:
+            calm_s = self._tick(once)
+        except KbslurmError as error:
+            return self._trouble(error.message)
+        except Exception as error:  # noqa: BLE001 - the daemon outlives its bugs; they are told in full
+            tell("a bug", level="error", error=repr(error), trace=_trace(error))
+            return self._trouble(repr(error))
+        if self._troubles:
+            tell("database works again")
+        self._troubles = 0
+        return calm_s
+
+    def _tick(self, once: bool) -> float | None:
+        open_work, calm_s = self.tick()
+        if once and self.leading and not open_work and not any(lane.busy for lane in self.lanes.values()):
+            return calm_s if self.store.waiting() else None
+        return calm_s
+
+    def _trouble(self, why: str) -> float:
+        self._troubles += 1
+        wait_s = min(10.0, self.pace.database_back_off_s * 2.0 ** min(10, self._troubles - 1))
+        tell("trouble", level="warning", why=why, again_in_s=wait_s)
+        return wait_s
+
+    def _lead(self, now: datetime) -> bool:
+        if self.leading and now < self._renew_at:
+            return True
+        held = self.store.hold_lease(LEASE, self.holder, self.pace.lease_s, now)
+        self._renew_at = now + timedelta(seconds=self.pace.lease_s / 3)
+        if held and not self.leading:
+            tell("leading", holder=self.holder)
+            for lane in self.lanes.values():
+                if not lane.busy:
+                    lane.forget()
+        elif not held and self.leading is not False:
+            tell(
+                "standby", holder=self.holder, why="another daemon holds the lease; this one takes over when it is gone"
+            )
+        self.leading = held
+        self.metrics.leading.set(1 if held else 0)
+        return held
+
+    def _claim(self, places: Sequence[Place], attempts: Sequence[OpenAttempt], now: datetime) -> list[OpenAttempt]:
+        """Lanes that are at work or left alone get no new runs: they go elsewhere, or wait the moment."""
+        slots = free_slots(
+            {place.name: place.backend.capacity() for place in places},
+            attempts,
+            staff_only=[place.name for place in places if not place.untrusted],
+        )
+        claimed: list[OpenAttempt] = []
+        while slots and len(claimed) < CLAIMS_PER_TICK:
+            attempt = claim(self.store, slots, now)
+            if attempt is None:
+                break
+            self.metrics.claims.labels(attempt.backend, attempt.gpu).inc()
+            tell("claimed", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend, job=attempt.name)
+            claimed.append(attempt)
+            slots = taken(slots, attempt)
+        return claimed
+
+    def _by_place(self, attempts: Sequence[OpenAttempt]) -> Mapping[str, list[OpenAttempt]]:
+        found: dict[str, list[OpenAttempt]] = {}
+        for attempt in attempts:
+            found.setdefault(attempt.backend, []).append(attempt)
+        for name in sorted(set(found) - set(self.lanes) - self._strangers):
+            self._strangers.add(name)
+            tell(
+                "unknown place",
+                level="warning",
+                backend=name,
+                open_attempts=len(found[name]),
+                why="it isn't configured any more; its attempts stay open until it is again, or are cancelled",
+            )
+        return found
+
+    def _calm_s(self, by_place: Mapping[str, list[OpenAttempt]], now: datetime) -> float:
+        moments = [now + timedelta(seconds=self.pace.idle_s), self._renew_at]
+        for name, lane in self.lanes.items():
+            at = lane.wakes_at(by_place.get(name, ()), now)
+            if at is not None:
+                moments.append(at)
+            if not lane.busy and lane.ready_at > now:
+                moments.append(lane.ready_at)
+        return max(0.0, (min(moments) - now).total_seconds())
+
+    def _rest(self, wait_s: float, stop: threading.Event) -> None:
+        doorbells = {lane.doorbell: lane for lane in self.lanes.values() if lane.doorbell is not None}
+        until = time.monotonic() + wait_s
+        while not stop.is_set() and (left_s := until - time.monotonic()) > 0:
+            rang = self.wake.wait(min(left_s, STOP_LOOK_S), doorbells)
+            if rang is not None:
+                for fd in rang:
+                    doorbells[fd].rung = True
+                return
+
+    def _listen(self) -> None:
+        wait_s = self.pace.database_back_off_s
+        while not self._over.is_set():
+            try:
+                if self.store.wait_for_news(self.pace.news_s):
+                    self.wake.ring()
+                wait_s = self.pace.database_back_off_s
+            except Exception:  # noqa: BLE001 - only a hint; the main thread meets the same trouble and tells it
+                self._over.wait(wait_s)
+                wait_s = min(10.0, wait_s * 2)
+
+    def _close(self, listener: threading.Thread) -> None:
+        self._over.set()
+        tell("stopping", open="in-flight attempts go on and are found again by the next start")
+        until = time.monotonic() + self.pace.stop_within_s
+        for lane in self.lanes.values():
+            lane.close(max(0.1, until - time.monotonic()))
+        listener.join(timeout=self.pace.news_s + 3)
+        if self.leading:
+            with contextlib.suppress(KbslurmError):
+                self.store.release_lease(LEASE, self.holder)
+        self.metrics.leading.set(0)
+        tell("stopped")
+
+
+@contextlib.contextmanager
+def stop_on_signals() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set. For the main thread only; the old handlers come back."""
+    stop = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
