@@ -1,0 +1,197 @@
+"""What a stranger meets first: the lock, the licence, the Makefile, the README, the wheel."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from kbslurm import __version__
+from tests.services import command
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = {".py", ".sql", ".toml", ".j2", ".def", ".sh", ".mako", ".yml", ".yaml", ".md"}
+
+
+def tracked() -> list[Path]:
+    """Every file of the project: what git knows, or in an unpacked archive what is there."""
+    if (ROOT / ".git").exists():
+        listed = subprocess.run(
+            [command("git"), "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT,
+            capture_output=True,
+            check=True,
+        )
+        names = [Path(name.decode()) for name in listed.stdout.split(b"\0") if name]
+    else:
+        names = [file.relative_to(ROOT) for file in ROOT.rglob("*") if file.relative_to(ROOT).parts[0] != ".venv"]
+    return sorted(name for name in names if (ROOT / name).is_file())
+
+
+def texts() -> list[tuple[Path, str]]:
+    return [(file, (ROOT / file).read_text()) for file in tracked() if file.suffix in SOURCES or not file.suffix]
+
+
+class TestLock:
+    lock = (ROOT / "requirements.lock").read_text()
+
+    def test_every_requirement_is_pinned_and_hashed(self) -> None:
+        requirements = [line for line in self.lock.splitlines() if line and not line[0].isspace() and line[0] != "#"]
+        assert requirements
+        for line in requirements:
+            assert re.fullmatch(r"[a-z0-9-]+==\S+( ; .+)? \\", line), line
+        blocks = re.split(r"^(?=\S)", self.lock, flags=re.MULTILINE)
+        assert all("--hash=sha256:" in block for block in blocks if block.strip())
+
+    def test_it_names_no_host_and_no_path(self) -> None:
+        assert not re.search(r"://|@|--(index|extra|find|trusted)|file:|\.whl|/", self.lock)
+
+    def test_it_holds_every_direct_requirement_and_no_optional_one(self) -> None:
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        locked = set(re.findall(r"^([a-z0-9-]+)==", self.lock, flags=re.MULTILINE))
+        wanted = {name_of(text) for text in [*project["dependencies"], *project["optional-dependencies"]["dev"]]}
+        assert wanted <= locked
+        assert not locked & {"pyslurm", "torch", "modal"}
+
+    def test_it_serves_every_python_that_is_promised(self) -> None:
+        """A wheel with compiled code has one file per Python and machine: the lock holds more than this machine's."""
+        psycopg = next(block for block in self.lock.split("\n\n") if "psycopg-binary==" in block)
+        own = psycopg[psycopg.index("psycopg-binary==") :].split("\npydantic")[0]
+        assert own.count("--hash=") >= 4 * 2
+
+
+def name_of(requirement: str) -> str:
+    found = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert found
+    return re.sub(r"[-_.]+", "-", found.group()).lower()
+
+
+class TestSources:
+    def test_nothing_is_left_for_later(self) -> None:
+        words = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "X" * 3, "HA" + "CK"]) + r")\b")
+        found = [
+            f"{file}:{number}"
+            for file, text in texts()
+            for number, line in enumerate(text.splitlines(), 1)
+            if words.search(line)
+        ]
+        assert not found
+
+    def test_no_machine_of_ours_is_named(self) -> None:
+        mine = re.compile("|".join([r"/wo" + r"rk/", r"/tmp/kb-[a-z]", r"/opt/py" + "pi", r"/ro" + r"ot/\.py"]))
+        found = [str(file) for file, text in texts() if mine.search(text)]
+        assert not found
+
+    def test_every_text_is_utf8_without_trailing_space_and_ends_with_a_line(self) -> None:
+        for file, text in texts():
+            assert "\r" not in text, f"{file} has carriage returns"
+            if text:
+                assert text.endswith("\n"), f"{file} does not end with a line"
+
+    def test_scripts_are_executable_and_pass_shellcheck(self) -> None:
+        for name in (".ci/run", ".ci/wheel-check"):
+            assert (ROOT / name).stat().st_mode & 0o111, f"{name} is not executable"
+            subprocess.run([command("bash"), "-n", str(ROOT / name)], check=True)
+            said = subprocess.run(
+                [command("shellcheck"), str(ROOT / name)], capture_output=True, text=True, check=False
+            )
+            assert said.returncode == 0, said.stdout
+
+
+class TestLicence:
+    def test_it_is_apache_2_in_full(self) -> None:
+        text = (ROOT / "LICENSE").read_text()
+        assert "Apache License" in text and "Version 2.0, January 2004" in text
+        assert "END OF TERMS AND CONDITIONS" in text and len(text) > 10_000
+        assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["license"] == "Apache-2.0"
+
+    def test_whatever_the_lock_brings_may_be_used(self) -> None:
+        """Nothing that would force its own licence on those who link to it."""
+        from importlib.metadata import distributions
+
+        for distribution in distributions():
+            stated = " ".join(distribution.metadata.get_all("License-Expression") or [])
+            classifiers = distribution.metadata.get_all("Classifier") or []
+            said = " ".join([stated, *(text for text in classifiers if text.startswith("License"))])
+            # LGPL (psycopg) is fine: it is used as a library, unchanged and replaceable.
+            assert not re.search(r"\bA?GPL|GNU (Affero )?General Public", said), distribution.name
+
+
+class TestMakefile:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):", makefile, flags=re.MULTILINE))
+
+    def test_it_has_every_target_that_a_document_names(self) -> None:
+        documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+        for document in documents:
+            named = set(re.findall(r"`(?:sudo )?make ([a-z-]+)", document.read_text()))
+            named |= set(re.findall(r"^(?:sudo )?make ([a-z-]+)", document.read_text(), flags=re.MULTILINE))
+            assert named <= self.targets, f"{document.name} names {sorted(named - self.targets)}"
+
+    def test_make_test_runs_every_floor(self) -> None:
+        floors = re.search(r"^FLOORS +:= (.+)$", self.makefile, flags=re.MULTILINE)
+        assert floors
+        for floor in floors.group(1).split():
+            assert list((ROOT / "tests" / floor).glob("test_*.py")), f"tests/{floor} holds no test"
+        said = subprocess.run(
+            [command("make"), "-n", "test", "READY="], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        assert all(f"tests/{floor}" in said.stdout for floor in floors.group(1).split())
+
+    def test_ci_types_what_the_readme_says(self) -> None:
+        ci = (ROOT / ".ci/run").read_text()
+        for target in ("test", "lint", "types", "wheel-check", "demo"):
+            assert re.search(rf"^.*step \S+ \d+ make {target}( \|\||;)", ci, flags=re.MULTILINE), target
+
+    def test_an_old_python_is_refused_in_one_sentence(self, tmp_path: Path) -> None:
+        old = tmp_path / "python2"
+        old.write_text('#!/bin/sh\ncase "$1" in -V) echo Python 3.10.1;; *) exit 1;; esac\n')
+        old.chmod(0o755)
+        for name in ("Makefile", "requirements.lock", "pyproject.toml", "hatch_build.py"):
+            (tmp_path / name).write_text((ROOT / name).read_text())
+        argv = [command("make"), "venv", f"PYTHON={old}"]
+        said = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert said.returncode == 2
+        assert f"kbslurm needs Python 3.11 or newer and {old} is Python 3.10.1" in said.stderr
+        assert not (tmp_path / ".venv").exists()
+
+
+class TestWheel:
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+        place = tmp_path_factory.mktemp("wheel")
+        argv = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps"]
+        argv += ["--no-build-isolation", "--wheel-dir", str(place), str(ROOT)]
+        said = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
+        assert said.returncode == 0, said.stderr
+        return next(place.glob("kbslurm-*.whl"))
+
+    def test_it_holds_the_whole_project_and_nothing_else(self, wheel: Path) -> None:
+        said = subprocess.run(
+            [sys.executable, str(ROOT / ".ci/wheel_contents.py"), str(wheel)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert said.returncode == 0, said.stderr
+
+    def test_its_harness_is_the_checkouts_file_by_file(self, wheel: Path) -> None:
+        with zipfile.ZipFile(wheel) as archive:
+            prefix = "kbslurm/_share/eval/"
+            packed = {
+                name.removeprefix(prefix): archive.read(name) for name in archive.namelist() if name.startswith(prefix)
+            }
+        own = {
+            str(file.relative_to("eval")): (ROOT / file).read_bytes() for file in tracked() if file.parts[0] == "eval"
+        }
+        assert packed == own
+
+    def test_its_version_is_the_packages(self, wheel: Path) -> None:
+        assert wheel.name.startswith(f"kbslurm-{__version__}-")
+        assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
