@@ -1,0 +1,166 @@
+"""The link between judge and runner: three files in a private shared-memory folder, and nothing else.
+
+`bell`  16 KiB  words of 64 bits. The judge writes GO, KIND, SIZE, LAYOUT and PING; the runner writes DONE, STATUS, TEXT, AWAKE
+                and, behind them, at most 8 KiB of text. Every GO is a random token of 63 bits; DONE is its echo.
+`in`            what the judge packed (`values.pack`), always complete before GO.
+`out`           bytes of the declared layout.
+
+The judge reads and writes with pread and pwrite only, never through a mapping: a runner that cuts a file short then costs
+itself its life, not the judge. The runner maps all three.
+"""
+
+from __future__ import annotations
+
+import enum
+import mmap
+import os
+import secrets
+import struct
+import threading
+from pathlib import Path
+
+BELL_SIZE = 16_384
+GO, KIND, SIZE, LAYOUT, PING, OUT_SIZE = 0, 8, 16, 24, 32, 40
+DONE, STATUS, TEXT_SIZE, AWAKE = 2048, 2056, 2064, 2072
+TEXT_AT, TEXT_CAP = 4096, 8192
+MASK = (1 << 63) - 1
+
+
+class Kind(enum.IntEnum):
+    """What the judge asks for."""
+
+    CALL = 1
+    NULL = 2
+    LOAD = 3
+    DECLARE = 4
+    QUIT = 5
+    HELLO = 6
+
+
+class Status(enum.IntEnum):
+    """What the runner claims. Anything but OK can only reject; OK proves nothing."""
+
+    OK = 0
+    WRONG_TYPE = 1
+    WRONG_SHAPE = 2
+    RAISED = 3
+    MEMORY = 4
+    SYNTAX = 5
+    LOAD_RAISED = 6
+    NO_ENTRY = 7
+    ENDED = 8
+    BROKEN = 9
+
+
+class JudgeEnd:
+    """The judge's end of one launch's link. Files are made here, fresh, and removed with `close`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._fds = {name: self._made(folder / name) for name in ("bell", "in", "out")}
+        os.ftruncate(self._fds["bell"], BELL_SIZE)
+        for name in ("in", "out"):
+            os.ftruncate(self._fds[name], mmap.PAGESIZE)
+        self.bell = self._fds["bell"]
+        self.out = self._fds["out"]
+
+    @staticmethod
+    def _made(path: Path) -> int:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        os.fchmod(fd, 0o666)  # the folder is private; in its own user namespace the runner is another user
+        return fd
+
+    def token(self) -> int:
+        """A number that no runner can guess: 63 random bits, never 0."""
+        return secrets.randbits(62) + 1
+
+    def words(self, kind: Kind, *, size: int = 0, layout: int = 0, out_size: int = 0) -> None:
+        """Everything of the next message but its token."""
+        os.pwrite(self.bell, struct.pack("<QQQ", kind, size, layout), KIND)
+        os.pwrite(self.bell, struct.pack("<Q", out_size), OUT_SIZE)
+
+    def put(self, payload: bytes) -> None:
+        """The payload into `in`, which grows as needed."""
+        fd = self._fds["in"]
+        if os.fstat(fd).st_size < len(payload):
+            os.ftruncate(fd, len(payload))
+        at = 0
+        while at < len(payload):
+            at += os.pwrite(fd, memoryview(payload)[at:], at)
+
+    def room(self, size: int) -> None:
+        """`out` holds at least this many bytes."""
+        if os.fstat(self.out).st_size < size:
+            os.ftruncate(self.out, size)
+
+    def poison(self, size: int) -> None:
+        """Random bytes over the output's place: what an earlier call left there is of no use."""
+        block = os.urandom(min(size, 1 << 16))
+        at = 0
+        while at < size:
+            at += os.pwrite(self.out, memoryview(block)[: size - at], at)
+
+    def read_out(self, size: int) -> bytes:
+        """The output's bytes; fewer when the runner cut the file."""
+        parts, at = [], 0
+        while at < size:
+            part = os.pread(self.out, min(size - at, 1 << 24), at)
+            if not part:
+                break
+            parts.append(part)
+            at += len(part)
+        return b"".join(parts)
+
+    def status(self) -> tuple[int, str]:
+        """The claim of the last DONE: a number, and a text that is capped here and sanitised by whoever shows it."""
+        raw = os.pread(self.bell, 16, STATUS)
+        if len(raw) < 16:
+            return Status.BROKEN, ""
+        number, length = struct.unpack("<QQ", raw)
+        text = os.pread(self.bell, min(length, TEXT_CAP), TEXT_AT) if length else b""
+        return number if number < len(Status) else Status.BROKEN, text.decode("utf-8", "replace")
+
+    def clear(self) -> None:
+        """Forget what the runner claimed last."""
+        os.pwrite(self.bell, bytes(24), DONE)
+
+    def close(self) -> None:
+        """Close and remove the files."""
+        for name, fd in self._fds.items():
+            os.close(fd)
+            (self.folder / name).unlink(missing_ok=True)
+
+
+class RunnerEnd:
+    """The runner's end: everything mapped."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._sizes = {"in": 0, "out": 0}
+        self._fds = {name: os.open(f"{folder}/{name}", os.O_RDWR | os.O_CLOEXEC) for name in ("bell", "in", "out")}
+        self.bell = memoryview(mmap.mmap(self._fds["bell"], BELL_SIZE))
+        self.words = self.bell.cast("Q")
+        self.views: dict[str, memoryview] = {}
+        self._fence = threading.Lock()
+        self.grow("in", mmap.PAGESIZE)
+        self.grow("out", mmap.PAGESIZE)
+
+    def grow(self, name: str, size: int) -> memoryview:
+        """A mapping of at least this size; an older one stays as long as somebody holds a view of it."""
+        if size > self._sizes[name]:
+            found = os.fstat(self._fds[name]).st_size
+            flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
+            self.views[name] = memoryview(mmap.mmap(self._fds[name], found, flags=flags))
+            self._sizes[name] = found
+        return self.views[name]
+
+    def answer(self, token: int, status: int, text: str = "") -> None:
+        """Text first, status then, the token last."""
+        if text:
+            blob = text.encode("utf-8", "replace")[:TEXT_CAP]
+            self.bell[TEXT_AT : TEXT_AT + len(blob)] = blob
+            self.words[TEXT_SIZE // 8] = len(blob)
+        self.words[STATUS // 8] = status
+        with self._fence:  # a lock is a memory barrier: on aarch64 the token must not overtake the output
+            self.words[DONE // 8] = token

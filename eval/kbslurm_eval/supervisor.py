@@ -1,0 +1,634 @@
+"""Who starts and stops runners: this machine's own processes (`Local`) or a job script's containers (`Doorbell`).
+
+The protocol of `--supervisor DIR --link LINK` (the job script is the supervisor; the judge runs in a container too)
+-----------------------------------------------------------------------------------------------------------------
+Before the judge starts, the script makes two folders, mode 0700, and binds both into the judge's container, read-write:
+`DIR` for asking (never bound into a runner) and `LINK` on /dev/shm of the node (only its subfolder N goes into runner N).
+
+    DIR/ask            a FIFO made by the script (mkfifo). The judge writes whole lines, each below 64 bytes; the script
+                       holds it open for reading and writing (`exec 3<>"$dir/ask"`) and reads lines from it.
+      run N            start runner container N (N = 1, 2, 3 …; each number is used once). Before it asks, the judge has
+                       made LINK/N with the files bell, in, out and the FIFO log. The script binds LINK/N at /link
+                       (read-write) and the eval folder at /eval (read-only), nothing else of the attempt, and runs
+                       `python3 -I -B /eval --runner /link` in it, in the background, with stdin from /dev/null and its own
+                       stdout and stderr into DIR/run.N.err (the runner itself writes to LINK/N/log).
+      stop N           kill runner N: SIGKILL to the process of run.N.pid and whatever of it is left. No answer; run.N.status
+                       appears as for every end. Asking for a runner that has ended is allowed and does nothing.
+      end              the judge is done: kill every runner that is left and leave the loop. Also do so, and end the job's
+                       work, when the judge's container has exited without saying `end`.
+    DIR/run.N.pid      written by the script at once after the start (temp + mv): the decimal pid, as the host sees it, of the
+                       container's first process (`$!`). The judge waits at most 60 s for it.
+    DIR/run.N.status   written by the script when the container has ended (temp + mv): its exit status in decimal (128 + signal
+                       when it was killed, as the shell says it).
+    DIR/facts          optional, written by the script before the judge starts: lines `name=value`. `container=apptainer`
+                       names the means; `exclusive=1` says that GPU and cores are this job's alone: with it and with what the
+                       runner finds inside the isolation level is 3 instead of 2.
+
+The judge's container has no PID namespace of its own (no `--pid`), so that it sees the runners' processes: it stops a runner
+between any two calls with SIGSTOP to run.N.pid and all its descendants, continues them with SIGCONT, and ends them with
+SIGKILL. The script must therefore not take a stopped child for an ended one (a plain `wait` in sh doesn't), and must forward
+no signal to runners. On SIGTERM the script kills runners and judge; the judge then writes no report.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from . import guard
+from .wire import LOG_CAP, Limits
+
+CALL_STOP_S = 5.0
+START_S = 60.0
+
+
+class CantStart(RuntimeError):  # noqa: N818 - a finding, told as infrastructure
+    """No runner could be started: the machine's trouble, not the submission's."""
+
+
+class Unstoppable(RuntimeError):  # noqa: N818 - a finding
+    """The runner's processes didn't stop when they were told to."""
+
+
+class Runner(Protocol):
+    """One launch. The judge holds it frozen except while a call runs."""
+
+    furnished: bool
+
+    @property
+    def folder(self) -> Path:
+        """Where its link's files are, as the judge sees them."""
+        ...
+
+    def thaw(self) -> None:
+        """Let every process of it go on."""
+        ...
+
+    def freeze(self) -> None:
+        """Every process of it is stopped when this returns; Unstoppable otherwise."""
+        ...
+
+    def ended(self) -> str | None:
+        """How it ended, in words for the person; None while it lives."""
+        ...
+
+    def out_of_memory(self) -> bool:
+        """Whether it ended, or should, because it took more memory than allowed."""
+        ...
+
+    def kill(self) -> None:
+        """Nothing of it is left when this returns."""
+        ...
+
+    def log(self) -> str:
+        """What it wrote to stdout and stderr, capped."""
+        ...
+
+
+class Supervisor(Protocol):
+    """Starts runners and says what kind of cage they are in."""
+
+    container: bool
+    means: str
+
+    def prepare(self) -> Path:
+        """The folder of the next launch's link, not made yet."""
+        ...
+
+    def start(self, folder: Path) -> Runner:
+        """A runner on this link, whose files are there; CantStart otherwise."""
+        ...
+
+    def hello(self) -> dict[str, Any]:
+        """What a runner has to be told before it says what it sees."""
+        ...
+
+    def close(self) -> None:
+        """Every runner ended, every folder of ours removed."""
+        ...
+
+
+# ------------------------------------------------------------------------------------------------ processes of a tree
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/children", "rb") as file:
+                found += map(int, file.read().split())
+    except OSError:
+        pass
+    return found
+
+
+def _descendants(pid: int) -> list[int]:
+    found, waiting = [], [pid]
+    while waiting:
+        below = _children(waiting.pop())
+        found += below
+        waiting += below
+    return found
+
+
+def _state(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return chr(file.read().rpartition(b")")[2].split()[0][0])
+    except (OSError, IndexError):
+        return "X"
+
+
+def _stopped(pid: int) -> bool:
+    """Every thread of it is stopped, or gone."""
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return True
+    for task in tasks:
+        try:
+            with open(f"/proc/{pid}/task/{task}/stat", "rb") as file:
+                if file.read().rpartition(b")")[2].split()[0] not in (b"T", b"t", b"Z", b"X"):
+                    return False
+        except (OSError, IndexError):
+            continue
+    return True
+
+
+def _signal(pid: int, number: int) -> bool:
+    try:
+        os.kill(pid, number)
+    except OSError:
+        return False
+    return True
+
+
+def _resident(pids: list[int]) -> int:
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/statm", "rb") as file:
+            fields = file.read().split()
+            total += int(fields[1]) - int(fields[2]) // 2
+    return total * os.sysconf("SC_PAGE_SIZE")
+
+
+class _Tree:
+    """Stopping and continuing a tree of processes below some roots."""
+
+    def __init__(self, roots: list[int], main: int) -> None:
+        self.roots, self.main = roots, main
+        self._held: list[int] = []
+
+    def all(self) -> list[int]:
+        """Every process of it now."""
+        found = list(self.roots)
+        for root in self.roots:
+            found += _descendants(root)
+        return found
+
+    def freeze(self, spare: int | None) -> None:
+        """Stop all but `spare` (the keeper, which is ours), and see that they stopped."""
+        _signal(self.main, signal.SIGSTOP)
+        deadline = time.monotonic() + CALL_STOP_S
+        seen: set[int] = set()
+        while True:
+            members = [p for p in self.all() if p != spare]
+            fresh = [p for p in members if p not in seen]
+            for pid in fresh:
+                if pid != self.main:
+                    _signal(pid, signal.SIGSTOP)
+            seen.update(fresh)
+            if not fresh and all(_stopped(p) for p in members):
+                self._held = members
+                return
+            if time.monotonic() > deadline:
+                raise Unstoppable("a process of it doesn't stop")
+            for pid in members:  # one that was continued by a sibling in between
+                if pid not in fresh and not _stopped(pid):
+                    _signal(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """The one that is called goes on first."""
+        _signal(self.main, signal.SIGCONT)
+        for pid in self._held:
+            if pid != self.main:
+                _signal(pid, signal.SIGCONT)
+
+
+class _Drain:
+    """Reads what a runner writes, keeps the first part of it and drops the rest: a flood costs nothing but its own time."""
+
+    def __init__(self, fd: int, cap: int) -> None:
+        self._fd, self._cap = fd, min(cap, LOG_CAP)
+        self._kept, self._dropped = bytearray(), 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._read, name="log", daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while not self._over.is_set():
+                if not select.select([self._fd], [], [], 0.2)[0]:
+                    continue
+                part = os.read(self._fd, 1 << 16)
+                if not part:
+                    break
+                room = max(0, self._cap - len(self._kept))
+                self._kept += part[:room]
+                self._dropped += len(part) - min(room, len(part))
+
+    def text(self) -> str:
+        """What was kept, and a line that says how much wasn't. Nothing more is read after this."""
+        self._over.set()
+        self._thread.join()
+        with contextlib.suppress(OSError):
+            os.close(self._fd)
+        text = bytes(self._kept).decode("utf-8", "replace")
+        return text + (f"\n[{self._dropped} bytes more were dropped]" if self._dropped else "")
+
+
+# ------------------------------------------------------------------------------------------------------------ local
+
+
+class Local:
+    """Runners as children of the judge, in the cage that this machine allows."""
+
+    container = False
+
+    def __init__(self, limits: Limits, *, level: int, shm: str | None = None) -> None:
+        self._limits, self._level = limits, level
+        self.means = {2: "unshare", 1: "seccomp", 0: "process"}[level]
+        self._base = Path(tempfile.mkdtemp(prefix="kb-", dir=shm or _shared_memory()))
+        if level < 2 and os.getuid() == 0:
+            self._base.chmod(0o711)
+        self._count = 0
+        self._live: list[_LocalRunner] = []
+
+    def prepare(self) -> Path:
+        """The folder of the next launch's link."""
+        self._count += 1
+        return self._base / str(self._count)
+
+    def hello(self) -> dict[str, Any]:
+        """Local runners have everything on before they start."""
+        return {"supervised": False}
+
+    def start(self, folder: Path) -> Runner:
+        """A fresh runner in a fresh cage."""
+        if self._level < 2 and os.getuid() == 0:
+            folder.chmod(0o711)
+        runner = _LocalRunner(folder, self._limits, self._level)
+        self._live.append(runner)
+        return runner
+
+    def close(self) -> None:
+        """Every runner ended, every folder of ours removed."""
+        for runner in self._live:
+            runner.kill()
+        shutil.rmtree(self._base, ignore_errors=True)
+
+
+def _shared_memory() -> str:
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK | os.X_OK) else tempfile.gettempdir()  # noqa: S108
+
+
+def interpreter_paths() -> list[str]:
+    """What a Python needs to start and to import what is installed: its prefixes, and what its links point through."""
+    executable = sys.executable
+    found = {os.path.realpath(p) for p in (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)}
+    found |= {sys.prefix, sys.base_prefix}
+    step = executable
+    for _ in range(16):
+        found.add(os.path.dirname(step) if not step.startswith(tuple(f"{p}/" for p in found)) else sys.prefix)
+        if not os.path.islink(step):
+            break
+        step = os.path.normpath(os.path.join(os.path.dirname(step), os.readlink(step)))
+    system = [p for p in ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/opt/rocm", "/nix/store") if os.path.lexists(p)]
+    wanted = sorted(found - {"/"}) + system
+    kept: list[str] = []
+    for path in sorted(set(wanted), key=lambda p: (p.count("/"), p)):
+        if not any(path == k or (path.startswith(f"{k}/") and not os.path.islink(k)) for k in kept):
+            kept.append(path)
+    return kept
+
+
+def eval_folder() -> str:
+    """The folder that is the program."""
+    return str(Path(__file__).resolve().parent.parent)
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: os.environ[name] for name in guard.KEPT_ENV if name in os.environ}
+    path = f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin"
+    return {**kept, "PATH": path, "HOME": "/tmp", "TMPDIR": "/tmp", "LANG": "C.UTF-8", "USER": "runner"}  # noqa: S108
+
+
+class _LocalRunner:
+    """One launch on this machine."""
+
+    def __init__(self, folder: Path, limits: Limits, level: int) -> None:
+        self._folder, self._limits, self._level = folder, limits, level
+        self.furnished = level >= 2
+        self._status: int | None = None
+        self._reaped: set[int] = set()
+        self._keeper: int | None = None
+        self._killed = self._over_memory = False
+        (folder / "root").mkdir(exist_ok=True)
+        log_read, log_write = os.pipe()
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(log_write, 1031, 1 << 18)  # F_SETPIPE_SZ
+        try:
+            self._keeper, self._main = self._launched(log_write)
+        except BaseException:
+            os.close(log_read)
+            raise
+        finally:
+            os.close(log_write)
+        self._tree = _Tree([p for p in (self._main, self._keeper) if p], self._main)
+        self._drain = _Drain(log_read, limits.log_bytes)
+        self._text: str | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where its link's files are."""
+        return self._folder
+
+    def _launched(self, log_write: int) -> tuple[int | None, int]:
+        said, said_fd = os.pipe()
+        spec = self._spec(log_write, said_fd)
+        argv = [sys.executable, "-I", "-S", "-B", eval_folder(), "--jail"]
+        try:
+            launcher = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                        pass_fds=(log_write, said_fd), env={"LANG": "C.UTF-8"}, cwd="/")  # fmt: skip
+        finally:
+            os.close(said_fd)
+        with launcher, contextlib.suppress(BrokenPipeError):
+            assert launcher.stdin is not None
+            launcher.stdin.write(json.dumps(spec).encode() + b"\n")
+            launcher.stdin.close()
+            told = _all_of(said, START_S)
+        os.close(said)
+        words = dict(line.split(" ", 1) for line in told.splitlines() if " " in line)
+        keeper = int(words["keeper"]) if "keeper" in words else None
+        main = int(words["runner"]) if "runner" in words else None
+        if "error" in words or main is None:
+            for pid in (keeper, main):
+                if pid:
+                    _signal(pid, signal.SIGKILL)
+                    with contextlib.suppress(ChildProcessError):
+                        os.waitpid(pid, 0)
+            raise CantStart(words.get("error", "the launcher said nothing"))
+        return keeper, main
+
+    def _spec(self, log_write: int, said_fd: int) -> dict[str, Any]:
+        caged = self._level >= 2
+        program, link = ("/eval", "/link") if caged else (eval_folder(), str(self._folder))
+        limits = {"memory_bytes": self._limits.memory_bytes, "processes": self._limits.processes,
+                  "file_bytes": self._limits.file_bytes}  # fmt: skip
+        return {
+            "level": self._level, "root": str(self._folder / "root"), "link": str(self._folder), "eval": eval_folder(),
+            "binds": interpreter_paths(), "devices": guard.gpu_devices(), "limits": limits, "log_fd": log_write,
+            "said_fd": said_fd, "argv": [sys.executable, "-I", "-B", program, "--runner", link], "env": _environment(),
+            "reached": [os.path.realpath(sys.executable), os.path.realpath(eval_folder()), sys.prefix],
+        }  # fmt: skip
+
+    def thaw(self) -> None:
+        """Let every process of it go on."""
+        self._tree.thaw()
+
+    def freeze(self) -> None:
+        """Every process of it is stopped when this returns."""
+        self._tree.freeze(self._keeper)
+
+    def _reap(self, pid: int, flags: int) -> int | None:
+        if pid in self._reaped:
+            return self._status if pid == self._main else 0
+        try:
+            found, status = os.waitpid(pid, flags)
+        except ChildProcessError:
+            found, status = pid, 0
+        if found == 0:
+            return None
+        self._reaped.add(pid)
+        if pid == self._main:
+            self._status = status
+        return status
+
+    def ended(self) -> str | None:
+        """How it ended, in words for the person."""
+        status = self._reap(self._main, os.WNOHANG)
+        return None if status is None else _end_in_words(status)
+
+    def out_of_memory(self) -> bool:
+        """Whether it holds more memory than allowed, or was killed by the kernel rather than by the judge."""
+        if self._status is not None:
+            return os.WIFSIGNALED(self._status) and os.WTERMSIG(self._status) == signal.SIGKILL and not self._killed
+        return _resident(self._tree.all()) > self._limits.memory_bytes
+
+    def kill(self) -> None:
+        """Nothing of it is left when this returns."""
+        self._killed = True
+        below = [] if self._keeper else _descendants(self._main)
+        for pid in [p for p in (self._keeper, self._main) if p and p not in self._reaped] + below:
+            _signal(pid, signal.SIGKILL)
+        for pid in (self._main, self._keeper):
+            if pid:
+                self._reap(pid, 0)
+        if not self._keeper:
+            _end_orphans()
+
+    def log(self) -> str:
+        """What it wrote to stdout and stderr, capped."""
+        if self._text is None:
+            self._text = self._drain.text()
+        return self._text
+
+
+def _end_orphans() -> None:
+    """Without a PID namespace orphans of a runner come to the judge (it is their subreaper): end them here."""
+    for _ in range(200):
+        left = _children(os.getpid())
+        if not left:
+            return
+        for pid in left:
+            for below in [*_descendants(pid), pid]:
+                _signal(below, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def _end_in_words(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        try:
+            return f"signal {signal.Signals(number).name}"
+        except ValueError:
+            return f"signal {number}"
+    return f"exit code {os.WEXITSTATUS(status)}"
+
+
+def _all_of(fd: int, wait_s: float) -> str:
+    parts, deadline = [], time.monotonic() + wait_s
+    while select.select([fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        part = os.read(fd, 4096)
+        if not part:
+            return b"".join(parts).decode("utf-8", "replace")
+        parts.append(part)
+    return "error the launcher took too long\n"
+
+
+# --------------------------------------------------------------------------------------------------------- doorbell
+
+
+class Doorbell:
+    """Runners as containers that the job script starts when it is asked to: see the protocol above."""
+
+    container = False
+
+    def __init__(self, folder: Path, link: Path, limits: Limits) -> None:
+        self._folder, self._link, self._limits = folder, link, limits
+        facts = _facts(folder / "facts")
+        self.means = facts.get("container", "container")
+        self.container = facts.get("exclusive") == "1"
+        self._count = 0
+        self._live: list[_Contained] = []
+        try:
+            self._ask = os.open(folder / "ask", os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise CantStart(f"the supervisor's FIFO can't be opened: {error}") from None
+
+    def prepare(self) -> Path:
+        """The folder of the next launch's link."""
+        self._count += 1
+        return self._link / str(self._count)
+
+    def hello(self) -> dict[str, Any]:
+        """The container is the outer part of the cage; limits and filter the runner puts on itself when it reads this."""
+        limits = {"memory_bytes": self._limits.memory_bytes, "processes": self._limits.processes,
+                  "file_bytes": self._limits.file_bytes}  # fmt: skip
+        return {"supervised": True, "limits": limits}
+
+    def start(self, folder: Path) -> Runner:
+        """Ask the script for the container of this link and wait until it has started."""
+        number = int(folder.name)
+        os.mkfifo(folder / "log", 0o666)
+        (folder / "log").chmod(0o666)
+        drain = os.open(folder / "log", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self.say(f"run {number}")
+        runner = _Contained(self, number, folder, drain, self._limits)
+        self._live.append(runner)
+        return runner
+
+    def say(self, line: str) -> None:
+        """One line into the FIFO: short, so it is written whole."""
+        os.write(self._ask, line.encode("ascii") + b"\n")
+
+    def file(self, name: str) -> Path:
+        """A file of the protocol."""
+        return self._folder / name
+
+    def close(self) -> None:
+        """Every runner ended; the script leaves its loop."""
+        for runner in self._live:
+            runner.kill()
+        with contextlib.suppress(OSError):
+            self.say("end")
+        os.close(self._ask)
+
+
+def _facts(path: Path) -> dict[str, str]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return {}
+    return {name.strip(): value.strip() for name, found, value in (line.partition("=") for line in lines) if found}
+
+
+class _Contained:
+    """One launch in a container of the job script's."""
+
+    furnished = False
+
+    def __init__(self, bell: Doorbell, number: int, folder: Path, drain: int, limits: Limits) -> None:
+        self._bell, self._number, self._folder, self._limits = bell, number, folder, limits
+        self._killed = False
+        self._drain = _Drain(drain, limits.log_bytes)
+        self._text: str | None = None
+        self._pid = self._awaited()
+        self._tree = _Tree([self._pid], self._pid)
+
+    @property
+    def folder(self) -> Path:
+        """Where its link's files are."""
+        return self._folder
+
+    def _awaited(self) -> int:
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError, ValueError):
+                return int(self._bell.file(f"run.{self._number}.pid").read_text())
+            time.sleep(0.002)
+        raise CantStart(f"the job script started no container within {START_S:.0f} s")
+
+    def thaw(self) -> None:
+        """Let every process of it go on."""
+        self._tree.thaw()
+
+    def freeze(self) -> None:
+        """Every process of it is stopped when this returns."""
+        self._tree.freeze(None)
+
+    def _status(self) -> int | None:
+        with contextlib.suppress(OSError, ValueError):
+            return int(self._bell.file(f"run.{self._number}.status").read_text())
+        return None
+
+    def ended(self) -> str | None:
+        """How it ended, in words for the person."""
+        status = self._status()
+        if status is None:
+            return None
+        return _end_in_words(status - 128) if status > 128 else f"exit code {status}"
+
+    def out_of_memory(self) -> bool:
+        """Whether it holds more memory than allowed, or was killed by the kernel rather than by the judge."""
+        status = self._status()
+        if status is not None:
+            return status == 128 + signal.SIGKILL and not self._killed
+        return _resident(self._tree.all()) > self._limits.memory_bytes
+
+    def kill(self) -> None:
+        """Asks the script and signals the tree itself; waits a moment for the script's word."""
+        if self._killed:
+            return
+        self._killed = True
+        if self._status() is None:
+            members = self._tree.all()
+            for pid in members:
+                _signal(pid, signal.SIGKILL)
+            self._bell.say(f"stop {self._number}")
+            deadline = time.monotonic() + CALL_STOP_S
+            while self._status() is None and any(_state(p) not in "ZX" for p in members) and time.monotonic() < deadline:
+                time.sleep(0.002)
+
+    def log(self) -> str:
+        """What it wrote to stdout and stderr, capped; what the container said when it never came to run."""
+        if self._text is None:
+            self._text = self._drain.text()
+            if not self._text:
+                with contextlib.suppress(OSError):
+                    self._text = self._bell.file(f"run.{self._number}.err").read_bytes()[:LOG_CAP].decode("utf-8", "replace")
+        return self._text

@@ -1,0 +1,458 @@
+"""Values across the link: inputs go out in a typed form of ours, outputs come back as bytes of a layout that the judge declares.
+
+The two directions differ on purpose. What the judge packs (`pack`/`unpack`) may describe itself: the runner trusts the
+judge. What the runner writes never describes itself: the judge derives a `Layout` from its own reference's output and
+reads exactly those bytes (`Layout.read`), so nothing that a submission makes is parsed, unpickled or even sized by it.
+numpy and torch are used where a problem has imported them, and never imported for any other reason.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import operator
+import struct
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+ALIGN = 64
+INT64 = range(-(1 << 63), 1 << 63)
+DEPTH_CAP = 60
+
+
+class Unsendable(TypeError):
+    """A value of a kind that has no place in the link: the problem's author has to change it."""
+
+
+class Misfit(Exception):  # noqa: N818 - a finding, not an error of ours
+    """An output that isn't of the declared layout; `shape` says that only its size is wrong."""
+
+    def __init__(self, said: str, *, shape: bool = False) -> None:
+        super().__init__(said)
+        self.shape = shape
+
+
+def pack(value: Any, *, arrays_only: bool = False) -> bytes:
+    """The value as one text and its arrays behind it, each on a boundary of 64 bytes.
+
+    With `arrays_only` everything but arrays and their containers is left out: what a null call carries.
+    """
+    blobs: list[tuple[int, Any]] = []
+    end = 0
+
+    def put(blob: Any) -> int:
+        nonlocal end
+        at, size = end, memoryview(blob).nbytes
+        blobs.append((at, blob))
+        end = _rounded(at + size)
+        return at
+
+    tree = _told(value, put, arrays_only, "data", 0)
+    text = json.dumps(tree, separators=(",", ":")).encode()
+    start = _rounded(16 + len(text))
+    out = bytearray(start + end)
+    struct.pack_into("<QQ", out, 0, len(text), start)
+    out[16 : 16 + len(text)] = text
+    for at, blob in blobs:
+        view = memoryview(blob)
+        if view.nbytes:
+            out[start + at : start + at + view.nbytes] = view.cast("B") if view.contiguous else view.tobytes()
+    return bytes(out)
+
+
+def unpack(buffer: memoryview) -> Any:
+    """The value in this buffer; arrays are views of the buffer, not copies."""
+    length, start = struct.unpack_from("<QQ", buffer, 0)
+    return _made(json.loads(bytes(buffer[16 : 16 + length])), buffer, start)
+
+
+def copied(packed: bytes) -> Any:
+    """A fresh, writable value of what was packed: nobody else holds any part of it."""
+    return unpack(memoryview(bytearray(packed)))
+
+
+def _rounded(size: int) -> int:
+    return (size + ALIGN - 1) // ALIGN * ALIGN
+
+
+def _told(value: Any, put: Any, bare: bool, where: str, depth: int) -> Any:
+    if depth > DEPTH_CAP:
+        raise Unsendable(f"{where} is nested more than {DEPTH_CAP} deep")
+    kind = type(value)
+    if bare and kind not in (list, tuple, dict) and _array_kind(value) is None:
+        return None
+    if value is None or kind is bool or kind is str or kind is float or (kind is int and value.bit_length() < 8192):
+        return value
+    if kind is list:
+        if (packed := _homogeneous(value)) is not None:
+            return None if bare else [packed[0], put(packed[1]), len(value)]
+        return ["l", [_told(v, put, bare, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
+    if kind is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")):
+        return ["t", [_told(v, put, bare, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
+    if kind is dict:
+        pairs = [[_key(k, where), _told(v, put, bare, f"{where}[{k!r}]", depth + 1)] for k, v in value.items()]
+        return ["d", pairs]
+    if kind in (bytes, bytearray):
+        return ["b" if kind is bytes else "B", put(value), len(value)]
+    if kind is complex:
+        return ["c", value.real, value.imag]
+    if kind is array.array and value.typecode not in "uw":
+        return ["a", value.typecode, put(value), len(value) * value.itemsize]
+    return _told_array(value, put, where)
+
+
+def _key(key: Any, where: str) -> Any:
+    if type(key) in (str, int, bool, float) or key is None:
+        return key
+    if type(key) is tuple and all(type(k) in (str, int) for k in key):
+        return ["t", list(key)]
+    raise Unsendable(f"{where} has a key of type {type(key).__name__}")
+
+
+def _homogeneous(value: list[Any]) -> tuple[str, Any] | None:
+    """A list of plain ints or of plain floats as one block, or None."""
+    if len(value) < 4:
+        return None
+    kinds = set(map(type, value))
+    if kinds == {float}:
+        return "f", array.array("d", value)
+    if kinds == {int}:
+        try:
+            return "q", array.array("q", value)
+        except OverflowError:
+            return None
+    return None
+
+
+def _array_kind(value: Any) -> str | None:
+    root = type(value).__module__.partition(".")[0]
+    if type(value) is array.array:
+        return "array"
+    if root == "numpy" and hasattr(value, "dtype"):
+        return "numpy"
+    if root == "torch" and hasattr(value, "untyped_storage"):
+        return "torch"
+    return None
+
+
+def _order(strides: Any, shape: Any) -> list[int]:
+    return sorted(range(len(shape)), key=lambda d: (-strides[d], d)) if len(shape) > 1 else list(range(len(shape)))
+
+
+def _told_array(value: Any, put: Any, where: str) -> Any:
+    match _array_kind(value):
+        case "numpy":
+            import numpy as np
+
+            if value.dtype.hasobject or value.dtype.names:
+                raise Unsendable(f"{where} is a numpy array of dtype {value.dtype}")
+            if not isinstance(value, np.ndarray):
+                return ["s", value.dtype.str, put(value.tobytes())]
+            order = _order(value.strides, value.shape)
+            dense = value.transpose(order)
+            if not dense.flags.c_contiguous:
+                order, dense = list(range(value.ndim)), np.ascontiguousarray(value)
+            return ["n", value.dtype.str, list(dense.shape), put(dense.tobytes()), order]
+        case "torch":
+            order = _order(value.stride(), value.shape)
+            dense = value.detach().permute(order)
+            if not dense.is_contiguous():
+                order, dense = list(range(value.dim())), value.detach().contiguous()
+            return ["T", str(value.dtype)[6:], list(dense.shape), put(_torch_bytes(dense)), order, value.device.type]
+        case _:
+            raise Unsendable(f"{where} is a {type(value).__name__}, which can't be sent to a runner")
+
+
+def _torch_bytes(tensor: Any) -> Any:
+    import torch
+
+    flat = tensor.cpu().contiguous().reshape(-1).view(torch.uint8)
+    out = bytearray(flat.numel())
+    if flat.numel():
+        torch.frombuffer(out, dtype=torch.uint8).copy_(flat)
+    return out
+
+
+def _undo(order: list[int]) -> list[int]:
+    return sorted(range(len(order)), key=order.__getitem__)
+
+
+def _made(node: Any, buffer: memoryview, start: int) -> Any:
+    if not isinstance(node, list):
+        return node
+    match node:
+        case ["n", dtype, shape, at, order]:
+            import numpy as np
+
+            made = np.ndarray(shape, dtype, buffer, start + at)
+            return made if order == sorted(order) else made.transpose(_undo(order))
+        case ["T", name, shape, at, order, device]:
+            return _made_tensor(name, shape, start + at, order, device, buffer)
+        case ["t", inner]:
+            return tuple(_made(v, buffer, start) for v in inner)
+        case ["l", inner]:
+            return [_made(v, buffer, start) for v in inner]
+        case ["d", pairs]:
+            return {_made(k, buffer, start): _made(v, buffer, start) for k, v in pairs}
+        case ["q" | "f" as code, at, count]:
+            block = array.array("q" if code == "q" else "d")
+            block.frombytes(buffer[start + at : start + at + 8 * count])
+            return block.tolist()
+        case ["b", at, size]:
+            return bytes(buffer[start + at : start + at + size])
+        case ["B", at, size]:
+            return bytearray(buffer[start + at : start + at + size])
+        case ["a", typecode, at, size]:
+            made_array = array.array(typecode)
+            made_array.frombytes(buffer[start + at : start + at + size])
+            return made_array
+        case ["c", real, imag]:
+            return complex(real, imag)
+        case ["s", dtype, at]:
+            import numpy as np
+
+            return np.ndarray((), dtype, buffer, start + at)[()]
+        case _:
+            raise Unsendable("a packed value that nobody packed")
+
+
+def _made_tensor(name: str, shape: list[int], at: int, order: list[int], device: str, buffer: memoryview) -> Any:
+    import torch
+
+    dtype, count = getattr(torch, name), 1
+    for size in shape:
+        count *= size
+    made = torch.frombuffer(buffer, dtype=dtype, count=count, offset=at).reshape(shape) if count else torch.empty(shape, dtype=dtype)
+    if order != sorted(order):
+        made = made.permute(_undo(order))
+    return made if device == "cpu" else made.to(device)
+
+
+# ------------------------------------------------------------------------------------------------- what comes back
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Where each part of an output stands and of what type it is: made from the reference's output, by the judge only."""
+
+    tree: Any
+    size: int
+
+    @staticmethod
+    def of(output: Any) -> Layout:
+        """The layout that an output must have to be compared with this one."""
+        end = 0
+
+        def room(size: int) -> int:
+            nonlocal end
+            at = end
+            end = (at + size + 7) // 8 * 8
+            return at
+
+        tree = _laid(output, room, "output", 0)
+        return Layout(tree=tree, size=end)
+
+    def text(self) -> str:
+        """For the runner."""
+        return json.dumps({"tree": self.tree, "size": self.size}, separators=(",", ":"))
+
+    def write(self, output: Any, buffer: memoryview) -> None:
+        """The runner's part: the output's bytes into the buffer, or Misfit."""
+        _write(self.tree, output, buffer, "output")
+
+    def read(self, found: bytes | bytearray) -> Any:
+        """The judge's part: a plain value out of exactly these bytes, or Misfit. It never looks at a length it didn't set."""
+        if len(found) != self.size:
+            raise Misfit("the output buffer was cut short", shape=True)
+        return _read(self.tree, memoryview(found))
+
+
+def layout_from(text: str) -> Layout:
+    """The runner's reading of `Layout.text`."""
+    raw = json.loads(text)
+    return Layout(tree=raw["tree"], size=raw["size"])
+
+
+def _laid(value: Any, room: Any, where: str, depth: int) -> Any:
+    if depth > DEPTH_CAP:
+        raise Unsendable(f"{where} is nested more than {DEPTH_CAP} deep")
+    kind = type(value)
+    if value is None:
+        return ["0"]
+    if kind is bool:
+        return ["?", room(1)]
+    if kind is int:
+        width = max(16, value.bit_length() // 8 + 9)
+        return ["i", room(width), width]
+    if kind is float:
+        return ["g", room(8)]
+    if kind is complex:
+        return ["c", room(16)]
+    if kind in (str, bytes, bytearray):
+        cap = 2 * len(value.encode("utf-8", "surrogatepass") if kind is str else value) + 64
+        return [{str: "u", bytes: "b", bytearray: "B"}[kind], room(8 + cap), cap]
+    if kind is list:
+        if (packed := _homogeneous(value)) is not None:
+            return [packed[0], room(8 * len(value)), len(value)]
+        return ["l", [_laid(v, room, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
+    if kind is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")):
+        return ["t", [_laid(v, room, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
+    if kind is dict:
+        return ["d", [[_key(k, where), _laid(v, room, f"{where}[{k!r}]", depth + 1)] for k, v in value.items()]]
+    if kind is array.array and value.typecode not in "uw":
+        return ["a", value.typecode, room(len(value) * value.itemsize), len(value)]
+    match _array_kind(value):
+        case "numpy" if not value.dtype.hasobject and not value.dtype.names:
+            import numpy as np
+
+            if not isinstance(value, np.ndarray):
+                return ["s", value.dtype.str, room(value.dtype.itemsize)]
+            return ["n", value.dtype.str, list(value.shape), room(value.nbytes), value.nbytes]
+        case "torch":
+            size = value.numel() * value.element_size()
+            return ["T", str(value.dtype)[6:], list(value.shape), room(size), size, value.device.type]
+        case _:
+            raise Unsendable(f"{where} is a {kind.__name__}, which can't come back from a runner")
+
+
+def _fit(condition: bool, said: str, *, shape: bool = False) -> None:
+    if not condition:
+        raise Misfit(said, shape=shape)
+
+
+def _write(node: Any, value: Any, out: memoryview, where: str) -> None:
+    kind = node[0]
+    if kind in ("l", "t"):
+        want = list if kind == "l" else tuple
+        _fit(isinstance(value, want), f"{where} is a {type(value).__name__}; a {want.__name__} was expected")
+        _fit(len(value) == len(node[1]), f"{where} has {len(value)} items; {len(node[1])} were expected", shape=True)
+        for n, inner in enumerate(node[1]):
+            _write(inner, value[n], out, f"{where}[{n}]")
+    elif kind == "d":
+        _fit(isinstance(value, dict), f"{where} is a {type(value).__name__}; a dict was expected")
+        keys = [tuple(k[1]) if isinstance(k, list) else k for k, _ in node[1]]
+        _fit(len(value) == len(keys) and all(k in value for k in keys), f"{where} has other keys than expected", shape=True)
+        for key, (_, inner) in zip(keys, node[1], strict=True):
+            _write(inner, value[key], out, f"{where}[{key!r}]")
+    elif kind == "n":
+        _write_numpy(node, value, out, where)
+    elif kind == "T":
+        _write_torch(node, value, out, where)
+    else:
+        _write_leaf(node, value, out, where)
+
+
+def _write_leaf(node: Any, value: Any, out: memoryview, where: str) -> None:
+    kind = node[0]
+    try:
+        match kind:
+            case "q" | "f":
+                _fit(isinstance(value, list), f"{where} is a {type(value).__name__}; a list was expected")
+                _fit(len(value) == node[2], f"{where} has {len(value)} items; {node[2]} were expected", shape=True)
+                out[node[1] : node[1] + 8 * node[2]] = memoryview(array.array("q" if kind == "q" else "d", value)).cast("B")
+            case "0":
+                _fit(value is None, f"{where} is a {type(value).__name__}; None was expected")
+            case "?":
+                _fit(isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"), f"{where} is no bool")
+                out[node[1]] = 1 if value else 0
+            case "i":
+                out[node[1] : node[1] + node[2]] = operator.index(value).to_bytes(node[2], "little", signed=True)
+            case "g":
+                struct.pack_into("<d", out, node[1], value)
+            case "c":
+                struct.pack_into("<dd", out, node[1], complex(value).real, complex(value).imag)
+            case "s":
+                import numpy as np
+
+                np.ndarray((), node[1], out, node[2])[()] = value
+            case "a":
+                _fit(isinstance(value, array.array) and value.typecode == node[1], f"{where} is no array of {node[1]!r}")
+                _fit(len(value) == node[3], f"{where} has {len(value)} items; {node[3]} were expected", shape=True)
+                out[node[2] : node[2] + len(value) * value.itemsize] = memoryview(value).cast("B")
+            case _:
+                want = {"u": str, "b": bytes, "B": bytearray}[kind]
+                _fit(isinstance(value, want), f"{where} is a {type(value).__name__}; {want.__name__} was expected")
+                blob = value.encode("utf-8", "surrogatepass") if kind == "u" else bytes(value)
+                _fit(len(blob) <= node[2], f"{where} is too long", shape=True)
+                struct.pack_into("<Q", out, node[1], len(blob))
+                out[node[1] + 8 : node[1] + 8 + len(blob)] = blob
+    except (TypeError, ValueError, OverflowError, struct.error) as error:
+        raise Misfit(f"{where} is a {type(value).__name__} that doesn't fit: {error}") from None
+
+
+def _write_numpy(node: Any, value: Any, out: memoryview, where: str) -> None:
+    import numpy as np
+
+    _fit(isinstance(value, np.ndarray), f"{where} is a {type(value).__name__}; a numpy array was expected")
+    dtype, shape = np.dtype(node[1]), tuple(node[2])
+    _fit(value.dtype == dtype, f"{where} has dtype {value.dtype}; {dtype} was expected")
+    _fit(value.shape == shape, f"{where} has shape {value.shape}; {shape} was expected", shape=True)
+    if node[4]:
+        np.copyto(np.ndarray(shape, dtype, out, node[3]), value)
+
+
+def _write_torch(node: Any, value: Any, out: memoryview, where: str) -> None:
+    import torch
+
+    _fit(isinstance(value, torch.Tensor), f"{where} is a {type(value).__name__}; a tensor was expected")
+    dtype, shape = getattr(torch, node[1]), tuple(node[2])
+    _fit(value.dtype == dtype, f"{where} has dtype {value.dtype}; {dtype} was expected")
+    _fit(tuple(value.shape) == shape, f"{where} has shape {tuple(value.shape)}; {shape} was expected", shape=True)
+    _fit(value.device.type == node[5], f"{where} is on {value.device.type}; {node[5]} was expected")
+    if node[4]:
+        count = node[4] // dtype.itemsize
+        torch.frombuffer(out, dtype=dtype, count=count, offset=node[3]).reshape(shape).copy_(value.detach())
+
+
+def _read(node: Any, found: memoryview) -> Any:
+    kind = node[0]
+    match kind:
+        case "0":
+            return None
+        case "l":
+            return [_read(n, found) for n in node[1]]
+        case "t":
+            return tuple(_read(n, found) for n in node[1])
+        case "d":
+            return {tuple(k[1]) if isinstance(k, list) else k: _read(n, found) for k, n in node[1]}
+        case "?":
+            _fit(found[node[1]] in (0, 1), "a bool that is neither")
+            return bool(found[node[1]])
+        case "i":
+            return int.from_bytes(found[node[1] : node[1] + node[2]], "little", signed=True)
+        case "g":
+            return struct.unpack_from("<d", found, node[1])[0]
+        case "c":
+            return complex(*struct.unpack_from("<dd", found, node[1]))
+        case "q" | "f":
+            block = array.array("q" if kind == "q" else "d")
+            block.frombytes(found[node[1] : node[1] + 8 * node[2]])
+            return block.tolist()
+        case "a":
+            made = array.array(node[1])
+            made.frombytes(found[node[2] : node[2] + node[3] * made.itemsize])
+            return made
+        case "u" | "b" | "B":
+            return _read_text(kind, node, found)
+        case "s":
+            return sys.modules["numpy"].ndarray((), node[1], found, node[2])[()]
+        case "n":
+            return sys.modules["numpy"].ndarray(tuple(node[2]), node[1], bytearray(found[node[3] : node[3] + node[4]]))
+        case _:
+            made_tensor = _made_tensor(node[1], node[2], 0, [], "cpu", memoryview(bytearray(found[node[3] : node[3] + node[4]])))
+            return made_tensor if node[5] == "cpu" else made_tensor.to(node[5])
+
+
+def _read_text(kind: str, node: Any, found: memoryview) -> Any:
+    length = struct.unpack_from("<Q", found, node[1])[0]
+    _fit(length <= node[2], "a text longer than its room", shape=True)
+    blob = bytes(found[node[1] + 8 : node[1] + 8 + length])
+    if kind == "b":
+        return blob
+    if kind == "B":
+        return bytearray(blob)
+    try:
+        return blob.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        raise Misfit("a text that isn't UTF-8") from None
