@@ -316,7 +316,7 @@ def _check_reference(codes: Mapping[str, Code], reference: str, entry: str) -> N
     code = codes.get(reference)
     if code is None:
         raise Invalid("the reference must be a .py file")
-    for name in ("generate_input", "check_implementation"):
+    for name in sorted(JUDGED):
         required_function(code, name, codes)
     for module in sorted(reachable(reference, codes)):
         if module in codes and entry in codes[module].imports():
@@ -566,10 +566,9 @@ def _of_one_file(file: Path, *, name: str | None) -> Problem:
     text = _Folder(base=file.parent, root=file.parent).decoded(file, file.name, here)
     code = parsed_code(text, file, file.name)
     generate = required_function(code, "generate_input", {})
+    required_function(code, "ref_kernel", {})  # the layout of an output is that of the reference's own
     check = required_function(code, "check_implementation", {})
     style = one_file_style(code, check)
-    if style == "one-file":
-        required_function(code, "ref_kernel", {})
     if "submission" in code.imports():
         raise Invalid("imports submission: the judge never loads the submission", file=file)
     tests = _literal_cases(code, "TESTS", generate) or (_only_case(code, generate),)

@@ -91,10 +91,10 @@ def directives(text: str) -> Directives:
             case "leaderboard":
                 board = _one_board(board, values)
             case "gpu" | "gpus":
-                gpus += [value for value in values if value.lower() not in {gpu.lower() for gpu in gpus}]
+                gpus += values
             case _:
                 pass
-    return Directives(leaderboard=board, gpus=tuple(gpus))
+    return Directives(leaderboard=board, gpus=_once_each(gpus))
 
 
 def settled_board(found: Directives, asked: str | None) -> str:
@@ -115,7 +115,7 @@ def settled_board(found: Directives, asked: str | None) -> str:
 
 def settled_gpus(found: Directives, asked: Sequence[str]) -> tuple[str, ...]:
     """The GPUs that are meant: asked for by URL or flag, these win, else those of the file; empty when nobody said."""
-    return tuple(asked) or found.gpus
+    return _once_each(asked) or found.gpus
 
 
 def _one_board(before: str | None, values: Sequence[str]) -> str:
@@ -127,6 +127,13 @@ def _one_board(before: str | None, values: Sequence[str]) -> str:
             f"the file names two leaderboards, {before} and {name}", hint="Keep one #!POPCORN leaderboard line."
         )
     return name
+
+
+def _once_each(names: Sequence[str]) -> tuple[str, ...]:
+    found: dict[str, str] = {}
+    for name in names:
+        found.setdefault(name.lower(), name)
+    return tuple(found.values())
 
 
 def _comment_block(text: str) -> list[str]:

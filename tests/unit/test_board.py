@@ -1,0 +1,102 @@
+"""Ranking: total, stable, one line per person, honest about what can't be told apart."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbslurm.domain.board import Entry, overlap, ranked, record_change
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def entry(person: int, score: float, *, wide: float = 0.0, minute: int = 0, run: int = 1) -> Entry:
+    return Entry(
+        person_id=person,
+        person=f"p{person}",
+        submission_id=run,
+        run_id=run,
+        score_s=score,
+        low_s=score - wide,
+        high_s=score + wide,
+        at=START + timedelta(minutes=minute),
+        file_name="a.py",
+    )
+
+
+def test_each_person_stands_once_with_the_best() -> None:
+    rows = ranked([entry(1, 3.0, run=1), entry(2, 2.0, run=2), entry(1, 1.0, run=3), entry(1, 5.0, run=4)])
+    assert [(row.rank, row.entry.person_id, row.entry.run_id) for row in rows] == [(1, 1, 3), (2, 2, 2)]
+    assert [row.tied_with for row in rows] == [(), ()]
+
+
+def test_the_earlier_of_two_equals_is_ahead() -> None:
+    rows = ranked([entry(1, 1.0, minute=5, run=1), entry(2, 1.0, minute=4, run=2)])
+    assert [row.entry.person_id for row in rows] == [2, 1]
+    assert [row.tied_with for row in rows] == [(2,), (1,)]
+
+
+def test_overlap_is_no_chain() -> None:
+    """a touches b and b touches c, yet a and c can be told apart."""
+    rows = ranked([entry(1, 1.0, wide=0.6), entry(2, 2.0, wide=0.6), entry(3, 3.0, wide=0.6)])
+    assert [row.tied_with for row in rows] == [(2,), (1, 3), (2,)]
+    assert [(row.best_rank, row.worst_rank) for row in rows] == [(1, 2), (1, 3), (2, 3)]
+
+
+def test_a_record_is_a_new_first_place() -> None:
+    first = entry(1, 2.0, wide=0.1, run=1)
+    change = record_change([], first)
+    assert change is not None
+    assert (change.before, change.ahead_s, change.separated) == (None, None, True)
+    assert record_change([first], entry(2, 2.5, run=2)) is None
+    assert record_change([first], entry(2, 2.0, minute=1, run=2)) is None
+    close = record_change([first], entry(2, 1.95, wide=0.1, run=2))
+    assert close is not None
+    assert (close.before, close.separated) == (first, False)
+    clear = record_change([first], entry(1, 1.0, wide=0.1, run=3))
+    assert clear is not None
+    assert (clear.ahead_s, clear.separated) == (1.0, True)
+
+
+entries = st.lists(
+    st.builds(
+        entry,
+        person=st.integers(1, 6),
+        score=st.floats(1e-6, 10, allow_nan=False),
+        wide=st.floats(0, 2),
+        minute=st.integers(0, 5),
+        run=st.integers(1, 1000),
+    ),
+    unique_by=lambda found: found.run_id,
+    max_size=30,
+)
+
+
+@given(entries, st.randoms(use_true_random=False))
+def test_ranking_is_a_pure_function_of_the_set(found: list[Entry], draw: object) -> None:
+    rows = ranked(found)
+    mixed = list(found)
+    draw.shuffle(mixed)  # type: ignore[attr-defined]
+    assert ranked(mixed) == rows
+    assert [row.rank for row in rows] == list(range(1, len(rows) + 1))
+    assert {row.entry.person_id for row in rows} == {one.person_id for one in found}
+    assert len({row.entry.person_id for row in rows}) == len(rows)
+    assert [row.entry.score_s for row in rows] == sorted(row.entry.score_s for row in rows)
+    for row in rows:
+        assert row.entry.score_s == min(one.score_s for one in found if one.person_id == row.entry.person_id)
+        assert row.rank not in row.tied_with
+        for other in rows:
+            if other is not row:
+                assert (other.rank in row.tied_with) == overlap(row.entry, other.entry)
+
+
+@given(entries)
+def test_records_fall_exactly_when_the_first_line_changes(found: list[Entry]) -> None:
+    before: list[Entry] = []
+    for new in found:
+        change = record_change(before, new)
+        leads_now = ranked([*before, new])[0].entry
+        assert (change is not None) == (leads_now == new)
+        before.append(new)
