@@ -6,8 +6,8 @@ authentication is `peer`, so the kernel says who connects and there is no passwo
 
 Postgres refuses to run as root. As root the server therefore runs as `postgres` or `nobody`, and since that user often
 can't reach a virtual environment or a directory of root's, both are put where it can, below /var/lib/kbslurm: the
-binaries as a copy, the cluster with a note (`elsewhere`) in the data directory. Clusters there whose data directory has
-been deleted are removed by the next start.
+binaries as a copy, the cluster with a note (`elsewhere`) in the data directory. Clusters there whose data directory was
+temporary and has been deleted are removed when the next one is made.
 """
 
 from __future__ import annotations
@@ -437,11 +437,16 @@ def _elsewhere(data_dir: Path) -> Path:
 
 
 def _sweep(shelf: Path) -> None:
-    """Remove clusters whose data directory is gone and whose server is, too."""
+    """Remove clusters whose data directory is gone and whose server is, too; only of temporary directories.
+
+    A directory that is missing elsewhere may be on a file system that isn't mounted just now.
+    """
+    passing = {Path(tempfile.gettempdir()).resolve(), Path("/tmp"), Path("/var/tmp")}  # noqa: S108 - names, not files
     for home in shelf.iterdir():
         with contextlib.suppress(OSError):
             origin = Path((home / "origin").read_text().strip())
-            if not origin.exists() and _running(home / "cluster") is None:
+            thrown_away = not origin.exists() and any(origin.is_relative_to(place) for place in passing)
+            if thrown_away and _running(home / "cluster") is None:
                 shutil.rmtree(home)
 
 
