@@ -155,7 +155,7 @@ def one_file_style(code: Code, check: Function) -> str:
         first, second = (name.lower() for name in names)
         if first in DATA_NAMES and second not in REFERENCE_NAMES:
             return "modern"
-        if second in REFERENCE_NAMES or (first in OUTPUT_NAMES and second not in OUTPUT_NAMES):
+        if first not in DATA_NAMES and (second in REFERENCE_NAMES or first in OUTPUT_NAMES):
             return "one-file"
     raise Invalid(
         "it isn't clear what check_implementation compares",

@@ -1,0 +1,496 @@
+"""Problems from disk: what is read, what stays with the judge, and that each fault names its file, line and key."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kbslurm.domain.problem import as_json, from_json
+from kbslurm.errors import Invalid, NotFound, TooLarge
+from kbslurm.problems import load, load_set
+from kbslurm_eval.wire import Budget
+
+REFERENCE = """
+from task import input_t
+
+def generate_input(n, seed, scale=1.0):
+    return [seed] * n
+
+def ref_kernel(data):
+    return data
+
+def check_implementation(data, output):
+    return True, ""
+"""
+TASK = """\
+lang: py
+description: A problem
+files:
+  - {name: submission.py, source: "@SUBMISSION@"}
+  - {name: task.py, source: task.py}
+  - {name: reference.py, source: reference.py}
+tests:
+  - {n: 4, seed: 1}
+  - n: 5
+    seed: 2
+    scale: 1e-3
+benchmarks:
+  - {n: 64, seed: 3}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A repository with one sound problem in it."""
+    (tmp_path / "repo" / ".git").mkdir(parents=True)
+    place = tmp_path / "repo" / "set" / "Some Problem"
+    place.mkdir(parents=True)
+    (place / "task.yml").write_text(TASK)
+    (place / "reference.py").write_text(REFERENCE)
+    (place / "task.py").write_text("input_t = list\n")
+    return place
+
+
+def with_file(folder: Path, name: str, text: str, source: str | None = None) -> None:
+    """Add a file and list it."""
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+    task = folder / "task.yml"
+    line = f"  - {{name: {Path(name).name}, source: {source or name}}}\n"
+    task.write_text(task.read_text().replace("tests:\n", line + "tests:\n", 1))
+
+
+def append(folder: Path, text: str) -> None:
+    with (folder / "task.yml").open("a") as file:
+        file.write(text)
+
+
+def change(folder: Path, before: str, after: str) -> None:
+    text = (folder / "task.yml").read_text()
+    assert before in text
+    (folder / "task.yml").write_text(text.replace(before, after, 1))
+
+
+# ------------------------------------------------------------------------------------------------------ sound ones
+
+
+def test_a_task_is_read_with_its_types(folder: Path) -> None:
+    append(
+        folder,
+        """\
+templates: {Python: template.py}
+test_timeout: 7
+benchmark_timeout: 8.5
+ranked_timeout: 720
+ranking_by: geom
+seed: 11
+gpus: [H100, MI300x8]
+libraries: [a]
+kbslurm:
+  hidden: [{n: 9, seed: 1, scale: 2}]
+  memory_mb: 256
+  launches: 2
+  calls: 400
+  modes: [leaderboard, test]
+""",
+    )
+    (folder / "template.py").write_text("def custom_kernel(data): ...\n")
+    problem = load(folder)
+    assert problem.name == "some-problem"
+    assert (problem.style, problem.entry, problem.reference) == ("modern", "submission.py", "reference.py")
+    assert problem.tests == ({"n": 4, "seed": 1}, {"n": 5, "seed": 2, "scale": 0.001})
+    assert type(problem.tests[1]["scale"]) is float
+    assert problem.hidden == ({"n": 9, "seed": 1, "scale": 2},)
+    assert (problem.limits.test_s, problem.limits.benchmark_s, problem.limits.ranked_s) == (7, 8.5, 720)
+    assert problem.limits.total_s > 2 * 7 + 8.5 + 720
+    assert problem.limits.memory_bytes == 256 << 20
+    assert problem.budget == Budget(launches=2, calls=400, max_calls=400)
+    assert (problem.ranking_by, problem.seed, problem.gpus) == ("geom", 11, ("H100", "MI300x8"))
+    assert problem.modes == ("test", "leaderboard")
+    assert problem.templates == {"Python": "def custom_kernel(data): ...\n"}
+    assert problem.warnings == ()
+    assert load(folder / "task.yml") == problem == from_json(as_json(problem))
+
+
+def test_flags_and_lists_stay_what_they_are(folder: Path) -> None:
+    (folder / "reference.py").write_text(REFERENCE.replace("n, seed, scale=1.0", "**case"))
+    change(folder, "{n: 4, seed: 1}", "{mask: False, dist: normal, shape: [8, 16, 0.5], seed: 1}")
+    assert load(folder).tests[0] == {"mask": False, "dist": "normal", "shape": [8, 16, 0.5], "seed": 1}
+
+
+def test_without_hidden_cases_the_tests_are_hidden_too(folder: Path) -> None:
+    problem = load(folder)
+    assert problem.hidden == problem.tests
+
+
+def test_the_digest_names_what_judges(folder: Path) -> None:
+    before = load(folder)
+    change(folder, "A problem", "Other words")
+    assert load(folder).digest == before.digest
+    change(folder, "n: 64", "n: 65")
+    assert load(folder).digest != before.digest
+
+
+def test_unknown_keys_are_warned_of(folder: Path) -> None:
+    append(folder, "colour: red\nkbslurm:\n  speed: 9\n")
+    warnings = load(folder).warnings
+    assert [w.rpartition("task.yml")[2] for w in warnings] == [
+        ":14: colour: unknown key, ignored",
+        ":16: kbslurm.speed: unknown key, ignored",
+    ]
+
+
+def test_the_reference_and_what_only_it_imports_stay_with_the_judge(folder: Path) -> None:
+    with_file(folder, "utils.py", "import deep\n")
+    with_file(folder, "deep.py", "X = 1\n")
+    with_file(folder, "secrets_of_ours.py", "import deeper\n")
+    with_file(folder, "deeper.py", "Y = 2\n")
+    with_file(folder, "consts.h", "#define N 4\n")
+    with_file(folder, "eval.py", "from utils import deep\nfrom submission import custom_kernel\nimport reference\n")
+    (folder / "reference.py").write_text("import utils, secrets_of_ours, deep\n" + REFERENCE)
+    append(folder, "config: {main: eval.py}\n")
+    problem = load(folder)
+    assert set(problem.runner_files) == {"task.py", "utils.py", "deep.py", "consts.h"}
+    assert set(problem.files) - set(problem.runner_files) == {"reference.py", "secrets_of_ours.py", "deeper.py"}
+    assert problem.modes == ("test", "benchmark", "leaderboard", "profile")
+    append(folder, "kbslurm: {judge_files: [utils.py], runner_files: [deeper.py]}\n")
+    problem = load(folder)
+    assert set(problem.runner_files) == {"task.py", "deeper.py", "deep.py", "consts.h"}
+
+
+@pytest.mark.parametrize("where", ["template", "accepted"])
+def test_what_a_submission_imports_reaches_it(folder: Path, where: str) -> None:
+    with_file(folder, "utils.py", "X = 1\n")
+    (folder / "reference.py").write_text("import utils\n" + REFERENCE)
+    assert "utils.py" not in load(folder).runner_files
+    if where == "template":
+        (folder / "template.py").write_text("from utils import X\n")
+        append(folder, "templates: {Python: template.py}\n")
+    else:
+        (folder / "submissions" / "accepted").mkdir(parents=True)
+        (folder / "submissions" / "accepted" / "a.py").write_text("import utils\n")
+    assert "utils.py" in load(folder).runner_files
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("from submission import custom_kernel, backward\n", "the entry point backward"),
+        ("import submission\nsubmission.forward()\n", "the entry point forward"),
+        ("from reference import generate_input, flops\n", "flops of the reference"),
+        ("import importlib\nm = importlib.import_module('submission')\n", "submission imported at run time"),
+        ("import torch.distributed as dist\nfrom torch import distributed\n", "several processes"),
+    ],
+)
+def test_an_eval_that_does_more_is_named_and_doesnt_rank(folder: Path, code: str, names: str) -> None:
+    with_file(folder, "eval.py", code)
+    append(folder, "config: {main: eval.py}\n")
+    problem = load(folder)
+    assert problem.modes == ("test", "benchmark")
+    assert any(names in warning and "eval.py isn't run" in warning for warning in problem.warnings)
+    assert "eval.py" not in problem.files
+    append(folder, "kbslurm: {eval: standard}\n")
+    assert "leaderboard" in load(folder).modes
+
+
+def test_several_gpus_arent_honoured_yet(folder: Path) -> None:
+    append(folder, "multi_gpu: true\n")
+    with pytest.raises(Invalid, match=r"task.yml:8: tests\[0\]: multi_gpu is on, so each case needs a world_size"):
+        load(folder)
+    text = (folder / "task.yml").read_text()
+    (folder / "task.yml").write_text(
+        text.replace("{n: ", "{world_size: 2, n: ").replace("- n: 5", "- n: 5\n    world_size: 2")
+    )
+    problem = load(folder)
+    assert problem.multi_gpu
+    assert problem.modes == ("test", "benchmark")
+
+
+def test_without_benchmarks_there_is_only_the_test_mode(folder: Path) -> None:
+    change(folder, "benchmarks:\n  - {n: 64, seed: 3}\n", "")
+    problem = load(folder)
+    assert problem.modes == ("test",)
+    assert "no benchmarks" in problem.warnings[0]
+
+
+def test_files_of_the_repository_are_shared_and_no_others(folder: Path, tmp_path: Path) -> None:
+    (folder.parent / "shared.py").write_text("X = 1\n")
+    with_file(folder, "shared.py", "", source="../shared.py")
+    assert load(folder).files["shared.py"] == "X = 1\n"
+    with pytest.raises(Invalid, match=r"task.yml:7: files\[3\].source: ../shared.py leads out of Some Problem/"):
+        load(folder, root=folder)
+    (tmp_path / "outside.py").write_text("SECRET = 1\n")
+    for source in ("../../../outside.py", "link.py", "folder/outside.py"):
+        (folder / "link.py").unlink(missing_ok=True)
+        (folder / "link.py").symlink_to(tmp_path / "outside.py")
+        if not (folder / "folder").exists():
+            (folder / "folder").symlink_to(tmp_path)
+        change(
+            folder,
+            (folder / "task.yml").read_text().partition("name: shared.py, source: ")[2].partition("}")[0],
+            source,
+        )
+        with pytest.raises(Invalid, match="leads out of repo/") as found:
+            load(folder)
+        assert (found.value.line, found.value.key) == (7, "files[3].source")
+
+
+# ----------------------------------------------------------------------------------------------------- faulty ones
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ("lang: py", "lang: [", r"task\.yml:\d+: not YAML"),
+        ("lang: py", "lang: rust", r"task\.yml:1: lang: rust is none of py, cu"),
+        ("lang: py", "lang: cu", r"task\.yml:1: lang: CUDA references aren't judged yet"),
+        ("lang: py", "lang: py\nlang: py", r"task\.yml:2: lang: stands twice, first in line 1"),
+        ("lang: py", "- a", r"task\.yml:\d+: not YAML"),
+        ("lang: py", "test_timeout: soon", r"task\.yml:1: test_timeout: a number was expected, this is a text"),
+        ("lang: py", "test_timeout: 0", r"task\.yml:1: test_timeout: 0 isn't from 0\.1 to 7200"),
+        ("lang: py", "test_timeout: .inf", r"task\.yml:1: test_timeout: '\.inf': not a finite number"),
+        ("lang: py", "seed: 1.5", r"task\.yml:1: seed: a whole number was expected, this is 1\.5"),
+        ("lang: py", "ranking_by: luck", r"task\.yml:1: ranking_by: luck is none of last, mean, geom"),
+        ("lang: py", "gpus: [H100, 'H 200']", r"task\.yml:1: gpus\[1\]: 'H 200' can't be a GPU's name"),
+        ("lang: py", "gpus: H100", r"task\.yml:1: gpus: a list was expected, this is a text"),
+        ("lang: py", "multi_gpu: perhaps", r"task\.yml:1: multi_gpu: true or false was expected, this is a text"),
+        ("lang: py", "kbslurm: {modes: []}", r"task\.yml:1: kbslurm\.modes: names no mode"),
+        ("lang: py", "kbslurm: {launches: 0}", r"task\.yml:1: kbslurm\.launches: 0 isn't from 1 to 50"),
+        ("lang: py", "kbslurm: {runner_files: [reference.py]}", r"kbslurm\.runner_files: reference\.py is the judge's"),
+        ("lang: py", "kbslurm: {judge_files: [nobody.py]}", r"judge_files\[0\]: nobody\.py isn't among the files"),
+        ("lang: py", "kbslurm: {hidden: []}", r"task\.yml:1: kbslurm\.hidden: has 0 cases; from 1"),
+        ("lang: py", "templates: {Python: gone.py}", r"task\.yml:1: templates\.Python: there is no file gone\.py"),
+        ("lang: py", "x: !!python/object/apply:os.system [ls]", r"task\.yml:1: x: the tag .* isn't allowed"),
+        ("lang: py", "x: &a [*a]", r"unfolds into too much"),
+        ("files:", "fils:", r"task\.yml: the key files is missing"),
+        ("tests:", "test:", r"task\.yml: the key tests is missing"),
+        ('"@SUBMISSION@"', "task.py", r"task\.yml:3: files: no file is @SUBMISSION@"),
+        ("source: task.py", 'source: "@SUBMISSION@"', r"files\[1\]\.source: @SUBMISSION@ stands twice"),
+        ("name: submission.py", "name: submission.cu", r"files\[0\]\.name: the submission of a Python problem"),
+        ("name: task.py", "name: reference.py", r"task\.yml:6: files\[2\]\.name: reference\.py stands twice"),
+        ("name: task.py", "name: ../task.py", r"task\.yml:5: files\[1\]\.name: '\.\./task\.py' can't be a file's name"),
+        ("source: task.py", "sauce: task.py", r"task\.yml:5: files\[1\]: the key source is missing"),
+        ("source: task.py", "source: gone.py", r"task\.yml:5: files\[1\]\.source: there is no file gone\.py"),
+        ("source: task.py", "source: /etc/passwd", r"files\[1\]\.source: '/etc/passwd' must be a path relative"),
+        ("source: task.py", "source: .", r"files\[1\]\.source: \. isn't a file"),
+        ("name: reference.py", "name: ref.py", r"task\.yml:3: files: lists no reference\.py"),
+        ("{n: 4, seed: 1}", "4", r"task\.yml:8: tests\[0\]: a table was expected, this is a number"),
+        (
+            "{n: 4, seed: 1}",
+            "{n: 4, sede: 1}",
+            r"task\.yml:8: tests\[0\]: generate_input takes no sede \(it takes n, seed",
+        ),
+        ("{n: 4, seed: 1}", "{seed: 1}", r"task\.yml:8: tests\[0\]: generate_input needs n"),
+        ("{n: 4, seed: 1}", "{n: , seed: 1}", r"task\.yml:8: tests\[0\]\.n: .* this is nothing"),
+        ("{n: 4, seed: 1}", "{n: [[1]], seed: 1}", r"task\.yml:8: tests\[0\]\.n\[0\]: .* this is a list"),
+        ("{n: 4, seed: 1}", "{n-1: 4}", r"task\.yml:8: tests\[0\]\.n-1: 'n-1' can't be a parameter's name"),
+        ("{n: 4, seed: 1}", "{n: 99999999999999999999}", r"task\.yml:8: tests\[0\]\.n: .* has more than 64 bits"),
+    ],
+)
+def test_a_fault_names_its_place(folder: Path, before: str, after: str, says: str) -> None:
+    change(folder, before, after)
+    with pytest.raises(Invalid, match=says):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            REFERENCE.replace("def generate_input", "def generate"),
+            r"reference\.py: the function generate_input is missing",
+        ),
+        (REFERENCE.replace("def ref_kernel", "def kernel"), r"reference\.py: the function ref_kernel is missing"),
+        (REFERENCE.replace("def check_imp", "def imp"), r"reference\.py: the function check_implementation is missing"),
+        (REFERENCE.replace("n, seed", "n seed"), r"reference\.py:4: not Python: "),
+        ("import submission\n" + REFERENCE, r"reference\.py: imports submission: the judge never loads"),
+        ("x = '\x00'" + REFERENCE, r"not Python|isn't UTF-8"),
+    ],
+)
+def test_a_faulty_reference_is_named(folder: Path, text: str, says: str) -> None:
+    (folder / "reference.py").write_text(text)
+    with pytest.raises(Invalid, match=says):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "check_implementation = make_match_reference(ref_kernel)",
+        "check_implementation: object = lambda data, output: (True, '')",
+        "from task import check_implementation",
+        "from task import *",
+        "if True:\n    def check_implementation(data, output): ...",
+        "try:\n    from fast import check_implementation\nexcept ImportError:\n    check_implementation = None",
+    ],
+)
+def test_functions_may_come_to_be_in_any_way(folder: Path, line: str) -> None:
+    head = REFERENCE.partition("def check_implementation")[0]
+    (folder / "reference.py").write_text(head + line + "\n")
+    (folder / "task.py").write_text("input_t = list\ndef check_implementation(data, output): ...\n")
+    assert "leaderboard" in load(folder).modes
+
+
+def test_what_is_too_large_is_refused(folder: Path) -> None:
+    (folder / "task.py").write_bytes(b"#" * 1_000_001)
+    with pytest.raises(TooLarge, match=r"task\.yml:5: files\[1\]\.source: task\.py is over 1,000,000 bytes"):
+        load(folder)
+
+
+def test_binary_files_and_pipes_are_refused(folder: Path) -> None:
+    (folder / "task.py").write_bytes(b"\xff\xfe")
+    with pytest.raises(Invalid, match=r"task\.py isn't UTF-8 text"):
+        load(folder)
+    (folder / "task.py").unlink()
+    os.mkfifo(folder / "task.py")
+    with pytest.raises(Invalid, match=r"task\.py isn't a file"):
+        load(folder)
+
+
+def test_what_isnt_there_is_not_found(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="there is no problem"):
+        load(tmp_path / "gone")
+    with pytest.raises(Invalid, match=r"there is no task\.yml in this directory"):
+        load(tmp_path)
+    (tmp_path / "a.txt").write_text("x")
+    with pytest.raises(Invalid, match=r"neither a task\.yml directory nor a reference"):
+        load(tmp_path / "a.txt")
+    (tmp_path / "a.cu").write_text("x")
+    with pytest.raises(Invalid, match="CUDA references aren't judged yet"):
+        load(tmp_path / "a.cu")
+
+
+# ----------------------------------------------------------------------------------------------------- one file
+
+
+ONE_FILE = """'''Says what it is.'''
+def generate_input(): return [1]
+def ref_kernel(data): return data
+def check_implementation(output, reference): return output == reference
+"""
+
+
+def test_a_problem_in_one_file(tmp_path: Path) -> None:
+    file = tmp_path / "Vector_Sum.py"
+    file.write_text(ONE_FILE)
+    problem = load(file)
+    assert (problem.name, problem.style, problem.description) == ("vector_sum", "one-file", "Says what it is.")
+    assert problem.tests == problem.benchmarks == problem.hidden == ({},)
+    assert (dict(problem.files), problem.runner_files) == ({"reference.py": ONE_FILE}, ())
+    assert "takes no seed" in problem.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "style"),
+    [
+        ("output, reference", "one-file"),
+        ("out, ref", "one-file"),
+        ("submission_output, expected", "one-file"),
+        ("data, output", "modern"),
+        ("data, submission_output", "modern"),
+    ],
+)
+def test_the_names_of_the_check_say_what_it_compares(tmp_path: Path, parameters: str, style: str) -> None:
+    file = tmp_path / "a.py"
+    file.write_text(ONE_FILE.replace("check_implementation(output, reference)", f"check_implementation({parameters})"))
+    assert load(file).style == style
+
+
+@pytest.mark.parametrize("parameters", ["a, b", "data, reference", "output", "output, reference, tolerance", "*both"])
+def test_an_unclear_check_is_refused(tmp_path: Path, parameters: str) -> None:
+    file = tmp_path / "a.py"
+    file.write_text(ONE_FILE.replace("check_implementation(output, reference)", f"check_implementation({parameters})"))
+    with pytest.raises(Invalid, match=r"a\.py:4: it isn't clear what check_implementation compares"):
+        load(file)
+
+
+def test_cases_of_one_file_are_read_not_run(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text(ONE_FILE.replace("generate_input()", "generate_input(n, *, seed)"))
+    with pytest.raises(Invalid, match=r"a\.py:2: generate_input needs n"):
+        load(file)
+    cases = "TESTS = [{'n': 3, 'seed': 1}]\nHIDDEN: list = [{'n': 4}]\n"
+    file.write_text(file.read_text() + cases)
+    problem = load(file)
+    assert problem.tests == problem.benchmarks == ({"n": 3, "seed": 1},)
+    assert problem.hidden == ({"n": 4},)
+    file.write_text(file.read_text() + "BENCHMARKS = [{'n': 2 ** 10}]\n")
+    with pytest.raises(Invalid, match=r"a\.py:7: BENCHMARKS: must be a literal list of tables"):
+        load(file)
+    file.write_text(ONE_FILE.replace("generate_input()", "generate_input(seed)"))
+    assert load(file).tests == ({"seed": 1},)
+
+
+@pytest.mark.parametrize("name", ["generate_input", "ref_kernel", "check_implementation"])
+def test_a_missing_function_of_one_file_is_named(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "a.py"
+    file.write_text(ONE_FILE.replace(f"def {name}", "def other"))
+    with pytest.raises(Invalid, match=rf"a\.py: the function {name} is missing"):
+        load(file)
+
+
+# ------------------------------------------------------------------------------------------------------------ sets
+
+
+SET = """\
+name: Spring
+deadline: 2026-05-31
+zone: Europe/Berlin
+problems:
+  - {directory: Some Problem, name: First, gpus: [H100]}
+  - {directory: ../set/Some Problem, name: second, deadline: 2026-06-01 12:00}
+"""
+
+
+def test_a_set_is_read(folder: Path) -> None:
+    file = folder.parent / "spring.yaml"
+    file.write_text(SET + "colour: red\n")
+    found = load_set(file)
+    assert (found.name, found.zone, found.root) == ("Spring", "Europe/Berlin", folder.parent.parent)
+    assert [(e.name, e.directory, e.gpus) for e in found.problems] == [
+        ("first", folder, ("H100",)),
+        ("second", folder, ()),
+    ]
+    assert [e.deadline.isoformat() if e.deadline else None for e in found.problems] == [
+        "2026-05-31T21:59:59+00:00",
+        "2026-06-01T10:00:00+00:00",
+    ]
+    assert found.warnings == (f"{file}:7: colour: unknown key, ignored",)
+    file.write_text(SET.replace("deadline: 2026-05-31\n", 'deadline: ""\n'))
+    assert load_set(file).problems[0].deadline is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ("2026-05-31\n", "soon\n", r"spring\.yaml:2: deadline: 'soon' is no deadline"),
+        ("Europe/Berlin", "America", r"spring\.yaml:3: zone: there is no time zone 'America'"),
+        ("Some Problem, name: First", "Gone", r"spring\.yaml:5: problems\[0\]\.directory: there is no directory Gone"),
+        ("Some Problem, name: First", "../../..", r"spring\.yaml:5: problems\[0\]\.directory: .* leads out of repo/"),
+        ("name: First", "name: a b", r"spring\.yaml:5: problems\[0\]\.name: 'a b' can't be a board's name"),
+        ("name: First", "name: admin", r"spring\.yaml:5: problems\[0\]\.name: 'admin' can't be a board's name"),
+        ("name: second", "name: FIRST", r"spring\.yaml:6: problems\[1\]: the board first stands twice"),
+        ("problems:", "problem:", r"spring\.yaml: the key problems is missing"),
+        ("directory: Some", "dir: Some", r"spring\.yaml:5: problems\[0\]: the key directory is missing"),
+    ],
+)
+def test_a_fault_in_a_set_names_its_place(folder: Path, before: str, after: str, says: str) -> None:
+    assert before in SET
+    file = folder.parent / "spring.yaml"
+    file.write_text(SET.replace(before, after, 1))
+    with pytest.raises(Invalid, match=says):
+        load_set(file)
+
+
+def test_the_examples_are_sound(root: Path) -> None:
+    found = load_set(root / "examples" / "spring.yaml")
+    assert [entry.name for entry in found.problems] == ["transpose", "rowsoftmax"]
+    for entry in found.problems:
+        problem = load(entry.directory, root=found.root)
+        assert problem.warnings == ()
+        assert "reference.py" not in problem.runner_files
+        assert problem.hidden != problem.tests
+    assert load(root / "examples" / "one_file" / "running_sum.py").warnings == ()
+    assert load(root / "examples" / "rowsoftmax").runner_files == ("task.py",)
