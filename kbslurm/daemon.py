@@ -23,7 +23,7 @@ from queue import SimpleQueue
 from kbslurm.domain.run import OpenAttempt
 from kbslurm.errors import BackendTrouble, KbslurmError
 from kbslurm.flow.collect import Vigil, collect
-from kbslurm.flow.launch import Launched, is_settled, launch
+from kbslurm.flow.launch import is_settled, launch
 from kbslurm.flow.place import Place
 from kbslurm.flow.queue import claim, free_slots, taken
 from kbslurm.flow.sweep import sweep, unsettled
