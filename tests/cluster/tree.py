@@ -415,6 +415,9 @@ def guarded(action: Callable[[], int]) -> int:
     except Trouble as trouble:
         print(f"cluster: {trouble}", file=sys.stderr)
         return trouble.exit_code
+    except OSError as trouble:
+        print(f"cluster: {trouble}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
 

@@ -32,7 +32,7 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -63,6 +63,7 @@ class Cluster:
     pid: int
     born: str  # the process's start time: a number that was given to another process since then is not ours
     options: conf_slurm.Options
+    ready: bool = False  # false while it starts; should its starter die then, the cluster dies too
 
     def alive(self) -> bool:
         return _born(self.pid) == self.born
@@ -82,7 +83,7 @@ def recorded(folder: Path) -> Cluster | None:
     try:
         kept = json.loads((folder / "cluster.json").read_text())
         kept["options"]["extra"] = tuple(kept["options"]["extra"])
-        cluster = Cluster(pid=kept["pid"], born=kept["born"], options=conf_slurm.Options(**kept["options"]))
+        cluster = Cluster(**{**kept, "options": conf_slurm.Options(**kept["options"])})
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return cluster if cluster.alive() else None
@@ -126,16 +127,23 @@ def start(
         raise NotUp(f"{folder} is not a folder for a cluster: give it one of its own, such as .cluster/interactive.")
     with _locked(folder):
         there = recorded(folder)
-        if there is not None:
+        if there is not None and not there.ready:
+            _end(there)
+        elif there is not None:
             if there.options != options:
                 raise NotUp(f"A cluster with other options is up in {folder}: stop it first.")
             return there
         binds = _binds(folder, options, torch=torch)
         tree.check_host()
         _clear(folder)
-        cluster = _launch(folder, tree.build(options.slurm), options, binds, with_pid)
+        # As long as nothing is written to it, the first process ends when this pipe's writing end is closed: with us.
+        reading, birth = os.pipe()
+        cluster = _launch(folder, tree.build(options.slurm), options, binds, reading, with_pid)
         try:
             _boot(folder, timeout_s)
+            os.write(birth, b"1")
+            cluster = replace(cluster, ready=True)
+            _record(folder, cluster)
         except BaseException:
             tails = _log_tails(folder)
             _end(cluster)
@@ -143,7 +151,15 @@ def start(
             if tails:
                 print(tails, file=sys.stderr)
             raise
+        finally:
+            os.close(birth)
         return cluster
+
+
+def _record(folder: Path, cluster: Cluster) -> None:
+    fresh = folder / "cluster.json.new"
+    fresh.write_text(json.dumps(asdict(cluster)))
+    fresh.replace(folder / "cluster.json")
 
 
 def _binds(folder: Path, options: conf_slurm.Options, *, torch: bool) -> list[ns.Bind]:
@@ -166,7 +182,12 @@ def _binds(folder: Path, options: conf_slurm.Options, *, torch: bool) -> list[ns
 
 
 def _launch(
-    folder: Path, root: Path, options: conf_slurm.Options, binds: Sequence[ns.Bind], with_pid: int | None
+    folder: Path,
+    root: Path,
+    options: conf_slurm.Options,
+    binds: Sequence[ns.Bind],
+    birth: int,
+    with_pid: int | None,
 ) -> Cluster:
     """Start the cluster's first process; it owns the namespaces."""
     for name in ("shared", "logs"):
@@ -174,7 +195,7 @@ def _launch(
     os.chown(folder / "shared", 1000, 1000)
     (folder / "shared").chmod(0o755)
     (folder / "logs").chmod(0o777)
-    watched = [] if with_pid is None else [_pidfd(with_pid)]
+    watched = [birth] if with_pid is None else [birth, _pidfd(with_pid)]
     order = {
         "folder": str(folder),
         "tree": str(root),
@@ -198,7 +219,7 @@ def _launch(
         _clear(folder)
         raise NotUp(f"The cluster's namespaces could not be made: {trouble.strip() or answer or 'no answer'}.")
     cluster = Cluster(pid=int(number), born=born, options=options)
-    (folder / "cluster.json").write_text(json.dumps(asdict(cluster)))
+    _record(folder, cluster)
     return cluster
 
 
@@ -351,7 +372,12 @@ def enter(folder: Path, argv: Sequence[str], *, user: str = "kb", cwd: str | Non
     This process joins the cluster's namespaces for good. The command dies with it, and gets its SIGTERM and SIGINT.
     """
     cluster = running(folder.resolve())
-    ns.join(cluster.pid)
+    try:
+        ns.join(cluster.pid)
+    except (FileNotFoundError, ProcessLookupError):
+        raise NotUp(f"The cluster in {folder} has just ended.") from None
+    except PermissionError:
+        raise tree.HostLacks("Entering the test cluster needs root.") from None
     name, uid, gid, home = _account(user)
     place = cwd or home
     fresh = {
@@ -415,20 +441,28 @@ def daemons() -> dict[str, Daemon]:
 
 
 def first(watched: Sequence[str]) -> int:
-    """Process 1 of the cluster: reaps what is orphaned, ends (and so ends everything) when a watched process does."""
+    """Process 1 of the cluster: reaps what is orphaned, and ends everything by ending itself.
+
+    It does that when a watched process is gone, or its starter before the cluster was up. `watched` are handles: the
+    starter's pipe, then processes.
+    """
     reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     poller = select.poll()
     poller.register(reading, select.POLLIN)
-    handles = [int(one) for one in watched]
-    for handle in handles:
+    birth, *processes = [int(one) for one in watched]
+    for handle in (birth, *processes):
         os.set_inheritable(handle, False)
         poller.register(handle, select.POLLIN)
     while True:
         ready = {handle for handle, _ in poller.poll()}
-        if ready & set(handles):
+        if ready & set(processes):
             return 0
+        if birth in ready:
+            if not os.read(birth, 1):
+                return 0
+            poller.unregister(birth)
         with suppress(BlockingIOError):
             os.read(reading, 4096)
         with suppress(ChildProcessError):
