@@ -1,0 +1,153 @@
+"""A stand-in for the harness, run for real: `python3 -I EVAL/ MANIFEST --key KEY --out OUT`, as the real one is.
+
+What it does stands in the manifest's config: `do` is one of the functions below, `count` a file that gets one line
+per execution. It is copied to EVAL/__main__.py beside the real wire.py, so that its reports are sealed like real ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from kbslurm_eval import wire
+
+FOREVER_S = 600.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("manifest", type=Path)
+    parser.add_argument("--key", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    manifest = wire.read_manifest(given.manifest.read_bytes())
+    with Path(manifest.config["count"]).open("a") as count:
+        count.write(f"{os.getpid()}\n")
+    leave(given.out / "heartbeat.json", '{"phase": "test", "done": 1}')
+    doing: dict[str, Callable[[wire.Manifest, bytes, Path], int]] = {
+        "report": report,
+        "sleep": sleep,
+        "report_then_sleep": report_then_sleep,
+        "eat": eat,
+        "fail": fail,
+        "too_big": too_big,
+        "link": link,
+        "tree": tree,
+        "print": print_much,
+    }
+    return doing[manifest.config["do"]](manifest, given.key.read_bytes(), given.out)
+
+
+def report(manifest: wire.Manifest, key: bytes, out: Path) -> int:
+    """A sealed report that tells the environment and the working folder that the job found."""
+    found = wire.Report(
+        version=wire.WIRE_VERSION,
+        token=manifest.token,
+        attempt=manifest.attempt,
+        nonce=manifest.nonce,
+        mode=manifest.mode,
+        problem_digest=manifest.problem_digest,
+        harness_digest="fake",
+        verdict="wrong",
+        reason="a stand-in never passes",
+        score_s=None,
+        interval_s=None,
+        tests=[],
+        benchmarks=[],
+        phases=[],
+        isolation=wire.Isolation(level=0, means="none"),
+        started_at_ns=time.time_ns(),
+        ended_at_ns=time.time_ns(),
+        host={"environment": dict(os.environ), "folder": str(Path.cwd()), "argv": sys.argv, "fds": open_fds()},
+    )
+    leave(out / "report.json", wire.seal(found, key))
+    return 0
+
+
+def sleep(manifest: wire.Manifest, key: bytes, out: Path) -> int:
+    """Until somebody ends it."""
+    time.sleep(FOREVER_S)
+    return 0
+
+
+def report_then_sleep(manifest: wire.Manifest, key: bytes, out: Path) -> int:
+    report(manifest, key, out)
+    return sleep(manifest, key, out)
+
+
+def eat(manifest: wire.Manifest, key: bytes, out: Path) -> int:
+    """Memory in bites, in a child, until somebody ends it."""
+    if os.fork() == 0:
+        eaten = []
+        for _ in range(int(manifest.config["bites"])):
+            eaten.append(os.urandom(1 << 20))
+            time.sleep(0.005)
+        time.sleep(FOREVER_S)
+    os.wait()
+    return 0
+
+
+def fail(manifest: wire.Manifest, key: bytes, out: Path) -> int:
+    return 3
+
+
+def too_big(manifest: wire.Manifest, key: bytes, out: Path) -> int:
+    """A report far over the cap (a sparse file, so that it costs no disk)."""
+    with (out / "report.json").open("wb") as file:
+        file.truncate(1 << 30)
+    return 0
+
+
+def link(manifest: wire.Manifest, key: bytes, out: Path) -> int:
+    """Not a report but a way to something that the job shouldn't be able to have us read."""
+    (out / "report.json").symlink_to(manifest.config["target"])
+    return 0
+
+
+def tree(manifest: wire.Manifest, key: bytes, out: Path) -> int:
+    """Leave processes behind that tried to get away: own session, own group, no parent, deaf to every signal."""
+    pids = Path(manifest.config["pids"])
+    code = (
+        "import os, signal, sys, time\n"
+        "os.setsid()\n"
+        "for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT): signal.signal(number, signal.SIG_IGN)\n"
+        "if os.fork(): os._exit(0)\n"
+        "with open(sys.argv[1], 'a') as file: file.write(f'{os.getpid()}\\n')\n"
+        f"time.sleep({FOREVER_S})\n"
+    )
+    for _ in range(3):
+        subprocess.run([sys.executable, "-I", "-c", code, str(pids)], check=True)
+    while len(pids.read_text().split() if pids.exists() else []) < 3:
+        time.sleep(0.01)
+    if manifest.config.get("stay"):
+        return sleep(manifest, key, out)
+    if manifest.config.get("die_by"):
+        os.kill(os.getpid(), signal.Signals(int(manifest.config["die_by"])))
+    return report(manifest, key, out)
+
+
+def print_much(manifest: wire.Manifest, key: bytes, out: Path) -> int:
+    for _ in range(64):
+        sys.stdout.write("x" * 65_536)
+    return report(manifest, key, out)
+
+
+def open_fds() -> list[int]:
+    """Which descriptors the job was born with, the one for looking left out."""
+    return [fd for fd in map(int, os.listdir("/proc/self/fd")) if fd > 2 and Path(f"/proc/self/fd/{fd}").exists()]
+
+
+def leave(path: Path, text: str) -> None:
+    fresh = path.with_suffix(".new")
+    fresh.write_text(text)
+    fresh.rename(path)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,352 @@
+"""The local backend: the Backend contract, and what only it promises."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbslurm.backends.local import LocalBackend
+from kbslurm.backends.local.evidence import boot_id, process_start
+from kbslurm.backends.paths import AttemptPaths
+from kbslurm.domain.run import Ending, JobName, OpenAttempt, Seen
+from kbslurm.errors import BackendRefused, BackendTrouble, Invalid, Misconfigured
+from kbslurm.ports import JobSpec
+from kbslurm_eval import wire
+from tests.contract.backend_suite import (
+    REPOSITORY,
+    BackendContract,
+    attempt_of,
+    executions,
+    is_alive,
+    make_eval,
+    make_job,
+    wait_counted,
+    wait_seen,
+    wait_until,
+)
+
+GPU = "T4"
+
+
+@dataclass
+class LocalCase:
+    """The local backend as the suite wants it."""
+
+    folder: Path
+    root: Path
+    eval_dir: Path
+    name: str = "local"
+    gpu: str = GPU
+    wait_s: float = 120.0
+    time_limit_s: float = 1.0
+    enforces_memory: bool = True
+    steps: Sequence[str] = ("folder", "placed", "held", "started")
+    made: list[LocalBackend] = field(default_factory=list)
+
+    def backend(self) -> LocalBackend:
+        made = LocalBackend(self.root, {GPU: 2}, self.eval_dir, Path(sys.executable))
+        self.made.append(made)
+        return made
+
+    def finished(self, job: JobSpec) -> JobSpec:
+        return job
+
+    def submitter(self, job: JobSpec, step: str) -> subprocess.Popen[str]:
+        told = {
+            "root": str(self.root),
+            "eval_dir": str(self.eval_dir),
+            "name": self.name,
+            "gpu": job.gpu,
+            "job": job.name,
+            "manifest": job.manifest,
+            "key": job.key.hex(),
+            "time_limit_s": job.time_limit_s,
+            "memory_bytes": job.memory_bytes,
+            "step": step,
+        }
+        started = subprocess.Popen(
+            [sys.executable, "-m", "tests.contract.local_submitter"],
+            cwd=REPOSITORY,
+            stdin=subprocess.PIPE,
+            text=True,
+        )
+        assert started.stdin is not None
+        started.stdin.write(json.dumps(told))
+        started.stdin.close()
+        return started
+
+    def submit_and_die(self, job: JobSpec, step: str) -> None:
+        assert self.submitter(job, step).wait(timeout=self.wait_s) == -signal.SIGKILL
+
+    def submit_unstarted(self, job: JobSpec) -> None:
+        self.submit_and_die(job, "placed")
+
+    def let_start(self, job: JobSpec) -> None:
+        self.backend().submit(job)
+
+    def paths(self, name: JobName) -> AttemptPaths:
+        return AttemptPaths(root=self.root, name=name)
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Iterator[LocalCase]:
+    found = LocalCase(folder=tmp_path, root=tmp_path / "state", eval_dir=make_eval(tmp_path / "eval"))
+    yield found
+    for backend in found.made:
+        backend.close()
+    end_all(found)
+
+
+def end_all(case: LocalCase) -> None:
+    """No test leaves a process behind, a failing one neither."""
+    if not case.root.is_dir():
+        return
+    backend = LocalBackend(case.root, {GPU: 1}, case.eval_dir, Path(sys.executable))
+    for folder in case.root.glob("kb-*"):
+        name = JobName(folder.name)
+        if backend.find(name).seen in (Seen.WAITING, Seen.RUNNING):
+            attempt = attempt_of(
+                case, JobSpec(name=name, gpu=GPU, manifest="", key=b"", time_limit_s=1, memory_bytes=1)
+            )
+            backend.cancel(attempt)
+            wait_seen(case, backend, attempt, Seen.ENDED)
+
+
+def started(case: LocalCase, do: str = "sleep", **config: Any) -> tuple[JobSpec, OpenAttempt]:
+    """A job that has really begun."""
+    job = make_job(case, do, **config)
+    attempt = attempt_of(case, job, case.backend().submit(job))
+    wait_counted(case, job)
+    return job, attempt
+
+
+def owner_of(case: LocalCase, job: JobSpec) -> dict[str, object]:
+    found: dict[str, object] = json.loads(case.paths(job.name).owner.read_bytes())
+    return found
+
+
+class TestTheContract(BackendContract):
+    """The suite that every backend passes."""
+
+
+def test_racing_submitters_start_one_job(case: LocalCase) -> None:
+    job = make_job(case, "report")
+    racers = [case.submitter(job, "") for _ in range(4)]
+    assert [racer.wait(timeout=case.wait_s) for racer in racers] == [0] * 4
+    assert wait_seen(case, case.backend(), attempt_of(case, job), Seen.ENDED).ending is Ending.REPORTED
+    assert executions(case, job) == 1
+
+
+def test_a_killed_supervisor_is_seen_and_what_it_left_is_killed(case: LocalCase) -> None:
+    pids = case.folder / "pids"
+    job, attempt = started(case, "tree", pids=str(pids), stay=1)
+    wait_until(case, "the tree stands", lambda: pids.exists() and len(pids.read_text().split()) == 3)
+    os.kill(int(str(owner_of(case, job)["pid"])), signal.SIGKILL)
+    ended = wait_seen(case, case.backend(), attempt, Seen.ENDED)
+    assert ended.ending is Ending.NO_REPORT
+    assert "killed from outside" in ended.reason
+    assert [pid for pid in pids.read_text().split() if is_alive(int(pid))] == []
+    assert case.backend().find(job.name) == ended
+
+
+def test_a_supervisor_that_the_machine_stops_says_so(case: LocalCase) -> None:
+    job, attempt = started(case)
+    os.kill(int(str(owner_of(case, job)["pid"])), signal.SIGTERM)
+    ended = wait_seen(case, case.backend(), attempt, Seen.ENDED)
+    assert (ended.ending, ended.reason) == (Ending.NO_REPORT, "this machine told its supervisor to stop")
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [("start", "killed from outside"), ("boot", "started anew")],
+    ids=["the pid is another process's now", "the machine was booted since"],
+)
+def test_a_pid_alone_is_no_proof_of_life(case: LocalCase, changed: str, reason: str) -> None:
+    backend = case.backend()
+    job = make_job(case, "report")
+    case.submit_unstarted(job)
+    start = process_start(os.getpid())
+    assert start is not None
+    note = {"pid": os.getpid(), "start": start, "boot": boot_id(), "at": 1.0, "supervises": True}
+    paths = case.paths(job.name)
+    assert paths.take_claim(json.dumps(note).encode())
+    assert backend.find(job.name).seen is Seen.RUNNING
+    # A start that is yet to come: nothing of this process's own session can be taken for the attempt's.
+    others = {"start": start + (1 << 40), "boot": "another"}
+    paths.owner.write_text(json.dumps({**note, changed: others[changed]}))
+    ended = backend.find(job.name)
+    assert (ended.seen, ended.ending) == (Seen.ENDED, Ending.NO_REPORT)
+    assert reason in ended.reason
+
+
+def test_a_report_that_is_there_counts_although_the_job_hung_on(case: LocalCase) -> None:
+    job, attempt = started(case, "report_then_sleep")
+    backend = case.backend()
+    wait_until(case, "the report is there", lambda: backend.collect(attempt) is not None)
+    assert backend.find(job.name).seen is Seen.RUNNING
+    os.kill(int(str(owner_of(case, job)["pid"])), signal.SIGTERM)
+    assert wait_seen(case, backend, attempt, Seen.ENDED).ending is Ending.REPORTED
+
+
+def test_the_doorbell_rings_when_a_job_starts_and_ends(case: LocalCase) -> None:
+    backend = case.backend()
+    bell = backend.doorbell()
+    assert bell is not None
+    attempt = attempt_of(case, make_job(case, "report"))
+    backend.poll([attempt])
+    assert select.select([bell], [], [], 0)[0] == []
+    job = make_job(case, "sleep")
+    attempt = attempt_of(case, job, backend.submit(job))
+    assert select.select([bell], [], [], case.wait_s)[0] == [bell]
+    assert backend.poll([attempt])[job.name].seen is Seen.RUNNING
+    assert select.select([bell], [], [], 0)[0] == []
+    case.backend().cancel(attempt)
+    assert select.select([bell], [], [], case.wait_s)[0] == [bell]
+    assert backend.poll([attempt])[job.name].seen is Seen.ENDED
+
+
+def test_progress_is_what_the_harness_says(case: LocalCase) -> None:
+    _, attempt = started(case)
+    backend = case.backend()
+    wait_until(case, "the heartbeat is there", lambda: backend.progress(attempt) is not None)
+    assert backend.progress(attempt) == {"phase": "test", "done": 1}
+    assert backend.progress(attempt_of(case, make_job(case, "sleep"))) is None
+
+
+def test_what_a_job_prints_is_capped(case: LocalCase) -> None:
+    backend = case.backend()
+    job = make_job(case, "print")
+    attempt = attempt_of(case, job, backend.submit(job))
+    assert wait_seen(case, backend, attempt, Seen.ENDED).ending is Ending.REPORTED
+    assert case.paths(job.name).log.stat().st_size == 1 << 20
+
+
+def test_a_job_is_born_with_no_descriptor_of_ours_and_an_empty_folder_of_its_own(case: LocalCase) -> None:
+    with (case.folder / "leak").open("w") as leak:
+        os.set_inheritable(leak.fileno(), True)
+        backend = case.backend()
+        job = make_job(case, "report")
+        attempt = attempt_of(case, job, backend.submit(job))
+        wait_seen(case, backend, attempt, Seen.ENDED)
+    sealed = backend.collect(attempt)
+    assert sealed is not None
+    host = wire.unseal(sealed, job.key).host
+    assert host["fds"] == []
+    assert host["folder"] == host["environment"]["HOME"] == host["environment"]["TMPDIR"]
+    assert Path(host["folder"]) == case.paths(job.name).scratch
+
+
+def test_a_look_costs_a_few_opens_however_many_there_are(case: LocalCase) -> None:
+    backend = case.backend()
+    job = make_job(case, "report")
+    first = attempt_of(case, job, backend.submit(job))
+    wait_seen(case, backend, first, Seen.ENDED)
+    ended = case.paths(job.name).exit.read_bytes()
+    attempts = [attempt_of(case, make_job(case, "report")) for _ in range(500)]
+    for attempt in attempts:
+        case.paths(attempt.name).dir.mkdir()
+        case.paths(attempt.name).exit.write_bytes(ended)
+    opened = 0
+    counting = True
+
+    def count(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal opened
+        # An int is a descriptor that gets a Python face, no open of its own.
+        if counting and event in ("open", "os.listdir", "os.scandir") and not isinstance(arguments[0], int):
+            opened += 1
+
+    sys.addaudithook(count)
+    answer = backend.poll(attempts)
+    counting = False
+    assert {answer[a.name].ending for a in attempts} == {Ending.REPORTED}
+    assert opened <= len(attempts) + 5
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(case: LocalCase) -> None:
+    """Not a disk but this process may write no more: the kernel says it in the same place."""
+    backend = case.backend()
+    job = make_job(case, "report", filler="x" * 100_000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(BackendRefused) as refusal:
+            backend.submit(job)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert "is full" in refusal.value.message
+    assert refusal.value.hint
+    assert not refusal.value.permanent
+    assert [entry.name for entry in case.root.iterdir()] == ["doorbell"]
+    assert backend.find(job.name).seen is Seen.ABSENT
+
+
+def test_a_state_folder_that_cant_be_is_one_sentence(case: LocalCase) -> None:
+    (case.folder / "file").write_text("")
+    for root in (case.folder / "file" / "state", Path("/proc/kbslurm")):
+        with pytest.raises(Misconfigured) as trouble:
+            LocalBackend(root, {GPU: 1}, case.eval_dir, Path(sys.executable))
+        assert str(root) in trouble.value.message
+        assert trouble.value.hint
+
+
+@pytest.mark.parametrize("which", ["eval", "python"])
+def test_a_missing_program_is_one_sentence(case: LocalCase, which: str) -> None:
+    nowhere = case.folder / "nowhere"
+    with pytest.raises(Misconfigured) as trouble:
+        LocalBackend(
+            case.root,
+            {GPU: 1},
+            nowhere if which == "eval" else case.eval_dir,
+            nowhere if which == "python" else Path(sys.executable),
+        )
+    assert str(nowhere) in trouble.value.message
+
+
+def test_a_state_folder_that_went_away_says_nothing_about_its_attempts(case: LocalCase) -> None:
+    backend = case.backend()
+    job, attempt = started(case)
+    away = case.root.rename(case.folder / "away")
+    case.root.mkdir()
+    for look in (lambda: backend.find(job.name), lambda: backend.poll([attempt]), lambda: backend.collect(attempt)):
+        with pytest.raises(BackendTrouble):
+            look()
+    case.root.rmdir()
+    away.rename(case.root)
+    assert backend.find(job.name).seen is Seen.RUNNING
+
+
+def test_a_name_that_leads_out_of_the_root_is_refused(case: LocalCase) -> None:
+    for name in ("../kb-a", "kb-a/../../b", "kb-", "", "kb-a\n"):
+        with pytest.raises(Invalid):
+            case.paths(JobName(name))
+
+
+def test_pruning_takes_what_ended_long_ago_and_nothing_else(case: LocalCase) -> None:
+    backend = case.backend()
+    running, attempt = started(case)
+    done = make_job(case, "report")
+    wait_seen(case, backend, attempt_of(case, done, backend.submit(done)), Seen.ENDED)
+    half_made = case.root / ".new-kb-a-1"
+    half_made.mkdir()
+    unstarted = make_job(case, "report")
+    case.submit_unstarted(unstarted)
+    assert backend.prune(datetime.now(UTC) - timedelta(days=1)) == 0
+    assert case.paths(done.name).dir.exists() and half_made.exists()
+    assert backend.prune(datetime.now(UTC) + timedelta(days=1)) == 2
+    assert sorted(entry.name for entry in case.root.iterdir()) == sorted(["doorbell", running.name])
+    assert backend.find(done.name).seen is Seen.ABSENT
+    assert backend.poll([attempt])[running.name].seen is Seen.RUNNING
