@@ -55,41 +55,41 @@ def root() -> Path:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[databases.Server]:
+def postgres_server() -> Iterator[databases.Server]:
     with databases.server() as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def template_database(server: databases.Server) -> str:
+def template_database(postgres_server: databases.Server) -> str:
     """The name of a database at the newest revision: migrated once, copied by every test."""
     from kbslurm.store import migrate
 
-    url = server.create()
+    url = postgres_server.create()
     migrate.upgrade(url)
     return databases.name_of(url)
 
 
 @pytest.fixture
-def new_database_url(server: databases.Server) -> Iterator[Callable[[], str]]:
+def new_database_url(postgres_server: databases.Server) -> Iterator[Callable[[], str]]:
     """Make empty databases, as many as the test asks for."""
     made: list[str] = []
 
     def make() -> str:
-        made.append(server.create())
+        made.append(postgres_server.create())
         return made[-1]
 
     yield make
     for url in made:
-        server.drop(url)
+        postgres_server.drop(url)
 
 
 @pytest.fixture
-def database_url(server: databases.Server, template_database: str) -> Iterator[str]:
+def database_url(postgres_server: databases.Server, template_database: str) -> Iterator[str]:
     """A fresh database with kbslurm's schema and no rows, gone after the test."""
-    url = server.create(template_database)
+    url = postgres_server.create(template_database)
     yield url
-    server.drop(url)
+    postgres_server.drop(url)
 
 
 @pytest.fixture
