@@ -182,7 +182,8 @@ def site(options: Options) -> dict[str, str]:
         "/etc/hosts": f"127.0.0.1 localhost {HOST} {names}\n::1 localhost\n",
         "/etc/slurm/slurm.conf": slurm_conf(options),
         "/etc/slurm/gres.conf": gres_conf(),
-        "/etc/slurm/cgroup.conf": "CgroupPlugin=disabled\n",
+        # 22.05 doesn't know "disabled"; its plugin for version 1 does nothing until somebody asks for a group
+        "/etc/slurm/cgroup.conf": f"CgroupPlugin={'cgroup/v1' if options.slurm == '22.05' else 'disabled'}\n",
         "/etc/slurm/slurmdbd.conf": SLURMDBD_CONF,
         "/etc/mysql/kbslurm.cnf": MARIADB_CNF,
         "/etc/mysql/kbslurm.sql": MARIADB_INIT,
