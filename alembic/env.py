@@ -11,8 +11,6 @@ from kbslurm.store.tables import metadata
 def include_object(
     item: SchemaItem, name: str | None, kind: str, reflected: bool, compare_to: SchemaItem | None
 ) -> bool:
-    item: SchemaItem, name: str | None, kind: str, reflected: bool, compare_to: SchemaItem | None
-) -> bool:
     """Only our own tables are compared: a database may hold others."""
     return kind != "table" or not reflected or name in metadata.tables
 
