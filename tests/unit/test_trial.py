@@ -13,7 +13,7 @@ from kbslurm.trial import Trial, as_try_json, exit_code, expected_verdicts, full
 from kbslurm_eval.wire import PHASES, Isolation, PhaseResult, Report
 
 PROBLEM = Problem(name="p", files={"reference.py": ""}, tests=({},), benchmarks=({},), hidden=({},))
-# A stand-in for the harness: it can't be made to lie, so another program does, which knows the manifest's nonce and key.
+# The harness can't be made to lie, so another program stands in for it here; it knows the manifest and the key.
 HEAD = f"""
 import dataclasses, json, os, sys, time
 sys.path.insert(0, {str(Path(__file__).resolve().parents[2] / "eval")!r})
@@ -23,9 +23,11 @@ key, out = open(sys.argv[3], "rb").read(), sys.argv[5]
 now = time.time_ns()
 good = wire.Report(
     version=wire.WIRE_VERSION, token=manifest.token, attempt=manifest.attempt, nonce=manifest.nonce, mode=manifest.mode,
-    problem_digest=manifest.problem_digest, harness_digest="x", verdict="passed", reason="", score_s=None, interval_s=None,
-    tests=[], benchmarks=[],
-    phases=[wire.PhaseResult(name=n, passed=True, started_at_ns=now, ended_at_ns=now) for n in wire.PHASES[manifest.mode]],
+    problem_digest=manifest.problem_digest, harness_digest="x", verdict="passed", reason="", score_s=None,
+    interval_s=None, tests=[], benchmarks=[],
+    phases=[
+        wire.PhaseResult(name=n, passed=True, started_at_ns=now, ended_at_ns=now) for n in wire.PHASES[manifest.mode]
+    ],
     isolation=wire.Isolation(level=0, means="none"), started_at_ns=now, ended_at_ns=now, log="hello",
 )
 def leave(text):
@@ -103,8 +105,8 @@ def test_what_the_caller_has_in_its_environment_stays_there(tmp_path: Path, monk
 
 def test_a_try_is_one_json_object_with_a_capped_log() -> None:
     report = Report(
-        version=1, token="t", attempt=1, nonce="n", mode="test", problem_digest="d", harness_digest="h", verdict="wrong",
-        reason="no", score_s=None, interval_s=None, tests=[], benchmarks=[],
+        version=1, token="t", attempt=1, nonce="n", mode="test", problem_digest="d", harness_digest="h",
+        verdict="wrong", reason="no", score_s=None, interval_s=None, tests=[], benchmarks=[],
         phases=[PhaseResult(name=PHASES["test"][0], passed=False, started_at_ns=1, ended_at_ns=2)],
         isolation=Isolation(level=1, means="x"), started_at_ns=1, ended_at_ns=2, log="y" * 60_000, secret_log="SECRET",
     )  # fmt: skip
