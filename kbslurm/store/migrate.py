@@ -69,7 +69,8 @@ def check(url: str) -> Schema:
     known = revisions()
     if found not in known:
         raise Misconfigured(
-            f"the database {where(url)} is from a newer version of kbslurm (schema {found}; this one knows up to {known[-1]})",
+            f"the database {where(url)} is from a newer version of kbslurm"
+            f" (schema {found}; this one knows up to {known[-1]})",
             fix="Install the newer version, or restore the backup that was made before its upgrade.",
         )
     return Schema.CURRENT if found == known[-1] else Schema.BEHIND
@@ -105,7 +106,7 @@ def downgrade(url: str, to: str) -> None:
 
 
 def differences(url: str) -> list[str]:
-    """What the tables in the code have that the database lacks, or the reverse: empty, unless a migration is missing."""
+    """What the tables in the code have that the database lacks, or the reverse: a migration that is missing."""
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 

@@ -349,6 +349,8 @@ BEGIN
 END $$""",
 }
 
+WHAT_WAS_DONE = [name for name in submission.c.keys() if name not in ("id", "removed_at")]  # noqa: SIM118 - no dict
+
 TRIGGERS: dict[str, tuple[str, str]] = {
     "event_announced": (
         "event",
@@ -359,8 +361,7 @@ TRIGGERS: dict[str, tuple[str, str]] = {
     "verdict_kept": ("verdict", "BEFORE UPDATE ON verdict FOR EACH ROW EXECUTE FUNCTION kb_kept()"),
     "submission_kept": (
         "submission",
-        "BEFORE UPDATE OF person_id, board_id, mode, file_name, source, sha256, via, by_staff, accepted_at"
-        " ON submission FOR EACH ROW EXECUTE FUNCTION kb_kept()",
+        f"BEFORE UPDATE OF {', '.join(WHAT_WAS_DONE)} ON submission FOR EACH ROW EXECUTE FUNCTION kb_kept()",
     ),
     "run_moved": (
         "run",
@@ -385,4 +386,5 @@ def programs() -> list[str]:
 
 for _statement in programs():
     # DDL() would read a percent sign as the start of a placeholder.
-    event.listen(metadata, "after_create", DDL(_statement.replace("%", "%%")))
+    _completing: Any = DDL(_statement.replace("%", "%%"))  # type: ignore[no-untyped-call]
+    event.listen(metadata, "after_create", _completing)

@@ -1,0 +1,414 @@
+"""The named statements of the walk. Each that changes something is whole in itself: the event is written with the rows.
+
+Values are always bound, as %(name)s. Every later write of an attempt is fenced: the run must still be on that attempt's
+number and not have ended, or zero rows come back and nothing was changed. Locks are always taken run before attempt.
+
+Events: submission.accepted, run.queued, run.launching, attempt.submitted, attempt.ambiguous, attempt.resent,
+run.running, run.scored, run.requeued, run.failed, run.cancel_asked, run.cancelled, report.stale; and the hosts' acts
+as staff.* and board.*.
+"""
+
+from __future__ import annotations
+
+LIVE = "state IN ('launching', 'running')"
+OPEN_ATTEMPT = "state IN ('intent', 'ambiguous', 'submitted', 'running')"
+
+# ------------------------------------------------------------------------------------------------------- 1: accept
+
+# The person's row is the queue of their own submissions: two at once are stamped one after the other. The shared
+# intake lock is what a pause waits for: once "paused" has been said, nothing is accepted any more.
+LOCK_PERSON = """
+SELECT name, banned_at, ban_reason, pg_advisory_xact_lock_shared(%(intake)s) IS NULL AS locked
+FROM person WHERE id = %(person)s FOR NO KEY UPDATE
+"""
+
+INTAKE = """
+SELECT p.id AS person_id, p.name AS person, p.role, p.banned_at, p.ban_reason, b.id AS board_id, b.name AS board,
+    b.gpus, b.problem_version_id, b.closed_at, b.deadline_at, b.zone, b.visibility,
+    (SELECT value FROM setting WHERE key = 'accepts_jobs') AS accepts_jobs
+FROM person p LEFT JOIN leaderboard b ON lower(b.name) = lower(%(board)s) AND b.deleted_at IS NULL
+WHERE p.id = %(person)s
+"""
+
+INTAKE_NOW = """
+SELECT b.name, b.closed_at, b.deadline_at, b.zone,
+    (SELECT value FROM setting WHERE key = 'accepts_jobs') AS accepts_jobs, last.fair_at, last.cost_s
+FROM leaderboard b LEFT JOIN LATERAL (
+    SELECT fair_at, cost_s FROM run WHERE person_id = %(person)s AND state IN ('queued', 'launching', 'running')
+    ORDER BY fair_at DESC LIMIT 1
+) last ON true
+WHERE b.id = %(board)s AND b.deleted_at IS NULL
+"""
+
+ACCEPT = """
+WITH taken AS (
+    INSERT INTO submission (person_id, board_id, mode, file_name, source, sha256, via, by_staff, accepted_at)
+    VALUES (%(person)s, %(board)s, %(mode)s, %(file_name)s, %(source)s, %(sha256)s, %(via)s, %(by_staff)s, %(now)s)
+    RETURNING id
+), due AS (
+    INSERT INTO run (submission_id, problem_version_id, person_id, gpu, fair_at, queued_at, cost_s, by_staff,
+        secret_seed)
+    SELECT taken.id, %(version)s, %(person)s, r.gpu, r.fair_at, %(now)s, %(cost_s)s, %(by_staff)s, r.seed
+    FROM taken, unnest(%(gpus)s::text[], %(fair_at)s::timestamptz[], %(seeds)s::text[]) AS r(gpu, fair_at, seed)
+    RETURNING id, gpu, submission_id
+), noted AS (
+    INSERT INTO event (kind, subject, data, at)
+    SELECT 'submission.accepted', 'submission:' || taken.id,
+        jsonb_build_object('person', %(person)s::bigint, 'board', %(board)s::bigint, 'mode', %(mode)s::text,
+            'via', %(via)s::text), %(now)s
+    FROM taken
+    UNION ALL
+    SELECT 'run.queued', 'run:' || due.id,
+        jsonb_build_object('submission', due.submission_id, 'gpu', due.gpu), %(now)s
+    FROM due
+)
+SELECT submission_id, array_agg(id ORDER BY id) AS run_ids FROM due GROUP BY submission_id
+"""
+
+# -------------------------------------------------------------------------------------------------------- 2: claim
+
+# A few candidates per GPU type come off the partial index without a lock, in order; then the first that nobody else
+# holds is locked. Locking while picking per GPU type would hide the best run of every other type from a claim beside.
+CANDIDATES = 16
+
+_ATTEMPT_COLUMNS = """a.id, a.run_id, a.number, a.name, a.backend, a.gpu, a.state, a.handle, a.opened_at, a.deadline_at,
+    a.clean_sweeps, a.swept_at, a.seen_at, a.started_at, a.node"""
+
+CLAIM = f"""
+WITH slot AS (
+    SELECT backend, gpu, staff_only, place
+    FROM unnest(%(backends)s::text[], %(gpus)s::text[], %(staff_only)s::boolean[])
+        WITH ORDINALITY AS s(backend, gpu, staff_only, place)
+), kind AS (
+    SELECT gpu, bool_and(staff_only) AS staff_only FROM slot GROUP BY gpu
+), candidate AS MATERIALIZED (
+    SELECT q.id, q.fair_at FROM kind CROSS JOIN LATERAL (
+        SELECT id, fair_at FROM run WHERE state = 'queued' AND gpu = kind.gpu AND NOT kind.staff_only
+        ORDER BY gpu, fair_at, id LIMIT {CANDIDATES}
+    ) q
+    UNION ALL
+    SELECT q.id, q.fair_at FROM kind CROSS JOIN LATERAL (
+        SELECT id, fair_at FROM run WHERE state = 'queued' AND by_staff AND gpu = kind.gpu AND kind.staff_only
+        ORDER BY gpu, fair_at, id LIMIT {CANDIDATES}
+    ) q
+), picked AS MATERIALIZED (
+    SELECT run.id, run.gpu, run.by_staff FROM candidate c JOIN run ON run.id = c.id
+    WHERE run.state = 'queued' ORDER BY c.fair_at, c.id LIMIT 1 FOR UPDATE OF run SKIP LOCKED
+), moved AS (
+    UPDATE run SET state = 'launching', attempts = attempts + 1, reason = '' FROM picked
+    WHERE run.id = picked.id AND run.state = 'queued'
+    RETURNING run.id, run.attempts, run.gpu, run.submission_id, run.by_staff
+), opened AS (
+    INSERT INTO attempt (run_id, number, name, backend, gpu, key, nonce, opened_at)
+    SELECT moved.id, moved.attempts, %(name)s, (
+        SELECT slot.backend FROM slot WHERE slot.gpu = moved.gpu AND (moved.by_staff OR NOT slot.staff_only)
+        ORDER BY slot.place LIMIT 1
+    ), moved.gpu, %(key)s, %(nonce)s, %(now)s
+    FROM moved
+    RETURNING *
+), noted AS (
+    INSERT INTO event (kind, subject, data, at)
+    SELECT 'run.launching', 'run:' || o.run_id, jsonb_build_object('submission', moved.submission_id,
+        'attempt', o.number, 'backend', o.backend, 'gpu', o.gpu, 'job', o.name), %(now)s
+    FROM opened o, moved
+)
+SELECT {_ATTEMPT_COLUMNS}, NULL::timestamptz AS cancel_at FROM opened a
+"""
+
+OPEN_ATTEMPTS = f"""
+SELECT {_ATTEMPT_COLUMNS}, run.cancel_at FROM attempt a JOIN run ON run.id = a.run_id
+WHERE a.{OPEN_ATTEMPT} ORDER BY a.id
+"""
+
+WAITING = "SELECT gpu, count(*) AS runs FROM run WHERE state = 'queued' GROUP BY gpu ORDER BY gpu"
+
+WORK = f"""
+SELECT {_ATTEMPT_COLUMNS}, run.cancel_at, a.key, a.nonce, run.secret_seed, run.problem_version_id,
+    s.id AS submission_id, s.by_staff, s.mode, s.file_name, s.source,
+    p.name AS person, b.name AS board, b.min_isolation
+FROM attempt a
+JOIN run ON run.id = a.run_id
+JOIN submission s ON s.id = run.submission_id
+JOIN person p ON p.id = s.person_id
+JOIN leaderboard b ON b.id = s.board_id
+WHERE a.id = %(attempt)s
+"""
+
+# Where this run failed before, and where runs of three different people failed within the hour before: no one person
+# can take a node away from everybody. 'refused' and the submitter's own limits say nothing about a node.
+QUARANTINE_S = 3600
+QUARANTINE_PEOPLE = 3
+INFRASTRUCTURE = (
+    "ending IN ('node_failure', 'preempted', 'boot_failure', 'image', 'no_report', 'bad_report', 'vanished')"
+)
+
+QUARANTINED = f"""
+SELECT a.backend, a.node, count(DISTINCT run.person_id) AS people, max(a.ended_at) AS since
+FROM attempt a JOIN run ON run.id = a.run_id
+WHERE a.state = 'dead' AND a.node IS NOT NULL AND a.{INFRASTRUCTURE}
+    AND a.ended_at > %(now)s - interval '{QUARANTINE_S} seconds'
+GROUP BY a.backend, a.node HAVING count(DISTINCT run.person_id) >= {QUARANTINE_PEOPLE}
+"""
+
+AVOID = f"""
+SELECT node FROM attempt
+WHERE run_id = %(run)s AND backend = %(backend)s AND state = 'dead' AND node IS NOT NULL AND {INFRASTRUCTURE}
+UNION
+SELECT node FROM ({QUARANTINED}) q WHERE q.backend = %(backend)s
+ORDER BY node
+"""
+
+# ------------------------------------------------------------------------------------------- 4 and 6: launch, collect
+
+NOTE_HANDLE = f"""
+WITH noted_attempt AS (
+    UPDATE attempt SET handle = %(handle)s, deadline_at = %(deadline_at)s, clean_sweeps = 0, swept_at = NULL,
+        submitted_at = coalesce(submitted_at, %(now)s), reason = '',
+        state = CASE WHEN state = 'running' THEN state ELSE 'submitted' END
+    WHERE id = %(attempt)s AND number = %(number)s AND {OPEN_ATTEMPT}
+    RETURNING id, run_id, number, backend, handle
+), noted AS (
+    INSERT INTO event (kind, subject, data, at)
+    SELECT 'attempt.submitted', 'run:' || run_id,
+        jsonb_build_object('attempt', number, 'backend', backend, 'handle', handle), %(now)s
+    FROM noted_attempt
+)
+SELECT id FROM noted_attempt
+"""
+
+NOTE_AMBIGUOUS = f"""
+WITH noted_attempt AS (
+    UPDATE attempt SET state = 'ambiguous', reason = %(why)s
+    WHERE id = %(attempt)s AND number = %(number)s AND {OPEN_ATTEMPT}
+    RETURNING id, run_id, number, backend
+), noted AS (
+    INSERT INTO event (kind, subject, data, at)
+    SELECT 'attempt.ambiguous', 'run:' || run_id,
+        jsonb_build_object('attempt', number, 'backend', backend, 'why', %(why)s::text), %(now)s
+    FROM noted_attempt
+)
+SELECT id FROM noted_attempt
+"""
+
+NOTE_CLEAN_SWEEP = f"""
+UPDATE attempt SET clean_sweeps = clean_sweeps + 1, swept_at = %(now)s
+WHERE id = %(attempt)s AND number = %(number)s AND {OPEN_ATTEMPT}
+RETURNING id
+"""
+
+NOTE_RESEND = f"""
+WITH noted_attempt AS (
+    UPDATE attempt SET state = 'intent', clean_sweeps = 0, swept_at = NULL, handle = NULL, reason = ''
+    WHERE id = %(attempt)s AND number = %(number)s AND {OPEN_ATTEMPT}
+    RETURNING id, run_id, number, backend
+), noted AS (
+    INSERT INTO event (kind, subject, data, at)
+    SELECT 'attempt.resent', 'run:' || run_id, jsonb_build_object('attempt', number, 'backend', backend), %(now)s
+    FROM noted_attempt
+)
+SELECT id FROM noted_attempt
+"""
+
+NOTE_WAITING = f"""
+UPDATE attempt SET seen_at = %(now)s, clean_sweeps = 0, swept_at = NULL, handle = coalesce(%(handle)s, handle),
+    submitted_at = coalesce(submitted_at, %(now)s), node = coalesce(%(node)s, node),
+    state = CASE WHEN state = 'running' THEN state ELSE 'submitted' END
+WHERE id = %(attempt)s AND number = %(number)s AND {OPEN_ATTEMPT}
+RETURNING id
+"""
+
+NOTE_RUNNING = f"""
+WITH moved AS (
+    UPDATE run SET state = 'running'
+    WHERE id = %(run)s AND attempts = %(number)s AND state = 'launching'
+    RETURNING id, submission_id, gpu
+), noted_attempt AS (
+    UPDATE attempt SET state = 'running', seen_at = %(now)s, clean_sweeps = 0, swept_at = NULL,
+        handle = coalesce(%(handle)s, handle), node = coalesce(%(node)s, node),
+        submitted_at = coalesce(submitted_at, %(now)s), started_at = coalesce(%(started_at)s, started_at, %(now)s)
+    WHERE id = %(attempt)s AND number = %(number)s AND {OPEN_ATTEMPT}
+    RETURNING id, number, backend, node, started_at
+), noted AS (
+    INSERT INTO event (kind, subject, data, at)
+    SELECT 'run.running', 'run:' || moved.id, jsonb_build_object('submission', moved.submission_id, 'gpu', moved.gpu,
+        'attempt', a.number, 'backend', a.backend, 'node', a.node), %(now)s
+    FROM moved, noted_attempt a
+)
+SELECT id FROM noted_attempt
+"""
+
+# What was seen of an end is written down; whether it is the end of the attempt is decided by evidence, elsewhere.
+NOTE_ENDED = f"""
+UPDATE attempt SET seen_at = %(now)s, handle = coalesce(%(handle)s, handle), node = coalesce(%(node)s, node),
+    started_at = coalesce(%(started_at)s, started_at), ended_at = coalesce(%(ended_at)s, ended_at),
+    exit_code = coalesce(%(exit_code)s, exit_code), reason = %(reason)s, clean_sweeps = 0, swept_at = NULL
+WHERE id = %(attempt)s AND number = %(number)s AND {OPEN_ATTEMPT}
+RETURNING id
+"""
+
+KEEP_STALE = """
+WITH kept AS (
+    INSERT INTO stale_report (attempt_id, report, why, at) VALUES (%(attempt)s, %(report)s, %(why)s, %(now)s)
+)
+INSERT INTO event (kind, subject, data, at)
+VALUES ('report.stale', 'run:' || %(run)s::bigint,
+    jsonb_build_object('attempt', %(number)s::int, 'why', %(why)s::text), %(now)s)
+"""
+
+# -------------------------------------------------------------------------------------------------------- 7: score
+
+# Law 1. The UPDATE is the gate: what it doesn't give back, the other parts have nothing to feed on.
+SCORE = f"""
+WITH moved AS (
+    UPDATE run SET state = 'scored', ended_at = %(now)s, reason = %(reason)s
+    WHERE id = %(run)s AND attempts = %(number)s AND {LIVE}
+    RETURNING id, submission_id, gpu, person_id
+), closed AS (
+    UPDATE attempt SET state = CASE WHEN %(ending)s = 'reported' THEN 'reported' ELSE 'dead' END, ending = %(ending)s,
+        ended_at = coalesce(attempt.ended_at, %(now)s), telemetry = %(telemetry)s, reason = %(reason)s
+    FROM moved WHERE attempt.id = %(attempt)s AND attempt.run_id = moved.id
+    RETURNING attempt.id, attempt.number, attempt.backend
+), judged AS (
+    INSERT INTO verdict (run_id, attempt_id, name, reason, score_s, low_s, high_s, isolation, ranked, detail, at)
+    SELECT moved.id, closed.id, %(verdict)s, %(reason)s, %(score_s)s, %(low_s)s, %(high_s)s, %(isolation)s, %(ranked)s,
+        %(detail)s, %(now)s
+    FROM moved, closed
+    RETURNING run_id
+), noted AS (
+    INSERT INTO event (kind, subject, data, at)
+    SELECT 'run.scored', 'run:' || moved.id, jsonb_build_object('submission', moved.submission_id, 'gpu', moved.gpu,
+        'person', moved.person_id, 'attempt', closed.number, 'backend', closed.backend, 'verdict', %(verdict)s::text,
+        'score_s', %(score_s)s::float8, 'ranked', %(ranked)s::boolean), %(now)s
+    FROM moved, closed
+)
+SELECT run_id FROM judged
+"""
+
+# The wish to cancel is read from the run's newest version, under its lock: a cancelled run is never queued again.
+GIVE_UP = f"""
+WITH moved AS (
+    UPDATE run SET
+        state = CASE WHEN cancel_at IS NOT NULL THEN 'cancelled' WHEN %(retried)s THEN 'queued' ELSE 'failed' END,
+        ended_at = CASE WHEN cancel_at IS NULL AND %(retried)s THEN NULL ELSE %(now)s::timestamptz END,
+        reason = %(why)s
+    WHERE id = %(run)s AND attempts = %(number)s AND {LIVE}
+    RETURNING id, state, submission_id, gpu, person_id
+), closed AS (
+    UPDATE attempt SET state = CASE WHEN %(ending)s = 'refused' THEN 'refused'
+            WHEN moved.state = 'cancelled' THEN 'cancelled' ELSE 'dead' END,
+        ending = %(ending)s, ended_at = coalesce(attempt.ended_at, %(now)s), reason = %(why)s
+    FROM moved WHERE attempt.id = %(attempt)s AND attempt.run_id = moved.id
+    RETURNING attempt.id, attempt.number, attempt.backend, attempt.node
+), judged AS (
+    INSERT INTO verdict (run_id, attempt_id, name, reason, ranked, at)
+    SELECT moved.id, closed.id, 'infrastructure', %(why)s, false, %(now)s
+    FROM moved, closed WHERE moved.state = 'failed'
+), noted AS (
+    INSERT INTO event (kind, subject, data, at)
+    SELECT CASE moved.state WHEN 'queued' THEN 'run.requeued' ELSE 'run.' || moved.state END, 'run:' || moved.id,
+        jsonb_build_object('submission', moved.submission_id, 'gpu', moved.gpu, 'person', moved.person_id,
+            'attempt', closed.number, 'backend', closed.backend, 'node', closed.node, 'ending', %(ending)s::text,
+            'why', %(why)s::text),
+        %(now)s
+    FROM moved, closed
+)
+SELECT state FROM moved
+"""
+
+# ---------------------------------------------------------------------------------------------------------- cancel
+
+MAY_CANCEL = """
+SELECT s.person_id = p.id OR p.role IN ('owner', 'staff') AS may
+FROM submission s LEFT JOIN person p ON p.id = %(by)s WHERE s.id = %(submission)s
+"""
+
+LOCK_RUNS = """
+SELECT id FROM run WHERE submission_id = %(submission)s AND state IN ('queued', 'launching', 'running')
+ORDER BY id FOR UPDATE
+"""
+
+CANCEL_QUEUED = """
+WITH moved AS (
+    UPDATE run SET state = 'cancelled', cancel_at = %(now)s, cancel_by = %(by)s, ended_at = %(now)s
+    WHERE submission_id = %(submission)s AND state = 'queued'
+    RETURNING id, submission_id, gpu, person_id
+)
+INSERT INTO event (kind, subject, data, at)
+SELECT 'run.cancelled', 'run:' || id, jsonb_build_object('submission', submission_id, 'gpu', gpu, 'person', person_id,
+    'by', %(by)s::bigint), %(now)s
+FROM moved
+"""
+
+ASK_TO_CANCEL = f"""
+WITH asked AS (
+    UPDATE run SET cancel_at = %(now)s, cancel_by = %(by)s
+    WHERE submission_id = %(submission)s AND {LIVE} AND cancel_at IS NULL
+    RETURNING id, submission_id, gpu, attempts
+)
+INSERT INTO event (kind, subject, data, at)
+SELECT 'run.cancel_asked', 'run:' || id, jsonb_build_object('submission', submission_id, 'gpu', gpu,
+    'attempt', attempts, 'by', %(by)s::bigint), %(now)s
+FROM asked
+"""
+
+ASKED_ATTEMPTS = f"""
+SELECT {_ATTEMPT_COLUMNS}, run.cancel_at FROM run JOIN attempt a ON a.run_id = run.id AND a.number = run.attempts
+WHERE run.submission_id = %(submission)s AND run.{LIVE} AND a.{OPEN_ATTEMPT}
+ORDER BY a.id
+"""
+
+END_CANCELLED = f"""
+WITH moved AS (
+    UPDATE run SET state = 'cancelled', cancel_at = coalesce(cancel_at, %(now)s), ended_at = %(now)s
+    WHERE id = %(run)s AND attempts = %(number)s AND {LIVE}
+    RETURNING id, submission_id, gpu, person_id, cancel_by
+), closed AS (
+    UPDATE attempt SET state = 'cancelled', ending = 'cancelled', ended_at = coalesce(attempt.ended_at, %(now)s)
+    FROM moved WHERE attempt.id = %(attempt)s AND attempt.run_id = moved.id
+    RETURNING attempt.number, attempt.backend
+), noted AS (
+    INSERT INTO event (kind, subject, data, at)
+    SELECT 'run.cancelled', 'run:' || moved.id, jsonb_build_object('submission', moved.submission_id, 'gpu', moved.gpu,
+        'person', moved.person_id, 'attempt', closed.number, 'backend', closed.backend, 'by', moved.cancel_by), %(now)s
+    FROM moved, closed
+)
+SELECT id FROM moved
+"""
+
+# ------------------------------------------------------------------------------------------------ 8: events, leases
+
+SETTLED = "SELECT kb_settled_event() AS settled"
+
+EVENTS = """
+SELECT id, kind, subject, data, at FROM event WHERE id > %(after)s AND id <= %(settled)s ORDER BY id LIMIT %(limit)s
+"""
+
+EVENT = "INSERT INTO event (kind, subject, data, at) VALUES (%(kind)s, %(subject)s, %(data)s, %(now)s)"
+
+CURSOR = "SELECT event_id FROM cursor WHERE reader = %(reader)s"
+
+# A cursor only goes forward: a reader that was replaced can't take its successor back.
+MOVE_CURSOR = """
+INSERT INTO cursor (reader, event_id) VALUES (%(reader)s, %(to)s)
+ON CONFLICT (reader) DO UPDATE SET event_id = greatest(cursor.event_id, excluded.event_id)
+"""
+
+HOLD_LEASE = """
+INSERT INTO lease (name, holder, elected_at, beat_at, expires_at, info)
+VALUES (%(name)s, %(holder)s, %(now)s, %(now)s, %(expires_at)s, %(info)s)
+ON CONFLICT (name) DO UPDATE SET
+    holder = excluded.holder, beat_at = excluded.beat_at, expires_at = excluded.expires_at, info = excluded.info,
+    elected_at = CASE WHEN lease.holder = excluded.holder THEN lease.elected_at ELSE excluded.elected_at END
+WHERE lease.holder = excluded.holder OR lease.expires_at <= excluded.beat_at
+RETURNING name
+"""
+
+RELEASE_LEASE = "DELETE FROM lease WHERE name = %(name)s AND holder = %(holder)s"
+
+LEASES = "SELECT name, holder, elected_at, beat_at, expires_at, info FROM lease ORDER BY name"
+
+SETTING = "SELECT value FROM setting WHERE key = %(key)s"
+
+PUT_SETTING = """
+INSERT INTO setting (key, value) VALUES (%(key)s, %(value)s) ON CONFLICT (key) DO UPDATE SET value = excluded.value
+"""

@@ -1,0 +1,195 @@
+"""What the faces are shown of the rows: values, read in one go, never written back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from kbslurm.domain.problem import Problem
+from kbslurm.domain.run import PersonId, RunId, RunState, SubmissionId
+from kbslurm.domain.verdict import Verdict
+from kbslurm_eval.wire import Mode
+
+Role = Literal["owner", "staff", "participant"]
+Visibility = Literal["public", "closed"]
+Ranking = Literal["best", "last"]
+TokenKind = Literal["cli", "web", "api", "pending"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Person:
+    """Somebody who submits, or hosts."""
+
+    id: PersonId
+    name: str
+    role: Role
+    banned_at: datetime | None
+    ban_reason: str
+    discord_id: str | None
+    github_id: str | None
+    created_at: datetime
+
+    @property
+    def is_staff(self) -> bool:
+        return self.role in ("owner", "staff")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Token:
+    """A token without its secret: of that only a hash is kept."""
+
+    id: int
+    person_id: PersonId | None
+    device: str
+    kind: TokenKind
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    used_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemVersion:
+    """One version of a problem, by its digest."""
+
+    id: int
+    problem_id: int
+    name: str
+    digest: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """A leaderboard with its live problem. `problem_digest` is the recorded one. Holds secrets: never show it whole."""
+
+    id: int
+    name: str
+    description: str
+    problem_name: str
+    problem_version_id: int
+    problem_digest: str
+    problem: Problem
+    deadline_at: datetime | None
+    zone: str
+    visibility: Visibility
+    gpus: tuple[str, ...]
+    ranking: Ranking
+    secret_seed: str
+    min_isolation: int
+    created_by: PersonId | None
+    created_at: datetime
+    closed_at: datetime | None
+    submissions: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptView:
+    """One try, with the moments that its part of the waterfall is drawn from. No key, no nonce."""
+
+    number: int
+    name: str
+    backend: str
+    state: str
+    handle: str | None
+    node: str | None
+    ending: str | None
+    exit_code: int | None
+    reason: str
+    opened_at: datetime
+    submitted_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    deadline_at: datetime | None
+    telemetry: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunView:
+    """A run with its attempts, oldest first, and its verdict when it has one."""
+
+    id: RunId
+    gpu: str
+    state: RunState
+    problem_version_id: int
+    attempt_count: int
+    queued_at: datetime
+    fair_at: datetime
+    cancel_at: datetime | None
+    ended_at: datetime | None
+    reason: str
+    verdict: Verdict | None
+    verdict_at: datetime | None
+    attempts: tuple[AttemptView, ...]
+
+    @property
+    def stamps(self) -> dict[str, datetime | None]:
+        """The waterfall: when each room was left, in order of the walk; of the last attempt, where there were more."""
+        last = self.attempts[-1] if self.attempts else None
+        return {
+            "accepted": self.queued_at,
+            "claimed": last.opened_at if last else None,
+            "launched": last.submitted_at if last else None,
+            "started": last.started_at if last else None,
+            "ended": last.ended_at if last else None,
+            "scored": self.verdict_at,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmissionView:
+    """A submission and all that came of it. `source` and the verdicts' details only where one was asked for."""
+
+    id: SubmissionId
+    person_id: PersonId
+    person: str
+    board_id: int
+    board: str
+    mode: Mode
+    file_name: str
+    source: str | None
+    sha256: str
+    via: str
+    by_staff: bool
+    accepted_at: datetime
+    removed_at: datetime | None
+    runs: tuple[RunView, ...]
+
+    @property
+    def is_done(self) -> bool:
+        return all(run.ended_at is not None for run in self.runs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueLine:
+    """One GPU type's queue. `oldest_at` is when the longest waiting run was accepted."""
+
+    gpu: str
+    queued: int
+    launching: int
+    running: int
+    oldest_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseLine:
+    """Who leads. `info` is what the holder told about itself (host, pid, version, …)."""
+
+    name: str
+    holder: str
+    elected_at: datetime
+    beat_at: datetime
+    expires_at: datetime
+    info: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention:
+    """Something that a host should look at."""
+
+    kind: Literal["ambiguous", "failed", "quarantined", "old"]
+    subject: str
+    text: str
+    since: datetime
