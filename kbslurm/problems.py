@@ -56,8 +56,11 @@ OWN_KEYS = frozenset(
 )
 SET_KEYS = frozenset({"name", "deadline", "description", "zone", "problems"})
 ENTRY_KEYS = frozenset({"directory", "name", "deadline", "gpus"})
-JUDGED = frozenset({"generate_input", "ref_kernel", "check_implementation"})
+JUDGED = frozenset({"generate_input", "check_implementation", "ref_kernel", "reference", "ref"})
+# What a reference's own answer may be called; the judge takes the first of these.
+ANSWERS = ("ref_kernel", "reference", "ref")
 ENTRY_POINT = "custom_kernel"
+NO_SEED = "generate_input takes no seed, so inputs differ only as far as they come from random, numpy.random or torch"
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 _PARAM = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 K = TypeVar("K", bound=str)
@@ -225,7 +228,7 @@ def _of_task(file: Path, *, root: Path | None, name: str | None) -> Problem:
     modes = _modes(task, codes, main, entry, reference)
     judge_only = _judge_only(task, codes, reference, templates, base)
     kept = _kept(files, codes, main)
-    generate = required_function(codes[module_name(reference)], "generate_input", codes)
+    generate = required_function(codes[module_name(reference)], ("generate_input",), codes)
     multi_gpu = table["multi_gpu"].flag() if "multi_gpu" in table else False
     check = _CaseCheck(generate=generate, world_size=multi_gpu)
     tests = check.cases(_wanted(table, "tests", file), least=1)
@@ -236,7 +239,7 @@ def _of_task(file: Path, *, root: Path | None, name: str | None) -> Problem:
     if not benchmarks:
         task.warn(table.get("benchmarks"), "there are no benchmarks, so only the mode test is offered")
         modes = ("test",)
-    _warn_of_seed(task, generate, tests)
+    _warn_of_seed(task, generate)
     runner = tuple(n for n in kept if n not in judge_only)
     for at in _importing_reference(codes, runner, reference):
         task.warn(marks[at], f"{at} imports {reference}, which the submission's side doesn't have")
@@ -316,8 +319,8 @@ def _check_reference(codes: Mapping[str, Code], reference: str, entry: str) -> N
     code = codes.get(reference)
     if code is None:
         raise Invalid("the reference must be a .py file")
-    for name in sorted(JUDGED):
-        required_function(code, name, codes)
+    for names in (("check_implementation",), ("generate_input",), ANSWERS):
+        required_function(code, names, codes)
     for module in sorted(reachable(reference, codes)):
         if module in codes and entry in codes[module].imports():
             raise Invalid(f"imports {entry}: the judge never loads the submission", file=codes[module].file)
@@ -447,12 +450,10 @@ def _importing_reference(codes: Mapping[str, Code], runner: Sequence[str], refer
     return [code.name for code in codes.values() if code.name in runner and home in code.imports()]
 
 
-def _warn_of_seed(task: _Task, generate: Function, tests: Sequence[Params]) -> None:
+def _warn_of_seed(task: _Task, generate: Function) -> None:
     """A problem whose inputs don't depend on a seed can be answered from memory: say so."""
     if generate.known and not generate.any_key and "seed" not in generate.parameters:
-        task.warn(task.table.get("tests"), "generate_input takes no seed: fresh inputs depend on it using `random`")
-    elif not any("seed" in case for case in tests):
-        task.warn(task.table.get("tests"), "no case has a seed; the judge gives generate_input one all the same")
+        task.warn(task.table.get("tests"), NO_SEED)
 
 
 def _limits(table: Mapping[str, Marked], own: Mapping[str, Marked]) -> Limits:
@@ -546,12 +547,12 @@ class _CaseCheck:
 
 
 def mismatch(generate: Function, case: Mapping[str, object]) -> str | None:
-    """Why generate_input couldn't be called with this case, or None. A seed may be missing: the judge has one."""
+    """Why generate_input couldn't be called with this case, or None."""
     if not generate.known:
         return None
-    if not generate.any_key and (strange := sorted(set(case) - set(generate.parameters) - {"seed"})):
+    if not generate.any_key and (strange := sorted(set(case) - set(generate.parameters))):
         return f"generate_input takes no {strange[0]} (it takes {', '.join(generate.parameters) or 'nothing'})"
-    if missing := [name for name in generate.required if name not in case and name != "seed"]:
+    if missing := [name for name in generate.required if name not in case]:
         return f"generate_input needs {missing[0]}, which this case lacks"
     return None
 
@@ -565,9 +566,9 @@ def _of_one_file(file: Path, *, name: str | None) -> Problem:
     here = Marked(file=file, line=1, key="", value=None)
     text = _Folder(base=file.parent, root=file.parent).decoded(file, file.name, here)
     code = parsed_code(text, file, file.name)
-    generate = required_function(code, "generate_input", {})
-    required_function(code, "ref_kernel", {})  # the layout of an output is that of the reference's own
-    check = required_function(code, "check_implementation", {})
+    generate = required_function(code, ("generate_input",), {})
+    required_function(code, ANSWERS, {})  # the layout of an output is that of the reference's own
+    check = required_function(code, ("check_implementation",), {})
     style = one_file_style(code, check)
     if "submission" in code.imports():
         raise Invalid("imports submission: the judge never loads the submission", file=file)

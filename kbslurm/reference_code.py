@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -128,21 +128,20 @@ def parsed_code(text: str, file: Path, name: str) -> Code:
         raise Invalid(f"not Python: {error}", file=file) from None
 
 
-def required_function(code: Code, name: str, others: Mapping[str, Code]) -> Function:
-    """The function, or Invalid naming it and the file. `others` are the problem's files, for `import *`."""
-    found = code.function(name)
-    if found is None and code.stars():
-        modules = [others[module] for module in code.imports() if module in others]
-        found = next((function for other in modules if (function := other.function(name))), None)
-        if found is None and not code.imports() <= set(others):
-            found = Function(name=name, line=1, known=False)
-    if found is None:
-        raise Invalid(
-            f"the function {name} is missing",
-            file=code.file,
-            hint="The problem author's guide says what a reference defines.",
-        )
-    return found
+def required_function(code: Code, names: Sequence[str], others: Mapping[str, Code]) -> Function:
+    """The first function of these names, or Invalid naming it and the file. `others` serve `import *`."""
+    places = [code, *(others[module] for module in sorted(code.imports()) if module in others and code.stars())]
+    for place in places:
+        for name in names:
+            if found := place.function(name):
+                return found
+    if code.stars() and not code.imports() <= set(others):
+        return Function(name=names[0], line=1, known=False)
+    raise Invalid(
+        f"the function {names[0]} is missing",
+        file=code.file,
+        hint="The problem author's guide says what a reference defines.",
+    )
 
 
 def one_file_style(code: Code, check: Function) -> str:

@@ -282,6 +282,7 @@ def test_files_of_the_repository_are_shared_and_no_others(folder: Path, tmp_path
             "{n: 4, sede: 1}",
             r"task\.yml:8: tests\[0\]: generate_input takes no sede \(it takes n, seed",
         ),
+        ("{n: 4, seed: 1}", "{n: 4}", r"task\.yml:8: tests\[0\]: generate_input needs seed, which this case lacks"),
         ("{n: 4, seed: 1}", "{seed: 1}", r"task\.yml:8: tests\[0\]: generate_input needs n"),
         ("{n: 4, seed: 1}", "{n: , seed: 1}", r"task\.yml:8: tests\[0\]\.n: .* this is nothing"),
         ("{n: 4, seed: 1}", "{n: [[1]], seed: 1}", r"task\.yml:8: tests\[0\]\.n\[0\]: .* this is a list"),
@@ -380,6 +381,8 @@ def test_a_problem_in_one_file(tmp_path: Path) -> None:
     assert problem.tests == problem.benchmarks == problem.hidden == ({},)
     assert (dict(problem.files), problem.runner_files) == ({"reference.py": ONE_FILE}, ())
     assert "takes no seed" in problem.warnings[0]
+    file.write_text(ONE_FILE.replace("ref_kernel", "reference"))
+    assert load(file).tests == ({},)
 
 
 @pytest.mark.parametrize(
@@ -411,12 +414,12 @@ def test_cases_of_one_file_are_read_not_run(tmp_path: Path) -> None:
     file.write_text(ONE_FILE.replace("generate_input()", "generate_input(n, *, seed)"))
     with pytest.raises(Invalid, match=r"a\.py:2: generate_input needs n"):
         load(file)
-    cases = "TESTS = [{'n': 3, 'seed': 1}]\nHIDDEN: list = [{'n': 4}]\n"
+    cases = "TESTS = [{'n': 3, 'seed': 1}]\nHIDDEN: list = [{'n': 4, 'seed': 2}]\n"
     file.write_text(file.read_text() + cases)
     problem = load(file)
     assert problem.tests == problem.benchmarks == ({"n": 3, "seed": 1},)
-    assert problem.hidden == ({"n": 4},)
-    file.write_text(file.read_text() + "BENCHMARKS = [{'n': 2 ** 10}]\n")
+    assert problem.hidden == ({"n": 4, "seed": 2},)
+    file.write_text(file.read_text() + "BENCHMARKS = [{'n': 2 ** 10, 'seed': 1}]\n")
     with pytest.raises(Invalid, match=r"a\.py:7: BENCHMARKS: must be a literal list of tables"):
         load(file)
     file.write_text(ONE_FILE.replace("generate_input()", "generate_input(seed)"))
