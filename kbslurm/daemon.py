@@ -433,6 +433,9 @@ class Daemon:
             with contextlib.suppress(KbslurmError):
                 self.store.release_lease(LEASE, self.holder)
         self.metrics.leading.set(0)
+        self.leading = None
+        if not any(lane.busy for lane in self.lanes.values()):
+            self.wake.close()  # a lane that still hangs would ring it
         tell("stopped")
 
 
