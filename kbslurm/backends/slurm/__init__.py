@@ -1,0 +1,1 @@
+"""Slurm: sbatch by submitit's hooks, states by text, evidence by files."""

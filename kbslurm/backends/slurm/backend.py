@@ -1,0 +1,393 @@
+"""ports.Backend on Slurm: submission by submitit's hooks, evidence from files first, then squeue, then sacct."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kbslurm.backends.paths import AttemptPaths, make_folder, read_capped, said, write_once
+from kbslurm.backends.slurm import evidence
+from kbslurm.backends.slurm.commands import Answer, Commands
+from kbslurm.backends.slurm.evidence import SEALED_CAP, Evidence
+from kbslurm.backends.slurm.executor import KbExecutor, KbJob, SbatchSaid, folder_is_ours
+from kbslurm.backends.slurm.pace import Pace, PaceReport
+from kbslurm.backends.slurm.reader import (
+    SACCT_FIELDS,
+    SQUEUE_FORMAT,
+    JobRow,
+    Phase,
+    ending_of,
+    read_sacct,
+    read_squeue,
+    reason_text,
+)
+from kbslurm.backends.slurm.refusals import refusal_in
+from kbslurm.backends.slurm.stage import stage
+from kbslurm.domain.run import OWN_FAULT, Ending, Handle, JobName, OpenAttempt, Seen, Sighting
+from kbslurm.domain.site import Site
+from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
+from kbslurm.flow.script import attempts_folder, harness_folder
+from kbslurm.logs import teller
+from kbslurm.ports import JobSpec
+
+tell = teller("slurm")
+
+BATCH = 200
+LOOK_BACK_S = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Told:
+    """What the scheduler answered in one look; a source that couldn't be asked is None."""
+
+    queue: Mapping[str, JobRow] | None
+    past: Mapping[str, JobRow] | None
+
+
+class SlurmBackend:
+    """One site. What it holds in memory only spares calls: a new process finds all it needs in files and by name."""
+
+    def __init__(
+        self,
+        site: Site,
+        *,
+        eval_dir: Path,
+        environ: Mapping[str, str] | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        probe: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.site, self.name = site, site.name
+        self.root = attempts_folder(site)
+        self.pace = Pace(site.poll, monotonic)
+        self.commands = Commands(site, environ=environ, heard=self._heard)
+        self._eval_dir, self._harness = eval_dir, Path(harness_folder(site, eval_dir))
+        self._wall, self._probe = wall, probe
+        self._lock = threading.Lock()
+        self._ended: dict[JobName, Sighting] = {}
+
+    # ------------------------------------------------------------------------------------------------------ the port
+
+    def capacity(self) -> Mapping[str, int]:
+        """Slots by GPU type, as configured."""
+        return {name: gpu.slots for name, gpu in self.site.gpus.items()}
+
+    def submit(self, job: JobSpec) -> Handle:
+        """Write the attempt's directory and run sbatch once. See ports.Backend for what each error promises."""
+        paths = AttemptPaths(root=self.root, name=job.name)
+        if job.gpu not in self.site.gpus:
+            known = ", ".join(sorted(self.site.gpus))
+            raise BackendRefused(self.name, f"there is no {job.gpu} here", permanent=True, hint=f"There are: {known}.")
+        if job.script is None:
+            raise BackendRefused(self.name, f"job {job.name} has no script", permanent=True)
+        try:
+            self._prepare(paths, job)
+            there = evidence.look(paths).handle
+        except OSError as error:
+            message, hint = said(error, self.root)
+            raise BackendRefused(self.name, message, permanent=False, hint=hint) from None
+        if there is not None:
+            return there
+        self._probe("folder")
+        handle = self._sbatch(paths, job.script)
+        self._probe("submitted")
+        return handle
+
+    def find(self, name: JobName) -> Sighting:
+        """Id file, claim, squeue by name, sacct by name. ABSENT only when all that the site has answered."""
+        paths = self._paths(name)
+        found = self._look(paths)
+        sure = found.sighting()
+        if sure is not None:
+            return sure
+        told = self._by_name(name, paths)
+        rows = [*(told.queue or {}).values(), *(told.past or {}).values()]
+        if rows:
+            return self._adopt(name, found, rows, told)
+        if found.handle is not None:
+            running = found.running()
+            return running or Sighting(
+                seen=Seen.WAITING, handle=found.handle, reason="submitted; Slurm doesn't show it"
+            )
+        if told.queue is None or (told.past is None and self.site.slurm.accounting):
+            return Sighting(seen=Seen.UNKNOWN, reason="the scheduler can't be asked")
+        return Sighting(seen=Seen.ABSENT)
+
+    def poll(self, attempts: Sequence[OpenAttempt]) -> Mapping[JobName, Sighting]:
+        """Files of every attempt; then, when the pace allows, one squeue for the rest and one sacct for what vanished."""
+        found: dict[JobName, Sighting] = {}
+        unsure: dict[JobName, tuple[Handle | None, Evidence]] = {}
+        for attempt in attempts:
+            proof = self._look_softly(self._paths(attempt.name))
+            sure = proof.sighting()
+            if sure is not None:
+                found[attempt.name] = sure
+            else:
+                unsure[attempt.name] = (attempt.handle or proof.handle, proof)
+        self._forget_but(unsure)
+        if not unsure or not self.pace.may_look():
+            return found | self._remembered(unsure)
+        told = self._by_id({str(handle) for handle, _ in unsure.values() if handle})
+        for name, (handle, proof) in unsure.items():
+            seen = self._judge(name, handle, proof, told)
+            if seen is None:
+                continue
+            found[name] = seen
+            if seen.seen is Seen.ENDED:
+                self._ended[name] = seen
+            else:
+                self._ended.pop(name, None)
+        return found
+
+    def collect(self, attempt: OpenAttempt) -> bytes | None:
+        """The sealed report's bytes."""
+        try:
+            return read_capped(self._paths(attempt.name).report, SEALED_CAP)
+        except OSError as error:
+            message, hint = said(error, self.root)
+            raise BackendTrouble(self.name, message, hint=hint) from None
+
+    def cancel(self, attempt: OpenAttempt) -> None:
+        """Leave the marker that a job which starts later obeys, then scancel by id, or by name when there is no id."""
+        paths = self._paths(attempt.name)
+        try:
+            if paths.dir.is_dir():
+                write_once(paths.cancelled, b"")
+        except OSError as error:
+            tell("no marker", level="warning", job=attempt.name, why=str(error))
+        handle = attempt.handle or self._look(paths).handle
+        which = [str(handle)] if handle else [f"--name={attempt.name}"]
+        answer = self.commands.run("scancel", ["--quiet", *which])
+        if answer.complaint and not _is_gone(answer.complaint):
+            raise BackendTrouble(self.name, f"scancel: {answer.complaint}")
+
+    # --------------------------------------------------------------------------------------------------- for operators
+
+    def pace_report(self) -> PaceReport:
+        """How often the scheduler is asked, and what is left of the budget."""
+        return self.pace.report()
+
+    def calls(self) -> Mapping[str, int]:
+        """How often each command was run by this process."""
+        return dict(self.commands.calls)
+
+    # ------------------------------------------------------------------------------------------------------ submission
+
+    def _prepare(self, paths: AttemptPaths, job: JobSpec) -> None:
+        stage(self._eval_dir, self._harness)
+        if not self.root.is_dir():
+            self.root.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.root)
+        paths.create(manifest=job.manifest, key=job.key)
+        if not folder_is_ours(paths.dir):
+            raise BackendRefused(self.name, f"{paths.dir} isn't this account's alone", permanent=False)
+
+    def _sbatch(self, paths: AttemptPaths, script: str) -> Handle:
+        limit_s = self.site.slurm.submit_timeout_s
+        command = self.commands.argv("sbatch", ["--parsable", "@SCRIPT@"], timeout_s=limit_s)
+        executor = KbExecutor(paths.dir, script=script, sbatch=command, probe=self._probe)
+        self.commands.count("sbatch")
+        began = time.monotonic()
+        try:
+            job = executor.submit_rendered()
+        except SbatchSaid as answer:
+            self.pace.called(time.monotonic() - began, failed=True)
+            raise self._refused_or_unclear(answer) from None
+        except OSError as error:
+            message, hint = said(error, paths.dir)
+            raise BackendUnclear(self.name, message, hint=hint) from None
+        self.pace.called(time.monotonic() - began)
+        return Handle(str(job.job_id))
+
+    def _refused_or_unclear(self, answer: SbatchSaid) -> BackendTrouble:
+        if answer.status in (126, 127):
+            return BackendRefused(self.name, "sbatch isn't there", permanent=False, hint="Set bin_dir under [slurm].")
+        if answer.status in (124, 137):
+            return BackendUnclear(self.name, f"sbatch didn't answer in {self.site.slurm.submit_timeout_s:.0f} s")
+        refusal = refusal_in(answer.text) if answer.status else None
+        if refusal is not None:
+            return BackendRefused(self.name, refusal.message, permanent=refusal.permanent, hint=refusal.hint or None)
+        first = next((line for line in answer.text.splitlines() if line.strip()), "sbatch said nothing")
+        return BackendUnclear(self.name, first.strip()[:300])
+
+    # -------------------------------------------------------------------------------------------------------- looking
+
+    def _by_id(self, ids: set[str]) -> _Told:
+        queue = self._squeue([])
+        if queue is None:
+            return _Told(queue=None, past=None)
+        KbJob.watcher.feed({id_: row.state for id_, row in queue.items()})
+        vanished = sorted(id_ for id_ in ids - set(queue) if id_.isdigit())
+        return _Told(queue=queue, past=self._sacct_ids(vanished) if vanished else {})
+
+    def _by_name(self, name: JobName, paths: AttemptPaths) -> _Told:
+        queue = self._squeue([f"--name={name}"])
+        if not self.site.slurm.accounting:
+            return _Told(queue=queue, past=None)
+        try:
+            since = paths.manifest.stat().st_mtime
+        except OSError:
+            since = self._wall() - 2 * 86_400
+        start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since - LOOK_BACK_S))
+        return _Told(queue=queue, past=self._sacct([f"--name={name}", "-S", start]))
+
+    def _squeue(self, which: Sequence[str]) -> Mapping[str, JobRow] | None:
+        answer = self._asked("squeue", ["--me", "-h", "-r", "-t", "all", "-o", SQUEUE_FORMAT, *which])
+        return None if answer is None else {row.id: row for row in read_squeue(answer.out)}
+
+    def _sacct_ids(self, ids: Sequence[str]) -> Mapping[str, JobRow] | None:
+        if not self.site.slurm.accounting:
+            return None
+        found: dict[str, JobRow] = {}
+        for start in range(0, len(ids), BATCH):
+            rows = self._sacct(["-j", ",".join(ids[start : start + BATCH])])
+            if rows is None:
+                return None
+            found |= rows
+        return found
+
+    def _sacct(self, which: Sequence[str]) -> Mapping[str, JobRow] | None:
+        answer = self._asked("sacct", ["-X", "-n", "-P", "-D", "-o", SACCT_FIELDS, *which])
+        return None if answer is None else {row.id: row for row in read_sacct(answer.out)}
+
+    def _asked(self, tool: str, arguments: Sequence[str]) -> Answer | None:
+        """The answer, or None when there is none that can be trusted."""
+        try:
+            answer = self.commands.run(tool, arguments)
+        except BackendTrouble as error:
+            tell("no answer", level="warning", site=self.name, tool=tool, why=error.message)
+            return None
+        if answer.complaint:
+            tell("no answer", level="warning", site=self.name, tool=tool, why=answer.complaint)
+            return None
+        return answer
+
+    # -------------------------------------------------------------------------------------------------------- judging
+
+    def _judge(self, name: JobName, handle: Handle | None, proof: Evidence, told: _Told) -> Sighting | None:
+        """What files and scheduler together prove of one attempt, or None: then nothing changes."""
+        if told.queue is None:
+            return proof.running() or self._ended.get(name)
+        row = self._row_of(name, handle, told)
+        if row is not None:
+            return self._of_row(row, proof)
+        if handle is not None and told.past is None and self.site.slurm.accounting:
+            return proof.running()
+        if proof.reported:
+            return replace(_ended(proof, Ending.REPORTED, ""), handle=handle)
+        if proof.exit is not None:  # it said goodbye to a signal, and Slurm has forgotten why
+            return replace(_ended(proof, Ending.NO_REPORT, f"it was ended from outside on {proof.node}"), handle=handle)
+        return Sighting(seen=Seen.ABSENT, handle=handle, node=proof.node, reason="no source knows the job any more")
+
+    def _row_of(self, name: JobName, handle: Handle | None, told: _Told) -> JobRow | None:
+        """The row of this attempt; an id that Slurm gave to another job since isn't it."""
+        for rows in (told.queue, told.past):
+            for row in (rows or {}).values() if handle is None else [(rows or {}).get(str(handle))]:
+                if row is not None and row.name == name:
+                    return row
+        return None
+
+    def _of_row(self, row: JobRow, proof: Evidence) -> Sighting | None:
+        started_at = row.started_at or proof.claimed_at
+        node = row.node or proof.node
+        plain = Sighting(
+            seen=Seen.WAITING, handle=Handle(row.id), node=node, reason=reason_text(row.reason), started_at=None
+        )
+        match row.phase:
+            case Phase.WAITING:
+                return replace(plain, node=None)
+            case Phase.RUNNING:
+                return replace(plain, seen=Seen.RUNNING, reason="", started_at=started_at)
+            case Phase.ENDED:
+                ending = Ending.REPORTED if proof.reported else ending_of(row.state, claimed=proof.claimed)
+                if ending in OWN_FAULT and not proof.began:
+                    ending = Ending.BOOT_FAILURE
+                return replace(
+                    plain,
+                    seen=Seen.ENDED,
+                    ending=ending,
+                    exit_code=row.exit_code if proof.exit is None else proof.exit.status,
+                    reason=_ending_text(row, node),
+                    started_at=started_at,
+                    ended_at=row.ended_at,
+                )
+            case _:
+                tell("unknown state", level="warning", site=self.name, job=row.name, state=row.state)
+                return None
+
+    def _adopt(self, name: JobName, found: Evidence, rows: Sequence[JobRow], told: _Told) -> Sighting:
+        """Law 2: the one that claimed, else the one that was noted, else the oldest; what else bears the name is ended."""
+        ours = [row for row in rows if row.name == name]
+        ids = sorted({int(row.id) for row in ours})
+        chosen = str(found.handle) if found.handle is not None else str(ids[0]) if ids else None
+        for extra in ids:
+            if str(extra) != chosen and any(int(r.id) == extra and r.phase is not Phase.ENDED for r in ours):
+                self._asked("scancel", ["--quiet", str(extra)])
+        row = self._row_of(name, Handle(chosen) if chosen else None, told)
+        seen = self._of_row(row, found) if row is not None else found.running()
+        return seen or Sighting(
+            seen=Seen.UNKNOWN, handle=Handle(chosen) if chosen else None, reason="its state is unknown"
+        )
+
+    # --------------------------------------------------------------------------------------------------------- memory
+
+    def _remembered(self, unsure: Mapping[JobName, tuple[Handle | None, Evidence]]) -> dict[JobName, Sighting]:
+        found = {}
+        for name, (_, proof) in unsure.items():
+            seen = self._ended.get(name) or proof.running()
+            if seen is not None:
+                found[name] = seen
+        return found
+
+    def _forget_but(self, unsure: Mapping[JobName, object]) -> None:
+        with self._lock:
+            for name in [known for known in self._ended if known not in unsure]:
+                del self._ended[name]
+
+    def _paths(self, name: JobName) -> AttemptPaths:
+        return AttemptPaths(root=self.root, name=name)
+
+    def _look(self, paths: AttemptPaths) -> Evidence:
+        try:
+            return evidence.look(paths)
+        except OSError as error:
+            message, hint = said(error, self.root)
+            raise BackendTrouble(self.name, message, hint=hint) from None
+
+    def _look_softly(self, paths: AttemptPaths) -> Evidence:
+        """One directory that can't be read hides nothing of the others: Slurm is asked for its attempt."""
+        try:
+            return evidence.look(paths)
+        except OSError as error:
+            tell("can't look", level="warning", job=paths.name, why=str(error))
+            return Evidence()
+
+    def _heard(self, answer: Answer) -> None:
+        self.pace.called(answer.took_s, failed=bool(answer.status))
+
+
+def _ended(proof: Evidence, ending: Ending, reason: str) -> Sighting:
+    return Sighting(
+        seen=Seen.ENDED,
+        handle=proof.handle,
+        node=proof.node,
+        ending=ending,
+        exit_code=proof.exit.status if proof.exit else None,
+        reason=reason,
+        started_at=proof.claimed_at,
+        ended_at=proof.exit.at if proof.exit else None,
+    )
+
+
+def _ending_text(row: JobRow, node: str | None) -> str:
+    where = f" on {node}" if node else ""
+    why = reason_text(row.reason)
+    told = f"Slurm: {row.state.split(' ')[0]}{where}"
+    return f"{told} ({why})" if why else told
+
+
+def _is_gone(complaint: str) -> bool:
+    return "Invalid job id" in complaint or "already completing or completed" in complaint

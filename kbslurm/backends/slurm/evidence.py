@@ -1,0 +1,174 @@
+"""What an attempt's directory proves: the strongest evidence there is, and it costs the scheduler nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, cast
+
+from kbslurm.backends.paths import AttemptPaths, read_capped
+from kbslurm.backends.slurm.executor import JOB_ID_FILE
+from kbslurm.domain.run import Ending, Handle, Seen, Sighting
+from kbslurm_eval.wire import REPORT_CAP
+
+NOTE_CAP = 65_536
+SEALED_CAP = 2 * REPORT_CAP
+Cause = Literal["judge", "expired", "term", "image", "setup", "cancelled"]
+CAUSES: tuple[Cause, ...] = ("judge", "expired", "term", "image", "setup", "cancelled")
+KILLED = 128 + 9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exit:
+    """What the job script said at its end. `began`: the judge had begun, so its limits are the submission's."""
+
+    cause: Cause
+    status: int
+    began: bool
+    job: str
+    node: str
+    at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """One look into an attempt's directory."""
+
+    reported: bool = False
+    unfit: bool = False
+    cancelled: bool = False
+    exit: Exit | None = None
+    owner: str | None = None
+    node: str | None = None
+    claimed: bool = False
+    claimed_at: datetime | None = None
+    began: bool = False
+    job_id: str | None = None
+
+    @property
+    def handle(self) -> Handle | None:
+        """The job that is this attempt: the one that claimed it, else the one that was submitted."""
+        found = self.owner or self.job_id
+        return None if found is None else Handle(found)
+
+    def sighting(self) -> Sighting | None:
+        """What this proves by itself, or None when the scheduler has to be asked.
+
+        A report alone proves no end: what wrote it may still be there. The script's last word does.
+        """
+        if self.exit is None:
+            return None
+        if self.reported:
+            return self._ended(Ending.REPORTED, "")
+        match self.exit.cause:
+            case "expired" if self.exit.began:
+                return self._ended(Ending.TIMEOUT, "its time was over")
+            case "expired":
+                return self._ended(Ending.BOOT_FAILURE, "the container didn't start in time")
+            case "image":
+                return self._ended(Ending.IMAGE, "the container wouldn't start")
+            case "setup":
+                return self._ended(Ending.BOOT_FAILURE, "the node couldn't prepare the job")
+            case "cancelled":
+                return self._ended(Ending.CANCELLED, "it was cancelled before it began")
+            case "term" if self.cancelled:
+                return self._ended(Ending.CANCELLED, "it was cancelled")
+            case "judge" if self.unfit:
+                return self._ended(Ending.BAD_REPORT, "what it left as its report isn't a plain file of a fit size")
+            case "judge" if self.exit.status != KILLED:
+                return self._ended(
+                    Ending.NO_REPORT, f"the judge ended with status {self.exit.status} and left no report"
+                )
+            case _:
+                return None  # a signal from outside: only Slurm knows why
+
+    def running(self) -> Sighting | None:
+        """RUNNING by the claim, when nothing says that it ended."""
+        if not self.claimed or self.exit is not None or self.reported:
+            return None
+        return Sighting(seen=Seen.RUNNING, handle=self.handle, node=self.node, started_at=self.claimed_at)
+
+    def _ended(self, ending: Ending, reason: str) -> Sighting:
+        return Sighting(
+            seen=Seen.ENDED,
+            handle=self.handle,
+            node=self.node,
+            ending=ending,
+            exit_code=self.exit.status if self.exit else None,
+            reason=f"{reason} on {self.node}" if reason and self.node else reason,
+            started_at=self.claimed_at,
+            ended_at=self.exit.at if self.exit else None,
+        )
+
+
+def look(paths: AttemptPaths) -> Evidence:
+    """Read the directory. Listing it first makes a network file system look anew. OSError when it can't be read."""
+    try:
+        names = set(os.listdir(paths.dir))
+        inner = set(os.listdir(paths.out)) if paths.out.name in names else set()
+        claim = set(os.listdir(paths.claim)) if paths.claim.name in names else set()
+    except FileNotFoundError:
+        return Evidence()
+    owner = _note(paths, "claim/owner.json") if "owner.json" in claim else {}
+    fit = _is_fit(paths) if paths.report.name in inner else None
+    return Evidence(
+        reported=fit is True,
+        unfit=fit is False,
+        cancelled=paths.cancelled.name in names,
+        exit=_exit(_note(paths, paths.exit.name)) if paths.exit.name in names else None,
+        owner=_text(owner, "job") or (_line(paths, "claim/job") if "job" in claim else None),
+        node=_text(owner, "node"),
+        claimed=paths.claim.name in names,
+        claimed_at=_moment(owner),
+        began=paths.heartbeat.name in inner,
+        job_id=_line(paths, JOB_ID_FILE) if JOB_ID_FILE in names else None,
+    )
+
+
+def _is_fit(paths: AttemptPaths) -> bool:
+    """Whether the report is a plain file that we would read."""
+    looks = paths.report.lstat()
+    return stat.S_ISREG(looks.st_mode) and looks.st_size <= SEALED_CAP
+
+
+def _note(paths: AttemptPaths, name: str) -> Mapping[str, Any]:
+    raw = read_capped(paths.dir / name, NOTE_CAP)
+    try:
+        told = json.loads(raw or b"{}")
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _line(paths: AttemptPaths, name: str) -> str | None:
+    raw = read_capped(paths.dir / name, NOTE_CAP)
+    text = (raw or b"").decode(errors="replace").strip()
+    return text if text.isdigit() else None
+
+
+def _exit(told: Mapping[str, Any]) -> Exit | None:
+    cause, status = told.get("cause"), told.get("status")
+    if cause not in CAUSES or not isinstance(status, int):
+        return None
+    return Exit(
+        cause=cast("Cause", cause),
+        status=status,
+        began=told.get("began") is True,
+        job=_text(told, "job") or "",
+        node=_text(told, "node") or "",
+        at=_moment(told),
+    )
+
+
+def _text(told: Mapping[str, Any], key: str) -> str | None:
+    value = told.get(key)
+    return value if isinstance(value, str) and value else None
+
+
+def _moment(told: Mapping[str, Any]) -> datetime | None:
+    value = told.get("at")
+    return datetime.fromtimestamp(value, UTC) if isinstance(value, int) and 0 < value < 1 << 40 else None

@@ -1,0 +1,129 @@
+"""submitit's executor, job and watcher with our hooks in them: it owns paths, job objects and cancellation; the script
+is ours, the result is JSON, and nothing is ever pickled or unpickled.
+
+One executor per attempt directory. Every hook has a contract test: they are private to submitit 1.5.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+from submitit.core import core
+from submitit.slurm import slurm
+
+from kbslurm.backends.paths import write_whole
+from kbslurm.backends.slurm.reader import Phase, phase_of
+
+JOB_ID_FILE = "job_id"
+STATUS_LINE = "kbslurm-sbatch-status="
+# Slurm's tools can complain and exit 0: both streams and the status come back as one text, and none of it is printed.
+CATCHING = ("sh", "-c", f'"$@" 2>&1; echo "{STATUS_LINE}$?"', "sh")
+
+
+class SbatchSaid(Exception):
+    """sbatch gave no job id: its status and all it wrote."""
+
+    def __init__(self, status: int | None, text: str) -> None:
+        self.status, self.text = status, text
+        super().__init__(text)
+
+
+class KbWatcher(slurm.SlurmInfoWatcher):
+    """Knows what our own batched poll fed it, and asks nobody."""
+
+    fed: Mapping[str, Mapping[str, str]] = {}
+
+    def feed(self, states: Mapping[str, str]) -> None:
+        """Take the states of one poll."""
+        self.fed = {job_id: {"State": state} for job_id, state in states.items()}
+
+    def _make_command(self) -> None:
+        return None
+
+    def update(self) -> None:
+        self._last_status_check = time.time()
+        self._info_dict.update(self.fed)
+
+    def is_done(self, job_id: str, mode: str = "standard") -> bool:
+        """Only a terminal state is an end; an odd or unknown one isn't."""
+        return phase_of(self.get_state(job_id, mode)) is Phase.ENDED
+
+
+class KbJob(slurm.SlurmJob):  # type: ignore[type-arg,unused-ignore]
+    """A job that is known by (folder, id) and never loads a pickle."""
+
+    watcher = KbWatcher(delay_s=1)
+
+    def _register_in_watcher(self) -> None:
+        """submitit's register grows for ever; our poll knows the open attempts from the rows."""
+
+    def _get_outcome_and_result(self) -> NoReturn:
+        raise NotImplementedError("a report is collected by the backend, never by submitit")
+
+    def done(self, force_check: bool = False) -> bool:
+        return self.watcher.is_done(self.job_id, mode="force" if force_check else "standard")
+
+
+class KbExecutor(slurm.SlurmExecutor):
+    """Submits one rendered script from one attempt's directory."""
+
+    job_class = KbJob
+
+    def __init__(
+        self, folder: Path, *, script: str, sbatch: Sequence[str], probe: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._script, self._sbatch, self._probe = script, tuple(sbatch), probe
+        super().__init__(folder, max_num_timeout=0)
+        self._throttling = 0.0
+
+    @classmethod
+    def affinity(cls) -> int:
+        """srun need not be on our PATH: the commands may be anywhere, or behind ssh."""
+        return 2
+
+    def submit_rendered(self) -> KbJob:
+        """Run sbatch once. SbatchSaid when it gave no id."""
+        return cast("KbJob", self._submit_command("rendered"))
+
+    def _make_submission_file_text(self, command: str, uid: str) -> str:
+        return self._script
+
+    def _make_submission_command(self, submission_file_path: Path) -> list[str]:
+        return [*CATCHING, *(word.replace("@SCRIPT@", str(submission_file_path)) for word in self._sbatch)]
+
+    @staticmethod
+    def _get_job_id_from_submission_command(string: bytes | str) -> str:
+        """The id that --parsable gives: the last line that is one, `;cluster` behind it or not."""
+        text = string.decode(errors="replace") if isinstance(string, bytes) else string
+        status = re.search(rf"^{STATUS_LINE}(\d+)$", text, re.MULTILINE)
+        ids = re.findall(r"^(\d+)(?:;[\w.-]+)?$", text, re.MULTILINE)
+        if status is None or status[1] != "0" or not ids:
+            raise SbatchSaid(
+                int(status[1]) if status else None, re.sub(rf"^{STATUS_LINE}.*$", "", text, flags=re.MULTILINE).strip()
+            )
+        return str(ids[-1])
+
+    def _write_job_id(self, job_id: str, uid: str) -> None:
+        """The crash journal: who dies right after sbatch leaves the id on disk."""
+        self._probe("sent")
+        write_whole(Path(self.folder) / JOB_ID_FILE, f"{job_id}\n".encode())
+
+    def _set_job_permissions(self, folder: Path) -> None:
+        """The attempt's directory is ours alone and stays so."""
+
+    def _internal_process_submissions(self, delayed_submissions: list[Any]) -> list[core.Job[Any]]:
+        raise NotImplementedError("functions are never pickled into a job")
+
+    def map_array(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        raise NotImplementedError("submitit's arrays bypass every hook of a subclass")
+
+
+def folder_is_ours(folder: Path) -> bool:
+    """Whether nobody else could have put anything there."""
+    looks = folder.lstat()
+    return looks.st_uid == os.geteuid() and not looks.st_mode & 0o077

@@ -1,0 +1,198 @@
+"""What squeue and sacct say, read as text that has been the same from Slurm 20.11 to 26.05, and what it means.
+
+An unknown word means that nothing is known: never success, never failure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from kbslurm.domain.run import Ending
+
+SQUEUE_FORMAT = "%A|%j|%T|%V|%S|%N|%r"
+SACCT_FIELDS = "JobIDRaw,JobName,State,ExitCode,Submit,Start,End,NodeList,Reason"
+
+
+class Phase(StrEnum):
+    """What a state word of Slurm's means to us."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    ENDED = "ended"
+    INDETERMINATE = "indeterminate"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRow:
+    """One job as a scheduler command shows it."""
+
+    id: str
+    name: str
+    state: str
+    submitted_at_s: int = 0
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    node: str | None = None
+    reason: str = ""
+    exit_code: int | None = None
+
+    @property
+    def phase(self) -> Phase:
+        """See `phase_of`."""
+        return phase_of(self.state)
+
+
+_PHASES: Mapping[str, Phase] = {
+    **dict.fromkeys(
+        (
+            "PENDING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT POWER_UP_NODE "
+            "LAUNCH_FAILED RECONFIG_FAIL EXPEDITING"
+        ).split(),
+        Phase.WAITING,
+    ),
+    **dict.fromkeys(
+        "RUNNING SUSPENDED COMPLETING RESIZING SIGNALING STAGE_OUT STOPPED UPDATE_DB".split(), Phase.RUNNING
+    ),
+    **dict.fromkeys(
+        ("BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED TIMEOUT REVOKED").split(),
+        Phase.ENDED,
+    ),
+}
+
+_ENDINGS: Mapping[str, Ending] = {
+    "BOOT_FAIL": Ending.BOOT_FAILURE,
+    "CANCELLED": Ending.CANCELLED,
+    "COMPLETED": Ending.NO_REPORT,
+    "DEADLINE": Ending.NO_REPORT,
+    "FAILED": Ending.NO_REPORT,
+    "NODE_FAIL": Ending.NODE_FAILURE,
+    "OUT_OF_MEMORY": Ending.MEMORY,
+    "PREEMPTED": Ending.PREEMPTED,
+    "TIMEOUT": Ending.TIMEOUT,
+    "REVOKED": Ending.NO_REPORT,
+}
+
+# What the one who waits is told, by the word that Slurm shows in brackets.
+REASONS: Mapping[str, str] = {
+    "Priority": "waiting for its turn in the cluster's queue",
+    "Resources": "waiting for a GPU to become free",
+    "JobHeldUser": "held by the service's own account; a host can release it",
+    "JobHeldAdmin": "held by the cluster's administrators",
+    "PartitionDown": "the cluster's partition is down",
+    "PartitionInactive": "the cluster's partition is closed",
+    "ReqNodeNotAvail": "every node that fits is reserved, drained or down",
+    "BeginTime": "not before a set time",
+    "Reservation": "waiting for its reservation to begin",
+    "QOSMaxJobsPerUserLimit": "the account's limit on running jobs is reached",
+    "AssocGrpGRES": "the account's share of GPUs is used up",
+    "AssocMaxJobsLimit": "the account's limit on running jobs is reached",
+    "PartitionTimeLimit": "it asks for more time than the partition gives",
+    "Licenses": "waiting for a licence",
+    "NodeDown": "its node went down",
+    "launch_failed_requeued_held": "the node couldn't start it; held",
+}
+
+
+def phase_of(state: str) -> Phase:
+    """The meaning of a state like `RUNNING` or `CANCELLED by 1000`."""
+    return _PHASES.get(_word(state), Phase.INDETERMINATE)
+
+
+def ending_of(state: str, *, claimed: bool) -> Ending:
+    """Why a job in this terminal state left no report. `claimed`: its first line had run."""
+    word = _word(state)
+    if word in ("FAILED", "COMPLETED") and not claimed:
+        return Ending.BOOT_FAILURE
+    return _ENDINGS[word]
+
+
+def reason_text(reason: str) -> str:
+    """The sentence for a reason word, or the word itself."""
+    word = reason.strip().strip("()").split(",")[0]
+    if word in ("", "None"):
+        return ""
+    return REASONS.get(word.replace(" ", "_"), REASONS.get(word, word))
+
+
+def read_squeue(text: str) -> tuple[JobRow, ...]:
+    """The rows of `squeue -h -o SQUEUE_FORMAT`. A line that isn't one is left out: missing isn't finished."""
+    found = []
+    for fields in _split(text, SQUEUE_FORMAT.count("|")):
+        id_, name, state, submitted, started, node, reason = fields
+        if not id_.isdigit():
+            continue
+        found.append(
+            JobRow(
+                id=id_,
+                name=name,
+                state=state,
+                submitted_at_s=_epoch(submitted) or 0,
+                started_at=_moment(started) if phase_of(state) is not Phase.WAITING else None,
+                node=_node(node),
+                reason=reason,
+            )
+        )
+    return tuple(found)
+
+
+def read_sacct(text: str) -> tuple[JobRow, ...]:
+    """The rows of `sacct -X -n -P -D -o SACCT_FIELDS`, the newest incarnation of each id only."""
+    newest: dict[str, JobRow] = {}
+    for fields in _split(text, SACCT_FIELDS.count(",")):
+        id_, name, state, code, submitted, started, ended, node, reason = fields
+        if not id_.isdigit():
+            continue
+        row = JobRow(
+            id=id_,
+            name=name,
+            state=state,
+            submitted_at_s=_epoch(submitted) or 0,
+            started_at=_moment(started),
+            ended_at=_moment(ended),
+            node=_node(node),
+            reason=reason,
+            exit_code=_exit_code(code),
+        )
+        if id_ not in newest or newest[id_].submitted_at_s <= row.submitted_at_s:
+            newest[id_] = row
+    return tuple(newest.values())
+
+
+def _split(text: str, bars: int) -> Iterable[list[str]]:
+    for line in text.splitlines():
+        fields = line.strip().split("|", bars)
+        if len(fields) == bars + 1:
+            yield [field.strip() for field in fields]
+
+
+def _word(state: str) -> str:
+    return state.strip().split(" ")[0].rstrip("+").upper()
+
+
+def _node(text: str) -> str | None:
+    return None if text in ("", "(null)", "None assigned", "n/a", "N/A") else text
+
+
+def _epoch(text: str) -> int | None:
+    if text.isdigit():
+        return int(text) or None
+    if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", text):  # a Slurm that doesn't know SLURM_TIME_FORMAT's %s
+        return int(datetime.fromisoformat(text).astimezone().timestamp())
+    return None
+
+
+def _moment(text: str) -> datetime | None:
+    epoch = _epoch(text)
+    return None if epoch is None else datetime.fromtimestamp(epoch, UTC)
+
+
+def _exit_code(text: str) -> int | None:
+    found = re.fullmatch(r"(\d+):(\d+)", text)
+    if not found:
+        return None
+    status, by_signal = int(found[1]), int(found[2])
+    return 128 + by_signal if by_signal else status

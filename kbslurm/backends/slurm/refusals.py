@@ -1,0 +1,114 @@
+"""What sbatch's complaints mean: certainly not started (for ever, or for now), or unclear."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+ADMIN = "Ask the site's administrators, or correct the site's file."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """A definite no. `permanent`: the same request would never be taken."""
+
+    permanent: bool
+    message: str
+    hint: str
+
+
+# A pattern stands here only when Slurm has decided on the request, or sbatch never sent it. Everything else is unclear.
+_TABLE: tuple[tuple[str, bool, str], ...] = (
+    # limits come first: their texts name accounts and partitions, too
+    (
+        r"(QOS|Assoc)(Grp|Max|Min)\w*(Limit|Submit\w*|PerUser)?",
+        False,
+        "The account's limit is reached; it is tried again.",
+    ),
+    (r"Job violates accounting/QOS policy", False, "A limit on submitted jobs, time or size; see sacctmgr show qos."),
+    (
+        r"Reached (job|maximum)|maximum number of jobs|Slurm temporarily unable to accept job",
+        False,
+        "The queue is full.",
+    ),
+    (
+        r"Batch job submission failed: .*(Partition|partition).*(down|inactive|drain)",
+        False,
+        "The partition is closed now.",
+    ),
+    (r"Required (partition|node) not available", False, "The partition is closed, or its nodes are down or drained."),
+    (r"Requested reservation is (currently )?(inactive|invalid)|Requested reservation.*expired", False, ADMIN),
+    (r"Zero Bytes were transmitted", False, ""),
+    # wrong for ever
+    (r"[Ii]nvalid partition( name)? specified", True, "Correct `partition` in the site's file; `sinfo -s` lists them."),
+    (
+        r"Invalid account or account/partition combination",
+        True,
+        "Correct `account` and `partition` in the site's file.",
+    ),
+    (
+        r"Invalid qos specification",
+        True,
+        "Correct `qos` in the site's file; `sacctmgr show assoc` lists what you may use.",
+    ),
+    (
+        r"Invalid generic resource \(gres\) specification",
+        True,
+        "Correct `request` in the site's file; `sinfo -o %G` lists GRES.",
+    ),
+    (
+        r"Invalid (GRES|TRES|gres|Trackable RESource)",
+        True,
+        "Correct `request` in the site's file; `sinfo -o %G` lists GRES.",
+    ),
+    (r"Invalid feature specification|Invalid constraint", True, "Correct `constraint` in the site's file."),
+    (r"Invalid node name specified", True, "A node that the job must avoid is unknown to Slurm."),
+    (r"Invalid cluster name|'[^']*' can't be reached now, or it is an invalid entry for --cluster", True, ADMIN),
+    (r"Requested node configuration is not available", True, "No node has what the site's file asks for in one job."),
+    (r"Requested time limit is invalid|Invalid --?time specification", True, "Correct the times in the site's file."),
+    (
+        r"Node count specification invalid|More processors requested than permitted",
+        True,
+        "Correct `cpus` in the site's file.",
+    ),
+    (r"Memory (required|specification).*|Invalid --mem specification", True, "Correct `memory` in the site's file."),
+    (r"Access/permission (to requested partition )?denied|Access denied|User's group not permitted", True, ADMIN),
+    (r"Requested partition configuration not available now", False, "The partition can't take such a job now."),
+    (r"Invalid user id|Invalid job credential", True, "This account isn't known to the cluster."),
+    (
+        r"unrecognized option|invalid option|[Ii]nvalid argument",
+        True,
+        "This Slurm doesn't know an option of the template.",
+    ),
+    (
+        r"Unable to open file|This does not look like a batch script",
+        True,
+        "The shared root isn't visible where sbatch runs.",
+    ),
+    (r"Pathname of a file, directory or other parameter too long", True, "The shared root's path is too long."),
+    (
+        r"Unspecified (job|GPU|gres)|must specify|not specif(y|ied)|requires? .*(account|gpu|gres|partition)",
+        True,
+        ADMIN,
+    ),
+)
+_COMPILED = tuple((re.compile(pattern), permanent, hint) for pattern, permanent, hint in _TABLE)
+_UNCLEAR = re.compile(
+    r"Socket timed out|Unable to contact|[Cc]ommunication|connect failure|send/recv|Unexpected message"
+)
+
+
+def refusal_in(text: str) -> Refusal | None:
+    """The definite no in what sbatch wrote, or None when it may have started something."""
+    if _UNCLEAR.search(text):
+        return None
+    lines = [line.strip() for line in text.splitlines() if re.search(r"sbatch: |error:|fatal:", line)]
+    for pattern, permanent, hint in _COMPILED:
+        for line in lines:
+            if pattern.search(line):
+                return Refusal(permanent=permanent, message=_plain(line), hint=hint)
+    return None
+
+
+def _plain(line: str) -> str:
+    return re.sub(r"^(sbatch: )?((error|fatal): )?(Batch job submission failed: )?", "", line)

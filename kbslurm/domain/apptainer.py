@@ -1,0 +1,93 @@
+"""The argv that starts a container: typed, built on the login node, run on the compute node. Pure.
+
+A word may hold places that only the job knows, written `@NAME@` for one of PLACES: `argv` fills them in, `shell`
+leaves them as quoted shell variables. Everything else in a word is quoted, whatever it is.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kbslurm.domain.site import Network, Vendor
+
+PLACES = ("EVAL", "SHM", "SCRATCH", "N", "JOB", "IMAGE")
+_PLACE = re.compile(f"@({'|'.join(PLACES)})@")
+_UNSAFE_IN_BIND = re.compile(r"[:,\n\r\0\\]")
+
+VENDOR_OPTIONS: Mapping[Vendor, tuple[str, ...]] = {"nvidia": ("--nv",), "amd": ("--rocm",), "none": ()}
+HOST_MOUNTS = "home,cwd,hostfs,bind-paths"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bind:
+    """One folder or file shown inside. Read-only unless said otherwise."""
+
+    source: str
+    target: str
+    writable: bool = False
+
+    def __post_init__(self) -> None:
+        for path in (self.source, self.target):
+            if not path or _UNSAFE_IN_BIND.search(path):
+                raise ValueError(
+                    f"{path!r} can't be bound: a comma, a colon or a line end would change what --bind means"
+                )
+
+    def word(self) -> str:
+        """The value of --bind."""
+        return f"{self.source}:{self.target}:{'rw' if self.writable else 'ro'}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApptainerCommand:
+    """`apptainer exec`, hardened: no home, no admin's binds, no environment, no evaluation, no privileges.
+
+    `own_pids` gives it a PID namespace of its own (what a runner gets and the judge doesn't, so that it can see, stop
+    and end the runner); `network` none takes every interface but loopback away.
+    """
+
+    image: str
+    command: tuple[str, ...]
+    program: str = "apptainer"
+    vendor: Vendor = "none"
+    network: Network = "none"
+    own_pids: bool = True
+    binds: tuple[Bind, ...] = ()
+    workdir: str = ""
+    pwd: str = "/"
+    options: tuple[str, ...] = field(default=())
+
+    def words(self) -> tuple[str, ...]:
+        """The argv with its places still open."""
+        found = [self.program, "--silent", "exec"]
+        found += ["--containall"] if self.own_pids else ["--contain", "--ipc", "--cleanenv"]
+        found += ["--no-home", "--no-mount", HOST_MOUNTS, "--no-eval", "--no-privs"]
+        if self.network == "none":
+            found += ["--net", "--network", "none"]
+        found += VENDOR_OPTIONS[self.vendor]
+        if self.workdir:
+            found += ["--workdir", self.workdir]
+        found += ["--pwd", self.pwd]
+        for bind in self.binds:
+            found += ["--bind", bind.word()]
+        return (*found, *self.options, self.image, *self.command)
+
+    def argv(self, places: Mapping[str, str]) -> list[str]:
+        """The argv with its places filled in."""
+        return [_PLACE.sub(lambda found: places[found[1]], word) for word in self.words()]
+
+    def shell(self) -> str:
+        """The same as shell text: places are quoted variables, all else is quoted text."""
+        return " ".join(map(quoted, self.words()))
+
+
+def quoted(word: str) -> str:
+    """One shell word; `@NAME@` of PLACES becomes `"$NAME"`."""
+    parts = _PLACE.split(word)
+    texts = [shlex.quote(part) if part else "" for part in parts[::2]]
+    names = [f'"${{{name}}}"' for name in parts[1::2]]
+    woven = "".join(text + name for text, name in zip(texts, [*names, ""], strict=True))
+    return woven or "''"

@@ -1,0 +1,201 @@
+"""A site as a value: everything about one cluster that an attempt needs, and what its fleet looks like right now.
+
+A GPU type is a name in a configuration file, never a member of an enum: what it asks Slurm for is text of the site's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Literal
+
+Runtime = Literal["apptainer", "singularity", "none"]
+Vendor = Literal["nvidia", "amd", "none"]
+Network = Literal["none", "shared"]
+Via = Literal["local", "ssh"]
+Verified = Literal["docs", "community", "live"]
+
+LEAST_OPEN = 4
+CONTAINED_LEVEL = 3
+BARE_LEVEL = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuType:
+    """One kind of GPU at a site and how a job asks for it. `request` is one sbatch option, like `--gres=gpu:h100:1`.
+
+    `whole`: the device is one job's alone; false for MIG slices and shared devices, whose timings others disturb.
+    """
+
+    name: str
+    request: str = ""
+    vendor: Vendor = "nvidia"
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    constraint: str = ""
+    reservation: str = ""
+    exclusive: bool = False
+    whole: bool = True
+    cpus: int = 2
+    memory_mb: int | None = None
+    max_time_s: float | None = None
+    image: str = ""
+    image_digest: str = ""
+    count: int = 0
+    max_open: int | None = None
+    options: tuple[str, ...] = ()
+
+    @property
+    def slots(self) -> int:
+        """How many attempts may be open at once: enough that no GPU waits for us, few enough that the queue is ours."""
+        return self.max_open if self.max_open is not None else max(LEAST_OPEN, 2 * self.count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Container:
+    """How code is kept apart on the node. `runtime = "none"` means: not at all but by processes of one user."""
+
+    runtime: Runtime = "apptainer"
+    program: str = ""
+    network: Network = "none"
+    options: tuple[str, ...] = ()
+
+    @property
+    def executable(self) -> str:
+        """What is called on the node."""
+        return self.program or self.runtime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """Where sbatch is called: here, or through ssh with keys only and one kept connection."""
+
+    via: Via = "local"
+    host: str = ""
+    user: str = ""
+    port: int = 22
+    identity: str = ""
+    proxy_jump: str = ""
+    control_path: str = ""
+    known_hosts: str = ""
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheduler:
+    """How Slurm's commands are called and what this Slurm has."""
+
+    bin_dir: str = ""
+    conf: str = ""
+    cluster: str = ""
+    accounting: bool = True
+    submit_timeout_s: float = 150.0
+    ask_timeout_s: float = 30.0
+    pyslurm_python: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Poll:
+    """How often Slurm may be asked. The floor is the admin's; both are enforced in code."""
+
+    min_interval_s: float = 15.0
+    calls_per_minute: float = 30.0
+    slow_s: float = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paths:
+    """Where things lie. `shared_root` is the same on the login node and on every compute node; `node_scratch` may name
+    variables that Slurm sets in the job (`$TMPDIR`, `/localscratch/$SLURM_JOB_ID`)."""
+
+    shared_root: PurePosixPath
+    image_dir: PurePosixPath | None = None
+    node_scratch: str = ""
+    shm: PurePosixPath = PurePosixPath("/dev/shm")  # noqa: S108 - the kernel's own shared memory, a private folder in it
+    visibility_delay_s: float = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """One cluster, as configured."""
+
+    name: str
+    title: str = ""
+    source: str = ""
+    verified: Verified = "docs"
+    checked_on: str = ""
+    template: str = "base.sbatch.j2"
+    untrusted: bool = True
+    ranked_min_isolation: int = 2
+    max_time_s: float | None = None
+    start_s: float = 60.0
+    modules: tuple[str, ...] = ()
+    module_init: str = ""
+    proxy: str = ""
+    python: str = "python3"
+    exports: Mapping[str, str] = field(default_factory=dict)
+    paths: Paths
+    container: Container = field(default_factory=Container)
+    submit: Submission = field(default_factory=Submission)
+    slurm: Scheduler = field(default_factory=Scheduler)
+    poll: Poll = field(default_factory=Poll)
+    gpus: Mapping[str, GpuType]
+
+    @property
+    def best_isolation(self) -> int:
+        """The level that a run here can reach at most (design: isolation levels)."""
+        contained = self.container.runtime != "none"
+        return CONTAINED_LEVEL if contained and self.container.network == "none" else BARE_LEVEL
+
+    def image_of(self, gpu: GpuType) -> str:
+        """The image that a job for this GPU starts, as a path on the compute node; empty without containers."""
+        if not gpu.image or gpu.image.startswith("/"):
+            return gpu.image
+        return str((self.paths.image_dir or self.paths.shared_root / "images") / gpu.image)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetNode:
+    """One node as the scheduler shows it. GPUs by type; a type that Slurm doesn't name is `gpu`."""
+
+    name: str
+    partitions: tuple[str, ...]
+    state: str
+    gpus: Mapping[str, int]
+    gpus_used: Mapping[str, int]
+    reason: str = ""
+
+    @property
+    def usable(self) -> bool:
+        """Whether a job could start here, now or when others end."""
+        words = self.state.upper().replace("*", "+").replace("$", "+").split("+")
+        return not {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "MAINT", "UNKNOWN", "INVAL"} & set(words)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reservation:
+    """A span of time that the admins keep some nodes for."""
+
+    name: str
+    state: str
+    nodes: str
+    starts_at_s: int | None
+    ends_at_s: int | None
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """What a site's scheduler says of its machines."""
+
+    nodes: tuple[FleetNode, ...]
+    reservations: tuple[Reservation, ...] = ()
+    version: str = ""
+    reader: str = "text"
+
+    def gpus(self, kind: str) -> tuple[int, int]:
+        """(in use, usable) GPUs of this Slurm type."""
+        usable = [node for node in self.nodes if node.usable]
+        return sum(n.gpus_used.get(kind, 0) for n in usable), sum(n.gpus.get(kind, 0) for n in usable)

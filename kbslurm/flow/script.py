@@ -1,0 +1,259 @@
+"""The job script of an attempt: a template of the site's, filled with quoted values. Pure but for reading templates.
+
+It holds no secret and no user code: Slurm shows scripts to whoever may look. Every `{{ value }}` of a template is
+quoted for the shell by the environment itself, so that no template can forget it; an unknown name is an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path, PurePath
+from typing import Any
+
+import jinja2
+
+from kbslurm.domain.apptainer import ApptainerCommand, Bind, quoted
+from kbslurm.domain.run import JobName, Work
+from kbslurm.domain.site import GpuType, Site
+from kbslurm.errors import Misconfigured
+
+ATTEMPT = "/kb"
+HARNESS = "/eval"
+LINK = "/link"
+MARGIN_S = 60.0
+JUDGE_MEMORY_BYTES = 1 << 30
+MIB = 1 << 20
+_VARIABLE = re.compile(r"\$\{?([A-Z_][A-Z0-9_]*)\}?")
+_FORBIDDEN = re.compile(r"[\n\r\0]")
+
+
+class ShellText(str):
+    """Text that is shell already and must not be quoted again."""
+
+    __slots__ = ()
+
+
+def harness_digest(eval_dir: Path) -> str:
+    """The name of this harness: a digest over its sorted sources."""
+    sources = sorted(path for path in eval_dir.rglob("*.py") if path.is_file())
+    digest = hashlib.sha256()
+    for path in sources:
+        digest.update(path.relative_to(eval_dir).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def harness_folder(site: Site, eval_dir: Path) -> PurePath:
+    """Where this harness lies, or will lie, on the site's shared root."""
+    return site.paths.shared_root / f"eval-{harness_digest(eval_dir)[:16]}"
+
+
+def attempts_folder(site: Site) -> Path:
+    """Where the attempts' directories are made: the `root` of this site's place."""
+    return Path(site.paths.shared_root) / "attempts"
+
+
+def script_writer(site: Site, *, templates: Path, eval_dir: Path) -> Callable[[Work, Path, float], str]:
+    """What a Place asks for its scripts: the job script of (work, attempt directory, time limit)."""
+    harness = harness_folder(site, eval_dir)
+
+    def write(work: Work, directory: Path, time_limit_s: float) -> str:
+        return script_for(
+            site,
+            name=work.attempt.name,
+            gpu=work.attempt.gpu,
+            directory=directory,
+            harness=harness,
+            time_limit_s=time_limit_s,
+            memory_bytes=work.problem.limits.memory_bytes,
+            avoid_nodes=work.avoid_nodes,
+            templates=templates,
+        )
+
+    return write
+
+
+def script_for(
+    site: Site,
+    *,
+    name: JobName,
+    gpu: str,
+    directory: PurePath,
+    harness: PurePath,
+    time_limit_s: float,
+    memory_bytes: int,
+    templates: Path,
+    avoid_nodes: tuple[str, ...] = (),
+) -> str:
+    """The sbatch script of one attempt at this site. The same values give the same text."""
+    kind = site.gpus.get(gpu)
+    if kind is None:
+        raise Misconfigured(f"site {site.name} has no GPU type {gpu}", fix=f"Add [gpus.{gpu}] to its file.")
+    limit_s = math.ceil(time_limit_s + site.start_s)
+    values: dict[str, Any] = {
+        "site": site,
+        "gpu": kind,
+        "job_name": name,
+        "directory": str(directory),
+        "harness": str(harness),
+        "minutes": _minutes(site, kind, limit_s),
+        "limit_s": limit_s,
+        "memory": f"{_memory_mb(kind, memory_bytes)}M",
+        "avoid_nodes": ",".join(avoid_nodes),
+        "image": site.image_of(kind),
+        "image_digest": kind.image_digest,
+        "contained": site.container.runtime != "none",
+        "whole": kind.whole,
+        "runtime": site.container.executable,
+        "judge": ShellText(_judge(site, kind, directory)),
+        "runner": ShellText(_runner(site, kind)),
+        "scratch": ShellText(node_text(site.paths.node_scratch)) if site.paths.node_scratch else "",
+    }
+    try:
+        text = _environment(templates).get_template(site.template).render(values)
+    except jinja2.TemplateNotFound as error:
+        raise Misconfigured(f"there is no template {error.name} in {templates}", fix="Correct `template`.") from None
+    except jinja2.TemplateError as error:
+        line = getattr(error, "lineno", None)
+        raise Misconfigured(f"{error.message}", file=templates / site.template, line=line, fix="Correct it.") from None
+    _check(text, site, templates)
+    return text
+
+
+def shell_quoted(value: object) -> str:
+    """One value as one shell word. None and line ends are errors: a template meant something else."""
+    if isinstance(value, ShellText):
+        return value
+    if value is None or isinstance(value, jinja2.Undefined):
+        raise jinja2.TemplateError("a value that isn't there was to be written")
+    if isinstance(value, bool) or not isinstance(value, str | int | float | PurePath):
+        raise jinja2.TemplateError(f"a {type(value).__name__} can't be written into a script")
+    text = str(value)
+    if _FORBIDDEN.search(text):
+        raise jinja2.TemplateError("a value with a line end can't be written into a script")
+    return quoted_plain(text)
+
+
+def quoted_plain(text: str) -> str:
+    """Shell-quoted, bare where that is safe for sbatch's own reading of `#SBATCH` lines, too."""
+    if re.fullmatch(r"[A-Za-z0-9_@%+=:,./-]+", text):
+        return text
+    return "'" + text.replace("'", "'\"'\"'") + "'"
+
+
+def node_text(path: str) -> str:
+    """A path that names variables of the job, as shell text: the variables are filled in, the rest is quoted."""
+    parts = _VARIABLE.split(path)
+    texts = [quoted_plain(part) if part else "" for part in parts[::2]]
+    names = [f'"${{{name}:?}}"' for name in parts[1::2]]
+    return "".join(text + name for text, name in zip(texts, [*names, ""], strict=True))
+
+
+def _judge(site: Site, gpu: GpuType, directory: PurePath) -> str:
+    if site.container.runtime == "none":
+        return _bare_judge(site, directory)
+    return ApptainerCommand(
+        program=site.container.executable,
+        image="@IMAGE@",
+        vendor=gpu.vendor,
+        network=site.container.network,
+        own_pids=False,
+        binds=(
+            Bind(source="@EVAL@", target=HARNESS),
+            Bind(source=f"{directory}/manifest.json", target=f"{ATTEMPT}/manifest.json"),
+            Bind(source=f"{directory}/key", target=f"{ATTEMPT}/key"),
+            Bind(source=f"{directory}/out", target=f"{ATTEMPT}/out", writable=True),
+            Bind(source="@SHM@/ask", target=f"{ATTEMPT}/ask", writable=True),
+            Bind(source="@SHM@/link", target=f"{ATTEMPT}/link", writable=True),
+        ),
+        workdir="@SCRATCH@/judge" if site.paths.node_scratch else "",
+        pwd="/",
+        options=site.container.options,
+        command=(
+            *("python3", "-I", HARNESS, f"{ATTEMPT}/manifest.json", "--key", f"{ATTEMPT}/key"),
+            *("--out", f"{ATTEMPT}/out", "--supervisor", f"{ATTEMPT}/ask", "--link", f"{ATTEMPT}/link"),
+        ),
+    ).shell()
+
+
+def _bare_judge(site: Site, directory: PurePath) -> str:
+    words = (
+        site.python,
+        "-I",
+        "@EVAL@",
+        f"{directory}/manifest.json",
+        "--key",
+        f"{directory}/key",
+        "--out",
+        f"{directory}/out",
+    )
+    return " ".join(map(quoted, words))
+
+
+def _runner(site: Site, gpu: GpuType) -> str:
+    if site.container.runtime == "none":
+        return ":"
+    return ApptainerCommand(
+        program=site.container.executable,
+        image="@IMAGE@",
+        vendor=gpu.vendor,
+        network=site.container.network,
+        binds=(
+            Bind(source="@EVAL@", target=HARNESS),
+            Bind(source="@SHM@/link/@N@", target=LINK, writable=True),
+        ),
+        workdir="@SCRATCH@/run.@N@" if site.paths.node_scratch else "",
+        pwd="/tmp",  # noqa: S108 - the container's own
+        options=site.container.options,
+        command=("python3", "-I", "-B", HARNESS, "--runner", LINK),
+    ).shell()
+
+
+def _minutes(site: Site, gpu: GpuType, limit_s: int) -> int:
+    minutes = math.ceil((limit_s + MARGIN_S) / 60)
+    most = [limit for limit in (gpu.max_time_s, site.max_time_s) if limit is not None]
+    if most and minutes * 60 > min(most):
+        raise Misconfigured(
+            f"the problem needs {minutes} minutes and {site.name} gives a job on {gpu.name} {min(most) / 60:.0f}",
+            fix="Lower the problem's limits, or raise max_time in the site's file where the partition allows it.",
+        )
+    return minutes
+
+
+def _memory_mb(gpu: GpuType, memory_bytes: int) -> int:
+    return gpu.memory_mb or math.ceil((memory_bytes + JUDGE_MEMORY_BYTES) / MIB)
+
+
+@lru_cache(maxsize=8)
+def _environment(templates: Path) -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(templates),
+        undefined=jinja2.StrictUndefined,
+        finalize=shell_quoted,
+        autoescape=False,  # noqa: S701 - it is no HTML; `finalize` quotes every value for the shell
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+_MUST: Mapping[str, str] = {
+    "#SBATCH --no-requeue": "Slurm's own requeue must be off",
+    "#SBATCH --job-name=": "the job's name is what it is found by",
+    "#SBATCH --export=NIL": "the submitting environment must not reach the job",
+    'mkdir "$DIR/claim"': "the claim is what makes an attempt run at most once",
+}
+
+
+def _check(text: str, site: Site, templates: Path) -> None:
+    """What no template may leave out: a child that overrides too much is refused before it can run anything."""
+    for needed, why in _MUST.items():
+        if needed not in text:
+            raise Misconfigured(
+                f"its script lacks `{needed}`: {why}",
+                file=templates / site.template,
+                fix="Extend base.sbatch.j2 and override its blocks only.",
+            )

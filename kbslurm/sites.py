@@ -1,0 +1,351 @@
+"""site-configs/*.toml → domain.site.Site. Whatever is wrong there is said with file, line, key and the next step.
+
+A key is called like the field of `domain.site` that it fills; amounts lose their unit's ending and may carry one
+themselves: `max_time = "2h"` fills `max_time_s`, `memory = "16G"` fills `memory_mb`. A number means seconds, or MiB.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+import tomllib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, NoReturn, TypeVar
+
+from kbslurm.domain.site import GpuType, Site
+from kbslurm.errors import Misconfigured, NotFound
+
+T = TypeVar("T")
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_UNSAFE_PATH = re.compile(r"[:,\\@'\"`\s\0]")
+_VARIABLE = re.compile(r"\$\{?([A-Z_][A-Z0-9_]*)\}?")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_MEBIBYTES = {"M": 1, "G": 1024, "T": 1024 * 1024}
+_SUFFIXES = {"_s": "", "_mb": ""}
+
+
+def load(path: Path) -> Site:
+    """The site that this file describes, or Misconfigured."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misconfigured(
+            f"can't be read: {error}", file=path, fix="Name a TOML file; see docs/site-admin.md."
+        ) from None
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"at line (\d+)", str(error))
+        raise Misconfigured(
+            f"not TOML: {error}", file=path, line=int(found[1]) if found else None, fix="Correct it there."
+        ) from None
+    return _Reader(file=path, lines=_lines_of(text)).site(raw)
+
+
+def load_all(folder: Path, names: Sequence[str]) -> tuple[Site, ...]:
+    """The named sites of a folder. A name that ends in .toml is a file of its own."""
+    known = sorted(path.stem for path in folder.glob("*.toml"))
+    found = []
+    for name in names:
+        path = Path(name) if name.endswith(".toml") else folder / f"{name}.toml"
+        if not path.is_file():
+            near = difflib.get_close_matches(name, known, n=1)
+            raise NotFound("site", name, known=known, hint=f"Did you mean {near[0]}?" if near else None)
+        found.append(load(path))
+    twins = {site.name for site in found if sum(other.name == site.name for other in found) > 1}
+    if twins:
+        raise Misconfigured(f"two sites are called {min(twins)}", file=folder, fix="Give each site its own `name`.")
+    return tuple(found)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of a site's file, made from the same fields that `load` reads."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "kbslurm site",
+        **_schema_of(Site),
+    }
+
+
+# ------------------------------------------------------------------------------------------------------------- reading
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Reader:
+    file: Path
+    lines: Mapping[tuple[str, ...], int]
+
+    def site(self, raw: dict[str, Any]) -> Site:
+        site = self.table(Site, raw, ())
+        self._check(site, raw)
+        return site
+
+    def wrong(self, where: tuple[str, ...], message: str, fix: str) -> NoReturn:
+        line = next((self.lines[where[:n]] for n in range(len(where), 0, -1) if where[:n] in self.lines), None)
+        raise Misconfigured(message, file=self.file, line=line, key=".".join(where) or None, fix=fix)
+
+    def table(self, kind: type[T], raw: Any, where: tuple[str, ...], **given: Any) -> T:
+        if not isinstance(raw, dict):
+            self.wrong(where, "a table was expected", f"Write [{'.'.join(where)}] above its keys.")
+        fields = {_key_of(f.name): f for f in dataclasses.fields(kind) if f.name not in given}  # type: ignore[arg-type]
+        hints = typing.get_type_hints(kind)
+        for key in raw:
+            if key not in fields:
+                near = difflib.get_close_matches(key, fields, n=1)
+                fix = f"Did you mean {near[0]}?" if near else f"Known here: {', '.join(sorted(fields))}."
+                self.wrong((*where, key), "unknown key", fix)
+        built = dict(given)
+        for key, field in fields.items():
+            if key in raw:
+                built[field.name] = self.value(field.name, hints[field.name], raw[key], (*where, key))
+            elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+                self.wrong((*where, key), "is missing", "Every site needs it; see site-configs/example.toml.")
+        return kind(**built)
+
+    def value(self, name: str, hint: Any, raw: Any, where: tuple[str, ...]) -> Any:
+        origin, inner = typing.get_origin(hint), typing.get_args(hint)
+        if origin in (types.UnionType, typing.Union):
+            return self.value(name, next(h for h in inner if h is not type(None)), raw, where)
+        if origin is Literal:
+            if raw not in inner:
+                self.wrong(where, f"{raw!r} is none of {', '.join(inner)}", "Choose one of them.")
+            return raw
+        if origin is tuple:
+            if not isinstance(raw, list):
+                self.wrong(where, "a list was expected", 'Write ["…", "…"].')
+            return tuple(self.value(name, inner[0], item, where) for item in raw)
+        if hint == Mapping[str, GpuType]:
+            if not isinstance(raw, dict) or not raw:
+                self.wrong(where, "no GPU type is described", "Add a table like [gpus.H100].")
+            return {
+                gpu: self.table(GpuType, told, (*where, gpu), name=self.gpu_name(gpu, (*where, gpu)))
+                for gpu, told in raw.items()
+            }
+        if origin is not None and issubclass(origin, Mapping):
+            if not isinstance(raw, dict):
+                self.wrong(where, "a table was expected", 'Write { NAME = "value" }.')
+            return {str(k): self.value(name, str, v, (*where, k)) for k, v in raw.items()}
+        if dataclasses.is_dataclass(hint):
+            return self.table(typing.cast("type[Any]", hint), raw, where)
+        return self.plain(name, hint, raw, where)
+
+    def plain(self, name: str, hint: Any, raw: Any, where: tuple[str, ...]) -> Any:
+        if name.endswith("_s") and hint is float:
+            return self.seconds(raw, where)
+        if name.endswith("_mb") and hint is int:
+            return self.mebibytes(raw, where)
+        if hint is PurePosixPath:
+            return PurePosixPath(self.path(raw, where))
+        if hint is float and isinstance(raw, int) and not isinstance(raw, bool):
+            raw = float(raw)
+        if type(raw) is not hint:
+            wanted = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}[hint]
+            self.wrong(where, f"{raw!r} isn't {wanted}", f"Write {wanted}.")
+        if isinstance(raw, str) and re.search(r"[\n\r\0]", raw):
+            self.wrong(where, "holds a line end", "Write it in one line.")
+        if isinstance(raw, int | float) and not isinstance(raw, bool) and raw < 0:
+            self.wrong(where, f"{raw} is below zero", "Write an amount.")
+        return raw
+
+    def gpu_name(self, name: str, where: tuple[str, ...]) -> str:
+        if not NAME.fullmatch(name):
+            self.wrong(where, f"{name!r} can't be a GPU type's name", "Use letters, digits, dot, dash, underscore.")
+        return name
+
+    def path(self, raw: Any, where: tuple[str, ...]) -> str:
+        if not isinstance(raw, str) or not raw.startswith("/"):
+            self.wrong(where, f"{raw!r} isn't an absolute path", "Write a path that begins with /.")
+        if _UNSAFE_PATH.search(raw) or "$" in raw:
+            self.wrong(
+                where, f"{raw!r} holds a character that would change what --bind or the job's script means", _PLAIN
+            )
+        return raw
+
+    def seconds(self, raw: Any, where: tuple[str, ...]) -> float:
+        if isinstance(raw, int | float) and not isinstance(raw, bool) and raw >= 0:
+            return float(raw)
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", raw) if isinstance(raw, str) else None
+        if found is None:
+            self.wrong(where, f"{raw!r} isn't a span of time", 'Write seconds, or "90s", "15m", "2h", "7d".')
+        return float(found[1]) * _SECONDS[found[2]]
+
+    def mebibytes(self, raw: Any, where: tuple[str, ...]) -> int:
+        if isinstance(raw, int) and not isinstance(raw, bool) and raw > 0:
+            return raw
+        found = re.fullmatch(r"(\d+)([MGT])", raw) if isinstance(raw, str) else None
+        if found is None:
+            self.wrong(where, f"{raw!r} isn't an amount of memory", 'Write MiB, or "16G".')
+        return int(found[1]) * _MEBIBYTES[found[2]]
+
+    # --------------------------------------------------------------------------------------------- what must fit together
+
+    def _check(self, site: Site, raw: Mapping[str, Any]) -> None:
+        if not NAME.fullmatch(site.name):
+            self.wrong(
+                ("name",), f"{site.name!r} can't be a site's name", "Use letters, digits, dot, dash, underscore."
+            )
+        if not re.fullmatch(r"[A-Za-z0-9_.-]+\.sbatch\.j2", site.template):
+            self.wrong(("template",), f"{site.template!r} isn't a template's file name", "It ends in .sbatch.j2.")
+        if site.submit.via == "ssh" and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", site.submit.host):
+            self.wrong(("submit", "host"), "submission by ssh needs a host", 'Add host = "login.example.edu".')
+        if site.submit.host.startswith("-") or site.submit.user.startswith("-"):
+            self.wrong(("submit",), "begins with a dash", "Write a host's and a user's name.")
+        self._check_isolation(site, raw)
+        self._check_texts(site)
+        for name, gpu in site.gpus.items():
+            self._check_gpu(site, gpu, ("gpus", name))
+
+    def _check_isolation(self, site: Site, raw: Mapping[str, Any]) -> None:
+        if site.container.runtime != "none":
+            return
+        told = raw.get("untrusted"), raw.get("ranked_min_isolation")
+        if told != (False, 0):
+            self.wrong(
+                ("container", "runtime"),
+                "without containers nothing keeps a submission from the service's own files on this site",
+                "Choose apptainer or singularity; or accept it in so many words: untrusted = false and "
+                "ranked_min_isolation = 0 (only staff's submissions then run here).",
+            )
+
+    def _check_texts(self, site: Site) -> None:
+        plain: tuple[tuple[tuple[str, ...], str], ...] = (
+            (("slurm", "bin_dir"), site.slurm.bin_dir),
+            (("slurm", "conf"), site.slurm.conf),
+            (("container", "program"), site.container.program),
+            (("module_init",), site.module_init),
+            (("submit", "identity"), site.submit.identity),
+            (("submit", "known_hosts"), site.submit.known_hosts),
+        )
+        for where, text in plain:
+            if text:
+                self.path(text, where)
+        for folder, where in ((site.paths.node_scratch, ("paths", "node_scratch")),):
+            bare = _VARIABLE.sub("x", folder)
+            if folder and (_UNSAFE_PATH.search(bare) or "$" in bare or not folder.startswith(("/", "$"))):
+                self.wrong(
+                    where, f"{folder!r} can't be a folder on a node", "Write a path; $NAME stands for a variable."
+                )
+        if site.slurm.cluster and not NAME.fullmatch(site.slurm.cluster):
+            self.wrong(
+                ("slurm", "cluster"), f"{site.slurm.cluster!r} isn't a cluster's name", "See sacctmgr show cluster."
+            )
+        for name in site.exports:
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name.startswith(("SLURM_", "KB_")):
+                self.wrong(
+                    ("exports", name), "can't be set in the job", "Choose a variable that isn't Slurm's or ours."
+                )
+        for module in site.modules:
+            if not re.fullmatch(r"[A-Za-z0-9_+./-]+", module):
+                self.wrong(
+                    ("modules",), f"{module!r} isn't a module's name", "Write it like module load would have it."
+                )
+
+    def _check_gpu(self, site: Site, gpu: GpuType, where: tuple[str, ...]) -> None:
+        if gpu.request and not re.fullmatch(r"--[a-z-]+=\S+", gpu.request):
+            self.wrong(
+                (*where, "request"), f"{gpu.request!r} isn't one sbatch option", 'Write it like "--gres=gpu:h100:1".'
+            )
+        for option in gpu.options:
+            if not option.startswith("--") or option.split("=")[0] in _OURS:
+                self.wrong(
+                    (*where, "options"),
+                    f"{option!r} can't be added",
+                    f"One --option=value each; never {', '.join(_OURS)}.",
+                )
+        if site.container.runtime != "none" and not gpu.image:
+            self.wrong(
+                (*where, "image"), "no image is named", 'Add image = "cuda.sif" (a file below image_dir, or a path).'
+            )
+        if gpu.image:
+            self.path(gpu.image if gpu.image.startswith("/") else f"/{gpu.image}", (*where, "image"))
+        if gpu.cpus < 1:
+            self.wrong((*where, "cpus"), "a job needs a processor", "The judge and the runner want two.")
+        limits = [limit for limit in (gpu.max_time_s, site.max_time_s) if limit is not None]
+        if limits and min(limits) < 60:
+            self.wrong((*where, "max_time"), "is below a minute", "Slurm counts in minutes.")
+
+
+_PLAIN = "Use a path of letters, digits and . _ - / + = ~ only."
+_OURS = ("--job-name", "--output", "--error", "--time", "--requeue", "--no-requeue", "--export", "--array", "--wrap")
+
+
+def _key_of(field: str) -> str:
+    for suffix in _SUFFIXES:
+        if field.endswith(suffix):
+            return field.removesuffix(suffix)
+    return field
+
+
+def _lines_of(text: str) -> dict[tuple[str, ...], int]:
+    """Where each table and key stands. Good enough for plain TOML: a key below its header, one to a line."""
+    found: dict[tuple[str, ...], int] = {}
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[\[?([^\]]+)\]\]?\s*(#.*)?$", line):
+            table = _parts(header[1])
+            found.setdefault(table, number)
+        elif key := re.match(
+            r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"))*)\s*=""", line
+        ):
+            found.setdefault((*table, *_parts(key[1])), number)
+    return found
+
+
+def _parts(dotted: str) -> tuple[str, ...]:
+    return tuple(part.strip().strip("\"'") for part in re.findall(r"""\s*(?:"[^"]*"|'[^']*'|[^."']+)\s*""", dotted))
+
+
+# -------------------------------------------------------------------------------------------------------------- schema
+
+
+def _schema_of(kind: type[Any], without: frozenset[str] = frozenset()) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind)
+    fields = [f for f in dataclasses.fields(kind) if f.name not in without]
+    required = [
+        _key_of(f.name) for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+    ]
+    described: dict[str, Any] = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {_key_of(f.name): _schema_value(f.name, hints[f.name]) for f in fields},
+    }
+    return described | ({"required": required} if required else {})
+
+
+def _schema_value(name: str, hint: Any) -> dict[str, Any]:
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        return _schema_value(name, next(h for h in inner if h is not type(None)))
+    if origin is Literal:
+        return {"enum": list(inner)}
+    if origin is tuple:
+        return {"type": "array", "items": _schema_value(name, inner[0])}
+    if hint == Mapping[str, GpuType]:
+        return {
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": _schema_of(GpuType, without=frozenset({"name"})),
+        }
+    if origin is not None and issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": {"type": "string"}}
+    if dataclasses.is_dataclass(hint):
+        return _schema_of(typing.cast("type[Any]", hint))
+    if hint is float and name.endswith("_s"):
+        return {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": r"^\d+(\.\d+)?[smhd]$"}]}
+    if hint is int and name.endswith("_mb"):
+        return {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": r"^\d+[MGT]$"}]}
+    if hint is PurePosixPath:
+        return {"type": "string", "pattern": "^/"}
+    plain: dict[Any, dict[str, Any]] = {
+        str: {"type": "string"},
+        bool: {"type": "boolean"},
+        int: {"type": "integer", "minimum": 0},
+        float: {"type": "number", "minimum": 0},
+    }
+    return plain[hint]
