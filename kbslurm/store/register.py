@@ -1,6 +1,7 @@
 """The hosts' register: people, tokens, problems, boards, settings, and what the faces are shown of the rows.
 
-Cold paths in plain SQL. What a host does (`by`) is kept as an event `staff.*` in the same transaction.
+Cold paths in plain SQL. What a host does (`by`) is kept as an event `staff.*` in the same transaction;
+who leaves `by` out tells it by `audit`.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ class Register:
     def people(self) -> list[Person]:
         return [_person(found) for found in self._all(f"SELECT {_PERSON} FROM person ORDER BY lower(name)")]
 
-    def set_role(self, person: PersonId, role: Role, *, by: str = "host", now: datetime | None = None) -> None:
+    def set_role(self, person: PersonId, role: Role, *, by: str | None = None, now: datetime | None = None) -> Person:
         self._change(
             "person",
             "UPDATE person SET role = %(role)s WHERE id = %(id)s RETURNING id",
@@ -188,8 +189,9 @@ class Register:
             (by, "role", f"person:{person}", {"role": role}),
             now,
         )
+        return self._known(person)
 
-    def ban(self, person: PersonId, reason: str = "", *, by: str = "host", now: datetime | None = None) -> None:
+    def ban(self, person: PersonId, reason: str = "", *, by: str | None = None, now: datetime | None = None) -> Person:
         """They may no longer submit, and leave every board until the ban is lifted."""
         self._change(
             "person",
@@ -199,8 +201,9 @@ class Register:
             (by, "ban", f"person:{person}", {"reason": reason}),
             now,
         )
+        return self._known(person)
 
-    def unban(self, person: PersonId, *, by: str = "host", now: datetime | None = None) -> None:
+    def unban(self, person: PersonId, *, by: str | None = None, now: datetime | None = None) -> Person:
         self._change(
             "person",
             "UPDATE person SET banned_at = NULL, ban_reason = '' WHERE id = %(id)s RETURNING id",
@@ -208,6 +211,13 @@ class Register:
             (by, "unban", f"person:{person}", {}),
             now,
         )
+        return self._known(person)
+
+    def _known(self, person: PersonId) -> Person:
+        found = self.person_by_id(person)
+        if found is None:
+            raise NotFound("person", str(person))
+        return found
 
     # ------------------------------------------------------------------------------------------------- tokens
 
@@ -326,8 +336,9 @@ class Register:
     def add_board(
         self,
         name: str,
-        problem: Problem,
+        problem: Problem | None = None,
         *,
+        problem_version_id: int | None = None,
         gpus: Sequence[str] = (),
         description: str | None = None,
         deadline_at: datetime | None = None,
@@ -335,18 +346,25 @@ class Register:
         visibility: Visibility = "public",
         ranking: Ranking = "best",
         min_isolation: int = 0,
-        by: Person | None = None,
+        created_by: PersonId | None = None,
         now: datetime | None = None,
     ) -> Board:
-        """A board and, where it is new, its problem version. `gpus` empty: the problem's own list."""
+        """A board on a problem, which becomes a version when it is new, or on a version that is there.
+
+        `gpus` empty: the problem's own list.
+        """
         known = contest.board_name(name)
+        if problem is None:
+            if problem_version_id is None:
+                raise Invalid(f"board {known} has no problem", hint="Name one.")
+            problem = self.problem_of_version(problem_version_id)
         types = tuple(dict.fromkeys(contest.gpu_name(gpu) for gpu in (gpus or problem.gpus)))
         if not types:
             raise Invalid(f"board {known} has no GPU type", hint="Name at least one.")
         contest.zone(zone)
         at = _moment(now)
         with self._pool.transaction() as connection:
-            version = _version(connection, problem, at)
+            version = _version(connection, problem, at) if problem_version_id is None else problem_version_id
             told = {
                 "name": known,
                 "description": problem.description if description is None else description,
@@ -358,7 +376,7 @@ class Register:
                 "ranking": ranking,
                 "seed": secrets.token_hex(16),
                 "min_isolation": min_isolation,
-                "by": None if by is None else by.id,
+                "by": created_by,
                 "now": at,
             }
             found = connection.execute(
@@ -372,10 +390,8 @@ class Register:
             ).fetchone()
             if found is None:
                 raise Invalid(f"there is already a board {known!r}", hint="Pick another name, or delete that one.")
-            _tell(
-                connection, "board.created", f"board:{found['id']}", {"name": known, "by": by.name if by else None}, at
-            )
-        return self.board(known)
+            _tell(connection, "board.created", f"board:{found['id']}", {"name": known, "by": created_by}, at)
+        return self._held(known)
 
     def boards(self, *, public_only: bool = False) -> list[Board]:
         """Every board that isn't deleted, newest first."""
@@ -387,20 +403,24 @@ class Register:
         found = self._all(f"SELECT name FROM leaderboard WHERE deleted_at IS NULL{wanted} ORDER BY name")
         return [row["name"] for row in found]
 
-    def board(self, name: str) -> Board:
-        """The board of this name, in whatever case; NotFound names those that there are."""
+    def board(self, name: str) -> Board | None:
+        """The board of this name, in whatever case."""
         found = self._one(f"{_BOARD} AND lower(b.name) = lower(%(name)s)", {"name": name.strip()})
+        return None if found is None else self._board(found)
+
+    def _held(self, name: str) -> Board:
+        found = self.board(name)
         if found is None:
             raise NotFound("board", name, known=self.board_names(public_only=True))
-        return self._board(found)
+        return found
 
     def _board(self, row: DictRow) -> Board:
         digest, problem = self._version(row["problem_version_id"])
         return Board(**{**row, "gpus": tuple(row["gpus"]), "problem": problem, "problem_digest": digest})
 
-    def set_live(self, board: str, version: int, *, by: str = "host", now: datetime | None = None) -> None:
+    def set_live(self, board: str, version: int, *, by: str | None = None, now: datetime | None = None) -> None:
         """Let the board rank by this version of its problem. Nothing is judged again by this alone."""
-        held = self.board(board)
+        held = self._held(board)
         found = self._change(
             "board",
             "UPDATE leaderboard b SET problem_version_id = v.id FROM problem_version v"
@@ -419,11 +439,11 @@ class Register:
         deadline_at: datetime | None,
         zone: str = "UTC",
         *,
-        by: str = "host",
+        by: str | None = None,
         now: datetime | None = None,
     ) -> None:
         contest.zone(zone)
-        held = self.board(board)
+        held = self._held(board)
         said = None if deadline_at is None else deadline_at.isoformat()
         self._change(
             "board",
@@ -434,9 +454,9 @@ class Register:
         )
 
     def set_visibility(
-        self, board: str, visibility: Visibility, *, by: str = "host", now: datetime | None = None
+        self, board: str, visibility: Visibility, *, by: str | None = None, now: datetime | None = None
     ) -> None:
-        held = self.board(board)
+        held = self._held(board)
         self._change(
             "board",
             "UPDATE leaderboard SET visibility = %(visibility)s WHERE id = %(id)s RETURNING id",
@@ -445,9 +465,9 @@ class Register:
             now,
         )
 
-    def close_board(self, board: str, *, by: str = "host", now: datetime | None = None) -> None:
+    def close_board(self, board: str, *, by: str | None = None, now: datetime | None = None) -> None:
         """No more submissions, except by staff; what is there stays."""
-        held = self.board(board)
+        held = self._held(board)
         self._change(
             "board",
             "UPDATE leaderboard SET closed_at = coalesce(closed_at, %(now)s) WHERE id = %(id)s RETURNING id",
@@ -456,9 +476,11 @@ class Register:
             now,
         )
 
-    def delete_board(self, board: str, *, force: bool = False, by: str = "host", now: datetime | None = None) -> None:
+    def delete_board(
+        self, board: str, *, force: bool = False, by: str | None = None, now: datetime | None = None
+    ) -> None:
         """Take it away; with submissions only by `force`. The rows stay, the name is free again."""
-        held = self.board(board)
+        held = self._held(board)
         if held.submissions and not force:
             raise Invalid(
                 f"board {held.name} has {held.submissions} submissions", hint="Delete it by force, or close it."
@@ -544,13 +566,14 @@ class Register:
     def accepts_jobs(self) -> bool:
         return self.setting("accepts_jobs", default=True) is not False
 
-    def set_accepts_jobs(self, accepting: bool, *, by: str = "host", now: datetime | None = None) -> None:
+    def set_accepts_jobs(self, accepting: bool, *, by: str | None = None, now: datetime | None = None) -> None:
         """Pause or resume intake. When a pause returns, nothing is being accepted any more."""
         with self._pool.transaction() as connection:
             connection.execute("SELECT pg_advisory_xact_lock(%(lock)s)", {"lock": INTAKE_LOCK})
             connection.execute(sql.PUT_SETTING.encode(), {"key": "accepts_jobs", "value": Jsonb(accepting)})
-            act = "resume" if accepting else "pause"
-            _tell(connection, f"staff.{act}", "intake", {"by": by}, _moment(now))
+            if by is not None:
+                act = "resume" if accepting else "pause"
+                _tell(connection, f"staff.{act}", "intake", {"by": by}, _moment(now))
 
     def queue_view(self) -> list[QueueLine]:
         """The open runs by GPU type."""
@@ -596,19 +619,20 @@ class Register:
         what: str,
         statement: str,
         told: Mapping[str, Any],
-        act: tuple[str, str, str, Mapping[str, Any]],
+        act: tuple[str | None, str, str, Mapping[str, Any]],
         now: datetime | None,
         *,
         required: bool = True,
     ) -> bool:
-        """One host's act on one row, kept as an event. NotFound when there is no such row."""
+        """One host's act on one row, kept as an event where `by` is told. NotFound when there is no such row."""
         by, name, subject, data = act
         with self._pool.transaction() as connection:
             if connection.execute(statement.encode(), told).fetchone() is None:
                 if required:
                     raise NotFound(what, str(told["id"]))
                 return False
-            _tell(connection, f"staff.{name}", subject, {**data, "by": by}, _moment(now))
+            if by is not None:
+                _tell(connection, f"staff.{name}", subject, {**data, "by": by}, _moment(now))
         return True
 
 
