@@ -4,7 +4,7 @@ Every backend that has a disk in common with its jobs (local, slurm) uses this l
 
     ROOT/kb-TOKEN/         0700  made whole: it appears with everything that submitting puts there
         manifest.json      0400  what the harness is told
-        key                0400  what seals the report; only the trusted half of the job reads it
+        key                0400  what seals the report; only the trusted half of the job reads it; both go at the end
         job.sh             0500  the rendered script, where the backend wants one
         order.json         0400  what a supervisor of ours is told, where the backend has one
         starting           0600  locked (flock) by whoever may still claim; see `may_still_start`
@@ -113,6 +113,16 @@ class AttemptPaths:
     @property
     def log(self) -> Path:
         return self.dir / "log"
+
+    @property
+    def secrets(self) -> tuple[Path, ...]:
+        """What nobody needs after the end, and another job must never read: hidden cases, seeds, the key."""
+        return (self.manifest, self.key)
+
+    def forget_secrets(self) -> None:
+        """Remove them, once the claim is taken and nothing of the job runs. The rows can make them again."""
+        for path in self.secrets:
+            path.unlink(missing_ok=True)
 
     def create(self, *, manifest: str, key: bytes, script: str | None = None, order: bytes | None = None) -> bool:
         """Make the folder with all of this in it, or nothing. False: it was there already, and is left as it is."""

@@ -354,15 +354,17 @@ class BackendContract:
 
     def test_only_the_owner_can_look_into_the_folder(self, case: BackendCase) -> None:
         backend = case.backend()
-        job = make_job(case, "report")
-        attempt = attempt_of(case, job, backend.submit(job))
+        job = make_job(case, "sleep")
         paths = case.paths(job.name)
         if paths is None:
             pytest.skip(f"{case.name} has no folder on this disk")
-        wait_seen(case, backend, attempt, Seen.ENDED)
+        attempt = attempt_of(case, job, backend.submit(job))
+        wait_counted(case, job)
         assert paths.dir.stat().st_mode & 0o777 == 0o700
         assert paths.key.stat().st_mode & 0o777 == 0o400
         assert paths.manifest.stat().st_mode & 0o777 == 0o400
+        backend.cancel(attempt)
+        wait_seen(case, backend, attempt, Seen.ENDED)
 
 
 def vars_of(job: JobSpec) -> dict[str, Any]:

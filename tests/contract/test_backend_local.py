@@ -248,6 +248,45 @@ def test_a_job_is_born_with_no_descriptor_of_ours_and_an_empty_folder_of_its_own
     assert Path(host["folder"]) == case.paths(job.name).scratch
 
 
+def test_what_a_job_leaves_is_no_lesson_for_another(case: LocalCase) -> None:
+    for do, kill in (("report", None), ("sleep", "harness"), ("sleep", "supervisor")):
+        backend = case.backend()
+        job = make_job(case, do)
+        attempt = attempt_of(case, job, backend.submit(job))
+        paths = case.paths(job.name)
+        wait_counted(case, job)
+        if kill == "harness":
+            os.kill(int((case.folder / f"{job.name}.count").read_text()), signal.SIGKILL)
+        elif kill == "supervisor":
+            os.kill(int(str(owner_of(case, job)["pid"])), signal.SIGKILL)
+        wait_seen(case, backend, attempt, Seen.ENDED)
+        assert not paths.manifest.exists() and not paths.key.exists(), kill
+
+
+def test_a_cancel_that_comes_first_keeps_the_job_from_ever_starting(case: LocalCase) -> None:
+    backend = case.backend()
+    job = make_job(case, "report")
+    attempt = attempt_of(case, job)
+    backend.cancel(attempt)
+    backend.submit(job)
+    assert wait_seen(case, backend, attempt, Seen.ENDED).ending is Ending.CANCELLED
+    assert executions(case, job) == 0
+
+
+def test_a_python_that_cant_run_is_one_sentence(case: LocalCase) -> None:
+    python = case.folder / "python"
+    python.write_text("#!/bin/sh\nexit 7\n")
+    python.chmod(0o755)
+    backend = LocalBackend(case.root, {GPU: 1}, case.eval_dir, python)
+    job = make_job(case, "report")
+    with pytest.raises(BackendRefused) as refusal:
+        backend.submit(job)
+    assert "exit code 7" in refusal.value.message
+    assert backend.find(job.name).seen is Seen.ABSENT
+    case.backend().submit(job)
+    assert wait_seen(case, case.backend(), attempt_of(case, job), Seen.ENDED).ending is Ending.REPORTED
+
+
 def test_a_look_costs_a_few_opens_however_many_there_are(case: LocalCase) -> None:
     backend = case.backend()
     job = make_job(case, "report")

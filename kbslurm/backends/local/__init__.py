@@ -4,8 +4,9 @@ Nothing is remembered in memory. Whoever opens the same root finds every attempt
 was started, the claim's owner (pid, start time and boot, so that a pid used again fools nobody) whether it still
 runs, exit.json how it ended, and a lock that dies with its holders whether somebody is just about to start it.
 
-Linux only: the supervisor lives by /proc, subreapers and parent-death signals. The memory limit is kept by looking at
-the tree four times a second; a job that needs more at once is stopped by the harness's own address-space limit. A slot
+Linux only: the supervisor lives by /proc, subreapers and parent-death signals. The memory limit is for what the
+harness starts, not for the harness; it is kept by looking at the tree four times a second, and what grows faster than
+that is stopped by the harness's own limits. Manifest, key and working folder are gone when a job has ended. A slot
 is a right, not a device: with more slots of one GPU type than one, jobs share what CUDA_VISIBLE_DEVICES shows.
 """
 
@@ -29,7 +30,7 @@ from typing import Any
 from kbslurm.backends.local.evidence import Owner, boot_id, kill_what_is_left, process_start
 from kbslurm.backends.paths import FOLDER_MODE, AttemptPaths, read_capped, said, write_once
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
-from kbslurm.errors import BackendRefused, BackendTrouble, Misconfigured
+from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear, Misconfigured
 from kbslurm.ports import JobSpec
 from kbslurm_eval.wire import REPORT_CAP
 
@@ -242,6 +243,7 @@ class LocalBackend:
         return self._ended(paths) or self._sighting(Seen.ENDED, ending=ending, reason=reason, started_at=owner.at)
 
     def _settle(self, paths: AttemptPaths, ending: Ending, reason: str, *, started_at: datetime | None) -> None:
+        paths.forget_secrets()
         facts = {
             "ending": ending.value,
             "exit_code": None,
@@ -290,7 +292,7 @@ class LocalBackend:
 
     def _start_supervisor(self, paths: AttemptPaths) -> None:
         """Start it and wait until it has left us, a few milliseconds. It claims by itself, or loses and ends."""
-        with paths.about_to_start() as sign, open(os.devnull, "r+b") as nothing:  # noqa: PTH123
+        with paths.about_to_start() as sign:
             self.probe("held")
             log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
@@ -298,27 +300,34 @@ class LocalBackend:
                     [self.python, "-I", "-S", SUPERVISE, paths.order, str(sign)],
                     cwd=paths.dir,
                     env=self._environment(paths),
-                    stdin=nothing,
-                    stdout=nothing,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
                     stderr=log,
                     start_new_session=True,
                     pass_fds=(sign,),
                 )
+            except OSError as error:
+                raise self._not_started(paths, error.strerror or str(error)) from error
             finally:
                 os.close(log)
             code = leaving.wait()
-        if code != 0:
-            raise BackendRefused(
-                self.name,
-                f"its supervisor couldn't be started by {self.python} (exit code {code})",
-                permanent=False,
-                hint=f"What it said is in {paths.log}.",
-            )
+        if code > 0:
+            raise self._not_started(paths, f"exit code {code}")
+        if code < 0:
+            raise BackendUnclear(self.name, f"something killed {self.python} (signal {-code}) while it started a job")
+
+    def _not_started(self, paths: AttemptPaths, why: str) -> BackendRefused:
+        return BackendRefused(
+            self.name,
+            f"{self.python} couldn't start a job's supervisor: {why}",
+            permanent=False,
+            hint=f"What it said, if anything, is in {paths.log}.",
+        )
 
     def _order(self, job: JobSpec, paths: AttemptPaths) -> bytes:
         order = {
             "argv": [
-                *(str(self.python), "-I", str(self.eval_dir), str(paths.manifest)),
+                *("-I", str(self.eval_dir), str(paths.manifest)),
                 *("--key", str(paths.key), "--out", str(paths.out)),
             ],
             "environment": self._environment(paths),
@@ -332,6 +341,7 @@ class LocalBackend:
             "owner": str(paths.owner),
             "cancelled": str(paths.cancelled),
             "scratch": str(paths.scratch),
+            "secrets": [str(path) for path in paths.secrets],
             "report": str(paths.report),
             "exit": str(paths.exit),
             "log": str(paths.log),

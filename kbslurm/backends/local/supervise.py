@@ -3,9 +3,11 @@
 It leaves its parent at once, takes the claim (a loser ends there and then), runs the harness as a child, and stays
 until nothing of what the harness started is left: it is the subreaper of the tree, so that orphans come to it and
 "no children any more" is the whole truth. Then, and only then, it writes how it ended. It knows no name on disk:
-the order brings them all. Standard library only, and little of it: it stands between accepting and measuring.
+the order brings them all. It stands between accepting and measuring, so it imports only what starts fast: os, not
+pathlib; fork and exec, not subprocess; no dataclass.
 """
 
+# ruff: noqa: PTH102, PTH104, PTH106, PTH108, PTH110, PTH114, PTH119, PTH120, PTH123, PTH208
 from __future__ import annotations
 
 import os
@@ -22,34 +24,37 @@ import resource
 import select
 import signal
 import stat
-import subprocess
 import time
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 KILLING_S = 30.0
+CLEARING_S = 5.0
+DEFAULT_AGAIN = ("SIGHUP", "SIGINT", "SIGTERM", "SIGCHLD", "SIGPIPE", "SIGXFSZ")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 # A kernel may lack these lists; then every process is asked for its parent.
-LISTS_CHILDREN = Path("/proc/thread-self/children").exists()
+LISTS_CHILDREN = os.path.exists("/proc/thread-self/children")
 
 
-@dataclass
 class Watch:
     """What is known of the tree while it is watched over."""
 
-    started: float
-    deadline: float
-    harness: subprocess.Popen[bytes] | None = None
-    status: int | None = None
-    peak_bytes: int = 0
-    logged: int = 0
-    told_to_stop: bool = False
-    why: str = ""
-    reason: str = ""
-    left: list[int] = field(default_factory=list)
+    def __init__(self, deadline: float) -> None:
+        self.started = time.time()
+        self.deadline = deadline
+        self.harness = 0
+        self.status: int | None = None
+        self.peak_bytes = 0
+        self.logged = 0
+        self.told_to_stop = False
+        self.why = ""
+        self.reason = ""
+        self.left = 0
 
 
 def main(order_file: str, starting: int) -> int:
@@ -59,15 +64,15 @@ def main(order_file: str, starting: int) -> int:
     claim is taken or lost, and no child of ours gets it.
     """
     os.set_inheritable(starting, False)
-    order = json.loads(Path(order_file).read_bytes())
+    order = json.loads(read(order_file))
     os.setsid()
     signals = listen()
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     if not take_claim(order):
         return 0
     os.close(starting)
-    watch = Watch(started=time.time(), deadline=time.monotonic() + order["time_limit_s"])
-    if Path(order["cancelled"]).exists():
+    watch = Watch(time.monotonic() + order["time_limit_s"])
+    if os.path.exists(order["cancelled"]):
         watch.why, watch.reason = "cancelled", "cancelled before it started"
     else:
         run(order, watch, signals)
@@ -89,8 +94,9 @@ def listen() -> int:
 
 def take_claim(order: dict[str, Any]) -> bool:
     """Rename a filled folder to the claim: it stands there with its owner's name in it, or somebody else's does."""
-    filled = Path(order["claim"]).with_name(f".claim-{os.urandom(4).hex()}")
-    filled.mkdir(0o700)
+    filled = f"{os.path.dirname(order['claim'])}/.claim-{os.urandom(4).hex()}"
+    note = f"{filled}/{os.path.basename(order['owner'])}"
+    os.mkdir(filled, 0o700)
     owner = {
         "pid": os.getpid(),
         "start": start_of(os.getpid()),
@@ -98,12 +104,12 @@ def take_claim(order: dict[str, Any]) -> bool:
         "at": time.time(),
         "supervises": True,
     }
-    write_synced(filled / Path(order["owner"]).name, owner)
+    write_synced(note, owner)
     try:
-        filled.rename(order["claim"])
+        os.rename(filled, order["claim"])
     except OSError as error:
-        (filled / Path(order["owner"]).name).unlink()
-        filled.rmdir()
+        os.unlink(note)
+        os.rmdir(filled)
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
             return False
         raise
@@ -115,34 +121,36 @@ def run(order: dict[str, Any], watch: Watch, signals: int) -> None:
     output, into = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(output, False)
     log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    supervisor = os.getpid()
-
-    def in_child() -> None:
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != supervisor:
-            os._exit(1)
-        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-    try:
-        watch.harness = subprocess.Popen(
-            order["argv"],
-            cwd=order["scratch"],
-            env=order["environment"],
-            stdin=subprocess.DEVNULL,
-            stdout=into,
-            stderr=into,
-            preexec_fn=in_child,  # this program has one thread
-        )
-    except OSError as error:
-        watch.why, watch.reason = "no_report", f"the harness couldn't be started: {error.strerror or error}"
-        return
+    watch.harness = start(order, into)
     os.close(into)
     ring(order["doorbell"])
     watch_over(order, watch, signals, output, log)
     kill_tree(watch, signals)
     copy_log(order, watch, output, log)
+
+
+def start(order: dict[str, Any], into: int) -> int:
+    """The harness's pid. It dies with us, has no descriptor but three, and no signal that we chose to ignore."""
+    supervisor = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() == supervisor:
+            signal.set_wakeup_fd(-1)
+            for name in DEFAULT_AGAIN:
+                signal.signal(getattr(signal, name), signal.SIG_DFL)
+            os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+            os.dup2(into, 1)
+            os.dup2(into, 2)
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            os.chdir(order["scratch"])
+            os.execve(sys.executable, [sys.executable, *order["argv"]], order["environment"])
+    except OSError as error:
+        os.write(into, f"the harness couldn't be started: {error}\n".encode())
+    finally:
+        os._exit(127)
 
 
 def watch_over(order: dict[str, Any], watch: Watch, signals: int, output: int, log: int) -> None:
@@ -170,7 +178,7 @@ def watch_over(order: dict[str, Any], watch: Watch, signals: int, output: int, l
             return
         if now >= look_at:
             look_at = now + look_every_s
-            used = memory_of_tree(order["memory_bytes"])
+            used = memory_below(watch.harness, order["memory_bytes"])
             watch.peak_bytes = max(watch.peak_bytes, used)
             if used > order["memory_bytes"]:
                 watch.why = "memory"
@@ -180,7 +188,7 @@ def watch_over(order: dict[str, Any], watch: Watch, signals: int, output: int, l
 
 def note_stop(order: dict[str, Any], watch: Watch) -> None:
     """A cancel leaves its mark before it signals; any other SIGTERM is this machine's doing."""
-    if Path(order["cancelled"]).exists():
+    if os.path.exists(order["cancelled"]):
         watch.why, watch.reason = "cancelled", "cancelled while it ran"
     else:
         watch.why, watch.reason = "no_report", "this machine told its supervisor to stop"
@@ -195,8 +203,8 @@ def reap(watch: Watch) -> bool:
             return False
         if pid == 0:
             return True
-        if watch.harness is not None and pid == watch.harness.pid:
-            watch.status = watch.harness.returncode = os.waitstatus_to_exitcode(status)
+        if pid == watch.harness:
+            watch.status = os.waitstatus_to_exitcode(status)
 
 
 def has_ended(watch: Watch) -> bool:
@@ -211,10 +219,10 @@ def kill_tree(watch: Watch, signals: int) -> None:
     give_up = time.monotonic() + KILLING_S
     while reap(watch):
         if time.monotonic() > give_up:
-            watch.left = descendants()
+            watch.left = len(descendants(os.getpid()))
             return
         stopped: set[int] = set()
-        while fresh := set(descendants()) - stopped:
+        while fresh := set(descendants(os.getpid())) - stopped:
             for pid in fresh:
                 send(pid, signal.SIGSTOP)
             stopped |= fresh
@@ -231,10 +239,10 @@ def send(pid: int, number: signal.Signals) -> None:
         pass
 
 
-def descendants() -> list[int]:
+def descendants(root: int) -> list[int]:
     """Every process below this one, parents first."""
     found: list[int] = []
-    queue = [os.getpid()]
+    queue = [root]
     while queue:
         children = children_of(queue.pop())
         found += children
@@ -248,7 +256,7 @@ def children_of(pid: int) -> list[int]:
     found: list[int] = []
     for task in numbers(f"/proc/{pid}/task"):
         try:
-            found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_bytes().split())
+            found += map(int, read(f"/proc/{pid}/task/{task}/children").split())
         except OSError:
             continue
     return found
@@ -256,28 +264,31 @@ def children_of(pid: int) -> list[int]:
 
 def numbers(folder: str) -> list[int]:
     try:
-        return [int(name) for name in os.listdir(folder) if name.isdigit()]  # noqa: PTH208  # it is asked often
+        return [int(name) for name in os.listdir(folder) if name.isdigit()]
     except OSError:
         return []
 
 
-def memory_of_tree(limit: int) -> int:
-    """What the tree holds in memory. Pages that processes share are counted once, by asking again when it matters."""
-    tree = descendants()
+def memory_below(harness: int, limit: int) -> int:
+    """What all but the harness itself holds in memory: the limit is the submission's, not the judge's.
+
+    Pages that processes share are counted once, by asking again when it matters.
+    """
+    tree = [pid for pid in descendants(os.getpid()) if pid != harness]
     rough = sum(resident(pid) for pid in tree)
     return rough if rough <= limit else sum(proportional(pid) for pid in tree)
 
 
 def resident(pid: int) -> int:
     try:
-        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * PAGE
+        return int(read(f"/proc/{pid}/statm").split()[1]) * PAGE
     except (OSError, IndexError):
         return 0
 
 
 def proportional(pid: int) -> int:
     try:
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines():
+        for line in read(f"/proc/{pid}/smaps_rollup").splitlines():
             if line.startswith(b"Pss:"):
                 return int(line.split()[1]) * 1024
     except OSError:
@@ -288,7 +299,7 @@ def proportional(pid: int) -> int:
 
 def stat_fields(pid: int) -> list[bytes]:
     """The fields of /proc/PID/stat after the program's name, which may hold anything."""
-    return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    return read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
 def start_of(pid: int) -> int:
@@ -322,7 +333,8 @@ def copy_log(order: dict[str, Any], watch: Watch, output: int, log: int) -> bool
 
 
 def settle(order: dict[str, Any], watch: Watch) -> None:
-    """Say how it ended, for good."""
+    """Leave nothing that another job could learn from, and say how it ended, for good."""
+    clear(order)
     report = report_at(order["report"], order["report_cap"])
     ending, reason = watch.why, watch.reason
     if ending != "cancelled" and report == "there":
@@ -332,7 +344,7 @@ def settle(order: dict[str, Any], watch: Watch) -> None:
     elif not ending:
         ending, reason = "no_report", f"the harness ended {in_words(watch.status)} and left no report"
     if watch.left:
-        reason = f"{reason}; {len(watch.left)} processes of it wouldn't die".lstrip("; ")
+        reason = f"{reason}; {watch.left} processes of it wouldn't die".lstrip("; ")
     write_ending(
         order["exit"],
         {
@@ -360,19 +372,46 @@ def in_words(status: int | None) -> str:
     return f"with exit code {status}" if status >= 0 else f"by signal {-status}"
 
 
+def clear(order: dict[str, Any]) -> None:
+    """Remove the manifest, the key and what is in the working folder. What takes too long is left to pruning."""
+    give_up = time.monotonic() + CLEARING_S
+    for path in order["secrets"]:
+        quietly(os.unlink, path)
+    for folder, folders, files in os.walk(order["scratch"], topdown=False):
+        for name in files:
+            quietly(os.unlink, f"{folder}/{name}")
+        for name in folders:
+            path = f"{folder}/{name}"
+            quietly(os.unlink if os.path.islink(path) else os.rmdir, path)
+        if time.monotonic() > give_up:
+            return
+
+
+def quietly(act: Callable[[str], None], path: str) -> None:
+    try:
+        act(path)
+    except OSError:
+        pass
+
+
 def write_ending(path: str, facts: dict[str, Any]) -> None:
-    fresh = Path(path).with_name(f".exit-{os.urandom(4).hex()}")
+    fresh = f"{os.path.dirname(path)}/.exit-{os.urandom(4).hex()}"
     write_synced(fresh, facts)
-    fresh.rename(path)
+    os.rename(fresh, path)
 
 
-def write_synced(path: Path, facts: dict[str, Any]) -> None:
+def write_synced(path: str, facts: dict[str, Any]) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         os.write(fd, json.dumps(facts, sort_keys=True).encode())
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.read()
 
 
 def ring(doorbell: str) -> None:
