@@ -23,6 +23,7 @@ BELL_SIZE = 16_384
 GO, KIND, SIZE, LAYOUT, PING, OUT_SIZE = 0, 8, 16, 24, 32, 40
 DONE, STATUS, TEXT_SIZE, AWAKE = 2048, 2056, 2064, 2072
 TEXT_AT, TEXT_CAP = 4096, 8192
+FIRST_SIZE = 65_536
 MASK = (1 << 63) - 1
 
 
@@ -61,9 +62,8 @@ class JudgeEnd:
         self._fds = {name: self._made(folder / name) for name in ("bell", "in", "out")}
         os.ftruncate(self._fds["bell"], BELL_SIZE)
         for name in ("in", "out"):
-            os.ftruncate(self._fds[name], mmap.PAGESIZE)
-        self.bell = self._fds["bell"]
-        self.out = self._fds["out"]
+            os.ftruncate(self._fds[name], FIRST_SIZE)
+        self.bell, self.input, self.out = self._fds["bell"], self._fds["in"], self._fds["out"]
 
     @staticmethod
     def _made(path: Path) -> int:
@@ -121,9 +121,9 @@ class JudgeEnd:
         text = os.pread(self.bell, min(length, TEXT_CAP), TEXT_AT) if length else b""
         return number if number < len(Status) else Status.BROKEN, text.decode("utf-8", "replace")
 
-    def clear(self) -> None:
-        """Forget what the runner claimed last."""
-        os.pwrite(self.bell, bytes(24), DONE)
+    def clear_text(self) -> None:
+        """The next answer comes with its own text or none."""
+        os.pwrite(self.bell, bytes(8), TEXT_SIZE)
 
     def close(self) -> None:
         """Close and remove the files."""
@@ -143,8 +143,8 @@ class RunnerEnd:
         self.words = self.bell.cast("Q")
         self.views: dict[str, memoryview] = {}
         self._fence = threading.Lock()
-        self.grow("in", mmap.PAGESIZE)
-        self.grow("out", mmap.PAGESIZE)
+        self.grow("in", FIRST_SIZE)
+        self.grow("out", FIRST_SIZE)
 
     def grow(self, name: str, size: int) -> memoryview:
         """A mapping of at least this size; an older one stays as long as somebody holds a view of it."""

@@ -1,0 +1,672 @@
+"""The judge: holds seed, reference, hidden cases, clock, key and report, and runs a mode's phases one after another.
+
+It believes nothing that comes from a process that has seen the submission, but bytes of a layout it declared, which it
+checks, and the moment at which its own token came back, which it confirms by looking at the output before and after it
+stopped that process.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import random
+import signal
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from . import clock, guard, host, link, values
+from .check import Case, Prepared, ProblemTrouble, Reference, derived_seed
+from .link import JudgeEnd, Kind, Status
+from .supervisor import CantStart, Runner, Supervisor, Unstoppable
+from .wire import (
+    LOG_CAP,
+    PHASES,
+    WIRE_VERSION,
+    BenchmarkResult,
+    Isolation,
+    Manifest,
+    PhaseName,
+    PhaseResult,
+    Report,
+    TestResult,
+    VerdictName,
+)
+
+LATE_CAP = 32_768  # an input up to this size is written inside the window, to a runner that is already awake
+SMALL_OUTPUT = 16_384
+PROBES, PROBE_SIZE = 16, 64
+WARM_UPS, NULLS, NULLS_DROPPED = 2, 14, 4
+SPIN_NS = 5_000_000
+START_S = 60.0
+SECRET: tuple[PhaseName, ...] = ("ranked", "hidden")
+MESSAGE_CAP = 1_000
+
+
+class Rejected(Exception):  # noqa: N818 - a finding, not an error of ours
+    """The run ends here with this verdict. `said` is for public phases, `plain` says no more than the class."""
+
+    def __init__(self, verdict: VerdictName, said: str, plain: str = "") -> None:
+        super().__init__(said)
+        self.verdict, self.said, self.plain = verdict, said, plain or said
+
+
+class OutOfTime(BaseException):
+    """The whole attempt's time is over while the judge itself was busy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """What one message came to."""
+
+    ns: int
+    status: int
+    text: str
+    out: bytes
+
+
+@dataclass(kw_only=True)
+class Allowance:
+    """A phase's time: only what is spent on the runner counts against it, not the judge's own work."""
+
+    left_s: float
+    whole_s: float
+
+    def spend(self, seconds: float) -> None:
+        """Take this from what is left."""
+        self.left_s -= seconds
+
+
+class Launch:
+    """One runner and the judge's conversation with it. Outside of `ring` every process of the runner is stopped."""
+
+    def __init__(self, supervisor: Supervisor, allowance: Allowance, pulse: Pulse) -> None:
+        self._allowance, self._pulse = allowance, pulse
+        folder = supervisor.prepare()
+        self._link = JudgeEnd(folder)
+        self.runner: Runner = supervisor.start(folder)
+        self._ids: dict[str, int] = {}
+        self._last = bytes(8)
+        self._awake = 0
+        try:
+            hello = self.ring(Kind.HELLO, values.pack(supervisor.hello()), limit_s=START_S)
+        except BaseException:
+            self.close()
+            raise
+        self.seen: dict[str, Any] = _plain_dict(hello.text)
+        self.seen["furnished"] = self.runner.furnished
+
+    def ring(self, kind: Kind, payload: bytes, *, layout: values.Layout | None = None, late: bool = False,
+             limit_s: float | None = None) -> Reply:  # fmt: skip
+        """One message and its answer; the time between counts from the moment at which the runner could know the input."""
+        out_size = layout.size if layout is not None else 0
+        end = self._link
+        token = end.token().to_bytes(8, "little")
+        end.words(kind, size=len(payload), layout=self._ids.get(layout.text(), 0) if layout else 0, out_size=out_size)
+        if out_size:
+            end.room(out_size)
+            end.poison(out_size)
+        allowed_s = self._allowance.left_s if limit_s is None else limit_s
+        before_ns = time.perf_counter_ns()
+        if late:
+            self._wake(allowed_s)
+            start_ns = time.perf_counter_ns()
+            os.pwrite(end.input, payload, 0)
+            os.pwrite(end.bell, token, link.GO)
+        else:
+            end.put(payload)
+            os.pwrite(end.bell, token, link.GO)
+            start_ns = time.perf_counter_ns()
+            self.runner.thaw()
+        try:
+            done_ns = self._answered(token, start_ns, allowed_s)
+            first = self._probe(out_size)
+            try:
+                self.runner.freeze()
+            except Unstoppable:
+                raise self._gone() or Rejected("violation", "a process of the submission kept running when it was stopped") from None
+        finally:
+            if limit_s is None:
+                self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9)
+        out = end.read_out(out_size)
+        if os.pread(end.bell, 8, link.DONE) != token:
+            raise Rejected("violation", "the submission answered for a call that wasn't made")
+        if len(out) != out_size or any(out[at : at + len(part)] != part for at, part in first):
+            raise Rejected("violation", "the output was still being written after it was reported done")
+        self._last = token
+        status, text = end.status()
+        end.clear_text()
+        return Reply(ns=done_ns - start_ns, status=status, text=text, out=out)
+
+    def _wake(self, allowed_s: float) -> None:
+        """A runner that runs, has nothing to work on, and looks for its next message."""
+        self._awake += 1
+        word = self._awake.to_bytes(8, "little")
+        os.pwrite(self._link.bell, word, link.PING)
+        self.runner.thaw()
+        self._until(link.AWAKE, lambda found: found == word, time.perf_counter_ns(), allowed_s)
+
+    def _answered(self, token: bytes, start_ns: int, allowed_s: float) -> int:
+        done_ns, found = self._until(link.DONE, lambda found: found != self._last, start_ns, allowed_s)
+        if found != token:
+            raise Rejected("violation", "the submission answered for a call that wasn't made")
+        return done_ns
+
+    def _until(self, offset: int, good: Any, start_ns: int, allowed_s: float) -> tuple[int, bytes]:
+        fd, pread, now = self._link.bell, os.pread, time.perf_counter_ns
+        while True:
+            for _ in range(48):
+                found = pread(fd, 8, offset)
+                if good(found):
+                    return now(), found
+            waited = now() - start_ns
+            if waited > SPIN_NS:
+                time.sleep(min(0.02, waited / 400e9))
+                self._look(waited, allowed_s)
+            elif waited > 1_000_000:
+                self._look(waited, allowed_s)
+
+    def _look(self, waited_ns: int, allowed_s: float) -> None:
+        """Whether waiting still makes sense."""
+        self._pulse.beat()
+        if (gone := self._gone()) is not None:
+            raise gone
+        if waited_ns / 1e9 > allowed_s:
+            whole = self._allowance.whole_s
+            raise Rejected("timeout", f"no answer within {whole:g} s", "the time limit was reached")
+
+    def _gone(self) -> Rejected | None:
+        """The verdict when the runner is no more, or should be."""
+        how = self.runner.ended()
+        if self.runner.out_of_memory():
+            return Rejected("memory", "the submission used more memory than allowed")
+        if how is None:
+            return None
+        return Rejected("error", f"the submission ended itself ({how})", "the submission ended itself")
+
+    def _probe(self, size: int) -> list[tuple[int, bytes]]:
+        """Bytes of the output at once, before the runner is stopped: all of a small one, random places of a large one."""
+        if size <= SMALL_OUTPUT:
+            return [(0, os.pread(self._link.out, size, 0))] if size else []
+        return [(at, os.pread(self._link.out, PROBE_SIZE, at)) for at in _places(size)]
+
+    def declare(self, layout: values.Layout) -> None:
+        """The runner knows this layout from now on."""
+        text = layout.text()
+        if text not in self._ids:
+            self._ids[text] = len(self._ids) + 1
+            self._link.room(layout.size)
+            self.ring(Kind.DECLARE, values.pack(text), layout=layout)
+
+    def load(self, manifest: Manifest) -> Reply:
+        """Hand the submission over. From here on nothing from this runner is believed."""
+        files = {name: manifest.files[name] for name in manifest.runner_files if name in manifest.files}
+        told = {"entry": manifest.entry, "source": manifest.source, "files": files,
+                "call": str(manifest.config.get("call", "custom_kernel"))}  # fmt: skip
+        return self.ring(Kind.LOAD, values.pack(told))
+
+    def null(self, prepared: Prepared) -> int:
+        """A call's way without the call."""
+        payload = values.pack(values.copied(prepared.packed), arrays_only=True)
+        return self.ring(Kind.NULL, payload, late=len(prepared.packed) <= LATE_CAP).ns
+
+    def call(self, prepared: Prepared) -> Reply:
+        """One call of the submission."""
+        self.declare(prepared.layout)
+        return self.ring(Kind.CALL, prepared.packed, layout=prepared.layout, late=len(prepared.packed) <= LATE_CAP)
+
+    def close(self) -> str:
+        """End it; what it wrote."""
+        self.runner.kill()
+        text = self.runner.log()
+        self._link.close()
+        return text
+
+
+def _places(size: int) -> Iterator[int]:
+    return (random.randrange(size - PROBE_SIZE + 1) for _ in range(PROBES))
+
+
+def _plain_dict(text: str) -> dict[str, Any]:
+    found = json.loads(text) if text else {}
+    return found if isinstance(found, dict) else {}
+
+
+class Pulse:
+    """heartbeat.json: which phase, how far; at most once a second."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path, self._last = path, 0.0
+        self.phase, self.done, self.of = "start", 0, 0
+
+    def beat(self, *, now: bool = False) -> None:
+        """Write it when a second has passed, or now."""
+        at = time.monotonic()
+        if self._path is None or (at - self._last < 1.0 and not now):
+            return
+        self._last = at
+        told = {"at_ns": time.time_ns(), "phase": self.phase, "done": self.done, "of": self.of}
+        try:
+            put_file(self._path, json.dumps(told))
+        except OSError:
+            self._path = None  # a full disk costs the heartbeat, not the run
+
+    def enter(self, phase: str, of: int) -> None:
+        """A new phase of so many steps."""
+        self.phase, self.done, self.of = phase, 0, of
+        self.beat(now=True)
+
+    def step(self) -> None:
+        """One step more."""
+        self.done += 1
+        self.beat()
+
+
+def put_file(path: Path, text: str) -> None:
+    """The file is there whole or not at all."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with aside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.rename(path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+@dataclass(kw_only=True)
+class Course:
+    """What has come of the run so far."""
+
+    tests: list[TestResult] = field(default_factory=list)
+    benchmarks: list[BenchmarkResult] = field(default_factory=list)
+    phases: list[PhaseResult] = field(default_factory=list)
+    logs: dict[bool, str] = field(default_factory=lambda: {False: "", True: ""})
+    flags: list[str] = field(default_factory=list)
+    level: int = 3
+    notes: list[str] = field(default_factory=list)
+    launches: int = 0
+    checked: int = 0
+
+
+class Judge:
+    """Judges one manifest. `judge()` gives the report whatever happens to the submission."""
+
+    def __init__(self, manifest: Manifest, supervisor: Supervisor, *, heartbeat: Path | None = None, least_level: int = 0,
+                 own: dict[str, Any] | None = None) -> None:  # fmt: skip
+        self._manifest, self._supervisor, self._least_level = manifest, supervisor, least_level
+        self._own = own or guard.seen_from_inside()
+        self._pulse = Pulse(heartbeat)
+        self._course = Course()
+        self._random = random.SystemRandom()
+        self._reference: Reference | None = None
+
+    def note(self, notes: Sequence[str]) -> None:
+        """Something that the report says about the isolation."""
+        self._course.notes += notes
+
+    def judge(self) -> Report:
+        """All phases of the mode, up to the first that isn't passed."""
+        started = time.time_ns()
+        self._pulse.beat(now=True)
+        verdict, reason = "infrastructure", ""
+        try:
+            with _alarm(self._manifest.limits.total_s):
+                verdict, reason = self._judged()
+        except OutOfTime:
+            verdict, reason = "timeout", f"the whole run took longer than {self._manifest.limits.total_s:g} s"
+        except (ProblemTrouble, CantStart) as trouble:
+            verdict, reason = "infrastructure", str(trouble)
+        finally:
+            self._supervisor.close()
+        return self._report(verdict, clean(reason, 2 * MESSAGE_CAP), started)  # type: ignore[arg-type]
+
+    def _judged(self) -> tuple[str, str]:
+        manifest = self._manifest
+        if manifest.lang == "cu":
+            return "infrastructure", "this harness has no builder for lang cu yet, so no submission of that language can be judged here"
+        if any("world_size" in case for case in (*manifest.tests, *manifest.benchmarks)):
+            return "infrastructure", "this harness runs no multi-GPU problems (world_size) yet"
+        self._reference = Reference(manifest)
+        for name in PHASES[manifest.mode]:
+            began, fault = time.time_ns(), None
+            try:
+                fault = self._phase(name)
+            except Rejected as rejected:
+                fault = rejected
+            finally:
+                passed = fault is None
+                self._course.phases.append(PhaseResult(name=name, passed=passed, started_at_ns=began, ended_at_ns=time.time_ns()))
+            if fault is not None:
+                return fault.verdict, _reason(name, fault)
+        return "passed", "all phases passed"
+
+    def _phase(self, name: PhaseName) -> Rejected | None:
+        limits = self._manifest.limits
+        whole = {"test": limits.test_s, "benchmark": limits.benchmark_s, "ranked": limits.ranked_s, "hidden": limits.ranked_s}[name]
+        allowance = Allowance(left_s=whole, whole_s=whole)
+        if name in ("test", "hidden"):
+            return self._check_cases(name, allowance)
+        return self._measure(name, allowance)
+
+    # -------------------------------------------------------------------------------------------- checked cases
+
+    def _check_cases(self, name: PhaseName, allowance: Allowance) -> Rejected | None:
+        manifest, secret = self._manifest, name in SECRET
+        params = [*manifest.hidden, *manifest.tests] if secret else manifest.tests
+        cases = [Case(index=n, params=p) for n, p in enumerate(params)]
+        if not cases:
+            return None
+        self._pulse.enter(name, len(cases))
+        results: dict[int, TestResult] = {}
+        worst: Rejected | None = None
+        order = self._random.sample(cases, len(cases)) if secret else cases
+        launch = None
+        try:
+            self._verified(order[0], self._seed(name, order[0]))
+            launch = self._loaded(name, allowance)
+            for case in order:
+                fault = self._checked(name, case, launch)
+                results[case.index] = self._result(name, case, fault)
+                worst = worst or fault
+                self._pulse.step()
+        except Rejected as fault:
+            worst = worst or fault
+            unseen = next((c for c in order if c.index not in results), None)
+            if unseen is not None:
+                results[unseen.index] = self._result(name, unseen, fault)
+        finally:
+            self._ended(name, launch)
+            if secret:
+                self._course.tests.append(_one_for_all(worst))
+            else:
+                rest = {c.index: TestResult(phase=name, index=c.index, spec=c.spec, status="skipped") for c in cases}
+                self._course.tests += [results.get(n, rest[n]) for n in sorted(rest)]
+        return worst
+
+    def _verified(self, case: Case, seed: int | None) -> None:
+        assert self._reference is not None
+        self._reference.verify(self._reference.prepare(case, seed, exact=True))
+
+    def _checked(self, name: PhaseName, case: Case, launch: Launch) -> Rejected | None:
+        """One call of one case, judged. What ends the launch is raised; a wrong answer or an exception is returned."""
+        fault, _ = self._one_call(name, case, self._seed(name, case), launch)
+        if fault is not None and len(self._manifest.tests) + len(self._manifest.hidden) > 1 and name == "test":
+            fault.said = f"test {case.index + 1} of {len(self._manifest.tests)} ({case.spec}): {fault.said}"
+        return fault
+
+    def _one_call(self, name: PhaseName, case: Case, seed: int | None, launch: Launch) -> tuple[Rejected | None, int]:
+        assert self._reference is not None
+        prepared = self._reference.prepare(case, seed)
+        reply = launch.call(prepared)
+        if reply.status in (Status.WRONG_SHAPE, Status.WRONG_TYPE) and self._reference.layout_moved(prepared):
+            return self._one_call(name, case, seed, launch)
+        if reply.status != Status.OK:
+            return _claimed(reply), reply.ns
+        try:
+            output = prepared.layout.read(reply.out)
+        except values.Misfit as misfit:
+            return Rejected("wrong", f"an answer is wrong: {misfit}", "an answer is wrong"), reply.ns
+        good, said = self._reference.check(prepared, output)
+        self._course.checked += 1
+        if good:
+            return None, reply.ns
+        return Rejected("wrong", f"an answer is wrong: {said}" if said else "an answer is wrong", "an answer is wrong"), reply.ns
+
+    def _result(self, name: PhaseName, case: Case, fault: Rejected | None) -> TestResult:
+        if fault is None:
+            return TestResult(phase=name, index=case.index, spec=case.spec, status="pass")
+        status = {"wrong": "fail", "timeout": "timeout"}.get(fault.verdict, "error")
+        message = clean(fault.said.partition("): ")[2] or fault.said, MESSAGE_CAP)
+        return TestResult(phase=name, index=case.index, spec=case.spec, status=status, message=message)  # type: ignore[arg-type]
+
+    # ---------------------------------------------------------------------------------------------- timed cases
+
+    def _measure(self, name: PhaseName, allowance: Allowance) -> Rejected | None:
+        manifest = self._manifest
+        cases = [Case(index=n, params=p) for n, p in enumerate(manifest.benchmarks)]
+        if not cases:
+            return None
+        launches = manifest.budget.launches if name == "ranked" or manifest.mode != "leaderboard" else min(2, manifest.budget.launches)
+        calls = {case.index: self._calls(name, case) for case in cases}
+        self._pulse.enter(name, launches * (sum(calls.values()) + len(cases) * WARM_UPS))
+        seen: list[dict[int, clock.Net]] = []
+        at = cases[0]
+        fault: Rejected | None = None
+        try:
+            for number in range(launches):
+                times, at, fault = self._measured(name, cases, calls, number, allowance)
+                if fault is not None:
+                    return fault
+                seen.append({index: clock.net(found) for index, found in times.items()})
+        except Rejected as rejected:
+            fault = rejected
+            raise
+        finally:
+            for case in cases:
+                mine = fault if case.index == at.index else None
+                self._course.benchmarks.append(_benchmark(name, case, [s[case.index] for s in seen], mine, fault, launches))
+        return None
+
+    def _calls(self, name: PhaseName, case: Case) -> int:
+        """How many calls per launch: fixed by the budget and the trusted reference's own pace."""
+        assert self._reference is not None
+        budget = self._manifest.budget
+        prepared = self._reference.prepare(case, self._seed(name, case, "pace"), exact=True)
+        self._reference.verify(prepared)
+        began = time.perf_counter_ns()
+        self._reference.answer(prepared.packed)
+        pace = (time.perf_counter_ns() - began) / 1e9
+        return clock.budgeted_calls(calls=budget.calls, max_calls=budget.max_calls, target_s=budget.target_s, reference_s=pace)
+
+    def _measured(self, name: PhaseName, cases: Sequence[Case], calls: dict[int, int], number: int,
+                  allowance: Allowance) -> tuple[dict[int, clock.LaunchTimes], Case, Rejected | None]:  # fmt: skip
+        assert self._reference is not None
+        times = {case.index: clock.LaunchTimes() for case in cases}
+        launch, at, fault = None, cases[0], None
+        try:
+            launch = self._started(name, allowance)
+            patterns = {c.index: self._reference.prepare(c, self._seed(name, c, number, "null")) for c in cases}
+            for case in cases:
+                found = [launch.null(patterns[case.index]) for _ in range(NULLS)]
+                times[case.index].trusted_null_ns = found[NULLS_DROPPED:]
+            self._hand_over(launch)
+            plan = [case for case in cases for _ in range(calls[case.index] + WARM_UPS)]
+            self._random.shuffle(plan)
+            counts = dict.fromkeys(times, 0)
+            with _quiet():
+                for step, at in enumerate(plan):
+                    fault, ns = self._one_call(name, at, self._seed(name, at, number, counts[at.index]), launch)
+                    if fault is not None:
+                        break
+                    counts[at.index] += 1
+                    if counts[at.index] > WARM_UPS:
+                        times[at.index].calls_ns.append(ns)
+                    if step % 8 == 7:
+                        times[at.index].null_ns.append(launch.null(patterns[at.index]))
+                    self._pulse.step()
+        finally:
+            self._ended(name, launch)
+        return times, at, fault
+
+    # ------------------------------------------------------------------------------------------------- launches
+
+    def _started(self, name: PhaseName, allowance: Allowance) -> Launch:
+        try:
+            launch = Launch(self._supervisor, allowance, self._pulse)
+        except Rejected as trouble:  # nothing of the submission was there yet
+            raise CantStart(f"a runner ended before it had the submission: {trouble.said}") from None
+        course = self._course
+        course.launches += 1
+        level, notes = guard.level_of(launch.seen, self._own, container=self._supervisor.container)
+        if level < course.level:
+            course.level = level
+        course.notes += [n for n in notes if n not in course.notes]
+        if level < self._least_level:
+            self._ended(name, launch)
+            said = f"; {notes[0]}" if notes else ""
+            raise CantStart(f"isolation level {level} was reached, {self._least_level} is needed here{said}")
+        return launch
+
+    def _loaded(self, name: PhaseName, allowance: Allowance) -> Launch:
+        launch = self._started(name, allowance)
+        try:
+            self._hand_over(launch)
+        except BaseException:
+            self._ended(name, launch)
+            raise
+        return launch
+
+    def _hand_over(self, launch: Launch) -> None:
+        try:
+            reply = launch.load(self._manifest)
+        except Rejected as fault:
+            fault.said = f"while loading: {fault.said}"
+            raise
+        if reply.status != Status.OK:
+            fault = _claimed(reply)
+            fault.said = f"while loading: {fault.said}"
+            raise fault
+
+    def _ended(self, name: PhaseName, launch: Launch | None) -> None:
+        if launch is None:
+            return
+        text = launch.close()
+        secret = name in SECRET
+        self._course.logs[secret] = (self._course.logs[secret] + clean(text, LOG_CAP))[:LOG_CAP]
+
+    def _seed(self, name: PhaseName, case: Case, *parts: object) -> int | None:
+        """The seed of one call: the problem's own in tests, fresh in benchmarks, secret and fresh where it counts."""
+        manifest = self._manifest
+        if name == "test" and "seed" in case.params:
+            return None
+        if name in SECRET:
+            return derived_seed(manifest.secret_seed, name, manifest.nonce, case.index, *parts)
+        return derived_seed(f"public|{manifest.seed}", name, case.index, case.params.get("seed", ""), *parts)
+
+    # --------------------------------------------------------------------------------------------------- report
+
+    def _report(self, verdict: VerdictName, reason: str, started: int) -> Report:
+        manifest, course = self._manifest, self._course
+        score = self._score() if verdict == "passed" else None
+        launched = course.launches > 0
+        report = Report(
+            version=WIRE_VERSION, token=manifest.token, attempt=manifest.attempt, nonce=manifest.nonce, mode=manifest.mode,
+            problem_digest=manifest.problem_digest, harness_digest=host.harness_digest(), verdict=verdict, reason=reason,
+            score_s=None if score is None else score.value / 1e9,
+            interval_s=None if score is None else [min(score.low, score.value) / 1e9, max(score.high, score.value) / 1e9],
+            tests=course.tests, benchmarks=course.benchmarks, phases=course.phases,
+            isolation=Isolation(level=course.level if launched else 0, means=self._supervisor.means if launched else "none",
+                                notes=course.notes),
+            started_at_ns=started, ended_at_ns=max(started, time.time_ns()),
+            log=course.logs[False], secret_log=course.logs[True],
+            host={**host.facts(), "launches": course.launches, "calls_checked": course.checked}, flags=self._flags(),
+        )  # fmt: skip
+        self._pulse.enter("done", 0)
+        return report
+
+    def _score(self) -> clock.Estimate | None:
+        wanted = "ranked" if self._manifest.mode == "leaderboard" else "benchmark"
+        found = [b.launch_medians_ns for b in self._course.benchmarks if b.phase == wanted]
+        return clock.combined(found, self._manifest.ranking_by) if found else None
+
+    def _flags(self) -> list[str]:
+        found = {flag for b in self._course.benchmarks for flag in b.flags if flag.isupper()}
+        return [*self._course.flags, *sorted(found)]
+
+
+def _reason(name: PhaseName, fault: Rejected) -> str:
+    where = {"test": "test phase", "benchmark": "benchmark phase", "ranked": "ranked phase", "hidden": "hidden cases"}[name]
+    if fault.verdict == "violation":
+        return f"{where}: {fault.said}"
+    if name in SECRET:
+        return f"{where}: {fault.plain}"
+    said = fault.said
+    return f"{where}, {said}" if said.startswith(("while loading", "test ", "benchmark ")) else f"{where}: {said}"
+
+
+def _one_for_all(worst: Rejected | None) -> TestResult:
+    """Of the hidden cases nothing is told but whether all were passed."""
+    status = "pass" if worst is None else {"wrong": "fail", "timeout": "timeout"}.get(worst.verdict, "error")
+    return TestResult(phase="hidden", index=0, spec="hidden cases", status=status, message="" if worst is None else worst.plain)  # type: ignore[arg-type]
+
+
+def _claimed(reply: Reply) -> Rejected:
+    """The verdict for a runner's own word that it has no answer: it can only reject."""
+    text = clean(reply.text, MESSAGE_CAP)
+    match reply.status:
+        case Status.WRONG_TYPE | Status.WRONG_SHAPE:
+            what = "type" if reply.status == Status.WRONG_TYPE else "shape"
+            return Rejected("wrong", f"an answer has the wrong {what}: {text}", "an answer is wrong")
+        case Status.MEMORY:
+            return Rejected("memory", "the submission ran out of memory (MemoryError)", "the submission ran out of memory")
+        case Status.ENDED:
+            return Rejected("error", f"the submission ended itself ({text})", "the submission ended itself")
+        case Status.RAISED | Status.SYNTAX | Status.LOAD_RAISED | Status.NO_ENTRY:
+            return Rejected("error", text or "an exception", "the submission raised an error")
+        case _:
+            return Rejected("violation", "the submission wrote into the link's control words")
+
+
+def _benchmark(name: PhaseName, case: Case, nets: list[clock.Net], mine: Rejected | None, any_fault: Rejected | None,
+               launches: int) -> BenchmarkResult:  # fmt: skip
+    plain = BenchmarkResult(phase=name, index=case.index, spec=case.spec, status="pass")
+    if any_fault is not None or len(nets) < launches:
+        if mine is None:
+            return replace(plain, status="skipped")
+        status = {"wrong": "fail", "timeout": "timeout"}.get(mine.verdict, "error")
+        said = mine.plain if name in SECRET and mine.verdict != "violation" else mine.said
+        return replace(plain, status=status, message=clean(said, MESSAGE_CAP))  # type: ignore[arg-type]
+    medians = [n.median_ns for n in nets]
+    samples = [max(s, clock.LEAST_NS) for n in nets for s in n.samples_ns]
+    estimate = clock.interval(medians)
+    flags = [clock.UNRESOLVED] if not all(n.resolved for n in nets) else []
+    if len(nets) == 1:
+        flags.append(clock.ONE_LAUNCH)
+    return replace(
+        plain, calls=len(samples), launch_medians_ns=medians, median_ns=estimate.value, mean_ns=statistics.fmean(samples),
+        std_ns=statistics.pstdev(samples), best_ns=min(samples), worst_ns=max(samples),
+        null_ns=statistics.median(n.null_ns for n in nets), low_ns=estimate.low, high_ns=estimate.high, flags=flags,
+    )  # fmt: skip
+
+
+def clean(text: str, cap: int) -> str:
+    """Text of a runner's that can be shown: printable, line breaks and tabs apart; capped."""
+    kept = "".join(c if c in "\n\t" or c.isprintable() else "\ufffd" for c in text[:cap])
+    return kept if len(text) <= cap else f"{kept[: cap - 2]} …"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No collection of garbage while calls are timed."""
+    was = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+@contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
+    """OutOfTime when this much time has passed, wherever the judge is then."""
+
+    def ring(number: int, frame: Any) -> None:
+        raise OutOfTime
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, max(0.001, seconds))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

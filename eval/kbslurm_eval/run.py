@@ -1,0 +1,204 @@
+"""The harness's own front: what `python3 -I eval/` does with its arguments.
+
+    MANIFEST --key FILE --out DIR [--supervisor DIR --link DIR] [--work DIR] [--min-isolation N]
+    --probe      the isolation that can be reached here, as JSON
+    --digest     the digest of this program's sources
+
+Exit 0 when a report was written, whatever the verdict; 6 when none could be, with one sentence on stderr. The key file is
+removed once it is read, and so is the manifest where a runner could see it (isolation below 2).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .supervisor import Supervisor
+    from .wire import Manifest, Report
+
+NO_REPORT = 6
+KEY_CAP = 4096
+
+
+class CantJudge(RuntimeError):  # noqa: N818 - told in one sentence
+    """No report can be written."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The program."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    match argv:
+        case ["--jail"]:  # the launcher and the runner start often and need little: nothing else is imported for them
+            from . import guard
+
+            return guard.launcher()
+        case ["--runner", folder]:
+            from . import child
+
+            return child.serve(folder)
+        case ["--digest"]:
+            from . import host
+
+            print(host.harness_digest())
+            return 0
+        case ["--probe"]:
+            import json
+
+            print(json.dumps(probe(), sort_keys=True))
+            return 0
+        case _:
+            return _judging(argv)
+
+
+def _judging(argv: Sequence[str]) -> int:
+    import argparse
+    from pathlib import Path
+
+    parser = argparse.ArgumentParser(prog="eval", description="Judge one manifest and write a sealed report.")
+    parser.add_argument("manifest", type=Path, help="manifest.json")
+    parser.add_argument("--key", type=Path, required=True, help="file with the attempt's key; removed once it is read")
+    parser.add_argument("--out", type=Path, required=True, help="folder for report.json and heartbeat.json")
+    parser.add_argument("--supervisor", type=Path, help="folder by which a job script is asked for runner containers")
+    parser.add_argument("--link", type=Path, help="shared-memory folder that is bound into those containers")
+    parser.add_argument("--work", type=Path, help="folder for the links of runners on this machine (default: /dev/shm)")
+    parser.add_argument("--min-isolation", type=int, default=0, metavar="N", help="refuse to run below this level")
+    parser.add_argument("--probe", action="store_true", help="print the isolation that can be reached here and end")
+    parser.add_argument("--digest", action="store_true", help="print the digest of this program and end")
+    told = parser.parse_args(argv)
+    try:
+        judge(told.manifest, told.key, told.out, supervisor=told.supervisor, link=told.link, work=told.work,
+              least_level=told.min_isolation)  # fmt: skip
+    except CantJudge as error:
+        print(f"eval: {error}", file=sys.stderr)
+        return NO_REPORT
+    return 0
+
+
+def judge(manifest: Path, key: Path, out: Path, *, supervisor: Path | None = None, link: Path | None = None,
+          work: Path | None = None, least_level: int = 0) -> Report:  # fmt: skip
+    """Judge the manifest in this file and leave DIR/report.json, sealed. This process hides itself: use one of its own."""
+    import signal
+
+    from . import guard, wire
+    from .judge import Judge, put_file
+
+    told, secret = _read(manifest, key)
+    own = guard.seen_from_inside()
+    troubles = guard.hide_judge()
+    signal.signal(signal.SIGTERM, _stop)
+    ground, level = _ground(told, supervisor, link, work)
+    _remove(key)
+    if level < 2:
+        _remove(manifest)
+    out.mkdir(parents=True, exist_ok=True)
+    found = Judge(told, ground, heartbeat=out / "heartbeat.json", least_level=least_level, own=own)
+    if troubles:
+        found.note(troubles)
+    report = found.judge()
+    try:
+        put_file(out / "report.json", wire.seal(report, secret))
+    except OSError as error:
+        raise CantJudge(f"the report can't be written: {error}") from None
+    return report
+
+
+def _stop(number: int, frame: Any) -> None:
+    raise SystemExit(143)
+
+
+def _read(manifest: Path, key: Path) -> tuple[Manifest, bytes]:
+    from . import wire
+
+    try:
+        with key.open("rb") as file:
+            secret = file.read(KEY_CAP)
+        told = wire.read_manifest(manifest.read_bytes())
+    except OSError as error:
+        raise CantJudge(f"{error.filename} can't be read: {error.strerror}") from None
+    except wire.WireError as error:
+        raise CantJudge(f"the manifest can't be used: {error}") from None
+    if not secret:
+        raise CantJudge(f"the key file {key} is empty")
+    return told, secret
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink()
+    except OSError:
+        pass  # on a read-only mount it can't be; no runner sees that mount
+
+
+def _ground(told: Manifest, supervisor: Path | None, link: Path | None, work: Path | None) -> tuple[Supervisor, int]:
+    from .supervisor import CantStart, Doorbell, Local
+
+    if supervisor is not None:
+        if link is None:
+            raise CantJudge("--supervisor needs --link, the folder that its runners share with the judge")
+        try:
+            return Doorbell(supervisor, link, told.limits), 2
+        except CantStart as error:
+            raise CantJudge(str(error)) from None
+    if work is not None:
+        work.mkdir(parents=True, exist_ok=True)
+    level, _ = reachable(None if work is None else str(work))
+    try:
+        return Local(told.limits, level=level, shm=None if work is None else str(work)), level
+    except OSError as error:
+        raise CantJudge(f"no folder for the runners' links: {error}") from None
+
+
+def reachable(work: str | None = None) -> tuple[int, list[str]]:
+    """The highest level at which a runner really starts here, and what kept it from more."""
+    import os
+
+    from .supervisor import CantStart, Local
+    from .wire import Limits
+
+    notes: list[str] = []
+    highest = int(os.environ.get("KBSLURM_EVAL_LEVEL", "2"))
+    for level in range(min(2, highest), -1, -1):
+        ground = Local(Limits(), level=level, shm=work)
+        try:
+            _tried(ground)
+        except CantStart as error:
+            notes.append(f"level {level}: {error}")
+            continue
+        finally:
+            ground.close()
+        return level, notes
+    return 0, notes
+
+
+def _tried(ground: Any) -> None:
+    from .judge import Allowance, Launch, Pulse, Rejected
+    from .supervisor import CantStart
+
+    try:
+        launch = Launch(ground, Allowance(left_s=60, whole_s=60), Pulse(None))
+    except Rejected as error:
+        raise CantStart(error.said) from None
+    launch.close()
+
+
+def probe() -> dict[str, Any]:
+    """The isolation that can be reached here: level, means, what is missing, and what a runner found from inside."""
+    from . import guard
+    from .judge import Allowance, Launch, Pulse
+    from .supervisor import Local
+    from .wire import Limits
+
+    own = guard.seen_from_inside()
+    level, notes = reachable()
+    ground = Local(Limits(), level=level)
+    try:
+        launch = Launch(ground, Allowance(left_s=60, whole_s=60), Pulse(None))
+        found, missing = guard.level_of(launch.seen, own, container=False)
+        launch.close()
+    finally:
+        ground.close()
+    return {"level": found, "means": ground.means, "notes": [*notes, *missing], "seen": launch.seen}
