@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +15,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
+from kbslurm import logs
 from kbslurm.daemon import Daemon, Pace
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import OpenAttempt, PersonId, SubmissionId
@@ -147,3 +150,17 @@ def running(daemon: Daemon, *, once: bool = False) -> Iterator[threading.Thread]
         stop.set()
         thread.join(timeout=120)
         assert not thread.is_alive()
+
+
+@contextmanager
+def overheard(*, as_json: bool = False) -> Iterator[io.StringIO]:
+    """What the rooms tell, as their log would have it."""
+    logger = logging.getLogger(logs.ROOT)
+    before = (list(logger.handlers), logger.level, logger.propagate)
+    told = io.StringIO()
+    logs.set_up(as_json=as_json, stream=told)
+    try:
+        yield told
+    finally:
+        logger.handlers[:], logger.propagate = before[0], before[2]
+        logger.setLevel(before[1])

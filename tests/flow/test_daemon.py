@@ -1,0 +1,266 @@
+"""The daemon among troubles: a hung site, a database that goes, bugs, cancels, signals; and what it tells of itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kbslurm.daemon import Daemon, WallClock
+from kbslurm.domain.run import Ending, Handle
+from kbslurm.errors import BackendRefused, BackendTrouble, Refused
+from kbslurm.flow.announce import feed, follow
+from kbslurm.flow.cancel import cancel
+from kbslurm.flow.place import Place
+from kbslurm.metrics import Metrics, MetricsPage
+from kbslurm.ports import JobSpec
+from kbslurm.store.embedded import Embedded
+from kbslurm.store.postgres import PostgresStore
+from tests.flow.puppet import RUNNING, Puppet, ended, sealed_report
+from tests.flow.stage import QUICK, Stage, overheard, running
+
+
+@pytest.fixture
+def stage(database_url: str) -> Iterator[Stage]:
+    built = Stage.build(database_url, gpus=("A100", "H100"), clock=WallClock())
+    yield built
+    built.close()
+
+
+class Prompt(Puppet):
+    """A puppet whose every job is over with a passing report as soon as it is looked at."""
+
+    def __init__(self, store: PostgresStore, name: str = "prompt", gpu: str = "A100") -> None:
+        super().__init__(name=name, slots={gpu: 2}, default=ended())
+        self.store = store
+
+    def submit(self, job: JobSpec) -> Handle:
+        handle = super().submit(job)
+        (attempt,) = [a for a in self.store.open_attempts() if a.name == job.name]
+        self.reports[job.name] = sealed_report(self.store.work(attempt.id))
+        return handle
+
+
+def quick(backend: Puppet, *, untrusted: bool = True) -> Place:
+    return Place(backend=backend, poll_s=0.1, grace_s=0.1, sweep_gap_s=0.1, untrusted=untrusted)
+
+
+def test_a_hung_site_holds_up_nobody_else(stage: Stage) -> None:
+    hung = Puppet(name="hung", slots={"H100": 1}, gate=threading.Event())
+    prompt = Prompt(stage.store)
+    assert hung.gate is not None
+    with running(Daemon(stage.store, [quick(hung), quick(prompt)], pace=QUICK)):
+        stage.submit(gpus=["H100"])
+        stage.wait_until(lambda: hung.calls == ["submit"])
+        for _ in range(3):
+            stage.submit(gpus=["A100"])
+        stage.wait_until(lambda: stage.open_runs() == 1)
+        hung.gate.set()
+    assert hung.calls[0] == "submit"
+
+
+def test_a_site_in_trouble_is_left_alone_and_its_runs_go_elsewhere(stage: Stage) -> None:
+    broken = Puppet(name="broken", slots={"A100": 1}, trouble=True)
+    prompt = Prompt(stage.store)
+    daemon = Daemon(stage.store, [quick(broken), quick(prompt)], pace=QUICK)
+    with running(daemon):
+        for _ in range(4):
+            stage.submit(gpus=["A100"])
+        stage.wait_until(lambda: stage.open_runs() == 1)
+        broken.trouble = False
+        (left,) = [a for a in stage.store.open_attempts() if a.backend == "broken"]
+        broken.sightings[left.name] = ended()
+        broken.reports[left.name] = sealed_report(stage.store.work(left.id))
+        stage.wait_until(lambda: stage.open_runs() == 0)
+    assert [run["attempts"] for run in stage.runs()] == [1] * 4
+
+
+def test_runs_of_strangers_do_not_go_where_they_cannot_be_isolated(stage: Stage) -> None:
+    prompt = Prompt(stage.store)
+    stage.person("grace", staff=True)
+    with running(Daemon(stage.store, [quick(prompt, untrusted=False)], pace=QUICK)):
+        stage.submit(by="ada", gpus=["A100"])
+        stage.submit(by="grace", gpus=["A100"])
+        stage.wait_until(lambda: stage.open_runs() == 1)
+    assert [run["state"] for run in stage.runs()] == ["queued", "scored"]
+
+
+def test_a_bug_in_a_backend_is_told_and_survived(stage: Stage) -> None:
+    class Buggy(Prompt):
+        bugs = 2
+
+        def poll(self, attempts):  # type: ignore[no-untyped-def]
+            if self.bugs:
+                self.bugs -= 1
+                raise ZeroDivisionError("one over zero")
+            return super().poll(attempts)
+
+    with overheard(as_json=True) as told, running(Daemon(stage.store, [quick(Buggy(stage.store))], pace=QUICK)):
+        stage.submit(gpus=["A100"])
+        stage.wait_until(lambda: stage.open_runs() == 0)
+    lines = [json.loads(line) for line in told.getvalue().splitlines()]
+    bugs = [line for line in lines if line["what"] == "a bug"]
+    assert len(bugs) == 2
+    assert "ZeroDivisionError" in bugs[0]["error"]
+    decided = [line["what"] for line in lines]
+    for what in ("leading", "claimed", "launched", "scored", "works again", "stopped"):
+        assert what in decided
+    assert "Traceback" not in told.getvalue()
+
+
+def test_a_refusal_for_now_is_sent_again_as_the_same_attempt(stage: Stage) -> None:
+    class Full(Prompt):
+        refusals = 2
+
+        def submit(self, job: JobSpec) -> Handle:
+            if self.refusals:
+                self.refusals -= 1
+                raise BackendRefused(self.name, "too many jobs", permanent=False)
+            return super().submit(job)
+
+    with running(Daemon(stage.store, [quick(Full(stage.store))], pace=QUICK)):
+        stage.submit(gpus=["A100"])
+        stage.wait_until(lambda: stage.open_runs() == 0)
+    assert [(run["attempts"], run["verdict"]) for run in stage.runs()] == [(1, "passed")]
+
+
+def test_cancel_is_for_owner_and_staff_and_reaches_the_running_job(stage: Stage) -> None:
+    class Running(Puppet):
+        def cancel(self, attempt):  # type: ignore[no-untyped-def]
+            super().cancel(attempt)
+            self.sightings[attempt.name] = ended(Ending.CANCELLED)
+
+    puppet = Running(name="puppet", slots={"A100": 1}, default=RUNNING)
+    bob, grace = stage.person("bob"), stage.person("grace", staff=True)
+    with running(Daemon(stage.store, [quick(puppet)], pace=QUICK)):
+        first, second = stage.submit(gpus=["A100"]), stage.submit(gpus=["A100"])
+        stage.wait_until(lambda: stage.runs()[0]["state"] == "running")
+        with pytest.raises(Refused):
+            cancel(stage.store, first.submission_id, bob, stage.clock.now())
+        assert cancel(stage.store, second.submission_id, stage.person("ada"), stage.clock.now()) == 0
+        assert cancel(stage.store, first.submission_id, grace, stage.clock.now()) == 1
+        stage.wait_until(lambda: stage.open_runs() == 0)
+        assert cancel(stage.store, first.submission_id, grace, stage.clock.now()) == 0
+    assert [(run["state"], run["verdict"]) for run in stage.runs()] == [("cancelled", None)] * 2
+    assert len(puppet.cancelled) == 1
+
+
+def test_a_database_that_goes_and_comes_is_waited_for(own_postgres: Embedded) -> None:
+    from kbslurm.store import migrate
+
+    migrate.upgrade(own_postgres.url)
+    stage = Stage.build(own_postgres.url, clock=WallClock())
+    own = PostgresStore(own_postgres.url)
+    with overheard() as told, running(Daemon(own, [quick(Prompt(own))], pace=QUICK)):
+        stage.submit(by="ada")
+        stage.wait_until(lambda: stage.open_runs() == 0)
+        own_postgres.stop(immediate=True)
+        while "trouble" not in told.getvalue():
+            threading.Event().wait(0.05)
+        again = Embedded.start(own_postgres.data_dir, fast=True)
+        stage.url = again.url
+        while "database works again" not in told.getvalue():
+            threading.Event().wait(0.05)
+        insist(lambda: stage.submit(by="ada"))
+        stage.wait_until(lambda: stage.open_runs() == 0)
+    assert "Traceback" not in told.getvalue()
+    assert [run["verdict"] for run in stage.runs()] == ["passed"] * 2
+    stage.close()
+    own.close()
+
+
+def insist(act: Callable[[], object]) -> None:
+    """Do it, though a connection that the restart cut may be lent once more."""
+    for _ in range(20):
+        try:
+            act()
+            return
+        except BackendTrouble:
+            continue
+    act()
+
+
+PROGRAM = """
+import sys
+from kbslurm import logs
+from kbslurm.daemon import Daemon, stop_on_signals
+from kbslurm.store.postgres import PostgresStore
+logs.set_up(as_json=True, stream=sys.stdout)
+with stop_on_signals() as stop:
+    Daemon(PostgresStore(sys.argv[1]), []).run(stop)
+"""
+
+
+def test_sigterm_ends_it_cleanly_and_gives_the_lease_back(stage: Stage, root: Path) -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, stage.url],
+        cwd=root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ},
+    )
+    try:
+        assert program.stdout is not None
+        for line in program.stdout:
+            if json.loads(line)["what"] == "leading":
+                break
+        assert len(stage.rows("SELECT 1 FROM lease")) == 1
+        program.send_signal(signal.SIGTERM)
+        out, err = program.communicate(timeout=120)
+    finally:
+        program.kill()
+        program.communicate()
+    assert (program.returncode, err) == (0, "")
+    assert json.loads(out.splitlines()[-1])["what"] == "stopped"
+    assert stage.rows("SELECT 1 FROM lease") == []
+
+
+def test_once_ends_when_nothing_is_left_to_do(stage: Stage) -> None:
+    for _ in range(3):
+        stage.submit(gpus=["A100"])
+    Daemon(stage.store, [quick(Prompt(stage.store))], pace=QUICK).run(threading.Event(), once=True)
+    assert [run["verdict"] for run in stage.runs()] == ["passed"] * 3
+
+
+def test_metrics_are_served_and_name_nobody(stage: Stage) -> None:
+    metrics = Metrics()
+    stage.submit(by="zuzanna", gpus=["A100", "H100"])
+    with MetricsPage(metrics) as page:
+        daemon = Daemon(stage.store, [quick(Prompt(stage.store))], pace=QUICK, metrics=metrics)
+        with running(daemon):
+            stage.wait_until(lambda: stage.open_runs() == 1)
+            with urllib.request.urlopen(f"http://127.0.0.1:{page.port}/metrics", timeout=60) as answer:
+                text = answer.read().decode()
+    assert 'kbslurm_runs_waiting{gpu="H100"} 1.0' in text
+    assert 'kbslurm_claims_total{backend="prompt",gpu="A100"} 1.0' in text
+    assert "kbslurm_leading 1.0" in text
+    assert "zuzanna" not in text
+
+
+def test_a_reader_gets_every_event_at_least_once_and_goes_on_where_it_was(stage: Stage) -> None:
+    stage.submit()
+    kinds: list[str] = []
+
+    def announce() -> None:
+        for event in feed(stage.store, "cards"):
+            kinds.append(event.kind)
+            if len(kinds) == 2:
+                raise ConnectionError("the chat server went away")
+
+    with pytest.raises(ConnectionError):
+        announce()
+    again = [event.kind for event in feed(stage.store, "cards")]
+    assert again[0] == kinds[-1]
+    every = [event.kind for event in stage.store.events(stage.store.cursor("nobody"))]
+    assert [*kinds[:-1], *again] == every
+    assert list(feed(stage.store, "cards")) == []
+    assert [event.kind for event in follow(stage.store, stage.store.cursor("nobody"), lambda: True)] == every

@@ -1,0 +1,43 @@
+"""Every submission of the examples gets the verdict that its folder says, from the real harness."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from kbslurm.problems import load
+from kbslurm.share import eval_dir
+from kbslurm.trial import run_trial, verify
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@pytest.mark.parametrize("name", ["transpose", "rowsoftmax", "one_file/running_sum.py"])
+def test_every_submission_gets_its_verdict(name: str, tmp_path: Path) -> None:
+    found = list(verify(EXAMPLES / name, work=tmp_path / "work", eval_dir=eval_dir()))
+    wrong = [f"{v.file.name}: {v.expected} expected, {v.got}: {v.reason}" for v in found if not v.ok]
+    assert wrong == []
+    for verification in found:
+        assert (verification.score_s is not None) == (verification.got == "passed")
+        assert bool(verification.reason) or verification.got == "passed"
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_the_fast_one_is_faster(tmp_path: Path) -> None:
+    problem = load(EXAMPLES / "transpose")
+    scores = []
+    for name in ("slices", "loops"):
+        text = (EXAMPLES / f"transpose/submissions/accepted/{name}.py").read_text(encoding="utf-8")
+        report = run_trial(problem, f"{name}.py", text, "benchmark", work=tmp_path, eval_dir=eval_dir()).report
+        assert report.verdict == "passed", report.reason
+        assert report.score_s is not None
+        scores.append(report.score_s)
+    assert 3 * scores[0] < scores[1]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch isn't installed")
+def test_the_torch_example(tmp_path: Path) -> None:
+    found = list(verify(EXAMPLES / "torch_gemm", work=tmp_path, eval_dir=eval_dir(), mode="test"))
+    assert [v.file.name for v in found if not v.ok] == []
