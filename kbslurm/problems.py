@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from kbslurm.domain.contest import board_name, gpu_name, parsed_deadline, zone
 from kbslurm.domain.problem import Problem
 from kbslurm.errors import Invalid, NotFound, TooLarge
+from kbslurm.flow.manifest import JUDGES_SHARE, STARTING_S
 from kbslurm.marked_yaml import Marked, read_yaml, unknown_keys
 from kbslurm.reference_code import (
     Code,
@@ -38,7 +39,6 @@ FILES_CAP = 100
 CASES_CAP = 256
 LIST_CAP = 4096
 TEXT_CAP = 100_000
-CLEANUP_S = 60.0
 ALL_MODES = ("test", "benchmark", "leaderboard", "profile")
 UNRANKED_MODES = ("test", "benchmark")
 LANGUAGES = frozenset({"Python", "Triton", "CUDA", "HIP", "CuteDSL"})
@@ -471,7 +471,7 @@ def _limits(table: Mapping[str, Marked], own: Mapping[str, Marked]) -> Limits:
         test_s=test_s,
         benchmark_s=benchmark_s,
         ranked_s=ranked_s,
-        total_s=2 * test_s + benchmark_s + ranked_s + CLEANUP_S,
+        total_s=JUDGES_SHARE * (test_s + benchmark_s + 2 * ranked_s) + STARTING_S,
         memory_bytes=own["memory_mb"].whole(16, 1 << 22) << 20 if "memory_mb" in own else usual.memory_bytes,
         processes=own["processes"].whole(1, 65536) if "processes" in own else usual.processes,
     )

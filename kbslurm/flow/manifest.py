@@ -8,7 +8,10 @@ from kbslurm.domain.problem import Problem
 from kbslurm.errors import Invalid
 from kbslurm_eval.wire import MANIFEST_CAP, PHASES, WIRE_VERSION, Limits, Manifest, Mode, dumps
 
-STARTING_S = 15.0
+# Phases count what the submission takes; inputs, answers and checks are the judge's own work and take as long again.
+JUDGES_SHARE = 1.5
+STARTING_S = 60.0
+ENDING_S = 30.0
 
 
 def manifest_for(
@@ -30,7 +33,11 @@ def manifest_for(
     """
     if mode not in problem.modes:
         raise Invalid(f"problem {problem.name} has no {mode} mode", hint=f"It has: {', '.join(problem.modes)}.")
-    limits = problem.limits if log_bytes is None else replace(problem.limits, log_bytes=log_bytes)
+    limits = replace(
+        problem.limits,
+        total_s=job_s(problem.limits, mode),
+        log_bytes=problem.limits.log_bytes if log_bytes is None else log_bytes,
+    )
     return Manifest(
         version=WIRE_VERSION,
         token=token,
@@ -67,7 +74,12 @@ def manifest_text(manifest: Manifest) -> str:
     return text
 
 
+def job_s(limits: Limits, mode: Mode) -> float:
+    """How long the harness may take in all for this mode: the problem's `total_s`, or what its phases come to."""
+    each = {"test": limits.test_s, "benchmark": limits.benchmark_s, "ranked": limits.ranked_s, "hidden": limits.ranked_s}
+    return min(limits.total_s, JUDGES_SHARE * sum(each[phase] for phase in PHASES[mode]) + STARTING_S)
+
+
 def time_limit_s(limits: Limits, mode: Mode) -> float:
-    """How long a whole job of this mode may take, start included: what a backend enforces from outside."""
-    each = {"test": limits.test_s, "benchmark": limits.benchmark_s, "ranked": limits.ranked_s, "hidden": limits.test_s}
-    return min(limits.total_s, sum(each[phase] for phase in PHASES[mode])) + STARTING_S
+    """How long a whole job of this mode may take: what a backend enforces from outside, should the harness not end."""
+    return job_s(limits, mode) + ENDING_S

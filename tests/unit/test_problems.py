@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from kbslurm.domain.contest import parsed_deadline
 from kbslurm.domain.problem import as_json, from_json
+from kbslurm.domain.source import checked_source, directives
+from kbslurm.domain.verdict import FOLDERS
 from kbslurm.errors import Invalid, NotFound, TooLarge
 from kbslurm.problems import load, load_set
 from kbslurm_eval.wire import Budget
@@ -497,3 +501,23 @@ def test_the_examples_are_sound(root: Path) -> None:
         assert problem.hidden != problem.tests
     assert load(root / "examples" / "one_file" / "running_sum.py").warnings == ()
     assert load(root / "examples" / "rowsoftmax").runner_files == ("task.py",)
+
+
+def test_the_demos_script_holds_together(root: Path) -> None:
+    examples = root / "examples"
+    script = tomllib.loads((examples / "demo.toml").read_text(encoding="utf-8"))
+    board, people, submissions = script["board"], script["people"], script["submissions"]
+    problem = load(examples / board["problem"])
+    assert (len(board["gpus"]), len(people), len(submissions)) == (2, 4, 8)
+    assert parsed_deadline(board["deadline"], board["zone"]).year > 2090
+    assert {person["name"] for person in people} == {submission["person"] for submission in submissions}
+    assert problem.limits.test_s <= 10, "the time-out decides how long the demo lasts"
+    for submission in submissions:
+        file = examples / submission["file"]
+        assert set(submission["gpus"]) <= set(board["gpus"])
+        assert file.parent.name == FOLDERS[submission["expect"]]
+        said = directives(checked_source(file.name, file.read_bytes()).text)
+        assert said.leaderboard == board["name"]
+    assert sorted(submission["expect"] for submission in submissions) == [
+        "error", "error", "passed", "passed", "passed", "timeout", "violation", "wrong",
+    ]  # fmt: skip
