@@ -134,6 +134,15 @@ rm -f "$sid"
 chroot "$1" apptainer --version
 """
 
+# sid's package leaves making the database to systemd
+_DATABASE = """\
+test -d "$1/var/lib/mysql/mysql" || {
+    mkdir -p "$1/var/lib/mysql"
+    chroot "$1" chown mysql: /var/lib/mysql
+    chroot "$1" mariadb-install-db --user=mysql --datadir=/var/lib/mysql --skip-test-db > /dev/null
+}
+"""
+
 RECIPES = {
     "24.11": Recipe(
         suite="trixie",
@@ -144,7 +153,10 @@ RECIPES = {
     # Debian 12's libc is too old for Apptainer
     "22.05": Recipe(suite="bookworm", packages=(*_SLURM, *_LOGIN_NODE), apptainer=False, steps=_USERS),
     "26.05": Recipe(
-        suite="sid", packages=(*_SLURM, *_LOGIN_NODE, *_APPTAINER_NEEDS, "apptainer"), apptainer=True, steps=_USERS
+        suite="sid",
+        packages=(*_SLURM, *_LOGIN_NODE, *_APPTAINER_NEEDS, "apptainer"),
+        apptainer=True,
+        steps=_USERS + _DATABASE,
     ),
 }
 

@@ -507,9 +507,12 @@ def spawn(name: str) -> None:
     os.wait()
 
 
-def wait_for(what: str, question: Callable[[], bool], deadline: float) -> None:
-    """Ask until the answer is yes; NotUp with one sentence when it isn't in time."""
+def wait_for(what: str, question: Callable[[], bool], deadline: float, *, needs: Sequence[str] = ()) -> None:
+    """Ask until the answer is yes; NotUp with one sentence when it isn't in time, or a needed daemon has ended."""
     while not question():
+        ended = [name for name in needs if _pid_of(name) is None]
+        if ended:
+            raise NotUp(f"{what} ({ended[0]} ended).")
         if time.monotonic() > deadline:
             raise NotUp(f"{what} (waited too long).")
         time.sleep(0.05)
@@ -560,23 +563,26 @@ def boot(timeout_s: float) -> int:
         Path(path).mkdir(mode=0o755, parents=True, exist_ok=True)
         shutil.chown(path, owner)
     shutil.chown("/etc/slurm/slurmdbd.conf", "slurm")
+    Path("/run/mariadbd").symlink_to("mysqld")  # where sid's client library looks
     spawn("munged")
     if accounting:
         spawn("mariadb")
     _let_kb_in()
     spawn("sshd")
     munge = Path("/run/munge/munge.socket.2")
-    wait_for("munged did not start", munge.exists, deadline)
+    wait_for("munged did not start", munge.exists, deadline, needs=["munged"])
     if accounting:
-        wait_for("MariaDB did not start", lambda: Path("/run/mysqld/mysqld.sock").exists(), deadline)
+        database = Path("/run/mysqld/mysqld.sock")
+        wait_for("MariaDB did not start", database.exists, deadline, needs=["mariadb"])
         spawn("slurmdbd")
-        wait_for("slurmdbd did not start", lambda: _listens(6819), deadline)
+        wait_for("slurmdbd did not start", lambda: _listens(6819), deadline, needs=["slurmdbd"])
         _add_accounts(deadline)
     spawn("slurmctld")
-    wait_for("slurmctld does not answer", lambda: answers("scontrol", "ping") is not None, deadline)
+    ping = ("scontrol", "ping")
+    wait_for("slurmctld does not answer", lambda: answers(*ping) is not None, deadline, needs=["slurmctld"])
     for node in conf_slurm.NODES:
         spawn(f"slurmd:{node.name}")
-    wait_for("Not every node became idle", all_idle, deadline)
+    wait_for("Not every node became idle", all_idle, deadline, needs=list(daemons()) if accounting else [])
     if accounting:
         wait_for("sacct does not answer", lambda: answers("sacct", "-n", "-X") is not None, deadline)
     wait_for("sshd does not answer", lambda: _listens(22), deadline)
