@@ -1,0 +1,68 @@
+"""`kbslurm …`: for hosts, admins, competitors and authors. Each command is a file; `show` does all rendering."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from kbslurm.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, KbslurmError
+
+
+def main() -> int:
+    """Run one command line. What we foresaw is one sentence and an exit code; a bug of ours says where its log is."""
+    from kbslurm.cli.frame import app
+
+    try:
+        return _code(app(standalone_mode=False))
+    except KbslurmError as error:
+        return _told(error)
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+    except Exception as error:  # noqa: BLE001 - no traceback reaches a user; the whole of it is kept in a file
+        return _usage(error)
+
+
+def _code(found: Any) -> int:
+    return found if isinstance(found, int) else EXIT_OK
+
+
+def _told(error: KbslurmError) -> int:
+    from kbslurm.cli import show
+
+    show.error(error, as_json="--json" in sys.argv)
+    return error.exit_code
+
+
+def _usage(error: Exception) -> int:
+    """A wrong command line by click's own words; anything else is a bug of ours."""
+    import typer
+
+    if isinstance(error, typer.Abort):
+        print("interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    if isinstance(error, typer.Exit):
+        return error.exit_code
+    if isinstance(error, typer.BadParameter.__mro__[2]):  # ClickException, which typer doesn't export
+        usage: Any = error
+        usage.show()
+        return int(usage.exit_code)
+    return _bug(error)
+
+
+def _bug(error: Exception) -> int:
+    import tempfile
+    import traceback
+
+    if os.environ.get("KBSLURM_DEBUG"):
+        raise error
+    text = "".join(traceback.format_exception(error))
+    with tempfile.NamedTemporaryFile("w", prefix="kbslurm-bug-", suffix=".txt", delete=False) as file:
+        file.write(text)
+    print(f"error: a bug of ours ({type(error).__name__})", file=sys.stderr)
+    print(f" hint: please report {file.name}; KBSLURM_DEBUG=1 shows it here.", file=sys.stderr)
+    return EXIT_BUG

@@ -1,0 +1,168 @@
+"""`kbslurm board …`: leaderboards. `kbslurm board NAME` shows one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kbslurm.cli import show
+from kbslurm.cli.frame import As, Json, acting, app, opened_store
+from kbslurm.cli.problem import newest
+from kbslurm.domain import board as boards
+from kbslurm.domain import contest
+from kbslurm.errors import EXIT_OK, Invalid, NotFound
+
+if TYPE_CHECKING:
+    from kbslurm.domain.problem import Problem
+    from kbslurm.store.postgres import PostgresStore
+    from kbslurm.store.views import Board
+
+
+class _Boards(typer.core.TyperGroup):
+    """A first word that is no command is a board's name."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            args = ["show", *args]
+        return super().resolve_command(ctx, args)
+
+
+group = typer.Typer(help="Leaderboards: list, show, create.", no_args_is_help=True, cls=_Boards)
+app.add_typer(group, name="board")
+
+Name = Annotated[str, typer.Argument(help="The board's name.")]
+
+
+@group.command("list")
+def list_(as_json: Json = False) -> int:
+    """The boards that there are."""
+    with opened_store() as store:
+        found = store.boards()
+    now = datetime.now(UTC)
+    if as_json:
+        show.as_json([_summary(board) for board in found])
+    elif found:
+        rows = [
+            (b.name, b.problem_name, " ".join(b.gpus), _closes(b, now), str(b.submissions), b.visibility) for b in found
+        ]
+        show.table(("board", "problem", "GPUs", "closes", "submissions", "visibility"), rows)
+    else:
+        show.say("no board yet; kbslurm board create NAME --gpus H100 --reference FILE.py makes one")
+    return EXIT_OK
+
+
+@group.command("show")
+def show_(
+    name: Name,
+    gpu: Annotated[str | None, typer.Option("--gpu", "-g", help="One GPU type only.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many places.")] = 20,
+    as_json: Json = False,
+) -> int:
+    """The standings, one table per GPU type: rank, person, score with its interval, when."""
+    with opened_store() as store:
+        board = board_of(store, name)
+        gpus = (contest.known_gpu(gpu, board.gpus),) if gpu else board.gpus
+        standings = {one: boards.ranked(store.scored(board.name, one)) for one in gpus}
+    if as_json:
+        show.as_json({**_summary(board), "standings": {one: rows[:limit] for one, rows in standings.items()}})
+        return EXIT_OK
+    show.standings(board.name, standings, limit=limit)
+    return EXIT_OK
+
+
+@group.command()
+def create(
+    name: Name,
+    gpus: Annotated[
+        list[str] | None, typer.Option("--gpus", "--gpu", "-g", help="GPU types: A100,H100 or again.")
+    ] = None,
+    deadline: Annotated[str | None, typer.Option(help="2026-12-24, 2026-12-24 18:00, or with an offset.")] = None,
+    zone: Annotated[str, typer.Option(help="The deadline's time zone, like Europe/Berlin.")] = "UTC",
+    reference: Annotated[
+        Path | None, typer.Option(help="One reference file, or a problem's directory: added first.")
+    ] = None,
+    problem: Annotated[str | None, typer.Option(help="A problem that was added before.")] = None,
+    description: Annotated[str | None, typer.Option(help="A sentence about it.")] = None,
+    visibility: Annotated[str, typer.Option(help="public or closed.")] = "public",
+    min_isolation: Annotated[int, typer.Option(min=0, max=3, help="The isolation level from which a run ranks.")] = 2,
+    as_: As = None,
+    as_json: Json = False,
+) -> int:
+    """Make a board, and from --reference FILE.py a problem version with it."""
+    from kbslurm import problems
+
+    if (reference is None) == (problem is None):
+        raise Invalid(
+            "a board needs one problem", hint="Pass --reference FILE.py, or --problem NAME of one added before."
+        )
+    board = contest.board_name(name)
+    closes = contest.parsed_deadline(deadline, zone) if deadline else None
+    if closes is not None and contest.closed(closes, datetime.now(UTC)):
+        raise Invalid(f"the deadline {deadline} ({zone}) has passed already", hint="Pick one in the future.")
+    if visibility not in ("public", "closed"):
+        raise Invalid(f"there is no visibility {visibility!r}", hint="public or closed.")
+    loaded: Problem | None = (
+        problems.load(reference, name=board if reference.is_file() else None) if reference else None
+    )
+    wanted = [contest.gpu_name(one) for many in gpus or [] for one in many.replace(",", " ").split()]
+    wanted = wanted or list(loaded.gpus if loaded else ())
+    if not wanted:
+        raise Invalid("a board needs at least one GPU type", hint="Pass --gpus H100 (or --gpus A100,H100).")
+    with opened_store() as store:
+        made = store.add_board(
+            board,
+            loaded or newest(store, problem or ""),
+            gpus=wanted,
+            deadline_at=closes,
+            zone=zone,
+            description=description,
+            visibility="closed" if visibility == "closed" else "public",
+            min_isolation=min_isolation,
+            created_by=acting(store, as_).id,
+        )
+    if as_json:
+        show.as_json(_summary(made))
+        return EXIT_OK
+    for warning in loaded.warnings if loaded else ():
+        show.err().print(f"[yellow]caution[/]: {show.escape(warning)}")
+    show.say(f"board {made.name}: problem {made.problem_name}, {' '.join(made.gpus)}, closes {_closes(made, None)}")
+    show.say(f"kbslurm submit FILE --leaderboard {made.name} submits to it")
+    return EXIT_OK
+
+
+def board_of(store: PostgresStore, name: str) -> Board:
+    """The board of that name in any case, or NotFound with those that there are."""
+    found = store.board(contest.board_name(name))
+    if found is None:
+        raise NotFound("board", name, known=store.board_names())
+    return found
+
+
+def _closes(board: Board, now: datetime | None) -> str:
+    if board.closed_at is not None:
+        return "closed by a host"
+    if board.deadline_at is None:
+        return "never"
+    local = board.deadline_at.astimezone(contest.zone(board.zone)).strftime("%Y-%m-%d %H:%M")
+    over = now is not None and contest.closed(board.deadline_at, now)
+    return f"{local} {board.zone}" + (" (over)" if over else "")
+
+
+def _summary(board: Board) -> dict[str, Any]:
+    """What anybody may know of a board: no seed, no hidden case."""
+    return {
+        "board": board.name,
+        "description": board.description,
+        "problem": board.problem_name,
+        "problem_digest": board.problem_digest,
+        "gpus": board.gpus,
+        "deadline_at": board.deadline_at,
+        "zone": board.zone,
+        "visibility": board.visibility,
+        "closed_at": board.closed_at,
+        "submissions": board.submissions,
+        "modes": board.problem.modes,
+    }

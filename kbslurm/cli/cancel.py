@@ -1,0 +1,35 @@
+"""`kbslurm cancel`: the owner or staff takes a submission back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from kbslurm.cli import show
+from kbslurm.cli.frame import As, Json, acting, app, opened_store
+from kbslurm.domain.run import SubmissionId
+
+
+@app.command()
+def cancel(
+    submission: Annotated[int, typer.Argument(help="The submission's number.")],
+    as_: As = None,
+    as_json: Json = False,
+) -> int:
+    """Take a submission back. What waits ends at once; what runs is ended where it runs; verdicts stay."""
+    from kbslurm.flow.cancel import cancel as take_back
+
+    with opened_store() as store:
+        person = acting(store, as_)
+        reached = take_back(store, SubmissionId(submission), person.id, datetime.now(UTC))
+    if as_json:
+        show.as_json({"submission": submission, "still_to_end": reached})
+    elif reached:
+        show.say(
+            f"submission #{submission} is cancelled; {reached} running job{'s' if reached > 1 else ''} will be ended"
+        )
+    else:
+        show.say(f"submission #{submission} is cancelled")
+    return 0

@@ -1,0 +1,66 @@
+"""`kbslurm db …`: the database's schema."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kbslurm.cli import show
+from kbslurm.cli.frame import Json, app, configuration
+from kbslurm.errors import EXIT_BUG, EXIT_OK
+
+group = typer.Typer(help="The database: upgrade, check.", no_args_is_help=True)
+app.add_typer(group, name="db")
+
+
+@group.command()
+def upgrade(as_json: Json = False) -> int:
+    """Bring the schema to this version's. Safe to run twice, and by two at once."""
+    from kbslurm import wiring
+    from kbslurm.store import migrate
+
+    with wiring.database(configuration()) as url:
+        before = migrate.current(url)
+        migrate.upgrade(url)
+        after = migrate.current(url)
+    if as_json:
+        show.as_json({"before": before, "after": after})
+    else:
+        show.say(f"the database is at {after}" + (" already" if before == after else f" (was {before or 'empty'})"))
+    return EXIT_OK
+
+
+@group.command()
+def check(as_json: Json = False) -> int:
+    """Say how the schema stands: current, behind, empty or ahead. Exit code 1 unless it is current."""
+    from kbslurm import wiring
+    from kbslurm.store import migrate
+
+    with wiring.database(configuration()) as url:
+        state, at = migrate.check(url), migrate.current(url)
+    if as_json:
+        show.as_json({"schema": state.value, "revision": at})
+    else:
+        show.say(f"the schema is {state.value}" + (f" ({at})" if at else ""))
+        if state.value in ("empty", "behind"):
+            show.say("kbslurm db upgrade brings it up to date")
+    return EXIT_OK if state.value == "current" else EXIT_BUG
+
+
+@group.command()
+def downgrade(
+    to: Annotated[str, typer.Argument(help="The revision to go back to, or base.")],
+    yes: Annotated[bool, typer.Option("--yes", help="I know that this can lose data.")] = False,
+) -> int:
+    """Go back to an older schema. Data that it has no place for is lost, so it wants --yes."""
+    from kbslurm import wiring
+    from kbslurm.errors import Invalid
+    from kbslurm.store import migrate
+
+    if not yes:
+        raise Invalid("a downgrade can lose data", hint="Make a backup (pg_dump), then say --yes.")
+    with wiring.database(configuration()) as url:
+        migrate.downgrade(url, to)
+        show.say(f"the database is at {migrate.current(url) or 'nothing'}")
+    return EXIT_OK

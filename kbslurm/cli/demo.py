@@ -1,0 +1,306 @@
+"""`kbslurm demo`: a whole competition on this machine, from nothing: eight submissions by four people, one board."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kbslurm.cli import show
+from kbslurm.cli.frame import app
+from kbslurm.domain import board as boards
+from kbslurm.domain.run import SubmissionId
+from kbslurm.errors import EXIT_OK, EXIT_REJECTED, Invalid, Misconfigured
+
+if TYPE_CHECKING:
+    from kbslurm.daemon import Daemon
+    from kbslurm.store.postgres import PostgresStore
+    from kbslurm.store.views import SubmissionView
+
+ROUND = "demo.round"
+PATIENCE_S = 600.0
+LOOK_S = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Play:
+    """One submission of the script, and what must come of it."""
+
+    person: str
+    file: Path
+    gpus: tuple[str, ...]
+    expect: str
+    says: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Script:
+    """What is played: examples/demo.toml."""
+
+    board: str
+    problem: Path
+    gpus: tuple[str, ...]
+    deadline: str
+    zone: str
+    plays: tuple[Play, ...]
+
+
+@app.command()
+def demo(
+    once: Annotated[bool, typer.Option("--once", help="End by itself, also on a terminal.")] = False,
+    slurm: Annotated[bool, typer.Option("--slurm", help="On a real Slurm, made for it (root, checkout).")] = False,
+    directory: Annotated[
+        Path | None, typer.Option("--dir", envvar="KBSLURM_DEMO_DIR", help="Where its database and jobs live.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object at the end instead of text.")] = False,
+) -> int:
+    """Play a small competition here: no root, no Slurm, no GPU, no account. Run it again for another round."""
+    if slurm:
+        from kbslurm.cli.demo_slurm import played_on_slurm
+
+        return played_on_slurm(as_json=as_json)
+    place = directory or _usual_place()
+    with _served(place) as (store, daemon):
+        code = _played(store, daemon, as_json)
+        if not as_json and not once and sys.stdin.isatty() and sys.stdout.isatty():
+            _stay(place)
+    return code
+
+
+def script() -> Script:
+    """The script as it stands in examples/demo.toml."""
+    from kbslurm import share
+
+    base = share.path("examples")
+    raw = tomllib.loads((base / "demo.toml").read_text())
+    told = raw["board"]
+    return Script(
+        board=told["name"],
+        problem=base / told["problem"],
+        gpus=tuple(told["gpus"]),
+        deadline=told["deadline"],
+        zone=told["zone"],
+        plays=tuple(
+            Play(
+                person=row["person"],
+                file=base / row["file"],
+                gpus=tuple(row["gpus"]),
+                expect=row["expect"],
+                says=row["says"],
+            )
+            for row in raw["submissions"]
+        ),
+    )
+
+
+@contextmanager
+def _served(place: Path) -> Iterator[tuple[PostgresStore, Daemon]]:
+    """The demo's own database and daemon, for as long as the demo runs."""
+    from kbslurm import config as configs
+    from kbslurm import logs, wiring
+    from kbslurm.daemon import Daemon
+
+    _say("starting the database")
+    config_file = _configured(place)
+    logs.set_up(level="error")
+    config = configs.load(config_file)
+    with wiring.opened_store(config) as store:
+        daemon = Daemon(store, wiring.places(config))
+        stop = threading.Event()
+        thread = threading.Thread(target=daemon.run, args=(stop,), name="daemon")
+        thread.start()
+        try:
+            yield store, daemon
+        finally:
+            stop.set()
+            daemon.wake.ring()
+            thread.join()
+
+
+def _configured(place: Path) -> Path:
+    """A kbslurm.toml of the demo's own, so that every other command can look at it too."""
+    from kbslurm.backends.paths import put, said
+
+    file = place / "kbslurm.toml"
+    gpus = ", ".join(f"{json.dumps(gpu)} = 1" for gpu in script().gpus)
+    text = f"[daemon]\nstate_dir = {json.dumps(str(place))}\n\n[daemon.local]\nslots = {{ {gpus} }}\n"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        if not file.exists() or file.read_text() != text:
+            put(file, text.encode(), 0o644)
+    except OSError as error:
+        sentence, fix = said(error, place)
+        raise Misconfigured(sentence, fix=fix) from None
+    return file
+
+
+def _usual_place() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or (f"{home}/.cache" if (home := os.environ.get("HOME")) else "")
+    return Path(base) / "kbslurm" / "demo" if base else Path(tempfile.gettempdir()) / f"kbslurm-demo-{os.getuid()}"
+
+
+# ------------------------------------------------------------------------------------------------------------ the play
+
+
+def _played(store: PostgresStore, daemon: Daemon, as_json: bool) -> int:
+    told = script()
+    _set_up(store, told)
+    ids = _round(store, told, quiet=as_json)
+    views = _watched(store, ids, quiet=as_json)
+    played = list(zip(told.plays, views, strict=True))
+    odd = [(play, view) for play, view in played if _verdicts(view) != {play.expect}]
+    if as_json:
+        show.as_json({"ok": not odd, "submissions": [show.submission_json(view) for view in views]})
+    else:
+        _tell(store, told, played)
+    for play, view in odd:
+        show.err().print(
+            f"[red]#{view.id} {play.file.name} was to be {play.expect}, is {', '.join(_verdicts(view))}[/]"
+        )
+    return EXIT_OK if not odd else EXIT_REJECTED
+
+
+def _set_up(store: PostgresStore, told: Script) -> None:
+    """The people and the board, as they are or made now."""
+    from kbslurm import problems
+    from kbslurm.domain import contest
+
+    problem = problems.load(told.problem, name=told.board)
+    for name in sorted({play.person for play in told.plays}):
+        store.ensure_person(name)
+    held = store.board(told.board)
+    if held is None:
+        deadline = contest.parsed_deadline(told.deadline, told.zone)
+        store.add_board(told.board, problem, gpus=told.gpus, deadline_at=deadline, zone=told.zone)
+        return
+    if held.problem_digest != problem.digest:
+        store.set_live(told.board, store.add_problem_version(problem))
+
+
+def _round(store: PostgresStore, told: Script, *, quiet: bool) -> list[SubmissionId]:
+    """The submissions of this round: those of an interrupted one that are there already, and the missing."""
+    from kbslurm.flow.submit import accept
+
+    state = store.setting(ROUND, default={"number": 0, "ids": [], "done": True})
+    if state["done"]:
+        state = {"number": state["number"] + 1, "ids": [], "done": False}
+        store.put_setting(ROUND, state)
+        _say(f"playing round {state['number']} on board {told.board}", quiet)
+    else:
+        _say(f"going on with round {state['number']} on board {told.board}", quiet)
+    ids = [SubmissionId(found) for found in state["ids"]]
+    for play in told.plays[len(ids) :]:
+        person = store.ensure_person(play.person)
+        now = datetime.now(UTC)
+        text = play.file.read_bytes()
+        receipt = accept(store, person.id, told.board, play.file.name, text, "leaderboard", play.gpus, now, via="demo")
+        ids.append(receipt.submission_id)
+        store.put_setting(ROUND, {**state, "ids": ids})
+    return ids
+
+
+def _watched(store: PostgresStore, ids: list[SubmissionId], *, quiet: bool) -> list[SubmissionView]:
+    """Wait for every verdict, telling each once."""
+    told: set[SubmissionId] = set()
+    until = time.monotonic() + PATIENCE_S
+    with show.progress(quiet) as tell:
+        while True:
+            views = [store.submission(one) for one in ids]
+            for view in views:
+                if view.is_done and view.id not in told:
+                    told.add(view.id)
+                    if not quiet:
+                        _tell_end(view)
+            if len(told) == len(ids):
+                break
+            if time.monotonic() > until:
+                raise Invalid("the demo didn't end in ten minutes", hint="Run it again: it goes on where it is.")
+            running = [f"{v.person} {v.file_name}" for v in views if any(r.state == "running" for r in v.runs)]
+            tell(
+                {
+                    "phase": f"measuring {', '.join(running)}" if running else "waiting",
+                    "done": len(told),
+                    "of": len(ids),
+                }
+            )
+            store.wait_for_news(LOOK_S)
+    state = store.setting(ROUND)
+    store.put_setting(ROUND, {**state, "done": True})
+    return views
+
+
+def _tell_end(view: SubmissionView) -> None:
+    runs = "; ".join(_short(run) for run in view.runs)
+    show.out().print(f"#{view.id} {show.escape(view.person)} {show.escape(view.file_name)}: {runs}", soft_wrap=True)
+
+
+def _short(run: Any) -> str:
+    found = run.verdict
+    if found is None:
+        return f"{run.gpu} {show.coloured(run.state.value)}"
+    detail = show.score(found.score_s, found.low_s, found.high_s) if found.score_s is not None else found.reason
+    return f"{run.gpu} {show.coloured(found.name)}  {show.escape(detail)}"
+
+
+def _tell(store: PostgresStore, told: Script, played: list[tuple[Play, SubmissionView]]) -> None:
+    """The leaderboard, then why the others aren't on it, then what to try next."""
+    show.say("")
+    standings = {gpu: boards.ranked(store.scored(told.board, gpu)) for gpu in told.gpus}
+    show.standings(told.board, standings, limit=10)
+    found = [run.verdict for _, view in played for run in view.runs if run.verdict is not None and run.verdict.ranked]
+    level = min((verdict.isolation or 0 for verdict in found), default=0)
+    show.say(f"Measured at isolation level {level}, on processors that are only called after GPUs.")
+    show.say("A real site ranks from level 2 on.")
+    show.say("")
+    rows = [
+        (
+            f"#{view.id}",
+            view.person,
+            play.file.name,
+            show.coloured(bad.name),
+            show.escape(f"{bad.reason} ({play.says})"),
+        )
+        for play, view in played
+        for bad in [view.runs[0].verdict]
+        if bad is not None and bad.name != "passed"
+    ]
+    show.table(("", "person", "file", "verdict", "reason"), rows, title="rejected", wrap=4)
+    show.say("")
+    problem = show.path(told.problem)
+    show.say("Next:")
+    show.say(f"  kbslurm try {problem} YOUR_KERNEL.py      your own kernel, here, now")
+    show.say(f"  kbslurm problem verify {problem}      what a problem's author runs")
+    show.say("  kbslurm demo                              another round")
+
+
+def _verdicts(view: SubmissionView) -> set[str]:
+    return {run.verdict.name if run.verdict else run.state.value for run in view.runs}
+
+
+def _stay(place: Path) -> None:
+    """On a terminal: the service stays up to be looked at, until ^C."""
+    show.say("")
+    show.say("It stays up until ^C. In another terminal:")
+    show.say(f"  export KBSLURM_CONFIG={place / 'kbslurm.toml'}")
+    show.say("  kbslurm status; kbslurm board transpose; kbslurm submit YOUR_KERNEL.py --leaderboard transpose --watch")
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        show.say("stopped; kbslurm demo plays another round")
+
+
+def _say(text: str, quiet: bool = False) -> None:
+    if not quiet:
+        show.err().print(f"[dim]·[/] {show.escape(text)}")

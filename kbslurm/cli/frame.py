@@ -1,0 +1,104 @@
+"""The command tree and what every command shares: configuration, the store, who is asking, `--json`."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kbslurm import __version__
+from kbslurm.errors import Invalid
+
+if TYPE_CHECKING:
+    from kbslurm.config import Config
+    from kbslurm.store.postgres import PostgresStore
+    from kbslurm.store.views import Person
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
+As = Annotated[str | None, typer.Option("--as", help="Act as this person (default: $KBSLURM_PERSON, else you).")]
+
+app = typer.Typer(
+    name="kbslurm",
+    help="A GPU kernel competition on your own Slurm cluster.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class _Chosen:
+    """What stood before the command's name."""
+
+    config: Path | None = None
+
+
+chosen = _Chosen()
+
+
+@app.callback()
+def before(
+    config: Annotated[
+        Path | None, typer.Option("--config", help="kbslurm.toml to use.", envvar="KBSLURM_CONFIG", show_envvar=True)
+    ] = None,
+    version: Annotated[bool, typer.Option("--version", help="Say the version and end.", is_eager=True)] = False,
+) -> None:
+    if version:
+        typer.echo(f"kbslurm {__version__}")
+        raise typer.Exit
+    chosen.config = config
+
+
+def configuration() -> Config:
+    """kbslurm.toml and the environment, as one value."""
+    from kbslurm import config
+
+    return config.load(chosen.config)
+
+
+@contextmanager
+def opened_store() -> Iterator[PostgresStore]:
+    """The database, migrated; an embedded one of our own when none is named."""
+    from kbslurm import wiring
+
+    with wiring.opened_store(configuration()) as store:
+        yield store
+
+
+def asking() -> str:
+    """Who is at the keyboard: $KBSLURM_PERSON, else the login name."""
+    try:
+        return os.environ.get("KBSLURM_PERSON") or getpass.getuser()
+    except (KeyError, OSError):
+        raise Invalid("who you are isn't known: this account has no name", hint="Say it with --as NAME.") from None
+
+
+def acting(store: PostgresStore, name: str | None) -> Person:
+    """Who acts. Whoever can open the database is known by its login name from the first time on, as a participant."""
+    return store.ensure_person(name or asking())
+
+
+def register() -> None:
+    """Hang every command into the tree."""
+    from kbslurm.cli import (  # noqa: F401
+        board,
+        cancel,
+        config_,
+        db,
+        demo,
+        people,
+        problem,
+        status,
+        submit,
+        trial,
+        up,
+        watch,
+    )
+
+
+register()

@@ -1,0 +1,139 @@
+"""`kbslurm problem …`: add, verify, list and show problems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kbslurm.cli import show
+from kbslurm.cli.frame import Json, app, opened_store
+from kbslurm.errors import EXIT_OK, EXIT_REJECTED, NotFound
+
+if TYPE_CHECKING:
+    from kbslurm.domain.problem import Problem
+    from kbslurm.store.postgres import PostgresStore
+
+group = typer.Typer(help="Problems: add, verify, list, show.", no_args_is_help=True)
+app.add_typer(group, name="problem")
+
+Place = Annotated[Path, typer.Argument(help="The problem's directory (with task.yml), or its one reference file.")]
+
+
+@group.command()
+def add(
+    directory: Place, name: Annotated[str | None, typer.Option(help="Another name.")] = None, as_json: Json = False
+) -> int:
+    """Add a problem, or a new version of it. Boards keep the version that they have until given the new one."""
+    from kbslurm import problems
+
+    problem = problems.load(directory, name=name)
+    with opened_store() as store:
+        version = store.add_problem_version(problem)
+    if as_json:
+        show.as_json(
+            {"problem": problem.name, "version": version, "digest": problem.digest, "warnings": problem.warnings}
+        )
+        return EXIT_OK
+    for warning in problem.warnings:
+        show.err().print(f"[yellow]caution[/]: {show.escape(warning)}")
+    show.say(f"problem {problem.name}, version {version} ({problem.digest[:12]})")
+    show.say(f"kbslurm board create NAME --problem {problem.name} --gpus … makes a board of it")
+    return EXIT_OK
+
+
+@group.command()
+def verify(
+    directory: Place,
+    mode: Annotated[str | None, typer.Option(help="By default the fullest mode of the problem.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Judge submissions/{accepted,wrong_answer,crash,timeout,memory,cheat}/* and compare with their folders' names.
+
+    Exit code 0: every verdict is that of its folder. 3: one differs.
+    """
+    from kbslurm import share, trial
+    from kbslurm.cli.trial import checked_mode
+
+    rows: list[dict[str, Any]] = []
+    with TemporaryDirectory(prefix="kbslurm-verify-") as work, show.progress(as_json) as tell:
+        for found in trial.verify(
+            directory,
+            work=Path(work),
+            eval_dir=share.eval_dir(),
+            mode=checked_mode(mode) if mode else None,
+            on_start=lambda file: tell({"phase": f"judging {file.parent.name}/{file.name}"}),
+        ):
+            rows.append(
+                {
+                    "file": f"{found.file.parent.name}/{found.file.name}",
+                    "expected": found.expected,
+                    "got": found.got,
+                    "reason": found.reason,
+                    "score_s": found.score_s,
+                    "ok": found.ok,
+                }
+            )
+            if not as_json:
+                _told(rows[-1])
+    bad = [row for row in rows if not row["ok"]]
+    if as_json:
+        show.as_json({"ok": not bad, "submissions": rows})
+    else:
+        show.say(f"{len(rows) - len(bad)} as expected, {len(bad)} not")
+    return EXIT_REJECTED if bad else EXIT_OK
+
+
+def newest(store: PostgresStore, name: str) -> Problem:
+    """The newest version of the problem of that name, or NotFound with those that there are."""
+    known = store.problems()
+    ids = [version.id for version in known if version.name.lower() == name.lower()]
+    if not ids:
+        raise NotFound("problem", name, known=sorted({version.name for version in known}))
+    return store.problem_of_version(max(ids))
+
+
+def _told(row: dict[str, Any]) -> None:
+    mark = "[green]ok[/] " if row["ok"] else "[red]NO[/] "
+    got = show.coloured(row["got"]) if row["ok"] else f"{show.coloured(row['got'])}, expected {row['expected']}"
+    detail = show.seconds(row["score_s"]) if row["score_s"] is not None else row["reason"]
+    show.out().print(f"{mark}{show.escape(row['file'])}  {got}  {show.escape(detail)}", soft_wrap=True)
+
+
+@group.command("list")
+def list_(as_json: Json = False) -> int:
+    """The problems that there are, newest version first."""
+    with opened_store() as store:
+        found = store.problems()
+    if as_json:
+        show.as_json(found)
+    elif found:
+        rows = [(p.name, str(p.id), p.digest[:12], show.when(p.created_at)) for p in found]
+        show.table(("problem", "version", "digest", "added"), rows)
+    else:
+        show.say("no problem yet; kbslurm problem add DIRECTORY adds one")
+    return EXIT_OK
+
+
+@group.command("show")
+def show_(
+    name: Annotated[str, typer.Argument(help="The problem's name, or its directory.")], as_json: Json = False
+) -> int:
+    """What a problem asks, how it is judged and what it allows. Hidden cases are counted, not shown."""
+    from kbslurm import problems
+    from kbslurm.domain import problem as values
+
+    if Path(name).exists():
+        problem = problems.load(Path(name))
+    else:
+        with opened_store() as store:
+            problem = newest(store, name)
+    if as_json:
+        told = values.as_json(problem)
+        told["hidden"] = len(problem.hidden)
+        show.as_json(told)
+        return EXIT_OK
+    show.problem(problem)
+    return EXIT_OK

@@ -1,0 +1,127 @@
+"""`kbslurm status`: the whole service on one screen, and an exit code that a monitor understands."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kbslurm.cli import show
+from kbslurm.cli.frame import Json, app, configuration
+from kbslurm.errors import EXIT_BUG, EXIT_OK, KbslurmError
+
+if TYPE_CHECKING:
+    from kbslurm.config import Config
+    from kbslurm.store.postgres import PostgresStore
+
+
+@dataclass(kw_only=True)
+class Status:
+    """What there is to say. `troubles` make it unhealthy; `attention` wants a look but harms nobody."""
+
+    database: str = "unreachable"
+    daemon: str = "none"
+    accepts_jobs: bool | None = None
+    queue: list[dict[str, Any]] = field(default_factory=list)
+    backends: list[dict[str, Any]] = field(default_factory=list)
+    attention: list[dict[str, Any]] = field(default_factory=list)
+    fleet: list[dict[str, Any]] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+
+
+@app.command()
+def status(
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again every two seconds, until ^C.")] = False,
+    every_s: Annotated[float, typer.Option("--every", min=0.5, help="How often, with --watch.")] = 2.0,
+    as_json: Json = False,
+) -> int:
+    """Queue by GPU type, backends, daemon, database, and what needs attention. Exit code 1 when unhealthy."""
+    config = configuration()
+    while True:
+        found = looked(config)
+        if watch and not as_json:
+            show.out().clear()
+        _shown(found, as_json)
+        if not watch:
+            return EXIT_BUG if found.troubles else EXIT_OK
+        time.sleep(every_s)
+
+
+def looked(config: Config) -> Status:
+    """One look at everything. What can't be reached is a trouble, not an exception."""
+    from kbslurm import wiring
+
+    found = Status()
+    try:
+        with wiring.opened_store(config, migrated=False) as store:
+            _look_at_rows(store, found)
+            _look_at_backends(config, store, found)
+    except KbslurmError as error:
+        found.troubles.append(error.message + (f" ({error.hint})" if error.hint else ""))
+    return found
+
+
+def _look_at_rows(store: PostgresStore, found: Status) -> None:
+    now = datetime.now(UTC)
+    found.database = f"Postgres {store.server_version()} at {store.where}"
+    found.accepts_jobs = store.accepts_jobs()
+    leader = next((line for line in store.lease_view() if line.name == "daemon"), None)
+    if leader is None or leader.expires_at < now:
+        found.troubles.append("no daemon leads: nothing is launched or collected (kbslurm up starts one)")
+        found.daemon = "none" if leader is None else f"none since {show.ago(leader.beat_at, now)}"
+    else:
+        found.daemon = f"{leader.holder}, for {show.ago(leader.elected_at, now)}"
+    found.queue = [
+        {**show.plain(line), "oldest_s": round((now - line.oldest_at).total_seconds()) if line.oldest_at else None}
+        for line in store.queue_view()
+    ]
+    found.attention = [dict(show.plain(line)) for line in store.attention()]
+
+
+def _look_at_backends(config: Config, store: PostgresStore, found: Status) -> None:
+    from kbslurm import wiring
+
+    opened: dict[tuple[str, str], int] = {}
+    for attempt in store.open_attempts():
+        opened[attempt.backend, attempt.gpu] = opened.get((attempt.backend, attempt.gpu), 0) + 1
+    for place in wiring.places(config):
+        for gpu, slots in place.backend.capacity().items():
+            row = {"backend": place.name, "gpu": gpu, "open": opened.pop((place.name, gpu), 0), "slots": slots}
+            found.backends.append(row)
+    for (backend, gpu), count in sorted(opened.items()):
+        found.backends.append({"backend": backend, "gpu": gpu, "open": count, "slots": 0})
+        found.troubles.append(f"{count} attempts are open at {backend} ({gpu}), which isn't configured any more")
+    if not found.backends:
+        found.troubles.append("no backend is configured: nothing can run (kbslurm site init, or [daemon.local] slots)")
+
+
+def _shown(found: Status, as_json: bool) -> None:
+    if as_json:
+        show.as_json({"healthy": not found.troubles, **show.plain(found)})
+        return
+    console = show.out()
+    say = console.print
+    say(f"[bold]database[/]  {show.escape(found.database)}", soft_wrap=True)
+    say(f"[bold]daemon[/]    {show.escape(found.daemon)}", soft_wrap=True)
+    if found.accepts_jobs is not None:
+        say(f"[bold]intake[/]    {'open' if found.accepts_jobs else '[yellow]paused[/]'}")
+    if found.backends:
+        rows = [(show.escape(r["backend"]), show.escape(r["gpu"]), f"{r['open']}/{r['slots']}") for r in found.backends]
+        show.table(("backend", "GPU", "open"), rows)
+    if found.queue:
+        show.table(("GPU", "queued", "launching", "running", "oldest"), [_line(row) for row in found.queue])
+    elif found.accepts_jobs is not None:
+        say("the queue is empty")
+    for row in found.attention:
+        say(f"[yellow]look[/]  {show.escape(row['text'])} ({show.ago(row['since'])})", soft_wrap=True)
+    for trouble in found.troubles:
+        say(f"[red]trouble[/]  {show.escape(trouble)}", soft_wrap=True)
+
+
+def _line(row: Mapping[str, Any]) -> tuple[str, ...]:
+    oldest = "–" if row["oldest_s"] is None else show.span(row["oldest_s"])
+    return (show.escape(row["gpu"]), str(row["queued"]), str(row["launching"]), str(row["running"]), oldest)

@@ -1,0 +1,54 @@
+"""`kbslurm submit`: a file becomes a submission, and with --watch one sees what comes of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kbslurm.cli import show
+from kbslurm.cli.frame import As, Json, acting, app, opened_store
+from kbslurm.cli.trial import checked_mode, read_source
+
+
+@app.command()
+def submit(
+    file: Annotated[Path, typer.Argument(help="The kernel: one .py, .cu, .cuh or .cpp file.")],
+    board: Annotated[
+        str | None, typer.Option("--leaderboard", "--board", "-l", help="Which board; a #!POPCORN line may say it.")
+    ] = None,
+    gpu: Annotated[list[str] | None, typer.Option("--gpu", "-g", help="Which GPU type; may be said again.")] = None,
+    mode: Annotated[str, typer.Option("--mode", "-m", help="test, benchmark, profile or leaderboard.")] = "leaderboard",
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Stay until its verdict.")] = False,
+    as_: As = None,
+    as_json: Json = False,
+) -> int:
+    """Submit a kernel. After the number is printed the submission will not be lost.
+
+    With --watch the exit code tells the verdict: 0 passed, 3 rejected, 6 the infrastructure failed.
+    """
+    from kbslurm.flow.submit import accept
+
+    asked = checked_mode(mode)
+    source = read_source(file)
+    with opened_store() as store:
+        person = acting(store, as_)
+        receipt = accept(store, person.id, board, file.name, source, asked, gpu or [], datetime.now(UTC))
+        if not watch:
+            _told(receipt.submission_id, len(receipt.run_ids), as_json)
+            return 0
+        if not as_json:
+            show.say(f"submission #{receipt.submission_id} accepted")
+        from kbslurm.cli.watch import followed
+
+        return followed(store, receipt.submission_id, as_json=as_json)
+
+
+def _told(submission: int, runs: int, as_json: bool) -> None:
+    if as_json:
+        show.as_json({"submission": submission, "runs": runs})
+        return
+    show.say(f"submission #{submission} accepted, {runs} run{'s' if runs != 1 else ''}")
+    show.say(f"kbslurm watch {submission} shows what comes of it")

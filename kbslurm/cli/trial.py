@@ -1,0 +1,71 @@
+"""`kbslurm try`: one submission through the whole harness on this machine; no database, no daemon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, get_args
+
+import typer
+
+from kbslurm.cli import show
+from kbslurm.cli.frame import Json, app
+from kbslurm.errors import Invalid
+from kbslurm_eval.wire import Mode
+
+HEARTBEAT_S = 0.2
+
+
+@app.command("try")
+def try_(
+    problem: Annotated[Path, typer.Argument(help="A problem's directory (with task.yml), or its one reference file.")],
+    file: Annotated[Path, typer.Argument(help="The submission.")],
+    mode: Annotated[str, typer.Option(help="test, benchmark or leaderboard.")] = "leaderboard",
+    gpu: Annotated[str, typer.Option(help="The GPU type that the submission is told.")] = "cpu",
+    as_json: Json = False,
+) -> int:
+    """Judge one file on this machine, as the competition would. Needs no database and no daemon.
+
+    Exit code 0: passed. 3: rejected. 6: the machine or the problem failed, not the submission.
+    """
+    from kbslurm import problems, share, trial
+    from kbslurm.domain.source import checked_source
+
+    asked = checked_mode(mode)
+    loaded = problems.load(problem)
+    source = checked_source(file.name, read_source(file))
+    with TemporaryDirectory(prefix="kbslurm-try-") as work, show.progress(as_json) as tell:
+        found = trial.run_trial(
+            loaded,
+            source.file_name,
+            source.text,
+            asked,
+            gpu,
+            work=Path(work),
+            eval_dir=share.eval_dir(),
+            on_heartbeat=tell,
+        )
+    show.trial(found, as_json=as_json)
+    return trial.exit_code(found.report.verdict)
+
+
+def checked_mode(mode: str) -> Mode:
+    """The mode of that name, or Invalid."""
+    lower = mode.lower()
+    if lower not in get_args(Mode):
+        raise Invalid(f"there is no mode {mode!r}", hint=f"There are: {', '.join(get_args(Mode))}.")
+    found: Mode = lower  # type: ignore[assignment]
+    return found
+
+
+def read_source(file: Path) -> bytes:
+    """The bytes of a submission's file, at most one more than may be submitted; Invalid when it can't be read."""
+    from kbslurm.domain.source import SOURCE_CAP
+
+    try:
+        if not file.is_file():
+            raise Invalid(f"{file} is no file" if file.exists() else f"there is no file {file}")
+        with file.open("rb") as opened:
+            return opened.read(SOURCE_CAP + 1)
+    except OSError as error:
+        raise Invalid(f"{file} can't be read: {error.strerror}") from None
