@@ -1,0 +1,375 @@
+"""kbslurm.toml and the environment → one frozen value, that knows where each part of it came from.
+
+The file is the first of: `--config`, $KBSLURM_CONFIG, ./kbslurm.toml, kbslurm/kbslurm.toml in the user's config folder;
+without any, the defaults hold. Secrets never stand in it: each is an environment variable, or a file named by the
+variable's name with _FILE at its end. A `.env` beside the file (or in the current directory) is read as if it were the
+environment; what really is in the environment goes first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hmac
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kbslurm import tomlfile
+from kbslurm.domain import contest
+from kbslurm.errors import Invalid, Misconfigured
+
+FILE_NAME = "kbslurm.toml"
+SECRETS = (
+    "DATABASE_URL",
+    "DISCORD_TOKEN",
+    "GITHUB_TOKEN",
+    "POPCORN_ADMIN_TOKEN",
+    "MODAL_TOKEN_ID",
+    "MODAL_TOKEN_SECRET",
+)
+# Where people would write a secret, and what they are told.
+MISPLACED = {
+    "database_url": "DATABASE_URL",
+    "server.database_url": "DATABASE_URL",
+    "server.admin_token": "POPCORN_ADMIN_TOKEN",
+    "daemon.database_url": "DATABASE_URL",
+    "discord.token": "DISCORD_TOKEN",
+    "github.token": "GITHUB_TOKEN",
+    "modal.token_id": "MODAL_TOKEN_ID",
+    "modal.token_secret": "MODAL_TOKEN_SECRET",
+}
+MASK = "********"
+
+
+def _slots(slots: Mapping[str, int]) -> Mapping[str, int]:
+    for gpu, free in slots.items():
+        contest.gpu_name(gpu)
+        if free < 1:
+            raise Invalid(f"{gpu} has {free} slots", hint="At least 1, or leave it out.")
+    return dict(slots)
+
+
+def _address(text: str) -> str:
+    host, sep, port = text.rpartition(":")
+    if text and not (sep and host and port.isdecimal() and int(port) < 65536):
+        raise Invalid(f"{text!r} is no address to listen on", hint='Write "127.0.0.1:8000".')
+    return text
+
+
+def _public_url(text: str) -> str:
+    if text and not re.match(r"https?://[^/]+", text):
+        raise Invalid(f"{text!r} is no address of a page", hint='Write "https://kernels.example.edu".')
+    return text.rstrip("/")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """The HTTP face."""
+
+    listen: str = field(default="127.0.0.1:8000", metadata={"doc": "Host and port.", "check": _address})
+    public_url: str = field(
+        default="", metadata={"doc": "What others reach it by; empty: the address itself.", "check": _public_url}
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Local:
+    """Runs on this very machine: one process per slot."""
+
+    slots: Mapping[str, int] = field(
+        default_factory=dict, metadata={"doc": "How many runs at once, by GPU type.", "check": _slots}
+    )
+    staff_only: bool = field(default=False, metadata={"doc": "Only the hosts' own submissions run here."})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Daemon:
+    """The one process that walks the rows."""
+
+    tick_s: float = field(
+        default=30.0, metadata={"doc": "A look at the rows at least this often, should no news come.", "least": 0.05}
+    )
+    poll_s: float = field(
+        default=15.0, metadata={"doc": "How often places without a rhythm of their own are looked at.", "least": 0.05}
+    )
+    lease_ttl_s: float = field(
+        default=15.0, metadata={"doc": "A standby takes over when the leader was silent for so long.", "least": 1.0}
+    )
+    state_dir: Path | None = field(
+        default=None,
+        metadata={"doc": "Attempts' directories and the embedded database; default: the user's state folder."},
+    )
+    metrics: str = field(default="", metadata={"doc": "Host and port for Prometheus; empty: none.", "check": _address})
+    local: Local = field(default_factory=Local)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """What the hosts decided."""
+
+    ranked_min_isolation: int = field(
+        default=2, metadata={"doc": "The isolation level from which a run ranks on a new board.", "least": 0, "most": 3}
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Discord:
+    """The Discord face. Its secret is DISCORD_TOKEN."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Github:
+    """GitHub Actions. Its secret is GITHUB_TOKEN."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Modal:
+    """Modal. Its secrets are MODAL_TOKEN_ID and MODAL_TOKEN_SECRET."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sites:
+    """Which sites' files are used."""
+
+    use: tuple[str, ...] = field(
+        default=(),
+        metadata={"doc": "Names of site-configs/*.toml, or paths of such files; earlier ones are preferred."},
+    )
+    dir: Path | None = field(default=None, metadata={"doc": "Where they are; default: site-configs/ beside this file."})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    """kbslurm's configuration."""
+
+    server: Server = field(default_factory=Server)
+    daemon: Daemon = field(default_factory=Daemon)
+    policy: Policy = field(default_factory=Policy)
+    discord: Discord = field(default_factory=Discord)
+    github: Github = field(default_factory=Github)
+    modal: Modal = field(default_factory=Modal)
+    sites: Sites = field(default_factory=Sites)
+
+
+class Secret:
+    """A text that doesn't show itself when it, or what holds it, is printed by mistake."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """Give it away."""
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and hmac.compare_digest(self._text.encode(), other._text.encode())
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __repr__(self) -> str:
+        return MASK
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(_File):
+    """All that is configured. `file` is the kbslurm.toml in use; `origins` says where each dotted key came from."""
+
+    file: Path | None = None
+    secrets: Mapping[str, Secret] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def database_url(self) -> str | None:
+        """Where the database is; None: an embedded one of our own, below `state_dir`."""
+        return self.secret("DATABASE_URL")
+
+    @property
+    def state_dir(self) -> Path:
+        """Where this installation keeps what isn't in the database. Nothing is made by asking."""
+        return self.daemon.state_dir or default_state_dir(os.environ)
+
+    @property
+    def sites_dir(self) -> Path | None:
+        """The folder of the sites' files, when the configuration says one or stands beside one."""
+        if self.sites.dir is not None or self.file is None:
+            return self.sites.dir
+        beside = self.file.parent / "site-configs"
+        return beside if beside.is_dir() else None
+
+    def secret(self, name: str) -> str | None:
+        """The secret of this environment variable, in clear."""
+        found = self.secrets.get(name)
+        return None if found is None else found.reveal()
+
+
+def load(path: Path | None = None, env: Mapping[str, str] | None = None, *, cwd: Path | None = None) -> Config:
+    """What holds here and now, or Misconfigured at file, line and key."""
+    env = os.environ if env is None else env
+    here = Path.cwd() if cwd is None else cwd
+    file = _found(path, env, here)
+    around, lines = _with_dotenv(env, (file.parent if file else here) / ".env")
+    known = tomlfile.parsed("", Path(FILE_NAME)) if file is None else tomlfile.read(file)
+    hints = {key: f"Secrets never stand here: set {name} or {name}_FILE." for key, name in MISPLACED.items()}
+    told = known.built(_File, hints=hints)
+    origins = {key: f"{known.path}:{known.line(_path_of(key)) or 1}" for key, _ in _leaves(told) if _is_in(known, key)}
+    if around.get("KBSLURM_STATE_DIR"):
+        state_dir = tomlfile.resolved(around["KBSLURM_STATE_DIR"], here)
+        told = dataclasses.replace(told, daemon=dataclasses.replace(told.daemon, state_dir=state_dir))
+        origins["daemon.state_dir"] = _origin("KBSLURM_STATE_DIR", env, lines)
+    if told.daemon.state_dir is None:
+        state_dir = default_state_dir(around)
+        told = dataclasses.replace(told, daemon=dataclasses.replace(told.daemon, state_dir=state_dir))
+    secrets: dict[str, Secret] = {}
+    for name in SECRETS:
+        if found := _secret(name, around, here):
+            secrets[name] = Secret(found)
+            source = name if around.get(name) else f"{name}_FILE"
+            origins[name] = _origin(source, env, lines)
+    parts = {one.name: getattr(told, one.name) for one in dataclasses.fields(told)}
+    return Config(**parts, file=file, secrets=secrets, origins=origins)
+
+
+def shown(config: Config) -> Iterator[tuple[str, str, str]]:
+    """Every setting as (key, value, where it came from), secrets masked."""
+    yield "file", str(config.file or "none"), "the first that was found" if config.file else "no kbslurm.toml was found"
+    for key, value in _leaves(config):
+        yield key, _as_text(value), config.origins.get(key, "default")
+    for name in SECRETS:
+        found = config.secrets.get(name)
+        said = "not set" if found is None else masked_url(found.reveal()) if name == "DATABASE_URL" else MASK
+        yield name, said, config.origins.get(name, "default")
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of kbslurm.toml."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "kbslurm",
+        **tomlfile.schema_of(_File),
+    }
+
+
+def masked_url(url: str) -> str:
+    """The URL without its password, wherever that stands in it."""
+    masked = re.sub(r"(?<=://)([^/?#]*):([^/?#]*)@", rf"\1:{MASK}@", url)
+    masked = re.sub(r"([?&]\w*password=)[^&#]*", rf"\1{MASK}", masked)
+    return masked if "://" in url else MASK
+
+
+def default_state_dir(env: Mapping[str, str]) -> Path:
+    """kbslurm's folder in the user's state folder; below the temporary folder for a user without a home."""
+    if env.get("XDG_STATE_HOME"):
+        return Path(env["XDG_STATE_HOME"]) / "kbslurm"
+    home = _home(env)
+    return home / ".local" / "state" / "kbslurm" if home else Path(tempfile.gettempdir()) / f"kbslurm-{os.getuid()}"
+
+
+def _found(path: Path | None, env: Mapping[str, str], here: Path) -> Path | None:
+    named = path or (Path(env["KBSLURM_CONFIG"]) if env.get("KBSLURM_CONFIG") else None)
+    if named is not None:
+        return tomlfile.resolved(str(named), here)
+    home = _home(env)
+    folder = Path(env["XDG_CONFIG_HOME"]) if env.get("XDG_CONFIG_HOME") else home / ".config" if home else None
+    for place in (here / FILE_NAME, folder / "kbslurm" / FILE_NAME if folder else None):
+        if place is not None and place.is_file():
+            return place
+    return None
+
+
+def _home(env: Mapping[str, str]) -> Path | None:
+    if env.get("HOME"):
+        return Path(env["HOME"])
+    try:
+        return Path("~").expanduser().absolute() if "HOME" not in env else None
+    except RuntimeError:
+        return None
+
+
+def _with_dotenv(env: Mapping[str, str], file: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """The environment with `.env` below it, and on which line of it each name stands."""
+    try:
+        text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misconfigured("it can't be read", file=file, fix="Correct its permissions, or remove it.") from error
+    found: dict[str, str] = {}
+    lines: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.strip().removeprefix("export ").strip()
+        if not words or words.startswith("#"):
+            continue
+        name, sep, value = words.partition("=")
+        if not sep or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name.strip()):
+            raise Misconfigured("a line of it is no NAME=value", file=file, line=number, fix="Correct it there.")
+        found[name.strip()] = _unquoted(value.strip())
+        lines[name.strip()] = f"{file}:{number}"
+    return {**found, **env}, lines
+
+
+def _unquoted(value: str) -> str:
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
+        return value[1:-1]
+    return re.split(r"\s+#", value, maxsplit=1)[0]
+
+
+def _secret(name: str, env: Mapping[str, str], here: Path) -> str | None:
+    named, file = env.get(name), env.get(f"{name}_FILE")
+    if named and file:
+        raise Misconfigured(f"both {name} and {name}_FILE are set", fix="Unset one of them.")
+    if not file:
+        return named or None
+    path = tomlfile.resolved(file, here)
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        said = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise Misconfigured(f"{name}_FILE names a file that can't be read ({said})", file=path) from None
+    if not text:
+        raise Misconfigured(f"{name}_FILE names an empty file", file=path)
+    return text
+
+
+def _origin(name: str, env: Mapping[str, str], lines: Mapping[str, str]) -> str:
+    return f"${name}" if env.get(name) else lines.get(name, f"${name}")
+
+
+def _leaves(table: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+    for one in dataclasses.fields(table):
+        value = getattr(table, one.name)
+        if dataclasses.is_dataclass(value):
+            yield from _leaves(value, f"{above}{one.name}.")
+        elif above:
+            yield f"{above}{one.name}", value
+
+
+def _path_of(key: str) -> tuple[str, ...]:
+    return tuple(key.split("."))
+
+
+def _is_in(file: tomlfile.TomlFile, key: str) -> bool:
+    here: Any = file.data
+    for part in _path_of(key):
+        if not isinstance(here, Mapping) or part not in here:
+            return False
+        here = here[part]
+    return True
+
+
+def _as_text(value: Any) -> str:
+    match value:
+        case Mapping():
+            return ", ".join(f"{key} = {one}" for key, one in value.items()) or "none"
+        case tuple():
+            return ", ".join(map(str, value)) or "none"
+        case None | "":
+            return "none"
+        case bool():
+            return str(value).lower()
+        case _:
+            return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,235 @@
+"""kbslurm.toml and the environment: what holds, where it came from, and where it is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from kbslurm import config, tomlfile
+from kbslurm.errors import Misconfigured
+
+WHOLE = """\
+# a competition
+[server]
+listen = "0.0.0.0:8000"
+public_url = "https://kernels.example.edu/"
+
+[daemon]
+tick_s = 5
+state_dir = "state"
+
+[daemon.local]
+slots = {H100 = 2, A100 = 1}
+
+[sites]
+use = [
+  "one",  # the first
+  "two",
+]
+"""
+
+
+def written(folder: Path, text: str, name: str = "kbslurm.toml") -> Path:
+    file = folder / name
+    file.write_text(text)
+    return file
+
+
+def test_defaults_hold_without_a_file(tmp_path: Path) -> None:
+    found = config.load(env={"HOME": str(tmp_path)}, cwd=tmp_path)
+    assert found.file is None
+    assert found.server == config.Server()
+    assert found.state_dir == tmp_path / ".local/state/kbslurm"
+    assert found.database_url is None
+    assert {origin for _, _, origin in config.shown(found)} == {"no kbslurm.toml was found", "default"}
+
+
+def test_a_file_says_what_holds_and_where_it_came_from(tmp_path: Path) -> None:
+    file = written(tmp_path, WHOLE)
+    found = config.load(env={}, cwd=tmp_path)
+    assert found.server.public_url == "https://kernels.example.edu"
+    assert found.daemon.tick_s == 5.0
+    assert found.daemon.poll_s == config.Daemon().poll_s
+    assert found.state_dir == tmp_path / "state", "relative to the file"
+    assert found.daemon.local.slots == {"H100": 2, "A100": 1}
+    assert found.sites.use == ("one", "two")
+    rows = {key: (value, origin) for key, value, origin in config.shown(found)}
+    assert rows["daemon.local.slots"] == ("H100 = 2, A100 = 1", f"{file}:11")
+    assert rows["sites.use"] == ("one, two", f"{file}:14")
+    assert rows["daemon.poll_s"] == ("15", "default")
+
+
+def test_the_first_place_that_has_a_file_wins(tmp_path: Path) -> None:
+    folders = {}
+    for number, place in enumerate(["named", "variable", "here", "xdg/kbslurm", "home/.config/kbslurm"], start=1):
+        folders[place] = tmp_path / place
+        folders[place].mkdir(parents=True)
+        written(folders[place], f"[daemon]\ntick_s = {number}\n")
+    env = {
+        "KBSLURM_CONFIG": str(folders["variable"] / "kbslurm.toml"),
+        "XDG_CONFIG_HOME": str(tmp_path / "xdg"),
+        "HOME": str(tmp_path / "home"),
+    }
+    here = folders["here"]
+    assert config.load(folders["named"] / "kbslurm.toml", env, cwd=here).daemon.tick_s == 1
+    assert config.load(None, env, cwd=here).daemon.tick_s == 2
+    del env["KBSLURM_CONFIG"]
+    assert config.load(None, env, cwd=here).daemon.tick_s == 3
+    assert config.load(None, env, cwd=tmp_path).daemon.tick_s == 4
+    del env["XDG_CONFIG_HOME"]
+    assert config.load(None, env, cwd=tmp_path).daemon.tick_s == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "hint"),
+    [
+        ("[daemon]\ntik_s = 1\n", ":2: daemon.tik_s: unknown key", "Did you mean tick_s?"),
+        ("\n[deamon]\n", ":2: deamon: unknown key", "Did you mean daemon?"),
+        ("[daemon]\n\ntick_s = 'soon'\n", ":3: daemon.tick_s: a number was expected", None),
+        ("[daemon]\ntick_s = true\n", ":2: daemon.tick_s: a number was expected", None),
+        ("[daemon]\ntick_s = 0\n", ":2: daemon.tick_s: 0.0 is less than 0.05", "At least 0.05."),
+        (
+            "[daemon.local]\nslots = {H100 = 0}\n",
+            ":2: daemon.local.slots: H100 has 0 slots",
+            "At least 1, or leave it out.",
+        ),
+        ("daemon = 3\n", ":1: daemon: a table was expected", "Write [daemon] above its keys."),
+        ("[sites]\nuse = 'one'\n", ":2: sites.use: a list was expected", 'Write it as ["one", "two"].'),
+        ("[sites]\nuse = [\n'one',\n2]\n", ":2: sites.use[1]: a text was expected", None),
+        ("[server]\nlisten = 'me'\n", ":2: server.listen: 'me' is no address", 'Write "127.0.0.1:8000".'),
+        ("[policy]\nranked_min_isolation = 4\n", ":2: policy.ranked_min_isolation: 4 is more than 3", "At most 3."),
+        (
+            "[discord]\ntoken = 'very-secret'\n",
+            ":2: discord.token: unknown key",
+            "Secrets never stand here: set DISCORD_TOKEN or DISCORD_TOKEN_FILE.",
+        ),
+        ("[server]\nlisten = \n", ":2: not TOML", None),
+        ("a = 1\na = 2\n", ":2: not TOML", None),
+    ],
+)
+def test_what_is_wrong_is_said_with_file_line_and_key(tmp_path: Path, text: str, where: str, hint: str | None) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(Misconfigured) as caught:
+        config.load(env={}, cwd=tmp_path)
+    assert str(caught.value).startswith(f"{file}{where}")
+    assert "\n" not in caught.value.message
+    assert "very-secret" not in caught.value.message
+    assert caught.value.hint == hint
+
+
+def test_a_named_file_must_be_there_and_be_text(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match="no such file"):
+        config.load(tmp_path / "none.toml", {}, cwd=tmp_path)
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(Misconfigured, match="UTF-8"):
+        config.load(tmp_path / "bytes.toml", {}, cwd=tmp_path)
+
+
+def test_secrets_come_from_the_environment_a_file_or_dotenv(tmp_path: Path) -> None:
+    written(tmp_path, "# comment\nexport DISCORD_TOKEN='d t'\nGITHUB_TOKEN=lost # why\nMODAL_TOKEN_ID=\n", ".env")
+    held = written(tmp_path, "postgresql://u:pw@h/db\n", "url")
+    env = {"DATABASE_URL_FILE": str(held), "GITHUB_TOKEN": "g"}
+    found = config.load(env=env, cwd=tmp_path)
+    assert found.database_url == "postgresql://u:pw@h/db"
+    assert found.secret("DISCORD_TOKEN") == "d t"
+    assert found.secret("GITHUB_TOKEN") == "g", "the environment goes before .env"
+    assert found.secret("MODAL_TOKEN_ID") is None
+    rows = {key: (value, origin) for key, value, origin in config.shown(found)}
+    assert rows["DATABASE_URL"] == (f"postgresql://u:{config.MASK}@h/db", "$DATABASE_URL_FILE")
+    assert rows["DISCORD_TOKEN"] == (config.MASK, f"{tmp_path / '.env'}:2")
+    assert rows["GITHUB_TOKEN"] == (config.MASK, "$GITHUB_TOKEN")
+    assert rows["MODAL_TOKEN_ID"] == ("not set", "default")
+    for text in (repr(found), str(found), f"{dataclasses.asdict(found)}"):
+        assert "pw" not in text
+        assert "d t" not in text
+
+
+def test_a_secret_that_is_told_twice_or_not_at_all_is_refused(tmp_path: Path) -> None:
+    held = written(tmp_path, "x", "url")
+    with pytest.raises(Misconfigured, match="both DATABASE_URL and DATABASE_URL_FILE"):
+        config.load(env={"DATABASE_URL": "a", "DATABASE_URL_FILE": str(held)}, cwd=tmp_path)
+    with pytest.raises(Misconfigured, match="can't be read"):
+        config.load(env={"GITHUB_TOKEN_FILE": str(tmp_path / "none")}, cwd=tmp_path)
+    with pytest.raises(Misconfigured, match="empty"):
+        config.load(env={"GITHUB_TOKEN_FILE": str(written(tmp_path, " \n", "blank"))}, cwd=tmp_path)
+    written(tmp_path, "\nhow are you\n", ".env")
+    with pytest.raises(Misconfigured, match=r"\.env:2: .*NAME=value"):
+        config.load(env={}, cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("url", "masked"),
+    [
+        ("postgresql://u:p@h:5/d", f"postgresql://u:{config.MASK}@h:5/d"),
+        ("postgresql://u@h/d?password=p&x=1", f"postgresql://u@h/d?password={config.MASK}&x=1"),
+        ("postgresql://h/d", "postgresql://h/d"),
+        ("host=h password=p", config.MASK),
+    ],
+)
+def test_a_shown_url_has_no_password(url: str, masked: str) -> None:
+    assert config.masked_url(url) == masked
+
+
+def test_the_state_dir_can_be_named_by_the_environment(tmp_path: Path) -> None:
+    written(tmp_path, WHOLE)
+    found = config.load(env={"KBSLURM_STATE_DIR": "elsewhere"}, cwd=tmp_path)
+    assert found.state_dir == tmp_path / "elsewhere"
+    assert found.origins["daemon.state_dir"] == "$KBSLURM_STATE_DIR"
+
+
+def test_the_schema_lists_what_is_read() -> None:
+    schema = config.schema()
+    assert json.loads(json.dumps(schema)) == schema
+    assert set(schema["properties"]) == {"server", "daemon", "policy", "discord", "github", "modal", "sites"}
+    daemon = schema["properties"]["daemon"]["properties"]
+    assert set(daemon) == {one.name for one in dataclasses.fields(config.Daemon)}
+    assert daemon["tick_s"] == {
+        "type": "number",
+        "default": 30.0,
+        "minimum": 0.05,
+        "description": "A look at the rows at least this often, should no news come.",
+    }
+    assert daemon["local"]["additionalProperties"] is False
+
+
+def test_lines_are_found_in_every_way_to_write_toml() -> None:
+    text = '''\
+top = """a
+[not.a.table]
+x = 1
+"""
+"quoted key".'and more' = 1
+[a.b]  # [c]
+c = { d = "#", e = [1,
+  2] }
+f = 'x' # "
+[[list]]
+name = "one"
+[list.inner]
+deep = 1
+[[list]]
+name = """"two""""
+last = 3'''
+    file = tomlfile.parsed(text, Path("x.toml"))
+    assert {".".join(map(str, where)): line for where, line in file.lines.items()} == {
+        "top": 1,
+        "quoted key": 5,
+        "quoted key.and more": 5,
+        "a": 6,
+        "a.b": 6,
+        "a.b.c": 7,
+        "a.b.f": 9,
+        "list": 10,
+        "list.0": 10,
+        "list.0.name": 11,
+        "list.0.inner": 12,
+        "list.0.inner.deep": 13,
+        "list.1": 14,
+        "list.1.name": 15,
+        "list.1.last": 16,
+    }
+    assert file.line(("a", "b", "c", "d")) == 7, "the nearest that has a line"
+    assert tomlfile.dotted(("list", 1, "in ner")) == 'list[1]."in ner"'
