@@ -273,6 +273,9 @@ class SlurmBackend:
             return proof.running() or self._ended.get(name)
         row = self._row_of(name, handle, told)
         if row is not None:
+            if row.phase is Phase.ENDED:  # since we looked, its last files may have come
+                proof = self._look_softly(self._paths(name))
+                return proof.sighting() or self._of_row(row, proof)
             return self._of_row(row, proof)
         if handle is not None and told.past is None and self.site.slurm.accounting:
             return proof.running()
@@ -303,6 +306,10 @@ class SlurmBackend:
                 return replace(plain, seen=Seen.RUNNING, reason="", started_at=started_at)
             case Phase.ENDED:
                 ending = Ending.REPORTED if proof.reported else ending_of(row.state, claimed=proof.claimed)
+                if ending in (Ending.NO_REPORT, Ending.CANCELLED) and evidence.slurm_said_memory(
+                    self._paths(JobName(row.name))
+                ):
+                    ending = Ending.MEMORY
                 if ending in OWN_FAULT and not proof.began:
                     ending = Ending.BOOT_FAILURE
                 return replace(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from kbslurm.backends.paths import AttemptPaths, read_capped
@@ -108,9 +110,9 @@ class Evidence:
 def look(paths: AttemptPaths) -> Evidence:
     """Read the directory. Listing it first makes a network file system look anew. OSError when it can't be read."""
     try:
-        names = set(os.listdir(paths.dir))
-        inner = set(os.listdir(paths.out)) if paths.out.name in names else set()
-        claim = set(os.listdir(paths.claim)) if paths.claim.name in names else set()
+        names = _names(paths.dir)
+        inner = _names(paths.out) if paths.out.name in names else set()
+        claim = _names(paths.claim) if paths.claim.name in names else set()
     except FileNotFoundError:
         return Evidence()
     owner = _note(paths, "claim/owner.json") if "owner.json" in claim else {}
@@ -129,10 +131,31 @@ def look(paths: AttemptPaths) -> Evidence:
     )
 
 
+_MEMORY = re.compile(rb"slurmstepd[^\n]*(exceeded (job )?memory limit|oom[-_ ]kill event)", re.IGNORECASE)
+
+
+def slurm_said_memory(paths: AttemptPaths) -> bool:
+    """Whether the node's Slurm wrote into the job's log that it was ended for its memory.
+
+    A Slurm that enforces memory by looking (OverMemoryKill) tells it nowhere else: the job's state is then FAILED.
+    """
+    try:
+        fd = os.open(paths.log, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    with os.fdopen(fd, "rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - NOTE_CAP))
+        return _MEMORY.search(file.read(NOTE_CAP)) is not None
+
+
 def _is_fit(paths: AttemptPaths) -> bool:
     """Whether the report is a plain file that we would read."""
     looks = paths.report.lstat()
     return stat.S_ISREG(looks.st_mode) and looks.st_size <= SEALED_CAP
+
+
+def _names(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir()}
 
 
 def _note(paths: AttemptPaths, name: str) -> Mapping[str, Any]:

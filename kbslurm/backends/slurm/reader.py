@@ -112,7 +112,7 @@ def ending_of(state: str, *, claimed: bool) -> Ending:
 
 def reason_text(reason: str) -> str:
     """The sentence for a reason word, or the word itself."""
-    word = reason.strip().strip("()").split(",")[0]
+    word = re.sub(r"^\((.*)\)$", r"\1", reason.strip()).split(",")[0]
     if word in ("", "None"):
         return ""
     return REASONS.get(word.replace(" ", "_"), REASONS.get(word, word))
