@@ -43,6 +43,7 @@ LOOK_EVERY_S = 0.25
 HANDED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES")
 MARK = "KBSLURM_ATTEMPT"
 DOORBELL = "doorbell"
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # a folder of the attempt's own in it
 
 
 def pass_by(_step: str) -> None:
@@ -192,11 +193,12 @@ class LocalBackend:
         """What the folder says. Each sign is read again after the one that it could have changed under."""
         if (ended := self._ended(paths)) is not None:
             return ended
-        if not paths.claim.exists():
+        owner = self._owner(paths)
+        if owner is None and not paths.claim.exists():
             waits = paths.may_still_start()
             if not paths.claim.exists():
                 return self._unclaimed(paths, waits)
-        owner = self._owner(paths)
+            owner = self._owner(paths)
         if owner is None:
             return Sighting(seen=Seen.UNKNOWN, reason="the note of who runs it can't be read")
         if not owner.supervises:
@@ -211,7 +213,7 @@ class LocalBackend:
         return self._sighting(Seen.WAITING) if waits else Sighting(seen=Seen.ABSENT)
 
     def _ended(self, paths: AttemptPaths) -> Sighting | None:
-        facts = _json(read_capped(paths.exit, NOTE_CAP))
+        facts = _json(read_capped(paths.spelled(paths.EXIT), NOTE_CAP))
         if facts is None:
             return None
         try:
@@ -244,6 +246,7 @@ class LocalBackend:
 
     def _settle(self, paths: AttemptPaths, ending: Ending, reason: str, *, started_at: datetime | None) -> None:
         paths.forget_secrets()
+        shutil.rmtree(_work_folder(paths), ignore_errors=True)
         facts = {
             "ending": ending.value,
             "exit_code": None,
@@ -255,7 +258,7 @@ class LocalBackend:
         write_once(paths.exit, json.dumps(facts, sort_keys=True).encode())
 
     def _owner(self, paths: AttemptPaths) -> Owner | None:
-        return Owner.read(_json(read_capped(paths.owner, NOTE_CAP)))
+        return Owner.read(_json(read_capped(paths.spelled(paths.OWNER), NOTE_CAP)))
 
     def _sighting(
         self,
@@ -328,7 +331,7 @@ class LocalBackend:
         order = {
             "argv": [
                 *("-I", str(self.eval_dir), str(paths.manifest)),
-                *("--key", str(paths.key), "--out", str(paths.out)),
+                *("--key", str(paths.key), "--out", str(paths.out), "--work", str(_work_folder(paths))),
             ],
             "environment": self._environment(paths),
             "time_limit_s": job.time_limit_s,
@@ -341,6 +344,7 @@ class LocalBackend:
             "owner": str(paths.owner),
             "cancelled": str(paths.cancelled),
             "scratch": str(paths.scratch),
+            "work": str(_work_folder(paths)),
             "secrets": [str(path) for path in paths.secrets],
             "report": str(paths.report),
             "exit": str(paths.exit),
@@ -409,6 +413,11 @@ class LocalBackend:
         except OSError as error:
             sentence, hint = said(error, self.root)
             raise Misconfigured(sentence, fix=hint) from error
+
+
+def _work_folder(paths: AttemptPaths) -> Path:
+    """Where harness and runners share memory. Named after the attempt, so that we can clear it up for a killed one."""
+    return (SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK | os.X_OK) else paths.scratch) / paths.name
 
 
 def _json(data: bytes | None) -> dict[str, Any] | None:

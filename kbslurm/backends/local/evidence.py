@@ -25,7 +25,8 @@ def boot_id() -> str:
 def stat_fields(pid: int) -> list[str] | None:
     """The fields of /proc/PID/stat after the program's name (state is [0]), or None: there is no such process."""
     try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode().split()
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123  # asked for thousands
+            return file.read().rpartition(b")")[2].decode().split()
     except (FileNotFoundError, ProcessLookupError):
         return None
 

@@ -121,6 +121,11 @@ def run(order: dict[str, Any], watch: Watch, signals: int) -> None:
     output, into = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(output, False)
     log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.mkdir(order["work"], 0o700)
+    except OSError as error:
+        watch.why, watch.reason = "no_report", f"no folder for its runners: {error}"
+        return
     watch.harness = start(order, into)
     os.close(into)
     ring(order["doorbell"])
@@ -373,18 +378,20 @@ def in_words(status: int | None) -> str:
 
 
 def clear(order: dict[str, Any]) -> None:
-    """Remove the manifest, the key and what is in the working folder. What takes too long is left to pruning."""
+    """Remove the manifest, the key and what is in the working folders. What takes too long is left to pruning."""
     give_up = time.monotonic() + CLEARING_S
     for path in order["secrets"]:
         quietly(os.unlink, path)
-    for folder, folders, files in os.walk(order["scratch"], topdown=False):
-        for name in files:
-            quietly(os.unlink, f"{folder}/{name}")
-        for name in folders:
-            path = f"{folder}/{name}"
-            quietly(os.unlink if os.path.islink(path) else os.rmdir, path)
-        if time.monotonic() > give_up:
-            return
+    for place in (order["work"], order["scratch"]):
+        for folder, folders, files in os.walk(place, topdown=False):
+            for name in files:
+                quietly(os.unlink, f"{folder}/{name}")
+            for name in folders:
+                path = f"{folder}/{name}"
+                quietly(os.unlink if os.path.islink(path) else os.rmdir, path)
+            if time.monotonic() > give_up:
+                return
+    quietly(os.rmdir, order["work"])
 
 
 def quietly(act: Callable[[str], None], path: str) -> None:

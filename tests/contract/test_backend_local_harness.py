@@ -1,0 +1,116 @@
+"""The local backend with the real harness: what the stand-in does in the contract suite, done by the program itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kbslurm.backends.local import SHARED_MEMORY
+from kbslurm.backends.local.supervise import descendants
+from kbslurm.domain.run import Ending, OpenAttempt, Seen, new_job_name
+from kbslurm.flow.manifest import manifest_for, manifest_text, time_limit_s
+from kbslurm.ports import JobSpec
+from kbslurm.problems import load
+from kbslurm_eval import wire
+from tests.contract.backend_suite import REPOSITORY, attempt_of, is_alive, key_of, wait_seen, wait_until
+from tests.contract.test_backend_local import LocalCase, end_all, owner_of
+
+SLEEPER = "import time\n\n\ndef custom_kernel(data):\n    time.sleep(600)\n    return data\n"
+
+
+@dataclass
+class HarnessCase(LocalCase):
+    """The real eval/ folder on one of the examples."""
+
+    wait_s: float = 300.0
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Iterator[HarnessCase]:
+    found = HarnessCase(folder=tmp_path, root=tmp_path / "state", eval_dir=REPOSITORY / "eval")
+    yield found
+    for backend in found.made:
+        backend.close()
+    end_all(found)
+
+
+def judged(case: HarnessCase, source: str) -> tuple[JobSpec, OpenAttempt]:
+    """This source as a job on the example in one file, as the room `render` would make it."""
+    problem = load(REPOSITORY / "examples" / "one_file" / "running_sum.py")
+    name = new_job_name()
+    manifest = manifest_for(
+        problem, token=name, attempt=1, nonce="nonce", mode="test", gpu=case.gpu, source=source, secret_seed="17"
+    )
+    job = JobSpec(
+        name=name,
+        gpu=case.gpu,
+        manifest=manifest_text(manifest),
+        key=key_of(name),
+        time_limit_s=time_limit_s(problem.limits, "test"),
+        memory_bytes=problem.limits.memory_bytes,
+    )
+    return job, attempt_of(case, job, case.backend().submit(job))
+
+
+def example(path: str) -> str:
+    return (REPOSITORY / "examples" / "one_file" / "submissions" / path).read_text()
+
+
+def report_of(case: HarnessCase, job: JobSpec, attempt: OpenAttempt) -> wire.Report:
+    backend = case.backend()
+    ended = wait_seen(case, backend, attempt, Seen.ENDED)
+    sealed = backend.collect(attempt)
+    assert sealed is not None, ended
+    assert ended.ending is Ending.REPORTED
+    return wire.unseal(sealed, job.key)
+
+
+def left_on_disk(case: HarnessCase, job: JobSpec) -> list[str]:
+    """What of a job could still be read by another: its secrets, its working folders."""
+    paths = case.paths(job.name)
+    places = (*paths.secrets, SHARED_MEMORY / job.name, *paths.scratch.iterdir())
+    return [str(place) for place in places if place.exists()]
+
+
+def tree_that_runs(case: HarnessCase, job: JobSpec, attempt: OpenAttempt) -> list[int]:
+    """The job's processes, once the submission itself is among them: supervisor, harness, runner, kernel."""
+    backend = case.backend()
+    wait_until(case, "it has a claim", lambda: case.paths(job.name).owner.exists())
+    supervisor = int(str(owner_of(case, job)["pid"]))
+    wait_until(case, "tests have begun", lambda: (backend.progress(attempt) or {}).get("phase") == "test")
+    wait_until(case, "a runner runs", lambda: len(descendants(supervisor)) >= 2)
+    return [supervisor, *descendants(supervisor)]
+
+
+def test_a_right_and_a_wrong_submission_are_told_apart(case: HarnessCase) -> None:
+    right = judged(case, example("accepted/accumulated.py"))
+    wrong = judged(case, example("wrong_answer/off_by_one.py"))
+    passed = report_of(case, *right)
+    assert passed.verdict == "passed", passed.reason
+    assert [test.status for test in passed.tests] == ["pass"] * len(passed.tests)
+    assert passed.tests
+    assert report_of(case, *wrong).verdict == "wrong"
+    assert left_on_disk(case, right[0]) + left_on_disk(case, wrong[0]) == []
+
+
+def test_a_cancel_reaches_the_submission_itself(case: HarnessCase) -> None:
+    job, attempt = judged(case, SLEEPER)
+    tree = tree_that_runs(case, job, attempt)
+    case.backend().cancel(attempt)
+    assert wait_seen(case, case.backend(), attempt, Seen.ENDED).ending is Ending.CANCELLED
+    assert [pid for pid in tree[1:] if is_alive(pid)] == []
+    assert left_on_disk(case, job) == []
+
+
+def test_nothing_outlives_a_supervisor_that_was_killed(case: HarnessCase) -> None:
+    job, attempt = judged(case, SLEEPER)
+    tree = tree_that_runs(case, job, attempt)
+    os.kill(tree[0], signal.SIGKILL)
+    assert wait_seen(case, case.backend(), attempt, Seen.ENDED).ending is Ending.NO_REPORT
+    wait_until(case, "all of it is dead", lambda: not any(is_alive(pid) for pid in tree))
+    assert left_on_disk(case, job) == []
