@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import linecache
 import os
 import sys
 import traceback
@@ -83,7 +82,7 @@ def _hello(told: dict[str, Any], folder: str) -> str:
 
 
 def _loaded(told: dict[str, Any]) -> tuple[int, str, Any]:
-    entry, work = str(told["entry"]), _workplace()
+    entry, work = str(told["entry"]), _workplace(told.get("work"))
     for name, text in told["files"].items():
         _written(os.path.join(work, name), text)
     path = os.path.join(work, entry)
@@ -114,14 +113,11 @@ def _loaded(told: dict[str, Any]) -> tuple[int, str, Any]:
     return Status.OK, "", call
 
 
-def _workplace() -> str:
-    import tempfile
-
-    try:
-        os.mkdir(WORK, 0o700)
-    except OSError:
-        return tempfile.mkdtemp()
-    return WORK
+def _workplace(given: str | None) -> str:
+    """A fresh folder: on the cage's own file system, or the one that the judge made for this launch and removes after it."""
+    work = given or WORK
+    os.makedirs(work, mode=0o700, exist_ok=given is not None)
+    return work
 
 
 def _written(path: str, text: str) -> None:
@@ -133,8 +129,10 @@ def _written(path: str, text: str) -> None:
 def _short(error: BaseException, entry: str = "") -> str:
     """One line for the person, the whole trace into the log."""
     try:
-        linecache.checkcache()
-        traceback.print_exception(error, limit=-20)
+        trace = error.__traceback__
+        while trace is not None and "kbslurm_eval" in trace.tb_frame.f_code.co_filename:
+            trace = trace.tb_next
+        traceback.print_exception(error.with_traceback(trace), limit=-20)
         sys.stderr.flush()
     except BaseException:  # noqa: BLE001, S110 - an exception's own methods may be hostile
         pass

@@ -66,9 +66,12 @@ def net(times: LaunchTimes) -> Net:
 
     A submission could slow null calls down to look faster; it can't touch those from before it was loaded.
     """
-    trusted = statistics.median(times.trusted_null_ns)
-    null = min(trusted, statistics.median(times.null_ns)) if times.null_ns else trusted
-    spread = statistics.median(abs(n - trusted) for n in times.trusted_null_ns) * 1.4826
+    quarter = statistics.quantiles(times.trusted_null_ns, n=4, method="inclusive")[0]
+    # too large a null would flatter: on a busy machine the lower quarter is nearer to what a null call costs
+    null = min(statistics.median(times.trusted_null_ns), 1.25 * quarter)
+    if times.null_ns:
+        null = min(null, statistics.median(times.null_ns))
+    spread = (quarter - min(times.trusted_null_ns)) * 1.4826
     samples = [t - null for t in times.calls_ns]
     median = statistics.median(samples)
     least = max(LEAST_NS, 3 * spread / math.sqrt(len(samples)))

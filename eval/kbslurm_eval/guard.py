@@ -30,7 +30,7 @@ ALL_NEW = NEW_NS | NEW_UTS | NEW_IPC | NEW_USER | NEW_PID | NEW_NET
 CLONE_PARENT = 0x8000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
 MNT_DETACH = 2
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_TIMERSLACK = 1, 4, 22, 24, 29
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_TIMERSLACK = 1, 4, 22, 29
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 CAGED_UID = 65_533
 INNER_UID = 1_000
@@ -239,8 +239,11 @@ def _launch(spec: dict[str, Any], said: int) -> None:
         try:
             _become_runner(spec, caged, root)
         except BaseException as error:  # noqa: BLE001 - the process ends here whatever happened
-            with contextlib.suppress(OSError):
-                os.write(said, f"error {type(error).__name__}: {error}".replace("\n", " ").encode()[:2000] + b"\n")
+            line = f"error {type(error).__name__}: {error}".replace("\n", " ").encode()[:2000] + b"\n"
+            for fd in (said, 3):  # it is at 3 once the rest is closed
+                with contextlib.suppress(OSError):
+                    os.write(fd, line)
+                    break
         finally:
             os._exit(127)
     os.write(said, f"runner {runner}\n".encode())
@@ -426,9 +429,6 @@ def _drop_user(spec: dict[str, Any], caged: bool, root: bool) -> None:
         os.setresgid(INNER_UID, INNER_UID, INNER_UID)
         os.setresuid(INNER_UID, INNER_UID, INNER_UID)
     elif root and not caged:
-        for capability in range(64):
-            with contextlib.suppress(OSError):
-                prctl(PR_CAPBSET_DROP, capability)
         if all(_open_to_all(path) for path in spec["reached"]):
             os.setgroups([])
             os.setresgid(CAGED_UID, CAGED_UID, CAGED_UID)
@@ -438,9 +438,8 @@ def _drop_user(spec: dict[str, Any], caged: bool, root: bool) -> None:
 
 
 def _drop_capabilities() -> None:
-    header = struct.pack("<II", 0x20080522, 0)
-    _call("capset", header, bytes(24))
-    prctl(28, 0x2F)  # securebits: a root without capabilities gets none back by exec
+    prctl(28, 0x2F)  # securebits first, as long as they may be set: no capability comes back by exec
+    _call("capset", struct.pack("<II", 0x20080522, 0), bytes(24))
 
 
 def _open_to_all(path: str) -> bool:

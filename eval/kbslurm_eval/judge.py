@@ -11,6 +11,7 @@ import gc
 import json
 import os
 import random
+import shutil
 import signal
 import statistics
 import time
@@ -170,6 +171,7 @@ class Launch:
                 self._look(waited, allowed_s)
             elif waited > 1_000_000:
                 self._look(waited, allowed_s)
+            os.sched_yield()  # where cores are scarce the runner may be waiting for this one
 
     def _look(self, waited_ns: int, allowed_s: float) -> None:
         """Whether waiting still makes sense."""
@@ -207,7 +209,8 @@ class Launch:
         """Hand the submission over. From here on nothing from this runner is believed."""
         files = {name: manifest.files[name] for name in manifest.runner_files if name in manifest.files}
         told = {"entry": manifest.entry, "source": manifest.source, "files": files,
-                "call": str(manifest.config.get("call", "custom_kernel"))}  # fmt: skip
+                "call": str(manifest.config.get("call", "custom_kernel")),
+                "work": None if self.runner.work is None else str(self.runner.work)}  # fmt: skip
         return self.ring(Kind.LOAD, values.pack(told))
 
     def null(self, prepared: Prepared) -> int:
@@ -225,6 +228,7 @@ class Launch:
         self.runner.kill()
         text = self.runner.log()
         self._link.close()
+        shutil.rmtree(self.runner.folder, ignore_errors=True)
         return text
 
 

@@ -67,6 +67,7 @@ class Runner(Protocol):
     """One launch. The judge holds it frozen except while a call runs."""
 
     furnished: bool
+    work: Path | None
 
     @property
     def folder(self) -> Path:
@@ -272,6 +273,7 @@ class Local:
         self._limits, self._level = limits, level
         self.means = {2: "unshare", 1: "seccomp", 0: "process"}[level]
         self._base = Path(tempfile.mkdtemp(prefix="kb-", dir=shm or _shared_memory()))
+        self._lock = _sweep_and_hold(self._base)
         if level < 2 and os.getuid() == 0:
             self._base.chmod(0o711)
         self._count = 0
@@ -299,6 +301,24 @@ class Local:
         for runner in self._live:
             runner.kill()
         shutil.rmtree(self._base, ignore_errors=True)
+        os.close(self._lock)
+
+
+def _sweep_and_hold(mine: Path) -> int:
+    """Hold a lock on our folder as long as we live, and remove folders whose judge was killed: nobody holds theirs."""
+    for folder in mine.parent.glob("kb-*"):
+        if folder == mine:
+            continue
+        with contextlib.suppress(OSError):
+            fd = os.open(folder / "lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(fd)
+    fd = os.open(mine / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    return fd
 
 
 def _shared_memory() -> str:
@@ -330,10 +350,10 @@ def eval_folder() -> str:
     return str(Path(__file__).resolve().parent.parent)
 
 
-def _environment() -> dict[str, str]:
+def _environment(home: str) -> dict[str, str]:
     kept = {name: os.environ[name] for name in guard.KEPT_ENV if name in os.environ}
     path = f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin"
-    return {**kept, "PATH": path, "HOME": "/tmp", "TMPDIR": "/tmp", "LANG": "C.UTF-8", "USER": "runner"}  # noqa: S108
+    return {**kept, "PATH": path, "HOME": home, "TMPDIR": home, "LANG": "C.UTF-8", "USER": "runner"}
 
 
 class _LocalRunner:
@@ -345,7 +365,11 @@ class _LocalRunner:
         self._status: int | None = None
         self._reaped: set[int] = set()
         self._keeper: int | None = None
-        self._killed = self._over_memory = False
+        self._killed, self._peak = False, 0
+        self.work = None if level >= 2 else folder / "work"
+        if self.work is not None:
+            self.work.mkdir()
+            self.work.chmod(0o777)
         (folder / "root").mkdir(exist_ok=True)
         log_read, log_write = os.pipe()
         with contextlib.suppress(OSError):
@@ -401,7 +425,7 @@ class _LocalRunner:
         return {
             "level": self._level, "root": str(self._folder / "root"), "link": str(self._folder), "eval": eval_folder(),
             "binds": interpreter_paths(), "devices": guard.gpu_devices(), "limits": limits, "log_fd": log_write,
-            "said_fd": said_fd, "argv": [sys.executable, "-I", "-B", program, "--runner", link], "env": _environment(),
+            "said_fd": said_fd, "argv": [sys.executable, "-I", "-B", program, "--runner", link], "env": _environment("/tmp" if caged else str(self.work)),  # noqa: S108 - the cage's own
             "reached": [os.path.realpath(sys.executable), os.path.realpath(eval_folder()), sys.prefix],
         }  # fmt: skip
 
@@ -417,7 +441,8 @@ class _LocalRunner:
         if pid in self._reaped:
             return self._status if pid == self._main else 0
         try:
-            found, status = os.waitpid(pid, flags)
+            found, status, used = os.wait4(pid, flags)
+            self._peak = max(self._peak, used.ru_maxrss * 1024 if pid == self._main else 0)
         except ChildProcessError:
             found, status = pid, 0
         if found == 0:
@@ -435,8 +460,10 @@ class _LocalRunner:
     def out_of_memory(self) -> bool:
         """Whether it holds more memory than allowed, or was killed by the kernel rather than by the judge."""
         if self._status is not None:
-            return os.WIFSIGNALED(self._status) and os.WTERMSIG(self._status) == signal.SIGKILL and not self._killed
-        return _resident(self._tree.all()) > self._limits.memory_bytes
+            by_kernel = os.WIFSIGNALED(self._status) and os.WTERMSIG(self._status) == signal.SIGKILL and not self._killed
+            return by_kernel and self._peak > self._limits.memory_bytes // 2
+        self._peak = max(self._peak, _resident(self._tree.all()))
+        return self._peak > self._limits.memory_bytes
 
     def kill(self) -> None:
         """Nothing of it is left when this returns."""
@@ -561,10 +588,11 @@ class _Contained:
     """One launch in a container of the job script's."""
 
     furnished = False
+    work: Path | None = None
 
     def __init__(self, bell: Doorbell, number: int, folder: Path, drain: int, limits: Limits) -> None:
         self._bell, self._number, self._folder, self._limits = bell, number, folder, limits
-        self._killed = False
+        self._killed, self._peak = False, 0
         self._drain = _Drain(drain, limits.log_bytes)
         self._text: str | None = None
         self._pid = self._awaited()
@@ -607,8 +635,9 @@ class _Contained:
         """Whether it holds more memory than allowed, or was killed by the kernel rather than by the judge."""
         status = self._status()
         if status is not None:
-            return status == 128 + signal.SIGKILL and not self._killed
-        return _resident(self._tree.all()) > self._limits.memory_bytes
+            return status == 128 + signal.SIGKILL and not self._killed and self._peak > self._limits.memory_bytes // 2
+        self._peak = max(self._peak, _resident(self._tree.all()))
+        return self._peak > self._limits.memory_bytes
 
     def kill(self) -> None:
         """Asks the script and signals the tree itself; waits a moment for the script's word."""
