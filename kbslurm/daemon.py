@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from queue import SimpleQueue
 
+from kbslurm import logs, wiring
+from kbslurm.config import Config
 from kbslurm.domain.run import OpenAttempt
 from kbslurm.errors import BackendTrouble, KbslurmError
 from kbslurm.flow.collect import Vigil, collect
@@ -28,7 +30,7 @@ from kbslurm.flow.place import Place
 from kbslurm.flow.queue import claim, free_slots, taken
 from kbslurm.flow.sweep import sweep, unsettled
 from kbslurm.logs import teller
-from kbslurm.metrics import Metrics
+from kbslurm.metrics import Metrics, MetricsPage
 from kbslurm.ports import Clock, Store
 
 tell = teller("daemon")
@@ -449,3 +451,25 @@ def stop_on_signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def run_daemon(
+    config: Config,
+    stop: threading.Event | None = None,
+    *,
+    once: bool = False,
+    log_json: bool = False,
+    verbose: bool = False,
+) -> None:
+    """Serve this configuration until `stop`, or without one until SIGTERM or ^C. What runs then goes on running."""
+    logs.set_up(as_json=log_json, level="debug" if verbose else "info")
+    with contextlib.ExitStack() as stack:
+        stop = stop or stack.enter_context(stop_on_signals())
+        places = wiring.places(config)
+        store = stack.enter_context(wiring.opened_store(config))
+        metrics = Metrics()
+        if config.daemon.metrics:
+            host, _, port = config.daemon.metrics.rpartition(":")
+            stack.enter_context(MetricsPage(metrics, host=host, port=int(port)))
+        pace = Pace(lease_s=config.daemon.lease_ttl_s, idle_s=config.daemon.tick_s)
+        Daemon(store, places, pace=pace, metrics=metrics).run(stop, once=once)

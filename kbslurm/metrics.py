@@ -10,6 +10,7 @@ from typing import Self
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, start_http_server
 
 from kbslurm.domain.run import OpenAttempt
+from kbslurm.errors import Misconfigured
 
 TICK_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
@@ -53,7 +54,13 @@ class MetricsPage:
     """`/metrics` over HTTP while it is entered. Port 0 takes any free one; `port` says which."""
 
     def __init__(self, metrics: Metrics, *, host: str = "127.0.0.1", port: int = 0) -> None:
-        self._server, self._thread = start_http_server(port, addr=host, registry=metrics.registry)
+        try:
+            self._server, self._thread = start_http_server(port, addr=host, registry=metrics.registry)
+        except OSError as error:
+            raise Misconfigured(
+                f"metrics can't be served on {host}:{port} ({error.strerror or error})",
+                fix="Free the port, or change daemon.metrics.",
+            ) from error
         self.port = int(self._server.server_port)
 
     def __enter__(self) -> Self:

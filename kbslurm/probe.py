@@ -1,7 +1,8 @@
 """Named places between the commits where a process may be killed on purpose, to prove that dying there loses nothing.
 
 `probe("launch.after_submit")` does nothing, unless KBSLURM_PROBE names it: `name` kills this process with SIGKILL the
-first time that it passes there, `name:3` the third time. PROBES lists them all; a test walks past each.
+first time that it passes there, `name:3` the third time. PROBES lists those of the walk on this machine, and a test
+walks past each; SLURM_PROBES stand inside the submission to a cluster.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ PROBES = (
     "queue.before_claim",
     "queue.after_claim",
     "launch.before_submit",
+    "local.folder",
+    "local.placed",
+    "local.held",
+    "local.started",
     "launch.after_submit",
     "launch.after_note",
     "collect.before_poll",
@@ -33,6 +38,7 @@ PROBES = (
     "cancel.after_effect",
     "cancel.after_commit",
 )
+SLURM_PROBES = ("slurm.folder", "slurm.sent", "slurm.submitted")
 
 passed: Counter[str] = Counter()
 

@@ -1,0 +1,114 @@
+"""The only file that knows every concrete class: a configuration becomes a store and places. Imports what is used."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbslurm import share
+from kbslurm.config import Config
+from kbslurm.flow.place import Place
+from kbslurm.probe import probe
+
+if TYPE_CHECKING:
+    from kbslurm.domain.site import Site
+    from kbslurm.store.postgres import PostgresStore
+
+LOCAL = "local"
+POSTGRES = "postgres"
+ATTEMPTS = "attempts"
+SHARED_GRACE_S = 25.0
+
+
+@contextmanager
+def database(config: Config) -> Iterator[str]:
+    """The database's URL: the configured one, or that of an embedded server that runs at least as long as this."""
+    if config.database_url is not None:
+        yield config.database_url
+        return
+    from kbslurm.store.embedded import Embedded
+
+    with Embedded.start(config.state_dir / POSTGRES) as embedded:
+        yield embedded.url
+
+
+@contextmanager
+def opened_store(config: Config, *, migrated: bool = True) -> Iterator[PostgresStore]:
+    """The rows. An empty database gets its schema, one of our own the newest, too; for another it takes an admin.
+
+    With `migrated` false nothing is looked at and nothing changed: for who only wants to say how things stand.
+    """
+    from kbslurm.store import migrate
+    from kbslurm.store.postgres import PostgresStore
+
+    with database(config) as url:
+        if migrated:
+            found = migrate.check(url)
+            ours = config.database_url is None
+            if found is migrate.Schema.EMPTY or (ours and found is migrate.Schema.BEHIND):
+                migrate.upgrade(url)
+            migrate.ensure_current(url)
+        store = PostgresStore(url)
+        try:
+            yield store
+        finally:
+            store.close()
+
+
+def places(config: Config) -> list[Place]:
+    """Where runs may go, the preferred first: the sites as listed, then this machine."""
+    found = [slurm_place(site) for site in sites(config)]
+    if config.daemon.local.slots:
+        found.append(local_place(config))
+    return found
+
+
+def sites(config: Config) -> tuple[Site, ...]:
+    """The sites that are used."""
+    if not config.sites.use:
+        return ()
+    from kbslurm.sites import load_all
+
+    return load_all(config.sites_dir or share.path("site-configs"), config.sites.use)
+
+
+def local_place(config: Config, *, eval_dir: Path | None = None) -> Place:
+    """This machine. Its jobs ring when they start and end, so it is looked at seldom; its files are never late."""
+    from kbslurm.backends.local import LocalBackend
+
+    return Place(
+        backend=LocalBackend(
+            config.state_dir / ATTEMPTS,
+            config.daemon.local.slots,
+            eval_dir or share.eval_dir(),
+            Path(sys.executable),
+            LOCAL,
+            probe=lambda step: probe(f"local.{step}"),
+        ),
+        untrusted=not config.daemon.local.staff_only,
+        poll_s=min(2.0, config.daemon.poll_s),
+        grace_s=0.0,
+        sweep_gap_s=0.2,
+        patience_s=300.0,
+        stray_s=300.0,
+    )
+
+
+def slurm_place(site: Site) -> Place:
+    """A cluster. Its controller is asked as seldom as the site wants; its files may be late."""
+    from kbslurm.backends.slurm.backend import SlurmBackend
+    from kbslurm.flow.script import script_writer
+
+    eval_dir = share.eval_dir()
+    backend = SlurmBackend(site, eval_dir=eval_dir, probe=lambda step: probe(f"slurm.{step}"))
+    return Place(
+        backend=backend,
+        root=backend.root,
+        script=script_writer(site, templates=share.path("sbatch_templates"), eval_dir=eval_dir),
+        untrusted=site.untrusted,
+        poll_s=site.poll.min_interval_s,
+        grace_s=site.paths.visibility_delay_s + SHARED_GRACE_S,
+    )
