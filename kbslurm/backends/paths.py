@@ -33,6 +33,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from kbslurm.domain.run import JobName
 from kbslurm.errors import Invalid
@@ -47,12 +48,19 @@ CLOSED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 class AttemptPaths:
     """Where everything of one attempt lies. A name that could lead out of the root is refused."""
 
+    EXIT: ClassVar[str] = "exit.json"
+    OWNER: ClassVar[str] = "claim/owner.json"
+
     root: Path
     name: JobName
 
     def __post_init__(self) -> None:
         if NAME.fullmatch(self.name) is None:
             raise Invalid(f"{self.name!r} can't be a job's name", hint="A job's name is kb- and letters and digits.")
+
+    def spelled(self, name: str) -> str:
+        """One of these names as a text, for a look at thousands: a Path costs more than the look."""
+        return f"{self.root}/{self.name}/{name}"
 
     @property
     def dir(self) -> Path:
@@ -84,7 +92,7 @@ class AttemptPaths:
 
     @property
     def owner(self) -> Path:
-        return self.claim / "owner.json"
+        return self.dir / self.OWNER
 
     @property
     def out(self) -> Path:
@@ -108,7 +116,7 @@ class AttemptPaths:
 
     @property
     def exit(self) -> Path:
-        return self.dir / "exit.json"
+        return self.dir / self.EXIT
 
     @property
     def log(self) -> Path:
@@ -249,7 +257,7 @@ def sync_folder(path: Path) -> None:
         os.close(fd)
 
 
-def read_capped(path: Path, cap: int) -> bytes | None:
+def read_capped(path: Path | str, cap: int) -> bytes | None:
     """The bytes of a plain file of at most `cap` bytes; None where there is no such thing.
 
     A job can put anything at a name that we read: a link, a pipe, a file without end. None of these is followed,
@@ -261,12 +269,19 @@ def read_capped(path: Path, cap: int) -> bytes | None:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO):
             return None
         raise
-    with os.fdopen(fd, "rb") as file:
+    try:
         looks = os.fstat(fd)
         if not stat.S_ISREG(looks.st_mode) or looks.st_size > cap:
             return None
-        data = file.read(cap + 1)
-    return data if len(data) <= cap else None
+        data = b""
+        # One byte more is asked for than is allowed: it may have grown since.
+        while chunk := os.read(fd, min(cap + 1 - len(data), 1 << 20)):
+            data += chunk
+            if len(data) > cap:
+                return None
+        return data
+    finally:
+        os.close(fd)
 
 
 def said(error: OSError, where: Path) -> tuple[str, str]:

@@ -25,6 +25,7 @@ def main() -> int:
     parser.add_argument("manifest", type=Path)
     parser.add_argument("--key", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--work", type=Path)
     given = parser.parse_args()
     manifest = wire.read_manifest(given.manifest.read_bytes())
     with Path(manifest.config["count"]).open("a") as count:
@@ -39,6 +40,7 @@ def main() -> int:
         "too_big": too_big,
         "link": link,
         "tree": tree,
+        "hop": hop,
         "print": print_much,
     }
     return doing[manifest.config["do"]](manifest, given.key.read_bytes(), given.out)
@@ -129,6 +131,24 @@ def tree(manifest: wire.Manifest, key: bytes, out: Path) -> int:
         return sleep(manifest, key, out)
     if manifest.config.get("die_by"):
         os.kill(os.getpid(), signal.Signals(int(manifest.config["die_by"])))
+    return report(manifest, key, out)
+
+
+def hop(manifest: wire.Manifest, key: bytes, out: Path) -> int:
+    """Leave two processes behind that are never the same for long: each forks, and goes on as its child."""
+    hops = Path(manifest.config["hops"])
+    code = (
+        "import os, sys\n"
+        "os.setsid()\n"
+        "if os.fork(): os._exit(0)\n"
+        "open(sys.argv[1], 'a').write('x')\n"
+        "while True:\n"
+        "    if os.fork(): os._exit(0)\n"
+    )
+    for _ in range(2):
+        subprocess.run([sys.executable, "-I", "-S", "-c", code, str(hops)], check=True)
+    while not hops.exists() or hops.stat().st_size < 2:
+        time.sleep(0.01)
     return report(manifest, key, out)
 
 

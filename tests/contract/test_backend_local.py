@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from kbslurm.backends.local import LocalBackend
-from kbslurm.backends.local.evidence import boot_id, process_start
+from kbslurm.backends.local import MARK, LocalBackend
+from kbslurm.backends.local.evidence import bears, boot_id, pids, process_start
 from kbslurm.backends.paths import AttemptPaths
 from kbslurm.domain.run import Ending, JobName, OpenAttempt, Seen
 from kbslurm.errors import BackendRefused, BackendTrouble, Invalid, Misconfigured
@@ -52,7 +52,7 @@ class LocalCase:
     wait_s: float = 120.0
     time_limit_s: float = 1.0
     enforces_memory: bool = True
-    steps: Sequence[str] = ("folder", "placed", "held", "started")
+    steps: Sequence[str] = ("folder", "placed", "held", "forked", "started")
     made: list[LocalBackend] = field(default_factory=list)
 
     def backend(self) -> LocalBackend:
@@ -159,6 +159,15 @@ def test_a_killed_supervisor_is_seen_and_what_it_left_is_killed(case: LocalCase)
     assert "killed from outside" in ended.reason
     assert [pid for pid in pids.read_text().split() if is_alive(int(pid))] == []
     assert case.backend().find(job.name) == ended
+
+
+def test_processes_that_hop_from_pid_to_pid_are_caught(case: LocalCase) -> None:
+    backend = case.backend()
+    job = make_job(case, "hop", hops=str(case.folder / "hops"))
+    attempt = attempt_of(case, job, backend.submit(job))
+    ended = wait_seen(case, backend, attempt, Seen.ENDED)
+    assert (ended.ending, ended.reason) == (Ending.REPORTED, "")
+    assert [pid for pid in pids() if bears(pid, f"{MARK}={job.name}".encode())] == []
 
 
 def test_a_supervisor_that_the_machine_stops_says_so(case: LocalCase) -> None:
@@ -377,15 +386,19 @@ def test_a_name_that_leads_out_of_the_root_is_refused(case: LocalCase) -> None:
 def test_pruning_takes_what_ended_long_ago_and_nothing_else(case: LocalCase) -> None:
     backend = case.backend()
     running, attempt = started(case)
-    done = make_job(case, "report")
-    wait_seen(case, backend, attempt_of(case, done, backend.submit(done)), Seen.ENDED)
+    done, uncollected = make_job(case, "report"), make_job(case, "report")
+    for job in (done, uncollected):
+        wait_seen(case, backend, attempt_of(case, job, backend.submit(job)), Seen.ENDED)
     half_made = case.root / ".new-kb-a-1"
     half_made.mkdir()
     unstarted = make_job(case, "report")
     case.submit_unstarted(unstarted)
-    assert backend.prune(datetime.now(UTC) - timedelta(days=1)) == 0
-    assert case.paths(done.name).dir.exists() and half_made.exists()
-    assert backend.prune(datetime.now(UTC) + timedelta(days=1)) == 2
-    assert sorted(entry.name for entry in case.root.iterdir()) == sorted(["doorbell", running.name])
+    day, now = timedelta(days=1), datetime.now(UTC)
+    assert backend.prune(now - day, keep=[uncollected.name]) == 0
+    assert case.paths(done.name).dir.exists()
+    assert half_made.exists()
+    assert backend.prune(now + day, keep=[uncollected.name]) == 2
+    assert {entry.name for entry in case.root.iterdir()} == {"doorbell", running.name, uncollected.name}
     assert backend.find(done.name).seen is Seen.ABSENT
+    assert backend.find(uncollected.name).ending is Ending.REPORTED
     assert backend.poll([attempt])[running.name].seen is Seen.RUNNING

@@ -21,7 +21,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,7 +54,7 @@ class LocalBackend:
     """Runs jobs as processes of this machine. A ports.Backend; all of it is in `root`, so make as many as you like.
 
     `slots` is how many attempts may be open per GPU type, `eval_dir` the harness's folder, `python` what runs it.
-    `probe` is called with a name between any two steps of submitting: folder, placed, held, started.
+    `probe` is called with a name between any two steps of submitting: folder, placed, held, forked, started.
     Raises Misconfigured when this machine or these folders can't serve.
     """
 
@@ -164,11 +164,13 @@ class LocalBackend:
             os.close(self._bell)
             self._bell = None
 
-    def prune(self, before: datetime) -> int:
+    def prune(self, before: datetime, *, keep: Collection[JobName]) -> int:
         """Remove the folders of attempts that ended before this moment, and what killed submitters left half-made.
 
+        `keep`: the attempts that are still open in the rows. However old, their reports are yet to be collected.
         Nothing that runs, or may still start, is touched. Returns how many attempts went.
         """
+        kept = frozenset(keep)
         gone = 0
         with self._looking():
             for entry in list(os.scandir(self.root)):
@@ -179,7 +181,7 @@ class LocalBackend:
                     continue
                 if entry.name.startswith((".new-", ".old-")):
                     shutil.rmtree(entry.path, ignore_errors=True)
-                elif entry.name.startswith("kb-"):
+                elif entry.name.startswith("kb-") and entry.name not in kept:
                     gone += self._prune_one(self.paths(JobName(entry.name)), before)
         return gone
 
@@ -313,6 +315,7 @@ class LocalBackend:
                 raise self._not_started(paths, error.strerror or str(error)) from error
             finally:
                 os.close(log)
+            self.probe("forked")
             code = leaving.wait()
         if code > 0:
             raise self._not_started(paths, f"exit code {code}")
