@@ -41,16 +41,21 @@ class _Chosen:
 chosen = _Chosen()
 
 
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"kbslurm {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def before(
     config: Annotated[
         Path | None, typer.Option("--config", help="kbslurm.toml to use.", envvar="KBSLURM_CONFIG", show_envvar=True)
     ] = None,
-    version: Annotated[bool, typer.Option("--version", help="Say the version and end.", is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version and end.")
+    ] = False,
 ) -> None:
-    if version:
-        typer.echo(f"kbslurm {__version__}")
-        raise typer.Exit
     chosen.config = config
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kbslurm.cli.frame import app, configuration
-from kbslurm.errors import EXIT_OK
+from kbslurm.errors import EXIT_OK, Misconfigured
 
 
 @app.command()
@@ -17,7 +17,13 @@ def up(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")] = False,
 ) -> int:
     """Run the daemon. Stopped by SIGTERM or ^C it leaves running jobs alone; the next start finds them again."""
-    from kbslurm import wiring
+    from kbslurm.daemon import run_daemon
 
-    wiring.run_daemon(configuration(), once=once, log_json=log_json, verbose=verbose)
+    config = configuration()
+    if not config.sites.use and not config.daemon.local.slots:
+        raise Misconfigured(
+            "no backend is configured, so nothing could run",
+            fix="Name sites in kbslurm.toml ([sites] use), or give this machine [daemon.local] slots.",
+        )
+    run_daemon(config, once=once, log_json=log_json, verbose=verbose)
     return EXIT_OK
