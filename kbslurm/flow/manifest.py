@@ -76,7 +76,8 @@ def manifest_text(manifest: Manifest) -> str:
 
 def job_s(limits: Limits, mode: Mode) -> float:
     """How long the harness may take in all for this mode: the problem's `total_s`, or what its phases come to."""
-    each = {"test": limits.test_s, "benchmark": limits.benchmark_s, "ranked": limits.ranked_s, "hidden": limits.ranked_s}
+    test_s, benchmark_s, ranked_s = limits.test_s, limits.benchmark_s, limits.ranked_s
+    each = {"test": test_s, "benchmark": benchmark_s, "ranked": ranked_s, "hidden": ranked_s}
     return min(limits.total_s, JUDGES_SHARE * sum(each[phase] for phase in PHASES[mode]) + STARTING_S)
 
 
