@@ -233,7 +233,7 @@ def _of_task(file: Path, *, root: Path | None, name: str | None) -> Problem:
     check = _CaseCheck(generate=generate, world_size=multi_gpu)
     tests = check.cases(_wanted(table, "tests", file), least=1)
     benchmarks = check.cases(table["benchmarks"]) if "benchmarks" in table else ()
-    hidden = check.cases(own["hidden"], least=1) if "hidden" in own else tests
+    hidden = check.cases(own["hidden"], least=1) if "hidden" in own else ()
     if multi_gpu:
         modes = _without_ranking(task, table["multi_gpu"], modes, "each case runs on one GPU; `rank` isn't given")
     if not benchmarks:
@@ -586,7 +586,7 @@ def _of_one_file(file: Path, *, name: str | None) -> Problem:
         files={"reference.py": text},
         tests=tests,
         benchmarks=benchmarks,
-        hidden=_literal_cases(code, "HIDDEN", generate) or tests,
+        hidden=_literal_cases(code, "HIDDEN", generate),
         warnings=tuple(warnings),
     )
 

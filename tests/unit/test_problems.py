@@ -124,9 +124,9 @@ def test_flags_and_lists_stay_what_they_are(folder: Path) -> None:
     assert load(folder).tests[0] == {"mask": False, "dist": "normal", "shape": [8, 16, 0.5], "seed": 1}
 
 
-def test_without_hidden_cases_the_tests_are_hidden_too(folder: Path) -> None:
-    problem = load(folder)
-    assert problem.hidden == problem.tests
+def test_hidden_cases_are_only_those_that_are_declared(folder: Path) -> None:
+    """The harness runs the tests again among the hidden cases, under the secret seed, whatever stands here."""
+    assert load(folder).hidden == ()
 
 
 def test_the_digest_names_what_judges(folder: Path) -> None:
@@ -382,7 +382,7 @@ def test_a_problem_in_one_file(tmp_path: Path) -> None:
     file.write_text(ONE_FILE)
     problem = load(file)
     assert (problem.name, problem.style, problem.description) == ("vector_sum", "one-file", "Says what it is.")
-    assert problem.tests == problem.benchmarks == problem.hidden == ({},)
+    assert (problem.tests, problem.benchmarks, problem.hidden) == (({},), ({},), ())
     assert (dict(problem.files), problem.runner_files) == ({"reference.py": ONE_FILE}, ())
     assert "takes no seed" in problem.warnings[0]
     file.write_text(ONE_FILE.replace("ref_kernel", "reference"))
@@ -498,7 +498,7 @@ def test_the_examples_are_sound(root: Path) -> None:
         problem = load(entry.directory, root=found.root)
         assert problem.warnings == ()
         assert "reference.py" not in problem.runner_files
-        assert problem.hidden != problem.tests
+        assert problem.hidden
     assert load(root / "examples" / "one_file" / "running_sum.py").warnings == ()
     assert load(root / "examples" / "rowsoftmax").runner_files == ("task.py",)
 
