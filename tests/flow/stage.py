@@ -73,10 +73,11 @@ class Stage:
         gpus: Sequence[str] = ("A100",),
         clock: Clock | None = None,
         deadline_at: datetime | None = None,
+        board: str = "board",
     ) -> Stage:
-        stage = cls(url=url, store=PostgresStore(url), clock=clock or HandClock())
+        stage = cls(url=url, store=PostgresStore(url), clock=clock or HandClock(), board_name=board)
         now = stage.clock.now()
-        stage.store.add_board("board", problem, gpus=gpus, deadline_at=deadline_at, now=now)
+        stage.store.add_board(board, problem, gpus=gpus, deadline_at=deadline_at, now=now)
         return stage
 
     def person(self, name: str = "ada", *, staff: bool = False) -> PersonId:

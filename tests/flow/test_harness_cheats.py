@@ -1,0 +1,53 @@
+"""Every cheat of tests/cheats is judged for real: rejected, or its score is no better than the time it took."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.flow import harness_ground as ground
+
+CHEATS = sorted((ground.ROOT / "tests" / "cheats").glob("*.py"))
+IMPATIENT = {"endless", "self_stop", "broken_words", "fork_bomb", "forged_status"}
+
+
+def _header(text: str, name: str) -> list[str]:
+    found = re.search(rf"^# {name}: (.*)$", text, re.MULTILINE)
+    return found.group(1).split() if found else []
+
+
+@pytest.fixture(scope="module")
+def level() -> int:
+    return ground.achieved_level()
+
+
+@pytest.mark.parametrize("path", CHEATS, ids=lambda p: p.stem)
+def test_gains_nothing(path: Path, tmp_path: Path, level: int) -> None:
+    source = path.read_text()
+    limit = ground.limits(test_s=6.0) if path.stem in IMPATIENT else ground.limits()
+    outcome = ground.judged(tmp_path, ground.manifest(source, limits=limit))
+    report = outcome.told
+    if level < 2:
+        pytest.skip(f"this machine reaches isolation level {level}; these verdicts need 2")
+    assert outcome.code == 0
+    assert report.isolation.level >= 2
+    assert report.verdict in _header(source, "verdict"), report.reason
+    least = _header(source, "at least s")
+    if least and report.score_s is not None and report.interval_s is not None:
+        assert report.score_s >= float(least[0]), report
+        assert report.interval_s[0] > 0
+    shown = "\n".join([report.log, report.secret_log, report.reason, *(t.message for t in report.tests)])
+    for word in _header(source, "never"):
+        assert word.encode().decode("unicode_escape") not in shown
+    assert ground.SECRET not in shown
+    assert len(report.log) <= 65_536
+    assert not Path("/tmp/kbslurm-cheat-was-here").exists()
+
+
+def test_every_cheat_says_what_it_tries() -> None:
+    assert len(CHEATS) >= 40
+    for path in CHEATS:
+        assert _header(path.read_text(), "tries"), path
+        assert _header(path.read_text(), "verdict"), path
