@@ -50,7 +50,7 @@ TASK_KEYS = frozenset(
 )
 OWN_KEYS = frozenset(
     {
-        *("hidden", "modes", "eval", "reference", "judge_files", "runner_files"),
+        *("hidden", "modes", "eval", "call", "reference", "judge_files", "runner_files"),
         *("memory_mb", "processes", "launches", "calls", "max_calls", "target_s"),
     }
 )
@@ -116,6 +116,8 @@ def load(path: Path, *, root: Path | None = None, name: str | None = None) -> Pr
                 file=path,
                 hint="Write the reference in Python; submissions may compile CUDA inline.",
             )
+        case ".yaml" | ".yml":
+            raise Invalid("a problem set is no problem", file=path, hint="Name one of its directories.")
         case _:
             raise Invalid("neither a task.yml directory nor a reference .py file", file=path)
 
@@ -212,7 +214,7 @@ def _of_task(file: Path, *, root: Path | None, name: str | None) -> Problem:
         raise Invalid(f"lies outside of {folder.root}", file=file)
     task = _Task(file=file, table=table, own=own, folder=folder)
     task.warnings += unknown_keys(table, TASK_KEYS) + unknown_keys(own, OWN_KEYS)
-    _check_language(task)
+    _check_judgeable(task)
     entry, files, marks = _files(task)
     reference = own["reference"].text() if "reference" in own else "reference.py"
     if reference not in files:
@@ -229,13 +231,10 @@ def _of_task(file: Path, *, root: Path | None, name: str | None) -> Problem:
     judge_only = _judge_only(task, codes, reference, templates, base)
     kept = _kept(files, codes, main)
     generate = required_function(codes[module_name(reference)], ("generate_input",), codes)
-    multi_gpu = table["multi_gpu"].flag() if "multi_gpu" in table else False
-    check = _CaseCheck(generate=generate, world_size=multi_gpu)
+    check = _CaseCheck(generate=generate)
     tests = check.cases(_wanted(table, "tests", file), least=1)
     benchmarks = check.cases(table["benchmarks"]) if "benchmarks" in table else ()
     hidden = check.cases(own["hidden"], least=1) if "hidden" in own else ()
-    if multi_gpu:
-        modes = _without_ranking(task, table["multi_gpu"], modes, "each case runs on one GPU; `rank` isn't given")
     if not benchmarks:
         task.warn(table.get("benchmarks"), "there are no benchmarks, so only the mode test is offered")
         modes = ("test",)
@@ -257,7 +256,7 @@ def _of_task(file: Path, *, root: Path | None, name: str | None) -> Problem:
         ranking_by=_choice(table, "ranking_by", "last", "mean", "geom"),
         limits=_limits(table, own),
         budget=_budget(own),
-        multi_gpu=multi_gpu,
+        config={"call": own["call"].text()} if "call" in own else {},
         gpus=_gpus(table),
         templates=templates,
         modes=modes,
@@ -265,13 +264,18 @@ def _of_task(file: Path, *, root: Path | None, name: str | None) -> Problem:
     )
 
 
-def _check_language(task: _Task) -> None:
+def _check_judgeable(task: _Task) -> None:
+    """Refuse what the harness can't judge yet, here and not in the first submission's face."""
     lang = task.table.get("lang")
     if lang is not None and lang.one_of("py", "cu") == "cu":
         raise lang.wrong(
             "CUDA references aren't judged yet, only Python ones",
             hint="Write the reference in Python; submissions may compile CUDA inline.",
         )
+    if "multi_gpu" in task.table and task.table["multi_gpu"].flag():
+        raise task.table["multi_gpu"].wrong("problems for several GPUs at once can't be judged yet")
+    if "call" in task.own and not _PARAM.match(task.own["call"].text()):
+        raise task.own["call"].wrong(f"{task.own['call'].text()!r} can't be a function's name")
 
 
 def _files(task: _Task) -> tuple[str, dict[str, str], dict[str, Marked]]:
@@ -355,7 +359,8 @@ def _modes(task: _Task, codes: Mapping[str, Code], main: str | None, entry: str,
     code = codes.get(module_name(main)) if main else None
     if code is None:
         return modes
-    more = sorted(_beyond(code, module_name(entry), module_name(reference)))
+    call = task.own["call"].text() if "call" in task.own else ENTRY_POINT
+    more = sorted(_beyond(code, module_name(entry), module_name(reference), call))
     if not more:
         return modes
     at = task.table["config"].table()["main"] if "config" in task.table else None
@@ -371,9 +376,9 @@ def _without_ranking(task: _Task, at: Marked | None, modes: Sequence[str], why: 
     return left
 
 
-def _beyond(code: Code, entry: str, reference: str) -> Iterable[str]:
-    """What an eval.py does beyond calling custom_kernel, generate_input, ref_kernel and check_implementation."""
-    for name in sorted(code.names_from(entry) - {ENTRY_POINT}):
+def _beyond(code: Code, entry: str, reference: str, call: str) -> Iterable[str]:
+    """What an eval.py does beyond calling the entry point, generate_input, ref_kernel and check_implementation."""
+    for name in sorted(code.names_from(entry) - {call}):
         yield f"the entry point {name}" if name != "*" else "whatever else it imports from the submission"
     for name in sorted(code.names_from(reference) - JUDGED):
         yield f"{name} of the reference" if name != "*" else "whatever else it imports from the reference"
@@ -496,7 +501,6 @@ class _CaseCheck:
     """What a case may hold: values that JSON keeps as they are, under keys that generate_input takes."""
 
     generate: Function
-    world_size: bool = False
 
     def cases(self, rows: Marked, *, least: int = 0) -> tuple[Params, ...]:
         items = rows.items()
@@ -510,11 +514,6 @@ class _CaseCheck:
             if not _PARAM.match(key):
                 raise item.wrong(f"{key!r} can't be a parameter's name")
         case = {key: self.value(item) for key, item in table.items()}
-        if self.world_size:
-            if "world_size" not in case:
-                raise row.wrong("multi_gpu is on, so each case needs a world_size")
-            table["world_size"].whole(1, 64)
-            return case
         if told := mismatch(self.generate, case):
             raise row.wrong(told)
         return case

@@ -199,17 +199,13 @@ def test_an_eval_that_does_more_is_named_and_doesnt_rank(folder: Path, code: str
     assert "leaderboard" in load(folder).modes
 
 
-def test_several_gpus_arent_honoured_yet(folder: Path) -> None:
-    append(folder, "multi_gpu: true\n")
-    with pytest.raises(Invalid, match=r"task.yml:8: tests\[0\]: multi_gpu is on, so each case needs a world_size"):
-        load(folder)
-    text = (folder / "task.yml").read_text()
-    (folder / "task.yml").write_text(
-        text.replace("{n: ", "{world_size: 2, n: ").replace("- n: 5", "- n: 5\n    world_size: 2")
-    )
+def test_the_entry_point_may_have_another_name(folder: Path) -> None:
+    with_file(folder, "eval.py", "from submission import solve\n")
+    append(folder, "config: {main: eval.py}\n")
+    assert "leaderboard" not in load(folder).modes
+    append(folder, "kbslurm: {call: solve}\n")
     problem = load(folder)
-    assert problem.multi_gpu
-    assert problem.modes == ("test", "benchmark")
+    assert ("leaderboard" in problem.modes, problem.config) == (True, {"call": "solve"})
 
 
 def test_without_benchmarks_there_is_only_the_test_mode(folder: Path) -> None:
@@ -259,6 +255,12 @@ def test_files_of_the_repository_are_shared_and_no_others(folder: Path, tmp_path
         ("lang: py", "ranking_by: luck", r"task\.yml:1: ranking_by: luck is none of last, mean, geom"),
         ("lang: py", "gpus: [H100, 'H 200']", r"task\.yml:1: gpus\[1\]: 'H 200' can't be a GPU's name"),
         ("lang: py", "gpus: H100", r"task\.yml:1: gpus: a list was expected, this is a text"),
+        (
+            "lang: py",
+            "multi_gpu: true",
+            r"task\.yml:1: multi_gpu: problems for several GPUs at once can't be judged yet",
+        ),
+        ("lang: py", "kbslurm: {call: a.b}", r"task\.yml:1: kbslurm\.call: 'a\.b' can't be a function's name"),
         ("lang: py", "multi_gpu: perhaps", r"task\.yml:1: multi_gpu: true or false was expected, this is a text"),
         ("lang: py", "kbslurm: {modes: []}", r"task\.yml:1: kbslurm\.modes: names no mode"),
         ("lang: py", "kbslurm: {launches: 0}", r"task\.yml:1: kbslurm\.launches: 0 isn't from 1 to 50"),
@@ -362,6 +364,9 @@ def test_what_isnt_there_is_not_found(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x")
     with pytest.raises(Invalid, match=r"neither a task\.yml directory nor a reference"):
         load(tmp_path / "a.txt")
+    (tmp_path / "a.yaml").write_text("x")
+    with pytest.raises(Invalid, match="a problem set is no problem"):
+        load(tmp_path / "a.yaml")
     (tmp_path / "a.cu").write_text("x")
     with pytest.raises(Invalid, match="CUDA references aren't judged yet"):
         load(tmp_path / "a.cu")
