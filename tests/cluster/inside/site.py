@@ -25,7 +25,7 @@ SITE = """\
 name = "test"
 untrusted = {untrusted}
 ranked_min_isolation = {isolation}
-start = "30s"
+start = "{start}"
 python = "/usr/bin/python3"
 
 [paths]
@@ -68,6 +68,7 @@ def site_text(
     runtime: str = "apptainer",
     accounting: bool = True,
     memory: str = "2G",
+    start: str = "60s",
     more: str = "",
     isolation: int | None = None,
 ) -> str:
@@ -80,6 +81,7 @@ def site_text(
         untrusted=str(not bare).lower(),
         isolation=isolation if isolation is not None else 0 if bare else 2,
         memory=memory,
+        start="2s" if bare else start,
         more=more,
     )
 

@@ -1,0 +1,127 @@
+"""The whole walk on real Slurm in real Apptainer: accepted, queued, rendered, launched, measured, collected, scored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.inside.walk import Walk, submission, walk_at
+
+GPUS = ("H100", "A100")
+# What a submission tries; each must fail. It says what it got, and the test reads that in the run's public log.
+BURGLAR = """
+import glob, json, os, socket, subprocess
+
+def reached(name):
+    try:
+        os.listdir(name) if os.path.isdir(name) else open(name, "rb").read(1)
+        return True
+    except OSError:
+        return False
+
+def connects(where, family=socket.AF_INET):
+    try:
+        with socket.socket(family) as line:
+            line.settimeout(3)
+            line.connect(where)
+        return True
+    except OSError:
+        return False
+
+def runs(*argv):
+    try:
+        return subprocess.run(argv, capture_output=True, timeout=20).returncode == 0
+    except (OSError, subprocess.SubprocessError):
+        return False
+
+got = {}
+for name in ("/shared", "/home/kb", "/home/kb/.ssh", "/home/kb/.ssh/id_ed25519", "/root", "/kb/key", "/kb/manifest.json",
+             "/kb/out", "/kb/ask", "/run/munge", "/run/munge/munge.socket.2", "/etc/slurm/slurm.conf",
+             "/var/spool/slurmd", "/scratch", "/kb/src", "/kb/venv"):
+    got["path " + name] = reached(name)
+got["munge"] = connects("/run/munge/munge.socket.2", socket.AF_UNIX)
+for port in (6817, 6819, 22, 17001):
+    got["port %d" % port] = connects(("127.0.0.1", port)) or connects(("192.0.2.1", port))
+for tool in ("squeue", "sbatch", "scontrol", "scancel", "sacct", "ssh", "munge", "apptainer"):
+    got["tool " + tool] = runs(tool, "--version")
+got["other processes"] = any(b"slurm" in open(p, "rb").read() or b"manifest" in open(p, "rb").read()
+                             for p in glob.glob("/proc/[0-9]*/cmdline"))
+got["other links"] = len(glob.glob("/dev/shm/*")) > 0
+got["slurm variables"] = any(n.startswith(("SLURM", "KB_", "APPTAINER_CACHE")) for n in os.environ)
+got["attempt"] = any("kb-" in open("/proc/self/mountinfo").read().split(" - ")[0] for _ in (0,)) and reached("/shared/kb")
+for place in ("/", "/usr", "/eval", "/eval/kbslurm_eval", "/etc"):
+    try:
+        open(os.path.join(place, "written"), "w").close()
+        got["wrote " + place] = True
+    except OSError:
+        got["wrote " + place] = False
+print("LOOT " + json.dumps({name: True for name, value in got.items() if value}) + " END")
+print("TRIED %d" % len(got))
+
+def custom_kernel(data):
+    return data
+"""
+
+
+@pytest.fixture
+def walk(database_url: str, request: pytest.FixtureRequest) -> Iterator[Walk]:
+    folder = Path("/shared/walk") / request.node.name
+    with walk_at(database_url, folder, gpus=GPUS) as found:
+        yield found
+
+
+def test_a_submission_is_ranked_on_both_gpu_types_and_the_site_is_left_in_peace(walk: Walk) -> None:
+    walk.stage.submit(submission("accepted/by_row.py"), mode="leaderboard", gpus=GPUS)
+    with walk.daemon() as backend:
+        runs = walk.wait_ended(2)
+        calls = dict(backend.calls())
+        assert {run["gpu"] for run in runs} == set(GPUS)
+        for run in runs:
+            assert (run["state"], run["verdict"], run["ranked"]) == ("scored", "passed", True), run
+            assert run["score_s"] > 0
+        details = walk.stage.rows("SELECT detail FROM verdict")
+        for row in details:
+            assert row["detail"]["isolation"]["level"] == 3, row["detail"]["isolation"]
+            assert [phase["name"] for phase in row["detail"]["phases"]] == ["test", "benchmark", "ranked", "hidden"]
+        assert calls["sbatch"] == 2
+        assert calls.get("sacct", 0) == 0  # nothing vanished: files told it all
+        turns = backend.pace_report().calls
+        walk.stage.submit(submission("wrong_answer/not_a_number.py"), by="eve", gpus=GPUS[:1])
+        walk.wait_ended(3)
+        assert backend.pace_report().calls > turns
+        settled = dict(backend.calls())
+        walk.stage.store.wait_for_news(3.0)  # many ticks with nothing open
+        assert dict(backend.calls()) == settled, "an idle site was asked"
+    assert walk.verdicts() == 3
+    assert walk.claims() == 3
+
+
+def test_every_kind_of_failure_is_told_apart(walk: Walk) -> None:
+    wanted = {
+        "wrong_answer/not_a_number.py": "wrong",
+        "wrong_answer/too_coarse.py": "wrong",
+        "crash/missing_module.py": "error",
+        "cheat/writes_control_words.py": "violation",
+    }
+    receipts = {
+        int(walk.stage.submit(submission(name), by=f"p{n}", gpus=[GPUS[n % 2]]).submission_id): verdict
+        for n, (name, verdict) in enumerate(wanted.items())
+    }
+    with walk.daemon():
+        runs = walk.wait_ended(4)
+    assert {run["submission_id"]: run["verdict"] for run in runs} == receipts
+
+
+def test_a_submission_reaches_nothing_of_the_cluster_or_of_others(walk: Walk) -> None:
+    walk.stage.submit(BURGLAR, gpus=GPUS[:1])
+    walk.stage.submit(BURGLAR, by="eve", gpus=GPUS[1:])
+    with walk.daemon():
+        walk.wait_ended(2)
+    for row in walk.stage.rows("SELECT detail FROM verdict"):
+        log = row["detail"]["log"]
+        assert "TRIED" in log, row["detail"]
+        loot = json.loads(log.partition("LOOT ")[2].partition(" END")[0])
+        assert loot == {}, f"it got at: {', '.join(loot)}"
