@@ -1,0 +1,80 @@
+"""A program that has everything imported and forks daemons on demand: a kill and a restart cost milliseconds.
+
+`python -m tests.chaos.zygote URL ROOT SLOTS`. A line on stdin starts a daemon whose KBSLURM_PROBE is that line (or
+`-`); it answers with the pid, and with the wait status once that daemon is dead. When stdin ends, so does all of it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from pathlib import Path
+
+from kbslurm import logs
+from kbslurm.backends.local import LocalBackend
+from kbslurm.daemon import Daemon, Pace, stop_on_signals
+from kbslurm.flow.place import Place
+from kbslurm.probe import VARIABLE, probe
+from kbslurm.store.postgres import PostgresStore
+
+INSTANT = Path(__file__).with_name("instant")
+GPU = "A100"
+PACE = Pace(lease_s=3.0, idle_s=1.0, news_s=0.2, database_back_off_s=0.05)
+
+
+def place(root: Path, slots: int) -> Place:
+    """This machine with the harness that is over at once."""
+    backend = LocalBackend(
+        root / "attempts", {GPU: slots}, INSTANT, Path(sys.executable), probe=lambda step: probe(f"local.{step}")
+    )
+    return Place(backend=backend, poll_s=0.5, grace_s=0.0, sweep_gap_s=0.1, patience_s=300.0)
+
+
+def serve(url: str, root: Path, slots: int, wanted: str) -> None:
+    """One life of a daemon. Always the same holder: the dead one's lease is its own."""
+    if wanted != "-":
+        os.environ[VARIABLE] = wanted
+    with (root / "daemon.log").open("a") as log, stop_on_signals() as stop:
+        logs.set_up(stream=log)
+        Daemon(PostgresStore(url), [place(root, slots)], pace=PACE, holder="chaos").run(stop)
+
+
+def main(url: str, root: Path, slots: int) -> None:
+    buffer = b""
+    while True:
+        while b"\n" not in buffer:
+            got = os.read(0, 4096)
+            if not got:
+                return
+            buffer += got
+        line, _, buffer = buffer.partition(b"\n")
+        child = os.fork()
+        if child == 0:
+            try:
+                serve(url, root, slots, line.decode())
+            finally:
+                os._exit(0)
+        print(child, flush=True)
+        if not _outlived(child):
+            return
+
+
+def _outlived(child: int) -> bool:
+    """Wait for the child's end and tell it; False when nobody wants to know any more."""
+    life = os.pidfd_open(child)
+    poller = select.poll()
+    poller.register(life, select.POLLIN)
+    poller.register(0, 0)  # only its end: what it says is for later
+    for fd, _ in poller.poll():
+        if fd == 0:
+            os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    os.close(life)
+    print(status, flush=True)
+    return True
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
