@@ -15,6 +15,7 @@ NAME_CAP = 64
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*\Z")
 _GPU = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}\Z")
+_ONE_DIGIT_HOUR = re.compile(r"(\d{4}-\d{2}-\d{2} )(\d:\d{2}.*)")
 _END_OF_DAY = time(23, 59, 59)
 _HINT = "Write 2026-05-31 (the end of that day), 2026-05-31 18:00, or 2026-05-31T18:00:00+02:00."
 
@@ -64,7 +65,7 @@ def parsed_deadline(text: str, zone_name: str = "UTC") -> datetime:
     `YYYY-MM-DD HH:MM[:SS]` is that moment. Both are meant in `zone_name`, unless they carry an offset of their own.
     """
     home = zone(zone_name)
-    written = text.strip()
+    written = _ONE_DIGIT_HOUR.sub(r"\g<1>0\g<2>", text.strip())
     try:
         if _DATE.match(written):
             moment = datetime.combine(date.fromisoformat(written), _END_OF_DAY, tzinfo=home)
