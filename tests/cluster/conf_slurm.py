@@ -169,7 +169,7 @@ PrintMotd no
 PidFile none
 MaxStartups 100
 MaxSessions 50
-SetEnv PATH=/kb/venv/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin LANG=C.UTF-8
+SetEnv PATH=/kb/venv/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin LANG=C.UTF-8 XDG_RUNTIME_DIR=/run/user/1000
 Subsystem sftp internal-sftp
 """
 

@@ -222,8 +222,9 @@ def remove(folder: Path) -> None:
 
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if re.match(r"(?i)(E|Err|error)\b", line)]
-    return (errors or lines or ["no output"])[-1][:300]
+    errors = [line for line in lines if re.match(r"(?i)(E|Err|error|fatal)\b", line)]
+    fetches = [line for line in errors if _OFFLINE.search(line)]
+    return (fetches or errors or lines or ["no output"])[-1][:300]
 
 
 _OFFLINE = re.compile(
@@ -287,12 +288,12 @@ def build(slurm: str = DEFAULT_SLURM) -> Path:
 
 
 def image(name: str = "cpu") -> Path:
-    """The folder with a job image: NAME/ (a directory image) and, once a tree could pack it, NAME.sif."""
+    """The folder with a job image: NAME/, a directory image, and for the small one cpu.sif, the same packed."""
     packages = {"cpu": _IMAGE, "torch": _TORCH}[name]
     # 'extract' runs no package's scripts: enough for Python, and a third of the size. torch needs the linker's cache
     # and g++'s alternatives, so it is installed properly.
     variant = "extract" if name == "cpu" else "apt"
-    recipe = Recipe(suite="trixie", packages=tuple(packages), apptainer=False, steps=f"{variant}3")
+    recipe = Recipe(suite="trixie", packages=tuple(packages), apptainer=False, steps=f"{variant}4")
     with _building(f"image-{name}-{recipe.digest()}") as (final, fresh):
         if fresh is not None:
             check_host()
@@ -305,19 +306,22 @@ def image(name: str = "cpu") -> Path:
             for leftover in ("var/lib/apt", "var/cache", "var/lib/dpkg", "dev"):  # no ordinary user may pack devices
                 remove(inner / leftover)
             (inner / "dev").mkdir()
-            (inner / "root").chmod(0o755)
+            subprocess.run(["chmod", "-R", "go+rX", str(inner)], check=False, capture_output=True)
             for table, line in {"passwd": "root:x:0:0:root:/root:/bin/sh", "group": "root:x:0:"}.items():
                 if not (inner / "etc" / table).exists():  # Apptainer adds its user to them
                     (inner / "etc" / table).write_text(f"{line}\n")
             fresh.mkdir()
             inner.rename(fresh / name)
-            _pack(fresh, name)
+            if name == "cpu":  # packing torch takes minutes; its folder serves as well
+                _pack(fresh, name)
     return final
 
 
 def _pack(folder: Path, name: str) -> None:
     """Make NAME.sif of the directory image, as an ordinary user, with the Apptainer of the default tree."""
     say(f"packing {name}.sif")
+    log = cache_root() / f"{name}.sif.log"
+    log.unlink(missing_ok=True)
     out = folder / "packed"
     out.mkdir(mode=0o777)
     out.chmod(0o777)
@@ -327,9 +331,10 @@ def _pack(folder: Path, name: str) -> None:
         binds=[Bind(source=folder, target="/kb/wheels"), Bind(source=out, target="/kb/out", writable=True)],
         uid=1000,
         work=folder.with_name(f"{folder.name}.work"),
+        log=log,
     )
     if code != 0:
-        raise Trouble(f"apptainer could not pack the image {name} (exit code {code}).")
+        raise Trouble(f"Packing the image {name} failed: {_last_line(log.read_text())} (whole log: {log})")
     (out / f"{name}.sif").rename(folder / f"{name}.sif")
     os.chown(folder / f"{name}.sif", 0, 0)
     out.rmdir()
@@ -357,10 +362,11 @@ def venv(tree: Path, lock: Path | None = None) -> Path | None:
             wheels = fresh.with_name(f"{fresh.name}.wheels")
             wheels.mkdir()
             say(f"downloading the locked packages for Python {version}")
-            _download(lock, version, wheels, cache_root() / f"venv-{version}.log")
+            log = cache_root() / f"venv-{version}.log"
+            _download(lock, version, wheels, log)
             say("installing them in the tree")
             fresh.mkdir()
-            _install(tree, wheels, fresh)
+            _install(tree, wheels, fresh, log)
             remove(wheels)
     return final
 
@@ -393,7 +399,7 @@ def _download(lock: Path, version: str, to: Path, log: Path) -> None:
         source.unlink()
 
 
-def _install(tree: Path, wheels: Path, to: Path) -> None:
+def _install(tree: Path, wheels: Path, to: Path, log: Path) -> None:
     names = sorted(f"/kb/wheels/{wheel.name}" for wheel in wheels.glob("*.whl"))
     broken = [wheel.name for wheel in wheels.glob("*.whl") if not zipfile.is_zipfile(wheel)]
     if broken:
@@ -409,9 +415,10 @@ def _install(tree: Path, wheels: Path, to: Path) -> None:
         ["sh", "-c", script, "sh", *names],
         binds=[Bind(source=wheels, target="/kb/wheels"), Bind(source=to, target="/kb/venv", writable=True)],
         work=to.with_name(f"{to.name}.work"),
+        log=log,
     )
     if code != 0:
-        raise Trouble(f"The locked packages could not be installed in {tree.name} (exit code {code}).")
+        raise Trouble(f"Installing the locked packages failed: {_last_line(log.read_text())} (whole log: {log})")
 
 
 def size_of(folder: Path) -> int:

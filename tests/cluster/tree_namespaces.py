@@ -197,15 +197,21 @@ def fork_and_wait(child: Callable[[], NoReturn]) -> int:
         except BaseException as trouble:  # nothing may climb out of the fork into the parent's code
             os.write(2, f"{trouble}\n".encode())
         os._exit(127)
-    for one in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(one, lambda number, _frame: os.kill(pid, number))
-    _, status = os.waitpid(pid, 0)
+    passed_on = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    before = [signal.signal(one, lambda number, _frame: os.kill(pid, number)) for one in passed_on]
+    try:
+        _, status = os.waitpid(pid, 0)
+    finally:
+        for one, handler in zip(passed_on, before, strict=True):
+            signal.signal(one, handler)
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
 
-def run_in_tree(tree: Path, argv: Sequence[str], *, binds: Sequence[Bind] = (), uid: int = 0, work: Path) -> int:
-    """Run one command with the tree as its root (network and user names of the host); gives the exit code.
+def run_in_tree(
+    tree: Path, argv: Sequence[str], *, binds: Sequence[Bind] = (), uid: int = 0, work: Path, log: Path
+) -> int:
+    """Run one command with the tree as its root and its output added to a log; gives the exit code.
 
     The tree itself is changed only through the writable binds: the rest goes to an overlay in `work`, removed after.
     """
@@ -226,6 +232,9 @@ def run_in_tree(tree: Path, argv: Sequence[str], *, binds: Sequence[Bind] = (), 
 
     def outside() -> NoReturn:
         die_with_parent()
+        said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(said, 1)
+        os.dup2(said, 2)
         unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC)
         os._exit(fork_and_wait(inside))
 

@@ -177,7 +177,8 @@ def _binds(folder: Path, options: conf_slurm.Options, *, torch: bool) -> list[ns
         for name in ("cpu", "torch") if torch else ("cpu",):
             made = tree.image(name)
             binds.append(ns.Bind(source=made / name, target=f"/opt/kb/images/{name}"))
-            binds.append(ns.Bind(source=made / f"{name}.sif", target=f"/opt/kb/images/{name}.sif"))
+            if (made / f"{name}.sif").exists():
+                binds.append(ns.Bind(source=made / f"{name}.sif", target=f"/opt/kb/images/{name}.sif"))
     return binds
 
 
@@ -386,6 +387,7 @@ def enter(folder: Path, argv: Sequence[str], *, user: str = "kb", cwd: str | Non
         "USER": name,
         "LOGNAME": name,
         "SHELL": "/bin/bash",
+        "XDG_RUNTIME_DIR": f"/run/user/{uid}" if uid else "/run",
         "LANG": "C.UTF-8",
         "PYTHONDONTWRITEBYTECODE": "1",
         **{key: os.environ[key] for key in ("TERM", "COLUMNS", "LINES", "NO_COLOR") if key in os.environ},
@@ -557,12 +559,16 @@ def boot(timeout_s: float) -> int:
         "/run/mysqld": "mysql",
         "/run/slurm": "slurm",
         "/run/sshd": "root",
+        "/run/user/1000": "kb",
+        "/run/user/1001": "other",
         "/var/spool/slurmctld": "slurm",
         "/var/spool/slurmd": "root",
     }.items():
         Path(path).mkdir(mode=0o755, parents=True, exist_ok=True)
         shutil.chown(path, owner)
     shutil.chown("/etc/slurm/slurmdbd.conf", "slurm")
+    for uid in (1000, 1001):
+        Path(f"/run/user/{uid}").chmod(0o700)
     Path("/run/mariadbd").symlink_to("mysqld")  # where sid's client library looks
     spawn("munged")
     if accounting:
