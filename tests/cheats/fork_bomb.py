@@ -1,0 +1,20 @@
+# ruff: noqa
+# mypy: ignore-errors
+# tries: start processes until none can be started
+# verdict: error passed memory timeout violation
+import os
+
+for _ in range(2_000):
+    try:
+        if os.fork() == 0:
+            while True:
+                try:
+                    os.fork()
+                except OSError:
+                    pass
+    except OSError:
+        break
+
+
+def custom_kernel(data):
+    return sorted(data)

@@ -1,0 +1,12 @@
+# ruff: noqa
+# mypy: ignore-errors
+# tries: kill(-1): every process that may be signalled
+# verdict: passed error
+import os
+import signal
+
+os.kill(-1, signal.SIGKILL)
+
+
+def custom_kernel(data):
+    return sorted(data)

@@ -1,0 +1,9 @@
+# ruff: noqa
+# mypy: ignore-errors
+# tries: crash the interpreter
+# verdict: error
+import ctypes
+
+
+def custom_kernel(data):
+    ctypes.string_at(0)
