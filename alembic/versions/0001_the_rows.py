@@ -57,14 +57,21 @@ BEGIN
     RAISE EXCEPTION 'a row of % is never changed', TG_TABLE_NAME USING ERRCODE = 'integrity_constraint_violation';
 END $$
     """,
-    "CREATE TRIGGER event_announced BEFORE INSERT ON event FOR EACH STATEMENT EXECUTE FUNCTION kb_event_announced()",
-    "CREATE TRIGGER event_news AFTER INSERT ON event FOR EACH STATEMENT EXECUTE FUNCTION kb_news()",
-    "CREATE TRIGGER event_kept BEFORE UPDATE ON event FOR EACH ROW EXECUTE FUNCTION kb_kept()",
-    "CREATE TRIGGER verdict_kept BEFORE UPDATE ON verdict FOR EACH ROW EXECUTE FUNCTION kb_kept()",
-    "CREATE TRIGGER submission_kept BEFORE UPDATE OF person_id, board_id, mode, file_name, source, sha256, via, by_staff, accepted_at ON submission FOR EACH ROW EXECUTE FUNCTION kb_kept()",
-    "CREATE TRIGGER run_moved BEFORE UPDATE ON run FOR EACH ROW WHEN (OLD.state IS DISTINCT FROM NEW.state) EXECUTE FUNCTION kb_moved()",
-    "ALTER TABLE run SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0)",
-    "ALTER TABLE attempt SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02)",
+    ("CREATE TRIGGER event_announced BEFORE INSERT ON event FOR EACH STATEMENT EXECUTE FUNCTION kb_event_announced()"),
+    ("CREATE TRIGGER event_news AFTER INSERT ON event FOR EACH STATEMENT EXECUTE FUNCTION kb_news()"),
+    ("CREATE TRIGGER event_kept BEFORE UPDATE ON event FOR EACH ROW EXECUTE FUNCTION kb_kept()"),
+    ("CREATE TRIGGER verdict_kept BEFORE UPDATE ON verdict FOR EACH ROW EXECUTE FUNCTION kb_kept()"),
+    (
+        "CREATE TRIGGER submission_kept BEFORE UPDATE OF person_id, board_id, mode, "
+        "file_name, source, sha256, via, by_staff, accepted_at ON submission FOR EACH ROW "
+        "EXECUTE FUNCTION kb_kept()"
+    ),
+    (
+        "CREATE TRIGGER run_moved BEFORE UPDATE ON run FOR EACH ROW WHEN (OLD.state IS "
+        "DISTINCT FROM NEW.state) EXECUTE FUNCTION kb_moved()"
+    ),
+    ("ALTER TABLE run SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0)"),
+    ("ALTER TABLE attempt SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02)"),
 )
 
 
@@ -230,11 +237,16 @@ def upgrade() -> None:
         sa.Column("cancel_by", sa.BigInteger(), nullable=True),
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
-            "(came_from IS NULL AND state = 'queued') OR ((came_from || '>' || state) IN ('queued>launching', 'queued>cancelled', 'launching>queued', 'launching>running', 'launching>scored', 'launching>failed', 'launching>cancelled', 'running>queued', 'running>scored', 'running>failed', 'running>cancelled'))",
-            name=op.f("ck_run_move"),
+            "(ended_at IS NULL) = (state IN ('queued', 'launching', 'running'))", name=op.f("ck_run_ended")
         ),
         sa.CheckConstraint(
-            "(ended_at IS NULL) = (state IN ('queued', 'launching', 'running'))", name=op.f("ck_run_ended")
+            (
+                "CASE WHEN came_from IS NULL THEN state = 'queued' ELSE came_from || '>' || state IN "
+                "('queued>launching', 'queued>cancelled', 'launching>queued', 'launching>running', "
+                "'launching>scored', 'launching>failed', 'launching>cancelled', 'running>queued', "
+                "'running>scored', 'running>failed', 'running>cancelled') END"
+            ),
+            name=op.f("ck_run_move"),
         ),
         sa.CheckConstraint(
             "state IN ('queued', 'launching', 'running', 'scored', 'failed', 'cancelled')", name=op.f("ck_run_state")
@@ -294,11 +306,15 @@ def upgrade() -> None:
             "telemetry", postgresql.JSONB(astext_type=sa.Text()), server_default=sa.text("'{}'::jsonb"), nullable=False
         ),
         sa.CheckConstraint(
-            "ending IN ('reported', 'timeout', 'memory', 'node_failure', 'preempted', 'boot_failure', 'image', 'no_report', 'bad_report', 'cancelled', 'refused', 'vanished')",
+            (
+                "ending IN ('reported', 'timeout', 'memory', 'node_failure', 'preempted', "
+                "'boot_failure', 'image', 'no_report', 'bad_report', 'cancelled', 'refused', "
+                "'vanished')"
+            ),
             name=op.f("ck_attempt_ending"),
         ),
         sa.CheckConstraint(
-            "state IN ('intent', 'ambiguous', 'submitted', 'running', 'reported', 'dead', 'refused', 'cancelled')",
+            ("state IN ('intent', 'ambiguous', 'submitted', 'running', 'reported', 'dead', 'refused', 'cancelled')"),
             name=op.f("ck_attempt_state"),
         ),
         sa.ForeignKeyConstraint(["run_id"], ["run.id"], name=op.f("fk_attempt_run_id")),
@@ -346,7 +362,7 @@ def upgrade() -> None:
         sa.Column("at", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint("NOT ranked OR (name = 'passed' AND score_s IS NOT NULL)", name=op.f("ck_verdict_ranked")),
         sa.CheckConstraint(
-            "name IN ('passed', 'wrong', 'error', 'timeout', 'memory', 'violation', 'infrastructure')",
+            ("name IN ('passed', 'wrong', 'error', 'timeout', 'memory', 'violation', 'infrastructure')"),
             name=op.f("ck_verdict_name"),
         ),
         sa.ForeignKeyConstraint(["attempt_id"], ["attempt.id"], name=op.f("fk_verdict_attempt_id")),

@@ -356,16 +356,19 @@ class _News:
     def _listen(self, timeout_s: float) -> bool:
         until = time.monotonic() + timeout_s
         try:
-            if self._connection is None:
-                self._connection = connect(self._url)
-                self._connection.execute(f"LISTEN {CHANNEL}")
-                return True
-            return any(True for _ in self._connection.notifies(timeout=timeout_s, stop_after=1))
+            if self._connection is not None:
+                return any(True for _ in self._connection.notifies(timeout=timeout_s, stop_after=1))
+        except psycopg.Error:
+            self.close()
+        try:
+            self._connection = connect(self._url)
+            self._connection.execute(f"LISTEN {CHANNEL}")
         except (psycopg.Error, KbslurmError):
             # News are a hint. Without a database there are none, and hurrying back would only hammer at it.
             self.close()
             threading.Event().wait(max(0.0, until - time.monotonic()))
             return False
+        return True
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

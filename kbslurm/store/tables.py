@@ -81,7 +81,8 @@ def _listed(states: frozenset[RunState]) -> str:
 
 
 OPEN = f"state IN ({_listed(OPEN_RUNS)})"
-MOVE = "(came_from IS NULL AND state = 'queued') OR ((came_from || '>' || state) IN ({}))".format(
+# Both came_from and the comparison with it may be NULL, and a CHECK lets NULL pass: hence the CASE.
+MOVE = "CASE WHEN came_from IS NULL THEN state = 'queued' ELSE came_from || '>' || state IN ({}) END".format(
     ", ".join(f"'{a}>{b}'" for a in RunState for b in RunState if (a, b) in MOVES)
 )
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import PersonId, RunId, RunState, SubmissionId
 from kbslurm.domain.verdict import Verdict
+from kbslurm.domain.waterfall import Stamps, moment
 from kbslurm_eval.wire import Mode
 
 Role = Literal["owner", "staff", "participant"]
@@ -125,17 +126,20 @@ class RunView:
     attempts: tuple[AttemptView, ...]
 
     @property
-    def stamps(self) -> dict[str, datetime | None]:
-        """The waterfall: when each room was left, in order of the walk; of the last attempt, where there were more."""
+    def stamps(self) -> Stamps:
+        """The moments that the waterfall is drawn from; of the last attempt, where there were more."""
         last = self.attempts[-1] if self.attempts else None
-        return {
-            "accepted": self.queued_at,
-            "claimed": last.opened_at if last else None,
-            "launched": last.submitted_at if last else None,
-            "started": last.started_at if last else None,
-            "ended": last.ended_at if last else None,
-            "scored": self.verdict_at,
-        }
+        if last is None:
+            return Stamps(accepted_at=self.queued_at)
+        return Stamps(
+            accepted_at=self.queued_at,
+            claimed_at=last.opened_at,
+            submitted_at=last.submitted_at,
+            harness_started_at=moment(last.telemetry.get("harness_started_at_ns")) or last.started_at,
+            harness_ended_at=moment(last.telemetry.get("harness_ended_at_ns")),
+            collected_at=last.ended_at,
+            scored_at=self.verdict_at,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

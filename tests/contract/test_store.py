@@ -1,0 +1,734 @@
+"""The Store's contract on real Postgres: laws 1, 2 and 8, fairness, events in order, rows that defend themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from threading import Event as Flag
+from threading import Thread
+from typing import Any
+
+import psycopg
+import pytest
+
+from kbslurm.domain.run import (
+    ENDED_RUNS,
+    INFRASTRUCTURE_ATTEMPTS,
+    MOVES,
+    OPEN_RUNS,
+    AttemptId,
+    AttemptState,
+    Ending,
+    EventId,
+    Handle,
+    OpenAttempt,
+    RunState,
+    Seen,
+    Sighting,
+    Slot,
+    SubmissionId,
+)
+from kbslurm.errors import BackendTrouble, DeadlinePassed, Misconfigured, NotAccepting, NotFound, Refused
+from kbslurm.ports import Store
+from kbslurm.store import connect, migrate, sql
+from kbslurm.store.embedded import Embedded
+from kbslurm.store.postgres import PostgresStore
+from kbslurm.store.register import INTAKE_LOCK
+from tests.contract.store_rig import PASSED, START, WRONG, Rig, at_once, slots
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[PostgresStore]:
+    opened = PostgresStore(database_url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def rig(store: PostgresStore) -> Rig:
+    return Rig.on(store)
+
+
+def kinds(rig: Rig) -> list[str]:
+    return [event.kind for event in rig.store.events(EventId(0))]
+
+
+# -------------------------------------------------------------------------------------------------------------- accept
+
+
+def test_a_submission_becomes_rows_and_events_in_one_act(rig: Rig) -> None:
+    as_port: Store = rig.store
+    receipt = as_port.accept(rig.new(gpus=("H100", "A100")), rig.now)
+    view = rig.store.submission(receipt.submission_id)
+    assert [run.id for run in view.runs] == list(receipt.run_ids)
+    assert [(run.gpu, run.state) for run in view.runs] == [("H100", RunState.QUEUED), ("A100", RunState.QUEUED)]
+    assert (view.source, view.person, view.board) == ("x = 1", "ada", "main")
+    assert kinds(rig) == ["board.created", "submission.accepted", "run.queued", "run.queued"]
+    assert rig.store.waiting() == {"A100": 1, "H100": 1}
+
+
+def test_seeds_differ_between_gpus_and_between_attempts(rig: Rig) -> None:
+    rig.accept(gpus=("H100", "A100"))
+    works = [rig.store.work(rig.claimed(gpu).id) for gpu in ("H100", "A100")]
+    assert rig.give_up(works[0].attempt) is RunState.QUEUED
+    works.append(rig.store.work(rig.claimed("H100").id))
+    assert len({work.secret_seed for work in works}) == 3
+    assert all(len(work.secret_seed) == 32 for work in works)
+    assert len({work.nonce for work in works}) == len({work.key for work in works}) == 3
+    assert works[0].problem == rig.board.problem
+    assert works[0].problem_digest == rig.board.problem_digest
+
+
+def test_accept_looks_again_inside_its_transaction(rig: Rig) -> None:
+    store = rig.store
+    store.set_deadline("main", START - timedelta(seconds=1), "Europe/Berlin", now=START)
+    with pytest.raises(DeadlinePassed):
+        rig.accept()
+    store.set_deadline("main", START, now=START)
+    store.set_accepts_jobs(False)
+    with pytest.raises(NotAccepting):
+        rig.accept()
+    assert rig.accept("host", by_staff=True).submission_id
+    store.set_accepts_jobs(True)
+    store.close_board("main", now=START)
+    with pytest.raises(Refused, match="closed"):
+        rig.accept()
+    store.ban(rig.person("ada"), "shared an account")
+    with pytest.raises(Refused, match="shared an account"):
+        rig.accept()
+    store.delete_board("main", force=True)
+    with pytest.raises(NotFound):
+        rig.accept("bob")
+    assert len(rig.rows("SELECT 1 FROM submission")) == len(rig.rows("SELECT 1 FROM run")) == 1, "the host's"
+
+
+def test_a_pause_waits_for_what_is_being_accepted_and_then_holds(rig: Rig) -> None:
+    with connect.connect(rig.store._pool.url, autocommit=False) as inside:
+        inside.execute("SELECT pg_advisory_xact_lock_shared(%s)", (INTAKE_LOCK,))
+        pausing = Thread(target=rig.store.set_accepts_jobs, args=(False,))
+        pausing.start()
+        waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        while not rig.rows(waiting):
+            assert pausing.is_alive(), "it didn't wait"
+        assert rig.store.accepts_jobs()
+        inside.commit()
+    pausing.join(60)
+    assert not rig.store.accepts_jobs()
+
+
+def test_two_submissions_of_one_person_at_once_are_stamped_one_after_the_other(rig: Rig) -> None:
+    rig.person("ada")
+    at_once([lambda: rig.accept(gpus=("H100", "A100")) for _ in range(6)])
+    stamps = sorted(row["fair_at"] for row in rig.rows("SELECT fair_at FROM run"))
+    assert stamps == [START + timedelta(seconds=60 * n) for n in range(12)]
+
+
+# --------------------------------------------------------------------------------------------------------------- claim
+
+
+def test_a_burst_by_one_person_lets_the_next_person_in(rig: Rig) -> None:
+    for _ in range(4):
+        rig.accept("ada")
+    rig.later(1)
+    rig.accept("bob")
+    order = [rig.store.work(rig.claimed().id).person for _ in range(5)]
+    assert order == ["ada", "bob", "ada", "ada", "ada"]
+
+
+def test_of_several_slots_the_fairest_run_of_all_is_taken(rig: Rig) -> None:
+    rig.accept("ada", ("A100",))
+    rig.later(1)
+    rig.accept("bob", ("H100",))
+    first, second = rig.claimed("H100", "A100"), rig.claimed("H100", "A100")
+    assert (first.gpu, second.gpu) == ("A100", "H100")
+    assert (first.number, first.state, first.opened_at) == (1, AttemptState.INTENT, rig.now)
+    assert rig.claim("H100", "A100") is None
+    assert {attempt.id for attempt in rig.store.open_attempts()} == {first.id, second.id}
+
+
+def test_the_earlier_slot_of_a_gpu_is_preferred_and_a_full_one_not_at_all(rig: Rig) -> None:
+    for who in ("ada", "bob"):
+        rig.accept(who)
+    full = Slot(backend="full", gpu="H100", free=0)
+    first, second = Slot(backend="one", gpu="H100", free=1), Slot(backend="two", gpu="H100", free=1)
+    assert [rig.store.claim(given, rig.now) for given in ([], [full])] == [None, None]
+    taken = [rig.store.claim([full, *given], rig.now) for given in ([second, first], [first, second])]
+    assert [attempt.backend for attempt in taken if attempt] == ["two", "one"]
+
+
+def test_a_slot_for_staff_takes_only_their_runs_wherever_those_stand(rig: Rig) -> None:
+    for n in range(sql.CANDIDATES + 2):
+        rig.accept(f"guest{n}")
+    rig.later(10)
+    staff = Slot(backend="bare", gpu="H100", free=1, staff_only=True)
+    assert rig.store.claim([staff], rig.now) is None
+    rig.accept("host", by_staff=True)
+    found = rig.store.claim([staff], rig.now)
+    assert found is not None
+    assert rig.store.work(found.id).person == "host"
+    mixed = rig.store.claim([staff, *slots("H100")], rig.now)
+    assert mixed is not None
+    assert mixed.backend == "local", "a guest's run isn't let into the staff's slot beside"
+
+
+def test_eight_claim_at_once_and_nothing_is_claimed_twice(rig: Rig) -> None:
+    for n in range(40):
+        rig.accept(f"p{n}", ("H100", "A100"))
+    claimed: list[OpenAttempt] = []
+
+    def claim_until_nothing_is_left() -> None:
+        while (attempt := rig.claim("H100", "A100")) is not None:
+            claimed.append(attempt)
+
+    at_once([claim_until_nothing_is_left] * 8)
+    assert rig.store.waiting() == {}
+    assert len({attempt.run_id for attempt in claimed}) == len(claimed) == 80
+    assert len({attempt.name for attempt in claimed}) == 80
+    assert {row["attempts"] for row in rig.rows("SELECT attempts FROM run")} == {1}
+
+
+def test_a_run_that_somebody_holds_is_stepped_over(rig: Rig) -> None:
+    rig.accept("ada")
+    rig.later(1)
+    rig.accept("bob")
+    with connect.connect(rig.store._pool.url, autocommit=False) as other:
+        other.execute("SELECT 1 FROM run WHERE person_id = %s FOR UPDATE", (rig.person("ada"),))
+        assert rig.store.work(rig.claimed().id).person == "bob"
+        assert rig.claim() is None
+    assert rig.store.work(rig.claimed().id).person == "ada"
+
+
+def test_the_claim_walks_the_partial_index_at_50_000_queued(rig: Rig) -> None:
+    receipt = rig.accept()
+    fill(rig, receipt.submission_id, queued=50_000)
+    told = {
+        "backends": ["local", "local"],
+        "gpus": ["H100", "A100"],
+        "staff_only": [False, False],
+        "name": "kb-x",
+        "key": b"k",
+        "nonce": "n",
+        "now": rig.now,
+    }
+    with rig.store._pool.transaction() as connection:
+        found = connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql.CLAIM}".encode(), told).fetchone()
+        assert found is not None
+        connection.execute("ROLLBACK AND CHAIN")
+    nodes = list(plan_nodes(found["QUERY PLAN"][0]["Plan"]))
+    walked = [node for node in nodes if node.get("Index Name") == "ix_run_waiting"]
+    assert walked, json.dumps(found["QUERY PLAN"])[:2000]
+    assert {node["Node Type"] for node in nodes if node.get("Relation Name") == "run"} <= {
+        "Index Scan",
+        "Index Only Scan",
+        "ModifyTable",
+        "Update",
+    }
+    assert max(node["Actual Rows"] for node in nodes) <= 4 * sql.CANDIDATES, "it read no more than the candidates"
+
+
+def fill(rig: Rig, submission: SubmissionId, *, queued: int) -> None:
+    """Many queued runs, by SQL: the gpu's name makes them differ from the one that is there."""
+    rig.store._do(
+        "INSERT INTO problem_version (problem_id, digest, content, created_at)"
+        " SELECT problem_id, 'v' || n, content, created_at FROM problem_version, generate_series(1, %(n)s) n",
+        {"n": queued // 2},
+    )
+    rig.store._do(
+        "INSERT INTO run (submission_id, problem_version_id, person_id, gpu, fair_at, queued_at, cost_s, by_staff,"
+        " secret_seed) SELECT %(submission)s, v.id, %(person)s, gpu, %(now)s + v.id * interval '1 second', %(now)s, 60,"
+        " false, '' FROM problem_version v, unnest(ARRAY['H100', 'A100']) gpu WHERE v.digest LIKE 'v%%'",
+        {"submission": submission, "person": rig.person("ada"), "now": rig.now},
+    )
+    rig.store._do("ANALYZE run")
+
+
+def plan_nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for below in node.get("Plans", ()):
+        yield from plan_nodes(below)
+
+
+# ---------------------------------------------------------------------------------------------------- law 1: the fence
+
+Act = Callable[[Rig, OpenAttempt], object]
+FENCED: dict[str, Act] = {
+    "note_handle": lambda rig, a: rig.store.note_handle(a, Handle("9"), rig.now, rig.now),
+    "note_ambiguous": lambda rig, a: rig.store.note_ambiguous(a, "hm", rig.now),
+    "note_clean_sweep": lambda rig, a: rig.store.note_clean_sweep(a, rig.now),
+    "note_resend": lambda rig, a: rig.store.note_resend(a, rig.now),
+    "seen waiting": lambda rig, a: rig.store.note_seen(a, Sighting(seen=Seen.WAITING), rig.now),
+    "seen running": lambda rig, a: rig.store.note_seen(a, Sighting(seen=Seen.RUNNING), rig.now),
+    "seen ended": lambda rig, a: rig.store.note_seen(a, Sighting(seen=Seen.ENDED), rig.now),
+    "score": lambda rig, a: rig.score(a),
+    "score own limit": lambda rig, a: rig.score(a, WRONG, Ending.TIMEOUT),
+    "give_up_attempt": lambda rig, a: rig.give_up(a) is not None,
+    "end_cancelled": lambda rig, a: rig.store.end_cancelled(a, rig.now),
+}
+ENDS: dict[str, Act] = {
+    "a retry": lambda rig, a: rig.give_up(a),
+    "a retry that runs": lambda rig, a: (rig.give_up(a), rig.running()),
+    "a verdict": lambda rig, a: rig.score(a, WRONG),
+    "a cancel": lambda rig, a: rig.store.end_cancelled(a, rig.now),
+    "a refusal": lambda rig, a: rig.give_up(a, Ending.REFUSED),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_an_attempt_that_is_no_longer_the_runs_changes_nothing(rig: Rig, end: str) -> None:
+    rig.accept()
+    attempt = rig.running()
+    ENDS[end](rig, attempt)
+    before = rig.everything()
+    for name, act in FENCED.items():
+        assert act(rig, attempt) is False, name
+        # The number is the fence: knowing the new attempt's id doesn't help an old number, nor the reverse.
+        forged = dataclasses.replace(attempt, number=attempt.number + 7)
+        assert act(rig, forged) is False, name
+    assert rig.everything() == before
+
+
+def test_a_report_is_scored_once_and_the_second_is_kept_as_stale(rig: Rig) -> None:
+    rig.accept()
+    attempt = rig.running()
+    assert rig.score(attempt, PASSED)
+    assert not rig.score(attempt, WRONG)
+    rig.store.keep_stale(attempt, b"{}", "a second report", rig.now)
+    (verdict,) = rig.rows("SELECT name, score_s, ranked, attempt_id FROM verdict")
+    assert verdict == {"name": "passed", "score_s": 2e-3, "ranked": True, "attempt_id": attempt.id}
+    (stale,) = rig.rows("SELECT why, report, attempt_id FROM stale_report")
+    assert stale == {"why": "a second report", "report": b"{}", "attempt_id": attempt.id}
+    assert kinds(rig)[-2:] == ["run.scored", "report.stale"]
+
+
+def test_many_score_at_once_and_one_wins(rig: Rig) -> None:
+    rig.accept()
+    attempt = rig.running()
+    won: list[bool] = []
+    at_once([lambda: won.append(rig.score(attempt, PASSED))] * 4 + [lambda: won.append(rig.score(attempt, WRONG))] * 4)
+    assert sorted(won) == [False] * 7 + [True]
+    assert len(rig.rows("SELECT 1 FROM verdict")) == kinds(rig).count("run.scored") == 1
+
+
+@pytest.mark.parametrize("state", ["launching", "running"])
+def test_a_limit_of_its_own_is_a_verdict_on_a_dead_attempt(rig: Rig, state: str) -> None:
+    rig.accept()
+    attempt = rig.launched() if state == "launching" else rig.running()
+    assert rig.score(attempt, dataclasses.replace(WRONG, name="timeout", detail=None), Ending.TIMEOUT)
+    (run,) = rig.store.submissions(person=rig.person("ada"))[0].runs
+    assert (run.state, run.attempts[0].state, run.attempts[0].ending) == (RunState.SCORED, "dead", "timeout")
+    assert run.verdict is not None
+    assert run.verdict.name == "timeout"
+
+
+def test_what_no_database_could_hold_is_kept_all_the_same(rig: Rig) -> None:
+    rig.accept()
+    log = "a\0b\ud800 \\u0000 ü"
+    assert rig.score(rig.running(), dataclasses.replace(PASSED, reason=log, detail={"log": [log, 1, None], log: {}}))
+    found = rig.store.submission(SubmissionId(1)).runs[0].verdict
+    assert found is not None
+    assert found.reason == "a\ufffdb? \\u0000 ü"
+    assert found.detail == {"log": [found.reason, 1, None], found.reason: {}}
+
+
+# ------------------------------------------------------------------------------------------------- law 2 and 5: retries
+
+
+def test_a_third_failure_is_the_last_and_its_verdict_says_infrastructure(rig: Rig) -> None:
+    rig.accept()
+    names = set()
+    for number in range(1, INFRASTRUCTURE_ATTEMPTS + 1):
+        attempt = rig.running()
+        assert attempt.number == number
+        names.add(attempt.name)
+        last = number == INFRASTRUCTURE_ATTEMPTS
+        assert rig.give_up(attempt) is (RunState.FAILED if last else RunState.QUEUED)
+    assert len(names) == INFRASTRUCTURE_ATTEMPTS
+    (run,) = rig.store.submission(SubmissionId(1)).runs
+    assert run.verdict is not None
+    assert (run.verdict.name, run.verdict.reason, run.verdict.ranked) == ("infrastructure", "it died", False)
+    assert [attempt.state for attempt in run.attempts] == ["dead"] * INFRASTRUCTURE_ATTEMPTS
+    assert rig.claim() is None
+    assert rig.store.open_attempts() == []
+
+
+def test_a_retry_keeps_its_place_in_the_queue(rig: Rig) -> None:
+    rig.accept("ada")
+    rig.later(1)
+    rig.accept("bob")
+    first = rig.running()
+    rig.later(100)
+    rig.give_up(first)
+    assert rig.claimed().run_id == first.run_id
+
+
+def test_a_refusal_ends_the_run(rig: Rig) -> None:
+    rig.accept()
+    assert rig.give_up(rig.claimed(), Ending.REFUSED) is RunState.FAILED
+    assert rig.rows("SELECT state FROM attempt") == [{"state": "refused"}]
+
+
+def test_an_unclear_attempt_is_swept_and_sent_again_as_itself(rig: Rig) -> None:
+    rig.accept()
+    attempt = rig.claimed()
+    assert rig.store.note_ambiguous(attempt, "no answer", rig.now)
+    for sweep in (1, 2):
+        rig.later(30)
+        assert rig.store.note_clean_sweep(attempt, rig.now)
+        (seen,) = rig.store.open_attempts()
+        assert (seen.state, seen.clean_sweeps, seen.swept_at) == (AttemptState.AMBIGUOUS, sweep, rig.now)
+    assert rig.store.note_resend(attempt, rig.now)
+    (again,) = rig.store.open_attempts()
+    assert again == attempt, "the same number and name, nothing remembered of the sweeps"
+    deadline = rig.now + timedelta(hours=1)
+    assert rig.store.note_handle(again, Handle("17"), deadline, rig.now)
+    (sent,) = rig.store.open_attempts()
+    assert (sent.state, sent.handle, sent.deadline_at) == (AttemptState.SUBMITTED, "17", deadline)
+
+
+def test_a_sighting_moves_the_run_along_once(rig: Rig) -> None:
+    rig.accept()
+    attempt = rig.launched()
+    rig.store.note_clean_sweep(attempt, rig.now)
+    started = rig.later(5)
+    running = Sighting(seen=Seen.RUNNING, node="n1")
+    assert rig.store.note_seen(attempt, running, rig.now)
+    rig.later(5)
+    assert rig.store.note_seen(attempt, running, rig.now)
+    assert rig.store.note_seen(attempt, Sighting(seen=Seen.WAITING), rig.now)
+    (seen,) = rig.store.open_attempts()
+    assert (seen.state, seen.node, seen.started_at, seen.seen_at) == (AttemptState.RUNNING, "n1", started, rig.now)
+    assert seen.clean_sweeps == 0
+    before = rig.everything()
+    for nothing in (Seen.ABSENT, Seen.UNKNOWN):
+        assert rig.store.note_seen(attempt, Sighting(seen=nothing), rig.now)
+    assert rig.everything() == before, "missing is not finished"
+    ended = Sighting(seen=Seen.ENDED, exit_code=9, reason="killed", ending=Ending.NODE_FAILURE, ended_at=rig.now)
+    assert rig.store.note_seen(attempt, ended, rig.now)
+    assert len(rig.store.open_attempts()) == 1, "what was seen of an end isn't its end"
+    assert rig.rows("SELECT exit_code, reason, ending FROM attempt") == [
+        {"exit_code": 9, "reason": "killed", "ending": None}
+    ]
+    assert kinds(rig).count("run.running") == 1
+
+
+def test_a_node_that_failed_a_run_is_avoided_by_it_and_one_that_failed_three_people_by_all(rig: Rig) -> None:
+    for who in ("ada", "ada", "bob"):
+        rig.accept(who)
+        rig.give_up(rig.running(node="bad"))
+        retried = rig.running(node="good")
+        assert rig.store.work(retried.id).avoid_nodes == ("bad",)
+        rig.score(retried)
+    rig.accept("eve")
+    fresh = rig.claimed()
+    assert rig.store.work(fresh.id).avoid_nodes == (), "two people's failures, however many, condemn no node"
+    rig.score(fresh)
+    rig.accept("joe")
+    rig.give_up(rig.running(node="bad"))
+    rig.score(rig.claimed())
+    rig.later(1)
+    rig.accept("eve")
+    assert rig.store.work(rig.claimed().id).avoid_nodes == ("bad",)
+    (found,) = [one for one in rig.store.attention(now=rig.now) if one.kind == "quarantined"]
+    assert found.subject == "node:bad"
+    rig.later(sql.QUARANTINE_S)
+    rig.accept("eve")
+    assert rig.store.work(rig.claimed().id).avoid_nodes == ()
+
+
+# -------------------------------------------------------------------------------------------------------------- cancel
+
+
+def test_cancel_ends_what_waits_and_asks_for_what_runs(rig: Rig) -> None:
+    receipt = rig.accept(gpus=("H100", "A100", "B200", "T4"))
+    launching, running, scored = rig.claimed("H100"), rig.running("A100"), rig.running("B200")
+    rig.score(scored)
+    asked = rig.store.cancel(receipt.submission_id, rig.person("ada"), rig.later(1))
+    assert [attempt.id for attempt in asked] == [launching.id, running.id]
+    assert {attempt.cancel_at for attempt in asked} == {rig.now}
+    assert [run.state for run in rig.store.submission(receipt.submission_id).runs] == [
+        RunState.LAUNCHING,
+        RunState.RUNNING,
+        RunState.SCORED,
+        RunState.CANCELLED,
+    ]
+    before = kinds(rig)
+    again = rig.store.cancel(receipt.submission_id, None, rig.later(1))
+    assert (list(again), kinds(rig)) == (list(asked), before), "twice is fine, and says nothing twice"
+    assert [rig.store.end_cancelled(attempt, rig.now) for attempt in asked] == [True, True]
+    view = rig.store.submission(receipt.submission_id)
+    assert view.is_done
+    assert [run.verdict is None for run in view.runs] == [True, True, False, True], "cancelled: no verdict"
+    assert kinds(rig).count("run.cancelled") == 3
+    assert list(rig.store.cancel(receipt.submission_id, None, rig.now)) == []
+
+
+def test_only_the_owner_and_staff_cancel(rig: Rig) -> None:
+    receipt = rig.accept("ada")
+    host = rig.store.add_person("host", "staff").id
+    with pytest.raises(Refused):
+        rig.store.cancel(receipt.submission_id, rig.person("bob"), rig.now)
+    with pytest.raises(NotFound):
+        rig.store.cancel(SubmissionId(99), None, rig.now)
+    assert rig.store.waiting() == {"H100": 1}
+    rig.store.cancel(receipt.submission_id, host, rig.now)
+    assert rig.store.waiting() == {}
+
+
+def test_a_cancelled_run_that_fails_is_not_queued_again(rig: Rig) -> None:
+    receipt = rig.accept()
+    attempt = rig.running()
+    with connect.connect(rig.store._pool.url, autocommit=False) as other:
+        # A cancel that has the run's lock and isn't committed when the node fails: the failure waits, then obeys it.
+        other.execute("UPDATE run SET cancel_at = %s WHERE id = %s", (rig.now, attempt.run_id))
+        ended: list[RunState | None] = []
+        failing = Thread(target=lambda: ended.append(rig.give_up(attempt)))
+        failing.start()
+        waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()"
+        while not other.execute(waiting).fetchone():
+            assert failing.is_alive(), "it didn't wait"
+        other.commit()
+    failing.join(60)
+    assert ended == [RunState.CANCELLED]
+    assert rig.store.submission(receipt.submission_id).runs[0].verdict is None
+
+
+# ------------------------------------------------------------------------------------------------- the rows themselves
+
+
+def test_the_database_allows_exactly_the_moves_of_the_table(rig: Rig) -> None:
+    """Law: the table of moves is data, a CHECK repeats it. Every pair is tried by plain SQL."""
+    rig.accept()
+    allowed = set()
+    for old, new in itertools.permutations(RunState, 2):
+        with rig.store._pool.statement() as connection:
+            connection.execute("ALTER TABLE run DISABLE TRIGGER run_moved")
+            connection.execute(
+                "UPDATE run SET state = %(old)s, ended_at = CASE WHEN %(over)s THEN now() END,"
+                " came_from = CASE %(old)s WHEN 'queued' THEN NULL WHEN 'launching' THEN 'queued'"
+                " WHEN 'running' THEN 'launching' ELSE 'running' END",
+                {"old": old.value, "over": old in ENDED_RUNS},
+            )
+            connection.execute("ALTER TABLE run ENABLE TRIGGER run_moved")
+            with contextlib.suppress(psycopg.errors.CheckViolation):
+                connection.execute(
+                    "UPDATE run SET state = %(new)s, ended_at = CASE WHEN %(over)s THEN now() END",
+                    {"new": new.value, "over": new in ENDED_RUNS},
+                )
+                allowed.add((old, new))
+    assert allowed == MOVES
+
+
+def test_a_run_is_born_queued(rig: Rig) -> None:
+    receipt = rig.accept()
+    for state in set(RunState) - {RunState.QUEUED}:
+        with pytest.raises(psycopg.errors.CheckViolation):
+            rig.store._do(
+                "INSERT INTO run (submission_id, problem_version_id, person_id, gpu, state, fair_at, queued_at, cost_s,"
+                " by_staff, secret_seed, ended_at) SELECT submission_id, problem_version_id, person_id, 'new',"
+                " %(state)s, fair_at, queued_at, cost_s, by_staff, secret_seed, CASE WHEN %(over)s THEN queued_at END"
+                " FROM run WHERE id = %(run)s",
+                {"state": state.value, "over": state not in OPEN_RUNS, "run": receipt.run_ids[0]},
+            )
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE verdict SET name = 'passed'",
+        "UPDATE submission SET source = 'y = 2'",
+        "UPDATE submission SET person_id = person_id",
+        "UPDATE event SET data = '{}'",
+    ],
+)
+def test_what_was_done_said_or_judged_is_never_changed(rig: Rig, statement: str) -> None:
+    rig.accept()
+    rig.score(rig.running(), WRONG)
+    with pytest.raises(psycopg.errors.IntegrityConstraintViolation):
+        rig.store._do(statement)
+
+
+def test_a_run_has_one_verdict_whoever_writes_it(rig: Rig) -> None:
+    rig.accept()
+    rig.score(rig.running())
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        rig.store._do("INSERT INTO verdict SELECT * FROM verdict")
+
+
+# -------------------------------------------------------------------------------------------------------------- events
+
+
+def test_an_event_waits_for_those_before_it(rig: Rig) -> None:
+    """Ids are given out before the commit: a reader must not step over one that is still on its way."""
+    after = rig.store.events(EventId(0))[-1].id
+    url = rig.store._pool.url
+    for end in ("COMMIT", "ROLLBACK"):
+        with connect.connect(url, autocommit=False) as slow:
+            slow.execute("INSERT INTO event (kind, subject, at) VALUES ('slow', 'x', now())")
+            rig.store.audit("host", "fast", "x", now=rig.now)
+            assert list(rig.store.events(after)) == [], "the fast one has the higher id and must wait"
+            slow.execute(end)
+        found = rig.store.events(after)
+        assert [event.kind for event in found] == (["slow"] if end == "COMMIT" else []) + ["staff.fast"]
+        after = found[-1].id
+
+
+def test_a_reader_beside_writers_sees_every_event_once_and_in_order(rig: Rig) -> None:
+    seen: list[int] = []
+    done = Flag()
+    people = [f"p{n}" for n in range(6)]
+    for who in people:
+        rig.person(who)
+
+    def write(who: str) -> None:
+        for _ in range(12):
+            rig.accept(who, ("H100", "A100"))
+
+    def read() -> None:
+        while True:
+            over = done.is_set()
+            events = rig.store.events(EventId(seen[-1] if seen else 0), limit=7)
+            seen.extend(event.id for event in events)
+            if over and not events:
+                return
+
+    reader = Thread(target=read)
+    reader.start()
+    try:
+        at_once([lambda who=who: write(who) for who in people])  # type: ignore[misc]
+    finally:
+        done.set()
+        reader.join(120)
+    assert seen == [row["id"] for row in rig.rows("SELECT id FROM event ORDER BY id")]
+
+
+def test_a_cursor_only_goes_forward(rig: Rig) -> None:
+    assert rig.store.cursor("bot") == 0
+    rig.store.move_cursor("bot", EventId(7))
+    rig.store.move_cursor("bot", EventId(3))
+    rig.store.move_cursor("web", EventId(1))
+    assert (rig.store.cursor("bot"), rig.store.cursor("web")) == (7, 1)
+
+
+def test_no_event_tells_a_secret(rig: Rig) -> None:
+    receipt = rig.accept(secret_seed="a-planted-secret")
+    attempt = rig.running()
+    work = rig.store.work(attempt.id)
+    rig.score(attempt, dataclasses.replace(PASSED, detail={"secret_log": "a-planted-log"}))
+    rig.store.cancel(receipt.submission_id, None, rig.now)
+    told = json.dumps([dataclasses.asdict(event) for event in rig.store.events(EventId(0))], default=str)
+    for secret in ("planted", work.nonce, work.secret_seed, work.key.hex(), rig.board.secret_seed):
+        assert secret not in told
+
+
+def test_news_wake_every_waiter(rig: Rig) -> None:
+    store = rig.store
+    assert store.wait_for_news(0.0), "the first look can't know what was missed"
+    assert not store.wait_for_news(0.0)
+    heard: list[bool] = []
+    waiters = [Thread(target=lambda: heard.append(store.wait_for_news(60))) for _ in range(3)]
+    for waiter in waiters:
+        waiter.start()
+    rig.accept()
+    for waiter in waiters:
+        waiter.join(90)
+    assert True in heard
+    rig.accept()
+    assert store.wait_for_news(60), "what is said while nobody listens isn't lost"
+
+
+# --------------------------------------------------------------------------------------------------------------- lease
+
+
+def test_one_holds_the_lease_until_it_lets_go_or_falls_silent(rig: Rig) -> None:
+    store = rig.store
+    assert store.hold_lease("daemon", "one", 10, rig.now, info={"pid": 1})
+    assert not store.hold_lease("daemon", "two", 10, rig.later(9.9))
+    assert store.hold_lease("daemon", "one", 10, rig.now), "it beats in time"
+    assert not store.hold_lease("daemon", "two", 10, rig.later(9.9))
+    (line,) = store.lease_view()
+    assert (line.holder, line.elected_at) == ("one", START)
+    assert store.hold_lease("daemon", "two", 10, rig.later(0.1))
+    assert not store.hold_lease("daemon", "one", 10, rig.now), "the old leader learns that it isn't any more"
+    store.release_lease("daemon", "one")
+    assert not store.hold_lease("daemon", "one", 10, rig.now), "and can't release its successor's"
+    store.release_lease("daemon", "two")
+    assert store.hold_lease("daemon", "one", 10, rig.now)
+
+
+def test_of_many_who_reach_for_the_lease_one_gets_it(rig: Rig) -> None:
+    got: list[str] = []
+
+    def reach(who: str) -> None:
+        if rig.store.hold_lease("daemon", who, 10, rig.now):
+            got.append(who)
+
+    at_once([lambda who=str(n): reach(who) for n in range(8)])  # type: ignore[misc]
+    assert len(got) == 1
+
+
+# ------------------------------------------------------------------------------------------------------------- trouble
+
+
+def test_a_restart_of_the_server_costs_one_clear_error_and_no_half_rows(own_postgres: Embedded) -> None:
+    migrate.upgrade(own_postgres.url)
+    store = PostgresStore(own_postgres.url)
+    rig = Rig.on(store)
+    rig.accept()
+    assert store.wait_for_news(0)
+    own_postgres.stop(immediate=True)
+    for act in (rig.accept, rig.claim, store.open_attempts, lambda: store.events(EventId(0))):
+        with pytest.raises(BackendTrouble, match=r"^database: ") as caught:
+            act()
+        assert "\n" not in str(caught.value)
+    assert store.wait_for_news(0) is False
+    again = Embedded.start(own_postgres.data_dir, fast=True)
+    try:
+        assert store.waiting() == {"H100": 1}
+        rig.accept()
+        assert rig.claim() is not None
+        assert store.wait_for_news(0), "it listens again"
+    finally:
+        store.close()
+        again.stop(immediate=True)
+
+
+def test_a_connection_cut_in_mid_transaction_leaves_nothing(rig: Rig) -> None:
+    before = rig.everything()
+
+    def write_and_be_cut() -> None:
+        with rig.store._pool.transaction() as connection, connect.connect(rig.store._pool.url) as other:
+            connection.execute("INSERT INTO event (kind, subject, at) VALUES ('half', 'x', now())")
+            other.execute("SELECT pg_terminate_backend(%s, 60000)", (connection.info.backend_pid,))
+            connection.execute("SELECT 1")
+
+    with pytest.raises(BackendTrouble):
+        write_and_be_cut()
+    assert rig.everything() == before
+
+
+def test_every_way_not_to_reach_a_database_is_one_sentence(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    base, _, name = database_url.partition("?")
+    cases: list[tuple[str, type[Exception], str]] = [
+        ("mysql://u:pw@h/d", Misconfigured, "needs Postgres"),
+        ("postgresql://u:pw@h/d?nonsense=1", Misconfigured, "can't be read"),
+        ("postgresql://u:pw@/d?host=/nowhere/at/all", BackendTrouble, "can't be reached"),
+        ("postgresql://u:pw@127.0.0.1:1/d", BackendTrouble, "can't be reached"),
+        (f"{base.rpartition('/')[0]}/no_such_database?{name}", Misconfigured, "there is no database"),
+    ]
+    for url, kind, said in cases:
+        with pytest.raises(kind, match=said) as caught:
+            PostgresStore(url).waiting()
+        assert "\n" not in str(caught.value)
+        assert "pw" not in str(caught.value)
+    monkeypatch.setattr(connect, "OLDEST_SERVER", 99)
+    with pytest.raises(Misconfigured, match="kbslurm needs 99 or newer"):
+        PostgresStore(database_url).waiting()
+
+
+def test_an_unknown_attempt_has_no_work(rig: Rig) -> None:
+    with pytest.raises(NotFound):
+        rig.store.work(AttemptId(99))
