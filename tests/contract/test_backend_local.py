@@ -226,6 +226,25 @@ def test_the_doorbell_rings_when_a_job_starts_and_ends(case: LocalCase) -> None:
     assert backend.poll([attempt])[job.name].seen is Seen.ENDED
 
 
+def test_every_listener_hears_and_a_dead_one_is_forgotten(case: LocalCase) -> None:
+    leader, standby, dead = (case.backend() for _ in range(3))
+    bells = [bell for bell in (leader.doorbell(), standby.doorbell()) if bell is not None]
+    assert len(bells) == 2
+    bell = dead.doorbell()
+    assert bell is not None
+    # As its death would: the descriptor goes, the name stays.
+    os.close(bell)
+    dead._bell = None
+    assert len(list((case.root / "doorbells").iterdir())) == 3
+    leader.submit(make_job(case, "report"))
+    for heard in bells:
+        assert select.select([heard], [], [], case.wait_s)[0] == [heard]
+    wait_until(case, "the dead one's bell is gone", lambda: len(list((case.root / "doorbells").iterdir())) == 2)
+    leader.close()
+    standby.close()
+    assert list((case.root / "doorbells").iterdir()) == []
+
+
 def test_progress_is_what_the_harness_says(case: LocalCase) -> None:
     _, attempt = started(case)
     backend = case.backend()
@@ -338,7 +357,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(case: LocalCase) -> None
     assert "is full" in refusal.value.message
     assert refusal.value.hint
     assert not refusal.value.permanent
-    assert [entry.name for entry in case.root.iterdir()] == ["doorbell"]
+    assert [entry.name for entry in case.root.iterdir()] == ["doorbells"]
     assert backend.find(job.name).seen is Seen.ABSENT
 
 
@@ -398,7 +417,7 @@ def test_pruning_takes_what_ended_long_ago_and_nothing_else(case: LocalCase) -> 
     assert case.paths(done.name).dir.exists()
     assert half_made.exists()
     assert backend.prune(now + day, keep=[uncollected.name]) == 2
-    assert {entry.name for entry in case.root.iterdir()} == {"doorbell", running.name, uncollected.name}
+    assert {entry.name for entry in case.root.iterdir()} == {"doorbells", running.name, uncollected.name}
     assert backend.find(done.name).seen is Seen.ABSENT
     assert backend.find(uncollected.name).ending is Ending.REPORTED
     assert backend.poll([attempt])[running.name].seen is Seen.RUNNING

@@ -18,7 +18,6 @@ import platform
 import secrets
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -42,7 +41,7 @@ LOG_BYTES = 1 << 20
 LOOK_EVERY_S = 0.25
 HANDED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES")
 MARK = "KBSLURM_ATTEMPT"
-DOORBELL = "doorbell"
+DOORBELLS = "doorbells"
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # a folder of the attempt's own in it
 
 
@@ -75,6 +74,7 @@ class LocalBackend:
         self.python = python.absolute()
         self.probe = probe
         self._bell: int | None = None
+        self._bell_file: Path | None = None
         self._check()
 
     def capacity(self) -> Mapping[str, int]:
@@ -149,13 +149,19 @@ class LocalBackend:
     def doorbell(self) -> int | None:
         """A descriptor that becomes readable when a job here starts or ends; `poll` empties it. Only a hint.
 
-        One process should wait on it, the leader: a ring is heard by one reader only.
+        Every process that asks gets a bell of its own and hears every ring: a standby takes none from the leader.
         """
         if self._bell is None:
+            place = self.root / DOORBELLS / secrets.token_hex(8)
+            # Whoever rings removes a bell that nobody hears. Ours gets its name once we hear it.
+            unheard = place.with_name(f".{place.name}")
             try:
-                self._bell = os.open(self.root / DOORBELL, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+                os.mkfifo(unheard, 0o600)
+                self._bell = os.open(unheard, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+                unheard.rename(place)
+                self._bell_file = place
             except OSError:
-                return None
+                self.close()
         return self._bell
 
     def close(self) -> None:
@@ -163,6 +169,10 @@ class LocalBackend:
         if self._bell is not None:
             os.close(self._bell)
             self._bell = None
+        if self._bell_file is not None:
+            with suppress(OSError):
+                self._bell_file.unlink()
+            self._bell_file = None
 
     def prune(self, before: datetime, *, keep: Collection[JobName]) -> int:
         """Remove the folders of attempts that ended before this moment, and what killed submitters left half-made.
@@ -286,8 +296,7 @@ class LocalBackend:
     def _looking(self) -> Iterator[None]:
         """A root that isn't there says nothing about its attempts: a disk may be away. Missing isn't finished."""
         try:
-            if not stat.S_ISFIFO((self.root / DOORBELL).stat().st_mode):
-                raise BackendTrouble(self.name, f"{self.root / DOORBELL} isn't the pipe that it was")
+            (self.root / DOORBELLS).stat()
             yield
         except OSError as error:
             sentence, hint = said(error, self.root)
@@ -352,7 +361,7 @@ class LocalBackend:
             "report": str(paths.report),
             "exit": str(paths.exit),
             "log": str(paths.log),
-            "doorbell": str(self.root / DOORBELL),
+            "doorbells": str(self.root / DOORBELLS),
         }
         return json.dumps(order, sort_keys=True).encode()
 
@@ -410,9 +419,7 @@ class LocalBackend:
         try:
             self.root.parent.mkdir(parents=True, exist_ok=True)
             self.root.mkdir(FOLDER_MODE, exist_ok=True)
-            if not (self.root / DOORBELL).exists():
-                with suppress(FileExistsError):
-                    os.mkfifo(self.root / DOORBELL, 0o600)
+            (self.root / DOORBELLS).mkdir(FOLDER_MODE, exist_ok=True)
         except OSError as error:
             sentence, hint = said(error, self.root)
             raise Misconfigured(sentence, fix=hint) from error

@@ -77,7 +77,7 @@ def main(order_file: str, starting: int) -> int:
     else:
         run(order, watch, signals)
     settle(order, watch)
-    ring(order["doorbell"])
+    ring(order["doorbells"])
     return 0
 
 
@@ -128,7 +128,7 @@ def run(order: dict[str, Any], watch: Watch, signals: int) -> None:
         return
     watch.harness = start(order, into)
     os.close(into)
-    ring(order["doorbell"])
+    ring(order["doorbells"])
     watch_over(order, watch, signals, output, log)
     kill_tree(watch, signals)
     copy_log(order, watch, output, log)
@@ -421,19 +421,27 @@ def read(path: str) -> bytes:
         return file.read()
 
 
-def ring(doorbell: str) -> None:
-    """Say "look" to whoever listens. Nobody there, or a full pipe, is fine: it is only a hint."""
+def ring(doorbells: str) -> None:
+    """Say "look" to everybody who listens; it is only a hint. A bell without a listener is a dead one's: it goes."""
     try:
-        fd = os.open(doorbell, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+        bells = [name for name in os.listdir(doorbells) if not name.startswith(".")]
     except OSError:
         return
-    try:
-        if stat.S_ISFIFO(os.fstat(fd).st_mode):
+    for name in bells:
+        bell = f"{doorbells}/{name}"
+        try:
+            fd = os.open(bell, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                quietly(os.unlink, bell)
+            continue
+        try:
             os.write(fd, b"!")
-    except OSError:
-        pass
-    finally:
-        os.close(fd)
+        except OSError:
+            # Full: it has been ringing for long, and nobody looks.
+            pass
+        finally:
+            os.close(fd)
 
 
 def prctl(option: int, value: int) -> None:
