@@ -111,6 +111,7 @@ def script_for(
         "judge": ShellText(_judge(site, kind, directory)),
         "runner": ShellText(_runner(site, kind)),
         "scratch": ShellText(node_text(site.paths.node_scratch)) if site.paths.node_scratch else "",
+        "scratch_variables": [ShellText(f'"${{{name}-}}"') for name in _VARIABLE.findall(site.paths.node_scratch)],
     }
     try:
         text = _environment(templates).get_template(site.template).render(values)
@@ -148,7 +149,7 @@ def node_text(path: str) -> str:
     """A path that names variables of the job, as shell text: the variables are filled in, the rest is quoted."""
     parts = _VARIABLE.split(path)
     texts = [quoted_plain(part) if part else "" for part in parts[::2]]
-    names = [f'"${{{name}:?}}"' for name in parts[1::2]]
+    names = [f'"${{{name}}}"' for name in parts[1::2]]
     return "".join(text + name for text, name in zip(texts, [*names, ""], strict=True))
 
 
