@@ -7,6 +7,7 @@ is timed. Before the judge hands it the submission it says what kind of cage it 
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import os
 import sys
@@ -22,6 +23,8 @@ WORK = "/tmp/work"  # noqa: S108 - inside the cage that is a private file system
 def serve(folder: str) -> int:
     """Answer the judge's messages until it says QUIT."""
     line = RunnerEnd(folder)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # its end comes without warning
     layouts: dict[int, values.Layout] = {}
     call: Any = None
     words = line.words

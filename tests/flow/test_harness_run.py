@@ -1,0 +1,264 @@
+"""The harness as a process: what it makes of right, wrong and broken submissions, of broken problems, and of its own surroundings."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbslurm_eval import wire
+from tests.flow import harness_ground as ground
+
+RIGHT = "def custom_kernel(data):\n    return sorted(data)\n"
+
+
+def _test_mode(folder: Path, source: str, **changed: Any) -> wire.Report:
+    return ground.judged(folder, ground.manifest(source, mode="test", **changed)).told
+
+
+def test_a_right_submission_passes_every_phase(tmp_path: Path) -> None:
+    outcome = ground.judged(tmp_path, ground.manifest(RIGHT))
+    report = outcome.told
+    assert (outcome.code, report.verdict) == (0, "passed"), report.reason
+    assert [p.name for p in report.phases] == ["test", "benchmark", "ranked", "hidden"]
+    assert report.score_s is not None
+    assert report.interval_s is not None
+    assert 0 < report.interval_s[0] <= report.score_s <= report.interval_s[1]
+    assert [(t.phase, t.status) for t in report.tests] == [("test", "pass"), ("test", "pass"), ("hidden", "pass")]
+    ranked = next(b for b in report.benchmarks if b.phase == "ranked")
+    assert (len(ranked.launch_medians_ns), ranked.calls) == (2, 6)
+    assert report.harness_digest == _digest()
+    assert not (tmp_path / "key").exists()
+    assert json.loads((outcome.out / "heartbeat.json").read_text())["phase"] == "done"
+
+
+def _digest() -> str:
+    done = subprocess.run([sys.executable, "-I", str(ground.EVAL), "--digest"], capture_output=True, text=True, check=True, timeout=120)
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("source", "verdict", "said"),
+    [
+        ("def custom_kernel(data):\n    return data\n", "wrong", "test phase, test 1 of 2 (n: 40; seed: 1): an answer is wrong"),
+        ("def custom_kernel(data)\n    return data\n", "error", "test phase, while loading: SyntaxError: expected ':' (submission.py, line 1)"),
+        ("import nothing_like_this\n", "error", "test phase, while loading: ModuleNotFoundError"),
+        ("def custom_kernel(data):\n    raise ValueError('boom')\n", "error", "ValueError: boom (submission.py, line 2)"),
+        ("kernel = sorted\n", "error", "submission.py defines no function custom_kernel"),
+        ("def custom_kernel(data):\n    return tuple(data)\n", "wrong", "an answer has the wrong type"),
+        ("def custom_kernel(data):\n    return sorted(data)[1:]\n", "wrong", "an answer has the wrong shape"),
+        ("import os\nos._exit(0)\n", "error", "the submission ended itself (exit code 0)"),
+        ("import os\nos.abort()\n", "error", "the submission ended itself (signal SIGABRT)"),
+        ("def custom_kernel(data):\n    return [b'x'] * (40 << 30)\n", "memory", "out of memory"),
+        ("\0", "error", "while loading"),
+        ("", "error", "defines no function"),
+    ],
+)  # fmt: skip
+def test_one_verdict_with_a_reason(tmp_path: Path, source: str, verdict: str, said: str) -> None:
+    report = _test_mode(tmp_path, source)
+    assert report.verdict == verdict, report.reason
+    assert said in report.reason
+    assert report.score_s is None
+
+
+def test_an_endless_import_and_an_endless_call_are_timeouts(tmp_path: Path) -> None:
+    for n, source in enumerate(("while True:\n    pass\n", "def custom_kernel(data):\n    while True:\n        pass\n")):
+        report = _test_mode(tmp_path / str(n), source, limits=ground.limits(test_s=2.0))
+        assert report.verdict == "timeout", report.reason
+        assert "2 s" in report.reason
+
+
+def test_hidden_and_ranked_failures_say_nothing_but_their_class(tmp_path: Path) -> None:
+    only_hidden = "def custom_kernel(data):\n    print('a value', data[:1])\n    return sorted(data) if len(data) != 91 else list(data)\n"
+    report = ground.judged(tmp_path / "hidden", ground.manifest(only_hidden)).told
+    assert (report.verdict, report.reason) == ("wrong", "hidden cases: an answer is wrong")
+    assert "91" not in json.dumps([t.message + t.spec for t in report.tests])
+    assert "a value" in report.secret_log
+    late = (
+        "calls = [0]\ndef custom_kernel(data):\n    calls[0] += 1\n"
+        "    if calls[0] > 5: raise ValueError(data[0])\n    return sorted(data)\n"
+    )
+    told = ground.manifest(late, budget=wire.Budget(launches=1, calls=6), benchmarks=[{"n": 30, "seed": 3}])
+    report = ground.judged(tmp_path / "benchmark", told).told
+    assert report.verdict == "error"
+    assert report.reason.startswith("benchmark phase: ValueError: 0.")
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("def generate_input(n, seed):\n    return [1.0 / 0]\n", "the problem's reference.py defines no ref_kernel"),
+        ("import nothing_like_this\n", "the problem's reference.py can't be loaded: ModuleNotFoundError"),
+        (ground.SORTING.replace("r = random", "r = 1 / 0; r = random"), "generate_input failed for the case 'n: 40; seed: 1': ZeroDivisionError"),
+        (ground.SORTING.replace("generate_input(n, seed)", "generate_input(m, seed)"), "generate_input takes no 'n'"),
+        (ground.SORTING.replace("want == output, ", "False, "), "the reference's own answer fails its check"),
+        (ground.SORTING.replace("return want == output, ", "return 7, 7, "), "check_implementation gave a tuple"),
+        (ground.SORTING.replace("return sorted(data)", "return object()"), "can't travel: output is a object"),
+        ("def broken(:\n", "can't be loaded: SyntaxError"),
+    ],
+)  # fmt: skip
+def test_a_broken_problem_is_never_the_submitters_fault(tmp_path: Path, reference: str, said: str) -> None:
+    report = _test_mode(tmp_path, RIGHT, files={"reference.py": reference})
+    assert report.verdict == "infrastructure"
+    assert said in report.reason
+
+
+ONE_FILE = """
+import helper
+
+def generate_input():
+    import random
+    return [random.randrange(100) for _ in range(20)], bytearray(b"abc"), {"scale": helper.SCALE, "deep": (1, None, 2.5, "é")}
+
+def ref_kernel(data):
+    values, text, told = data
+    return {"sum": sum(values) * told["scale"], "text": bytes(text), "list": [v * 2 for v in values], "nest": [[1], [2, 3]]}
+
+def check_implementation(output, reference):
+    return output == reference
+"""
+
+
+def test_one_file_problems_mixed_values_and_helper_files(tmp_path: Path) -> None:
+    source = ONE_FILE.replace("def ref_kernel", "def custom_kernel")
+    files = {"reference.py": ONE_FILE, "helper.py": "SCALE = 3\n"}
+    told = ground.manifest(source, style="one-file", files=files, runner_files=["helper.py"], tests=[{}], benchmarks=[{}], hidden=[])
+    report = ground.judged(tmp_path / "right", told).told
+    assert report.verdict == "passed", report.reason
+    hidden = ground.manifest(source, style="one-file", files=files, runner_files=[], tests=[{}], benchmarks=[{}], hidden=[])
+    assert "No module named 'helper'" in ground.judged(tmp_path / "hidden", hidden).told.reason
+
+
+IN_PLACE = """
+import array
+
+def generate_input(size, seed):
+    return array.array("d", [float((seed * 7919 + i * 104729) % 1009) for i in range(size)]), array.array("d", bytes(8 * size))
+
+def ref_kernel(data):
+    given, out = data
+    for i, v in enumerate(given):
+        out[i] = v * 2
+    return out
+
+def check_implementation(data, output):
+    return "" if list(output) == [v * 2 for v in data[0]] else "no"
+"""
+
+
+def test_in_place_outputs_and_large_ones(tmp_path: Path) -> None:
+    source = IN_PLACE.replace("def ref_kernel", "def custom_kernel")
+    cases = [{"size": 10, "seed": 1}, {"size": 60_000, "seed": 2}]
+    told = ground.manifest(source, files={"reference.py": IN_PLACE}, tests=cases, benchmarks=cases, hidden=[], ranking_by="mean")
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+    assert len([b for b in report.benchmarks if b.phase == "ranked"]) == 2
+
+
+MOVING = """
+import random
+
+def generate_input(n, seed):
+    random.seed(seed)
+    return [random.randrange(50) for _ in range(n)]
+
+def ref_kernel(data):
+    return sorted(set(data))
+
+def check_implementation(data, output):
+    return output == sorted(set(data))
+"""
+
+
+def test_outputs_whose_size_depends_on_values(tmp_path: Path) -> None:
+    source = MOVING.replace("def ref_kernel", "def custom_kernel")
+    told = ground.manifest(source, files={"reference.py": MOVING}, budget=wire.Budget(launches=2, calls=8))
+    assert ground.judged(tmp_path, told).told.verdict == "passed"
+
+
+def test_what_it_can_do_nothing_about_is_one_sentence_and_six(tmp_path: Path) -> None:
+    (tmp_path / "m.json").write_text("{}")
+    (tmp_path / "key").write_bytes(b"k")
+    for name, key, said in (("m.json", "key", "missing field"), ("none.json", "key", "can't be read"), ("m.json", "none", "can't be read")):
+        argv = [sys.executable, "-I", str(ground.EVAL), str(tmp_path / name), "--key", str(tmp_path / key), "--out", str(tmp_path / "o")]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 6
+        assert said in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_too_little_isolation_is_infrastructure(tmp_path: Path) -> None:
+    report = ground.judged(tmp_path, ground.manifest(RIGHT, mode="test"), "--min-isolation", "9").told
+    assert report.verdict == "infrastructure"
+    assert "isolation level" in report.reason
+
+
+@pytest.mark.parametrize("level", ["0", "1"])
+def test_lower_levels_work_and_say_so(tmp_path: Path, level: str) -> None:
+    report = ground.judged(tmp_path, ground.manifest(RIGHT), env={"KBSLURM_EVAL_LEVEL": level}).told
+    assert report.verdict == "passed", report.reason
+    assert report.isolation.level == int(level)
+    assert report.isolation.notes
+    assert not (tmp_path / "manifest.json").exists()
+
+
+def test_a_language_without_a_builder_is_told_plainly(tmp_path: Path) -> None:
+    report = _test_mode(tmp_path, "int x;", lang="cu")
+    assert report.verdict == "infrastructure"
+    assert "lang cu" in report.reason
+
+
+def test_works_from_a_copy_below_tmp(tmp_path: Path) -> None:
+    copy = tmp_path / "checkout" / "eval"
+    shutil.copytree(ground.EVAL, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "manifest.json").write_text(wire.dumps(ground.manifest(RIGHT, mode="test")))
+    (tmp_path / "key").write_bytes(ground.KEY)
+    argv = [sys.executable, "-I", str(copy), str(tmp_path / "manifest.json"), "--key", str(tmp_path / "key"), "--out", str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=ground.GENEROUS_S, check=False, env={})
+    assert done.returncode == 0, done.stderr
+    assert wire.unseal((tmp_path / "report.json").read_bytes(), ground.KEY).verdict == "passed"
+
+
+def test_a_killed_judge_takes_its_runners_along(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    mark = "kb_marker_of_this_test_" + str(os.getpid())
+    source = f"{mark} = 1\ndef custom_kernel(data):\n    while True:\n        pass\n"
+    (tmp_path / "manifest.json").write_text(wire.dumps(ground.manifest(source, mode="test")))
+    (tmp_path / "key").write_bytes(ground.KEY)
+    argv = [sys.executable, "-I", str(ground.EVAL), str(tmp_path / "manifest.json"), "--key", str(tmp_path / "key"),
+            "--out", str(tmp_path / "out"), "--work", str(tmp_path / "work")]  # fmt: skip
+    judge = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        below = _awaited(lambda: [p for p in _children(judge.pid) if b"--runner" in _argv(p)])
+    finally:
+        judge.send_signal(signal.SIGKILL)
+        judge.wait()
+    _awaited(lambda: not any(b"--runner" in _argv(p) for p in below))
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _argv(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _awaited(wanted: Any) -> Any:
+    deadline = time.monotonic() + ground.GENEROUS_S
+    while not (found := wanted()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found
