@@ -1,0 +1,253 @@
+"""The command line as its users meet it, on real rows, the real daemon, local backend and harness."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import CommandLine
+
+EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
+GOOD = EXAMPLES / "transpose/submissions/accepted/slices.py"
+WRONG = EXAMPLES / "transpose/submissions/wrong_answer/square_only.py"
+ENDLESS = EXAMPLES / "transpose/submissions/timeout/never_ends.py"
+
+
+@pytest.fixture
+def kbslurm(tmp_path: Path, database_url: str) -> CommandLine:
+    """A host's desk: a database, a local backend with two GPU types, a board."""
+    (tmp_path / "kbslurm.toml").write_text(
+        f"[daemon]\nstate_dir = {json.dumps(str(tmp_path / 'state'))}\n"
+        "[daemon.local]\nslots = { H100 = 1, A100 = 1 }\n"
+    )
+    desk = CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})
+    made = desk(
+        "board", "create", "transpose", "--reference", str(EXAMPLES / "transpose"), "--gpus", "H100,A100",
+        "--min-isolation", "0", "--deadline", "2099-01-01",
+    )  # fmt: skip
+    assert made.code == 0, made.err
+    return desk
+
+
+def test_a_submission_is_followed_from_its_number_to_the_board(kbslurm: CommandLine) -> None:
+    # Given one right and one wrong submission
+    first = kbslurm("submit", str(GOOD), "-l", "TRANSPOSE", "--gpu", "h100", "--json")
+    second = kbslurm("submit", str(WRONG), "-l", "transpose", "--gpu", "A100", "--mode", "test", "--as", "boris")
+    assert first.code == second.code == 0, first.err + second.err
+    number = first.json()["submission"]
+    assert f"#{number + 1}" in second.out
+
+    # When the daemon works until nothing is left
+    assert kbslurm("up", "--once").code == 0
+
+    # Then both have their verdicts, exit codes and places
+    watched = kbslurm("watch", str(number), "--json")
+    assert watched.code == 0, watched.out
+    (run,) = watched.json()["runs"]
+    assert (run["gpu"], run["verdict"], run["state"]) == ("H100", "passed", "scored")
+    low, high = run["interval_s"]
+    assert 0 < low <= run["score_s"] <= high
+    assert set(run["waterfall"]) == {"queue", "launch", "start", "run", "collect", "score"}
+    assert kbslurm("watch", str(number + 1)).code == 3
+    board = kbslurm("board", "transpose", "--json").json()
+    assert [row["entry"]["person"] for row in board["standings"]["H100"]] == ["ada"]
+    assert board["standings"]["A100"] == []
+    table = kbslurm("board", "transpose", "--gpu", "h100")
+    assert "ada" in table.out and "slices.py" in table.out
+
+
+def test_nothing_of_hidden_cases_is_shown(kbslurm: CommandLine) -> None:
+    number = kbslurm("submit", str(GOOD), "-l", "transpose", "-g", "H100", "--json").json()["submission"]
+    assert kbslurm("up", "--once").code == 0
+
+    told = kbslurm("watch", str(number), "--json")
+
+    report = told.json()["runs"][0]["report"]
+    assert not [row for row in report["tests"] + report["benchmarks"] if row["phase"] == "hidden"]
+    assert {"secret_log", "nonce", "token"}.isdisjoint(report)
+    assert "secret_seed" not in told.out + kbslurm("board", "transpose", "--json").out
+
+
+def test_a_queued_submission_is_cancelled_by_its_owner_only(kbslurm: CommandLine) -> None:
+    number = kbslurm("submit", str(ENDLESS), "-l", "transpose", "-g", "A100", "--json").json()["submission"]
+
+    refused = kbslurm("cancel", str(number), "--as", "mallory")
+    done = kbslurm("cancel", str(number))
+
+    assert refused.code == 5 and "error" in refused.err
+    assert done.code == 0
+    assert [run["state"] for run in kbslurm("watch", str(number), "--json").json()["runs"]] == ["cancelled"]
+
+
+def test_a_pause_refuses_and_keeps_nothing(kbslurm: CommandLine) -> None:
+    assert kbslurm("intake", "stop").code == 0
+    refused = kbslurm("submit", str(GOOD), "-l", "transpose")
+    assert kbslurm("intake", "start").code == 0
+    assert refused.code == 5 and "paused" in refused.err
+    assert kbslurm("board", "list", "--json").json()[0]["submissions"] == 0
+
+
+def test_status_is_unhealthy_without_a_leader_and_says_why(kbslurm: CommandLine) -> None:
+    kbslurm("submit", str(GOOD), "-l", "transpose", "-g", "H100")
+    found = kbslurm("status", "--json")
+    told = found.json()
+    assert found.code == 1
+    assert not told["healthy"]
+    assert "no daemon leads" in told["troubles"][0]
+    assert [(row["gpu"], row["queued"]) for row in told["queue"]] == [("H100", 1)]
+    assert {(row["gpu"], row["slots"]) for row in told["backends"]} == {("H100", 1), ("A100", 1)}
+
+
+def test_people_are_added_promoted_and_banned(kbslurm: CommandLine) -> None:
+    assert kbslurm("user", "add", "grace", "--role", "staff").code == 0
+    assert kbslurm("user", "add", "GRACE").code == 2
+    assert kbslurm("user", "role", "grace", "participant").code == 0
+    assert kbslurm("user", "ban", "grace", "--reason", "shared an account").code == 0
+    refused = kbslurm("submit", str(GOOD), "-l", "transpose", "--as", "grace")
+    assert refused.code == 5 and "shared an account" in refused.err
+    assert kbslurm("user", "unban", "grace").code == 0
+    assert kbslurm("submit", str(GOOD), "-l", "transpose", "--as", "grace").code == 0
+
+
+def test_problems_are_added_listed_and_shown(kbslurm: CommandLine) -> None:
+    assert kbslurm("problem", "add", str(EXAMPLES / "rowsoftmax")).code == 0
+    names = {row["name"] for row in kbslurm("problem", "list", "--json").json()}
+    assert names == {"transpose", "rowsoftmax"}
+    shown = kbslurm("problem", "show", "rowsoftmax", "--json").json()
+    assert isinstance(shown["hidden"], int)
+    assert kbslurm("board", "create", "soft", "--problem", "rowsoftmax", "--gpus", "B200").code == 0
+
+
+def test_a_try_needs_no_database(tmp_path: Path) -> None:
+    desk = CommandLine(cwd=tmp_path, env={"DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"})
+    found = desk("try", str(EXAMPLES / "transpose"), str(WRONG), "--mode", "test", "--json")
+    assert found.code == 3, found.err
+    told = found.json()
+    assert told["verdict"] == "wrong"
+    assert {"reason", "score_s", "interval_s", "tests", "benchmarks", "isolation", "log"} <= set(told)
+
+
+# --------------------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Callable[[str], str]:
+    """Bad files by name."""
+    made = {
+        "empty.py": b"",
+        "huge.py": b"#" + b"x" * 1_000_000,
+        "latin.py": "é = 1".encode("latin-1"),
+        "kernel.txt": b"x = 1",
+        "nul.py": b"x = 1\x00",
+        "bare.py": b"x = 1\n",
+        "other_board.py": b"#!POPCORN leaderboard elsewhere\nx = 1\n",
+    }
+    for name, data in made.items():
+        (tmp_path / name).write_bytes(data)
+    return lambda name: str(tmp_path / name)
+
+
+# fmt: off
+BAD_INPUT: tuple[tuple[list[str], int, str], ...] = (
+    (["submit", "empty.py", "-l", "transpose"], 2, "empty"),
+    (["submit", "huge.py", "-l", "transpose"], 2, "1,000,000"),
+    (["submit", "latin.py", "-l", "transpose"], 2, "UTF-8"),
+    (["submit", "nul.py", "-l", "transpose"], 2, "NUL"),
+    (["submit", "kernel.txt", "-l", "transpose"], 2, "suffix"),
+    (["submit", "missing.py", "-l", "transpose"], 2, "no file"),
+    (["submit", "."], 2, "no file"),
+    (["submit", "other_board.py", "-l", "transpose"], 2, "elsewhere"),
+    (["submit", "bare.py"], 2, "leaderboard"),
+    (["submit", str(GOOD), "-l", "nope"], 2, "transpose"),
+    (["submit", str(GOOD), "-l", "transpose", "-g", "B200"], 2, "H100"),
+    (["submit", str(GOOD), "-l", "transpose", "-m", "fastest"], 2, "mode"),
+    (["watch", "4711"], 2, "4711"),
+    (["cancel", "4711"], 2, "4711"),
+    (["board", "nope"], 2, "transpose"),
+    (["board", "create", "New Board!", "--reference", str(EXAMPLES / "transpose"), "--gpus", "H100"], 2, "name"),
+    (["board", "create", "admin", "--reference", str(EXAMPLES / "transpose"), "--gpus", "H100"], 2, "admin"),
+    (["board", "create", "b2"], 2, "problem"),
+    (["board", "create", "b2", "--problem", "nope", "--gpus", "H100"], 2, "nope"),
+    (["board", "create", "b2", "--problem", "transpose", "--gpus", "H100", "--deadline", "soon"], 2, "soon"),
+    (["board", "create", "b2", "--problem", "transpose", "--gpus", "H100", "--deadline", "2020-01-01"], 2, "passed"),
+    (["board", "create", "b2", "--problem", "transpose", "--zone", "America", "--deadline", "2099-01-01"], 2, "zone"),
+    (["problem", "add", "missing"], 2, "missing"),
+    (["user", "role", "nobody", "staff"], 2, "nobody"),
+    (["user", "add", "x", "--role", "king"], 2, "king"),
+    (["--config", "missing.toml", "status"], 2, "missing.toml"),
+    (["no-such-command"], 2, "no-such-command"),
+)
+# fmt: on
+
+
+def test_bad_input_gets_one_sentence_and_the_right_code(kbslurm: CommandLine, files: Callable[[str], str]) -> None:
+    before = kbslurm("board", "list", "--json").out
+    odd: list[str] = []
+    for words, code, says in BAD_INPUT:
+        found = kbslurm(*[files(word) if (kbslurm.cwd / word).is_file() else word for word in words])
+        if found.code != code or says not in found.err or "Traceback" in found.err + found.out:
+            odd.append(f"{words}: exit code {found.code}, {found.out}{found.err}")
+    assert not odd, "\n".join(odd)
+    assert kbslurm("board", "list", "--json").out == before
+
+
+def test_an_error_is_one_json_object_when_asked(kbslurm: CommandLine) -> None:
+    found = kbslurm("board", "show", "nope", "--json")
+    assert found.code == 2
+    assert found.json()["error"]["kind"] == "NotFound"
+    assert found.err == ""
+
+
+def test_a_closed_board_says_when_it_closed_and_in_which_zone(kbslurm: CommandLine, database_url: str) -> None:
+    import psycopg
+
+    with psycopg.connect(database_url) as connection:
+        connection.execute("UPDATE leaderboard SET deadline_at = '2026-01-01T00:00Z', zone = 'Europe/Berlin'")
+    found = kbslurm("submit", str(GOOD), "-l", "transpose")
+    assert found.code == 5
+    assert "2026-01-01 01:00" in found.err and "Europe/Berlin" in found.err
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("postgresql://nobody@127.0.0.1:1/none", "127.0.0.1"),
+        ("mysql://localhost/x", "DATABASE_URL"),
+        ("nonsense", "DATABASE_URL"),
+    ],
+)
+def test_a_database_that_cannot_be_had_is_one_sentence(tmp_path: Path, url: str, says: str) -> None:
+    found = CommandLine(cwd=tmp_path, env={"DATABASE_URL": url})("board", "list")
+    assert found.code in (2, 6)
+    assert says in found.err
+    assert "Traceback" not in found.err
+
+
+def test_a_database_from_a_newer_version_is_left_alone(kbslurm: CommandLine, database_url: str) -> None:
+    import psycopg
+
+    with psycopg.connect(database_url) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    for words in (["board", "list"], ["up", "--once"], ["db", "upgrade"]):
+        found = kbslurm(*words)
+        assert found.code == 2, (words, found.out, found.err)
+        assert "newer" in found.err
+
+
+def test_an_empty_database_is_brought_up(kbslurm: CommandLine, new_database_url: Callable[[], str]) -> None:
+    url = new_database_url()
+    assert kbslurm("db", "check", DATABASE_URL=url).code == 1
+    assert kbslurm("board", "list", DATABASE_URL=url).code == 0
+    assert kbslurm("db", "check", "--json", DATABASE_URL=url).json()["schema"] == "current"
+
+
+def test_the_password_of_the_database_is_never_shown(kbslurm: CommandLine) -> None:
+    url = "postgresql://kb:hunter2secret@127.0.0.1:1/none"
+    for words in (["config", "show"], ["status"], ["board", "list"], ["up", "--once"]):
+        if words[0] == "up":
+            continue  # it waits for its database
+        found = kbslurm(*words, DATABASE_URL=url)
+        assert "hunter2secret" not in found.out + found.err
