@@ -9,6 +9,15 @@ from typing import Any
 from kbslurm.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, KbslurmError
 
 
+def __getattr__(name: str) -> Any:
+    """`app`, the whole command tree, made when somebody asks for it."""
+    if name == "app":
+        from kbslurm.cli.frame import app
+
+        return app
+    raise AttributeError(name)
+
+
 def main() -> int:
     """Run one command line. What we foresaw is one sentence and an exit code; a bug of ours says where its log is."""
     from kbslurm.cli.frame import app
