@@ -70,8 +70,6 @@ END $$
         "CREATE TRIGGER run_moved BEFORE UPDATE ON run FOR EACH ROW WHEN (OLD.state IS "
         "DISTINCT FROM NEW.state) EXECUTE FUNCTION kb_moved()"
     ),
-    ("ALTER TABLE run SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0)"),
-    ("ALTER TABLE attempt SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02)"),
 )
 
 
