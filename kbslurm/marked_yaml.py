@@ -23,6 +23,7 @@ T = TypeVar("T", bound=str)
 YAML_CAP = 1_000_000
 NODES_CAP = 50_000
 DEPTH_CAP = 20
+SENTENCE_CAP = 600
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +37,10 @@ class Marked:
     raw: str = ""
 
     def wrong(self, message: str, *, hint: str | None = None) -> Invalid:
-        """The error that says what is wrong here."""
-        return Invalid(message, file=self.file, line=self.line, key=self.key or None, hint=hint)
+        """The error that says what is wrong here, on one line."""
+        return Invalid(
+            " ".join(message.split())[:SENTENCE_CAP], file=self.file, line=self.line, key=self.key or None, hint=hint
+        )
 
     @property
     def kind(self) -> str:
@@ -185,7 +188,8 @@ class _Reader:
             if not isinstance(name_node, yaml.ScalarNode) or name_node.tag == "tag:yaml.org,2002:merge":
                 raise Invalid("a key must be a plain word", file=self.file, line=line, key=key or None)
             name = str(name_node.value)
-            inner = f"{key}.{name}" if key else name
+            shown = name[:80] if name.isprintable() else ascii(name[:80])
+            inner = f"{key}.{shown}" if key else shown
             if name in lines:
                 raise Invalid(f"stands twice, first in line {lines[name]}", file=self.file, line=line, key=inner)
             lines[name] = line
