@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, assert_never
+from typing import Any, Self, assert_never
 
 import psycopg
 from psycopg.rows import DictRow
@@ -61,6 +61,12 @@ class PostgresStore(Register):
         """Give the connections back. The store can't be used afterwards."""
         self._news.close()
         self._pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
 
     # ------------------------------------------------------------------------------------------------ 1: accept
 
