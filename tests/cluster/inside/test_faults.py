@@ -133,7 +133,7 @@ def test_a_node_that_slurm_calls_dead_lives_on_and_its_late_report_never_scores(
             assert dead["ending"] == "node_failure", dead
         finally:
             control.daemon("start", f"slurmd:{node}")
-            control.as_root("scontrol", "update", f"nodename={node}", "state=resume")
+            control.resume(node)
             control.settle()
 
 
@@ -153,7 +153,7 @@ def test_jobs_that_are_held_or_whose_nodes_are_drained_or_whose_partition_is_dow
             is_well(walk)
     finally:
         control.as_root("scontrol", "update", "partitionname=gpu-h100", "state=up")
-        control.as_root("scontrol", "update", "nodename=h1,h2", "state=resume")
+        control.resume("h1,h2")
 
 
 def test_a_job_that_somebody_ends_from_outside_is_tried_again(walk: Walk) -> None:

@@ -1,0 +1,224 @@
+"""Sites: read with every complaint in its place, and what makes a job's script safe."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbslurm import share, sites
+from kbslurm.domain.apptainer import ApptainerCommand, Bind, quoted
+from kbslurm.domain.run import JobName
+from kbslurm.domain.site import FleetNode
+from kbslurm.errors import Misconfigured, NotFound
+from kbslurm.flow.script import node_text, script_for, shell_quoted
+
+PLAIN = """\
+name = "here"
+
+[paths]
+shared_root = "/shared/kb"
+
+[gpus.H100]
+request = "--gres=gpu:h100:1"
+image = "cuda.sif"
+count = 3
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "here.toml"
+    file.write_text(text)
+    return file
+
+
+def test_a_short_file_is_a_whole_site(tmp_path: Path) -> None:
+    site = sites.load(written(tmp_path, PLAIN))
+    gpu = site.gpus["H100"]
+    assert gpu.slots == 6
+    assert site.image_of(gpu) == "/shared/kb/images/cuda.sif"
+    assert site.untrusted
+    assert site.container.runtime == "apptainer"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "said"),
+    [
+        ('name = "here"', 'name = "here"\nmax_tim = "2h"', 2, "Did you mean max_time?"),
+        ('name = "here"', 'name = "he re"', 1, "can't be a site's name"),
+        ('"/shared/kb"', '"shared/kb"', 4, "isn't an absolute path"),
+        ('"/shared/kb"', '"/shared/a:b"', 4, "--bind"),
+        ('"/shared/kb"', '"/shared/a,b"', 4, "--bind"),
+        ('"/shared/kb"', '"/shared/a\\nb"', 4, "--bind"),
+        ("count = 3", "count = -3", 9, "below zero"),
+        ("count = 3", 'count = "3"', 9, "a whole number"),
+        ("count = 3", 'memory = "3 sacks"', 9, "memory"),
+        ("count = 3", 'max_time = "soon"', 9, "span of time"),
+        ("count = 3", 'vendor = "voodoo"', 9, "none of nvidia"),
+        ("count = 3", 'options = ["--job-name=x"]', 9, "can't be added"),
+        ('"--gres=gpu:h100:1"', '"gpu:h100:1"', 7, "one sbatch option"),
+        ('image = "cuda.sif"\n', "", 6, "no image is named"),
+        ("[gpus.H100]", '[container]\nruntime = "none"\n[gpus.H100]', 7, "untrusted = false"),
+        ("[gpus.H100]", '[submit]\nvia = "ssh"\n[gpus.H100]', 6, "needs a host"),
+        ("[gpus.H100]", '[exports]\nSLURM_CONF = "x"\n[gpus.H100]', 7, "Slurm's or ours"),
+        ("[gpus.H100]", "[gpus.H100", 6, "not TOML"),
+        ('shared_root = "/shared/kb"', "", 3, "is missing"),
+    ],
+)
+def test_a_mistake_is_told_with_its_line_and_the_next_step(
+    tmp_path: Path, old: str, new: str, line: int, said: str
+) -> None:
+    assert old in PLAIN
+    with pytest.raises(Misconfigured) as wrong:
+        sites.load(written(tmp_path, PLAIN.replace(old, new)))
+    assert wrong.value.line == line, wrong.value.message
+    assert wrong.value.fix
+    assert said in f"{wrong.value.message} {wrong.value.fix}"
+
+
+def test_going_without_containers_is_said_in_so_many_words(tmp_path: Path) -> None:
+    bare = "untrusted = false\nranked_min_isolation = 0\n" + PLAIN + '\n[container]\nruntime = "none"\n'
+    site = sites.load(written(tmp_path, bare))
+    assert (site.untrusted, site.best_isolation) == (False, 0)
+
+
+def test_an_unknown_site_is_not_found(tmp_path: Path) -> None:
+    written(tmp_path, PLAIN)
+    with pytest.raises(NotFound, match="hear") as missing:
+        sites.load_all(tmp_path, ["hear"])
+    assert missing.value.hint == "Did you mean here?"
+    with pytest.raises(Misconfigured, match="two sites"):
+        sites.load_all(tmp_path, ["here", "here"])
+
+
+def test_every_shipped_site_loads_and_the_schema_is_up_to_date() -> None:
+    folder = share.path("site-configs")
+    names = sorted(file.stem for file in folder.glob("*.toml"))
+    assert len(names) == 7
+    for site in sites.load_all(folder, names):
+        assert site.source
+        assert site.verified == "docs"
+        assert (share.path("sbatch_templates") / site.template).is_file()
+    assert json.loads((folder / "schema.json").read_text()) == sites.schema()
+
+
+# ------------------------------------------------------------------------------------------------------------ scripts
+
+
+def script(site_file: Path, templates: Path | None = None) -> str:
+    return script_for(
+        sites.load(site_file),
+        name=JobName("kb-abc"),
+        gpu="H100",
+        directory=Path("/shared/kb/attempts/kb-abc"),
+        harness=Path("/shared/kb/eval-1"),
+        time_limit_s=100,
+        memory_bytes=1 << 30,
+        templates=templates or share.path("sbatch_templates"),
+    )
+
+
+def test_a_hostile_value_stays_a_value(tmp_path: Path) -> None:
+    evil = "x'; touch /tmp/owned; echo '$(id)`id`\\\\"
+    text = PLAIN.replace("count = 3", f'constraint = "{evil}"\nreservation = "a b"')
+    found = script(written(tmp_path, text))
+    line = next(line for line in found.splitlines() if "--constraint" in line)
+    assert shlex.split(line.removeprefix("#SBATCH ")) == ["--constraint=" + evil.replace("\\\\", "\\")]
+    for shell in ("dash", "bash"):
+        subprocess.run([shell, "-n"], input=found, text=True, check=True)
+
+
+def test_a_template_that_forgets_what_must_be_is_refused(tmp_path: Path) -> None:
+    templates = tmp_path / "templates"
+    templates.mkdir()
+    for body, said in (
+        ("#!/bin/sh\necho {{ job_name }}\n", "lacks"),
+        ("#!/bin/sh\necho {{ job_nam }}\n", "undefined"),
+        ("#!/bin/sh\necho {{ gpu }}\n", "can't be written"),
+        ("#!/bin/sh\n{% if %}\n", "Expected"),
+    ):
+        (templates / "base.sbatch.j2").write_text(body)
+        with pytest.raises(Misconfigured) as wrong:
+            script(
+                written(tmp_path, PLAIN), templates / ".." / "templates" if said == "lacks" else _copy(templates, said)
+            )
+        assert said.lower() in wrong.value.message.lower()
+
+
+def _copy(templates: Path, name: str) -> Path:
+    """A folder of its own: the environment keeps compiled templates per folder."""
+    folder = templates.with_name("".join(filter(str.isalpha, name)))
+    folder.mkdir()
+    (folder / "base.sbatch.j2").write_text((templates / "base.sbatch.j2").read_text())
+    return folder
+
+
+def test_a_problem_that_needs_more_time_than_the_site_gives_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match="minutes"):
+        script(written(tmp_path, 'max_time = "2m"\n' + PLAIN))
+
+
+@given(st.text(st.characters(exclude_characters="\n\r\0", codec="utf-8"), min_size=1))
+def test_quoting_is_what_the_shell_reads(text: str) -> None:
+    assert shlex.split(shell_quoted(text)) == [text]
+    assert shlex.split(quoted(text.replace("@", ""))) == ([text.replace("@", "")])
+
+
+def test_variables_of_the_node_are_filled_in_and_nothing_else(tmp_path: Path) -> None:
+    shell = node_text("/local/$SLURM_JOB_ID/a b")
+    done = subprocess.run(
+        ["sh", "-c", f"printf %s {shell}"], env={"SLURM_JOB_ID": "7 $(id)"}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "/local/7 $(id)/a b"
+
+
+def test_the_argv_of_a_container_is_the_same_as_its_shell_text() -> None:
+    command = ApptainerCommand(
+        image="/i m.sif",
+        vendor="amd",
+        network="none",
+        binds=(Bind(source="@SHM@/link", target="/link", writable=True), Bind(source="/e", target="/eval")),
+        workdir="@SCRATCH@/w",
+        command=("python3", "-I", "/eval", "--runner", "/link"),
+    )
+    argv = command.argv({"SHM": "/dev/shm/x y", "SCRATCH": "/s"})
+    done = subprocess.run(
+        ["sh", "-c", f"printf '%s\\0' {command.shell()}"],
+        env={"SHM": "/dev/shm/x y", "SCRATCH": "/s"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split("\0")[:-1] == argv
+    assert argv[:3] == ["apptainer", "--silent", "exec"]
+    for needed in ("--containall", "--no-home", "--no-eval", "--no-privs", "--rocm"):
+        assert needed in argv
+    assert argv[argv.index("--net") + 1 : argv.index("--net") + 3] == ["--network", "none"]
+    assert "/e:/eval:ro" in argv
+
+
+@pytest.mark.parametrize("path", ["/a:b", "/a,b", "/a\nb", "", "/a\\b"])
+def test_a_path_that_would_change_what_bind_means_is_refused(path: str) -> None:
+    with pytest.raises(ValueError, match="bind"):
+        Bind(source=path, target="/x")
+
+
+@pytest.mark.parametrize(
+    ("state", "usable"),
+    [
+        ("idle", True),
+        ("mixed", True),
+        ("allocated+", True),
+        ("down*", False),
+        ("drained", False),
+        ("idle+drain", False),
+    ],
+)
+def test_a_node_is_usable_or_not(state: str, usable: bool) -> None:
+    node = FleetNode(name="n", partitions=("p",), state=state, gpus={}, gpus_used={})
+    assert node.usable is usable
