@@ -15,14 +15,14 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from queue import SimpleQueue
 
 from kbslurm import logs, wiring
 from kbslurm.config import Config
-from kbslurm.domain.run import OpenAttempt
+from kbslurm.domain.run import JobName, OpenAttempt
 from kbslurm.errors import BackendTrouble, KbslurmError
 from kbslurm.flow.collect import Vigil, collect
 from kbslurm.flow.launch import is_settled, launch
@@ -41,6 +41,7 @@ LONGEST_BACK_OFF_S = 60.0
 LONGEST_PUT_OFF_S = 60.0
 STOP_LOOK_S = 0.5
 COUNT_EVERY_S = 2.0
+PRUNE_EVERY_S = 3_600.0
 NEVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -121,6 +122,7 @@ class Lane:
     ready_at: datetime = NEVER
     poll_at: datetime = NEVER
     sweep_at: datetime = NEVER
+    prune_at: datetime = NEVER
 
     def __post_init__(self) -> None:
         self._turns: SimpleQueue[Turn | None] = SimpleQueue()
@@ -166,6 +168,8 @@ class Lane:
         self._thread.join(timeout=within_s)
         if self._thread.is_alive():
             tell("left a hung call behind", level="warning", backend=self.place.name)
+        elif (close := getattr(self.place.backend, "close", None)) is not None:
+            close()
 
     def _has_unsettled(self, attempts: Sequence[OpenAttempt], now: datetime) -> bool:
         return any(attempt.id not in self.vigil.unsent for attempt in unsettled(attempts, now))
@@ -214,6 +218,17 @@ class Lane:
         if turn.sweep:
             self.sweep_at = self.clock.now() + timedelta(seconds=max(0.05, self.place.sweep_gap_s))
             sweep(self.store, self.place, unsettled(turn.attempts, now), self.vigil, self.clock.now())
+        if now >= self.prune_at:
+            self.prune_at = now + timedelta(seconds=PRUNE_EVERY_S)
+            keep = {attempt.name for attempt in (*turn.attempts, *turn.claimed)}
+            self._prune(now - timedelta(seconds=self.place.keep_s), keep)
+
+    def _prune(self, before: datetime, keep: Collection[JobName]) -> None:
+        """Let a backend that keeps files remove those of attempts that ended long ago."""
+        prune = getattr(self.place.backend, "prune", None)
+        gone = prune(before, keep=keep) if prune is not None else 0
+        if gone:
+            tell("pruned", backend=self.place.name, attempts=gone)
 
     def _launch_due(self, attempts: Sequence[OpenAttempt]) -> None:
         for attempt in attempts:

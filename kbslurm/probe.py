@@ -21,6 +21,7 @@ PROBES = (
     "local.folder",
     "local.placed",
     "local.held",
+    "local.forked",
     "local.started",
     "launch.after_submit",
     "launch.after_note",

@@ -20,7 +20,8 @@ class Place:
     `root`: where its attempts have their directories, when they share a file system with us. `poll_s`: how often we
     look at open attempts. `grace_s`: how long a report may still arrive after the job's end (a shared file system is
     late). `sweep_gap_s`: how far apart the two clean sweeps of law 2 are. `patience_s`: how long a job may wait there
-    to be started. `stray_s`: how long after its deadline a job that is still seen running is waited for.
+    to be started. `stray_s`: how long after its deadline a job that is still seen running is waited for. `keep_s`: how
+    long files of attempts that ended are kept.
     """
 
     backend: Backend
@@ -32,6 +33,7 @@ class Place:
     sweep_gap_s: float = 25.0
     patience_s: float = 7 * 86_400.0
     stray_s: float = 3_600.0
+    keep_s: float = 7 * 86_400.0
 
     @property
     def name(self) -> str:

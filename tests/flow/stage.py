@@ -19,6 +19,7 @@ from kbslurm import logs
 from kbslurm.daemon import Daemon, Pace
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import OpenAttempt, PersonId, SubmissionId
+from kbslurm.errors import BackendTrouble
 from kbslurm.flow.place import Place
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.submit import accept
@@ -133,7 +134,10 @@ class Stage:
         until = time.monotonic() + patience_s
         while not is_so():
             assert time.monotonic() < until, f"it never came to be so; the runs: {self.runs()}"
-            self.store.wait_for_news(0.25)
+            try:
+                self.store.wait_for_news(0.25)
+            except BackendTrouble:  # the database is under attack
+                threading.Event().wait(0.1)
 
     def close(self) -> None:
         self.store.close()

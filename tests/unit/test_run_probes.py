@@ -1,0 +1,43 @@
+"""The list of probes is what the code passes: none is forgotten, none is only a name."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kbslurm.probe import PROBES, SLURM_PROBES
+
+BY_BACKEND = {"local": "kbslurm/backends/local", "slurm": "kbslurm/backends/slurm"}
+
+
+def test_every_probe_in_the_code_is_listed_and_every_listed_one_is_in_the_code(root: Path) -> None:
+    found = []
+    for file in sorted((root / "kbslurm").rglob("*.py")):
+        found += re.findall(r'\bprobe\("([a-z_]+\.[a-z_]+)"\)', file.read_text())
+    for backend, folder in BY_BACKEND.items():
+        for file in sorted((root / folder).rglob("*.py")):
+            found += [f"{backend}.{step}" for step in re.findall(r'self\._?probe\("([a-z]+)"\)', file.read_text())]
+    assert set(found) == {*PROBES, *SLURM_PROBES}
+    assert len(set(PROBES)) == len(PROBES)
+
+
+@pytest.mark.parametrize(("wanted", "passes"), [("here", 1), ("here:3", 3), ("elsewhere", 4)])
+def test_a_probe_kills_at_the_pass_that_was_asked_for(root: Path, wanted: str, passes: int) -> None:
+    program = "from kbslurm.probe import probe\nfor n in range(4): print(n, flush=True); probe('here')"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "KBSLURM_PROBE": wanted},
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert len(done.stdout.split()) == passes
+    assert done.returncode == (0 if wanted == "elsewhere" else -signal.SIGKILL)
