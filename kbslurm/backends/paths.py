@@ -30,7 +30,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -134,19 +134,30 @@ class AttemptPaths:
 
     def create(self, *, manifest: str, key: bytes, script: str | None = None, order: bytes | None = None) -> bool:
         """Make the folder with all of this in it, or nothing. False: it was there already, and is left as it is."""
+        files = {
+            self.manifest.name: (manifest.encode(), 0o400),
+            self.key.name: (key, 0o400),
+            self.starting.name: (b"", 0o600),
+        }
+        if script is not None:
+            files[self.script.name] = (script.encode(), 0o500)
+        if order is not None:
+            files[self.order.name] = (order, 0o400)
+        return self._build((self.out.name, self.scratch.name), files)
+
+    def forbid(self, owner: bytes) -> bool:
+        """Make the folder of an attempt that shall never start: cancelled, and claimed. False: it was there already."""
+        return self._build((self.claim.name,), {self.cancelled.name: (b"", 0o600), self.OWNER: (owner, 0o600)})
+
+    def _build(self, folders: Sequence[str], files: Mapping[str, tuple[bytes, int]]) -> bool:
         if self.dir.exists():
             return False
         building = self.root / f".new-{self.name}-{secrets.token_hex(4)}"
         try:
-            for folder in (building, building / self.out.name, building / self.scratch.name):
-                make_folder(folder)
-            put(building / self.manifest.name, manifest.encode(), 0o400)
-            put(building / self.key.name, key, 0o400)
-            put(building / self.starting.name, b"", 0o600)
-            if script is not None:
-                put(building / self.script.name, script.encode(), 0o500)
-            if order is not None:
-                put(building / self.order.name, order, 0o400)
+            for folder in ("", *folders):
+                make_folder(building / folder)
+            for name, (data, mode) in files.items():
+                put(building / name, data, mode)
             sync_folder(building)
             placed = rename_folder(building, self.dir)
         except OSError:

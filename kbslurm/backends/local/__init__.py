@@ -42,6 +42,7 @@ LOOK_EVERY_S = 0.25
 HANDED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES")
 MARK = "KBSLURM_ATTEMPT"
 DOORBELLS = "doorbells"
+NOT_STARTED = "cancelled before it started"
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # a folder of the attempt's own in it
 
 
@@ -127,13 +128,11 @@ class LocalBackend:
         """Leave the mark, then take the claim if nobody has it (it never runs), else tell its owner."""
         paths = self.paths(attempt.name)
         with self._looking():
-            if not paths.dir.exists():
-                paths.dir.mkdir(0o700, exist_ok=True)
-            if paths.exit.exists():
+            if paths.forbid(self._own_note()) or paths.exit.exists():
                 return
             write_once(paths.cancelled, b"")
-            if self._take_claim(paths):
-                self._settle(paths, Ending.CANCELLED, "cancelled before it started", started_at=None)
+            if paths.take_claim(self._own_note()):
+                # The next look settles it: nothing will ever start under this claim.
                 return
             owner = self._owner(paths)
             if owner is not None and owner.supervises:
@@ -214,14 +213,14 @@ class LocalBackend:
         if owner is None:
             return Sighting(seen=Seen.UNKNOWN, reason="the note of who runs it can't be read")
         if not owner.supervises:
-            return self._sighting(Seen.ENDED, ending=Ending.CANCELLED, reason="cancelled before it started")
+            return self._settle(paths, Ending.CANCELLED, NOT_STARTED, started_at=None)
         if owner.lives():
             return self._sighting(Seen.RUNNING, started_at=owner.at)
         return self._ended(paths) or self._bury(paths, owner)
 
     def _unclaimed(self, paths: AttemptPaths, waits: bool) -> Sighting:
         if paths.cancelled.exists():
-            return self._sighting(Seen.ENDED, ending=Ending.CANCELLED, reason="cancelled before it started")
+            return self._sighting(Seen.ENDED, ending=Ending.CANCELLED, reason=NOT_STARTED)
         return self._sighting(Seen.WAITING) if waits else Sighting(seen=Seen.ABSENT)
 
     def _ended(self, paths: AttemptPaths) -> Sighting | None:
@@ -253,10 +252,10 @@ class LocalBackend:
             ending, reason = Ending.NO_REPORT, "it was killed from outside together with its supervisor"
         if left:
             reason = f"{reason}; {left} of its processes had to be killed".lstrip("; ")
-        self._settle(paths, ending, reason, started_at=owner.at)
-        return self._ended(paths) or self._sighting(Seen.ENDED, ending=ending, reason=reason, started_at=owner.at)
+        return self._settle(paths, ending, reason, started_at=owner.at)
 
-    def _settle(self, paths: AttemptPaths, ending: Ending, reason: str, *, started_at: datetime | None) -> None:
+    def _settle(self, paths: AttemptPaths, ending: Ending, reason: str, *, started_at: datetime | None) -> Sighting:
+        """Write down how it ended, unless somebody has; what then stands there."""
         paths.forget_secrets()
         shutil.rmtree(_work_folder(paths), ignore_errors=True)
         facts = {
@@ -268,6 +267,7 @@ class LocalBackend:
             "peak_bytes": 0,
         }
         write_once(paths.exit, json.dumps(facts, sort_keys=True).encode())
+        return self._ended(paths) or self._sighting(Seen.ENDED, ending=ending, reason=reason, started_at=started_at)
 
     def _owner(self, paths: AttemptPaths) -> Owner | None:
         return Owner.read(_json(read_capped(paths.spelled(paths.OWNER), NOTE_CAP)))
@@ -371,8 +371,8 @@ class LocalBackend:
         own = {MARK: paths.name, "HOME": str(paths.scratch), "TMPDIR": str(paths.scratch)}
         return {"PATH": os.defpath, **handed_on, **own}
 
-    def _take_claim(self, paths: AttemptPaths) -> bool:
-        """Take the claim so that nobody else can."""
+    def _own_note(self) -> bytes:
+        """The note of a claim that is taken only so that nobody else can."""
         pid = os.getpid()
         owner = {
             "pid": pid,
@@ -381,14 +381,14 @@ class LocalBackend:
             "at": datetime.now(UTC).timestamp(),
             "supervises": False,
         }
-        return paths.take_claim(json.dumps(owner, sort_keys=True).encode())
+        return json.dumps(owner, sort_keys=True).encode()
 
     # ---------------------------------------------------------------------------------------------- the rest
 
     def _prune_one(self, paths: AttemptPaths, before: datetime) -> bool:
         if not paths.exit.exists():
-            # Never started, or its end isn't known yet: a look settles the second, a claim of ours the first.
-            if self._look(paths).seen is not Seen.ABSENT or not self._take_claim(paths):
+            # Never started: a claim of ours keeps it so. All else lives, or has just been settled by this look.
+            if self._look(paths).seen is not Seen.ABSENT or not paths.take_claim(self._own_note()):
                 return False
         elif paths.exit.stat().st_mtime > before.timestamp():
             return False
