@@ -1,7 +1,7 @@
 """The problem's own code, on the judge's side: inputs, the reference's answers, and the check of what a runner gave.
 
-The problem's files never touch a disk: they are imported from their texts. A trouble here is the problem author's and is
-told as one, never blamed on a submission.
+The problem's files never touch a disk: they are imported from their texts. A trouble here is the problem author's
+and is told as one, never blamed on a submission.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .wire import Manifest
 ANSWERS = ("ref_kernel", "reference", "ref")
 
 
-class ProblemTrouble(RuntimeError):  # noqa: N818 - a finding, told as infrastructure
+class ProblemTrouble(RuntimeError):
     """The problem's own code doesn't do what it must."""
 
 
@@ -91,24 +91,26 @@ class Reference:
             params["seed"] = seed
         if self._takes is not None and (strange := sorted(set(params) - self._takes)):
             raise ProblemTrouble(f"generate_input takes no {strange[0]!r}, which the case {case.spec!r} names")
-        _seed_all(seed if seed is not None else int(params.get("seed", case.index)) & 0x7FFFFFFF)
+        own = params.get("seed", case.index)
+        _seed_all(seed if seed is not None else own & 0x7FFFFFFF if isinstance(own, int) else case.index)
         try:
             return self._generate(**params)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it is the author's code
             raise ProblemTrouble(f"generate_input failed for the case {case.spec!r}: {_said(error)}") from None
 
     def answer(self, packed: bytes) -> Any:
         """The reference's answer to a fresh copy of this input."""
         try:
             return self._answer(values.copied(packed))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it is the author's code
             raise ProblemTrouble(f"the reference failed: {_said(error)}") from None
 
     def prepare(self, case: Case, seed: int | None, *, exact: bool = False) -> Prepared:
         """Everything of one call that the judge must know before it."""
         try:
             packed = values.pack(self.input(case, seed))
-            # the text before the blocks names every type and shape: the same text, the same layout, until one call shows otherwise
+            # the text before the blocks names every type and shape: the same text, the same layout, until one call
+            # shows otherwise
             key = (case.index, packed[: 16 + int.from_bytes(packed[:8], "little")])
             layout = None if self._one_file or exact or case.index in self._moving else self._layouts.get(key)
             if layout is not None:
@@ -135,10 +137,12 @@ class Reference:
         expected = self.answer(prepared.packed) if prepared.expected is None else prepared.expected
         try:
             good, said = self._verdict(prepared, expected, self.answer(prepared.packed) if self._one_file else None)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it is the author's code
             raise ProblemTrouble(f"check_implementation failed on the reference's own answer: {_said(error)}") from None
         if not good:
-            raise ProblemTrouble(f"the reference's own answer fails its check for the case {prepared.case.spec!r}: {said}")
+            raise ProblemTrouble(
+                f"the reference's own answer fails its check for the case {prepared.case.spec!r}: {said}"
+            )
 
     def check(self, prepared: Prepared, output: Any) -> tuple[bool, str]:
         """Whether the output is right, and what the check says to it."""
@@ -146,7 +150,7 @@ class Reference:
             return self._verdict(prepared, output, prepared.expected)
         except ProblemTrouble:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it is the author's code
             return False, f"the check failed on this output: {_said(error)}"
 
     def _verdict(self, prepared: Prepared, output: Any, expected: Any) -> tuple[bool, str]:
@@ -160,7 +164,9 @@ class Reference:
             return found == "", found
         if isinstance(found, bool) or type(found).__name__ in ("bool_", "bool", "Tensor"):
             return bool(found), ""
-        raise ProblemTrouble(f"check_implementation gave a {type(found).__name__}; a bool, a text or (bool, text) was expected")
+        raise ProblemTrouble(
+            f"check_implementation gave a {type(found).__name__}; a bool, a text or (bool, text) was expected"
+        )
 
 
 def derived_seed(secret: str, *parts: object) -> int:
@@ -205,7 +211,7 @@ def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:1000] + where
 
 
-class _Texts(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
+class _Texts(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):  # type: ignore[misc]
     """Imports a problem's files from their texts."""
 
     def __init__(self, files: Mapping[str, str]) -> None:

@@ -1,7 +1,8 @@
 """The runner: the only process that ever imports a submission. Nothing that it says is believed; it is told nothing.
 
-It holds no seed, no reference, no expected value, no clock and no key; it doesn't know which phase it is in or which call
-is timed. Before the judge hands it the submission it says what kind of cage it is in: until then it is trusted code.
+It holds no seed, no reference, no expected value, no clock and no key; it doesn't know which phase it is in or which
+call is timed. Before the judge hands it the submission it says what kind of cage it is in: until then it is trusted
+code.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 from . import link, values
 from .link import Kind, RunnerEnd, Status
 
-WORK = "/tmp/work"  # noqa: S108 - inside the cage that is a private file system
+WORK = "/tmp/work"
 
 
 def serve(folder: str) -> int:
@@ -28,7 +29,15 @@ def serve(folder: str) -> int:
     layouts: dict[int, values.Layout] = {}
     call: Any = None
     words = line.words
-    go, ping, awake, kind_at, size_at, layout_at, room_at = 0, link.PING // 8, link.AWAKE // 8, 1, 2, 3, link.OUT_SIZE // 8
+    go, ping, awake, kind_at, size_at, layout_at, room_at = (
+        0,
+        link.PING // 8,
+        link.AWAKE // 8,
+        1,
+        2,
+        3,
+        link.OUT_SIZE // 8,
+    )
     last, last_ping = 0, 0
     while True:
         token = words[go]
@@ -117,7 +126,8 @@ def _loaded(told: dict[str, Any]) -> tuple[int, str, Any]:
 
 
 def _workplace(given: str | None) -> str:
-    """A fresh folder: on the cage's own file system, or the one that the judge made for this launch and removes after it."""
+    """A fresh folder: on the cage's own file system, or the one that the judge made for this launch and removes
+    after it."""
     work = given or WORK
     os.makedirs(work, mode=0o700, exist_ok=given is not None)
     return work
@@ -137,11 +147,15 @@ def _short(error: BaseException, entry: str = "") -> str:
             trace = trace.tb_next
         traceback.print_exception(error.with_traceback(trace), limit=-20)
         sys.stderr.flush()
-    except BaseException:  # noqa: BLE001, S110 - an exception's own methods may be hostile
+    except BaseException:  # noqa: BLE001 - an exception's own methods may be hostile
         pass
     try:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if "kbslurm_eval" not in f.filename]
-        line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else (frames[-1].lineno if frames else None)
+        line = (
+            getattr(error, "lineno", None)
+            if isinstance(error, SyntaxError)
+            else (frames[-1].lineno if frames else None)
+        )
         file = entry or (os.path.basename(frames[-1].filename) if frames else "")
         said = error.msg if isinstance(error, SyntaxError) else str(error)
         where = f" ({file}, line {line})" if file and line else ""

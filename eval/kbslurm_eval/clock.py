@@ -35,7 +35,8 @@ class Estimate:
 
 @dataclass(kw_only=True)
 class LaunchTimes:
-    """What one launch showed of one case: durations of calls, and of null calls before and after the submission was there."""
+    """What one launch showed of one case: durations of calls, and of null calls before and after the submission was
+    there."""
 
     calls_ns: list[int] = field(default_factory=list)
     trusted_null_ns: list[int] = field(default_factory=list)
@@ -62,7 +63,8 @@ def t95(degrees: int) -> float:
 
 
 def net(times: LaunchTimes) -> Net:
-    """Calls less the null call. A null measured while the submission was there may only be used where it is the smaller one.
+    """Calls less the null call. A null measured while the submission was there may only be used where it is the
+    smaller one.
 
     A submission could slow null calls down to look faster; it can't touch those from before it was loaded.
     """
@@ -88,7 +90,8 @@ def interval(values: Sequence[float]) -> Estimate:
 
 
 def combined(per_case: Sequence[Sequence[float]], ranking_by: Literal["last", "mean", "geom"]) -> Estimate:
-    """The score over all cases: combined within each launch, then over launches, so that what a launch shares stays in it."""
+    """The score over all cases: combined within each launch, then over launches, so that what a launch shares stays
+    in it."""
     launches = list(zip(*per_case, strict=True))
     match ranking_by:
         case "last":
@@ -101,7 +104,8 @@ def combined(per_case: Sequence[Sequence[float]], ranking_by: Literal["last", "m
 
 
 def budgeted_calls(*, calls: int, max_calls: int, target_s: float, reference_s: float) -> int:
-    """Calls per launch and case: as declared, but not more than fit into target_s at the trusted reference's pace; at least 5.
+    """Calls per launch and case: as declared, but not more than fit into target_s at the trusted reference's pace;
+    at least 5.
 
     Decided before the submission is seen, and never changed by it.
     """

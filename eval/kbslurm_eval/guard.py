@@ -1,11 +1,14 @@
-"""The cage: what keeps a runner from everything else, put on by a short-lived launcher before the runner's Python starts.
+"""The cage: what keeps a runner from everything else, put on by a short-lived launcher before the runner's Python
+starts.
 
-    judge ── launcher ── unshare(user, mount, pid, ipc, net, uts) ──┬─ keeper   pid 1 of the new namespace; dies with the judge
+    judge ── launcher ── unshare(user, mount, pid, ipc, net, uts) ──┬─ keeper   pid 1 of the new namespace; dies with
+    the judge
                                                                     └─ runner   mounts, limits, seccomp, exec
-Keeper and runner are the judge's own children (CLONE_PARENT), so it waits for them and stops them itself; when the judge
-dies, the keeper does, and the kernel ends everything in that namespace. Levels as in the design: 0 a separate process,
-1 + seccomp, limits and a judge that can't be looked into, 2 + namespaces and a read-only root of its own, 3 + a container
-with a whole device and pinned cores. The level is what a runner found from inside before it had seen the submission.
+Keeper and runner are the judge's own children (CLONE_PARENT), so it waits for them and stops them itself; when the
+judge dies, the keeper does, and the kernel ends everything in that namespace. Levels as in the design: 0 a separate
+process, 1 + seccomp, limits and a judge that can't be looked into, 2 + namespaces and a read-only root of its own, 3
++ a container with a whole device and pinned cores. The level is what a runner found from inside before it had seen
+the submission.
 """
 
 from __future__ import annotations
@@ -28,15 +31,25 @@ NEW_NS, NEW_UTS, NEW_IPC, NEW_USER, NEW_PID, NEW_NET = 0x20000, 0x4000000, 0x800
 NEW_CGROUP = 0x02000000
 ALL_NEW = NEW_NS | NEW_UTS | NEW_IPC | NEW_USER | NEW_PID | NEW_NET
 CLONE_PARENT = 0x8000
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = (
+    1,
+    2,
+    4,
+    8,
+    32,
+    4096,
+    16384,
+    1 << 18,
+)
 MNT_DETACH = 2
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_TIMERSLACK = 1, 4, 22, 29
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 CAGED_UID = 65_533
 INNER_UID = 1_000
 KEPT_ENV = (
-    "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
-    "ROCR_VISIBLE_DEVICES", "ROCM_PATH", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS",
+    "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ROCM_PATH", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
 )  # fmt: skip
 ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
 DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -110,7 +123,8 @@ def hide_judge() -> list[str]:
 
 
 def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False) -> bytes:
-    """The classic BPF program for this machine. `bare`: there is no PID namespace, so signals to others are refused too."""
+    """The classic BPF program for this machine. `bare`: there is no PID namespace, so signals to others are refused
+    too."""
     arch, column = _ARCH[platform.machine()]
     refuse, allow, no_such_call, kill = 0x0005_0001, 0x7FFF_0000, 0x0005_0026, 0x8000_0000
     code: list[tuple[int, int, int, int]] = []
@@ -165,7 +179,7 @@ def put_on_seccomp(program: bytes) -> None:
     """From here on, for this process and all that it starts."""
 
     class Program(ctypes.Structure):
-        _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]  # noqa: RUF012 - ctypes wants it so
+        _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
 
     held = ctypes.create_string_buffer(program, len(program))
     told = Program(len(program) // 8, ctypes.cast(held, ctypes.c_void_p))
@@ -212,7 +226,8 @@ def gpu_devices() -> list[str]:
 
 
 def launcher() -> int:
-    """The program of `--jail`: reads one JSON line from stdin, starts keeper and runner, says who they are, and ends."""
+    """The program of `--jail`: reads one JSON line from stdin, starts keeper and runner, says who they are, and
+    ends."""
     spec = json.loads(sys.stdin.buffer.readline())
     said = int(spec["said_fd"])
     try:
@@ -251,7 +266,9 @@ def _launch(spec: dict[str, Any], said: int) -> None:
 
 def _clone() -> int:
     number = {"x86_64": 56, "aarch64": 220}[platform.machine()]
-    pid = int(_libc.syscall(ctypes.c_long(number), ctypes.c_long(CLONE_PARENT | signal.SIGCHLD), *[ctypes.c_long(0)] * 4))
+    pid = int(
+        _libc.syscall(ctypes.c_long(number), ctypes.c_long(CLONE_PARENT | signal.SIGCHLD), *[ctypes.c_long(0)] * 4)
+    )
     if pid < 0:
         code = ctypes.get_errno()
         raise CageError(code, f"clone: {os.strerror(code)}")
@@ -323,7 +340,8 @@ def _read_only(target: str) -> None:
 
 
 def _furnish(spec: dict[str, Any]) -> None:
-    """A root of its own below spec['root']: private places first, then what is bound, so that a path below /tmp is reachable."""
+    """A root of its own below spec['root']: private places first, then what is bound, so that a path below /tmp is
+    reachable."""
     root = spec["root"]
     _mount(None, "/", None, MS_REC | MS_PRIVATE)
     _mount("kb", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755")
@@ -403,7 +421,7 @@ def _become_runner(spec: dict[str, Any], caged: bool, root: bool) -> None:
         put_on_seccomp(seccomp_filter(bare=not caged, own_pid=os.getpid()))
     else:
         prctl(PR_SET_NO_NEW_PRIVS, 1)
-    os.execve(spec["argv"][0], spec["argv"], spec["env"])  # noqa: S606 - the whole point
+    os.execve(spec["argv"][0], spec["argv"], spec["env"])
 
 
 def _enter(root: str) -> None:
@@ -411,7 +429,10 @@ def _enter(root: str) -> None:
         _mount("proc", f"{root}/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     except CageError:
         pass  # where the host's own /proc is partly covered a new one is refused: the runner goes without
-    for name in ("sys", "sysrq-trigger"):  # the kernel's switches obey the host's root by number, whatever it may else do
+    for name in (
+        "sys",
+        "sysrq-trigger",
+    ):  # the kernel's switches obey the host's root by number, whatever it may else do
         with contextlib.suppress(OSError):
             _bind(f"{root}/proc/{name}", f"{root}/proc/{name}")
     os.chdir(root)
@@ -452,7 +473,8 @@ def _open_to_all(path: str) -> bool:
 
 
 def seen_from_inside() -> dict[str, Any]:
-    """What this process finds about its own cage: numbers of its namespaces, whether seccomp is on, whether / can be written."""
+    """What this process finds about its own cage: numbers of its namespaces, whether seccomp is on, whether / can be
+    written."""
     spaces = {}
     for name in ("user", "mnt", "pid", "ipc", "net"):
         with contextlib.suppress(OSError):

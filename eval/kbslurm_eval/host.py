@@ -18,7 +18,10 @@ def harness_digest() -> str:
     told = hashlib.sha256()
     sources = sorted(package.rglob("*.py"), key=lambda p: p.relative_to(package).as_posix())
     main = package.parent / "__main__.py"
-    for name, path in [("__main__.py", main), *((f"kbslurm_eval/{p.relative_to(package).as_posix()}", p) for p in sources)]:
+    for name, path in [
+        ("__main__.py", main),
+        *((f"kbslurm_eval/{p.relative_to(package).as_posix()}", p) for p in sources),
+    ]:
         if path.is_file():
             body = path.read_bytes()
             told.update(f"{name}\0{len(body)}\0".encode() + body)
@@ -35,7 +38,9 @@ def facts() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "load": [round(x, 2) for x in os.getloadavg()],
         "python": platform.python_version(),
-        "libraries": {n: str(getattr(sys.modules[n], "__version__", "")) for n in ("numpy", "torch") if n in sys.modules},
+        "libraries": {
+            n: str(getattr(sys.modules[n], "__version__", "")) for n in ("numpy", "torch") if n in sys.modules
+        },
     }
     if gpus := _gpus():
         found["gpus"] = gpus
@@ -53,7 +58,17 @@ def _cpu() -> str:
     return platform.processor() or platform.machine()
 
 
-_ASKED = ("name", "uuid", "driver_version", "vbios_version", "clocks.sm", "clocks.mem", "clocks.max.sm", "temperature.gpu", "power.draw")
+_ASKED = (
+    "name",
+    "uuid",
+    "driver_version",
+    "vbios_version",
+    "clocks.sm",
+    "clocks.mem",
+    "clocks.max.sm",
+    "temperature.gpu",
+    "power.draw",
+)
 
 
 def _gpus() -> list[dict[str, str]]:
@@ -65,4 +80,6 @@ def _gpus() -> list[dict[str, str]]:
         done = subprocess.run(argv, capture_output=True, timeout=20, check=True, text=True)
     except (OSError, subprocess.SubprocessError):
         return []
-    return [dict(zip(_ASKED, (v.strip() for v in line.split(",")), strict=False)) for line in done.stdout.splitlines()[:16]]
+    return [
+        dict(zip(_ASKED, (v.strip() for v in line.split(",")), strict=False)) for line in done.stdout.splitlines()[:16]
+    ]

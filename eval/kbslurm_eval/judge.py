@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from . import clock, guard, host, link, values
 from .check import Case, Prepared, ProblemTrouble, Reference, derived_seed
@@ -49,7 +49,7 @@ SECRET: tuple[PhaseName, ...] = ("ranked", "hidden")
 MESSAGE_CAP = 1_000
 
 
-class Rejected(Exception):  # noqa: N818 - a finding, not an error of ours
+class Rejected(Exception):
     """The run ends here with this verdict. `said` is for public phases, `plain` says no more than the class."""
 
     def __init__(self, verdict: VerdictName, said: str, plain: str = "") -> None:
@@ -102,9 +102,17 @@ class Launch:
         self.seen: dict[str, Any] = _plain_dict(hello.text)
         self.seen["furnished"] = self.runner.furnished
 
-    def ring(self, kind: Kind, payload: bytes, *, layout: values.Layout | None = None, late: bool = False,
-             limit_s: float | None = None) -> Reply:  # fmt: skip
-        """One message and its answer; the time between counts from the moment at which the runner could know the input."""
+    def ring(
+        self,
+        kind: Kind,
+        payload: bytes,
+        *,
+        layout: values.Layout | None = None,
+        late: bool = False,
+        limit_s: float | None = None,
+    ) -> Reply:
+        """One message and its answer; the time between counts from the moment at which the runner could know the
+        input."""
         out_size = layout.size if layout is not None else 0
         end = self._link
         token = end.token().to_bytes(8, "little")
@@ -130,7 +138,9 @@ class Launch:
             try:
                 self.runner.freeze()
             except Unstoppable:
-                raise self._gone() or Rejected("violation", "a process of the submission kept running when it was stopped") from None
+                raise self._gone() or Rejected(
+                    "violation", "a process of the submission kept running when it was stopped"
+                ) from None
         finally:
             if limit_s is None:
                 self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9)
@@ -192,7 +202,8 @@ class Launch:
         return Rejected("error", f"the submission ended itself ({how})", "the submission ended itself")
 
     def _probe(self, size: int) -> list[tuple[int, bytes]]:
-        """Bytes of the output at once, before the runner is stopped: all of a small one, random places of a large one."""
+        """Bytes of the output at once, before the runner is stopped: all of a small one, random places of a large
+        one."""
         if size <= SMALL_OUTPUT:
             return [(0, os.pread(self._link.out, size, 0))] if size else []
         return [(at, os.pread(self._link.out, PROBE_SIZE, at)) for at in _places(size)]
@@ -208,9 +219,13 @@ class Launch:
     def load(self, manifest: Manifest) -> Reply:
         """Hand the submission over. From here on nothing from this runner is believed."""
         files = {name: manifest.files[name] for name in manifest.runner_files if name in manifest.files}
-        told = {"entry": manifest.entry, "source": manifest.source, "files": files,
-                "call": str(manifest.config.get("call", "custom_kernel")),
-                "work": None if self.runner.work is None else str(self.runner.work)}  # fmt: skip
+        told = {
+            "entry": manifest.entry,
+            "source": manifest.source,
+            "files": files,
+            "call": str(manifest.config.get("call", "custom_kernel")),
+            "work": None if self.runner.work is None else str(self.runner.work),
+        }
         return self.ring(Kind.LOAD, values.pack(told))
 
     def null(self, prepared: Prepared) -> int:
@@ -303,8 +318,15 @@ class Course:
 class Judge:
     """Judges one manifest. `judge()` gives the report whatever happens to the submission."""
 
-    def __init__(self, manifest: Manifest, supervisor: Supervisor, *, heartbeat: Path | None = None, least_level: int = 0,
-                 own: dict[str, Any] | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        manifest: Manifest,
+        supervisor: Supervisor,
+        *,
+        heartbeat: Path | None = None,
+        least_level: int = 0,
+        own: dict[str, Any] | None = None,
+    ) -> None:
         self._manifest, self._supervisor, self._least_level = manifest, supervisor, least_level
         self._own = own or guard.seen_from_inside()
         self._pulse = Pulse(heartbeat)
@@ -320,7 +342,8 @@ class Judge:
         """All phases of the mode, up to the first that isn't passed."""
         started = time.time_ns()
         self._pulse.beat(now=True)
-        verdict, reason = "infrastructure", ""
+        verdict: VerdictName = "infrastructure"
+        reason = ""
         try:
             with _alarm(self._manifest.limits.total_s):
                 verdict, reason = self._judged()
@@ -330,12 +353,15 @@ class Judge:
             verdict, reason = "infrastructure", str(trouble)
         finally:
             self._supervisor.close()
-        return self._report(verdict, clean(reason, 2 * MESSAGE_CAP), started)  # type: ignore[arg-type]
+        return self._report(verdict, clean(reason, 2 * MESSAGE_CAP), started)
 
-    def _judged(self) -> tuple[str, str]:
+    def _judged(self) -> tuple[VerdictName, str]:
         manifest = self._manifest
         if manifest.lang == "cu":
-            return "infrastructure", "this harness has no builder for lang cu yet, so no submission of that language can be judged here"
+            return (
+                "infrastructure",
+                "this harness has no builder for lang cu yet, so no submission of that language can be judged here",
+            )
         if any("world_size" in case for case in (*manifest.tests, *manifest.benchmarks)):
             return "infrastructure", "this harness runs no multi-GPU problems (world_size) yet"
         self._reference = Reference(manifest)
@@ -347,14 +373,21 @@ class Judge:
                 fault = rejected
             finally:
                 passed = fault is None
-                self._course.phases.append(PhaseResult(name=name, passed=passed, started_at_ns=began, ended_at_ns=time.time_ns()))
+                self._course.phases.append(
+                    PhaseResult(name=name, passed=passed, started_at_ns=began, ended_at_ns=time.time_ns())
+                )
             if fault is not None:
                 return fault.verdict, _reason(name, fault)
         return "passed", "all phases passed"
 
     def _phase(self, name: PhaseName) -> Rejected | None:
         limits = self._manifest.limits
-        whole = {"test": limits.test_s, "benchmark": limits.benchmark_s, "ranked": limits.ranked_s, "hidden": limits.ranked_s}[name]
+        whole = {
+            "test": limits.test_s,
+            "benchmark": limits.benchmark_s,
+            "ranked": limits.ranked_s,
+            "hidden": limits.ranked_s,
+        }[name]
         allowance = Allowance(left_s=whole, whole_s=whole)
         if name in ("test", "hidden"):
             return self._check_cases(name, allowance)
@@ -422,14 +455,15 @@ class Judge:
         self._course.checked += 1
         if good:
             return None, reply.ns
-        return Rejected("wrong", f"an answer is wrong: {said}" if said else "an answer is wrong", "an answer is wrong"), reply.ns
+        return Rejected(
+            "wrong", f"an answer is wrong: {said}" if said else "an answer is wrong", "an answer is wrong"
+        ), reply.ns
 
     def _result(self, name: PhaseName, case: Case, fault: Rejected | None) -> TestResult:
         if fault is None:
             return TestResult(phase=name, index=case.index, spec=case.spec, status="pass")
-        status = {"wrong": "fail", "timeout": "timeout"}.get(fault.verdict, "error")
         message = clean(fault.said.partition("): ")[2] or fault.said, MESSAGE_CAP)
-        return TestResult(phase=name, index=case.index, spec=case.spec, status=status, message=message)  # type: ignore[arg-type]
+        return TestResult(phase=name, index=case.index, spec=case.spec, status=_status(fault), message=message)
 
     # ---------------------------------------------------------------------------------------------- timed cases
 
@@ -438,7 +472,11 @@ class Judge:
         cases = [Case(index=n, params=p) for n, p in enumerate(manifest.benchmarks)]
         if not cases:
             return None
-        launches = manifest.budget.launches if name == "ranked" or manifest.mode != "leaderboard" else min(2, manifest.budget.launches)
+        launches = (
+            manifest.budget.launches
+            if name == "ranked" or manifest.mode != "leaderboard"
+            else min(2, manifest.budget.launches)
+        )
         calls = {case.index: self._calls(name, case) for case in cases}
         self._pulse.enter(name, launches * (sum(calls.values()) + len(cases) * WARM_UPS))
         seen: list[dict[int, clock.Net]] = []
@@ -456,7 +494,9 @@ class Judge:
         finally:
             for case in cases:
                 mine = fault if case.index == at.index else None
-                self._course.benchmarks.append(_benchmark(name, case, [s[case.index] for s in seen], mine, fault, launches))
+                self._course.benchmarks.append(
+                    _benchmark(name, case, [s[case.index] for s in seen], mine, fault, launches)
+                )
         return None
 
     def _calls(self, name: PhaseName, case: Case) -> int:
@@ -468,10 +508,13 @@ class Judge:
         began = time.perf_counter_ns()
         self._reference.answer(prepared.packed)
         pace = (time.perf_counter_ns() - began) / 1e9
-        return clock.budgeted_calls(calls=budget.calls, max_calls=budget.max_calls, target_s=budget.target_s, reference_s=pace)
+        return clock.budgeted_calls(
+            calls=budget.calls, max_calls=budget.max_calls, target_s=budget.target_s, reference_s=pace
+        )
 
-    def _measured(self, name: PhaseName, cases: Sequence[Case], calls: dict[int, int], number: int,
-                  allowance: Allowance) -> tuple[dict[int, clock.LaunchTimes], Case, Rejected | None]:  # fmt: skip
+    def _measured(
+        self, name: PhaseName, cases: Sequence[Case], calls: dict[int, int], number: int, allowance: Allowance
+    ) -> tuple[dict[int, clock.LaunchTimes], Case, Rejected | None]:
         assert self._reference is not None
         times = {case.index: clock.LaunchTimes() for case in cases}
         launch, at, fault = None, cases[0], None
@@ -535,9 +578,9 @@ class Judge:
             fault.said = f"while loading: {fault.said}"
             raise
         if reply.status != Status.OK:
-            fault = _claimed(reply)
-            fault.said = f"while loading: {fault.said}"
-            raise fault
+            claimed = _claimed(reply)
+            claimed.said = f"while loading: {claimed.said}"
+            raise claimed
 
     def _ended(self, name: PhaseName, launch: Launch | None) -> None:
         if launch is None:
@@ -562,17 +605,34 @@ class Judge:
         score = self._score() if verdict == "passed" else None
         launched = course.launches > 0
         report = Report(
-            version=WIRE_VERSION, token=manifest.token, attempt=manifest.attempt, nonce=manifest.nonce, mode=manifest.mode,
-            problem_digest=manifest.problem_digest, harness_digest=host.harness_digest(), verdict=verdict, reason=reason,
+            version=WIRE_VERSION,
+            token=manifest.token,
+            attempt=manifest.attempt,
+            nonce=manifest.nonce,
+            mode=manifest.mode,
+            problem_digest=manifest.problem_digest,
+            harness_digest=host.harness_digest(),
+            verdict=verdict,
+            reason=reason,
             score_s=None if score is None else score.value / 1e9,
-            interval_s=None if score is None else [min(score.low, score.value) / 1e9, max(score.high, score.value) / 1e9],
-            tests=course.tests, benchmarks=course.benchmarks, phases=course.phases,
-            isolation=Isolation(level=course.level if launched else 0, means=self._supervisor.means if launched else "none",
-                                notes=course.notes),
-            started_at_ns=started, ended_at_ns=max(started, time.time_ns()),
-            log=course.logs[False], secret_log=course.logs[True],
-            host={**host.facts(), "launches": course.launches, "calls_checked": course.checked}, flags=self._flags(),
-        )  # fmt: skip
+            interval_s=None
+            if score is None
+            else [min(score.low, score.value) / 1e9, max(score.high, score.value) / 1e9],
+            tests=course.tests,
+            benchmarks=course.benchmarks,
+            phases=course.phases,
+            isolation=Isolation(
+                level=course.level if launched else 0,
+                means=self._supervisor.means if launched else "none",
+                notes=course.notes,
+            ),
+            started_at_ns=started,
+            ended_at_ns=max(started, time.time_ns()),
+            log=course.logs[False],
+            secret_log=course.logs[True],
+            host={**host.facts(), "launches": course.launches, "calls_checked": course.checked},
+            flags=self._flags(),
+        )
         self._pulse.enter("done", 0)
         return report
 
@@ -587,7 +647,9 @@ class Judge:
 
 
 def _reason(name: PhaseName, fault: Rejected) -> str:
-    where = {"test": "test phase", "benchmark": "benchmark phase", "ranked": "ranked phase", "hidden": "hidden cases"}[name]
+    where = {"test": "test phase", "benchmark": "benchmark phase", "ranked": "ranked phase", "hidden": "hidden cases"}[
+        name
+    ]
     if fault.verdict == "violation":
         return f"{where}: {fault.said}"
     if name in SECRET:
@@ -598,8 +660,12 @@ def _reason(name: PhaseName, fault: Rejected) -> str:
 
 def _one_for_all(worst: Rejected | None) -> TestResult:
     """Of the hidden cases nothing is told but whether all were passed."""
-    status = "pass" if worst is None else {"wrong": "fail", "timeout": "timeout"}.get(worst.verdict, "error")
-    return TestResult(phase="hidden", index=0, spec="hidden cases", status=status, message="" if worst is None else worst.plain)  # type: ignore[arg-type]
+    plain = TestResult(phase="hidden", index=0, spec="hidden cases", status="pass")
+    return plain if worst is None else replace(plain, status=_status(worst), message=worst.plain)
+
+
+def _status(fault: Rejected) -> Literal["fail", "error", "timeout"]:
+    return "fail" if fault.verdict == "wrong" else "timeout" if fault.verdict == "timeout" else "error"
 
 
 def _claimed(reply: Reply) -> Rejected:
@@ -610,7 +676,9 @@ def _claimed(reply: Reply) -> Rejected:
             what = "type" if reply.status == Status.WRONG_TYPE else "shape"
             return Rejected("wrong", f"an answer has the wrong {what}: {text}", "an answer is wrong")
         case Status.MEMORY:
-            return Rejected("memory", "the submission ran out of memory (MemoryError)", "the submission ran out of memory")
+            return Rejected(
+                "memory", "the submission ran out of memory (MemoryError)", "the submission ran out of memory"
+            )
         case Status.ENDED:
             return Rejected("error", f"the submission ended itself ({text})", "the submission ended itself")
         case Status.RAISED | Status.SYNTAX | Status.LOAD_RAISED | Status.NO_ENTRY:
@@ -619,15 +687,15 @@ def _claimed(reply: Reply) -> Rejected:
             return Rejected("violation", "the submission wrote into the link's control words")
 
 
-def _benchmark(name: PhaseName, case: Case, nets: list[clock.Net], mine: Rejected | None, any_fault: Rejected | None,
-               launches: int) -> BenchmarkResult:  # fmt: skip
+def _benchmark(
+    name: PhaseName, case: Case, nets: list[clock.Net], mine: Rejected | None, any_fault: Rejected | None, launches: int
+) -> BenchmarkResult:
     plain = BenchmarkResult(phase=name, index=case.index, spec=case.spec, status="pass")
     if any_fault is not None or len(nets) < launches:
         if mine is None:
             return replace(plain, status="skipped")
-        status = {"wrong": "fail", "timeout": "timeout"}.get(mine.verdict, "error")
         said = mine.plain if name in SECRET and mine.verdict != "violation" else mine.said
-        return replace(plain, status=status, message=clean(said, MESSAGE_CAP))  # type: ignore[arg-type]
+        return replace(plain, status=_status(mine), message=clean(said, MESSAGE_CAP))
     medians = [n.median_ns for n in nets]
     samples = [max(s, clock.LEAST_NS) for n in nets for s in n.samples_ns]
     estimate = clock.interval(medians)
@@ -635,10 +703,19 @@ def _benchmark(name: PhaseName, case: Case, nets: list[clock.Net], mine: Rejecte
     if len(nets) == 1:
         flags.append(clock.ONE_LAUNCH)
     return replace(
-        plain, calls=len(samples), launch_medians_ns=medians, median_ns=estimate.value, mean_ns=statistics.fmean(samples),
-        std_ns=statistics.pstdev(samples), best_ns=min(samples), worst_ns=max(samples),
-        null_ns=statistics.median(n.null_ns for n in nets), low_ns=estimate.low, high_ns=estimate.high, flags=flags,
-    )  # fmt: skip
+        plain,
+        calls=len(samples),
+        launch_medians_ns=medians,
+        median_ns=estimate.value,
+        mean_ns=statistics.fmean(samples),
+        std_ns=statistics.pstdev(samples),
+        best_ns=min(samples),
+        worst_ns=max(samples),
+        null_ns=statistics.median(n.null_ns for n in nets),
+        low_ns=estimate.low,
+        high_ns=estimate.high,
+        flags=flags,
+    )
 
 
 def clean(text: str, cap: int) -> str:

@@ -1,12 +1,12 @@
 """The link between judge and runner: three files in a private shared-memory folder, and nothing else.
 
-`bell`  16 KiB  words of 64 bits. The judge writes GO, KIND, SIZE, LAYOUT and PING; the runner writes DONE, STATUS, TEXT, AWAKE
-                and, behind them, at most 8 KiB of text. Every GO is a random token of 63 bits; DONE is its echo.
-`in`            what the judge packed (`values.pack`), always complete before GO.
+`bell`  16 KiB  words of 64 bits. The judge writes GO, KIND, SIZE, LAYOUT and PING; the runner writes DONE, STATUS,
+                TEXT, AWAKE and, behind them, at most 8 KiB of text. Every GO is a random token of 63 bits; DONE is
+its echo. `in`            what the judge packed (`values.pack`), always complete before GO.
 `out`           bytes of the declared layout.
 
-The judge reads and writes with pread and pwrite only, never through a mapping: a runner that cuts a file short then costs
-itself its life, not the judge. The runner maps all three.
+The judge reads and writes with pread and pwrite only, never through a mapping: a runner that cuts a file short then
+costs itself its life, not the judge. The runner maps all three.
 """
 
 from __future__ import annotations

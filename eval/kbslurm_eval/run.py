@@ -4,8 +4,8 @@
     --probe      the isolation that can be reached here, as JSON
     --digest     the digest of this program's sources
 
-Exit 0 when a report was written, whatever the verdict; 6 when none could be, with one sentence on stderr. The key file is
-removed once it is read, and so is the manifest where a runner could see it (isolation below 2).
+Exit 0 when a report was written, whatever the verdict; 6 when none could be, with one sentence on stderr. The key
+file is removed once it is read, and so is the manifest where a runner could see it (isolation below 2).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_REPORT = 6
 KEY_CAP = 4096
 
 
-class CantJudge(RuntimeError):  # noqa: N818 - told in one sentence
+class CantJudge(RuntimeError):
     """No report can be written."""
 
 
@@ -70,17 +70,33 @@ def _judging(argv: Sequence[str]) -> int:
     parser.add_argument("--digest", action="store_true", help="print the digest of this program and end")
     told = parser.parse_args(argv)
     try:
-        judge(told.manifest, told.key, told.out, supervisor=told.supervisor, link=told.link, work=told.work,
-              least_level=told.min_isolation)  # fmt: skip
+        judge(
+            told.manifest,
+            told.key,
+            told.out,
+            supervisor=told.supervisor,
+            link=told.link,
+            work=told.work,
+            least_level=told.min_isolation,
+        )
     except CantJudge as error:
         print(f"eval: {error}", file=sys.stderr)
         return NO_REPORT
     return 0
 
 
-def judge(manifest: Path, key: Path, out: Path, *, supervisor: Path | None = None, link: Path | None = None,
-          work: Path | None = None, least_level: int = 0) -> Report:  # fmt: skip
-    """Judge the manifest in this file and leave DIR/report.json, sealed. This process hides itself: use one of its own."""
+def judge(
+    manifest: Path,
+    key: Path,
+    out: Path,
+    *,
+    supervisor: Path | None = None,
+    link: Path | None = None,
+    work: Path | None = None,
+    least_level: int = 0,
+) -> Report:
+    """Judge the manifest in this file and leave DIR/report.json, sealed. This process hides itself: use one of its
+    own."""
     import signal
 
     from . import guard, wire

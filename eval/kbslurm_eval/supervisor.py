@@ -3,31 +3,34 @@
 The protocol of `--supervisor DIR --link LINK` (the job script is the supervisor; the judge runs in a container too)
 -----------------------------------------------------------------------------------------------------------------
 Before the judge starts, the script makes two folders, mode 0700, and binds both into the judge's container, read-write:
-`DIR` for asking (never bound into a runner) and `LINK` on /dev/shm of the node (only its subfolder N goes into runner N).
+`DIR` for asking (never bound into a runner) and `LINK` on /dev/shm of the node (only its subfolder N goes into
+runner N).
 
     DIR/ask            a FIFO made by the script (mkfifo). The judge writes whole lines, each below 64 bytes; the script
                        holds it open for reading and writing (`exec 3<>"$dir/ask"`) and reads lines from it.
       run N            start runner container N (N = 1, 2, 3 …; each number is used once). Before it asks, the judge has
                        made LINK/N with the files bell, in, out and the FIFO log. The script binds LINK/N at /link
                        (read-write) and the eval folder at /eval (read-only), nothing else of the attempt, and runs
-                       `python3 -I -B /eval --runner /link` in it, in the background, with stdin from /dev/null and its own
-                       stdout and stderr into DIR/run.N.err (the runner itself writes to LINK/N/log).
-      stop N           kill runner N: SIGKILL to the process of run.N.pid and whatever of it is left. No answer; run.N.status
-                       appears as for every end. Asking for a runner that has ended is allowed and does nothing.
-      end              the judge is done: kill every runner that is left and leave the loop. Also do so, and end the job's
-                       work, when the judge's container has exited without saying `end`.
-    DIR/run.N.pid      written by the script at once after the start (temp + mv): the decimal pid, as the host sees it, of the
-                       container's first process (`$!`). The judge waits at most 60 s for it.
-    DIR/run.N.status   written by the script when the container has ended (temp + mv): its exit status in decimal (128 + signal
-                       when it was killed, as the shell says it).
-    DIR/facts          optional, written by the script before the judge starts: lines `name=value`. `container=apptainer`
-                       names the means; `exclusive=1` says that GPU and cores are this job's alone: with it and with what the
-                       runner finds inside the isolation level is 3 instead of 2.
+                       `python3 -I -B /eval --runner /link` in it, in the background, with stdin from /dev/null and
+                       its own stdout and stderr into DIR/run.N.err (the runner itself writes to LINK/N/log).
+      stop N           kill runner N: SIGKILL to the process of run.N.pid and whatever of it is left. No answer;
+                       run.N.status appears as for every end. Asking for a runner that has ended is allowed and does
+                       nothing.
+      end              the judge is done: kill every runner that is left and leave the loop. Also do so, and end the
+                       job's work, when the judge's container has exited without saying `end`.
+    DIR/run.N.pid      written by the script at once after the start (temp + mv): the decimal pid, as the host sees
+                       it, of the container's first process (`$!`). The judge waits at most 60 s for it.
+    DIR/run.N.status   written by the script when the container has ended (temp + mv): its exit status in decimal
+                       (128 + signal when it was killed, as the shell says it).
+    DIR/facts          optional, written by the script before the judge starts: lines `name=value`.
+                       `container=apptainer` names the means; `exclusive=1` says that GPU and cores are this job's
+                       alone: with it and with what the runner finds inside the isolation level is 3 instead of 2.
 
-The judge's container has no PID namespace of its own (no `--pid`), so that it sees the runners' processes: it stops a runner
-between any two calls with SIGSTOP to run.N.pid and all its descendants, continues them with SIGCONT, and ends them with
-SIGKILL. The script must therefore not take a stopped child for an ended one (a plain `wait` in sh doesn't), and must forward
-no signal to runners. On SIGTERM the script kills runners and judge; the judge then writes no report.
+The judge's container has no PID namespace of its own (no `--pid`), so that it sees the runners' processes: it stops
+a runner between any two calls with SIGSTOP to run.N.pid and all its descendants, continues them with SIGCONT, and
+ends them with SIGKILL. The script must therefore not take a stopped child for an ended one (a plain `wait` in sh
+doesn't), and must forward no signal to runners. On SIGTERM the script kills runners and judge; the judge then writes
+no report.
 """
 
 from __future__ import annotations
@@ -44,7 +47,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -55,11 +57,11 @@ CALL_STOP_S = 5.0
 START_S = 60.0
 
 
-class CantStart(RuntimeError):  # noqa: N818 - a finding, told as infrastructure
+class CantStart(RuntimeError):
     """No runner could be started: the machine's trouble, not the submission's."""
 
 
-class Unstoppable(RuntimeError):  # noqa: N818 - a finding
+class Unstoppable(RuntimeError):
     """The runner's processes didn't stop when they were told to."""
 
 
@@ -230,7 +232,8 @@ class _Tree:
 
 
 class _Drain:
-    """Reads what a runner writes, keeps the first part of it and drops the rest: a flood costs nothing but its own time."""
+    """Reads what a runner writes, keeps the first part of it and drops the rest: a flood costs nothing but its own
+    time."""
 
     def __init__(self, fd: int, cap: int) -> None:
         self._fd, self._cap = fd, min(cap, LOG_CAP)
@@ -322,7 +325,7 @@ def _sweep_and_hold(mine: Path) -> int:
 
 
 def _shared_memory() -> str:
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK | os.X_OK) else tempfile.gettempdir()  # noqa: S108
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK | os.X_OK) else tempfile.gettempdir()
 
 
 def interpreter_paths() -> list[str]:
@@ -336,7 +339,11 @@ def interpreter_paths() -> list[str]:
         if not os.path.islink(step):
             break
         step = os.path.normpath(os.path.join(os.path.dirname(step), os.readlink(step)))
-    system = [p for p in ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/opt/rocm", "/nix/store") if os.path.lexists(p)]
+    system = [
+        p
+        for p in ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/opt/rocm", "/nix/store")
+        if os.path.lexists(p)
+    ]
     wanted = sorted(found - {"/"}) + system
     kept: list[str] = []
     for path in sorted(set(wanted), key=lambda p: (p.count("/"), p)):
@@ -395,8 +402,15 @@ class _LocalRunner:
         spec = self._spec(log_write, said_fd)
         argv = [sys.executable, "-I", "-S", "-B", eval_folder(), "--jail"]
         try:
-            launcher = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                        pass_fds=(log_write, said_fd), env={"LANG": "C.UTF-8"}, cwd="/")  # fmt: skip
+            launcher = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(log_write, said_fd),
+                env={"LANG": "C.UTF-8"},
+                cwd="/",
+            )
         finally:
             os.close(said_fd)
         with launcher, contextlib.suppress(BrokenPipeError):
@@ -420,14 +434,25 @@ class _LocalRunner:
     def _spec(self, log_write: int, said_fd: int) -> dict[str, Any]:
         caged = self._level >= 2
         program, link = ("/eval", "/link") if caged else (eval_folder(), str(self._folder))
-        limits = {"memory_bytes": self._limits.memory_bytes, "processes": self._limits.processes,
-                  "file_bytes": self._limits.file_bytes}  # fmt: skip
+        limits = {
+            "memory_bytes": self._limits.memory_bytes,
+            "processes": self._limits.processes,
+            "file_bytes": self._limits.file_bytes,
+        }
         return {
-            "level": self._level, "root": str(self._folder / "root"), "link": str(self._folder), "eval": eval_folder(),
-            "binds": interpreter_paths(), "devices": guard.gpu_devices(), "limits": limits, "log_fd": log_write,
-            "said_fd": said_fd, "argv": [sys.executable, "-I", "-B", program, "--runner", link], "env": _environment("/tmp" if caged else str(self.work)),  # noqa: S108 - the cage's own
+            "level": self._level,
+            "root": str(self._folder / "root"),
+            "link": str(self._folder),
+            "eval": eval_folder(),
+            "binds": interpreter_paths(),
+            "devices": guard.gpu_devices(),
+            "limits": limits,
+            "log_fd": log_write,
+            "said_fd": said_fd,
+            "argv": [sys.executable, "-I", "-B", program, "--runner", link],
+            "env": _environment("/tmp" if caged else str(self.work)),
             "reached": [os.path.realpath(sys.executable), os.path.realpath(eval_folder()), sys.prefix],
-        }  # fmt: skip
+        }
 
     def thaw(self) -> None:
         """Let every process of it go on."""
@@ -460,7 +485,9 @@ class _LocalRunner:
     def out_of_memory(self) -> bool:
         """Whether it holds more memory than allowed, or was killed by the kernel rather than by the judge."""
         if self._status is not None:
-            by_kernel = os.WIFSIGNALED(self._status) and os.WTERMSIG(self._status) == signal.SIGKILL and not self._killed
+            by_kernel = (
+                os.WIFSIGNALED(self._status) and os.WTERMSIG(self._status) == signal.SIGKILL and not self._killed
+            )
             return by_kernel and self._peak > self._limits.memory_bytes // 2
         self._peak = max(self._peak, _resident(self._tree.all()))
         return self._peak > self._limits.memory_bytes
@@ -471,9 +498,9 @@ class _LocalRunner:
         below = [] if self._keeper else _descendants(self._main)
         for pid in [p for p in (self._keeper, self._main) if p and p not in self._reaped] + below:
             _signal(pid, signal.SIGKILL)
-        for pid in (self._main, self._keeper):
-            if pid:
-                self._reap(pid, 0)
+        for mine in (self._main, self._keeper):
+            if mine:
+                self._reap(mine, 0)
         if not self._keeper:
             _end_orphans()
 
@@ -508,7 +535,8 @@ def _end_in_words(status: int) -> str:
 
 
 def _all_of(fd: int, wait_s: float) -> str:
-    parts, deadline = [], time.monotonic() + wait_s
+    parts: list[bytes] = []
+    deadline = time.monotonic() + wait_s
     while select.select([fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
         part = os.read(fd, 4096)
         if not part:
@@ -543,9 +571,13 @@ class Doorbell:
         return self._link / str(self._count)
 
     def hello(self) -> dict[str, Any]:
-        """The container is the outer part of the cage; limits and filter the runner puts on itself when it reads this."""
-        limits = {"memory_bytes": self._limits.memory_bytes, "processes": self._limits.processes,
-                  "file_bytes": self._limits.file_bytes}  # fmt: skip
+        """The container is the outer part of the cage; limits and filter the runner puts on itself when it reads
+        this."""
+        limits = {
+            "memory_bytes": self._limits.memory_bytes,
+            "processes": self._limits.processes,
+            "file_bytes": self._limits.file_bytes,
+        }
         return {"supervised": True, "limits": limits}
 
     def start(self, folder: Path) -> Runner:
@@ -650,7 +682,9 @@ class _Contained:
                 _signal(pid, signal.SIGKILL)
             self._bell.say(f"stop {self._number}")
             deadline = time.monotonic() + CALL_STOP_S
-            while self._status() is None and any(_state(p) not in "ZX" for p in members) and time.monotonic() < deadline:
+            while (
+                self._status() is None and any(_state(p) not in "ZX" for p in members) and time.monotonic() < deadline
+            ):
                 time.sleep(0.002)
 
     def log(self) -> str:
@@ -659,5 +693,7 @@ class _Contained:
             self._text = self._drain.text()
             if not self._text:
                 with contextlib.suppress(OSError):
-                    self._text = self._bell.file(f"run.{self._number}.err").read_bytes()[:LOG_CAP].decode("utf-8", "replace")
+                    self._text = (
+                        self._bell.file(f"run.{self._number}.err").read_bytes()[:LOG_CAP].decode("utf-8", "replace")
+                    )
         return self._text

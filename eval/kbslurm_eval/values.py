@@ -1,4 +1,5 @@
-"""Values across the link: inputs go out in a typed form of ours, outputs come back as bytes of a layout that the judge declares.
+"""Values across the link: inputs go out in a typed form of ours, outputs come back as bytes of a layout that the
+judge declares.
 
 The two directions differ on purpose. What the judge packs (`pack`/`unpack`) may describe itself: the runner trusts the
 judge. What the runner writes never describes itself: the judge derives a `Layout` from its own reference's output and
@@ -9,6 +10,7 @@ numpy and torch are used where a problem has imported them, and never imported f
 from __future__ import annotations
 
 import array
+import importlib
 import json
 import operator
 import struct
@@ -25,7 +27,7 @@ class Unsendable(TypeError):
     """A value of a kind that has no place in the link: the problem's author has to change it."""
 
 
-class Misfit(Exception):  # noqa: N818 - a finding, not an error of ours
+class Misfit(Exception):
     """An output that isn't of the declared layout; `shape` says that only its size is wrong."""
 
     def __init__(self, said: str, *, shape: bool = False) -> None:
@@ -70,6 +72,10 @@ def unpack(buffer: memoryview) -> Any:
 def copied(packed: bytes) -> Any:
     """A fresh, writable value of what was packed: nobody else holds any part of it."""
     return unpack(memoryview(bytearray(packed)))
+
+
+def _library(name: str) -> Any:
+    return sys.modules.get(name) or importlib.import_module(name)
 
 
 def _rounded(size: int) -> int:
@@ -143,7 +149,7 @@ def _order(strides: Any, shape: Any) -> list[int]:
 def _told_array(value: Any, put: Any, where: str) -> Any:
     match _array_kind(value):
         case "numpy":
-            import numpy as np
+            np = _library("numpy")
 
             if value.dtype.hasobject or value.dtype.names:
                 raise Unsendable(f"{where} is a numpy array of dtype {value.dtype}")
@@ -165,7 +171,7 @@ def _told_array(value: Any, put: Any, where: str) -> Any:
 
 
 def _torch_bytes(tensor: Any) -> Any:
-    import torch
+    torch = _library("torch")
 
     flat = tensor.cpu().contiguous().reshape(-1).view(torch.uint8)
     out = bytearray(flat.numel())
@@ -183,7 +189,7 @@ def _made(node: Any, buffer: memoryview, start: int) -> Any:
         return node
     match node:
         case ["n", dtype, shape, at, order]:
-            import numpy as np
+            np = _library("numpy")
 
             made = np.ndarray(shape, dtype, buffer, start + at)
             return made if order == sorted(order) else made.transpose(_undo(order))
@@ -210,7 +216,7 @@ def _made(node: Any, buffer: memoryview, start: int) -> Any:
         case ["c", real, imag]:
             return complex(real, imag)
         case ["s", dtype, at]:
-            import numpy as np
+            np = _library("numpy")
 
             return np.ndarray((), dtype, buffer, start + at)[()]
         case _:
@@ -218,12 +224,16 @@ def _made(node: Any, buffer: memoryview, start: int) -> Any:
 
 
 def _made_tensor(name: str, shape: list[int], at: int, order: list[int], device: str, buffer: memoryview) -> Any:
-    import torch
+    torch = _library("torch")
 
     dtype, count = getattr(torch, name), 1
     for size in shape:
         count *= size
-    made = torch.frombuffer(buffer, dtype=dtype, count=count, offset=at).reshape(shape) if count else torch.empty(shape, dtype=dtype)
+    made = (
+        torch.frombuffer(buffer, dtype=dtype, count=count, offset=at).reshape(shape)
+        if count
+        else torch.empty(shape, dtype=dtype)
+    )
     if order != sorted(order):
         made = made.permute(_undo(order))
     return made if device == "cpu" else made.to(device)
@@ -234,7 +244,8 @@ def _made_tensor(name: str, shape: list[int], at: int, order: list[int], device:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Where each part of an output stands and of what type it is: made from the reference's output, by the judge only."""
+    """Where each part of an output stands and of what type it is: made from the reference's output, by the judge
+    only."""
 
     tree: Any
     size: int
@@ -262,7 +273,8 @@ class Layout:
         _write(self.tree, output, buffer, "output")
 
     def read(self, found: bytes | bytearray) -> Any:
-        """The judge's part: a plain value out of exactly these bytes, or Misfit. It never looks at a length it didn't set."""
+        """The judge's part: a plain value out of exactly these bytes, or Misfit. It never looks at a length it
+        didn't set."""
         if len(found) != self.size:
             raise Misfit("the output buffer was cut short", shape=True)
         return _read(self.tree, memoryview(found))
@@ -304,7 +316,7 @@ def _laid(value: Any, room: Any, where: str, depth: int) -> Any:
         return ["a", value.typecode, room(len(value) * value.itemsize), len(value)]
     match _array_kind(value):
         case "numpy" if not value.dtype.hasobject and not value.dtype.names:
-            import numpy as np
+            np = _library("numpy")
 
             if not isinstance(value, np.ndarray):
                 return ["s", value.dtype.str, room(value.dtype.itemsize)]
@@ -332,7 +344,11 @@ def _write(node: Any, value: Any, out: memoryview, where: str) -> None:
     elif kind == "d":
         _fit(isinstance(value, dict), f"{where} is a {type(value).__name__}; a dict was expected")
         keys = [tuple(k[1]) if isinstance(k, list) else k for k, _ in node[1]]
-        _fit(len(value) == len(keys) and all(k in value for k in keys), f"{where} has other keys than expected", shape=True)
+        _fit(
+            len(value) == len(keys) and all(k in value for k in keys),
+            f"{where} has other keys than expected",
+            shape=True,
+        )
         for key, (_, inner) in zip(keys, node[1], strict=True):
             _write(inner, value[key], out, f"{where}[{key!r}]")
     elif kind == "n":
@@ -350,7 +366,9 @@ def _write_leaf(node: Any, value: Any, out: memoryview, where: str) -> None:
             case "q" | "f":
                 _fit(isinstance(value, list), f"{where} is a {type(value).__name__}; a list was expected")
                 _fit(len(value) == node[2], f"{where} has {len(value)} items; {node[2]} were expected", shape=True)
-                out[node[1] : node[1] + 8 * node[2]] = memoryview(array.array("q" if kind == "q" else "d", value)).cast("B")
+                out[node[1] : node[1] + 8 * node[2]] = memoryview(array.array("q" if kind == "q" else "d", value)).cast(
+                    "B"
+                )
             case "0":
                 _fit(value is None, f"{where} is a {type(value).__name__}; None was expected")
             case "?":
@@ -363,11 +381,13 @@ def _write_leaf(node: Any, value: Any, out: memoryview, where: str) -> None:
             case "c":
                 struct.pack_into("<dd", out, node[1], complex(value).real, complex(value).imag)
             case "s":
-                import numpy as np
+                np = _library("numpy")
 
                 np.ndarray((), node[1], out, node[2])[()] = value
             case "a":
-                _fit(isinstance(value, array.array) and value.typecode == node[1], f"{where} is no array of {node[1]!r}")
+                _fit(
+                    isinstance(value, array.array) and value.typecode == node[1], f"{where} is no array of {node[1]!r}"
+                )
                 _fit(len(value) == node[3], f"{where} has {len(value)} items; {node[3]} were expected", shape=True)
                 out[node[2] : node[2] + len(value) * value.itemsize] = memoryview(value).cast("B")
             case _:
@@ -382,7 +402,7 @@ def _write_leaf(node: Any, value: Any, out: memoryview, where: str) -> None:
 
 
 def _write_numpy(node: Any, value: Any, out: memoryview, where: str) -> None:
-    import numpy as np
+    np = _library("numpy")
 
     _fit(isinstance(value, np.ndarray), f"{where} is a {type(value).__name__}; a numpy array was expected")
     dtype, shape = np.dtype(node[1]), tuple(node[2])
@@ -393,7 +413,7 @@ def _write_numpy(node: Any, value: Any, out: memoryview, where: str) -> None:
 
 
 def _write_torch(node: Any, value: Any, out: memoryview, where: str) -> None:
-    import torch
+    torch = _library("torch")
 
     _fit(isinstance(value, torch.Tensor), f"{where} is a {type(value).__name__}; a tensor was expected")
     dtype, shape = getattr(torch, node[1]), tuple(node[2])
@@ -436,11 +456,13 @@ def _read(node: Any, found: memoryview) -> Any:
         case "u" | "b" | "B":
             return _read_text(kind, node, found)
         case "s":
-            return sys.modules["numpy"].ndarray((), node[1], found, node[2])[()]
+            return _library("numpy").ndarray((), node[1], found, node[2])[()]
         case "n":
-            return sys.modules["numpy"].ndarray(tuple(node[2]), node[1], bytearray(found[node[3] : node[3] + node[4]]))
+            return _library("numpy").ndarray(tuple(node[2]), node[1], bytearray(found[node[3] : node[3] + node[4]]))
         case _:
-            made_tensor = _made_tensor(node[1], node[2], 0, [], "cpu", memoryview(bytearray(found[node[3] : node[3] + node[4]])))
+            made_tensor = _made_tensor(
+                node[1], node[2], 0, [], "cpu", memoryview(bytearray(found[node[3] : node[3] + node[4]]))
+            )
             return made_tensor if node[5] == "cpu" else made_tensor.to(node[5])
 
 

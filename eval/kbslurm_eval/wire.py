@@ -1,8 +1,8 @@
 """The two texts that cross the trust line: a manifest goes to the harness, a report comes back. Nothing else does.
 
 Both are strict JSON: a missing or unknown field, a number that isn't finite, another version or a text over the
-cap is refused whole. A report travels sealed: `{"report": "<its JSON text>", "mac": "<HMAC-SHA256 by the attempt's key>"}`.
-This module is pure and stands alone; the service imports it, it imports nothing of the service.
+cap is refused whole. A report travels sealed: `{"report": "<its JSON text>", "mac": "<HMAC-SHA256 by the attempt's
+key>"}`. This module is pure and stands alone; the service imports it, it imports nothing of the service.
 """
 
 from __future__ import annotations
@@ -313,7 +313,7 @@ def _check_sense(report: Report) -> None:
         if report.verdict != "passed" or report.mode not in ("leaderboard", "benchmark", "profile"):
             raise WireError("only a passed run that was timed has a score")
         bounds = report.interval_s or []
-        if len(bounds) != 2 or not 0 < report.score_s or not bounds[0] <= report.score_s <= bounds[1]:
+        if len(bounds) != 2 or not report.score_s > 0 or not bounds[0] <= report.score_s <= bounds[1]:
             raise WireError("the score must be positive and lie in its interval")
     if report.verdict == "passed":
         want = PHASES[report.mode]

@@ -1,4 +1,5 @@
-"""A small problem, and the harness run on it as the backends run it: a process of its own, two files in, a sealed report out."""
+"""A small problem, and the harness run on it as the backends run it: a process of its own, two files in, a sealed
+report out."""
 
 from __future__ import annotations
 
@@ -56,33 +57,69 @@ class Outcome:
 def manifest(source: str, **changed: Any) -> wire.Manifest:
     """A manifest for the sorting problem with this submission."""
     told: dict[str, Any] = {
-        "version": wire.WIRE_VERSION, "token": "t0ken", "attempt": 1, "nonce": "n0nce", "mode": "leaderboard", "problem": "sorting",
-        "problem_digest": "d" * 64, "lang": "py", "gpu": "cpu", "files": {"reference.py": SORTING}, "runner_files": [],
-        "source": source, "tests": [{"n": 40, "seed": 1}, {"n": 0, "seed": 2}], "benchmarks": [{"n": 300, "seed": 7}],
-        "hidden": [{"n": 91, "seed": 5}], "secret_seed": SECRET, "ranking_by": "geom",
-        "limits": wire.Limits(test_s=60, benchmark_s=60, ranked_s=60, total_s=200, memory_bytes=1 << 30, processes=64, file_bytes=32 << 20),
+        "version": wire.WIRE_VERSION,
+        "token": "t0ken",
+        "attempt": 1,
+        "nonce": "n0nce",
+        "mode": "leaderboard",
+        "problem": "sorting",
+        "problem_digest": "d" * 64,
+        "lang": "py",
+        "gpu": "cpu",
+        "files": {"reference.py": SORTING},
+        "runner_files": [],
+        "source": source,
+        "tests": [{"n": 40, "seed": 1}, {"n": 0, "seed": 2}],
+        "benchmarks": [{"n": 300, "seed": 7}],
+        "hidden": [{"n": 91, "seed": 5}],
+        "secret_seed": SECRET,
+        "ranking_by": "geom",
+        "limits": wire.Limits(
+            test_s=60, benchmark_s=60, ranked_s=60, total_s=200, memory_bytes=1 << 30, processes=64, file_bytes=32 << 20
+        ),
         "budget": wire.Budget(launches=2, calls=3),
-    }  # fmt: skip
+    }
     return wire.Manifest(**{**told, **changed})
 
 
 def limits(**changed: Any) -> wire.Limits:
     """The limits of `manifest` with these in their place."""
-    plain = {"test_s": 60.0, "benchmark_s": 60.0, "ranked_s": 60.0, "total_s": 200.0, "memory_bytes": 1 << 30, "processes": 64,
-             "file_bytes": 32 << 20}  # fmt: skip
+    plain = {
+        "test_s": 60.0,
+        "benchmark_s": 60.0,
+        "ranked_s": 60.0,
+        "total_s": 200.0,
+        "memory_bytes": 1 << 30,
+        "processes": 64,
+        "file_bytes": 32 << 20,
+    }
     return wire.Limits(**{**plain, **changed})
 
 
-def judged(folder: Path, told: wire.Manifest, *more: str, env: Mapping[str, str] | None = None, key: bytes = KEY) -> Outcome:
+def judged(
+    folder: Path, told: wire.Manifest, *more: str, env: Mapping[str, str] | None = None, key: bytes = KEY
+) -> Outcome:
     """The harness on this manifest."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "manifest.json").write_text(wire.dumps(told))
     (folder / "key").write_bytes(key)
     (folder / "key").chmod(0o400)
     out = folder / "out"
-    argv = [sys.executable, "-I", str(EVAL), str(folder / "manifest.json"), "--key", str(folder / "key"), "--out", str(out), *more]
+    argv = [
+        sys.executable,
+        "-I",
+        str(EVAL),
+        str(folder / "manifest.json"),
+        "--key",
+        str(folder / "key"),
+        "--out",
+        str(out),
+        *more,
+    ]
     plain = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=GENEROUS_S, env={**plain, **(env or {})}, check=False)
+    done = subprocess.run(
+        argv, capture_output=True, text=True, timeout=GENEROUS_S, env={**plain, **(env or {})}, check=False
+    )
     report = out / "report.json"
     found = wire.unseal(report.read_bytes(), key) if report.exists() else None
     return Outcome(code=done.returncode, stderr=done.stderr, report=found, out=out)
@@ -92,5 +129,7 @@ def achieved_level() -> int:
     """The isolation that can be reached on this machine."""
     import json
 
-    done = subprocess.run([sys.executable, "-I", str(EVAL), "--probe"], capture_output=True, text=True, timeout=GENEROUS_S, check=True)
+    done = subprocess.run(
+        [sys.executable, "-I", str(EVAL), "--probe"], capture_output=True, text=True, timeout=GENEROUS_S, check=True
+    )
     return int(json.loads(done.stdout)["level"])

@@ -1,4 +1,5 @@
-"""The harness as a process: what it makes of right, wrong and broken submissions, of broken problems, and of its own surroundings."""
+"""The harness as a process: what it makes of right, wrong and broken submissions, of broken problems, and of its own
+surroundings."""
 
 from __future__ import annotations
 
@@ -41,17 +42,27 @@ def test_a_right_submission_passes_every_phase(tmp_path: Path) -> None:
 
 
 def _digest() -> str:
-    done = subprocess.run([sys.executable, "-I", str(ground.EVAL), "--digest"], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-I", str(ground.EVAL), "--digest"], capture_output=True, text=True, check=True, timeout=120
+    )
     return done.stdout.strip()
 
 
 @pytest.mark.parametrize(
     ("source", "verdict", "said"),
     [
-        ("def custom_kernel(data):\n    return data\n", "wrong", "test phase, test 1 of 2 (n: 40; seed: 1): an answer is wrong"),
-        ("def custom_kernel(data)\n    return data\n", "error", "test phase, while loading: SyntaxError: expected ':' (submission.py, line 1)"),
+        ("def custom_kernel(data):\n    return data\n", "wrong", "test 1 of 2 (n: 40; seed: 1): an answer is wrong"),
+        (
+            "def custom_kernel(data)\n    return data\n",
+            "error",
+            "while loading: SyntaxError: expected ':' (submission.py, line 1)",
+        ),
         ("import nothing_like_this\n", "error", "test phase, while loading: ModuleNotFoundError"),
-        ("def custom_kernel(data):\n    raise ValueError('boom')\n", "error", "ValueError: boom (submission.py, line 2)"),
+        (
+            "def custom_kernel(data):\n    raise ValueError('boom')\n",
+            "error",
+            "ValueError: boom (submission.py, line 2)",
+        ),
         ("kernel = sorted\n", "error", "submission.py defines no function custom_kernel"),
         ("def custom_kernel(data):\n    return tuple(data)\n", "wrong", "an answer has the wrong type"),
         ("def custom_kernel(data):\n    return sorted(data)[1:]\n", "wrong", "an answer has the wrong shape"),
@@ -61,7 +72,7 @@ def _digest() -> str:
         ("\0", "error", "while loading"),
         ("", "error", "defines no function"),
     ],
-)  # fmt: skip
+)
 def test_one_verdict_with_a_reason(tmp_path: Path, source: str, verdict: str, said: str) -> None:
     report = _test_mode(tmp_path, source)
     assert report.verdict == verdict, report.reason
@@ -70,14 +81,19 @@ def test_one_verdict_with_a_reason(tmp_path: Path, source: str, verdict: str, sa
 
 
 def test_an_endless_import_and_an_endless_call_are_timeouts(tmp_path: Path) -> None:
-    for n, source in enumerate(("while True:\n    pass\n", "def custom_kernel(data):\n    while True:\n        pass\n")):
+    for n, source in enumerate(
+        ("while True:\n    pass\n", "def custom_kernel(data):\n    while True:\n        pass\n")
+    ):
         report = _test_mode(tmp_path / str(n), source, limits=ground.limits(test_s=2.0))
         assert report.verdict == "timeout", report.reason
         assert "2 s" in report.reason
 
 
 def test_hidden_and_ranked_failures_say_nothing_but_their_class(tmp_path: Path) -> None:
-    only_hidden = "def custom_kernel(data):\n    print('a value', data[:1])\n    return sorted(data) if len(data) != 91 else list(data)\n"
+    only_hidden = (
+        "def custom_kernel(data):\n    print('a value', data[:1])\n"
+        "    return sorted(data) if len(data) != 91 else list(data)\n"
+    )
     report = ground.judged(tmp_path / "hidden", ground.manifest(only_hidden)).told
     assert (report.verdict, report.reason) == ("wrong", "hidden cases: an answer is wrong")
     assert "91" not in json.dumps([t.message + t.spec for t in report.tests])
@@ -90,19 +106,21 @@ def test_hidden_and_ranked_failures_say_nothing_but_their_class(tmp_path: Path) 
     report = ground.judged(tmp_path / "benchmark", told).told
     assert report.verdict == "error"
     assert report.reason.startswith("benchmark phase: ValueError: 0.")
+
+
 @pytest.mark.parametrize(
     ("reference", "said"),
     [
         ("def generate_input(n, seed):\n    return [1.0 / 0]\n", "the problem's reference.py defines no ref_kernel"),
         ("import nothing_like_this\n", "the problem's reference.py can't be loaded: ModuleNotFoundError"),
-        (ground.SORTING.replace("r = random", "r = 1 / 0; r = random"), "generate_input failed for the case 'n: 40; seed: 1': ZeroDivisionError"),
+        (ground.SORTING.replace("r = random", "r = 1 / 0; r = random"), "the case 'n: 40; seed: 1': ZeroDivisionError"),
         (ground.SORTING.replace("generate_input(n, seed)", "generate_input(m, seed)"), "generate_input takes no 'n'"),
         (ground.SORTING.replace("want == output, ", "False, "), "the reference's own answer fails its check"),
         (ground.SORTING.replace("return want == output, ", "return 7, 7, "), "check_implementation gave a tuple"),
         (ground.SORTING.replace("return sorted(data)", "return object()"), "can't travel: output is a object"),
         ("def broken(:\n", "can't be loaded: SyntaxError"),
     ],
-)  # fmt: skip
+)
 def test_a_broken_problem_is_never_the_submitters_fault(tmp_path: Path, reference: str, said: str) -> None:
     report = _test_mode(tmp_path, RIGHT, files={"reference.py": reference})
     assert report.verdict == "infrastructure"
@@ -114,11 +132,13 @@ import helper
 
 def generate_input():
     import random
-    return [random.randrange(100) for _ in range(20)], bytearray(b"abc"), {"scale": helper.SCALE, "deep": (1, None, 2.5, "é")}
+    return [random.randrange(100) for _ in range(20)], bytearray(b"abc"), {"scale": helper.SCALE, "deep": (1, None,
+    2.5, "é")}
 
 def ref_kernel(data):
     values, text, told = data
-    return {"sum": sum(values) * told["scale"], "text": bytes(text), "list": [v * 2 for v in values], "nest": [[1], [2, 3]]}
+    return {"sum": sum(values) * told["scale"], "text": bytes(text), "list": [v * 2 for v in values], "nest": [[1],
+    [2, 3]]}
 
 def check_implementation(output, reference):
     return output == reference
@@ -128,10 +148,14 @@ def check_implementation(output, reference):
 def test_one_file_problems_mixed_values_and_helper_files(tmp_path: Path) -> None:
     source = ONE_FILE.replace("def ref_kernel", "def custom_kernel")
     files = {"reference.py": ONE_FILE, "helper.py": "SCALE = 3\n"}
-    told = ground.manifest(source, style="one-file", files=files, runner_files=["helper.py"], tests=[{}], benchmarks=[{}], hidden=[])
+    told = ground.manifest(
+        source, style="one-file", files=files, runner_files=["helper.py"], tests=[{}], benchmarks=[{}], hidden=[]
+    )
     report = ground.judged(tmp_path / "right", told).told
     assert report.verdict == "passed", report.reason
-    hidden = ground.manifest(source, style="one-file", files=files, runner_files=[], tests=[{}], benchmarks=[{}], hidden=[])
+    hidden = ground.manifest(
+        source, style="one-file", files=files, runner_files=[], tests=[{}], benchmarks=[{}], hidden=[]
+    )
     assert "No module named 'helper'" in ground.judged(tmp_path / "hidden", hidden).told.reason
 
 
@@ -139,7 +163,8 @@ IN_PLACE = """
 import array
 
 def generate_input(size, seed):
-    return array.array("d", [float((seed * 7919 + i * 104729) % 1009) for i in range(size)]), array.array("d", bytes(8 * size))
+    return array.array("d", [float((seed * 7919 + i * 104729) % 1009) for i in range(size)]), array.array("d",
+    bytes(8 * size))
 
 def ref_kernel(data):
     given, out = data
@@ -155,7 +180,9 @@ def check_implementation(data, output):
 def test_in_place_outputs_and_large_ones(tmp_path: Path) -> None:
     source = IN_PLACE.replace("def ref_kernel", "def custom_kernel")
     cases = [{"size": 10, "seed": 1}, {"size": 60_000, "seed": 2}]
-    told = ground.manifest(source, files={"reference.py": IN_PLACE}, tests=cases, benchmarks=cases, hidden=[], ranking_by="mean")
+    told = ground.manifest(
+        source, files={"reference.py": IN_PLACE}, tests=cases, benchmarks=cases, hidden=[], ranking_by="mean"
+    )
     report = ground.judged(tmp_path, told).told
     assert report.verdict == "passed", report.reason
     assert len([b for b in report.benchmarks if b.phase == "ranked"]) == 2
@@ -185,8 +212,21 @@ def test_outputs_whose_size_depends_on_values(tmp_path: Path) -> None:
 def test_what_it_can_do_nothing_about_is_one_sentence_and_six(tmp_path: Path) -> None:
     (tmp_path / "m.json").write_text("{}")
     (tmp_path / "key").write_bytes(b"k")
-    for name, key, said in (("m.json", "key", "missing field"), ("none.json", "key", "can't be read"), ("m.json", "none", "can't be read")):
-        argv = [sys.executable, "-I", str(ground.EVAL), str(tmp_path / name), "--key", str(tmp_path / key), "--out", str(tmp_path / "o")]
+    for name, key, said in (
+        ("m.json", "key", "missing field"),
+        ("none.json", "key", "can't be read"),
+        ("m.json", "none", "can't be read"),
+    ):
+        argv = [
+            sys.executable,
+            "-I",
+            str(ground.EVAL),
+            str(tmp_path / name),
+            "--key",
+            str(tmp_path / key),
+            "--out",
+            str(tmp_path / "o"),
+        ]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 6
         assert said in done.stderr
@@ -219,7 +259,16 @@ def test_works_from_a_copy_below_tmp(tmp_path: Path) -> None:
     shutil.copytree(ground.EVAL, copy, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "manifest.json").write_text(wire.dumps(ground.manifest(RIGHT, mode="test")))
     (tmp_path / "key").write_bytes(ground.KEY)
-    argv = [sys.executable, "-I", str(copy), str(tmp_path / "manifest.json"), "--key", str(tmp_path / "key"), "--out", str(tmp_path)]
+    argv = [
+        sys.executable,
+        "-I",
+        str(copy),
+        str(tmp_path / "manifest.json"),
+        "--key",
+        str(tmp_path / "key"),
+        "--out",
+        str(tmp_path),
+    ]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=ground.GENEROUS_S, check=False, env={})
     assert done.returncode == 0, done.stderr
     assert wire.unseal((tmp_path / "report.json").read_bytes(), ground.KEY).verdict == "passed"
