@@ -8,7 +8,7 @@ warnings and offers no leaderboard mode.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from kbslurm.domain.contest import board_name, gpu_name, parsed_deadline, zone
 from kbslurm.domain.problem import Problem
-from kbslurm.errors import Invalid, NotFound, TooLarge
+from kbslurm.errors import Invalid, KbslurmError, NotFound, TooLarge
 from kbslurm.flow.manifest import JUDGES_SHARE, STARTING_S
 from kbslurm.marked_yaml import Marked, read_yaml, unknown_keys
 from kbslurm.reference_code import (
@@ -145,6 +145,15 @@ def load_set(path: Path, *, root: Path | None = None) -> ProblemSet:
         problems=problems,
         warnings=tuple(warnings),
     )
+
+
+def load_each(found: ProblemSet) -> Iterator[tuple[SetEntry, Problem | KbslurmError]]:
+    """Each problem of the set under its board's name, or why it can't be loaded: one faulty problem hides no other."""
+    for entry in found.problems:
+        try:
+            yield entry, load(entry.directory, root=found.root, name=entry.name)
+        except KbslurmError as error:
+            yield entry, error
 
 
 # ---------------------------------------------------------------------------------------------------- task.yml

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -37,7 +36,7 @@ def test_the_fast_one_is_faster(tmp_path: Path) -> None:
     assert scores[0] < scores[1], "thirty times the work on a busy machine is still more work"
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch isn't installed")
+@pytest.mark.gpu
 def test_the_torch_example(tmp_path: Path) -> None:
     found = list(verify(EXAMPLES / "torch_gemm", work=tmp_path, eval_dir=eval_dir(), mode="test"))
     assert [v.file.name for v in found if not v.ok] == []

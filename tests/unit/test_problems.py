@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from kbslurm.domain.contest import parsed_deadline
-from kbslurm.domain.problem import as_json, from_json
+from kbslurm.domain.problem import Problem, as_json, from_json
 from kbslurm.domain.source import checked_source, directives
 from kbslurm.domain.verdict import FOLDERS
 from kbslurm.errors import Invalid, NotFound, TooLarge
-from kbslurm.problems import load, load_set
+from kbslurm.problems import load, load_each, load_set
 from kbslurm_eval.wire import Budget
 
 REFERENCE = """
@@ -497,6 +497,16 @@ def test_a_fault_in_a_set_names_its_place(folder: Path, before: str, after: str,
     file.write_text(SET.replace(before, after, 1))
     with pytest.raises(Invalid, match=says):
         load_set(file)
+
+
+def test_one_faulty_problem_of_a_set_hides_no_other(folder: Path) -> None:
+    (folder.parent / "faulty").mkdir()
+    file = folder.parent / "spring.yaml"
+    file.write_text(SET.replace("../set/Some Problem", "faulty"))
+    (first, problem), (second, fault) = load_each(load_set(file))
+    assert isinstance(problem, Problem)
+    assert (first.name, problem.name, second.name) == ("first", "first", "second")
+    assert isinstance(fault, Invalid)
 
 
 def test_the_examples_are_sound(root: Path) -> None:
