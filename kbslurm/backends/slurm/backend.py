@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +37,7 @@ from kbslurm.ports import JobSpec
 tell = teller("slurm")
 
 BATCH = 200
+_EXCLUDE = re.compile(r"^#SBATCH --exclude=.*\n", re.MULTILINE)
 LOOK_BACK_S = 300
 
 
@@ -92,7 +94,14 @@ class SlurmBackend:
         if there is not None:
             return there
         self._probe("folder")
-        handle = self._sbatch(paths, job.script)
+        try:
+            handle = self._sbatch(paths, job.script)
+        except BackendRefused as refused:
+            anywhere = _EXCLUDE.sub("", job.script)
+            if anywhere == job.script or not refused.permanent:
+                raise
+            # It may be that no node is left: one that failed before is better than none.
+            handle = self._sbatch(paths, anywhere)
         self._probe("submitted")
         return handle
 

@@ -118,7 +118,7 @@ def test_accounting_that_is_down_delays_nothing(walk: Walk) -> None:
 def test_a_node_that_slurm_calls_dead_lives_on_and_its_late_report_never_scores(walk: Walk) -> None:
     walk.stage.submit(sleeping(12), gpus=["H100"])
     with walk.daemon():
-        first = walk.wait_attempt("running")
+        first = walk.wait_began()
         node = first["node"]
         control.daemon("kill", f"slurmd:{node}")
         control.as_root("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
@@ -159,7 +159,7 @@ def test_jobs_that_are_held_or_whose_nodes_are_drained_or_whose_partition_is_dow
 def test_a_job_that_somebody_ends_from_outside_is_tried_again(walk: Walk) -> None:
     walk.stage.submit(sleeping(6), gpus=["H100"])
     with walk.daemon():
-        subprocess.run(["scancel", job_of(walk.wait_attempt("running"))], check=True)
+        subprocess.run(["scancel", job_of(walk.wait_began())], check=True)
         is_well(walk, attempts=2)
     assert walk.attempts()[0]["ending"] == "cancelled"
 
@@ -167,7 +167,7 @@ def test_a_job_that_somebody_ends_from_outside_is_tried_again(walk: Walk) -> Non
 def test_a_preempted_job_is_tried_again(walk: Walk) -> None:
     walk.stage.submit(sleeping(6), gpus=["LOW"])
     with walk.daemon():
-        node = walk.wait_attempt("running")["node"]
+        node = walk.wait_began()["node"]
         sbatch = ["sbatch", "--parsable", "-p", "high", "-w", node, "--gres=gpu:3", "--mem=100M", "-o", "/dev/null"]
         subprocess.run([*sbatch, "--wrap", "sleep 3"], check=True, stdout=subprocess.DEVNULL)
         is_well(walk, attempts=2)

@@ -108,6 +108,13 @@ class Walk:
         self.stage.wait_until(is_so, patience_s=PATIENCE_S)
         return found[0]
 
+    def wait_began(self) -> dict[str, Any]:
+        """The first attempt once its judge has begun, in its container."""
+        row = self.wait_attempt("running")
+        heartbeat = Path(self.site.paths.shared_root) / "attempts" / row["name"] / "out" / "heartbeat.json"
+        self.stage.wait_until(heartbeat.exists, patience_s=PATIENCE_S)
+        return self.wait_attempt("running")
+
     def claims(self) -> int:
         """How many jobs ever claimed an attempt here."""
         return len(list((Path(self.site.paths.shared_root) / "attempts").glob("kb-*/claim/job")))

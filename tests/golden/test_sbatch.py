@@ -1,0 +1,83 @@
+"""The job script of every shipped site and GPU type, byte for byte. KBSLURM_TEST_GOLDEN=write renews them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kbslurm import share, sites
+from kbslurm.domain.run import JobName
+from kbslurm.flow.script import script_for
+
+KEPT = Path(__file__).with_name("data") / "sbatch"
+CASES = [
+    (file.stem, gpu)
+    for file in sorted(share.path("site-configs").glob("*.toml"))
+    for gpu in sorted(sites.load(file).gpus)
+]
+
+
+def rendered(name: str, gpu: str) -> str:
+    return script_for(
+        sites.load(share.path("site-configs") / f"{name}.toml"),
+        name=JobName("kb-abcdefghijklmnopqrstuvwxyz"),
+        gpu=gpu,
+        directory=Path("/shared/attempts/kb-abcdefghijklmnopqrstuvwxyz"),
+        harness=Path("/shared/eval-0123456789abcdef"),
+        time_limit_s=915.0,
+        memory_bytes=4 << 30,
+        avoid_nodes=("n7", "n8"),
+        templates=share.path("sbatch_templates"),
+    )
+
+
+@pytest.mark.parametrize(("name", "gpu"), CASES)
+def test_a_sites_script_is_as_it_was(name: str, gpu: str) -> None:
+    text, file = rendered(name, gpu), KEPT / f"{name}-{gpu}.sh"
+    if os.environ.get("KBSLURM_TEST_GOLDEN") == "write":
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    assert text == file.read_text(), "it changed: look at it, then KBSLURM_TEST_GOLDEN=write"
+    assert text == rendered(name, gpu)
+
+
+def test_no_golden_script_is_left_over() -> None:
+    assert {file.stem for file in KEPT.glob("*.sh")} == {f"{name}-{gpu}" for name, gpu in CASES}
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "sh"])
+def test_every_script_is_posix_shell(shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} isn't installed")
+    for name, gpu in CASES:
+        posix = ["--posix"] if shell == "bash" else []
+        subprocess.run([shell, *posix, "-n"], input=rendered(name, gpu), text=True, check=True)
+
+
+def test_shellcheck_has_nothing_to_say() -> None:
+    if shutil.which("shellcheck") is None:
+        pytest.skip("shellcheck isn't installed")
+    for name, gpu in dict(CASES).items():  # one GPU type of each site
+        argv = ["shellcheck", "--shell=sh", "--exclude=SC1091,SC2015", "-"]
+        done = subprocess.run(argv, input=rendered(name, gpu), text=True, capture_output=True, check=False)
+        assert done.returncode == 0, done.stdout
+
+
+def test_a_script_holds_no_bashism_and_no_secret() -> None:
+    for name, gpu in CASES:
+        text = rendered(name, gpu)
+        code = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+        assert not re.search(r"\[\[|^\s*(local|function|source)\s|<<<|\$'|&>", code, re.MULTILINE)
+        assert not re.search(r"TOKEN|PASSWORD|DATABASE_URL|SECRET", code)
+
+
+def test_a_whole_node_ranks_and_a_slice_says_that_it_is_one() -> None:
+    assert "exclusive=1" in rendered("bunya", "H100")
+    assert "exclusive=1" not in rendered("bunya", "A100-MIG")
+    assert "--rocm" in rendered("bunya", "MI300")
+    assert "--nv" in rendered("bunya", "H100")
