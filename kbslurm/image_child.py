@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,11 @@ def main() -> int:
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     order = json.load(sys.stdin)
-    with tempfile.TemporaryDirectory(prefix="kb-image-") as shim:
-        (Path(shim) / "singularity").symlink_to(order["program"])
-        os.environ["PATH"] = f"{shim}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-        told = _carried_out(order)
+    shim = Path(order["scratch"]) / "bin"
+    shim.mkdir()
+    (shim / "singularity").symlink_to(order["program"])
+    os.environ["PATH"] = f"{shim}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    told = _carried_out(order)
     json.dump(told, answer)
     answer.close()
     return 0

@@ -7,6 +7,7 @@ into `digests.lock` beside it; `verify` holds an image to that, to the digest of
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -17,6 +18,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -362,7 +364,8 @@ def _replace(fresh: Path, image: Path) -> None:
 def _removed(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         for folder, _, _ in os.walk(path):
-            Path(folder).chmod(0o700)
+            with contextlib.suppress(OSError):  # what another user's build left isn't ours to open
+                Path(folder).chmod(0o700)
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
@@ -388,6 +391,15 @@ def version_of(maker: Maker) -> str:
 def ask_spython(order: Mapping[str, Any], maker: Maker) -> dict[str, Any]:
     """Have one order carried out by spython in a process of its own, within the maker's time or not at all."""
     what = f"{order['action']} of {order.get('source') or order.get('image')}"
+    scratch = Path(tempfile.mkdtemp(prefix="kb-image-", dir=maker.environ.get("APPTAINER_TMPDIR")))
+    try:
+        told = _asked({**order, "program": maker.executable, "scratch": str(scratch)}, what, maker, scratch)
+    finally:
+        _removed(scratch)
+    return told
+
+
+def _asked(order: Mapping[str, Any], what: str, maker: Maker, scratch: Path) -> dict[str, Any]:
     child = subprocess.Popen(
         [sys.executable, "-I", "-m", "kbslurm.image_child"],
         stdin=subprocess.PIPE,
@@ -396,11 +408,11 @@ def ask_spython(order: Mapping[str, Any], maker: Maker) -> dict[str, Any]:
         text=True,
         errors="replace",
         start_new_session=True,
-        env=dict(maker.environ),
+        env={**maker.environ, "APPTAINER_TMPDIR": str(scratch), "SINGULARITY_TMPDIR": str(scratch)},
     )
     with child:
         try:
-            out, err = child.communicate(json.dumps({**order, "program": maker.executable}), timeout=maker.timeout_s)
+            out, err = child.communicate(json.dumps(order), timeout=maker.timeout_s)
         except BaseException as error:
             _ended(child)
             if isinstance(error, subprocess.TimeoutExpired):
