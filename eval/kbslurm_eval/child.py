@@ -18,8 +18,6 @@ from typing import Any
 from . import link, values
 from .link import Kind, RunnerEnd, Status
 
-WORK = "/tmp/work"
-
 
 def serve(folder: str) -> int:
     """Answer the judge's messages until it says QUIT."""
@@ -126,10 +124,17 @@ def _loaded(told: dict[str, Any]) -> tuple[int, str, Any]:
 
 
 def _workplace(given: str | None) -> str:
-    """A fresh folder: on the cage's own file system, or the one that the judge made for this launch and removes
+    """A fresh folder: of the cage's own file system, or the one that the judge made for this launch and removes
     after it."""
-    work = given or WORK
-    os.makedirs(work, mode=0o700, exist_ok=given is not None)
+    if given is not None:
+        return given
+    work = os.path.join(os.environ.get("TMPDIR", "/tmp"), "work")
+    try:
+        os.mkdir(work, 0o700)
+    except FileExistsError:  # a container that keeps its /tmp
+        import tempfile
+
+        return tempfile.mkdtemp()
     return work
 
 

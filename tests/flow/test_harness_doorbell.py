@@ -1,0 +1,95 @@
+"""The judge with a job script as supervisor: a small sh script that keeps to the protocol starts plain processes as
+its containers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kbslurm_eval import wire
+from tests.flow import harness_ground as ground
+
+SCRIPT = r"""
+set -u
+dir=$1 link=$2 python=$3 eval=$4
+exec 3<>"$dir/ask"
+export TMPDIR="$dir"
+start() {
+  (
+    "$python" -I -B "$eval" --runner "$link/$1" </dev/null >"$dir/run.$1.err" 2>&1 3<&- &
+    echo $! >"$dir/run.$1.pid.tmp" && mv "$dir/run.$1.pid.tmp" "$dir/run.$1.pid"
+    wait $!
+    echo $? >"$dir/run.$1.status.tmp" && mv "$dir/run.$1.status.tmp" "$dir/run.$1.status"
+  ) &
+}
+while read -r verb number <&3; do
+  case $verb in
+    run) start "$number" ;;
+    stop) kill -KILL "$(cat "$dir/run.$number.pid")" 2>/dev/null ;;
+    end) break ;;
+  esac
+done
+wait
+"""
+RIGHT = "def custom_kernel(data):\n    return sorted(data)\n"
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+    asked = tmp_path / "supervisor"
+    asked.mkdir(mode=0o700)
+    os.mkfifo(asked / "ask", 0o600)
+    link = Path(tempfile.mkdtemp(prefix="kbtest-", dir="/dev/shm"))
+    yield asked, link
+    shutil.rmtree(link)
+
+
+def _judged(tmp_path: Path, folders: tuple[Path, Path], told: wire.Manifest) -> ground.Outcome:
+    asked, link = folders
+    script = subprocess.Popen(["sh", "-c", SCRIPT, "sh", str(asked), str(link), sys.executable, str(ground.EVAL)])
+    try:
+        return ground.judged(tmp_path / "attempt", told, "--supervisor", str(asked), "--link", str(link))
+    finally:
+        assert script.wait(timeout=ground.GENEROUS_S) == 0
+
+
+def test_a_right_submission_passes(tmp_path: Path, folders: tuple[Path, Path]) -> None:
+    (folders[0] / "facts").write_text("container=a script\nexclusive=1\n")
+    report = _judged(tmp_path, folders, ground.manifest(RIGHT)).told
+    assert report.verdict == "passed", report.reason
+    assert report.isolation.means == "a script"
+    assert report.isolation.level == 1, "plain processes are no containers, whatever the script says"
+    assert not list(folders[1].iterdir())
+
+
+@pytest.mark.parametrize(
+    ("source", "verdict", "said"),
+    [
+        ("def custom_kernel(data):\n    print('hello')\n    return data\n", "wrong", "an answer is wrong"),
+        ("import os\nos._exit(0)\n", "error", "the submission ended itself (exit code 0)"),
+        ("def custom_kernel(data):\n    while True:\n        pass\n", "timeout", "no answer within 5 s"),
+        ("import socket\nsocket.socket()\n", "error", "PermissionError"),
+    ],
+)
+def test_the_same_verdicts(tmp_path: Path, folders: tuple[Path, Path], source: str, verdict: str, said: str) -> None:
+    told = ground.manifest(source, mode="test", limits=ground.limits(test_s=5.0))
+    report = _judged(tmp_path, folders, told).told
+    assert report.verdict == verdict, report.reason
+    assert said in report.reason
+    assert ("hello" in report.log) == ("hello" in source)
+
+
+def test_no_answer_from_the_script_is_infrastructure(tmp_path: Path, folders: tuple[Path, Path]) -> None:
+    (folders[0] / "run.1.pid").write_text("999999999")
+    (folders[0] / "run.1.status").write_text("255")
+    asked, link = folders
+    report = ground.judged(tmp_path, ground.manifest(RIGHT), "--supervisor", str(asked), "--link", str(link)).told
+    assert report.verdict == "infrastructure"
+    assert "before it had the submission" in report.reason
