@@ -42,6 +42,9 @@ class KbWatcher(slurm.SlurmInfoWatcher):
         """Take the states of one poll."""
         self.fed = {job_id: {"State": state} for job_id, state in states.items()}
 
+    def register_job(self, job_id: str) -> None:
+        """submitit's register grows for ever; our poll knows the open attempts from the rows."""
+
     def _make_command(self) -> None:
         return None
 
@@ -58,9 +61,6 @@ class KbJob(slurm.SlurmJob):  # type: ignore[type-arg,unused-ignore]
     """A job that is known by (folder, id) and never loads a pickle."""
 
     watcher = KbWatcher(delay_s=1)
-
-    def _register_in_watcher(self) -> None:
-        """submitit's register grows for ever; our poll knows the open attempts from the rows."""
 
     def _get_outcome_and_result(self) -> NoReturn:
         raise NotImplementedError("a report is collected by the backend, never by submitit")
@@ -113,7 +113,8 @@ class KbExecutor(slurm.SlurmExecutor):
         self._probe("sent")
         write_whole(Path(self.folder) / JOB_ID_FILE, f"{job_id}\n".encode())
 
-    def _set_job_permissions(self, folder: Path) -> None:
+    @staticmethod
+    def _set_job_permissions(folder: Path) -> None:
         """The attempt's directory is ours alone and stays so."""
 
     def _internal_process_submissions(self, delayed_submissions: list[Any]) -> list[core.Job[Any]]:

@@ -17,7 +17,7 @@ def main() -> None:
     """Tell everything."""
     tell("inside_python", sys.version.split()[0])
     devices = [*Path("/dev").glob("nvidia[0-9]*"), *Path("/dev/dri").glob("renderD[0-9]*")]
-    tell("inside_devices", sum(can(lambda path=path: os.close(os.open(path, os.O_RDONLY))) for path in devices))
+    tell("inside_devices", sum(map(opens, devices)))
     tell("inside_network", said(can(lambda: socket.create_connection(("1.1.1.1", 443), 3).close())))
     tell("inside_interfaces", " ".join(name for _, name in socket.if_nameindex()))
     tell("inside_processes", sum(path.name.isdigit() for path in Path("/proc").iterdir()))
@@ -44,6 +44,11 @@ def can(action: Callable[[], None]) -> bool:
     except OSError:
         return False
     return True
+
+
+def opens(path: Path) -> bool:
+    """Whether a device's file can be opened."""
+    return can(lambda: os.close(os.open(path, os.O_RDONLY)))
 
 
 def said(yes: bool) -> str:

@@ -604,7 +604,7 @@ def probe_script(site: Site, gpu: GpuType, folder: PurePath, templates: Path) ->
         "memory": f"{max(gpu.memory_mb or 0, 2048)}M",
         "minutes": PROBE_MINUTES,
         "races": RACES,
-        "turn_length": TURN_LENGTH,
+        "turn_length": TURN_LENGTH + 1,
         "image": site.image_of(gpu),
         "digest": gpu.image_digest if gpu.image_digest.startswith("sha256:") else "",
         "contained": site.container.runtime != "none",
@@ -618,7 +618,9 @@ def probe_script(site: Site, gpu: GpuType, folder: PurePath, templates: Path) ->
             values[name] = ShellText(_block(environment, site.template, name, values))
         return environment.get_template("probe.sh.j2").render(values)
     except jinja2.TemplateError as error:
-        raise Misconfigured(f"{error}", file=templates / site.template, fix="Correct the template.") from None
+        file = getattr(error, "filename", None) or templates / site.template
+        line = getattr(error, "lineno", None)
+        raise Misconfigured(f"{error.message}", file=Path(file), line=line, fix="Correct the template.") from None
 
 
 def _block(environment: jinja2.Environment, template: str, name: str, values: Mapping[str, object]) -> str:
