@@ -1,0 +1,133 @@
+"""Values across the link: what is packed comes back the same, and what a runner wrote is read by the judge's layout
+only."""
+
+from __future__ import annotations
+
+import array
+import os
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbslurm_eval import values
+
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(), st.binary(),
+    st.complex_numbers(allow_nan=False, allow_infinity=False),
+)  # fmt: skip
+ANY = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner), st.lists(inner).map(tuple), st.dictionaries(st.text() | st.integers(), inner),
+        st.lists(st.floats(allow_nan=False)), st.lists(st.integers(-(2**63), 2**63 - 1)),
+        st.lists(st.integers(0, 255)).map(bytearray), st.lists(st.floats(allow_nan=False)).map(lambda v: array.array("d", v)),
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+def _typed(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return type(value), [_typed(v) for v in value]
+    if isinstance(value, dict):
+        return dict, {k: _typed(v) for k, v in value.items()}
+    return type(value), value
+
+
+@given(ANY)
+def test_what_is_packed_comes_back(value: Any) -> None:
+    assert _typed(values.copied(values.pack(value))) == _typed(value)
+
+
+@given(ANY)
+def test_an_output_of_its_own_layout_comes_back(value: Any) -> None:
+    layout = values.Layout.of(value)
+    room = bytearray(os.urandom(layout.size))
+    values.layout_from(layout.text()).write(value, memoryview(room))
+    assert _typed(layout.read(bytes(room))) == _typed(value)
+
+
+@given(ANY, st.binary(max_size=4096))
+def test_whatever_bytes_a_runner_left_are_read_or_refused(value: Any, noise: bytes) -> None:
+    layout = values.Layout.of(value)
+    found = (noise * (layout.size // max(1, len(noise)) + 1))[: layout.size]
+    try:
+        layout.read(found)
+    except values.Misfit:
+        pass
+
+
+def test_fewer_bytes_than_declared_are_refused() -> None:
+    layout = values.Layout.of([1.0] * 10)
+    with pytest.raises(values.Misfit):
+        layout.read(bytes(layout.size - 1))
+
+
+class _Hostile(list[float]):
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        return 4
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("reference", "output", "shape"),
+    [
+        ([1.0] * 4, (1.0,) * 4, False),
+        ([1.0] * 4, [1.0] * 5, True),
+        ([1.0] * 4, ["a"] * 4, False),
+        ([1] * 4, [1.5] * 4, False),
+        ([1] * 4, [1 << 70] * 4, False),
+        (1, 1.5, False),
+        (1, 1 << 4000, False),
+        (1.0, "1", False),
+        (True, 1, False),
+        ("a", b"a", False),
+        ("a", "a" * 1000, True),
+        (b"a", "a", False),
+        ((1, 2), [1, 2], False),
+        ((1, 2), (1, 2, 3), True),
+        ({"a": 1}, {"b": 1}, True),
+        ({"a": 1}, {"a": 1, "b": 2}, True),
+        ({"a": 1}, [("a", 1)], False),
+        (None, 0, False),
+        (array.array("d", [1.0]), [1.0], False),
+        (array.array("d", [1.0]), array.array("f", [1.0]), False),
+        (array.array("d", [1.0]), array.array("d", [1.0, 2.0]), True),
+        ([1.0] * 4, _Hostile([1.0] * 3), False),
+    ],
+)
+def test_an_output_of_another_form_is_refused(reference: Any, output: Any, shape: bool) -> None:
+    layout = values.Layout.of(reference)
+    with pytest.raises(values.Misfit) as misfit:
+        layout.write(output, memoryview(bytearray(layout.size)))
+    assert misfit.value.shape == shape
+
+
+def test_what_has_no_place_in_the_link_is_told() -> None:
+    for value in (object(), {1, 2}, [object()], {"a": object()}, {object(): 1}, open, range(3)):
+        with pytest.raises(values.Unsendable):
+            values.pack(value)
+        with pytest.raises(values.Unsendable):
+            values.Layout.of(value)
+    deep: list[Any] = []
+    for _ in range(100):
+        deep = [deep]
+    with pytest.raises(values.Unsendable, match="nested"):
+        values.pack(deep)
+
+
+def test_a_null_call_carries_arrays_only() -> None:
+    given = ([1.0] * 1000, array.array("d", [1.0] * 10), "text", {"n": 3})
+    assert values.copied(values.pack(given, arrays_only=True)) == (
+        None,
+        array.array("d", [1.0] * 10),
+        None,
+        {"n": None},
+    )
