@@ -135,21 +135,24 @@ class PostgresStore(Register):
 
     def claim(self, slots: Sequence[Slot], now: datetime) -> OpenAttempt | None:
         """One statement. None can also mean that every candidate was just being claimed by others: ask again later."""
-        free = [slot for slot in slots if slot.free > 0]
-        if not free:
+        everyone: dict[str, str | None] = {}
+        staff: dict[str, str] = {}
+        for slot in slots:
+            if slot.free > 0:
+                staff.setdefault(slot.gpu, slot.backend)
+                if everyone.get(slot.gpu) is None:
+                    everyone[slot.gpu] = None if slot.staff_only else slot.backend
+        if not staff:
             return None
-        found = self._one(
-            sql.CLAIM,
-            {
-                "backends": [slot.backend for slot in free],
-                "gpus": [slot.gpu for slot in free],
-                "staff_only": [slot.staff_only for slot in free],
-                "name": new_job_name(),
-                "key": secrets.token_bytes(32),
-                "nonce": secrets.token_hex(16),
-                "now": now,
-            },
-        )
+        told = {"name": new_job_name(), "key": secrets.token_bytes(32), "nonce": secrets.token_hex(16), "now": now}
+        ours: dict[str, Any] = {"gpus": list(staff), "everyone": list(everyone.values()), "staff": list(staff.values())}
+        if None in everyone.values():
+            statement = sql.CLAIM_BESIDE_STAFF
+        elif len(staff) > 1:
+            statement = sql.CLAIM
+        else:
+            statement, ours = sql.CLAIM_OF_ONE, {name: values[0] for name, values in ours.items()}
+        found = self._one(statement, {**told, **ours})
         return None if found is None else _attempt(found)
 
     def open_attempts(self) -> Sequence[OpenAttempt]:

@@ -522,12 +522,20 @@ class Register:
         removed: bool = False,
     ) -> list[SubmissionView]:
         """The newest first, without sources and reports; of this person, of this board, or all."""
-        told = {"person": person, "board": board, "limit": limit, "offset": offset, "removed": removed}
+        told = {"person": person, "board": board, "limit": limit, "offset": offset}
+        wanted = {
+            "s.person_id = %(person)s": person is not None,
+            # Looked up first, so that the index on (board_id, id) gives the newest without a look at the others.
+            "s.board_id = (SELECT id FROM leaderboard WHERE lower(name) = lower(%(board)s) AND deleted_at IS NULL)": (
+                board is not None
+            ),
+            "s.removed_at IS NULL": not removed,
+        }
+        where = " AND ".join(words for words, is_wanted in wanted.items() if is_wanted)
         found = self._all(
-            _SUBMISSION.format(source="NULL::text") + "WHERE (%(person)s::bigint IS NULL OR s.person_id = %(person)s)"
-            " AND (%(board)s::text IS NULL OR (lower(b.name) = lower(%(board)s) AND b.deleted_at IS NULL))"
-            " AND (%(removed)s OR s.removed_at IS NULL)"
-            " ORDER BY s.id DESC LIMIT %(limit)s OFFSET %(offset)s",
+            _SUBMISSION.format(source="NULL::text")
+            + (f"WHERE {where}" if where else "")
+            + " ORDER BY s.id DESC LIMIT %(limit)s OFFSET %(offset)s",
             told,
         )
         return self._submissions(found, whole=False)

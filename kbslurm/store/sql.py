@@ -67,53 +67,70 @@ SELECT submission_id, array_agg(id ORDER BY id) AS run_ids FROM due GROUP BY sub
 
 # -------------------------------------------------------------------------------------------------------- 2: claim
 
-# A few candidates per GPU type come off the partial index without a lock, in order; then the first that nobody else
-# holds is locked. Locking while picking per GPU type would hide the best run of every other type from a claim beside.
-CANDIDATES = 16
+# Of one GPU type: the first of the partial index that nobody holds. Of several: a few candidates of each come off the
+# index without a lock, then the fairest that nobody holds is locked; locking while picking would hide the best run of
+# every other type from whoever claims beside us. A slot for staff only looks at staff's runs, by an index of their own.
+# `everyone` and `staff` are the backends that a run of a guest or of staff would go to; NULL: none would take it.
+CANDIDATES = 8
 
 _ATTEMPT_COLUMNS = """a.id, a.run_id, a.number, a.name, a.backend, a.gpu, a.state, a.handle, a.opened_at, a.deadline_at,
     a.clean_sweeps, a.swept_at, a.seen_at, a.started_at, a.node"""
 
-CLAIM = f"""
-WITH slot AS (
-    SELECT backend, gpu, staff_only, place
-    FROM unnest(%(backends)s::text[], %(gpus)s::text[], %(staff_only)s::boolean[])
-        WITH ORDINALITY AS s(backend, gpu, staff_only, place)
-), kind AS (
-    SELECT gpu, bool_and(staff_only) AS staff_only FROM slot GROUP BY gpu
-), candidate AS MATERIALIZED (
-    SELECT q.id, q.fair_at FROM kind CROSS JOIN LATERAL (
-        SELECT id, fair_at FROM run WHERE state = 'queued' AND gpu = kind.gpu AND NOT kind.staff_only
+_PICKED_OF_ONE = """
+WITH picked AS MATERIALIZED (
+    SELECT id, CASE WHEN by_staff THEN %(staff)s ELSE %(everyone)s END AS backend FROM run
+    WHERE state = 'queued' AND gpu = %(gpus)s ORDER BY gpu, fair_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
+)"""
+
+_KIND = """
+WITH kind AS MATERIALIZED (
+    SELECT gpu, everyone, staff FROM unnest(%(gpus)s::text[], %(everyone)s::text[], %(staff)s::text[])
+        AS k(gpu, everyone, staff)
+)"""
+
+_CANDIDATES = f"""
+    SELECT q.id, q.fair_at, CASE WHEN q.by_staff THEN kind.staff ELSE kind.everyone END AS backend
+    FROM kind CROSS JOIN LATERAL (
+        SELECT id, fair_at, by_staff FROM run
+        WHERE state = 'queued' AND gpu = kind.gpu AND kind.everyone IS NOT NULL
         ORDER BY gpu, fair_at, id LIMIT {CANDIDATES}
-    ) q
+    ) q"""
+
+_STAFFS_CANDIDATES = f"""
     UNION ALL
-    SELECT q.id, q.fair_at FROM kind CROSS JOIN LATERAL (
-        SELECT id, fair_at FROM run WHERE state = 'queued' AND by_staff AND gpu = kind.gpu AND kind.staff_only
+    SELECT q.id, q.fair_at, kind.staff
+    FROM kind CROSS JOIN LATERAL (
+        SELECT id, fair_at FROM run
+        WHERE state = 'queued' AND by_staff AND gpu = kind.gpu AND kind.everyone IS NULL
         ORDER BY gpu, fair_at, id LIMIT {CANDIDATES}
-    ) q
+    ) q"""
+
+_PICKED = """, candidate AS MATERIALIZED ({}
 ), picked AS MATERIALIZED (
-    SELECT run.id, run.gpu, run.by_staff FROM candidate c JOIN run ON run.id = c.id
+    SELECT run.id, c.backend FROM candidate c JOIN run ON run.id = c.id
     WHERE run.state = 'queued' ORDER BY c.fair_at, c.id LIMIT 1 FOR UPDATE OF run SKIP LOCKED
-), moved AS (
+)"""
+
+_CLAIMED = f""", moved AS (
     UPDATE run SET state = 'launching', attempts = attempts + 1, reason = '' FROM picked
     WHERE run.id = picked.id AND run.state = 'queued'
-    RETURNING run.id, run.attempts, run.gpu, run.submission_id, run.by_staff
+    RETURNING run.id, run.attempts, run.gpu, run.submission_id, picked.backend
 ), opened AS (
     INSERT INTO attempt (run_id, number, name, backend, gpu, key, nonce, opened_at)
-    SELECT moved.id, moved.attempts, %(name)s, (
-        SELECT slot.backend FROM slot WHERE slot.gpu = moved.gpu AND (moved.by_staff OR NOT slot.staff_only)
-        ORDER BY slot.place LIMIT 1
-    ), moved.gpu, %(key)s, %(nonce)s, %(now)s
-    FROM moved
+    SELECT id, attempts, %(name)s, backend, gpu, %(key)s, %(nonce)s, %(now)s FROM moved
     RETURNING *
 ), noted AS (
     INSERT INTO event (kind, subject, data, at)
-    SELECT 'run.launching', 'run:' || o.run_id, jsonb_build_object('submission', moved.submission_id,
-        'attempt', o.number, 'backend', o.backend, 'gpu', o.gpu, 'job', o.name), %(now)s
-    FROM opened o, moved
+    SELECT 'run.launching', 'run:' || id, jsonb_build_object('submission', submission_id, 'attempt', attempts,
+        'backend', backend, 'gpu', gpu, 'job', %(name)s::text), %(now)s
+    FROM moved
 )
 SELECT {_ATTEMPT_COLUMNS}, NULL::timestamptz AS cancel_at FROM opened a
 """
+
+CLAIM_OF_ONE = _PICKED_OF_ONE + _CLAIMED
+CLAIM = _KIND + _PICKED.format(_CANDIDATES) + _CLAIMED
+CLAIM_BESIDE_STAFF = _KIND + _PICKED.format(_CANDIDATES + _STAFFS_CANDIDATES) + _CLAIMED
 
 OPEN_ATTEMPTS = f"""
 SELECT {_ATTEMPT_COLUMNS}, run.cancel_at FROM attempt a JOIN run ON run.id = a.run_id

@@ -205,17 +205,19 @@ def test_a_run_that_somebody_holds_is_stepped_over(rig: Rig) -> None:
 def test_the_claim_walks_the_partial_index_at_50_000_queued(rig: Rig) -> None:
     receipt = rig.accept()
     fill(rig, receipt.submission_id, queued=50_000)
-    told = {
-        "backends": ["local", "local"],
-        "gpus": ["H100", "A100"],
-        "staff_only": [False, False],
-        "name": "kb-x",
-        "key": b"k",
-        "nonce": "n",
-        "now": rig.now,
-    }
+    for claim in (sql.CLAIM, sql.CLAIM_OF_ONE, sql.CLAIM_BESIDE_STAFF):
+        check_plan(rig, claim)
+
+
+def check_plan(rig: Rig, claim: str) -> None:
+    told = {"name": "kb-x", "key": b"k", "nonce": "n", "now": rig.now}
+    backends = ["local", "local"]
+    ours = {"gpus": ["H100", "A100"], "everyone": backends, "staff": backends}
     with rig.store._pool.transaction() as connection:
-        found = connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql.CLAIM}".encode(), told).fetchone()
+        statement = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {claim}".encode()
+        if claim == sql.CLAIM_OF_ONE:
+            ours = {name: values[0] for name, values in ours.items()}  # type: ignore[misc]
+        found = connection.execute(statement, {**told, **ours}).fetchone()
         assert found is not None
         connection.execute("ROLLBACK AND CHAIN")
     nodes = list(plan_nodes(found["QUERY PLAN"][0]["Plan"]))
