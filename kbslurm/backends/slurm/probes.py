@@ -5,6 +5,7 @@ Reading and grading are pure; asking is not. A question that isn't answered is a
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import secrets
@@ -44,6 +45,7 @@ TURN_LENGTH = 4096
 PROBE_MINUTES = 10
 NODE_WAIT_S = 300.0
 LOOK_S = 0.02
+RACE_S = 30.0
 ASK_EVERY_S = 10.0
 FREE_MB = 1024
 SLOW_START_MS = 3000
@@ -534,17 +536,16 @@ def _absent(ground: Ground, gpu: GpuType, job: str, folder: Path) -> Finding:
 def _race(ground: Ground, folder: Path) -> frozenset[int]:
     """Make the folders that the job makes, too, and replace the file that it reads, until it is through."""
     won = set()
-    for number in range(RACES):
-        if _made(folder / "race" / str(number)):
-            won.add(number)
-        _put(folder / "turn", "ab"[number % 2] * TURN_LENGTH)
-        ground.sleep(0.002)
     began = ground.clock()
-    turn = 0
-    while not (folder / "raced").exists() and ground.clock() - began < 30:
-        turn += 1
+    while folder / "racing" not in folder.iterdir() and ground.clock() - began < RACE_S:
+        ground.sleep(LOOK_S / 10)
+    for turn in itertools.count():
+        if turn < RACES and _made(folder / "race" / str(turn)):
+            won.add(turn)
+        if folder / "raced" in folder.iterdir() or ground.clock() - began > RACE_S:
+            break
         _put(folder / "turn", "ab"[turn % 2] * TURN_LENGTH)
-        ground.sleep(LOOK_S)
+        ground.sleep(LOOK_S / 10)
     return frozenset(won)
 
 
@@ -620,7 +621,7 @@ def probe_script(site: Site, gpu: GpuType, folder: PurePath, templates: Path) ->
     except jinja2.TemplateError as error:
         file = getattr(error, "filename", None) or templates / site.template
         line = getattr(error, "lineno", None)
-        raise Misconfigured(f"{error.message}", file=Path(file), line=line, fix="Correct the template.") from None
+        raise Misconfigured(error.message, file=Path(file), line=line, fix="Correct the template.") from None
 
 
 def _block(environment: jinja2.Environment, template: str, name: str, values: Mapping[str, object]) -> str:

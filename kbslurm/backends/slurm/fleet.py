@@ -1,0 +1,243 @@
+"""What a site's machines are doing, for `kbslurm status`: by text commands, or by a pyslurm in a process of its own.
+
+pyslurm is bound to one Slurm release, ends its process when no configuration is there and changes how libraries are
+loaded for everybody in it: the daemon never imports it. The helper (`pyslurm_helper.py`) is run by the interpreter
+that the site names, speaks JSON lines, and is ended when it doesn't answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import selectors
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from kbslurm.backends.slurm.commands import Commands
+from kbslurm.domain.site import Fleet, FleetNode, Reservation, Site
+from kbslurm.errors import BackendTrouble
+
+NODE_FIELDS = "NodeList:80,Partition:80,StateLong:40,Gres:400,GresUsed:400,Reason:120"
+WIDTHS = (80, 80, 40, 400, 400, 120)
+HELPER = Path(__file__).with_name("pyslurm_helper.py")
+ANSWER_S = 15.0
+LINE_CAP = 64_000_000
+_GRES = re.compile(r"gpu(?::(?P<type>[A-Za-z_][\w.-]*|\d[\w.-]*[A-Za-z_][\w.-]*))?:(?P<count>\d+)(?:\([^)]*\))?")
+
+
+class FleetReader(Protocol):
+    """Says what the machines are doing. One look, no memory."""
+
+    def read(self) -> Fleet:
+        """The fleet now, or BackendTrouble."""
+        ...
+
+
+def gpus_in(gres: str) -> dict[str, int]:
+    """GPUs by type in Slurm's words: `gpu:h100:4(S:0-1)`, `gpu:2`, `gpu:1g.10gb:2(IDX:0),gpu:a100:1`, `(null)`."""
+    found: dict[str, int] = defaultdict(int)
+    for match in _GRES.finditer(gres):
+        found[match["type"] or "gpu"] += int(match["count"])
+    return dict(found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextFleet:
+    """The primary reader: sinfo and scontrol as text, the same since Slurm 20.11."""
+
+    commands: Commands
+
+    def read(self) -> Fleet:
+        """Two calls: sinfo, scontrol show reservation."""
+        nodes = self._asked("sinfo", ["-h", "-a", "-N", "-O", NODE_FIELDS])
+        reserved = self._asked("scontrol", ["show", "reservation", "--oneliner"])
+        return Fleet(nodes=nodes_in(nodes), reservations=reservations_in(reserved), reader="text")
+
+    def version(self) -> str:
+        """Like `24.11.5`."""
+        found = re.search(r"(\d+\.\d+\.\d+)", self._asked("sinfo", ["-V"]))
+        return found[1] if found else ""
+
+    def _asked(self, tool: str, arguments: Sequence[str]) -> str:
+        answer = self.commands.run(tool, arguments)
+        if answer.complaint:
+            raise BackendTrouble(self.commands.site.name, f"{tool}: {answer.complaint}")
+        return answer.out
+
+
+def nodes_in(text: str) -> tuple[FleetNode, ...]:
+    """The nodes in sinfo's columns; a node in several partitions stands once, with all of them."""
+    partitions: dict[str, list[str]] = {}
+    rows: dict[str, tuple[str, str, str, str]] = {}
+    for line in text.splitlines():
+        fields, at = [], 0
+        for width in WIDTHS:
+            fields.append(line[at : at + width].strip())
+            at += width
+        name, partition, state, gres, used, reason = fields
+        if name and state:
+            partitions.setdefault(name, []).append(partition.rstrip("*"))
+            rows[name] = (state, gres, used, reason)
+    return tuple(
+        FleetNode(
+            name=name,
+            partitions=tuple(sorted(set(partitions[name]))),
+            state=state,
+            gpus=gpus_in(gres),
+            gpus_used={kind: count for kind, count in gpus_in(used).items() if count},
+            reason="" if reason in ("none", "(null)") else reason,
+        )
+        for name, (state, gres, used, reason) in sorted(rows.items())
+    )
+
+
+def reservations_in(text: str) -> tuple[Reservation, ...]:
+    """The reservations in scontrol's lines."""
+    found = []
+    for line in text.splitlines():
+        told = dict(re.findall(r"(\w+)=(\S*)", line))
+        if name := told.get("ReservationName"):
+            found.append(
+                Reservation(
+                    name=name,
+                    state=told.get("State", ""),
+                    nodes=told.get("Nodes", ""),
+                    starts_at_s=_epoch(told.get("StartTime", "")),
+                    ends_at_s=_epoch(told.get("EndTime", "")),
+                    flags=tuple(sorted(flag for flag in told.get("Flags", "").split(",") if flag)),
+                )
+            )
+    return tuple(sorted(found, key=lambda one: one.name))
+
+
+def _epoch(text: str) -> int | None:
+    if text.isdigit():
+        return int(text)
+    if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", text):
+        return int(time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S")))
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PyslurmFleet:
+    """The second reader: asks a helper process. Any trouble of it is BackendTrouble, never ours."""
+
+    site: str
+    argv: tuple[str, ...]
+    conf: str = ""
+    answer_s: float = ANSWER_S
+
+    def read(self) -> Fleet:
+        """Start the helper, ask once, end it."""
+        told = self._asked({"ask": "fleet"})
+        try:
+            return Fleet(
+                nodes=tuple(
+                    FleetNode(
+                        name=str(node["name"]),
+                        partitions=tuple(sorted(map(str, node["partitions"]))),
+                        state=str(node["state"]).lower(),
+                        gpus=_counts(node["gpus"]),
+                        gpus_used={kind: count for kind, count in _counts(node["gpus_used"]).items() if count},
+                        reason=str(node["reason"]),
+                    )
+                    for node in sorted(told["nodes"], key=lambda one: str(one["name"]))
+                ),
+                reservations=tuple(
+                    Reservation(
+                        name=str(one["name"]),
+                        state=str(one["state"]),
+                        nodes=str(one["nodes"]),
+                        starts_at_s=one["starts_at_s"],
+                        ends_at_s=one["ends_at_s"],
+                        flags=tuple(sorted(map(str, one["flags"]))),
+                    )
+                    for one in sorted(told["reservations"], key=lambda one: str(one["name"]))
+                ),
+                version=str(told["slurm"]),
+                reader="pyslurm",
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise BackendTrouble(self.site, f"the pyslurm helper's answer isn't one: {error!r}") from None
+
+    def version(self) -> tuple[str, str]:
+        """(pyslurm's version, Slurm's version that it was built for)."""
+        told = self._asked({"ask": "version"})
+        return str(told.get("pyslurm", "")), str(told.get("slurm", ""))
+
+    def _asked(self, question: Mapping[str, str]) -> dict[str, Any]:
+        environment = {"PATH": os.environ.get("PATH", os.defpath), "PYSLURM_DISABLE_AUTO_INIT": "1"}
+        if self.conf:
+            environment["SLURM_CONF"] = self.conf
+        try:
+            helper = subprocess.Popen(
+                self.argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise BackendTrouble(self.site, f"the pyslurm helper can't be run: {error.strerror}") from None
+        with helper:
+            try:
+                assert helper.stdin is not None
+                helper.stdin.write(json.dumps({**question, "conf": self.conf}).encode() + b"\n")
+                helper.stdin.close()
+                line = _line_of(helper, self.answer_s)
+            except BrokenPipeError:
+                line = b""
+            finally:
+                helper.kill()
+        try:
+            told = json.loads(line)
+        except ValueError:
+            raise BackendTrouble(self.site, "the pyslurm helper ended without an answer") from None
+        if not isinstance(told, dict) or "error" in told:
+            why = told.get("error") if isinstance(told, dict) else "no object"
+            raise BackendTrouble(self.site, f"the pyslurm helper: {why}")
+        return told
+
+
+def _line_of(helper: subprocess.Popen[bytes], answer_s: float) -> bytes:
+    assert helper.stdout is not None
+    found, until = bytearray(), time.monotonic() + answer_s
+    with selectors.DefaultSelector() as ready:
+        ready.register(helper.stdout, selectors.EVENT_READ)
+        while (left := until - time.monotonic()) > 0 and len(found) < LINE_CAP:
+            if not ready.select(left):
+                break
+            part = os.read(helper.stdout.fileno(), 1 << 16)
+            found += part
+            if not part or b"\n" in part:
+                break
+    return bytes(found).partition(b"\n")[0]
+
+
+def _counts(told: Mapping[str, Any]) -> dict[str, int]:
+    return {str(kind): int(count) for kind, count in told.items()}
+
+
+def fleet_reader(site: Site, commands: Commands) -> FleetReader:
+    """The reader that this site gets: pyslurm when the site names an interpreter whose pyslurm fits, else text."""
+    text = TextFleet(commands=commands)
+    if not site.slurm.pyslurm_python:
+        return text
+    helper = PyslurmFleet(site=site.name, argv=(site.slurm.pyslurm_python, "-I", str(HELPER)), conf=site.slurm.conf)
+    try:
+        built_for, _ = helper.version()
+        fits = _release(built_for) == _release(text.version())
+    except BackendTrouble:
+        return text
+    return helper if fits else text
+
+
+def _release(version: str) -> tuple[str, ...]:
+    return tuple(version.split(".")[:2])

@@ -1,0 +1,114 @@
+"""One question on standard input, one answer on standard output, both a line of JSON. Stands alone: standard library
+and pyslurm only, run by whichever interpreter has a pyslurm that fits the site's Slurm.
+
+{"ask": "version"} → {"pyslurm": "24.11.0", "slurm": "24.11.5"}
+{"ask": "fleet"}   → {"slurm": …, "nodes": [{name, partitions, state, gpus, gpus_used, reason}], "reservations":
+                      [{name, state, nodes, starts_at_s, ends_at_s, flags}]}
+anything else      → {"error": "…"}
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+
+def main() -> int:
+    try:
+        question = json.loads(sys.stdin.readline())
+        print(json.dumps(answer(question)), flush=True)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the one who asked is told in one line
+        print(json.dumps({"error": f"{type(error).__name__}: {error}"}), flush=True)
+        return 1
+    return 0
+
+
+def answer(question: dict[str, Any]) -> dict[str, Any]:
+    import pyslurm
+
+    if hasattr(pyslurm, "slurm_init"):
+        pyslurm.slurm_init(question.get("conf") or None)
+    if question.get("ask") == "version":
+        return {"pyslurm": pyslurm.__version__, "slurm": slurm_version(pyslurm)}
+    if question.get("ask") == "fleet":
+        return {"slurm": slurm_version(pyslurm), "nodes": nodes(pyslurm), "reservations": reservations(pyslurm)}
+    raise ValueError(f"there is no question {question.get('ask')!r}")
+
+
+def slurm_version(pyslurm: Any) -> str:
+    """What the running controller says of itself, or what pyslurm was built for."""
+    try:
+        return str(pyslurm.slurmctld.Config.load().version)
+    except Exception:  # noqa: BLE001 - not every release has it
+        major, minor, micro = pyslurm.version() if callable(getattr(pyslurm, "version", None)) else ("", "", "")
+        return f"{major}.{minor}.{micro}".strip(".")
+
+
+def nodes(pyslurm: Any) -> list[dict[str, Any]]:
+    found = pyslurm.Nodes.load()
+    partitions = pyslurm.Partitions.load()
+    where: dict[str, set[str]] = {name: set() for name in found}
+    for name, partition in partitions.items():
+        for node in expanded(pyslurm, partition.nodes):
+            where.setdefault(node, set()).add(str(name))
+    return [
+        {
+            "name": str(name),
+            "partitions": sorted(where.get(str(name), ())),
+            "state": str(node.state),
+            "gpus": gpus(node.configured_gres),
+            "gpus_used": gpus(node.allocated_gres),
+            "reason": str(node.reason or ""),
+        }
+        for name, node in found.items()
+    ]
+
+
+def expanded(pyslurm: Any, names: str | None) -> list[str]:
+    """`h[1-2],a1` as its names."""
+    if not names:
+        return []
+    lister = pyslurm.hostlist()
+    lister.create(names)
+    return [one.decode() if isinstance(one, bytes) else str(one) for one in lister.get_list()]
+
+
+def gpus(gres: dict[str, Any] | None) -> dict[str, int]:
+    """pyslurm's `{"gpu:h100": 4}`, `{"gpu": 2}` by type."""
+    found: dict[str, int] = {}
+    for name, count in (gres or {}).items():
+        first, _, kind = str(name).partition(":")
+        if first == "gpu":
+            found[kind or "gpu"] = found.get(kind or "gpu", 0) + int(count)
+    return found
+
+
+def reservations(pyslurm: Any) -> list[dict[str, Any]]:
+    kind = getattr(pyslurm, "Reservations", None)
+    told = kind.load() if kind is not None else {}
+    found = []
+    for name, one in told.items():
+        starts, ends = one.start_time, one.end_time
+        found.append(
+            {
+                "name": str(name),
+                "state": "ACTIVE" if getattr(one, "is_active", True) else "INACTIVE",
+                "nodes": str(one.nodes or ""),
+                "starts_at_s": int(starts) if starts else None,
+                "ends_at_s": int(ends) if ends else None,
+                "flags": flags_of(one.flags),
+            }
+        )
+    return found
+
+
+def flags_of(flags: Any) -> list[str]:
+    try:
+        return sorted(str(getattr(flag, "name", flag)).upper() for flag in flags)
+    except TypeError:
+        return sorted(part for part in str(flags).split("|") if part)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
