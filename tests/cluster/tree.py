@@ -421,6 +421,51 @@ def _install(tree: Path, wheels: Path, to: Path, log: Path) -> None:
         raise Trouble(f"Installing the locked packages failed: {_last_line(log.read_text())} (whole log: {log})")
 
 
+_PYSLURM = """\
+set -e
+export DEBIAN_FRONTEND=noninteractive
+apt-get -q -o Acquire::Check-Valid-Until=false update
+apt-get -q install -y --no-install-recommends gcc libc6-dev libslurm-dev python3-dev cython3 \\
+    python3-setuptools python3-wheel python3-packaging python3-pip
+cp -r /kb/wheels /tmp/source
+cd /tmp/source
+export PYSLURM_BUILD_JOBS=2 SLURM_INCLUDE_DIR=/usr/include SLURM_LIB_DIR="/usr/lib/$(uname -m)-linux-gnu/slurm-wlm"
+python3 -m pip install --no-build-isolation --no-deps --no-index --no-compile --target /kb/out .
+cd /
+PYTHONPATH=/kb/out python3 -c 'import pyslurm; print(pyslurm.version())'
+"""
+
+
+def pyslurm(slurm: str, source: Path | None = None) -> Path | None:
+    """pyslurm for this tree's Python and Slurm, to be bound at /kb/pyslurm; without a source, what was built before.
+
+    No package index has a build for a Debian Slurm: the source is a checkout of the tag that fits this release.
+    """
+    name = f"pyslurm-{build(slurm).name.removeprefix('tree-')}"
+    if source is None:
+        made = cache_root() / name
+        return made if made.exists() else None
+    with _building(name) as (final, fresh):
+        if fresh is not None:
+            say(f"building pyslurm for Slurm {slurm} (some minutes)")
+            fresh.mkdir()
+            log = cache_root() / f"{name}.log"
+            log.unlink(missing_ok=True)
+            code = run_in_tree(
+                build(slurm),
+                ["sh", "-c", _PYSLURM],
+                binds=[
+                    Bind(source=source.resolve(), target="/kb/wheels"),
+                    Bind(source=fresh, target="/kb/out", writable=True),
+                ],
+                work=fresh.with_name(f"{fresh.name}.work"),
+                log=log,
+            )
+            if code != 0:
+                raise Trouble(f"Building pyslurm failed: {_last_line(log.read_text())} (whole log: {log})")
+    return final
+
+
 def size_of(folder: Path) -> int:
     """Bytes on disk below a folder."""
     out = subprocess.run(["du", "-s", "-B1", str(folder)], capture_output=True, text=True, check=False).stdout
@@ -450,10 +495,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     one.add_argument("--no-venv", action="store_true", help="leave the project's venv out")
     one.add_argument("--no-image", action="store_true", help="leave the job images out")
     one.add_argument("--json", action="store_true")
+    two = commands.add_parser("pyslurm", help="build pyslurm for a tree; clusters made of it then have /kb/pyslurm")
+    two.add_argument("--slurm", choices=sorted(RECIPES), default=DEFAULT_SLURM)
+    two.add_argument("--source", type=Path, required=True, help="a checkout of pyslurm at the tag that fits")
     given = parser.parse_args(argv)
 
     def action() -> int:
         began = time.monotonic()
+        if given.command == "pyslurm":
+            print(pyslurm(given.slurm, given.source))
+            return 0
         made: dict[str, Path | None] = {"tree": build(given.slurm)}
         if RECIPES[given.slurm].apptainer and not given.no_image:
             made["image_cpu"] = image("cpu")

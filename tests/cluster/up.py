@@ -9,7 +9,8 @@
 Everything the cluster writes lies below D; ending its first process ends all of it. Two clusters never meet: each has
 its own mounts, processes, host name and network, and there is no way out of that network. Inside: /kb/src is this
 checkout (read-only), /kb/venv the locked requirements, /shared (D/shared on the host) the site's shared file system,
-/scratch a node disk of 64 MiB, /opt/kb/images the job images. Users: kb, other; kb may ssh to localhost.
+/scratch a node disk of 64 MiB, /opt/kb/images the job images, /kb/pyslurm what `tree.py pyslurm` built. Users: kb and
+other; kb may ssh to localhost.
 
 Standard library only; run it as root with the host's python3. The same file runs inside with the tree's python3.
 """
@@ -173,6 +174,9 @@ def _binds(folder: Path, options: conf_slurm.Options, *, torch: bool) -> list[ns
     venv = tree.venv(root)
     if venv is not None:
         binds.append(ns.Bind(source=venv, target="/kb/venv"))
+    pyslurm = tree.pyslurm(options.slurm)
+    if pyslurm is not None:
+        binds.append(ns.Bind(source=pyslurm, target="/kb/pyslurm"))
     if tree.RECIPES[options.slurm].apptainer:
         for name in ("cpu", "torch") if torch else ("cpu",):
             made = tree.image(name)
