@@ -24,7 +24,7 @@ from kbslurm import logs, wiring
 from kbslurm.config import Config
 from kbslurm.domain.run import JobName, OpenAttempt
 from kbslurm.errors import BackendTrouble, KbslurmError
-from kbslurm.flow.collect import Vigil, collect
+from kbslurm.flow.collect import Vigil, collect, end_cancelled
 from kbslurm.flow.launch import is_settled, launch
 from kbslurm.flow.place import Place
 from kbslurm.flow.queue import claim, free_slots, taken
@@ -316,6 +316,7 @@ class Daemon:
         resting = {name: lane for name, lane in self.lanes.items() if not lane.busy and now >= lane.ready_at}
         attempts = self.store.open_attempts()
         by_place = self._by_place(attempts)
+        self._let_strangers_go(by_place, now)
         claimed = self._claim([lane.place for lane in resting.values()], attempts, now)
         for name, lane in resting.items():
             mine = [attempt for attempt in claimed if attempt.backend == name]
@@ -407,6 +408,13 @@ class Daemon:
                 why="it isn't configured any more; its attempts stay open until it is again, or are cancelled",
             )
         return found
+
+    def _let_strangers_go(self, by_place: Mapping[str, list[OpenAttempt]], now: datetime) -> None:
+        """A cancelled attempt at a place that isn't there any more: nobody can ask it, and its report can't count."""
+        for name in set(by_place) - set(self.lanes):
+            for attempt in by_place[name]:
+                if attempt.cancel_at is not None:
+                    end_cancelled(self.store, attempt, now)
 
     def _calm_s(self, by_place: Mapping[str, list[OpenAttempt]], now: datetime) -> float:
         moments = [now + timedelta(seconds=self.pace.idle_s), self._renew_at]

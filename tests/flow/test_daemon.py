@@ -153,6 +153,21 @@ def test_cancel_is_for_owner_and_staff_and_reaches_the_running_job(stage: Stage)
     assert len(puppet.cancelled) == 1
 
 
+def test_attempts_at_a_place_that_is_not_configured_any_more_wait_or_are_cancelled(stage: Stage) -> None:
+    gone = quick(Puppet(name="gone", default=RUNNING))
+    receipt = stage.submit(gpus=["A100"])
+    attempt = stage.claim(gone)
+    prompt = quick(Prompt(stage.store))
+    with overheard() as told, running(Daemon(stage.store, [prompt], pace=QUICK)):
+        stage.submit(gpus=["A100"])
+        stage.wait_until(lambda: stage.open_runs() == 1)
+        assert "unknown place backend=gone" in told.getvalue().replace("warning: ", "")
+        assert stage.attempt() == attempt
+        cancel(stage.store, receipt.submission_id, stage.person("ada"), stage.clock.now())
+        stage.wait_until(lambda: stage.open_runs() == 0)
+    assert [run["state"] for run in stage.runs()] == ["cancelled", "scored"]
+
+
 def test_a_database_that_goes_and_comes_is_waited_for(own_postgres: Embedded) -> None:
     from kbslurm.store import migrate
 
