@@ -21,6 +21,7 @@ from kbslurm.backends.slurm.reader import (
     JobRow,
     Phase,
     ending_of,
+    is_strange,
     read_sacct,
     read_squeue,
     reason_text,
@@ -42,11 +43,30 @@ LOOK_BACK_S = 300
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Rows:
+    """The rows of one answer. Not `whole`: something in it wasn't understood, so absence from it proves nothing."""
+
+    by_id: Mapping[str, JobRow]
+    whole: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Told:
     """What the scheduler answered in one look; a source that couldn't be asked is None."""
 
-    queue: Mapping[str, JobRow] | None
-    past: Mapping[str, JobRow] | None
+    queue: _Rows | None
+    past: _Rows | None
+    accounting: bool
+
+    @property
+    def proves_absence(self) -> bool:
+        """Every source that the site has answered, and each answer was understood to its last line."""
+        past = self.past.whole if self.past is not None else not self.accounting
+        return self.queue is not None and self.queue.whole and past
+
+    def rows(self) -> list[JobRow]:
+        """All rows, the queue's first."""
+        return [row for rows in (self.queue, self.past) if rows is not None for row in rows.by_id.values()]
 
 
 class SlurmBackend:
@@ -113,15 +133,14 @@ class SlurmBackend:
         if sure is not None:
             return sure
         told = self._by_name(name, paths)
-        rows = [*(told.queue or {}).values(), *(told.past or {}).values()]
-        if rows:
-            return self._adopt(name, found, rows, told)
+        if told.rows():
+            return self._adopt(name, found, told.rows(), told)
         if found.handle is not None:
             running = found.running()
             return running or Sighting(
                 seen=Seen.WAITING, handle=found.handle, reason="submitted; Slurm doesn't show it"
             )
-        if told.queue is None or (told.past is None and self.site.slurm.accounting):
+        if not told.proves_absence:
             return Sighting(seen=Seen.UNKNOWN, reason="the scheduler can't be asked")
         return Sighting(seen=Seen.ABSENT)
 
@@ -227,40 +246,49 @@ class SlurmBackend:
     def _by_id(self, ids: set[str]) -> _Told:
         queue = self._squeue([])
         if queue is None:
-            return _Told(queue=None, past=None)
-        KbJob.watcher.feed({id_: row.state for id_, row in queue.items()})
-        vanished = sorted(id_ for id_ in ids - set(queue) if id_.isdigit())
-        return _Told(queue=queue, past=self._sacct_ids(vanished) if vanished else {})
+            return _Told(queue=None, past=None, accounting=self.site.slurm.accounting)
+        KbJob.watcher.feed({id_: row.state for id_, row in queue.by_id.items()})
+        vanished = sorted(id_ for id_ in ids - set(queue.by_id) if id_.isdigit())
+        past = self._sacct_ids(vanished) if vanished else _Rows(by_id={}, whole=True)
+        return _Told(queue=queue, past=past, accounting=self.site.slurm.accounting)
 
     def _by_name(self, name: JobName, paths: AttemptPaths) -> _Told:
         queue = self._squeue([f"--name={name}"])
         if not self.site.slurm.accounting:
-            return _Told(queue=queue, past=None)
+            return _Told(queue=queue, past=None, accounting=False)
         try:
             since = paths.manifest.stat().st_mtime
         except OSError:
             since = self._wall() - 2 * 86_400
         start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since - LOOK_BACK_S))
-        return _Told(queue=queue, past=self._sacct([f"--name={name}", "-S", start]))
+        return _Told(queue=queue, past=self._sacct([f"--name={name}", "-S", start]), accounting=True)
 
-    def _squeue(self, which: Sequence[str]) -> Mapping[str, JobRow] | None:
+    def _squeue(self, which: Sequence[str]) -> _Rows | None:
         answer = self._asked("squeue", ["--me", "-h", "-r", "-t", "all", "-o", SQUEUE_FORMAT, *which])
-        return None if answer is None else {row.id: row for row in read_squeue(answer.out)}
+        if answer is None:
+            return None
+        whole = not is_strange(answer.out, SQUEUE_FORMAT.count("|"))
+        return _Rows(by_id={row.id: row for row in read_squeue(answer.out)}, whole=whole)
 
-    def _sacct_ids(self, ids: Sequence[str]) -> Mapping[str, JobRow] | None:
+    def _sacct_ids(self, ids: Sequence[str]) -> _Rows | None:
         if not self.site.slurm.accounting:
             return None
         found: dict[str, JobRow] = {}
+        whole = True
         for start in range(0, len(ids), BATCH):
             rows = self._sacct(["-j", ",".join(ids[start : start + BATCH])])
             if rows is None:
                 return None
-            found |= rows
-        return found
+            found |= rows.by_id
+            whole = whole and rows.whole
+        return _Rows(by_id=found, whole=whole)
 
-    def _sacct(self, which: Sequence[str]) -> Mapping[str, JobRow] | None:
+    def _sacct(self, which: Sequence[str]) -> _Rows | None:
         answer = self._asked("sacct", ["-X", "-n", "-P", "-D", "-o", SACCT_FIELDS, *which])
-        return None if answer is None else {row.id: row for row in read_sacct(answer.out)}
+        if answer is None:
+            return None
+        whole = not is_strange(answer.out, SACCT_FIELDS.count(","))
+        return _Rows(by_id={row.id: row for row in read_sacct(answer.out)}, whole=whole)
 
     def _asked(self, tool: str, arguments: Sequence[str]) -> Answer | None:
         """The answer, or None when there is none that can be trusted."""
@@ -286,7 +314,7 @@ class SlurmBackend:
                 proof = self._look_softly(self._paths(name))
                 return proof.sighting() or self._of_row(row, proof)
             return self._of_row(row, proof)
-        if handle is not None and told.past is None and self.site.slurm.accounting:
+        if not told.proves_absence:
             return proof.running()
         if proof.reported:
             return replace(_ended(proof, Ending.REPORTED, ""), handle=handle)
@@ -296,10 +324,9 @@ class SlurmBackend:
 
     def _row_of(self, name: JobName, handle: Handle | None, told: _Told) -> JobRow | None:
         """The row of this attempt; an id that Slurm gave to another job since isn't it."""
-        for rows in (told.queue, told.past):
-            for row in (rows or {}).values() if handle is None else [(rows or {}).get(str(handle))]:
-                if row is not None and row.name == name:
-                    return row
+        for row in told.rows():
+            if row.name == name and (handle is None or row.id == handle):
+                return row
         return None
 
     def _of_row(self, row: JobRow, proof: Evidence) -> Sighting | None:

@@ -24,7 +24,7 @@ class PaceReport:
 
 
 class Pace:
-    """A least interval between looks and a bucket of calls. A slow answer doubles the interval, a quick one halves it."""
+    """A least interval between looks, and a bucket of calls. A slow answer doubles it, a quick one halves it."""
 
     def __init__(self, poll: Poll, now: Callable[[], float]) -> None:
         self._poll, self._now = poll, now

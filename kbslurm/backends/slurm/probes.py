@@ -540,8 +540,8 @@ def _race(ground: Ground, folder: Path) -> frozenset[int]:
     while folder / "racing" not in folder.iterdir() and ground.clock() - began < RACE_S:
         ground.sleep(LOOK_S / 10)
     for turn in itertools.count():
-        if turn < RACES and _made(folder / "race" / str(turn)):
-            won.add(turn)
+        if turn < RACES and _made(folder / "race" / str(RACES - 1 - turn)):  # the job comes from the other end
+            won.add(RACES - 1 - turn)
         if folder / "raced" in folder.iterdir() or ground.clock() - began > RACE_S:
             break
         _put(folder / "turn", "ab"[turn % 2] * TURN_LENGTH)

@@ -162,6 +162,12 @@ def read_sacct(text: str) -> tuple[JobRow, ...]:
     return tuple(newest.values())
 
 
+def is_strange(text: str, bars: int) -> bool:
+    """Whether a line in it is none of ours: then what is missing from it isn't known to be missing."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("CLUSTER:")]
+    return any(line.count("|") < bars or not line.strip()[0].isdigit() for line in lines)
+
+
 def _split(text: str, bars: int) -> Iterable[list[str]]:
     for line in text.splitlines():
         fields = line.strip().split("|", bars)

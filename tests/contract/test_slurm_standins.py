@@ -1,0 +1,263 @@
+"""Answers that a real Slurm can't be made to give, from stand-in commands: garbage, hangs, lies. They count for nothing
+else: the backend's contract is kept on a real Slurm, in tests/cluster.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from kbslurm import share, sites
+from kbslurm.backends.slurm.backend import SlurmBackend
+from kbslurm.backends.slurm.commands import Commands
+from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen
+from kbslurm.domain.site import Submission
+from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
+from kbslurm.flow.script import harness_folder, script_for
+from kbslurm.ports import JobSpec
+from tests.contract.backend_suite import attempt_of, make_eval, make_job
+
+SITE = """\
+name = "standins"
+untrusted = false
+ranked_min_isolation = 0
+[paths]
+shared_root = "{root}"
+[container]
+runtime = "none"
+[slurm]
+bin_dir = "{bin_dir}"
+submit_timeout = 2
+ask_timeout = 2
+[poll]
+min_interval = 0
+calls_per_minute = 100000
+[gpus.T4]
+request = "--gres=gpu:1"
+"""
+
+
+class Rig:
+    """A site whose commands are shell texts."""
+
+    name, gpu, wait_s, time_limit_s, enforces_memory, steps = "standins", "T4", 60.0, 1.0, False, ()
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.bin_dir = folder, folder / "bin"
+        self.bin_dir.mkdir()
+        (folder / "root").mkdir()
+        file = folder / "site.toml"
+        file.write_text(SITE.format(root=folder / "root", bin_dir=self.bin_dir))
+        self.site = sites.load(file)
+        self.eval_dir = make_eval(folder / "eval")
+        self.environ = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "SLURM_JOB_ID": "1", "SBATCH_PARTITION": "x"}
+        for tool in ("sbatch", "squeue", "sacct", "scancel"):
+            self.says(tool, "")
+
+    def says(self, tool: str, text: str) -> None:
+        """From now on this tool is this shell text. Each call leaves a line in TOOL.calls."""
+        file = self.bin_dir / tool
+        file.write_text(f'#!/bin/sh\necho "$*" >>{self.folder}/{tool}.calls\nenv >{self.folder}/{tool}.env\n{text}\n')
+        file.chmod(0o755)
+
+    def calls(self, tool: str) -> list[str]:
+        file = self.folder / f"{tool}.calls"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def backend(self) -> SlurmBackend:
+        return SlurmBackend(self.site, eval_dir=self.eval_dir, environ=self.environ)
+
+    def finished(self, job: JobSpec) -> JobSpec:
+        directory = self.folder / "root" / "attempts" / job.name
+        script = script_for(
+            self.site,
+            name=job.name,
+            gpu=job.gpu,
+            directory=directory,
+            harness=harness_folder(self.site, self.eval_dir),
+            time_limit_s=job.time_limit_s,
+            memory_bytes=job.memory_bytes,
+            templates=share.path("sbatch_templates"),
+            avoid_nodes=("n1",),
+        )
+        return dataclasses.replace(job, directory=directory, script=script)
+
+    def job(self) -> JobSpec:
+        return make_job(self, "report")  # type: ignore[arg-type]
+
+    def attempt(self, job: JobSpec, handle: str | None = None) -> OpenAttempt:
+        return attempt_of(self, job, Handle(handle) if handle else None)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)
+
+
+def seen(rig: Rig, job: JobSpec, handle: str | None = "7") -> Seen | None:
+    found = rig.backend().poll([rig.attempt(job, handle)]).get(job.name)
+    return None if found is None else found.seen
+
+
+@pytest.mark.parametrize(
+    ("squeue", "sacct"),
+    [
+        ("echo '<html>maintenance</html>'", ""),
+        ("", "echo 'sacct: some news of today'"),
+        ("exit 1", ""),
+        ("echo 'squeue: error: Unable to contact slurm controller' >&2", ""),
+        ("", "echo 'sacct: error: slurm_persist_conn_open' >&2; exit 1"),
+        ("kill -9 $$", ""),
+        ("printf '7|kb-'", ""),
+        ("sleep 60", ""),
+    ],
+)
+def test_an_answer_that_isnt_understood_concludes_nothing(rig: Rig, squeue: str, sacct: str) -> None:
+    job = rig.job()
+    rig.says("squeue", squeue)
+    rig.says("sacct", sacct)
+    assert seen(rig, job) is None
+    assert rig.backend().find(job.name).seen is Seen.UNKNOWN
+
+
+def test_an_unknown_state_concludes_nothing_and_anothers_job_of_our_id_isnt_ours(rig: Rig) -> None:
+    job = rig.job()
+    rig.says("squeue", f"echo '7|{job.name}|ENCHANTED|1|2|n1|None'")
+    assert seen(rig, job) is None
+    rig.says("squeue", "echo '7|kb-another|COMPLETED|1|2|n1|None'")
+    assert seen(rig, job) is Seen.ABSENT
+    rig.says("squeue", "")
+    rig.says("sacct", f"echo '7|{job.name}|PENDING|0:0|1|Unknown|Unknown|None assigned|None'")
+    assert seen(rig, job) is Seen.WAITING
+
+
+def test_a_vanished_job_is_looked_up_once_for_all(rig: Rig) -> None:
+    jobs = [rig.job() for _ in range(5)]
+    rig.says("sacct", "\n".join(f"echo '{n}|{job.name}|NODE_FAIL|0:0|1|2|3|n1|None'" for n, job in enumerate(jobs, 1)))
+    backend = rig.backend()
+    found = backend.poll([rig.attempt(job, str(n)) for n, job in enumerate(jobs, 1)])
+    assert {sighting.ending for sighting in found.values()} == {Ending.NODE_FAILURE}
+    assert (len(rig.calls("squeue")), len(rig.calls("sacct"))) == (1, 1)
+    assert backend.calls() == {"squeue": 1, "sacct": 1}
+    assert backend.poll([]) == {}
+    assert len(rig.calls("squeue")) == 1, "nothing open, nobody asked"
+
+
+@pytest.mark.parametrize(
+    ("sbatch", "error"),
+    [
+        ("echo 12; exit 1", BackendUnclear),
+        ("echo garbage", BackendUnclear),
+        ("sleep 60", BackendUnclear),
+        ("echo 'sbatch: error: Batch job submission failed: Socket timed out' >&2; exit 1", BackendUnclear),
+        ("kill -9 $$", BackendUnclear),
+        ("echo 'sbatch: error: Batch job submission failed: Invalid qos specification' >&2; exit 1", BackendRefused),
+    ],
+)
+def test_what_sbatch_says_is_a_no_or_unclear(rig: Rig, sbatch: str, error: type[BackendTrouble]) -> None:
+    rig.says("sbatch", sbatch)
+    with pytest.raises(error):
+        rig.backend().submit(rig.job())
+
+
+def test_a_missing_sbatch_started_nothing(rig: Rig) -> None:
+    (rig.bin_dir / "sbatch").unlink()
+    with pytest.raises(BackendRefused) as refused:
+        rig.backend().submit(rig.job())
+    assert not refused.value.permanent
+
+
+def test_when_no_node_is_left_one_that_failed_before_is_taken(rig: Rig) -> None:
+    no = "sbatch: error: Batch job submission failed: Requested node configuration is not available"
+    rig.says("sbatch", f'for last; do :; done\nif grep -q exclude "$last"; then echo "{no}" >&2; exit 1; fi\necho 31')
+    assert rig.backend().submit(rig.job()) == "31"
+    assert len(rig.calls("sbatch")) == 2
+
+
+def test_the_second_submission_of_an_attempt_finds_the_first(rig: Rig) -> None:
+    rig.says("sbatch", "echo 31")
+    job = rig.job()
+    assert [rig.backend().submit(job) for _ in range(3)] == ["31"] * 3
+    assert len(rig.calls("sbatch")) == 1
+
+
+def test_commands_get_a_clean_environment(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql://secret")
+    monkeypatch.setenv("SBATCH_ACCOUNT", "x")
+    rig.says("sbatch", "echo 5")
+    backend = rig.backend()
+    job = rig.job()
+    backend.submit(job)
+    backend.poll([rig.attempt(job, "5")])
+    for tool in ("sbatch", "squeue"):
+        names = {line.partition("=")[0] for line in (rig.folder / f"{tool}.env").read_text().splitlines()}
+        assert names <= {"PATH", "HOME", "LC_ALL", "SLURM_TIME_FORMAT", "PWD", "SHLVL", "_", "OLDPWD"}, names
+
+
+def test_of_two_jobs_of_one_name_the_one_that_claimed_is_ours_and_the_other_is_ended(rig: Rig) -> None:
+    job = rig.job()
+    rig.says("sbatch", "exit 1")
+    with pytest.raises(BackendUnclear):
+        rig.backend().submit(job)
+    rig.says("squeue", f"echo '8|{job.name}|PENDING|1|2||None'; echo '9|{job.name}|RUNNING|1|2|n1|None'")
+    assert rig.backend().find(job.name).handle == "8", "the oldest, while none has claimed"
+    assert rig.calls("scancel") == ["--quiet 9"]
+    claim = rig.folder / "root" / "attempts" / job.name / "claim"
+    claim.mkdir()
+    (claim / "owner.json").write_text(json.dumps({"job": "9", "node": "n1", "at": 5}))
+    found = rig.backend().find(job.name)
+    assert (found.handle, found.seen) == ("9", Seen.RUNNING)
+    assert rig.calls("scancel")[-1] == "--quiet 8"
+
+
+def test_cancelling_asks_by_id_or_by_name_and_a_job_that_is_gone_is_fine(rig: Rig) -> None:
+    job = rig.job()
+    rig.says("scancel", "echo 'scancel: error: Kill job error on job id 7: Invalid job id specified' >&2; exit 1")
+    rig.backend().cancel(rig.attempt(job, "7"))
+    rig.backend().cancel(rig.attempt(job))
+    assert rig.calls("scancel") == ["--quiet 7", f"--quiet --name={job.name}"]
+    rig.says("scancel", "echo 'scancel: error: Unable to contact slurm controller' >&2; exit 1")
+    with pytest.raises(BackendTrouble):
+        rig.backend().cancel(rig.attempt(job, "7"))
+
+
+def test_through_ssh_nothing_is_asked_and_keys_only_are_used(rig: Rig) -> None:
+    far = Submission(
+        via="ssh",
+        host="login",
+        user="kb",
+        port=2222,
+        identity="/k/id",
+        proxy_jump="jump",
+        control_path="/run/kb-%C",
+        known_hosts="/k/known",
+    )
+    argv = Commands(dataclasses.replace(rig.site, submit=far)).argv(
+        "squeue", ["--me", "-o", "%A|%j $(id)"], timeout_s=30
+    )
+    text = " ".join(argv)
+    for needed in (
+        "BatchMode=yes",
+        "PasswordAuthentication=no",
+        "StrictHostKeyChecking=yes",
+        "ControlMaster=auto",
+        "ControlPath=/run/kb-%C",
+        "ProxyJump=jump",
+        "IdentitiesOnly=yes",
+        "ForwardAgent=no",
+        "-l kb login",
+    ):
+        assert needed in text
+    assert argv[0] == "ssh"
+    assert argv[-1].endswith("squeue --me -o '%A|%j $(id)'"), "one word for the far shell, quoted"
+
+
+def test_a_job_for_nobody_is_refused(rig: Rig) -> None:
+    job = dataclasses.replace(rig.job(), script=None)
+    with pytest.raises(BackendRefused, match="no script"):
+        rig.backend().submit(job)
+    assert rig.calls("sbatch") == []
+    assert JobName(job.name)
