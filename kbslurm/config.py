@@ -224,7 +224,7 @@ def load(path: Path | None = None, env: Mapping[str, str] | None = None, *, cwd:
         told = dataclasses.replace(told, daemon=dataclasses.replace(told.daemon, state_dir=state_dir))
         origins["daemon.state_dir"] = _origin("KBSLURM_STATE_DIR", env, lines)
     if told.daemon.state_dir is None:
-        state_dir = default_state_dir(around)
+        state_dir = default_state_dir(env)
         told = dataclasses.replace(told, daemon=dataclasses.replace(told.daemon, state_dir=state_dir))
     secrets: dict[str, Secret] = {}
     for name in SECRETS:
@@ -287,7 +287,8 @@ def _home(env: Mapping[str, str]) -> Path | None:
     if env.get("HOME"):
         return Path(env["HOME"])
     try:
-        return Path("~").expanduser().absolute() if "HOME" not in env else None
+        # Only the real environment may fall back on the account's entry: another is somebody's idea of a world.
+        return Path.home() if env is os.environ and "HOME" not in env else None
     except RuntimeError:
         return None
 

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -161,7 +161,7 @@ def retell(error: psycopg.Error, place: str) -> NoReturn:
     """Raise what this error means to a host; an error that nobody foresaw is raised as it is."""
     code = error.sqlstate or ""
     said = _first_line(error)
-    if found := _misconfigured(code, said.lower(), place):
+    if found := _misconfigured(code, str(error).lower(), said, place):
         raise found from error
     if code in ("42P01", "42703", "42883"):
         raise Misconfigured(
@@ -180,14 +180,20 @@ def retell(error: psycopg.Error, place: str) -> NoReturn:
     raise error
 
 
-def _misconfigured(code: str, said: str, place: str) -> Misconfigured | None:
-    if code in ("28P01", "28000") or any(
-        word in said for word in ("authentication failed", "no password supplied", "no pg_hba.conf entry", 'role "')
+def _misconfigured(code: str, text: str, said: str, place: str) -> Misconfigured | None:
+    """What an operator must change. libpq gives no code for what it meets before there is a session, only words."""
+    early = not code
+
+    def means(*words: str) -> bool:
+        return early and any(word in text for word in words)
+
+    if code in ("28P01", "28000") or means(
+        "authentication failed", "no password supplied", "no pg_hba.conf entry", 'fatal:  role "'
     ):
         return Misconfigured(f"the database {place} refuses our user or password", fix="Correct DATABASE_URL.")
-    if code == "3D000" or ('database "' in said and "does not exist" in said):
+    if code == "3D000" or (means('fatal:  database "') and "does not exist" in text):
         return Misconfigured(f"there is no database {place}", fix="Create it, or correct DATABASE_URL.")
-    if any(word in said for word in ("resolve host", "translate host name", "name or service not known", "no address")):
+    if means("resolve host", "translate host name", "name or service not known", "no address associated"):
         return Misconfigured(f"nobody knows the database's host in {place}", fix="Correct DATABASE_URL.")
     if code == "42501":
         return Misconfigured(
@@ -202,10 +208,7 @@ def _misconfigured(code: str, said: str, place: str) -> Misconfigured | None:
 
 
 def _first_line(error: psycopg.Error) -> str:
-    said = (error.diag.message_primary or str(error) or type(error).__name__).strip()
-    return " ".join(said.splitlines()[0].split())[:300]
-
-
-def rows(connection: Connection, statement: str, told: dict[str, Any] | None = None) -> list[DictRow]:
-    """Every row that a statement of ours gives."""
-    return connection.execute(statement.encode(), told).fetchall()
+    lines = (error.diag.message_primary or str(error) or type(error).__name__).strip().splitlines()
+    # A host with several addresses: what the first of them said, not that there were several.
+    said = lines[1].lstrip(" -") if len(lines) > 1 and lines[0].startswith("Multiple connection attempts") else lines[0]
+    return " ".join(said.split())[:300]

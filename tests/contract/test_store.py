@@ -6,6 +6,9 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from threading import Event as Flag
@@ -189,6 +192,35 @@ def test_eight_claim_at_once_and_nothing_is_claimed_twice(rig: Rig) -> None:
     assert len({attempt.run_id for attempt in claimed}) == len(claimed) == 80
     assert len({attempt.name for attempt in claimed}) == 80
     assert {row["attempts"] for row in rig.rows("SELECT attempts FROM run")} == {1}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_slot_idles_while_a_run_that_fits_it_waits(rig: Rig, seed: int) -> None:
+    """Whatever happened before: a claim takes the fairest of what waits for its slots, and None means nothing does."""
+    dice = random.Random(seed)
+    gpus = ("H100", "A100", "T4")
+    opened: list[OpenAttempt] = []
+    for _ in range(120):
+        rig.later(dice.choice((0, 1, 30)))
+        match dice.choice(("accept", "accept", "claim", "claim", "claim", "end", "cancel")):
+            case "accept":
+                rig.accept(dice.choice(("ada", "bob", "eve")), dice.sample(gpus, dice.randint(1, 3)))
+            case "claim":
+                wanted = dice.sample(gpus, dice.randint(1, 3))
+                waiting = rig.rows("SELECT id, gpu, fair_at FROM run WHERE state = 'queued' ORDER BY fair_at, id")
+                fitting = [row["id"] for row in waiting if row["gpu"] in wanted]
+                found = rig.claim(*wanted)
+                assert (found.run_id if found else None) == (fitting[0] if fitting else None)
+                opened += [found] if found else []
+            case "end" if opened:
+                attempt = opened.pop(dice.randrange(len(opened)))
+                dice.choice((rig.score, rig.give_up))(attempt)
+            case "cancel":
+                views = rig.store.submissions()
+                if views:
+                    rig.store.cancel(dice.choice(views).id, None, rig.now)
+            case _:
+                pass
 
 
 def test_a_run_that_somebody_holds_is_stepped_over(rig: Rig) -> None:
@@ -720,6 +752,7 @@ def test_every_way_not_to_reach_a_database_is_one_sentence(database_url: str, mo
         ("postgresql://u:pw@/d?host=/nowhere/at/all", BackendTrouble, "can't be reached"),
         ("postgresql://u:pw@127.0.0.1:1/d", BackendTrouble, "can't be reached"),
         (f"{base.rpartition('/')[0]}/no_such_database?{name}", Misconfigured, "there is no database"),
+        (f"postgresql://no_such_user@/x?{name}", Misconfigured, "refuses our user"),
     ]
     for url, kind, said in cases:
         with pytest.raises(kind, match=said) as caught:
@@ -729,6 +762,12 @@ def test_every_way_not_to_reach_a_database_is_one_sentence(database_url: str, mo
     monkeypatch.setattr(connect, "OLDEST_SERVER", 99)
     with pytest.raises(Misconfigured, match="kbslurm needs 99 or newer"):
         PostgresStore(database_url).waiting()
+
+
+def test_whoever_only_uses_the_store_pays_for_no_migration_tool() -> None:
+    said = "import sys, kbslurm.store.postgres, kbslurm.store.migrate; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True, timeout=120)
+    assert not {"sqlalchemy", "alembic"} & set(found.stdout.split())
 
 
 def test_an_unknown_attempt_has_no_work(rig: Rig) -> None:
