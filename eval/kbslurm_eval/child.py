@@ -36,13 +36,16 @@ def serve(folder: str) -> int:
         3,
         link.OUT_SIZE // 8,
     )
-    last, last_ping = 0, 0
+    last, last_ping, spins = 0, 0, 0
     while True:
         token = words[go]
         if token == last:
+            spins += 1
             if words[ping] != last_ping:
                 last_ping = words[ping]
                 words[awake] = last_ping
+            elif spins % 64 == 0:
+                os.sched_yield()  # where cores are scarce the judge may be waiting for this one
             continue
         last = token
         kind, size = words[kind_at], words[size_at]

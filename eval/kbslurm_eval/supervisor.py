@@ -219,9 +219,11 @@ class _Tree:
                 return
             if time.monotonic() > deadline:
                 raise Unstoppable("a process of it doesn't stop")
-            for pid in members:  # one that was continued by a sibling in between
-                if pid not in fresh and not _stopped(pid):
-                    _signal(pid, signal.SIGSTOP)
+            if not fresh:
+                time.sleep(2e-5)
+                for pid in members:  # one that was continued by a sibling in between
+                    if not _stopped(pid):
+                        _signal(pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
         """The one that is called goes on first."""
