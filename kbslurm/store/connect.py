@@ -1,7 +1,8 @@
 """Connections to Postgres: a small pool, and every way in which a database misbehaves told in one sentence.
 
 Needs Postgres 14 or newer and a session of its own: PgBouncer in transaction mode is not supported, since LISTEN and
-prepared statements belong to the session (use its session mode, or connect to Postgres itself).
+prepared statements belong to the session. Connect to Postgres itself, or use session mode with
+`ignore_startup_parameters = options`.
 """
 
 from __future__ import annotations
@@ -211,4 +212,4 @@ def _first_line(error: psycopg.Error) -> str:
     lines = (error.diag.message_primary or str(error) or type(error).__name__).strip().splitlines()
     # A host with several addresses: what the first of them said, not that there were several.
     said = lines[1].lstrip(" -") if len(lines) > 1 and lines[0].startswith("Multiple connection attempts") else lines[0]
-    return " ".join(said.split())[:300]
+    return " ".join(said.split()).removeprefix("connection failed: ")[:300]

@@ -83,6 +83,12 @@ JOIN run r ON r.submission_id = s.id AND r.problem_version_id = b.problem_versio
 JOIN verdict v ON v.run_id = r.id AND v.ranked
 WHERE s.board_id = %(board)s AND s.removed_at IS NULL AND p.banned_at IS NULL
     AND (%(gpu)s::text IS NULL OR r.gpu = %(gpu)s)
+    AND (b.ranking = 'best' OR s.id = (
+        SELECT max(t.id) FROM submission t
+        JOIN run tr ON tr.submission_id = t.id AND tr.problem_version_id = r.problem_version_id AND tr.gpu = r.gpu
+        JOIN verdict tv ON tv.run_id = tr.id AND tv.ranked
+        WHERE t.board_id = s.board_id AND t.person_id = s.person_id AND t.removed_at IS NULL
+    ))
 ORDER BY v.score_s, s.accepted_at, s.id, r.id
 """
 _ATTENTION = f"""
@@ -494,7 +500,10 @@ class Register:
         )
 
     def scored(self, board: str, gpu: str | None = None) -> list[Entry]:
-        """Every run that ranks on this board, best first: of the live version, not of banned people, not removed."""
+        """Every run that ranks on this board, best first: of the live version, not of banned people, not removed.
+
+        On a board that ranks by `last` only each person's latest one per GPU type.
+        """
         held = self._one(
             "SELECT id FROM leaderboard WHERE lower(name) = lower(%(name)s) AND deleted_at IS NULL",
             {"name": board.strip()},

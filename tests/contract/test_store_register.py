@@ -208,6 +208,22 @@ def test_the_board_ranks_what_counts_and_nothing_else(rig: Rig) -> None:
         rig.store.set_live("main", rig.store.add_problem_version(dataclasses.replace(HELLO, name="other")))
 
 
+def test_a_board_can_rank_the_last_instead_of_the_best(rig: Rig) -> None:
+    rig.board = rig.store.add_board("latest", HELLO, gpus=["H100", "A100"], ranking="last")
+    for gpu, score_s in (("H100", 1e-3), ("A100", 5e-3), ("H100", 2e-3), ("H100", None)):
+        rig.accept("ada", (gpu,))
+        passed = dataclasses.replace(PASSED, score_s=score_s, low_s=score_s, high_s=score_s)
+        rig.score(rig.running(gpu), passed if score_s else WRONG)
+
+    def scores(gpu: str | None = None) -> list[float]:
+        return [entry.score_s for entry in rig.store.scored("latest", gpu)]
+
+    assert scores() == [2e-3, 5e-3], "what was rejected later takes nothing away"
+    rig.store.remove_submission(first_of(rig, "ada", "H100"), by="host")  # the rejected one
+    rig.store.remove_submission(first_of(rig, "ada", "H100"), by="host")
+    assert scores("H100") == [1e-3]
+
+
 def first_of(rig: Rig, who: str, gpu: str) -> SubmissionId:
     views = rig.store.submissions(person=rig.person(who))
     return next(view.id for view in views if view.runs[0].gpu == gpu)
