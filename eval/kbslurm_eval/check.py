@@ -95,14 +95,14 @@ class Reference:
         _seed_all(seed if seed is not None else own & 0x7FFFFFFF if isinstance(own, int) else case.index)
         try:
             return self._generate(**params)
-        except Exception as error:  # noqa: BLE001 - it is the author's code
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code
             raise ProblemTrouble(f"generate_input failed for the case {case.spec!r}: {_said(error)}") from None
 
     def answer(self, packed: bytes) -> Any:
         """The reference's answer to a fresh copy of this input."""
         try:
             return self._answer(values.copied(packed))
-        except Exception as error:  # noqa: BLE001 - it is the author's code
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code
             raise ProblemTrouble(f"the reference failed: {_said(error)}") from None
 
     def prepare(self, case: Case, seed: int | None, *, exact: bool = False) -> Prepared:
@@ -137,7 +137,7 @@ class Reference:
         expected = self.answer(prepared.packed) if prepared.expected is None else prepared.expected
         try:
             good, said = self._verdict(prepared, expected, self.answer(prepared.packed) if self._one_file else None)
-        except Exception as error:  # noqa: BLE001 - it is the author's code
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code
             raise ProblemTrouble(f"check_implementation failed on the reference's own answer: {_said(error)}") from None
         if not good:
             raise ProblemTrouble(
@@ -150,7 +150,7 @@ class Reference:
             return self._verdict(prepared, output, prepared.expected)
         except ProblemTrouble:
             raise
-        except Exception as error:  # noqa: BLE001 - it is the author's code
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code
             return False, f"the check failed on this output: {_said(error)}"
 
     def _verdict(self, prepared: Prepared, output: Any, expected: Any) -> tuple[bool, str]:

@@ -72,14 +72,15 @@ _CALLS: dict[str, tuple[int | None, int | None]] = {
     "mount_setattr": (442, 442), "acct": (163, 89), "quotactl": (179, 60), "syslog": (103, 116), "kcmp": (312, 272),
     "process_madvise": (440, 440), "ioperm": (173, None), "iopl": (172, None), "modify_ldt": (154, None),
     "migrate_pages": (256, 238), "move_pages": (279, 239), "settimeofday": (164, 170), "clock_settime": (227, 112),
-    "adjtimex": (159, 171), "clock_adjtime": (305, 266),
+    "adjtimex": (159, 171), "clock_adjtime": (305, 266), "shmget": (29, 194), "memfd_secret": (447, 447),
 }  # fmt: skip
 # without a PID and an IPC namespace of its own a runner could reach others of its user by these
 _CALLS_BARE: dict[str, tuple[int | None, int | None]] = {
     "tkill": (200, 130), "pidfd_send_signal": (424, 424), "pidfd_open": (434, 434), "setpriority": (141, 140),
-    "sched_setscheduler": (144, 119), "sched_setparam": (142, 118), "sched_setattr": (314, 274), "shmget": (29, 194),
+    "sched_setscheduler": (144, 119), "sched_setparam": (142, 118), "sched_setattr": (314, 274),
     "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180), "ioprio_set": (251, 30),
 }  # fmt: skip
+_MEMFD = (319, 279)  # memory that no limit but a control group's counts; GPU drivers want it
 _CLONE, _CLONE3, _SOCKET, _KILL, _TGKILL = (56, 220), (435, 435), (41, 198), (62, 129), (234, 131)
 _SIGQUEUE, _TGSIGQUEUE, _PRLIMIT, _AFFINITY = (129, 138), (297, 240), (302, 261), (203, 122)
 _ARCH = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
@@ -122,7 +123,7 @@ def hide_judge() -> list[str]:
 # ------------------------------------------------------------------------------------------------------- seccomp
 
 
-def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False) -> bytes:
+def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool = False) -> bytes:
     """The classic BPF program for this machine. `bare`: there is no PID namespace, so signals to others are refused
     too."""
     arch, column = _ARCH[platform.machine()]
@@ -154,7 +155,7 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False) -> bytes:
     if column == 0:  # the x32 numbers are another way to the same calls
         code.append((0x35, 0, 1, 0x4000_0000))
         give(refuse)
-    for pair in [*_CALLS.values(), *(_CALLS_BARE.values() if bare else ())]:
+    for pair in [*_CALLS.values(), *(_CALLS_BARE.values() if bare else ()), *(() if memfd else (_MEMFD,))]:
         if (nr := number(pair)) is not None:
             code.append((0x15, 0, 1, nr))
             give(refuse)
@@ -162,8 +163,8 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False) -> bytes:
     give(no_such_call)  # its flags are out of a filter's sight: the C library then takes clone
     code.append((0x15, 0, 4, _CLONE[column]))
     load(16)
-    code.append((0x45, 0, 1, NEW_NS | NEW_CGROUP | NEW_UTS | NEW_IPC | NEW_USER | NEW_PID | NEW_NET))
-    give(refuse)
+    code.append((0x45, 0, 1, NEW_NS | NEW_CGROUP | NEW_UTS | NEW_IPC | NEW_USER | NEW_PID | NEW_NET | CLONE_PARENT))
+    give(refuse)  # CLONE_PARENT would make a child of the judge, outside of the tree that it stops
     give(allow)
     unless_argument(_SOCKET, [1, 2, 10] if inet else [1])
     if bare:
@@ -418,7 +419,7 @@ def _become_runner(spec: dict[str, Any], caged: bool, root: bool) -> None:
     _limit(spec["limits"], own_namespace=caged, gpu=bool(spec["devices"]))
     os.umask(0o022)
     if spec["level"] >= 1:
-        put_on_seccomp(seccomp_filter(bare=not caged, own_pid=os.getpid()))
+        put_on_seccomp(seccomp_filter(bare=not caged, own_pid=os.getpid(), memfd=bool(spec["devices"])))
     else:
         prctl(PR_SET_NO_NEW_PRIVS, 1)
     os.execve(spec["argv"][0], spec["argv"], spec["env"])
@@ -514,7 +515,8 @@ def caged_from_inside(told: Mapping[str, Any], folder: str) -> None:
         os.setsid()
     _limit(told["limits"], own_namespace=False, gpu=bool(gpu_devices()))
     try:
-        put_on_seccomp(seccomp_filter(bare=False, own_pid=os.getpid(), inet=bool(told.get("inet"))))
+        gpu, inet = bool(gpu_devices()), bool(told.get("inet"))
+        put_on_seccomp(seccomp_filter(bare=False, own_pid=os.getpid(), inet=inet, memfd=gpu))
     except (OSError, KeyError) as error:
         print(f"no filter for system calls: {error}", file=sys.stderr)
 

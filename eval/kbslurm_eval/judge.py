@@ -15,6 +15,7 @@ import shutil
 import signal
 import statistics
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -171,9 +172,9 @@ class Launch:
     def _until(
         self, offset: int, good: Callable[[bytes], bool], start_ns: int, allowed_s: float, spin_ns: int = SPIN_NS
     ) -> tuple[int, bytes]:
-        """The moment at which the word at this offset became good. Spins first, for precision; sleeps then, longer and
+        """The moment at which the word at this offset became good. Spins first, for precision, and sleeps then.
 
-        longer, at most a 400th of what it has waited: on a busy machine a judge that spins keeps the runner from a core.
+        At most a 400th of what it has waited: on a busy machine a judge that spins keeps the runner from a core.
         """
         fd, pread, now = self._link.bell, os.pread, time.perf_counter_ns
         while True:
@@ -337,6 +338,7 @@ class Judge:
         self._own = own or guard.seen_from_inside()
         self._pulse = Pulse(heartbeat)
         self._course = Course()
+        self._allowances: list[Allowance] = []
         self._random = random.SystemRandom()
         self._reference: Reference | None = None
 
@@ -354,12 +356,23 @@ class Judge:
             with _alarm(self._manifest.limits.total_s):
                 verdict, reason = self._judged()
         except OutOfTime:
-            verdict, reason = "timeout", f"the whole run took longer than {self._manifest.limits.total_s:g} s"
+            verdict, reason = self._out_of_time()
         except (ProblemTrouble, CantStart) as trouble:
             verdict, reason = "infrastructure", str(trouble)
+        except Exception as error:  # noqa: BLE001 - a bug of ours must not cost the report, nor be blamed on anybody
+            traceback.print_exc()
+            verdict, reason = "infrastructure", f"the harness failed: {type(error).__name__}: {error}"
         finally:
             self._supervisor.close()
         return self._report(verdict, clean(reason, 2 * MESSAGE_CAP), started)
+
+    def _out_of_time(self) -> tuple[VerdictName, str]:
+        """Whose fault it is that the whole time is over: theirs whose code took most of it."""
+        total = self._manifest.limits.total_s
+        theirs = sum(a.whole_s - a.left_s for a in self._allowances)
+        if theirs * 2 < total:
+            return "infrastructure", f"the whole run took longer than {total:g} s, most of it the problem's own code"
+        return "timeout", f"the whole run took longer than {total:g} s"
 
     def _judged(self) -> tuple[VerdictName, str]:
         manifest = self._manifest
@@ -395,6 +408,7 @@ class Judge:
             "hidden": limits.ranked_s,
         }[name]
         allowance = Allowance(left_s=whole, whole_s=whole)
+        self._allowances.append(allowance)
         if name in ("test", "hidden"):
             return self._check_cases(name, allowance)
         return self._measure(name, allowance)
@@ -559,6 +573,7 @@ class Judge:
         course = self._course
         course.launches += 1
         level, notes = guard.level_of(launch.seen, self._own, container=self._supervisor.container)
+        level = min(level, self._supervisor.highest)
         if level < course.level:
             course.level = level
         course.notes += [n for n in notes if n not in course.notes]

@@ -106,6 +106,7 @@ class Supervisor(Protocol):
 
     container: bool
     means: str
+    highest: int
 
     def prepare(self) -> Path:
         """The folder of the next launch's link, not made yet."""
@@ -276,6 +277,7 @@ class Local:
 
     def __init__(self, limits: Limits, *, level: int, shm: str | None = None) -> None:
         self._limits, self._level = limits, level
+        self.highest = level
         self.means = {2: "unshare", 1: "seccomp", 0: "process"}[level]
         self._base = Path(tempfile.mkdtemp(prefix="kb-", dir=shm or _shared_memory()))
         self._lock = _sweep_and_hold(self._base)
@@ -554,6 +556,7 @@ class Doorbell:
     """Runners as containers that the job script starts when it is asked to: see the protocol above."""
 
     container = False
+    highest = 3
 
     def __init__(self, folder: Path, link: Path, limits: Limits) -> None:
         self._folder, self._link, self._limits = folder, link, limits
