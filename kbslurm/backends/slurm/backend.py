@@ -145,7 +145,7 @@ class SlurmBackend:
         return Sighting(seen=Seen.ABSENT)
 
     def poll(self, attempts: Sequence[OpenAttempt]) -> Mapping[JobName, Sighting]:
-        """Files of every attempt; then, when the pace allows, one squeue for the rest and one sacct for what vanished."""
+        """Files of every attempt; then, as the pace allows, one squeue for the rest, one sacct for what vanished."""
         found: dict[JobName, Sighting] = {}
         unsure: dict[JobName, tuple[Handle | None, Evidence]] = {}
         for attempt in attempts:
@@ -362,7 +362,7 @@ class SlurmBackend:
                 return None
 
     def _adopt(self, name: JobName, found: Evidence, rows: Sequence[JobRow], told: _Told) -> Sighting:
-        """Law 2: the one that claimed, else the one that was noted, else the oldest; what else bears the name is ended."""
+        """Law 2: the one that claimed, else the noted one, else the oldest; what else bears the name is ended."""
         ours = [row for row in rows if row.name == name]
         ids = sorted({int(row.id) for row in ours})
         chosen = str(found.handle) if found.handle is not None else str(ids[0]) if ids else None

@@ -21,7 +21,7 @@ NOTE_CAP = 65_536
 SEALED_CAP = 2 * REPORT_CAP
 Cause = Literal["judge", "expired", "term", "image", "setup", "cancelled"]
 CAUSES: tuple[Cause, ...] = ("judge", "expired", "term", "image", "setup", "cancelled")
-KILLED = 128 + 9
+SIGNALLED = (128 + 9, 128 + 15)  # Slurm's signals reach the judge, too, often before the script hears them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +77,11 @@ class Evidence:
                 return self._ended(Ending.BOOT_FAILURE, "the node couldn't prepare the job")
             case "cancelled":
                 return self._ended(Ending.CANCELLED, "it was cancelled before it began")
-            case "term" if self.cancelled:
+            case "term" | "judge" if self.cancelled and self.exit.status in SIGNALLED:
                 return self._ended(Ending.CANCELLED, "it was cancelled")
             case "judge" if self.unfit:
                 return self._ended(Ending.BAD_REPORT, "what it left as its report isn't a plain file of a fit size")
-            case "judge" if self.exit.status != KILLED:
+            case "judge" if self.exit.status not in SIGNALLED:
                 return self._ended(
                     Ending.NO_REPORT, f"the judge ended with status {self.exit.status} and left no report"
                 )

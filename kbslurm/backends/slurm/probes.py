@@ -212,14 +212,18 @@ def _device_finding(settings: Mapping[str, str]) -> Finding:
 
 
 def _clock_findings(settings: Mapping[str, str], now: float) -> Iterator[Finding]:
-    # The answer doesn't say when it was given. What it does say: since when the controller runs.
-    boot = settings.get("BOOT_TIME", "")
-    if boot.isdigit() and int(boot) > now + OFF_S:
-        yield failed(
+    told = settings.get("answered at")
+    if told is None:
+        return
+    off_s = now - float(told)
+    if abs(off_s) > OFF_S:
+        yield caution(
             "controller's clock",
-            f"slurmctld says that it started {int(boot) - now:.0f} s from now",
-            "Have both clocks set by the same time server.",
+            f"differs from ours by about {abs(off_s):.0f} s",
+            "Have both clocks set by the same time server: waiting times are wrong by that much.",
         )
+    else:
+        yield passed("controller's clock", f"agrees with ours within {max(1.0, abs(off_s)):.0f} s")
 
 
 def _requeue_findings(settings: Mapping[str, str]) -> Iterator[Finding]:

@@ -59,8 +59,13 @@ class Survey:
 
 
 def read_settings(text: str) -> dict[str, str]:
-    """`scontrol show config` as a mapping; `(null)` is an empty text. The cgroup settings below are in it, too."""
+    """`scontrol show config` as a mapping; `(null)` is an empty text. The cgroup settings below are in it, too.
+
+    `answered at` is the controller's own clock, in seconds since the epoch, where its Slurm can say that.
+    """
     found: dict[str, str] = {}
+    if told := re.match(r"Configuration data as of (\d+)$", text, re.MULTILINE):
+        found["answered at"] = told[1]
     for line in text.splitlines():
         key, equals, value = line.partition("=")
         if equals and re.fullmatch(r"[A-Za-z0-9_/ ]+", key.strip()):

@@ -1,0 +1,144 @@
+"""The site's other ways: through ssh, its fleet, every shipped template before a real sbatch, and what a job leaves."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kbslurm import share, sites
+from kbslurm.backends.slurm.commands import Commands
+from kbslurm.backends.slurm.fleet import TextFleet
+from kbslurm.domain.run import Ending, JobName, Seen
+from kbslurm.domain.site import Submission
+from kbslurm.errors import BackendTrouble
+from kbslurm.flow.script import script_for
+from tests.cluster.inside import control
+from tests.cluster.inside.site import SlurmCase, site_at
+from tests.contract.backend_suite import attempt_of, make_eval, make_job, wait_counted, wait_seen
+
+HOME = Path("/home/kb")
+
+
+@pytest.fixture
+def case(request: pytest.FixtureRequest) -> Iterator[SlurmCase]:
+    folder = Path("/shared/site") / request.node.name.replace("[", "-").rstrip("]")
+    (folder / "traces").mkdir(parents=True)
+    yield SlurmCase(
+        folder=folder / "traces",
+        eval_dir=make_eval(folder / "eval"),
+        site=site_at(folder / "root", runtime="none"),
+    )
+
+
+def test_a_site_behind_ssh_takes_keys_only_and_keeps_one_connection(case: SlurmCase) -> None:
+    socket = Path("/tmp") / f"kb-ssh-{os.getpid()}"
+    far = Submission(
+        via="ssh",
+        host="localhost",
+        user="kb",
+        identity=str(HOME / ".ssh" / "id_ed25519"),
+        known_hosts=str(HOME / ".ssh" / "known_hosts"),
+        control_path=str(socket),
+    )
+    case.site = dataclasses.replace(case.site, submit=far)
+    try:
+        backend = case.backend()
+        job = make_job(case, "report")
+        attempt = attempt_of(case, job, backend.submit(job))
+        assert wait_seen(case, backend, attempt, Seen.ENDED).ending is Ending.REPORTED
+        assert backend.collect(attempt) is not None
+        assert socket.is_socket(), "no connection is kept"
+        sleeper = make_job(case, "sleep")
+        running = attempt_of(case, sleeper, backend.submit(sleeper))
+        wait_counted(case, sleeper)
+        assert wait_seen(case, backend, running, Seen.RUNNING).node
+        backend.cancel(running)
+        assert wait_seen(case, backend, running, Seen.ENDED).ending is Ending.CANCELLED
+    finally:
+        subprocess.run(
+            ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "localhost"], stderr=subprocess.DEVNULL, check=False
+        )
+    keyless = dataclasses.replace(far, identity="/nonexistent", control_path="", options=("IdentityAgent=none",))
+    locked_out = dataclasses.replace(case.site, submit=keyless)
+    answer = Commands(locked_out, environ={"PATH": os.environ["PATH"], "HOME": "/nonexistent"}).run("squeue", ["--me"])
+    assert answer.status != 0
+    assert "Permission denied" in answer.err or "nonexistent" in answer.err
+
+
+def test_the_fleet_is_read_with_gpus_in_use_reservations_and_what_is_out_of_service(case: SlurmCase) -> None:
+    reader = TextFleet(commands=Commands(case.site))
+    assert re.fullmatch(r"\d+\.\d+\.\d+", reader.version())
+    job = make_job(case, "sleep")
+    backend = case.backend()
+    attempt = attempt_of(case, job, backend.submit(job))
+    wait_counted(case, job)
+    reserve = "scontrol create reservation ReservationName=contest users=kb nodes=a1 starttime=now+1hour duration=60"
+    control.as_root("sh", "-c", reserve)
+    control.as_root("scontrol", "update", "nodename=m1", "state=drain", "reason=fan")
+    try:
+        fleet = reader.read()
+        nodes = {node.name: node for node in fleet.nodes}
+        assert set(nodes) == {"h1", "h2", "a1", "a2", "m1"}
+        assert nodes["h1"].gpus == {"h100": 3}
+        assert "gpu-h100" in nodes["h1"].partitions
+        assert fleet.gpus("h100") == (1, 6)
+        assert fleet.gpus("a100") == (0, 6)
+        assert fleet.gpus("1g.10gb") == (0, 0), "a drained node's GPUs aren't to be had"
+        assert (nodes["m1"].usable, nodes["m1"].reason) == (False, "fan")
+        assert [(one.name, one.nodes) for one in fleet.reservations] == [("contest", "a1")]
+    finally:
+        control.as_root("scontrol", "delete", "ReservationName=contest")
+        control.resume("m1")
+        backend.cancel(attempt)
+        wait_seen(case, backend, attempt, Seen.ENDED)
+
+
+@pytest.mark.parametrize("name", ["alliance", "bouchet", "bunya", "della", "engaging", "example", "sherlock"])
+def test_a_real_sbatch_reads_every_line_of_a_shipped_template(name: str, tmp_path: Path) -> None:
+    """`sbatch --test-only` on a cluster that isn't that site's: it may refuse what the site has, never how it is said."""
+    site = sites.load(share.path("site-configs") / f"{name}.toml")
+    for gpu in site.gpus:
+        file = tmp_path / f"{gpu}.sh"
+        script = script_for(
+            site,
+            name=JobName("kb-test"),
+            gpu=gpu,
+            directory=tmp_path,
+            harness=tmp_path,
+            time_limit_s=100,
+            memory_bytes=1 << 30,
+            templates=share.path("sbatch_templates"),
+        )
+        file.write_text(script)
+        done = subprocess.run(["sbatch", "--test-only", str(file)], capture_output=True, text=True, check=False)
+        said = done.stderr
+        assert not re.search(r"unrecognized|Invalid .*argument|requires an argument|ambiguous|usage", said, re.I), said
+        assert re.search(r"to start at|partition|account|gres|feature|qos|node configuration", said, re.I), said
+
+
+def test_what_a_killed_job_left_in_shared_memory_goes_with_the_next(case: SlurmCase) -> None:
+    job = make_job(case, "sleep")
+    backend = case.backend()
+    handle = backend.submit(job)
+    wait_counted(case, job)
+    before = set(Path("/dev/shm").glob("kb-*"))
+    assert before
+    for folder in before:
+        os.kill(int((folder / "script").read_text()), signal.SIGKILL)
+    wait_seen(case, backend, attempt_of(case, job, handle), Seen.ENDED)
+    following = make_job(case, "report")
+    wait_seen(case, backend, attempt_of(case, following, backend.submit(following)), Seen.ENDED)
+    assert not before & set(Path("/dev/shm").glob("kb-*"))
+
+
+def test_a_command_that_isnt_there_is_said_plainly(case: SlurmCase) -> None:
+    nowhere = dataclasses.replace(case.site, slurm=dataclasses.replace(case.site.slurm, bin_dir="/nowhere"))
+    with pytest.raises(BackendTrouble, match="isn't there"):
+        TextFleet(commands=Commands(nowhere)).read()
