@@ -26,7 +26,7 @@ MOST_IDLE = 8
 # Statements are prepared once per connection, often while the tables are still small: their plans must not depend on
 # that, and planning anew costs more than most of them do. So one plan each, by index wherever there is one.
 SETTINGS = (
-    "-c TimeZone=UTC -c idle_in_transaction_session_timeout=60s"
+    "-c TimeZone=UTC -c idle_in_transaction_session_timeout=60s -c lock_timeout=30s"
     " -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off"
 )
 

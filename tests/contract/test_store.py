@@ -40,7 +40,6 @@ from kbslurm.ports import Store
 from kbslurm.store import connect, migrate, sql
 from kbslurm.store.embedded import Embedded
 from kbslurm.store.postgres import PostgresStore
-from kbslurm.store.register import INTAKE_LOCK
 from tests.contract.store_rig import PASSED, START, WRONG, Rig, at_once, slots
 
 
@@ -110,17 +109,29 @@ def test_accept_looks_again_inside_its_transaction(rig: Rig) -> None:
 
 
 def test_a_pause_waits_for_what_is_being_accepted_and_then_holds(rig: Rig) -> None:
-    with connect.connect(rig.store._pool.url, autocommit=False) as inside:
-        inside.execute("SELECT pg_advisory_xact_lock_shared(%s)", (INTAKE_LOCK,))
-        pausing = Thread(target=rig.store.set_accepts_jobs, args=(False,))
+    receipts: list[object] = []
+    accepting = Thread(target=lambda: receipts.append(rig.accept()))
+    pausing = Thread(target=rig.store.set_accepts_jobs, args=(False,))
+    with connect.connect(rig.store._pool.url, autocommit=False) as other:
+        other.execute("SELECT 1 FROM person WHERE id = %s FOR UPDATE", (rig.person("ada"),))
+        accepting.start()
+        until_somebody_waits(other, accepting, "locktype <> 'advisory'")
         pausing.start()
-        waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-        while not rig.rows(waiting):
-            assert pausing.is_alive(), "it didn't wait"
+        until_somebody_waits(other, pausing, "locktype = 'advisory'")
         assert rig.store.accepts_jobs()
-        inside.commit()
+        other.commit()
+    accepting.join(60)
     pausing.join(60)
-    assert not rig.store.accepts_jobs()
+    assert len(receipts) == 1, "it was there before the pause"
+    with pytest.raises(NotAccepting):
+        rig.accept()
+
+
+def until_somebody_waits(connection: connect.Connection, thread: Thread, for_what: str) -> None:
+    """Come back when this thread's statement waits for a lock; fail when it ends instead."""
+    asked = f"SELECT 1 FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid() AND {for_what}"
+    while not connection.execute(asked.encode()).fetchone():
+        assert thread.is_alive(), "it didn't wait"
 
 
 def test_two_submissions_of_one_person_at_once_are_stamped_one_after_the_other(rig: Rig) -> None:
@@ -229,8 +240,10 @@ def test_a_run_that_somebody_holds_is_stepped_over(rig: Rig) -> None:
     rig.accept("bob")
     with connect.connect(rig.store._pool.url, autocommit=False) as other:
         other.execute("SELECT 1 FROM run WHERE person_id = %s FOR UPDATE", (rig.person("ada"),))
-        assert rig.store.work(rig.claimed().id).person == "bob"
-        assert rig.claim() is None
+        assert rig.claim("T4", "B200") is None
+        assert rig.store.work(rig.claimed("H100", "A100").id).person == "bob"
+        assert rig.claim("H100", "A100") is None
+        assert rig.claim("H100") is None
     assert rig.store.work(rig.claimed().id).person == "ada"
 
 
@@ -521,9 +534,7 @@ def test_a_cancelled_run_that_fails_is_not_queued_again(rig: Rig) -> None:
         ended: list[RunState | None] = []
         failing = Thread(target=lambda: ended.append(rig.give_up(attempt)))
         failing.start()
-        waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()"
-        while not other.execute(waiting).fetchone():
-            assert failing.is_alive(), "it didn't wait"
+        until_somebody_waits(other, failing, "true")
         other.commit()
     failing.join(60)
     assert ended == [RunState.CANCELLED]
