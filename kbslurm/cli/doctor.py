@@ -84,15 +84,17 @@ def image_findings(site: Site) -> list[Finding]:
     maker: images.Maker | None = images.Maker(program=site.container.executable, timeout_s=images.LOOK_S)
     if shutil.which(site.container.executable) is None:
         maker = None
-    findings = []
+    found: dict[tuple[Path, str], list[str]] = {}
     for gpu in site.gpus.values():
-        path = Path(site.image_of(gpu))
-        shared = path.is_relative_to(site.paths.shared_root)
-        if path.exists() or shared:
-            findings += images.verify(path, maker, pinned=gpu.image_digest, where=gpu.name)
+        found.setdefault((Path(site.image_of(gpu)), gpu.image_digest), []).append(gpu.name)
+    findings = []
+    for (path, pinned), names in found.items():
+        where = ", ".join(names)
+        if path.exists() or path.is_relative_to(site.paths.shared_root):
+            findings += images.verify(path, maker, pinned=pinned, where=where)
         else:
             text = f"{path} isn't on this machine; whether it is on the nodes only a job can see"
-            findings.append(caution("image", text, "kbslurm doctor --live looks there.", where=gpu.name))
+            findings.append(caution("image", text, "kbslurm doctor --live looks there.", where=where))
     return findings
 
 

@@ -1,0 +1,426 @@
+"""What doctor makes of what it is told: a real cluster's own words, tables of facts, and this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from kbslurm import share, sites
+from kbslurm.backends.slurm import probes, survey
+from kbslurm.backends.slurm.probes import Sight
+from kbslurm.backends.slurm.survey import Partition, Survey, Wishes
+from kbslurm.cli import doctor
+from kbslurm.config import load as load_config
+from kbslurm.domain.finding import Finding, Grade, worst
+from kbslurm.domain.site import Container, GpuType, Paths, Poll, Scheduler, Site
+from kbslurm.errors import Misconfigured
+
+TOLD = Path(__file__).resolve().parents[1] / "golden" / "data" / "slurm-24.11"
+GPU = GpuType(name="H100", request="--gres=gpu:h100:1", partition="gpu", image="cuda.sif", count=4)
+SITE = Site(name="test", paths=Paths(shared_root=PurePosixPath("/shared")), gpus={"H100": GPU})
+
+
+def told(name: str) -> str:
+    return (TOLD / f"{name}.txt").read_text()
+
+
+def graded(findings: Sequence[Finding], grade: Grade) -> list[str]:
+    return [finding.name for finding in findings if finding.grade is grade]
+
+
+def one(findings: Sequence[Finding], name: str) -> Finding:
+    (found,) = [finding for finding in findings if finding.name == name]
+    return found
+
+
+# --------------------------------------------------------------------------------------------- a real cluster's words
+
+
+def test_a_real_clusters_partitions_are_read() -> None:
+    found = {part.name: part for part in survey.read_partitions(told("sinfo"), told("partitions"))}
+    assert set(found) == {"all", "gpu-h100", "gpu-a100", "mig", "low", "high"}
+    assert found["all"].gpus == {"a100": 6, "h100": 6, "1g.10gb": 2}
+    assert found["all"].default
+    assert [name for name, part in found.items() if part.preemptible] == ["low"]
+    assert found["gpu-h100"] == Partition(name="gpu-h100", gpus={"h100": 6}, least_cpus=12)
+
+
+def test_a_real_clusters_settings_are_read() -> None:
+    found = survey.read_settings(told("config"))
+    assert found["SLURM_VERSION"].startswith("24.11")
+    assert found["MinJobAge"] == "300 sec"
+    assert found["SlurmctldParameters"] == ""
+    assert survey.has_accounting(found)
+    assert float(found["answered at"]) > 1.7e9
+    assert survey.read_accounts(told("associations")) == (("contest",), ("normal",))
+
+
+def test_a_real_clusters_first_file_can_be_read_and_suits_it(tmp_path: Path) -> None:
+    found = Survey(
+        cluster="kbtest",
+        version="24.11.5",
+        settings=survey.read_settings(told("config")),
+        partitions=survey.read_partitions(told("sinfo"), told("partitions")),
+        accounts=("contest",),
+        qos=("normal",),
+        runtime="apptainer",
+        program="/usr/bin/apptainer",
+    )
+    file = tmp_path / "kbtest.toml"
+    file.write_text(survey.toml_of(found, Wishes(shared_root="/shared/kbslurm", checked_on="2026-11-22")))
+    site = sites.load(file)
+    assert site.name == "kbtest"
+    assert {name: (gpu.partition, gpu.request, gpu.count, gpu.whole) for name, gpu in site.gpus.items()} == {
+        "H100": ("gpu-h100", "--gres=gpu:h100:1", 6, True),
+        "A100": ("gpu-a100", "--gres=gpu:a100:1", 6, True),
+        "1g.10gb": ("mig", "--gres=gpu:1g.10gb:1", 2, False),
+    }
+    assert {gpu.account for gpu in site.gpus.values()} == {"contest"}
+    only = survey.toml_of(found, Wishes(shared_root="/shared", gpus=("H100",)))
+    assert "[gpus.H100]" in only
+    assert "A100" not in only
+    with pytest.raises(Misconfigured, match="no GPU"):
+        survey.toml_of(dataclasses.replace(found, partitions=()), Wishes(shared_root="/shared"))
+
+
+def test_a_first_file_of_odd_words_can_still_be_read(tmp_path: Path) -> None:
+    odd = Survey(
+        cluster='the "big" one\\',
+        version="23.02.7",
+        settings={},
+        partitions=(
+            Partition(name="gpu", gpus={"gpu": 4}, max_time_s=30.0),
+            Partition(name="amd", gpus={"mi300x": 8}, preemptible=True, max_time_s=86_400.0),
+        ),
+        accounts=("def-a_gpu", "def-b"),
+        qos=("short", "long"),
+        cannot=("sacctmgr: no",),
+    )
+    file = tmp_path / "odd.toml"
+    file.write_text(survey.toml_of(odd, Wishes(shared_root="/shared")))
+    site = sites.load(file)
+    assert site.gpus["GPU"].request == "--gres=gpu:1"
+    assert site.gpus["MI300X"].vendor == "amd"
+    assert site.gpus["MI300X"].image == "rocm.sif"
+    assert not site.slurm.accounting
+
+
+@pytest.mark.parametrize(
+    ("gres", "gpus"),
+    [
+        ("gpu:h100:4(S:0-1)", {"h100": 4}),
+        ("gpu:4", {"gpu": 4}),
+        ("gpu:a100:2(IDX:0-1),gpu:h100:1,shard:8", {"a100": 2, "h100": 1}),
+        ("gpu:nvidia_a100_80gb_pcie_1g.10gb:7", {"nvidia_a100_80gb_pcie_1g.10gb": 7}),
+        ("gpu:1g.10gb:2", {"1g.10gb": 2}),
+        ("(null)", {}),
+        ("craynetwork:4", {}),
+    ],
+)
+def test_gres_are_counted(gres: str, gpus: dict[str, int]) -> None:
+    assert survey.gpus_of(gres) == gpus
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("7-00:00:00", 604_800.0), ("1-12", 129_600.0), ("10:00", 600.0), ("02:30:00", 9000.0), ("30", 1800.0)],
+)
+def test_slurms_spans_are_read(text: str, seconds: float) -> None:
+    assert survey.read_span(text) == seconds
+    assert survey.read_span("UNLIMITED") is None
+
+
+def test_nodes_that_are_down_dont_count() -> None:
+    found = survey.read_partitions("p|gpu:h100:4|8|2|idle\np|gpu:h100:4|8|3|down*\np|gpu:h100:4|8|1|mix-\np|x|y\n", "")
+    assert found[0].gpus == {"h100": 12}
+
+
+# ---------------------------------------------------------------------------------------------------------- settings
+
+
+def settings(**changed: str) -> dict[str, str]:
+    return survey.read_settings(told("config")) | changed
+
+
+def looked(site: Site = SITE, /, **changed: str) -> list[Finding]:
+    known = settings(**changed)
+    return probes.setting_findings(site, known, now=float(known["answered at"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "grade"),
+    [
+        ("accounting", {}, Grade.PASS),
+        ("accounting", {"AccountingStorageType": "accounting_storage/none"}, Grade.FAIL),
+        ("MinJobAge", {}, Grade.PASS),
+        ("MinJobAge", {"MinJobAge": "2 sec"}, Grade.CAUTION),
+        ("MinJobAge", {"MinJobAge": ""}, Grade.CAUTION),
+        ("rate limits", {}, Grade.PASS),
+        ("rate limits", {"SlurmctldParameters": "rl_enable"}, Grade.PASS),
+        ("rate limits", {"SlurmctldParameters": "rl_enable,rl_refill_rate=1,rl_refill_period=10"}, Grade.CAUTION),
+        ("start delay", {"SchedulerParameters": "batch_sched_delay=30"}, Grade.CAUTION),
+        ("device isolation", {}, Grade.CAUTION),
+        ("device isolation", {"ConstrainDevices": "yes", "TaskPlugin": "task/affinity,task/cgroup"}, Grade.PASS),
+        ("requeue", {"PrologFlags": "Alloc,ForceRequeueOnFail"}, Grade.CAUTION),
+        ("controller's clock", {}, Grade.PASS),
+    ],
+)
+def test_settings_are_graded(name: str, changed: dict[str, str], grade: Grade) -> None:
+    assert one(looked(**changed), name).grade is grade
+
+
+def test_a_controllers_clock_that_is_off_is_told() -> None:
+    known = settings()
+    found = probes.setting_findings(SITE, known, now=float(known["answered at"]) - 90)
+    assert one(found, "controller's clock").grade is Grade.CAUTION
+    assert "90 s" in one(found, "controller's clock").text
+
+
+def test_a_site_without_accounting_is_taken_at_its_word() -> None:
+    without = dataclasses.replace(SITE, slurm=Scheduler(accounting=False))
+    off = looked(without, AccountingStorageType="accounting_storage/none")
+    assert one(off, "accounting").grade is Grade.CAUTION
+    assert one(looked(without), "accounting").grade is Grade.CAUTION
+    patient = dataclasses.replace(SITE, poll=Poll(min_interval_s=120))
+    assert one(looked(patient), "MinJobAge").grade is Grade.CAUTION
+
+
+@pytest.mark.parametrize(
+    ("text", "grade"),
+    [
+        ("slurm-wlm 24.11.5", Grade.PASS),
+        ("slurm 20.11.9", Grade.PASS),
+        ("slurm 26.05.0-0rc1", Grade.PASS),
+        ("slurm 19.05.5", Grade.CAUTION),
+        ("hello", Grade.CAUTION),
+    ],
+)
+def test_versions_are_graded(text: str, grade: Grade) -> None:
+    assert probes.version_finding(text).grade is grade
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "grade"),
+    [
+        ({}, "GPUs", Grade.PASS),
+        ({"count": 9}, "GPUs", Grade.CAUTION),
+        ({"request": "--gpus-per-node=h100:1"}, "GPUs", Grade.PASS),
+        ({"partition": "gone"}, "partition", Grade.FAIL),
+        ({"partition": "low"}, "partition", Grade.CAUTION),
+        ({"partition": "shut"}, "partition", Grade.FAIL),
+        ({"max_time_s": 7200.0}, "time limit", Grade.FAIL),
+        ({"request": "--gres=gpu:nvidia_h100_1g.10gb:1"}, "MIG", Grade.FAIL),
+    ],
+)
+def test_a_gpu_type_is_held_to_its_partition(change: dict[str, object], name: str, grade: Grade) -> None:
+    there = (
+        Partition(name="gpu", gpus={"h100": 4}, max_time_s=3600.0),
+        Partition(name="low", gpus={"h100": 4}, preemptible=True),
+        Partition(name="shut", gpus={"h100": 4}, up=False),
+    )
+    found = probes.gpu_findings(dataclasses.replace(GPU, **change), there)  # type: ignore[arg-type]
+    assert one(found, name).grade is grade
+    assert all(finding.where == "H100" for finding in found)
+
+
+# ------------------------------------------------------------------------------------------------------------- a node
+
+FACTS = {
+    "node": "h1",
+    "prepared": "yes",
+    "pong_seen_at": "1000.35",
+    "torn_reads": "0",
+    "cores": "2",
+    "tmpdir": "/tmp",
+    "shm_free_mb": "900",
+    "user_namespaces": "yes",
+    "network_namespaces": "yes",
+    "fuse": "yes",
+    "internet": "no",
+    "devices_there": "4",
+    "devices_opened": "1",
+    "gpu": "NVIDIA H100 80GB HBM3| 570.86| Disabled| Enabled| 345| 1980| 0x0000000000000001",
+    "runtime": "apptainer version 1.4.5",
+    "setuid": "0",
+    "squashfuse": "yes",
+    "image": "file of 5000 MiB",
+    "start_ms_first": "400",
+    "start_ms_second": "120",
+    "inside_python": "3.12.3",
+    "inside_devices": "1",
+    "inside_network": "no",
+    "inside_munge": "no",
+    "inside_root_writable": "no",
+    "inside_torch": "2.8.0",
+    "inside_gpus": "1",
+}
+
+
+def sight(**changed: str | None) -> Sight:
+    facts = {name: value for name, value in (FACTS | changed).items() if value is not None}
+    return Sight(
+        facts={name: [value] for name, value in facts.items()},
+        ping_sent_at=1000.0,
+        ping_seen_at=1000.1,
+        pong_sent_at=1000.2,
+        won_here=frozenset(range(30)),
+        won_there=tuple(range(30, probes.RACES)),
+        raced=True,
+    )
+
+
+def test_a_good_node_passes_everything() -> None:
+    found = probes.node_findings(SITE, GPU, sight())
+    assert worst(found) is Grade.PASS, [finding for finding in found if finding.grade is not Grade.PASS]
+    assert {finding.where for finding in found} == {"H100 on h1"}
+    assert len(found) >= 18
+
+
+@pytest.mark.parametrize(
+    ("changed", "name", "grade"),
+    [
+        ({"pong_seen_at": "1030.0"}, "clocks", Grade.PASS),
+        ({"pong_seen_at": "1030.0"}, "letter box", Grade.CAUTION),
+        ({"pong_seen_at": "1030.0"}, "visibility", Grade.CAUTION),
+        ({"pong_seen_at": None}, "letter box", Grade.CAUTION),
+        ({"torn_reads": "7"}, "rename between nodes", Grade.CAUTION),
+        ({"prepared": None}, "modules", Grade.FAIL),
+        ({"cores": "64"}, "cores", Grade.CAUTION),
+        ({"shm_free_mb": "none"}, "shared memory", Grade.FAIL),
+        ({"devices_there": "0"}, "GPU", Grade.FAIL),
+        ({"devices_opened": "4"}, "devices", Grade.CAUTION),
+        ({"gpu": FACTS["gpu"].replace("Disabled", "Enabled", 1)}, "MIG", Grade.FAIL),
+        ({"gpu": FACTS["gpu"].replace("0x0000000000000001", "0x0000000000000044")}, "GPU's clock", Grade.CAUTION),
+        ({"profiling": "1"}, "profiling", Grade.CAUTION),
+        ({"runtime": "none"}, "container program", Grade.FAIL),
+        ({"user_namespaces": "no"}, "user namespaces", Grade.FAIL),
+        ({"user_namespaces": "no", "setuid": "1"}, "user namespaces", Grade.PASS),
+        ({"network_namespaces": "no"}, "network namespaces", Grade.FAIL),
+        ({"image": "none"}, "image on the node", Grade.FAIL),
+        ({"squashfuse": "no"}, "squashfuse", Grade.CAUTION),
+        ({"fuse": "no"}, "squashfuse", Grade.CAUTION),
+        ({"start_ms_first": "21000", "start_ms_second": "20000"}, "container", Grade.CAUTION),
+        ({"start_failed": "FATAL: broken"}, "container", Grade.FAIL),
+        ({"inside_python": None}, "python3", Grade.FAIL),
+        ({"inside_python": "3.9.2"}, "python3", Grade.FAIL),
+        ({"inside_network": "yes"}, "isolation", Grade.FAIL),
+        ({"inside_munge": "yes"}, "isolation", Grade.FAIL),
+        ({"inside_root_writable": "yes"}, "isolation", Grade.FAIL),
+        ({"inside_gpus": "0"}, "GPU in the container", Grade.FAIL),
+        ({"inside_gpus": "4"}, "GPU in the container", Grade.CAUTION),
+    ],
+)
+def test_each_fault_of_a_node_is_told(changed: dict[str, str | None], name: str, grade: Grade) -> None:
+    found = [finding for finding in probes.node_findings(SITE, GPU, sight(**changed)) if finding.name == name]
+    assert grade in {finding.grade for finding in found}, found
+
+
+def test_a_clock_that_is_off_isnt_taken_for_a_slow_disk() -> None:
+    off = sight(pong_seen_at=str(1000.35 + 60))
+    off.ping_sent_at = 1060.0
+    found = probes.node_findings(SITE, GPU, off)
+    assert one(found, "clocks").grade is Grade.CAUTION
+    assert "60" in one(found, "clocks").text
+    assert one(found, "letter box").grade is Grade.PASS
+
+
+def test_a_folder_that_both_sides_made_is_a_failure() -> None:
+    both = sight()
+    both.won_there = tuple(range(29, probes.RACES))
+    assert one(probes.node_findings(SITE, GPU, both), "mkdir between nodes").grade is Grade.FAIL
+
+
+def test_a_pinned_image_is_held_to_its_pin_on_the_node() -> None:
+    pinned = dataclasses.replace(GPU, image_digest="sha256:" + "1" * 64)
+    fine = probes.node_findings(SITE, pinned, sight(image_digest=pinned.image_digest))
+    assert one(fine, "image on the node").grade is Grade.PASS
+    other = probes.node_findings(SITE, pinned, sight(image_digest="sha256:" + "2" * 64))
+    assert one(other, "image on the node").grade is Grade.FAIL
+
+
+def test_a_site_that_shares_the_network_says_so() -> None:
+    shared = dataclasses.replace(SITE, container=Container(network="shared"))
+    assert one(probes.node_findings(shared, GPU, sight()), "internet").grade is Grade.CAUTION
+
+
+def test_lines_that_are_no_facts_are_left_out() -> None:
+    text = '{"name":"a","value":"1"}\nnoise\n{"name":"a"}\n[]\n{"name":"a","value":2}\n'
+    assert probes.read_facts(text) == {"a": ["1", "2"]}
+
+
+# -------------------------------------------------------------------------------------------------- the probe's script
+
+
+@pytest.mark.parametrize("name", [file.stem for file in sorted(share.path("site-configs").glob("*.toml"))])
+def test_every_sites_probe_is_shell_and_asks_as_an_attempt_does(name: str, tmp_path: Path) -> None:
+    site = sites.load(share.path("site-configs") / f"{name}.toml")
+    for gpu in site.gpus.values():
+        text = probes.probe_script(site, gpu, PurePosixPath("/shared/doctor-0123"), share.path("sbatch_templates"))
+        options = set(re.findall(r"^#SBATCH (\S+)$", text, re.MULTILINE))
+        if gpu.request:
+            assert gpu.request in options
+        assert "--no-requeue" in options
+        for module in site.modules:
+            assert f"module load {module}" in text
+        script = tmp_path / "probe.sh"
+        script.write_text(text)
+        subprocess.run(["sh", "-n", str(script)], check=True)
+        if (shellcheck := shutil.which("shellcheck")) is not None:
+            subprocess.run([shellcheck, "-s", "sh", "-S", "warning", "-e", "SC1090,SC1091,SC2154", script], check=True)
+
+
+# --------------------------------------------------------------------------------------------------------- this machine
+
+
+def test_the_shared_root_is_tried(tmp_path: Path) -> None:
+    site = dataclasses.replace(SITE, paths=Paths(shared_root=PurePosixPath(tmp_path / "root")))
+    found = probes.root_findings(site)
+    assert worst(found) is not Grade.FAIL
+    assert {finding.name for finding in found} == {"shared root", "shared root's mode", "mkdir", "rename"}
+    assert list((tmp_path / "root").iterdir()) == []
+    (tmp_path / "root").chmod(0o777)
+    assert one(probes.root_findings(site), "shared root's mode").grade is Grade.FAIL
+    (tmp_path / "file").touch()
+    blocked = dataclasses.replace(SITE, paths=Paths(shared_root=PurePosixPath(tmp_path / "file" / "root")))
+    assert worst(probes.root_findings(blocked)) is Grade.FAIL
+
+
+def test_this_machine_is_looked_at(tmp_path: Path) -> None:
+    cores = len(os.sched_getaffinity(0))
+    (tmp_path / "kbslurm.toml").write_text(f"[daemon.local]\nslots = {{ CPU = {cores + 1} }}\n")
+    config = load_config(tmp_path / "kbslurm.toml", {"KBSLURM_STATE_DIR": str(tmp_path / "state")}, cwd=tmp_path)
+    assert doctor.state_finding(config.state_dir).grade in (Grade.PASS, Grade.CAUTION)
+    assert doctor.configuration_finding(config).grade is Grade.PASS
+    assert one(list(doctor.backend_findings(config)), "local slots").grade is Grade.CAUTION
+    (tmp_path / "state").touch()
+    assert doctor.state_finding(tmp_path / "state" / "deeper").grade is Grade.FAIL
+    empty = load_config(None, {"KBSLURM_STATE_DIR": str(tmp_path / "none")}, cwd=tmp_path / "nowhere")
+    assert graded(list(doctor.backend_findings(empty)), Grade.CAUTION) == ["backends"]
+
+
+def test_clocks_and_pythons_are_graded() -> None:
+    assert doctor.clock_finding(datetime.now(UTC)).grade is Grade.PASS
+    assert doctor.clock_finding(datetime.now(UTC) - timedelta(minutes=5)).grade is Grade.FAIL
+    assert doctor.python_finding((3, 11)).grade is Grade.PASS
+    assert doctor.python_finding((3, 19)).grade is Grade.CAUTION
+
+
+def test_an_unreachable_database_is_a_failure_and_not_an_exception(tmp_path: Path) -> None:
+    nowhere = {"DATABASE_URL": "postgresql://127.0.0.1:9/none", "KBSLURM_STATE_DIR": str(tmp_path)}
+    found = list(doctor.database_findings(load_config(None, nowhere, cwd=tmp_path)))
+    assert graded(found, Grade.FAIL) == ["database"]
+    assert found[0].remedy
+
+
+def test_a_database_is_looked_at(database_url: str, tmp_path: Path) -> None:
+    config = load_config(None, {"DATABASE_URL": database_url, "KBSLURM_STATE_DIR": str(tmp_path)}, cwd=tmp_path)
+    found = {finding.name: finding.grade for finding in doctor.database_findings(config)}
+    assert found == {"database": Grade.PASS, "clock": Grade.PASS, "daemon": Grade.CAUTION}
