@@ -645,6 +645,8 @@ class _Contained:
         while time.monotonic() < deadline:
             with contextlib.suppress(OSError, ValueError):
                 return int(self._bell.file(f"run.{self._number}.pid").read_text())
+            if (status := self._status()) is not None:
+                raise CantStart(f"the job script started no container (status {status})")
             time.sleep(0.002)
         raise CantStart(f"the job script started no container within {START_S:.0f} s")
 

@@ -137,7 +137,7 @@ def _array_kind(value: Any) -> str | None:
         return "array"
     if root == "numpy" and hasattr(value, "dtype"):
         return "numpy"
-    if root == "torch" and hasattr(value, "untyped_storage"):
+    if root == "torch" and hasattr(value, "element_size"):
         return "torch"
     return None
 
@@ -421,8 +421,7 @@ def _write_torch(node: Any, value: Any, out: memoryview, where: str) -> None:
     _fit(tuple(value.shape) == shape, f"{where} has shape {tuple(value.shape)}; {shape} was expected", shape=True)
     _fit(value.device.type == node[5], f"{where} is on {value.device.type}; {node[5]} was expected")
     if node[4]:
-        count = node[4] // dtype.itemsize
-        torch.frombuffer(out, dtype=dtype, count=count, offset=node[3]).reshape(shape).copy_(value.detach())
+        torch.frombuffer(out, dtype=dtype, count=value.numel(), offset=node[3]).reshape(shape).copy_(value.detach())
 
 
 def _read(node: Any, found: memoryview) -> Any:
