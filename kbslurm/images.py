@@ -332,15 +332,17 @@ def pull(source: str, image: Path, maker: Maker, *, now: datetime, unpinned: boo
 def _made(order: Mapping[str, Any], image: Path, maker: Maker, options: Sequence[str]) -> str:
     if not image.parent.is_dir():
         raise NotFound("folder", str(image.parent), hint="Make it first; it should be readable for every job.")
-    fresh = image.with_name(f".{image.stem}-{secrets.token_hex(4)}{image.suffix}")
+    making = image.with_name(f".{image.name}-{secrets.token_hex(4)}")
+    making.mkdir(0o700)
+    fresh = making / image.name
     try:
         said = ask_spython({**order, "image": str(fresh), "options": list(options)}, maker)
         if said["status"]:
             raise BackendTrouble("image", f"{order['source']} couldn't be made: {_reason(said['said'])}")
         digest = digest_of(fresh)
-        _replace(fresh, image)
+        _replace(fresh, image, making)
     finally:
-        _removed(fresh)
+        _removed(making)
     return digest
 
 
@@ -350,25 +352,23 @@ def _pinned(image: Path, maker: Maker, digest: str, *, now: datetime, **told: st
     return found
 
 
-def _replace(fresh: Path, image: Path) -> None:
+def _replace(fresh: Path, image: Path, making: Path) -> None:
     """Put it under its name. A running job keeps the old file; an old directory is moved out of the way first."""
-    if not image.is_dir():
-        fresh.replace(image)
-        return
-    old = image.with_name(f".{image.name}-old-{secrets.token_hex(4)}")
-    image.rename(old)
-    fresh.rename(image)
-    _removed(old)
+    if image.is_dir():
+        image.rename(making / "old")
+    fresh.replace(image)
 
 
 def _removed(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        for folder, _, _ in os.walk(path):
-            with contextlib.suppress(OSError):  # what another user's build left isn't ours to open
-                Path(folder).chmod(0o700)
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+    """Remove a folder, what a build made there as other users of its own namespace included."""
+    for folder, _, _ in os.walk(path):
+        with contextlib.suppress(OSError):
+            Path(folder).chmod(0o700)
+    shutil.rmtree(path, ignore_errors=True)
+    if path.exists():
+        words = ["unshare", "--user", "--map-root-user", "--map-auto", "rm", "-rf", "--", str(path)]
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=LOOK_S, check=False)
 
 
 def inspect(image: Path, maker: Maker) -> Mapping[str, Any]:

@@ -1,0 +1,215 @@
+"""Images with the real Apptainer, through spython in its child process: build, pull, pin, sign, verify, time-outs."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from kbslurm import images
+from kbslurm.domain.finding import Grade
+from kbslurm.errors import BackendTrouble
+from kbslurm.images import Maker
+from tests.fakes.registry import Blobs, Registry, image_of, serving
+
+NOW = datetime(2026, 11, 22, 1, 0, tzinfo=UTC)
+BASE = Path("/opt/kb/images/cpu")
+RECIPE = """\
+Bootstrap: localimage
+From: {{ base }}
+
+%arguments
+    base=/opt/kb/images/cpu
+    note=nothing
+
+%post
+    echo made > /etc/made
+
+%test
+    test "$(cat /etc/made)" = made
+    python3 -I -c 'import json'
+
+%labels
+    note {{ note }}
+"""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder on memory: an image there doesn't fill the node's disk."""
+    made = Path("/tmp") / f"images-{secrets.token_hex(4)}"
+    made.mkdir(mode=0o700)
+    yield made
+    subprocess.run(["unshare", "--user", "--map-root-user", "--map-auto", "rm", "-rf", str(made)], check=True)
+
+
+@pytest.fixture
+def maker(folder: Path) -> Maker:
+    cache = {"APPTAINER_CACHEDIR": str(folder / ".cache"), "APPTAINER_KEYSDIR": str(folder / ".keys")}
+    (folder / ".keys").mkdir(mode=0o700)
+    return Maker(timeout_s=300, environ={**os.environ, **cache})
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Blobs:
+    return image_of({"hello": b"hello from the registry\n", "data": os.urandom(4096)})
+
+
+@pytest.fixture
+def registry(tiny: Blobs) -> Iterator[Registry]:
+    with serving(Registry(images={"tiny": tiny})) as found:
+        yield found
+
+
+def pulled(folder: Path, maker: Maker, registry: Registry, tiny: Blobs, name: str = "tiny.sif") -> Path:
+    """The registry's image as a SIF: the smallest there is."""
+    plain = Maker(timeout_s=maker.timeout_s, environ=maker.environ, options=("--no-https",))
+    images.pull(f"docker://{registry.address}/tiny@{tiny.digest}", folder / name, plain, now=NOW)
+    return folder / name
+
+
+def left(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir() if path.name not in (".cache", ".keys")}
+
+
+def test_an_image_is_built_tested_pinned_and_inspected(folder: Path, maker: Maker) -> None:
+    (folder / "some.def").write_text(RECIPE)
+    recipe = images.read_recipe(folder / "some.def")
+    pin = images.build(recipe, folder / "made", maker, now=NOW, arguments={"note": "yes"})
+    assert pin.digest == images.digest_of(folder / "made")
+    assert pin.base == f"localimage://{BASE}@{images.digest_of(BASE)}"
+    assert "1." in pin.program
+    assert (folder / "made" / "etc" / "made").read_text() == "made\n"
+    assert images.inspect(folder / "made", maker)["labels"]["note"] == "yes"
+    assert [one.grade for one in images.verify(folder / "made", maker)] == [Grade.PASS]
+    again = images.build(recipe, folder / "made", maker, now=NOW)
+    assert again.digest != pin.digest, "other arguments, other image: and nothing of the old one is left"
+    assert left(folder) == {"some.def", "made", "digests.lock"}
+    (folder / "made" / "etc" / "made").write_text("by somebody\n")
+    assert [one.grade for one in images.verify(folder / "made", maker)] == [Grade.FAIL]
+
+
+def test_a_build_that_fails_or_hangs_leaves_nothing(folder: Path, maker: Maker) -> None:
+    mark = secrets.token_hex(8)
+    for post, limit_s, said in (
+        ("exit 3", 300.0, "couldn't be made"),
+        (f"sleep 7777 # {mark}", 8.0, "longer than 8 s"),
+    ):
+        (folder / "bad.def").write_text(f"Bootstrap: localimage\nFrom: {BASE}\n%post\n    {post}\n")
+        with pytest.raises(BackendTrouble, match=said):
+            images.build(
+                images.read_recipe(folder / "bad.def"),
+                folder / "bad",
+                Maker(timeout_s=limit_s, environ=maker.environ),
+                now=NOW,
+            )
+        assert left(folder) == {"bad.def"}
+    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if mark in _read(path)]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def test_an_image_is_pulled_by_its_digest(folder: Path, maker: Maker, registry: Registry, tiny: Blobs) -> None:
+    image = pulled(folder, maker, registry, tiny)
+    pin = images.read_lock(folder / images.LOCK)["tiny.sif"]
+    assert pin.digest == images.digest_of(image)
+    assert pin.source.endswith(tiny.digest)
+    assert any(tiny.digest in path for path in registry.asked)
+    said = subprocess.run(
+        ["apptainer", "--silent", "exec", "--containall", str(image), "/hello"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert said.returncode != 0, "it holds no program"
+    assert images.inspect(image, maker)["labels"]["org.label-schema.usage.singularity.deffile.bootstrap"] == "docker"
+
+
+def test_a_pull_of_something_else_or_of_nothing_is_told(
+    folder: Path, maker: Maker, registry: Registry, tiny: Blobs
+) -> None:
+    plain = Maker(timeout_s=60, environ=maker.environ, options=("--no-https",))
+    for name in (f"tiny@sha256:{'0' * 64}", f"other@{tiny.digest}"):
+        with pytest.raises(BackendTrouble, match="couldn't be made"):
+            images.pull(f"docker://{registry.address}/{name}", folder / "x.sif", plain, now=NOW)
+    registry.hangs.set()
+    slow = Maker(timeout_s=8, environ=maker.environ, options=("--no-https", "--disable-cache"))
+    with pytest.raises(BackendTrouble, match="longer than 8 s"):
+        images.pull(f"docker://{registry.address}/tiny@{tiny.digest}", folder / "x.sif", slow, now=NOW)
+    assert left(folder) == set()
+
+
+def test_signatures_are_checked(folder: Path, maker: Maker, registry: Registry, tiny: Blobs) -> None:
+    image = pulled(folder, maker, registry, tiny)
+    assert {one.name: one.grade for one in images.verify(image, maker)} == {
+        "image": Grade.PASS,
+        "signature": Grade.PASS,
+    }
+    key = (
+        "--name=Tester",
+        "--email=tester@example.edu",
+        "--comment=",
+        "--password=",
+        "--bit-length=2048",
+        "--push=false",
+    )
+    for command in (("key", "newpair", *key), ("sign", str(image))):
+        subprocess.run(["apptainer", *command], env=dict(maker.environ), check=True, stdin=subprocess.DEVNULL)
+    digest = images.digest_of(image)
+
+    signed = images.verify(image, maker, pinned=digest)[1]
+    assert (signed.grade, "Tester" in signed.text) == (Grade.PASS, True)
+
+    (folder / ".strangers").mkdir(mode=0o700)
+    stranger = Maker(timeout_s=60, environ={**maker.environ, "APPTAINER_KEYSDIR": str(folder / ".strangers")})
+    assert images.verify(image, stranger, pinned=digest)[1].grade is Grade.CAUTION
+
+    other = folder / "other.pem"
+    for words in ("genpkey -algorithm RSA -out {0}.key", "pkey -in {0}.key -pubout -out {0}"):
+        subprocess.run(["openssl", *words.format(other).split()], check=True, capture_output=True)
+    assert images.verify(image, maker, pinned=digest, key=other)[1].grade is Grade.FAIL
+
+    forged = bytearray(image.read_bytes())
+    place = forged.rindex(b"hsqs") + 200  # within the file system that was signed
+    forged[place] ^= 0xFF
+    image.write_bytes(forged)
+    assert [one.grade for one in images.verify(image, maker, pinned=digest)] == [Grade.FAIL, Grade.FAIL]
+
+
+def test_the_command_line_builds_pulls_lists_and_verifies(
+    folder: Path, maker: Maker, registry: Registry, tiny: Blobs
+) -> None:
+    def kbslurm(*words: str) -> tuple[int, dict[str, object]]:
+        done = subprocess.run(
+            ["kbslurm", "image", *words, "--json"], env=dict(maker.environ), cwd=folder, capture_output=True, text=True
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        told: dict[str, object] = json.loads(done.stdout)
+        return done.returncode, told
+
+    source = f"docker://{registry.address}/tiny@{tiny.digest}"
+    code, told = kbslurm("pull", source, "--out", "tiny.sif", "--option=--no-https")
+    assert (code, told["image"]) == (0, "tiny.sif")
+    code, told = kbslurm("list", str(folder))
+    assert [one["path"] for one in told["images"]] == [f"{folder}/tiny.sif"]  # type: ignore[attr-defined]
+    assert {one["name"] for one in told["recipes"]} == {"cpu", "cuda", "rocm"}  # type: ignore[attr-defined]
+    assert kbslurm("verify", "tiny.sif")[0] == 0
+    code, told = kbslurm("verify", "tiny.sif", "--digest", "sha256:" + "0" * 64)
+    assert (code, told["worst"]) == (1, "FAIL")
+    code, told = kbslurm("pull", f"docker://{registry.address}/tiny:latest", "--out", "x.sif")
+    assert code == 2
+    code, told = kbslurm("pull", f"docker://{registry.address}/none@{tiny.digest}", "--out", "x.sif")
+    assert code == 6
+    assert "spython" not in json.dumps(told)
