@@ -131,7 +131,10 @@ def look(paths: AttemptPaths) -> Evidence:
     )
 
 
-_MEMORY = re.compile(rb"slurmstepd[^\n]*(exceeded (job )?memory limit|oom[-_ ]kill event)", re.IGNORECASE)
+# Until 25.05 the line begins with `slurmstepd-NODE:`, later with the time in brackets.
+_MEMORY = re.compile(
+    rb"^(slurmstepd\S*:|\[[0-9T:.-]+\]) error: [^\n]*(exceeded (job )?memory limit|oom[-_ ]kill event)", re.I | re.M
+)
 
 
 def slurm_said_memory(paths: AttemptPaths) -> bool:
