@@ -24,7 +24,7 @@ from kbslurm import logs, wiring
 from kbslurm.config import Config
 from kbslurm.domain.run import JobName, OpenAttempt
 from kbslurm.errors import BackendTrouble, KbslurmError
-from kbslurm.flow.collect import Vigil, collect, end_cancelled
+from kbslurm.flow.collect import Vigil, collect, collect_late, end_cancelled
 from kbslurm.flow.launch import is_settled, launch
 from kbslurm.flow.place import Place
 from kbslurm.flow.queue import claim, free_slots, taken
@@ -41,8 +41,20 @@ LONGEST_BACK_OFF_S = 60.0
 LONGEST_PUT_OFF_S = 60.0
 STOP_LOOK_S = 0.5
 COUNT_EVERY_S = 2.0
+CLOCK_SLIP_S = 5.0
 PRUNE_EVERY_S = 3_600.0
+LATE_FOR_S = 3_600.0
 NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+def back_off_s(times: int, *, first_s: float, most_s: float) -> float:
+    """How long to leave something alone after so many failures in a row: twice as long each time, up to `most_s`."""
+    return float(min(most_s, first_s * 2.0 ** min(30, max(0, times - 1))))
+
+
+def went_back(before: datetime, now: datetime) -> bool:
+    """Whether the clock was set back between these looks at it, by more than a clock that is kept slips."""
+    return now + timedelta(seconds=CLOCK_SLIP_S) < before
 
 
 class WallClock:
@@ -54,11 +66,15 @@ class WallClock:
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """How the daemon paces itself. `idle_s`: a look at the rows at least this often, should every message be lost."""
+    """How the daemon paces itself. `idle_s`: a look at the rows at least this often, should every message be lost.
+
+    `late_s`: how often we look for reports of attempts that were given up within the last hour.
+    """
 
     lease_s: float = 15.0
     idle_s: float = 30.0
     news_s: float = 2.0
+    late_s: float = 60.0
     stop_within_s: float = 15.0
     database_back_off_s: float = 0.5
 
@@ -98,12 +114,14 @@ def _empty(fd: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """What a lane is given to do: its open attempts as the rows said, and those that were claimed for it just now."""
+    """What a lane is given to do: its open attempts as the rows said, those that were claimed for it just now, and
+    those that were given up lately."""
 
     attempts: Sequence[OpenAttempt]
     claimed: Sequence[OpenAttempt]
     poll: bool
     sweep: bool
+    dead: Sequence[OpenAttempt] = ()
 
 
 @dataclass(kw_only=True)
@@ -123,6 +141,7 @@ class Lane:
     poll_at: datetime = NEVER
     sweep_at: datetime = NEVER
     prune_at: datetime = NEVER
+    known_at: datetime = NEVER
 
     def __post_init__(self) -> None:
         self._turns: SimpleQueue[Turn | None] = SimpleQueue()
@@ -131,15 +150,22 @@ class Lane:
         doorbell = getattr(self.place.backend, "doorbell", None)
         self.doorbell: int | None = doorbell() if doorbell is not None else None
 
-    def next_turn(self, attempts: Sequence[OpenAttempt], claimed: Sequence[OpenAttempt], now: datetime) -> Turn | None:
+    def next_turn(
+        self,
+        attempts: Sequence[OpenAttempt],
+        claimed: Sequence[OpenAttempt],
+        dead: Sequence[OpenAttempt],
+        now: datetime,
+    ) -> Turn | None:
         """What this lane should do now, if anything. Nothing open, nothing asked: an idle site is left in peace."""
-        if not attempts and not claimed:
+        if not attempts and not claimed and not dead:
             return None
         poll = bool(attempts) and (self.rung or now >= self.poll_at)
         swept = bool(attempts) and (now >= self.sweep_at or self._has_new_cancels(attempts))
-        if not (poll or claimed or self._has_due_launches(now) or (swept and self._has_unsettled(attempts, now))):
+        launches = bool(claimed) or self._has_due_launches(now)
+        if not (poll or launches or dead or (swept and self._has_unsettled(attempts, now))):
             return None
-        return Turn(attempts=attempts, claimed=claimed, poll=poll, sweep=swept)
+        return Turn(attempts=attempts, claimed=claimed, dead=dead, poll=poll, sweep=swept)
 
     def wakes_at(self, attempts: Sequence[OpenAttempt], now: datetime) -> datetime | None:
         """When it has something to do, should nothing else happen."""
@@ -156,6 +182,15 @@ class Lane:
         if turn.poll:
             self.rung = False
         self._turns.put(turn)
+
+    def keep_time(self, now: datetime) -> None:
+        """After the clock was set back, what was due then is due now: not when it gets there for the second time."""
+        if went_back(self.known_at, now):
+            self.ready_at = self.poll_at = self.sweep_at = self.prune_at = NEVER
+            self.vigil.unsent = dict.fromkeys(self.vigil.unsent, now)
+            self.vigil.ended.clear()
+            self.vigil.asked.clear()
+        self.known_at = now
 
     def forget(self) -> None:
         """Begin like a new process: after this one has led before, others may have."""
@@ -211,13 +246,20 @@ class Lane:
         self.vigil.forget_all_but([*turn.attempts, *turn.claimed])
         self.vigil.unsent.update({attempt.id: now for attempt in turn.claimed})
         self._launch_due([*turn.attempts, *turn.claimed])
-        if turn.poll:
-            self.poll_at = self.clock.now() + timedelta(seconds=self.place.poll_s)
-            settled = collect(self.store, self.place, turn.attempts, self.vigil, self.clock.now())
-            self.metrics.settled.labels(self.place.name).inc(settled)
+        try:
+            if turn.poll:
+                self.poll_at = self.clock.now() + timedelta(seconds=self.place.poll_s)
+                settled = collect(self.store, self.place, turn.attempts, self.vigil, self.clock.now())
+                self.metrics.settled.labels(self.place.name).inc(settled)
+        finally:
+            # Trouble with one report must not keep the others' cancels and recoveries from being seen to.
+            self._tidy(turn, now)
+
+    def _tidy(self, turn: Turn, now: datetime) -> None:
         if turn.sweep:
             self.sweep_at = self.clock.now() + timedelta(seconds=max(0.05, self.place.sweep_gap_s))
             sweep(self.store, self.place, unsettled(turn.attempts, now), self.vigil, self.clock.now())
+        collect_late(self.store, self.place, turn.dead, now)
         if now >= self.prune_at:
             self.prune_at = now + timedelta(seconds=PRUNE_EVERY_S)
             keep = {attempt.name for attempt in (*turn.attempts, *turn.claimed)}
@@ -246,13 +288,14 @@ class Lane:
     def _put_off(self, attempt: OpenAttempt) -> None:
         times = self.vigil.put_off.get(attempt.id, 0) + 1
         self.vigil.put_off[attempt.id] = times
-        wait_s = min(LONGEST_PUT_OFF_S, 2.0**times)
+        wait_s = back_off_s(times, first_s=2.0, most_s=LONGEST_PUT_OFF_S)
         self.vigil.unsent[attempt.id] = self.clock.now() + timedelta(seconds=wait_s)
 
     def _back_off(self, why: str, retry_after_s: float | None) -> None:
         self.troubles += 1
         self.metrics.trouble.labels(self.place.name).inc()
-        wait_s = retry_after_s if retry_after_s is not None else min(LONGEST_BACK_OFF_S, 2.0 ** (self.troubles - 1))
+        usual_s = back_off_s(self.troubles, first_s=1.0, most_s=LONGEST_BACK_OFF_S)
+        wait_s = usual_s if retry_after_s is None else retry_after_s
         self.ready_at = self.clock.now() + timedelta(seconds=wait_s)
         tell("trouble", level="warning", backend=self.place.name, why=why, again_in_s=wait_s)
 
@@ -287,7 +330,7 @@ class Daemon:
             for place in places
         }
         self.leading: bool | None = None
-        self._renew_at = self._count_at = NEVER
+        self._renew_at = self._count_at = self._late_at = self._known_at = NEVER
         self._strangers: set[str] = set()
         self._troubles = 0
         self._over = threading.Event()
@@ -309,6 +352,7 @@ class Daemon:
     def tick(self) -> tuple[int, float]:
         """Go once through the rows: (how many attempts are open, how long nothing else is to be done)."""
         now = self.clock.now()
+        self._keep_time(now)
         if not self._lead(now):
             return 0, self.pace.lease_s / 3
         began = time.perf_counter()
@@ -318,15 +362,31 @@ class Daemon:
         by_place = self._by_place(attempts)
         self._let_strangers_go(by_place, now)
         claimed = self._claim([lane.place for lane in resting.values()], attempts, now)
+        dead = self._lately_dead(now)
         for name, lane in resting.items():
-            mine = [attempt for attempt in claimed if attempt.backend == name]
-            turn = lane.next_turn(by_place.get(name, ()), mine, now)
+            mine, lost = ([attempt for attempt in some if attempt.backend == name] for some in (claimed, dead))
+            turn = lane.next_turn(by_place.get(name, ()), mine, lost, now)
             if turn is not None:
                 lane.begin(turn)
         self._count(attempts, now)
         self.metrics.ticks.inc()
         self.metrics.tick_s.observe(time.perf_counter() - began)
         return len(attempts) + len(claimed), self._calm_s(by_place, now)
+
+    def _keep_time(self, now: datetime) -> None:
+        if went_back(self._known_at, now):
+            tell("the clock was set back", level="warning", by_s=(self._known_at - now).total_seconds())
+            self._renew_at = self._count_at = self._late_at = NEVER
+        self._known_at = now
+        for lane in self.lanes.values():
+            if not lane.busy:
+                lane.keep_time(now)
+
+    def _lately_dead(self, now: datetime) -> Sequence[OpenAttempt]:
+        if now < self._late_at:
+            return ()
+        self._late_at = now + timedelta(seconds=self.pace.late_s)
+        return self.store.lately_dead(now - timedelta(seconds=LATE_FOR_S))
 
     def _count(self, attempts: Sequence[OpenAttempt], now: datetime) -> None:
         if now >= self._count_at:
@@ -354,7 +414,7 @@ class Daemon:
 
     def _trouble(self, why: str) -> float:
         self._troubles += 1
-        wait_s = min(10.0, self.pace.database_back_off_s * 2.0 ** min(10, self._troubles - 1))
+        wait_s = back_off_s(self._troubles, first_s=self.pace.database_back_off_s, most_s=10.0)
         tell("trouble", level="warning", why=why, again_in_s=wait_s)
         return wait_s
 

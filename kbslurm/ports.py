@@ -36,7 +36,7 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class JobSpec:
-    """One job as it will run: texts and limits only. `script` is the rendered job script where the backend wants one."""
+    """One job as it will run: texts and limits only. `script` is the rendered job script where one is wanted."""
 
     name: JobName
     gpu: str
@@ -69,7 +69,7 @@ class Backend(Protocol):
         """Look in every source for a job of this name. ABSENT only when each source answered and none knows it."""
 
     def poll(self, attempts: Sequence[OpenAttempt]) -> Mapping[JobName, Sighting]:
-        """One batched look at many. What isn't in the answer, or is UNKNOWN, changes nothing. Missing isn't finished."""
+        """One batched look at many. What isn't in the answer, or is UNKNOWN, changes nothing (law 4)."""
 
     def collect(self, attempt: OpenAttempt) -> bytes | None:
         """The sealed report, size-capped, or None while there is none. Never parsed here."""
@@ -117,7 +117,7 @@ class Event:
 
 
 class Store(Protocol):
-    """The rows of the walk. Every method is one transaction, all or nothing, event included; a fence is (attempt, number).
+    """The rows of the walk. Every method is one transaction, all or nothing, event included. Fence: (attempt, number).
 
     False from a fenced method means: the attempt is no longer the run's, nothing was changed.
     """
@@ -131,6 +131,9 @@ class Store(Protocol):
 
     def work(self, attempt: AttemptId) -> Work: ...
     def open_attempts(self) -> Sequence[OpenAttempt]: ...
+    def lately_dead(self, since: datetime) -> Sequence[OpenAttempt]:
+        """Attempts that ran, were given up after this moment, and whose report may still come, as evidence only."""
+
     def waiting(self) -> Mapping[str, int]:
         """How many runs are queued, by GPU type."""
 
@@ -144,7 +147,7 @@ class Store(Protocol):
     def score(
         self, attempt: OpenAttempt, verdict: Verdict, ending: Ending, now: datetime, *, telemetry: Mapping[str, Any]
     ) -> bool:
-        """Run, attempt, verdict and event in one fenced statement. False: the report is stale; keep it by keep_stale."""
+        """Run, attempt, verdict and event in one fenced statement. False: the report is stale; see keep_stale."""
 
     def keep_stale(self, attempt: OpenAttempt, report: bytes, why: str, now: datetime) -> None: ...
     def give_up_attempt(self, attempt: OpenAttempt, ending: Ending, why: str, now: datetime) -> RunState | None:

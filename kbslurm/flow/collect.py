@@ -59,13 +59,14 @@ class Vigil:
 def collect(store: Store, place: Place, attempts: Sequence[OpenAttempt], vigil: Vigil, now: datetime) -> int:
     """Look once at all started attempts of a place and settle those that have come to something; how many those are.
 
-    BackendTrouble is raised after the work is done, so that the caller backs off; nothing is concluded from it.
+    Trouble is raised after the work is done, so that the caller backs off; nothing is concluded from it. What one
+    attempt brings up doesn't keep the others from being looked at.
     """
     started = [attempt for attempt in attempts if attempt.state in (AttemptState.SUBMITTED, AttemptState.RUNNING)]
     if not started:
         return 0
     probe("collect.before_poll")
-    trouble: BackendTrouble | None = None
+    trouble: Exception | None = None
     sightings: Mapping[JobName, Sighting] = {}
     try:
         sightings = place.backend.poll(started)
@@ -81,9 +82,22 @@ def collect(store: Store, place: Place, attempts: Sequence[OpenAttempt], vigil: 
             trouble, in_a_row = error, in_a_row + 1
             if in_a_row >= TROUBLES_IN_A_ROW:
                 break
+        except Exception as error:  # noqa: BLE001 - raised below: a bug in one attempt's path is told, the others go on
+            trouble = error
     if trouble is not None:
         raise trouble
     return settled
+
+
+def collect_late(store: Store, place: Place, dead: Sequence[OpenAttempt], now: datetime) -> int:
+    """Keep what attempts that were given up have reported since: evidence, never a score. How many had."""
+    late = 0
+    for attempt in dead:
+        sealed = place.backend.collect(attempt)
+        if sealed is not None:
+            score.keep_stale(store, attempt, sealed, "it came after its attempt had been given up", now)
+            late += 1
+    return late
 
 
 def settle(store: Store, place: Place, attempt: OpenAttempt, sighting: Sighting, vigil: Vigil, now: datetime) -> bool:
@@ -98,6 +112,9 @@ def settle(store: Store, place: Place, attempt: OpenAttempt, sighting: Sighting,
         case Seen.ABSENT:
             return _read(store, place, attempt, now) or _vanished(store, place, attempt, sighting, now)
         case Seen.ENDED:
+            if sighting.node is not None and sighting.node != attempt.node:
+                # A job may be over before it is first seen, and nodes are left out by what ended there (law 5).
+                store.note_seen(attempt, sighting, now)
             return _read(store, place, attempt, now) or _ended(store, place, attempt, sighting, vigil, now)
         case _:
             assert_never(sighting.seen)

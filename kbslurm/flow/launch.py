@@ -43,6 +43,8 @@ def launch(store: Store, place: Place, attempt: OpenAttempt, now: datetime) -> L
         job = render.job(work, place)
     except (Invalid, Misconfigured) as error:
         return _refused(store, attempt, error.message, now)
+    except Exception as error:  # noqa: BLE001 - rendering is pure: it would fail for ever, and hold up the others
+        return _refused(store, attempt, f"a bug of ours in rendering the job: {type(error).__name__}: {error}", now)
     probe("launch.before_submit")
     try:
         handle = place.backend.submit(job)

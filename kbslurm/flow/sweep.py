@@ -14,7 +14,7 @@ from typing import assert_never
 from kbslurm.domain.run import AttemptState, Ending, Handle, OpenAttempt, Seen, Sighting
 from kbslurm.errors import BackendTrouble
 from kbslurm.flow import score
-from kbslurm.flow.collect import CLEAN_SWEEPS, Vigil, end_cancelled, is_overdue
+from kbslurm.flow.collect import CLEAN_SWEEPS, TROUBLES_IN_A_ROW, Vigil, end_cancelled, is_overdue
 from kbslurm.flow.launch import deadline_at
 from kbslurm.flow.place import Place
 from kbslurm.logs import teller
@@ -28,8 +28,12 @@ DIED_LAUNCHING = "the daemon ended while it launched this"
 
 
 def sweep(store: Store, place: Place, attempts: Sequence[OpenAttempt], vigil: Vigil, now: datetime) -> None:
-    """Go once through a place's open attempts. What must be sent (again) is in `vigil.unsent` afterwards."""
-    trouble: BackendTrouble | None = None
+    """Go once through a place's open attempts. What must be sent (again) is in `vigil.unsent` afterwards.
+
+    Trouble is raised at the end; what one attempt brings up doesn't keep the others from being seen to.
+    """
+    trouble: Exception | None = None
+    in_a_row = 0
     for attempt in attempts:
         try:
             if attempt.id in vigil.unsent:
@@ -38,9 +42,13 @@ def sweep(store: Store, place: Place, attempts: Sequence[OpenAttempt], vigil: Vi
                 recover(store, place, attempt, vigil, now)
             elif attempt.cancel_at is not None or is_overdue(attempt, now):
                 ask_for_end(place, attempt, vigil, now)
+            in_a_row = 0
         except BackendTrouble as error:
+            trouble, in_a_row = error, in_a_row + 1
+            if in_a_row >= TROUBLES_IN_A_ROW:
+                break
+        except Exception as error:  # noqa: BLE001 - raised below: a bug in one attempt's path is told, the others go on
             trouble = error
-            break
     if trouble is not None:
         raise trouble
 

@@ -31,7 +31,7 @@ WHERE p.id = %(person)s
 """
 
 INTAKE_NOW = """
-SELECT b.name, b.closed_at, b.deadline_at, b.zone,
+SELECT b.name, b.closed_at, b.deadline_at, b.zone, b.visibility,
     (SELECT value FROM setting WHERE key = 'accepts_jobs') AS accepts_jobs, last.fair_at, last.cost_s
 FROM leaderboard b LEFT JOIN LATERAL (
     SELECT fair_at, cost_s FROM run WHERE person_id = %(person)s AND state IN ('queued', 'launching', 'running')
@@ -135,6 +135,14 @@ CLAIM_BESIDE_STAFF = _KIND + _PICKED.format(_CANDIDATES + _STAFFS_CANDIDATES) + 
 OPEN_ATTEMPTS = f"""
 SELECT {_ATTEMPT_COLUMNS}, run.cancel_at FROM attempt a JOIN run ON run.id = a.run_id
 WHERE a.{OPEN_ATTEMPT} ORDER BY a.id
+"""
+
+# What ended without a report, or was believed to: should its payload live on, its report is kept as stale.
+LATELY_DEAD = f"""
+SELECT {_ATTEMPT_COLUMNS}, run.cancel_at FROM attempt a JOIN run ON run.id = a.run_id
+WHERE a.state = 'dead' AND a.node IS NOT NULL AND a.ended_at > %(since)s AND a.ending <> 'bad_report'
+    AND NOT EXISTS (SELECT 1 FROM stale_report s WHERE s.attempt_id = a.id)
+ORDER BY a.id
 """
 
 WAITING = "SELECT gpu, count(*) AS runs FROM run WHERE state = 'queued' GROUP BY gpu ORDER BY gpu"

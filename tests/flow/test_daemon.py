@@ -9,23 +9,26 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from kbslurm.daemon import Daemon, WallClock
-from kbslurm.domain.run import Ending, Handle
+from kbslurm.daemon import Daemon, Turn, WallClock
+from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Sighting, SubmissionId
 from kbslurm.errors import BackendRefused, BackendTrouble, Refused
 from kbslurm.flow.announce import feed, follow
 from kbslurm.flow.cancel import cancel
+from kbslurm.flow.collect import Vigil, collect
+from kbslurm.flow.launch import Launched, launch
 from kbslurm.flow.place import Place
+from kbslurm.flow.sweep import sweep
 from kbslurm.metrics import Metrics, MetricsPage
 from kbslurm.ports import JobSpec
 from kbslurm.store.embedded import Embedded
 from kbslurm.store.postgres import PostgresStore
 from tests.flow.puppet import RUNNING, Puppet, ended, sealed_report
-from tests.flow.stage import QUICK, Stage, overheard, running
+from tests.flow.stage import QUICK, HandClock, Stage, overheard, running
 
 
 @pytest.fixture
@@ -114,6 +117,110 @@ def test_a_bug_in_a_backend_is_told_and_survived(stage: Stage) -> None:
     for what in ("leading", "claimed", "launched", "scored", "works again", "stopped"):
         assert what in decided
     assert "Traceback" not in told.getvalue()
+
+
+def test_a_site_that_was_away_for_days_works_again(stage: Stage) -> None:
+    refusing = Puppet(name="refusing", slots={"A100": 1})
+    daemon = Daemon(stage.store, [quick(refusing)], pace=QUICK)
+    lane = daemon.lanes["refusing"]
+    stage.submit(gpus=["A100"])
+    attempt = stage.claim(quick(refusing))
+
+    def turn(attempts: Sequence[OpenAttempt], claimed: Sequence[OpenAttempt]) -> None:
+        lane.begin(Turn(attempts=attempts, claimed=claimed, poll=True, sweep=True))
+        stage.wait_until(lambda: not lane.busy)
+
+    def refuse(_: JobSpec) -> Handle:
+        raise BackendRefused("refusing", "too many jobs", permanent=False)
+
+    refusing.on_submit = refuse
+    lane.vigil.put_off[attempt.id] = 100_000
+    turn([], [attempt])
+    assert attempt.id in lane.vigil.unsent, "it is to be sent again"
+    refusing.on_submit = None
+    lane.vigil.unsent[attempt.id] = stage.clock.now()
+    turn([attempt], [])
+    refusing.trouble, lane.troubles = True, 100_000
+    turn(stage.store.open_attempts(), [])
+    assert lane.troubles == 100_001
+    refusing.trouble = False
+    turn(stage.store.open_attempts(), [])
+    assert lane.troubles == 0, "its lane lives"
+
+
+def test_one_attempt_that_nobody_can_look_at_holds_up_no_other(stage: Stage) -> None:
+    class Sore(Prompt):
+        """Its first job's folder can't be read, and its second one meets a bug of ours."""
+
+        def collect(self, attempt: OpenAttempt) -> bytes | None:
+            if attempt.name == self.submitted[0].name:
+                raise BackendTrouble(self.name, "the folder can't be read")
+            if attempt.name == self.submitted[1].name:
+                raise RuntimeError("surprise")
+            return super().collect(attempt)
+
+        def find(self, name: JobName) -> Sighting:
+            raise BackendTrouble(self.name, "the folder can't be read")
+
+    sore = Sore(stage.store, name="sore")
+    sore.slots = {"A100": 5}
+    for _ in range(5):
+        stage.submit(gpus=["A100"])
+    place = quick(sore)
+    attempts = [stage.claim(place) for _ in range(5)]
+    for attempt in attempts[:4]:
+        launch(stage.store, place, attempt, stage.clock.now())
+    stage.store.note_ambiguous(attempts[1], "perhaps", stage.clock.now())
+    cancel(stage.store, SubmissionId(4), None, stage.clock.now())
+    with overheard(), pytest.raises((BackendTrouble, RuntimeError)):
+        collect(stage.store, place, stage.store.open_attempts(), Vigil(), stage.clock.now())
+    assert [run["state"] for run in stage.runs()] == ["launching", "launching", "scored", "cancelled", "launching"]
+    cancel(stage.store, SubmissionId(1), None, stage.clock.now())
+    with overheard(), pytest.raises(BackendTrouble):
+        sweep(stage.store, place, stage.store.open_attempts()[::-1], Vigil(), stage.clock.now())
+    assert sore.cancelled == [attempts[0].name], "the cancel was reached behind those that can't be found"
+
+
+def test_a_job_that_cannot_be_written_down_fails_and_holds_up_no_other(stage: Stage) -> None:
+    def broken(*_: object) -> str:
+        raise ZeroDivisionError("a template's")
+
+    place = Place(backend=Puppet(), root=Path("somewhere"), script=broken)
+    stage.submit(gpus=["A100"])
+    with overheard():
+        assert launch(stage.store, place, stage.claim(place), stage.clock.now()) is Launched.REFUSED
+    assert (stage.runs()[0]["state"], stage.runs()[0]["verdict"]) == ("failed", "infrastructure")
+
+
+def test_a_clock_that_is_set_back_puts_nothing_off(database_url: str) -> None:
+    clock = HandClock()
+    stage = Stage.build(database_url, clock=clock)
+    puppet = Puppet(default=RUNNING)
+    daemon = Daemon(stage.store, [Place(backend=puppet, poll_s=15)], clock=clock)
+    stage.submit()
+
+    def tick() -> int:
+        """Polls so far."""
+        daemon.tick()
+        stage.wait_until(lambda: not daemon.lanes["puppet"].busy)
+        return puppet.calls.count("poll")
+
+    try:
+        with overheard() as told:
+            tick()
+            clock.go(20)
+            before = tick()
+            assert before == 1
+            assert tick() == before, "not yet due"
+            clock.go(-7200)
+            assert tick() == before + 1
+            (lease,) = stage.store.lease_view()
+            assert lease.beat_at == clock.now(), "and the lease is kept by the new time"
+        assert "the clock was set back" in told.getvalue()
+    finally:
+        for lane in daemon.lanes.values():
+            lane.close(60)
+        stage.close()
 
 
 def test_a_refusal_for_now_is_sent_again_as_the_same_attempt(stage: Stage) -> None:

@@ -89,6 +89,29 @@ def test_law_1_a_late_report_of_a_dead_node_is_evidence_and_no_score(stage: Stag
     assert (won["number"], won["name"]) == (2, "passed")
 
 
+def test_law_1_what_a_dead_attempt_reports_later_is_looked_for_and_kept(stage: Stage) -> None:
+    puppet, clock = Puppet(), now_of(stage)
+    place = Place(backend=puppet, grace_s=0)
+    stage.submit()
+    launched(stage, place)
+    old, vigil = stage.attempt(), Vigil()
+    for sighting in (RUNNING, ended(Ending.NODE_FAILURE)):
+        puppet.sightings[old.name] = sighting
+        collect(stage.store, place, stage.store.open_attempts(), vigil, clock.now())
+    assert stage.run()["state"] == "queued"
+    hour = timedelta(hours=1)
+    assert [dead.id for dead in stage.store.lately_dead(clock.now() - hour)] == [old.id]
+    puppet.reports[old.name] = sealed_report(stage.store.work(old.id))
+    clock.go(60)
+    daemon = Daemon(stage.store, [place], clock=clock, pace=QUICK)
+    daemon.tick()
+    daemon.lanes["puppet"].close(60)
+    (kept,) = stage.rows("SELECT attempt_id FROM stale_report")
+    assert kept["attempt_id"] == old.id
+    assert stage.rows("SELECT 1 FROM verdict") == []
+    assert stage.store.lately_dead(clock.now() - hour) == []
+
+
 # ------------------------------------------------------------------------------------------ 2: intent before effect
 
 
@@ -246,6 +269,27 @@ def test_law_5_only_what_is_nobodys_fault_is_tried_again(
     run = stage.run()
     assert (run["state"], run["verdict"], run["attempts"]) == (state, verdict, attempts)
     assert run["verdict_reason"]
+
+
+@pytest.mark.parametrize("reported", [False, True])
+def test_law_5_a_node_is_blamed_for_a_job_that_was_over_before_it_was_seen(
+    stage: Stage, puppet: Puppet, place: Place, reported: bool
+) -> None:
+    for person in ("ada", "boris", "chidi"):
+        receipt = stage.submit(by=person)
+        launched(stage, place)
+        attempt = stage.attempt()
+        puppet.sightings[attempt.name] = ended(Ending.NODE_FAILURE, node="black-hole")
+        if reported:
+            work = stage.store.work(attempt.id)
+            puppet.reports[attempt.name] = sealed_report(work, verdict="infrastructure", reason="the device is gone")
+        vigil = Vigil()
+        collect(stage.store, place, [attempt], vigil, stage.clock.now())
+        now_of(stage).go(11)
+        collect(stage.store, place, stage.store.open_attempts(), vigil, stage.clock.now())
+        stage.store.cancel(receipt.submission_id, None, stage.clock.now())
+    stage.submit(by="dana")
+    assert stage.store.work(stage.claim(place).id).avoid_nodes == ("black-hole",)
 
 
 def test_law_5_a_refusal_for_ever_fails_at_once_and_one_for_now_waits(
