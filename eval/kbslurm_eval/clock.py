@@ -41,6 +41,7 @@ class LaunchTimes:
     calls_ns: list[int] = field(default_factory=list)
     trusted_null_ns: list[int] = field(default_factory=list)
     null_ns: list[int] = field(default_factory=list)
+    baseline: LaunchTimes | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +52,7 @@ class Net:
     null_ns: float
     samples_ns: list[float]
     resolved: bool
+    baseline_ns: float | None = None
 
 
 def t95(degrees: int) -> float:
@@ -77,7 +79,26 @@ def net(times: LaunchTimes) -> Net:
     samples = [t - null for t in times.calls_ns]
     median = statistics.median(samples)
     least = max(LEAST_NS, 3 * spread / math.sqrt(len(samples)))
-    return Net(median_ns=max(median, least), null_ns=null, samples_ns=samples, resolved=median > least)
+    base = None if times.baseline is None else net(times.baseline).median_ns
+    return Net(
+        median_ns=max(median, least), null_ns=null, samples_ns=samples, resolved=median > least, baseline_ns=base
+    )
+
+
+def baseline_of(nets: Sequence[Net]) -> float | None:
+    """What the baseline took over all launches; None without one."""
+    found = [n.baseline_ns for n in nets if n.baseline_ns is not None]
+    return math.exp(statistics.fmean(map(math.log, found))) if found and len(found) == len(nets) else None
+
+
+def paired(nets: Sequence[Net]) -> list[float]:
+    """One figure per launch: the net median, or, with a baseline beside it, its ratio to that one in units of all
+    launches'.
+
+    What slows both in one launch (clocks, heat, a neighbour) is not in the ratio.
+    """
+    base = baseline_of(nets)
+    return [n.median_ns if base is None or n.baseline_ns is None else n.median_ns / n.baseline_ns * base for n in nets]
 
 
 def interval(values: Sequence[float]) -> Estimate:

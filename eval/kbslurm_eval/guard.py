@@ -481,14 +481,20 @@ def seen_from_inside() -> dict[str, Any]:
         with contextlib.suppress(OSError):
             spaces[name] = os.stat(f"/proc/self/ns/{name}").st_ino
     seccomp, privileges, capabilities = _from_status()
-    try:
-        read_only = bool(os.statvfs("/").f_flag & os.ST_RDONLY)
-    except OSError:
-        read_only = False
     return {
         "spaces": spaces, "seccomp": seccomp, "no_new_privs": privileges, "capabilities": capabilities,
-        "read_only_root": read_only, "uid": os.getuid(), "proc": bool(spaces),
+        "read_only_root": not _root_can_be_written(), "uid": os.getuid(), "proc": bool(spaces),
     }  # fmt: skip
+
+
+def _root_can_be_written() -> bool:
+    probe = f"/.kb-probe-{os.getpid()}"
+    try:
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        os.unlink(probe)
+    except OSError:
+        return False
+    return True
 
 
 def _from_status() -> tuple[int, int, str]:

@@ -464,7 +464,8 @@ class Judge:
         prepared = self._reference.prepare(case, seed)
         reply = launch.call(prepared)
         if reply.status in (Status.WRONG_SHAPE, Status.WRONG_TYPE) and self._reference.layout_moved(prepared):
-            return self._one_call(name, case, seed, launch)
+            again = None if seed is None else seed ^ 1  # a timed call never meets an input twice
+            return self._one_call(name, case, again, launch)
         if reply.status != Status.OK:
             return _claimed(reply), reply.ns
         try:
@@ -536,32 +537,78 @@ class Judge:
         self, name: PhaseName, cases: Sequence[Case], calls: dict[int, int], number: int, allowance: Allowance
     ) -> tuple[dict[int, clock.LaunchTimes], Case, Rejected | None]:
         assert self._reference is not None
-        times = {case.index: clock.LaunchTimes() for case in cases}
+        patterns = {c.index: self._reference.prepare(c, self._seed(name, c, number, "null")) for c in cases}
         launch, at, fault = None, cases[0], None
+        base, base_times = self._baseline(name, patterns)
         try:
             launch = self._started(name, allowance)
-            patterns = {c.index: self._reference.prepare(c, self._seed(name, c, number, "null")) for c in cases}
-            for case in cases:
-                found = [launch.null(patterns[case.index]) for _ in range(NULLS)]
-                times[case.index].trusted_null_ns = found[NULLS_DROPPED:]
-            self._hand_over(launch)
+            times = _nulls(launch, patterns)
+            self._hand_over(launch, self._manifest)
             plan = [case for case in cases for _ in range(calls[case.index] + WARM_UPS)]
             self._random.shuffle(plan)
             counts = dict.fromkeys(times, 0)
             with _quiet():
                 for step, at in enumerate(plan):
-                    fault, ns = self._one_call(name, at, self._seed(name, at, number, counts[at.index]), launch)
+                    count = counts[at.index]
+                    kept = count >= WARM_UPS
+                    if base is not None and step % 2:  # candidate, baseline, baseline, candidate, and so on
+                        self._base_call(name, at, (number, count), base, base_times, kept)
+                    fault, ns = self._one_call(name, at, self._seed(name, at, number, count), launch)
                     if fault is not None:
                         break
+                    if base is not None and not step % 2:
+                        self._base_call(name, at, (number, count), base, base_times, kept)
                     counts[at.index] += 1
-                    if counts[at.index] > WARM_UPS:
+                    if kept:
                         times[at.index].calls_ns.append(ns)
                     if step % 8 == 7:
                         times[at.index].null_ns.append(launch.null(patterns[at.index]))
                     self._pulse.step()
         finally:
             self._ended(name, launch)
+            if base is not None:
+                base.close()
+        for index, found in base_times.items():
+            times[index].baseline = found
         return times, at, fault
+
+    def _baseline(
+        self, name: PhaseName, patterns: dict[int, Prepared]
+    ) -> tuple[Launch | None, dict[int, clock.LaunchTimes]]:
+        """A runner with the problem's own trusted submission, when it has one: stopped while the candidate runs."""
+        source = self._manifest.config.get("baseline")
+        if not isinstance(source, str):
+            return None, {}
+        whole = self._manifest.limits.total_s
+        base = self._started(name, Allowance(left_s=whole, whole_s=whole))
+        try:
+            times = _nulls(base, patterns)
+            self._hand_over(base, replace(self._manifest, source=source))
+        except Rejected as fault:
+            base.close()
+            raise ProblemTrouble(f"the problem's baseline doesn't run: {fault.said}") from None
+        except BaseException:
+            base.close()
+            raise
+        return base, times
+
+    def _base_call(
+        self,
+        name: PhaseName,
+        case: Case,
+        parts: tuple[int, int],
+        base: Launch,
+        times: dict[int, clock.LaunchTimes],
+        kept: bool,
+    ) -> None:
+        try:
+            fault, ns = self._one_call(name, case, self._seed(name, case, *parts, "baseline"), base)
+        except Rejected as rejected:
+            fault, ns = rejected, 0
+        if fault is not None:
+            raise ProblemTrouble(f"the problem's baseline fails: {fault.said}")
+        if kept:
+            times[case.index].calls_ns.append(ns)
 
     # ------------------------------------------------------------------------------------------------- launches
 
@@ -586,15 +633,15 @@ class Judge:
     def _loaded(self, name: PhaseName, allowance: Allowance) -> Launch:
         launch = self._started(name, allowance)
         try:
-            self._hand_over(launch)
+            self._hand_over(launch, self._manifest)
         except BaseException:
             self._ended(name, launch)
             raise
         return launch
 
-    def _hand_over(self, launch: Launch) -> None:
+    def _hand_over(self, launch: Launch, manifest: Manifest) -> None:
         try:
-            reply = launch.load(self._manifest)
+            reply = launch.load(manifest)
         except Rejected as fault:
             fault.said = f"while loading: {fault.said}"
             raise
@@ -664,6 +711,8 @@ class Judge:
 
     def _flags(self) -> list[str]:
         found = {flag for b in self._course.benchmarks for flag in b.flags if flag.isupper()}
+        if self._manifest.mode == "profile":
+            found.add("NO_PROFILE")  # timed as a benchmark; this harness draws no profiles yet
         return [*self._course.flags, *sorted(found)]
 
 
@@ -677,6 +726,15 @@ def _reason(name: PhaseName, fault: Rejected) -> str:
         return f"{where}: {fault.plain}"
     said = fault.said
     return f"{where}, {said}" if said.startswith(("while loading", "test ", "benchmark ")) else f"{where}: {said}"
+
+
+def _nulls(launch: Launch, patterns: dict[int, Prepared]) -> dict[int, clock.LaunchTimes]:
+    """What a null call costs in this runner, for each case, before anything of a submission is in it."""
+    times = {}
+    for index, pattern in patterns.items():
+        found = [launch.null(pattern) for _ in range(NULLS)]
+        times[index] = clock.LaunchTimes(trusted_null_ns=found[NULLS_DROPPED:])
+    return times
 
 
 def _one_for_all(worst: Rejected | None) -> TestResult:
@@ -717,7 +775,7 @@ def _benchmark(
             return replace(plain, status="skipped")
         said = mine.plain if name in SECRET and mine.verdict != "violation" else mine.said
         return replace(plain, status=_status(mine), message=clean(said, MESSAGE_CAP))
-    medians = [n.median_ns for n in nets]
+    medians = clock.paired(nets)
     samples = [max(s, clock.LEAST_NS) for n in nets for s in n.samples_ns]
     estimate = clock.interval(medians)
     flags = [clock.UNRESOLVED] if not all(n.resolved for n in nets) else []
@@ -735,6 +793,7 @@ def _benchmark(
         null_ns=statistics.median(n.null_ns for n in nets),
         low_ns=estimate.low,
         high_ns=estimate.high,
+        baseline_ns=clock.baseline_of(nets),
         flags=flags,
     )
 

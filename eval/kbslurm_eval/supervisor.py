@@ -241,28 +241,34 @@ class _Drain:
     def __init__(self, fd: int, cap: int) -> None:
         self._fd, self._cap = fd, min(cap, LOG_CAP)
         self._kept, self._dropped = bytearray(), 0
-        self._over = threading.Event()
+        self._woken, self._wake = os.pipe()
         self._thread = threading.Thread(target=self._read, name="log", daemon=True)
         self._thread.start()
 
     def _read(self) -> None:
+        last = False
         with contextlib.suppress(OSError, ValueError):
-            while not self._over.is_set():
-                if not select.select([self._fd], [], [], 0.2)[0]:
-                    continue
-                part = os.read(self._fd, 1 << 16)
-                if not part:
-                    break
-                room = max(0, self._cap - len(self._kept))
-                self._kept += part[:room]
-                self._dropped += len(part) - min(room, len(part))
+            while True:
+                watched = [self._fd] if last else [self._fd, self._woken]
+                ready = select.select(watched, [], [], 0 if last else None)[0]
+                last = last or self._woken in ready
+                if self._fd in ready:
+                    part = os.read(self._fd, 1 << 16)
+                    if not part:
+                        return
+                    room = max(0, self._cap - len(self._kept))
+                    self._kept += part[:room]
+                    self._dropped += len(part) - min(room, len(part))
+                elif last:
+                    return
 
     def text(self) -> str:
-        """What was kept, and a line that says how much wasn't. Nothing more is read after this."""
-        self._over.set()
-        self._thread.join()
-        with contextlib.suppress(OSError):
-            os.close(self._fd)
+        """What was kept, and a line that says how much wasn't. The writers have ended: what is there now is all."""
+        os.write(self._wake, b"x")
+        self._thread.join(CALL_STOP_S)
+        for fd in (self._fd, self._woken, self._wake):
+            with contextlib.suppress(OSError):
+                os.close(fd)
         text = bytes(self._kept).decode("utf-8", "replace")
         return text + (f"\n[{self._dropped} bytes more were dropped]" if self._dropped else "")
 
@@ -323,8 +329,9 @@ def _sweep_and_hold(mine: Path) -> int:
                 shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(fd)
-    fd = os.open(mine / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(mine / "lock.new", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(fd, fcntl.LOCK_EX)
+    (mine / "lock.new").rename(mine / "lock")  # nobody ever finds it unlocked while we live
     return fd
 
 

@@ -209,6 +209,19 @@ def test_outputs_whose_size_depends_on_values(tmp_path: Path) -> None:
     assert ground.judged(tmp_path, told).told.verdict == "passed"
 
 
+def test_a_baseline_is_measured_beside_the_submission(tmp_path: Path) -> None:
+    budget = wire.Budget(launches=3, calls=4)
+    report = ground.judged(tmp_path / "good", ground.manifest(RIGHT, budget=budget, config={"baseline": RIGHT})).told
+    assert report.verdict == "passed", report.reason
+    ranked = next(b for b in report.benchmarks if b.phase == "ranked")
+    assert ranked.baseline_ns is not None
+    assert ranked.baseline_ns > 0
+    broken = "def custom_kernel(data):\n    return list(reversed(data))\n"
+    report = ground.judged(tmp_path / "broken", ground.manifest(RIGHT, config={"baseline": broken})).told
+    assert report.verdict == "infrastructure"
+    assert "the problem's baseline fails: an answer is wrong" in report.reason
+
+
 def test_what_it_can_do_nothing_about_is_one_sentence_and_six(tmp_path: Path) -> None:
     (tmp_path / "m.json").write_text("{}")
     (tmp_path / "key").write_bytes(b"k")

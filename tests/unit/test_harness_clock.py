@@ -89,3 +89,18 @@ def test_the_budget_depends_on_the_reference_only() -> None:
 
     assert [calls(s) for s in (0.0, 1e-6, 0.01, 0.05, 1.0, 100.0)] == [30, 30, 30, 10, 5, 5]
     assert clock.budgeted_calls(calls=3, max_calls=300, target_s=0.5, reference_s=9.0) == 3
+
+
+def test_what_slows_a_launch_as_a_whole_is_not_in_a_paired_score() -> None:
+    def launch(factor: float) -> clock.Net:
+        times = _times([int(9_000 * factor) + 1_000] * 5, [1_000] * 5, [])
+        times.baseline = _times([int(3_000 * factor) + 1_000] * 5, [1_000] * 5, [])
+        return clock.net(times)
+
+    nets = [launch(f) for f in (1.0, 1.5, 2.0)]
+    figures = clock.paired(nets)
+    assert max(figures) == pytest.approx(min(figures))
+    base = clock.baseline_of(nets)
+    assert base is not None
+    assert figures[0] == pytest.approx(3 * base)
+    assert clock.baseline_of([clock.net(_times([9_000] * 3, [1_000] * 3, []))]) is None
