@@ -2,6 +2,7 @@
 
 KbslurmError
 ├── Unauthenticated   who are you?                      exit 4   http 401
+│   └── Unnamed                                                  http 400
 ├── Refused           the person may not do this now    exit 5   http 403
 │   ├── DeadlinePassed
 │   ├── QuotaSpent                                               http 429
@@ -48,6 +49,12 @@ class Unauthenticated(KbslurmError):
 
     exit_code = 4
     http_status = 401
+
+
+class Unnamed(Unauthenticated):
+    """You didn't say who you are."""
+
+    http_status = 400
 
 
 class Refused(KbslurmError):

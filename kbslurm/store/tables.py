@@ -303,6 +303,52 @@ lease = Table(
     _told("info"),
 )
 
+rate_limit = Table(
+    "rate_limit",
+    metadata,
+    Column("board_id", BigInteger, ForeignKey("leaderboard.id"), primary_key=True, autoincrement=False),
+    Column("category", Text, primary_key=True),
+    Column("most_per_hour", Integer, nullable=False),
+    _one_of("category", ("test", "leaderboard")),
+)
+
+quota = Table(
+    "quota",
+    metadata,
+    Column("board_id", BigInteger, ForeignKey("leaderboard.id"), primary_key=True, autoincrement=False),
+    Column("gpu_s_per_day", Double, nullable=False),
+)
+
+extension = Table(
+    "extension",
+    metadata,
+    Column("board_id", BigInteger, ForeignKey("leaderboard.id"), primary_key=True, autoincrement=False),
+    Column("person_id", BigInteger, ForeignKey("person.id"), primary_key=True, autoincrement=False),
+    _moment("deadline_at", null=False),
+)
+
+# A code is no secret of the house: hosts list them, hand them out, and revoke them.
+invite = Table(
+    "invite",
+    metadata,
+    _id(),
+    _words("code"),
+    _to("person_id", "person", null=True),
+    _moment("created_at", null=False),
+    _moment("claimed_at"),
+    _moment("revoked_at"),
+    UniqueConstraint("code"),
+    Index(None, "person_id"),
+)
+
+invite_board = Table(
+    "invite_board",
+    metadata,
+    Column("invite_id", BigInteger, ForeignKey("invite.id"), primary_key=True, autoincrement=False),
+    Column("board_id", BigInteger, ForeignKey("leaderboard.id"), primary_key=True, autoincrement=False),
+    Index(None, "board_id"),
+)
+
 # Event ids are given out before their transaction commits, so a reader that remembers only the highest id it saw
 # could step over one that is still on its way. Therefore: who is about to write events first takes a shared advisory
 # lock whose key carries the last id given out before; all its own ids are higher. What is below every such key (and
@@ -350,7 +396,7 @@ BEGIN
 END $$""",
 }
 
-WHAT_WAS_DONE = [name for name in submission.c.keys() if name not in ("id", "removed_at")]  # noqa: SIM118 - no dict
+WHAT_WAS_DONE = [name for name in submission.c.keys() if name not in ("id", "source", "removed_at")]  # noqa: SIM118 - no dict
 
 TRIGGERS: dict[str, tuple[str, str]] = {
     "event_announced": (
@@ -363,6 +409,14 @@ TRIGGERS: dict[str, tuple[str, str]] = {
     "submission_kept": (
         "submission",
         f"BEFORE UPDATE OF {', '.join(WHAT_WAS_DONE)} ON submission FOR EACH ROW EXECUTE FUNCTION kb_kept()",
+    ),
+    # What was taken back may be purged, and nothing else of a source ever changes.
+    "submission_source_kept": (
+        "submission",
+        (
+            "BEFORE UPDATE OF source ON submission FOR EACH ROW"
+            " WHEN (NEW.source <> '' OR NEW.removed_at IS NULL) EXECUTE FUNCTION kb_kept()"
+        ),
     ),
     "run_moved": (
         "run",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from kbslurm.domain.policy import Category
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import PersonId, RunId, RunState, SubmissionId
 from kbslurm.domain.verdict import Verdict
@@ -164,6 +165,26 @@ class SubmissionView:
     @property
     def is_done(self) -> bool:
         return all(run.ended_at is not None for run in self.runs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateLimit:
+    """How many submissions of a category a person may make to a board within an hour."""
+
+    board: str
+    category: Category
+    most_per_hour: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Invite:
+    """An invitation, and who took it up."""
+
+    code: str
+    person_id: PersonId | None
+    person: str | None
+    claimed_at: datetime | None
+    created_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,168 @@
+"""The app: every router in the order that matters, errors as one sentence, and what is refused before any handler."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kbslurm import __version__
+from kbslurm.api import popcorn, submitting, waiting
+from kbslurm.api.house import House
+from kbslurm.api.shapes import Ascii
+from kbslurm.api.standings import Standings
+from kbslurm.errors import BackendTrouble, KbslurmError, Misconfigured, QuotaSpent, Unauthenticated
+from kbslurm.logs import teller
+
+tell = teller("api")
+BODY_CAP = 1 << 20
+HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+
+
+def create_app(house: House, *, more: Sequence[APIRouter] = ()) -> FastAPI:
+    """The app of this house. `more` are routers of other faces; they go before the streams' greedy path."""
+    histories = waiting.Histories()
+    standings = Standings(house)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        house.news.start(asyncio.get_running_loop())
+        try:
+            yield
+        finally:
+            house.news.close()
+            await asyncio.to_thread(house.news.join)
+
+    app = FastAPI(
+        title="kbslurm",
+        version=__version__,
+        description="A GPU kernel competition: what popcorn-cli calls, the hosts' calls and the event feed.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.house, app.state.standings, app.state.histories = house, standings, histories
+    for router in (popcorn.routes(house, histories, standings), *more):
+        app.include_router(router)
+    app.include_router(submitting.routes(house, histories))
+    app.add_exception_handler(KbslurmError, _told)
+    app.add_exception_handler(RequestValidationError, _flattened)
+    app.add_exception_handler(HTTPException, _plain)
+    app.add_exception_handler(Exception, _bug)
+    app.add_middleware(Guarded)
+    return app
+
+
+def sentence(error: KbslurmError) -> str:
+    """What went wrong and what to do next, as one text."""
+    return f"{error.message}. {error.hint}" if error.hint else error.message
+
+
+async def _told(request: Request, error: Exception) -> Ascii:
+    assert isinstance(error, KbslurmError)
+    headers: dict[str, str] = {}
+    detail = sentence(error)
+    if isinstance(error, Misconfigured):
+        # Where files are is the hosts' business: they find it in the log.
+        tell("misconfigured", level="error", path=request.url.path, why=detail)
+        detail = "the server is misconfigured; a host finds the reason in its log"
+    if isinstance(error, BackendTrouble):
+        tell("trouble", level="warning", path=request.url.path, why=detail)
+        detail = f"{error.backend} is in trouble; try again soon"
+        headers["Retry-After"] = str(max(1, round(error.retry_after_s or 5)))
+    if isinstance(error, QuotaSpent):
+        left_s = (error.resets_at - request.app.state.house.clock.now()).total_seconds()
+        headers["Retry-After"] = str(max(1, round(left_s)))
+    if isinstance(error, Unauthenticated) and error.http_status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return Ascii({"detail": detail}, status_code=error.http_status, headers=headers)
+
+
+async def _flattened(request: Request, error: Exception) -> Ascii:
+    assert isinstance(error, RequestValidationError)
+    told = [f"{'.'.join(str(part) for part in row['loc'])}: {row['msg']}" for row in error.errors()]
+    return Ascii({"detail": "; ".join(told)[:1000] or "the request can't be read"}, status_code=422)
+
+
+async def _plain(request: Request, error: Exception) -> Ascii:
+    assert isinstance(error, HTTPException)
+    return Ascii({"detail": str(error.detail)}, status_code=error.status_code, headers=dict(error.headers or {}))
+
+
+async def _bug(request: Request, error: Exception) -> Ascii:
+    tell("a bug", level="error", path=request.url.path, error=repr(error), trace=_trace(error))
+    return Ascii({"detail": "a bug of ours; the server's log says more"}, status_code=500)
+
+
+def _trace(error: BaseException) -> str:
+    frames, trace = [], error.__traceback__
+    while trace is not None:
+        frames.append(f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}")
+        trace = trace.tb_next
+    return " > ".join(frames)
+
+
+class Guarded:
+    """Around everything: bodies that no call of ours takes are refused unread, and every answer carries safe headers.
+
+    Uploads have a cap and a drain of their own (see `upload`); they alone may be larger than `BODY_CAP`.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                known = {name.lower() for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *(pair for pair in HEADERS if pair[0] not in known)]
+            await send(message)
+
+        if not _is_upload(scope) and _declared(scope) > BODY_CAP:
+            await Ascii({"detail": "the body is too large"}, status_code=413, headers={"Connection": "close"})(
+                scope, receive, sent
+            )
+            return
+        await self.app(scope, _capped(scope, receive), sent)
+
+
+def _is_upload(scope: Scope) -> bool:
+    return any(name == b"content-type" and value.startswith(b"multipart/") for name, value in scope["headers"])
+
+
+def _declared(scope: Scope) -> int:
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit():
+            return int(value)
+    return 0
+
+
+def _capped(scope: Scope, receive: Receive) -> Receive:
+    if _is_upload(scope):
+        return receive
+    size = 0
+
+    async def received() -> Message:
+        nonlocal size
+        message: Any = await receive()
+        size += len(message.get("body", b""))
+        if size > BODY_CAP:
+            raise HTTPException(413, "the body is too large")
+        return message  # type: ignore[no-any-return]
+
+    return received

@@ -1,0 +1,103 @@
+"""Who calls: popcorn-cli's header, a web token, the hosts' bearer. Secrets are compared in constant time or by hash."""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Header, Security
+from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
+
+from kbslurm.api.house import House
+from kbslurm.errors import NotFound, Unauthenticated, Unnamed
+from kbslurm.store.views import Person
+
+ADMIN = "admin"
+SECRET_CAP = 512
+
+_cli = APIKeyHeader(name="X-Popcorn-Cli-Id", scheme_name="cli", description="A person's token.", auto_error=False)
+_web = APIKeyHeader(name="X-Web-Auth-Id", scheme_name="web", description="A person's token.", auto_error=False)
+_bearer = HTTPBearer(scheme_name="hosts", description="POPCORN_ADMIN_TOKEN.", auto_error=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What a request says of its sender, believed by nobody yet."""
+
+    key: str | None
+    bearer: str | None
+    acting: str | None
+
+
+async def given(
+    cli: Annotated[str | None, Security(_cli)] = None,
+    web: Annotated[str | None, Security(_web)] = None,
+    bearer: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)] = None,
+    acting: Annotated[
+        str | None,
+        Header(
+            alias="X-Kbslurm-Acting-For",
+            description="With the hosts' bearer: whom the call is for, as person:ID, discord:ID or github:ID.",
+        ),
+    ] = None,
+) -> Given:
+    """Read the headers; asks nobody."""
+    return Given(key=cli or web, bearer=bearer.credentials if bearer else None, acting=acting)
+
+
+Sender = Annotated[Given, Security(given)]
+
+
+def caller(house: House, sender: Given) -> Person:
+    """The person who calls. Unnamed without a token, Unauthenticated with one that isn't good any more."""
+    if sender.acting and sender.bearer:
+        host(house, sender)
+        return _acted_for(house, sender.acting)
+    if not sender.key:
+        raise Unnamed("the header X-Popcorn-Cli-Id is missing", hint="Run: popcorn register discord")
+    person = house.store.person_of_token(sender.key[:SECRET_CAP], now=house.clock.now())
+    if person is None:
+        raise Unauthenticated(
+            "this token isn't known, was revoked, or waits to be linked",
+            hint="Link it (/link on Discord, or a host), or get another: popcorn reregister discord",
+        )
+    return person
+
+
+def maybe_caller(house: House, sender: Given) -> Person | None:
+    """The person who calls, or None for anybody: where a token is not needed, a bad one does no harm."""
+    try:
+        return caller(house, sender)
+    except Unauthenticated:
+        return None
+
+
+def host(house: House, sender: Given) -> str:
+    """Who acts as a host: `admin` by the configured token, or a member of staff by a token of their own.
+
+    With no admin token configured every such call is off.
+    """
+    wanted = house.admin_token
+    if wanted is None:
+        raise Unauthenticated("the hosts' calls are off", hint="POPCORN_ADMIN_TOKEN isn't set on the server.")
+    if not sender.bearer:
+        raise Unauthenticated("the header Authorization: Bearer … is missing")
+    if hmac.compare_digest(sender.bearer.encode("utf-8", "replace"), wanted.encode()):
+        return ADMIN
+    person = house.store.person_of_token(sender.bearer[:SECRET_CAP], now=house.clock.now())
+    if person is None or not person.is_staff:
+        raise Unauthenticated("this bearer is no host's")
+    return person.name
+
+
+def _acted_for(house: House, whom: str) -> Person:
+    provider, _, account = whom.partition(":")
+    found: Person | None = None
+    if provider == "person":
+        found = house.store.person_by_name_or_id(account)
+    elif account:
+        found = house.store.person_by_account(provider, account)
+    if found is None:
+        raise NotFound("person", whom, hint="Link the account first.")
+    return found

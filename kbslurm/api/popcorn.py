@@ -1,0 +1,184 @@
+"""The calls of popcorn-cli that only read, and those by which a person handles what is theirs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query
+
+from kbslurm.api import identity, shapes, unfold, waiting
+from kbslurm.api.house import House
+from kbslurm.api.identity import Sender
+from kbslurm.api.shapes import Ascii, answers
+from kbslurm.api.standings import Standings
+from kbslurm.domain import contest, policy
+from kbslurm.domain.run import SubmissionId
+from kbslurm.errors import Invalid, NotFound, Refused
+from kbslurm.flow.remove import remove
+from kbslurm.store.views import Board, Person, SubmissionView
+
+PENDING_FOR = timedelta(hours=1)
+
+Name = Annotated[str, Path(max_length=contest.NAME_CAP, description="A board's name, in any case.")]
+Gpu = Annotated[str, Path(max_length=contest.NAME_CAP, description="A GPU type, in any case.")]
+Number = Annotated[int, Path(ge=0, le=2**63 - 1, description="The submission's number.")]
+Limit = Annotated[int, Query(ge=1, le=100)]
+Offset = Annotated[int, Query(ge=0, le=2**31 - 1)]
+
+
+def routes(house: House, histories: waiting.Histories, standings: Standings) -> APIRouter:
+    """The router of this house."""
+    router = APIRouter(tags=["popcorn"])
+
+    @router.get("/health", responses=answers(shapes.Health))
+    async def health() -> Ascii:
+        """Whether this process answers. Asks nobody."""
+        return Ascii({"status": "ok"})
+
+    @router.get("/leaderboards", responses=answers(list[shapes.Leaderboard]))
+    def leaderboards(sender: Sender) -> Ascii:
+        """The boards that the caller may see, newest first."""
+        person = identity.maybe_caller(house, sender)
+        mine = house.store.joined(person.id) if person else frozenset()
+        found = [board for board in house.store.boards() if may_see(board, person, mine)]
+        return Ascii([_leaderboard(house, board) for board in found])
+
+    @router.get("/gpus/{leaderboard}", responses=answers(list[str], 404))
+    def gpus(leaderboard: Name, sender: Sender) -> Ascii:
+        """The GPU types of a board."""
+        return Ascii(list(seen_board(house, leaderboard, identity.maybe_caller(house, sender)).gpus))
+
+    @router.get("/runner_queue/{gpu}", responses=answers(shapes.RunnerQueue))
+    def runner_queue(gpu: Gpu) -> Ascii:
+        """How it stands with a GPU type's queue; one that no place has is `unavailable`."""
+        return Ascii(waiting.runner_queue(house, histories, gpu))
+
+    @router.get("/submissions/{leaderboard}/{gpu}", responses=answers(list[shapes.Standing], 404))
+    def ranking(leaderboard: Name, gpu: Gpu, sender: Sender, limit: Limit = 100, offset: Offset = 0) -> Ascii:
+        """The ranked, each person's best, best first."""
+        board = seen_board(house, leaderboard, identity.maybe_caller(house, sender))
+        known = contest.known_gpu(gpu, board.gpus)
+        return Ascii(standings.lines(board, known)[offset : offset + limit])
+
+    @router.get("/submission_count/{leaderboard}/{gpu}", responses=answers(shapes.Count, 404))
+    def submission_count(
+        leaderboard: Name,
+        gpu: Gpu,
+        sender: Sender,
+        user_id: Annotated[int | None, Query(ge=0, le=2**63 - 1)] = None,
+    ) -> Ascii:
+        """How many submissions were made to a board for a GPU type, by everybody or by one person."""
+        board = seen_board(house, leaderboard, identity.maybe_caller(house, sender))
+        known = contest.known_gpu(gpu, board.gpus)
+        return Ascii({"count": house.store.submission_count(board.id, known, user_id)})
+
+    @router.get("/user/submissions", responses=answers(list[shapes.SubmissionLine], 400, 401, 404))
+    def mine(
+        sender: Sender,
+        leaderboard: Annotated[str | None, Query(max_length=contest.NAME_CAP)] = None,
+        limit: Limit = 50,
+        offset: Offset = 0,
+    ) -> Ascii:
+        """One's own submissions, newest first."""
+        person = identity.caller(house, sender)
+        if leaderboard is not None:
+            leaderboard = seen_board(house, leaderboard, person).name
+        found = house.store.submissions(person=person.id, board=leaderboard, limit=limit, offset=offset)
+        return Ascii([unfold.line(view) for view in found])
+
+    @router.get("/user/submissions/{submission_id}", responses=answers(shapes.Submission, 400, 401, 403, 404))
+    def poll(submission_id: Number, sender: Sender) -> Ascii:
+        """How a submission of one's own stands. Answers from the database alone."""
+        view = own(house, sender, submission_id)
+        return Ascii(unfold.submission(view, waiting.of_submission(house, histories, view)))
+
+    @router.delete("/user/submissions/{submission_id}", responses=answers(shapes.Fine, 400, 401, 403, 404))
+    def delete(submission_id: Number, sender: Sender) -> Ascii:
+        """Take a submission back: open runs are cancelled, it leaves every list, its source is purged."""
+        view = own(house, sender, submission_id)
+        person = identity.caller(house, sender)
+        remove(house.store, view.id, person.id, person.name, house.clock.now())
+        return Ascii({"status": "ok"})
+
+    @router.post("/user/join", responses=answers(shapes.Joined, 400, 401, 403, 404))
+    def join(wanted: shapes.Code, sender: Sender) -> Ascii:
+        """Take up an invitation: its closed boards are open to the caller from now on."""
+        person = identity.caller(house, sender)
+        boards = house.store.claim_invite(wanted.code, person.id, now=house.clock.now())
+        return Ascii({"status": "ok", "leaderboards": boards})
+
+    @router.get("/auth/init", responses=answers(shapes.Pending, 400, 429))
+    def auth_init(provider: Annotated[Literal["discord", "github"], Query()] = "discord") -> Ascii:
+        """A new token that is nobody's yet. Once somebody links it, it is theirs; for an hour, once."""
+        now = house.clock.now()
+        house.store.check_pending_room(now=now)
+        state = house.store.issue_token(None, kind="pending", device=provider, expires_at=now + PENDING_FOR, now=now)
+        return Ascii({"state": state})
+
+    return router
+
+
+def own(house: House, sender: identity.Given, number: int) -> SubmissionView:
+    """The submission, when it is the caller's own and wasn't taken back."""
+    person = identity.caller(house, sender)
+    view = house.store.submission(SubmissionId(number))
+    if view.removed_at is not None:
+        raise NotFound("submission", str(number))
+    if view.person_id != person.id:
+        raise Refused(f"submission {number} isn't yours")
+    return view
+
+
+def seen_board(house: House, name: str, person: Person | None) -> Board:
+    """The board, or NotFound: the same for one that isn't there and for one that the caller may not see."""
+    known = house.store.board_names(public_only=True)
+    try:
+        board = house.store.board(contest.board_name(name))
+    except Invalid:
+        board = None
+    if board is None:
+        raise NotFound("board", name, known=known)
+    mine = house.store.joined(person.id) if person and board.visibility == "closed" else frozenset()
+    if not may_see(board, person, mine):
+        raise NotFound("board", name, known=known)
+    return board
+
+
+def may_see(board: Board, person: Person | None, joined: frozenset[int]) -> bool:
+    """Whether the board may be shown to whoever asks."""
+    return policy.may_see(board.visibility, invited=board.id in joined, staff=person is not None and person.is_staff)
+
+
+def _leaderboard(house: House, board: Board) -> dict[str, Any]:
+    now = house.clock.now()
+    is_open = board.closed_at is None and not contest.closed(board.deadline_at, now)
+    return {
+        "id": board.id,
+        "name": board.name,
+        "description": board.description,
+        "task": task(board),
+        "deadline": board.deadline_at.isoformat() if board.deadline_at else None,
+        "gpu_types": list(board.gpus),
+        "visibility": board.visibility,
+        "zone": board.zone,
+        "is_open": is_open,
+    }
+
+
+def task(board: Board) -> dict[str, Any]:
+    """What is judged, as far as a competitor may know: cases that are no secret, limits, templates. No reference."""
+    problem = board.problem
+    return {
+        "name": board.problem_name,
+        "lang": problem.lang,
+        "modes": list(problem.modes),
+        "tests": [dict(case) for case in problem.tests],
+        "benchmarks": [dict(case) for case in problem.benchmarks],
+        "test_timeout": problem.limits.test_s,
+        "benchmark_timeout": problem.limits.benchmark_s,
+        "ranked_timeout": problem.limits.ranked_s,
+        "ranking_by": problem.ranking_by,
+        "multi_gpu": problem.multi_gpu,
+        "templates": dict(problem.templates),
+    }

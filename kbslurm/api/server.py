@@ -1,0 +1,139 @@
+"""uvicorn as this house runs it: one process, connections kept for slow pollers, an orderly end."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+from kbslurm import logs, wiring
+from kbslurm.api.app import create_app
+from kbslurm.api.house import House
+from kbslurm.api.news import News
+from kbslurm.errors import Misconfigured
+from kbslurm.logs import teller
+
+if TYPE_CHECKING:
+    from kbslurm.config import Config
+    from kbslurm.ports import Clock
+    from kbslurm.store.postgres import PostgresStore
+
+tell = teller("api")
+# popcorn-cli polls every 5 s on one connection and never repeats a request that met a closed one.
+KEEP_ALIVE_S = 120
+STOP_WITHIN_S = 15
+HEAD_CAP = 32_768
+MOST_AT_ONCE = 4096
+
+
+class WallClock:
+    """Now, by this machine."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+def house_of(config: Config, store: PostgresStore, *, clock: Clock | None = None) -> House:
+    """The house that this configuration describes."""
+    return House(store=store, config=config, clock=clock or WallClock(), news=News(store), slots=slots(config))
+
+
+def slots(config: Config) -> Mapping[str, int]:
+    """How many attempts may be open at once, by GPU type, over all places. Asks nobody."""
+    found: dict[str, int] = dict(config.daemon.local.slots)
+    for site in wiring.sites(config):
+        for name, gpu in site.gpus.items():
+            found[name] = found.get(name, 0) + gpu.slots
+    return found
+
+
+class _Server(uvicorn.Server):
+    """Streams are told to end before uvicorn waits for them, and signals are the caller's business."""
+
+    def __init__(self, config: uvicorn.Config, house: House) -> None:
+        super().__init__(config)
+        self._house = house
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._house.news.close()
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Serving:
+    """A server in a thread of its own while it is entered. Port 0 takes any free one; `url` says which."""
+
+    def __init__(self, house: House, *, host: str, port: int, app: Any = None) -> None:
+        self._socket = _bound(host, port)
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
+        self._server = _Server(
+            uvicorn.Config(
+                app or create_app(house),
+                http="h11",
+                ws="none",
+                loop="asyncio",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=STOP_WITHIN_S,
+                h11_max_incomplete_event_size=HEAD_CAP,
+                limit_concurrency=MOST_AT_ONCE,
+            ),
+            house,
+        )
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="api")
+
+    def __enter__(self) -> Serving:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+        self._socket.close()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still serves."""
+        return self._thread.is_alive()
+
+
+def run_api(config: Config, stop: threading.Event, *, log_json: bool = False, verbose: bool = False) -> None:
+    """Serve this configuration until `stop`."""
+    logs.set_up(as_json=log_json, level="debug" if verbose else "info")
+    host, _, port = config.server.listen.rpartition(":")
+    with wiring.opened_store(config) as store:
+        house = house_of(config, store)
+        with Serving(house, host=host.strip("[]"), port=int(port)) as serving:
+            tell("serving", url=config.server.public_url or serving.url)
+            while not stop.wait(1.0):
+                if not serving.is_alive:
+                    raise Misconfigured("the API ended by itself", fix="Look at the lines above.")
+            tell("stopping")
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    # The protocol is named, or asyncio would not know that small answers must leave at once (TCP_NODELAY).
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((host, port))
+    except OSError as error:
+        found.close()
+        raise Misconfigured(
+            f"the API can't listen on {host}:{port} ({error.strerror or error})",
+            fix="Free the port, or change server.listen.",
+        ) from error
+    return found

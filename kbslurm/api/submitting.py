@@ -1,0 +1,156 @@
+"""Submitting over HTTP: at once with a number to poll, or followed to the end as a stream of events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Annotated, Any, Literal, cast, get_args
+
+from fastapi import APIRouter, Path, Request
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from kbslurm.api import identity, shapes, unfold, upload, waiting
+from kbslurm.api.house import House
+from kbslurm.api.identity import Given, Sender
+from kbslurm.api.popcorn import Gpu, Name
+from kbslurm.api.shapes import Ascii, answers
+from kbslurm.domain.run import SubmissionId
+from kbslurm.errors import Invalid, KbslurmError, NotFound
+from kbslurm.flow.submit import accept
+from kbslurm.store.views import SubmissionView
+from kbslurm_eval.wire import Mode
+
+HEARTBEAT_S = 10.0
+VIA = "api"
+
+ModeName = Annotated[str, Path(max_length=32, description="test, benchmark, profile or leaderboard, in any case.")]
+Frame = tuple[Literal["status", "result", "error"], Mapping[str, Any]]
+
+
+def routes(house: House, histories: waiting.Histories) -> APIRouter:
+    """Registered after every other router: the stream's path would swallow other paths of three words."""
+    router = APIRouter(tags=["popcorn"])
+    refusals = (400, 401, 403, 404, 408, 413, 429)
+
+    @router.post(
+        "/submission/{leaderboard}/{gpu}/{mode}",
+        status_code=202,
+        responses=answers(shapes.Accepted, *refusals, status=202),
+        openapi_extra=upload.OPENAPI,
+    )
+    async def submit(leaderboard: Name, gpu: Gpu, mode: ModeName, request: Request, sender: Sender) -> Ascii:
+        """Submit a file. After this answer it will not be lost; poll `/user/submissions/{id}`."""
+        sent = await upload.read(request)
+        told = await run_in_threadpool(_accepted, house, histories, sender, leaderboard, gpu, mode, sent)
+        return Ascii(told, status_code=202)
+
+    @router.post(
+        "/{leaderboard}/{gpu}/{mode}",
+        responses={
+            **answers(shapes.Accepted, *refusals),
+            200: {
+                "description": "Server-sent events: status …, then one result or error.",
+                "content": {"text/event-stream": {"schema": {"type": "string"}}},
+            },
+        },
+        openapi_extra=upload.OPENAPI,
+    )
+    async def submit_and_follow(
+        leaderboard: Name, gpu: Gpu, mode: ModeName, request: Request, sender: Sender
+    ) -> StreamingResponse:
+        """Submit a file and follow it. Who goes away doesn't lose the run."""
+        sent = await upload.read(request)
+        told = await run_in_threadpool(_accepted, house, histories, sender, leaderboard, gpu, mode, sent)
+        stream = followed(house, histories, SubmissionId(told["details"]["id"]))
+        return StreamingResponse(_as_text(stream), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+    return router
+
+
+def _accepted(
+    house: House,
+    histories: waiting.Histories,
+    sender: Given,
+    leaderboard: str,
+    gpu: str,
+    mode: str,
+    sent: upload.Upload,
+) -> dict[str, Any]:
+    person = identity.caller(house, sender)
+    now = house.clock.now()
+    receipt = accept(
+        house.store, person.id, leaderboard, sent.file_name, sent.data, mode_named(mode), [gpu], now, via=VIA
+    )
+    view = house.store.submission(receipt.submission_id)
+    queue = waiting.of_submission(house, histories, view) or waiting.runner_queue(house, histories, gpu)
+    return {
+        "status": "accepted",
+        "details": {"id": receipt.submission_id, "job_status_id": receipt.run_ids[0]},
+        "runner_queue": queue,
+    }
+
+
+def mode_named(text: str) -> Mode:
+    """The mode of that name in any case, or Invalid."""
+    if text.lower() not in get_args(Mode):
+        raise Invalid(f"there is no mode {text!r}", hint=f"There are: {', '.join(get_args(Mode))}.")
+    return cast("Mode", text.lower())
+
+
+async def followed(house: House, histories: waiting.Histories, submission: SubmissionId) -> AsyncIterator[Frame]:
+    """A submission as frames: a status at once, at every move and at least every `HEARTBEAT_S`, then how it ended."""
+
+    def look() -> tuple[SubmissionView, dict[str, Any] | None]:
+        view = house.store.submission(submission)
+        return view, waiting.of_submission(house, histories, view)
+
+    with house.news.follow(submission) as ring:
+        while True:
+            try:
+                view, queue = await run_in_threadpool(look)
+            except NotFound as error:
+                yield _failed(error.message, 404)
+                return
+            except KbslurmError as error:
+                yield "status", {"status": "waiting", "message": f"the server is in trouble: {error.message}"}
+                await house.news.rest(ring, HEARTBEAT_S)
+                continue
+            if view.removed_at is not None:
+                yield _failed("it was taken back", 404)
+                return
+            if view.is_done:
+                yield ended(view)
+                return
+            if house.news.is_over:
+                yield _failed(f"the server is being restarted; submission {submission} goes on, look at it later", 503)
+                return
+            yield "status", {"status": unfold.job_status(view), "message": waiting.words(view, queue), "id": view.id}
+            await house.news.rest(ring, HEARTBEAT_S)
+
+
+def ended(view: SubmissionView) -> Frame:
+    """The last frame: the whole result, or why there is none."""
+    if any(run.verdict is None or run.verdict.name == "infrastructure" for run in view.runs):
+        return _failed(unfold.report(view), 500)
+    return "result", {
+        "status": "success",
+        "id": view.id,
+        "results": [unfold.full(view, run) for run in view.runs],
+        "reports": [unfold.markdown(view, run) for run in view.runs],
+    }
+
+
+def as_event(frame: Frame) -> str:
+    """One event of a stream: its JSON is ASCII on one line, only an empty line ends it."""
+    name, data = frame
+    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=True, allow_nan=False)}\n\n"
+
+
+async def _as_text(frames: AsyncIterator[Frame], say: Callable[[Frame], str] = as_event) -> AsyncIterator[str]:
+    async for frame in frames:
+        yield say(frame)
+
+
+def _failed(detail: str, status: int) -> Frame:
+    return "error", {"status": "error", "detail": detail, "status_code": status}

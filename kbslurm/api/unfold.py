@@ -1,0 +1,279 @@
+"""A submission in popcorn's words: one RUN per phase of a report, flat result keys, one short report. Pure.
+
+What only hosts may see never comes here: of the hidden phase nothing but whether it passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from kbslurm.domain.run import RunState
+from kbslurm.domain.verdict import POPCORN
+from kbslurm.domain.waterfall import moment
+from kbslurm.store.views import RunView, SubmissionView
+
+TOLD_FAILURES = 3
+TOLD_LINES = 12
+TOLD_CHARACTERS = 2000
+# The phases of a report as popcorn calls them: (mode, secret).
+PHASES: dict[str, tuple[str, bool]] = {
+    "test": ("test", False),
+    "benchmark": ("benchmark", False),
+    "ranked": ("leaderboard", False),
+    "hidden": ("leaderboard", True),
+}
+# When runs of one submission ended differently, the submission is called after the worst.
+WORST = ("hacked", "timed_out", "failed", "succeeded")
+STATUS = {"pass": "pass", "fail": "fail", "error": "fail", "timeout": "fail", "skipped": "skipped"}
+
+
+def submission(view: SubmissionView, queue: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What `GET /user/submissions/{id}` answers."""
+    return {
+        "id": view.id,
+        "leaderboard_id": view.board_id,
+        "leaderboard_name": view.board,
+        "file_name": view.file_name,
+        "user_id": str(view.person_id),
+        "submission_time": view.accepted_at.isoformat(),
+        "mode": view.mode,
+        "done": view.is_done,
+        "code": view.source or "",
+        "runs": [one for run in view.runs for one in runs(view, run)],
+        "job": job(view),
+        "runner_queue": queue,
+    }
+
+
+def line(view: SubmissionView) -> dict[str, Any]:
+    """A submission in a list."""
+    return {
+        "id": view.id,
+        "leaderboard_name": view.board,
+        "file_name": view.file_name,
+        "submission_time": view.accepted_at.isoformat(),
+        "mode": view.mode,
+        "done": view.is_done,
+        "status": job_status(view),
+        "runs": [
+            {"gpu_type": run.gpu, "score": run.verdict.score_s if run.verdict and run.verdict.ranked else None}
+            for run in view.runs
+        ],
+    }
+
+
+def job(view: SubmissionView) -> dict[str, Any]:
+    """How the whole stands; `error` is the one text that the client shows when it didn't go well."""
+    status = job_status(view)
+    return {
+        "status": status,
+        "error": None if status in ("pending", "running", "succeeded") else report(view),
+        "last_heartbeat": _iso(_last_sign(view)),
+    }
+
+
+def job_status(view: SubmissionView) -> str:
+    """One of pending, running, succeeded, failed, timed_out, hacked."""
+    if not view.is_done:
+        return "running" if any(run.state == RunState.RUNNING for run in view.runs) else "pending"
+    found = {POPCORN[run.verdict.name] if run.verdict else "failed" for run in view.runs}
+    return next(status for status in WORST if status in found or status == "succeeded")
+
+
+def runs(view: SubmissionView, run: RunView) -> list[dict[str, Any]]:
+    """The phases of a run, each as a RUN; a run that ended without a report is one of its submission's mode."""
+    if run.verdict is None:
+        return []
+    detail = run.verdict.detail or {}
+    phases = detail.get("phases") or ()
+    if not phases:
+        passed = run.verdict.name == "passed"
+        return [_as_run(run, view.mode, secret=False, passed=passed, start=run.queued_at, end=run.ended_at)]
+    found = []
+    for phase in phases:
+        mode, secret = PHASES[phase["name"]]
+        ranked = phase["name"] == "ranked"
+        found.append(
+            _as_run(
+                run,
+                mode,
+                secret=secret,
+                passed=bool(phase["passed"]),
+                start=moment(phase["started_at_ns"]),
+                end=moment(phase["ended_at_ns"]),
+                score_s=run.verdict.score_s if ranked and phase["passed"] else None,
+                result=result(detail, phase["name"]) if mode in ("test", "benchmark") else {},
+            )
+        )
+    return found
+
+
+def result(detail: Mapping[str, Any], phase: str) -> dict[str, str]:
+    """The flat keys of a public test or benchmark phase; every value a text, times in nanoseconds."""
+    tests = [row for row in detail.get("tests", ()) if row["phase"] == phase]
+    timed = [row for row in detail.get("benchmarks", ()) if row["phase"] == phase]
+    found: dict[str, str] = {}
+    if tests:
+        found["test-count"] = str(len(tests))
+    for n, row in enumerate(tests):
+        found[f"test.{n}.spec"] = row["spec"]
+        found[f"test.{n}.status"] = STATUS.get(row["status"], "fail")
+        if row.get("message"):
+            found[f"test.{n}.{'message' if row['status'] == 'pass' else 'error'}"] = row["message"]
+    if timed:
+        found["benchmark-count"] = str(len(timed))
+    for n, row in enumerate(timed):
+        found |= _benchmark(f"benchmark.{n}", row)
+    if found:
+        clean = all(row["status"] == "pass" for row in (*tests, *timed))
+        found["check"] = "pass" if clean else "fail"
+    return found
+
+
+def full(view: SubmissionView, run: RunView) -> dict[str, Any]:
+    """One run as a stream's last event carries it. Under `runs`, a profile's phases are called profile.N."""
+    found = runs(view, run)
+    verdict = run.verdict
+    return {
+        "success": verdict is not None and verdict.name == "passed",
+        "error": "" if verdict is not None and verdict.name == "passed" else report_of(run),
+        "system": {"gpu": run.gpu, "cpu": "", "runtime": "", "platform": ""},
+        "runs": {_key(view, n, one): _full_run(view, run, one) for n, one in enumerate(found) if not one["secret"]},
+    }
+
+
+def markdown(view: SubmissionView, run: RunView) -> str:
+    """A run's report for people, as Markdown."""
+    verdict = run.verdict
+    name = verdict.name if verdict else run.state.value
+    lines = [f"## {view.board} on {run.gpu}: {name}", ""]
+    if verdict and verdict.score_s is not None:
+        lines += [f"Score: {verdict.score_s:.9g} s{'' if verdict.ranked else ' (not ranked)'}", ""]
+    for phase in (verdict.detail or {}).get("phases", ()) if verdict else ():
+        lines.append(f"* {phase['name']}: {'passed' if phase['passed'] else 'not passed'}")
+    if name != "passed":
+        lines += ["", "```", report_of(run), "```"]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def report(view: SubmissionView) -> str:
+    """What went wrong, short: each run that didn't pass, with its reason and its first failures."""
+    bad = [run for run in view.runs if run.verdict is None or run.verdict.name != "passed"]
+    texts = [f"{run.gpu}: {report_of(run)}" if len(view.runs) > 1 else report_of(run) for run in bad]
+    return "\n".join(texts)[:TOLD_CHARACTERS]
+
+
+def report_of(run: RunView) -> str:
+    """Why one run didn't pass."""
+    if run.verdict is None:
+        return "it was cancelled" if run.state == RunState.CANCELLED else run.reason or "it has not ended yet"
+    lines = [f"{run.verdict.name}: {run.verdict.reason}" if run.verdict.reason else run.verdict.name]
+    detail = run.verdict.detail or {}
+    lines += _failures(detail.get("tests", ()))
+    if run.verdict.name == "error" and len(lines) == 1:
+        lines += [text for text in str(detail.get("log", "")).splitlines() if text.strip()][:TOLD_LINES]
+    return "\n".join(lines)[:TOLD_CHARACTERS]
+
+
+def _failures(tests: Iterable[Mapping[str, Any]]) -> list[str]:
+    bad = [
+        row
+        for row in tests
+        if row["phase"] != "hidden" and row["status"] not in ("pass", "skipped") and row.get("message")
+    ]
+    return [f"{row['phase']} {row['index']} ({row['spec']}): {row['message']}" for row in bad[:TOLD_FAILURES]]
+
+
+def _as_run(
+    run: RunView,
+    mode: str,
+    *,
+    secret: bool,
+    passed: bool,
+    start: datetime | None,
+    end: datetime | None,
+    score_s: float | None = None,
+    result: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    return {
+        "start_time": _iso(start),
+        "end_time": _iso(end),
+        "mode": mode,
+        "secret": secret,
+        "runner": run.gpu,
+        "score": None if score_s is None or secret else decimal(score_s),
+        "passed": passed,
+        "result": dict(result or {}),
+    }
+
+
+def _full_run(view: SubmissionView, run: RunView, one: Mapping[str, Any]) -> dict[str, Any]:
+    detail = (run.verdict.detail if run.verdict else None) or {}
+    told: dict[str, Any] = dict(one["result"])
+    if view.mode == "profile":
+        told["benchmark-count"] = int(told.get("benchmark-count", 0))
+    return {
+        "start": one["start_time"],
+        "end": one["end_time"],
+        "compilation": None,
+        "run": {
+            "success": one["passed"],
+            "passed": one["passed"],
+            "command": "",
+            "stdout": str(detail.get("log", "")),
+            "stderr": "",
+            "exit_code": 0 if one["passed"] else 1,
+            "duration": 0.0,
+            "result": told,
+        },
+        "profile": None,
+    }
+
+
+def _key(view: SubmissionView, number: int, one: Mapping[str, Any]) -> str:
+    return f"profile.{number - 1}" if view.mode == "profile" and one["mode"] == "benchmark" else str(one["mode"])
+
+
+def _benchmark(key: str, row: Mapping[str, Any]) -> dict[str, str]:
+    found = {f"{key}.spec": row["spec"], f"{key}.status": STATUS.get(row["status"], "fail")}
+    if row["status"] != "pass" and row.get("message"):
+        found[f"{key}.error"] = row["message"]
+    if row["status"] == "pass":
+        spread = row.get("std_ns")
+        amounts = {
+            "runs": row.get("calls"),
+            "mean": row.get("mean_ns") if row.get("mean_ns") is not None else row.get("median_ns"),
+            "std": spread,
+            "err": _standard_error(spread, row.get("calls")),
+            "best": row.get("best_ns"),
+            "worst": row.get("worst_ns"),
+        }
+        found |= {f"{key}.{name}": _number(value) for name, value in amounts.items() if value is not None}
+    return found
+
+
+def _standard_error(spread_ns: float | None, calls: int | None) -> float | None:
+    return None if spread_ns is None or not calls else float(spread_ns / calls**0.5)
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else decimal(value)
+
+
+def decimal(value: float) -> str:
+    """A number as a decimal text, never in powers of ten."""
+    text = f"{value:.12f}".rstrip("0").rstrip(".")
+    return text or "0"
+
+
+def _last_sign(view: SubmissionView) -> datetime | None:
+    signs: Sequence[datetime | None] = [
+        at for run in view.runs for a in run.attempts for at in (a.ended_at, a.started_at, a.submitted_at, a.opened_at)
+    ]
+    return max((at for at in signs if at is not None), default=None)
+
+
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()

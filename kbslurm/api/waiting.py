@@ -1,0 +1,100 @@
+"""How long the queue is: `runner_queue` of a GPU type, with place and expected start for a submission that waits."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from kbslurm.api.house import House
+from kbslurm.domain import eta
+from kbslurm.domain.eta import Service
+from kbslurm.domain.run import OPEN_RUNS, RunState
+from kbslurm.store.views import RunView, SubmissionView
+
+RUNNER = "kbslurm"
+FRESH_S = 20.0
+
+
+class Histories:
+    """How long runs took lately, by GPU type: asked seldom, since many poll and it changes slowly."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[float, Service | None]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, house: House, gpu: str) -> Service | None:
+        """What the rows said of this type not long ago."""
+        with self._lock:
+            known = self._known.get(gpu)
+        if known is not None and time.monotonic() - known[0] < FRESH_S:
+            return known[1]
+        found = house.store.service(gpu)
+        with self._lock:
+            self._known[gpu] = (time.monotonic(), found)
+        return found
+
+
+def runner_queue(house: House, histories: Histories, gpu: str, run: RunView | None = None) -> dict[str, Any]:
+    """RQ for this GPU type; with a run that waits its place and when it will start, as a range in seconds."""
+    known = {name.lower(): name for name in house.slots}
+    named = known.get(gpu.lower())
+    found: dict[str, Any] = {
+        "runner": RUNNER,
+        "gpu": named or gpu,
+        "queued_jobs": None,
+        "running_jobs": None,
+        "available_runners": None,
+        "status": "unavailable",
+        "error": None,
+    }
+    if named is None and run is None:
+        return {**found, "error": "no place here has this GPU"}
+    slots = house.slots.get(named or gpu, 0)
+    now = house.store.queue_now(named or gpu, house.clock.now(), before=run)
+    error = None if slots else "no place here has this GPU now"
+    if slots and not now.led:
+        error = "the scheduler is down; what waits will be started when it is back"
+    found |= {
+        "queued_jobs": now.queued,
+        "running_jobs": now.open_now,
+        "available_runners": max(0, slots - now.open_now),
+        "status": "unavailable" if error else "available",
+        "error": error,
+    }
+    if run is not None and run.state == RunState.QUEUED:
+        range_s = eta.starts_in_s(now.ahead, now.open_now, slots, histories.of(house, named or gpu))
+        found |= {"place": now.ahead + 1, "starts_in_s": None if range_s is None else [round(s, 1) for s in range_s]}
+    return found
+
+
+def of_submission(house: House, histories: Histories, view: SubmissionView) -> dict[str, Any] | None:
+    """RQ of the first run that is still open, from the first poll on; None when all have ended."""
+    for run in view.runs:
+        if run.state in OPEN_RUNS:
+            return runner_queue(house, histories, run.gpu, run)
+    return None
+
+
+def words(view: SubmissionView, queue: dict[str, Any] | None) -> str:
+    """One line of real progress."""
+    done = sum(run.ended_at is not None for run in view.runs)
+    of = f" ({done} of {len(view.runs)} done)" if len(view.runs) > 1 else ""
+    open_runs = [run for run in view.runs if run.ended_at is None]
+    if not open_runs or queue is None:
+        return f"all runs have ended{of}"
+    run = open_runs[0]
+    if run.state == RunState.RUNNING:
+        node = run.attempts[-1].node if run.attempts else None
+        return f"running on {run.gpu}{f', node {node}' if node else ''}{of}"
+    if run.state == RunState.LAUNCHING:
+        return f"being started on {run.gpu}{of}"
+    place = queue.get("place")
+    return f"waiting for {run.gpu}, place {place}{_soon(queue.get('starts_in_s'))}{of}"
+
+
+def _soon(range_s: list[float] | None) -> str:
+    if range_s is None:
+        return ""
+    low, high = (max(0, round(s / 60)) for s in range_s)
+    return ", starts within a minute" if high <= 1 else f", starts in about {low} to {high} min"

@@ -1,0 +1,32 @@
+"""When a waiting run will start: a range, never a promise. Pure; the history is the caller's."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+LAUNCH_S = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """How long runs of a GPU type held their slot lately: the tenth and the ninetieth of a hundred, in seconds."""
+
+    quick_s: float
+    slow_s: float
+
+
+def starts_in_s(ahead: int, open_now: int, slots: int, service: Service | None) -> tuple[float, float] | None:
+    """Between how many seconds from now a run with `ahead` runs before it will start. None: nobody can know yet.
+
+    `open_now` runs hold a slot already. A slot that is free now means: as soon as the daemon looks.
+    """
+    if slots < 1:
+        return None
+    must_end = ahead + open_now - slots + 1
+    if must_end <= 0:
+        return 0.0, LAUNCH_S
+    if service is None:
+        return None
+    turns = math.ceil(must_end / slots)
+    return (turns - 1) * service.quick_s, turns * service.slow_s + LAUNCH_S

@@ -1,0 +1,378 @@
+"""What the HTTP face and the hosts ask of the rows, beside the register: queue, limits, invitations, audit log."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from kbslurm.domain import policy
+from kbslurm.domain.eta import Service
+from kbslurm.domain.policy import Category, Facts
+from kbslurm.domain.run import EventId, PersonId, RunId, SubmissionId
+from kbslurm.errors import Invalid, NotFound, QuotaSpent
+from kbslurm.ports import Event
+from kbslurm.store import sql
+from kbslurm.store.connect import Connection
+from kbslurm.store.register import Register, _moment, _tell
+from kbslurm.store.views import Invite, Person, RateLimit, RunView
+
+HISTORY = 60
+HISTORY_DEPTH = 3000
+MOST_PENDING = 5000
+# Letters and digits that nobody takes for another, in groups that can be read out.
+ALPHABET = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
+CODE_GROUPS, CODE_LETTERS = 3, 4
+
+# What can move a place on a board: a ranked verdict of it, its own changes, and people and submissions that come or go.
+_STANDING = """
+SELECT max(e.id) AS newest, bool_or(CASE
+    WHEN e.kind = 'run.scored' THEN (e.data ->> 'ranked')::boolean
+        AND (SELECT s.board_id FROM submission s WHERE s.id = (e.data ->> 'submission')::bigint) = %(board)s
+    WHEN e.subject LIKE 'board:%%' THEN e.subject = 'board:' || %(board)s
+    ELSE e.kind IN ('staff.ban', 'staff.unban', 'staff.remove_submission', 'submission.removed') END) AS moved
+FROM (SELECT * FROM event WHERE id > %(after)s AND id <= %(settled)s ORDER BY id LIMIT %(limit)s) e
+"""
+STANDING_LOOK = 2000
+
+_QUEUE = """
+SELECT
+    (SELECT count(*) FROM run WHERE state = 'queued' AND gpu = %(gpu)s) AS queued,
+    (SELECT count(*) FROM run WHERE state IN ('launching', 'running') AND gpu = %(gpu)s) AS open_now,
+    (SELECT count(*) FROM run WHERE state = 'queued' AND gpu = %(gpu)s
+        AND (fair_at, id) < (%(fair_at)s::timestamptz, %(run)s::bigint)) AS ahead,
+    EXISTS (SELECT 1 FROM lease WHERE expires_at > %(now)s) AS led
+"""
+_SERVICE = f"""
+SELECT percentile_cont(ARRAY[0.1, 0.9]) WITHIN GROUP (ORDER BY took_s) AS took, count(*) AS n FROM (
+    SELECT extract(epoch FROM ended_at - opened_at)::float8 AS took_s FROM attempt
+    WHERE id > (SELECT max(id) FROM attempt) - {HISTORY_DEPTH} AND gpu = %(gpu)s AND state = 'reported'
+        AND ended_at > opened_at
+    ORDER BY id DESC LIMIT {HISTORY}
+) lately
+"""
+_FACTS = """
+SELECT
+    EXISTS (SELECT 1 FROM invite i JOIN invite_board ib ON ib.invite_id = i.id
+        WHERE i.person_id = %(person)s AND i.revoked_at IS NULL AND ib.board_id = %(board)s) AS invited,
+    (SELECT deadline_at FROM extension WHERE board_id = %(board)s AND person_id = %(person)s) AS extended_to,
+    (SELECT most_per_hour FROM rate_limit WHERE board_id = %(board)s AND category = %(category)s) AS most_per_hour,
+    (SELECT gpu_s_per_day FROM quota WHERE board_id = %(board)s) AS quota_gpu_s
+"""
+# Taking a submission back doesn't give it back.
+_RECENT = """
+SELECT accepted_at FROM submission
+WHERE person_id = %(person)s AND board_id = %(board)s AND accepted_at > %(hour)s
+    AND (mode = 'leaderboard') = (%(category)s = 'leaderboard')
+"""
+_USED = """
+SELECT coalesce(sum(extract(epoch FROM coalesce(a.ended_at, %(now)s) - a.started_at)), 0)::float8 AS used_gpu_s,
+    min(a.ended_at) AS oldest_use_at
+FROM submission s JOIN run r ON r.submission_id = s.id JOIN attempt a ON a.run_id = r.id
+WHERE s.person_id = %(person)s AND s.board_id = %(board)s AND s.accepted_at > %(day)s - interval '7 days'
+    AND a.started_at IS NOT NULL AND coalesce(a.ended_at, %(now)s) > %(day)s
+    AND coalesce(a.ended_at, %(now)s) > a.started_at
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueNow:
+    """One GPU type's queue: how many wait, hold a slot, and stand before the run that was asked about.
+
+    `led`: a daemon leads, so that what waits will be started.
+    """
+
+    queued: int
+    open_now: int
+    ahead: int
+    led: bool
+
+
+class Desk(Register):
+    """Cold and lukewarm paths of the API and of the hosts' commands, in plain SQL."""
+
+    # ------------------------------------------------------------------------------------------------- the queue
+
+    def last_event(self) -> EventId:
+        """The newest event that no event with a lower number can follow any more."""
+        found = self._one(sql.SETTLED)
+        assert found is not None
+        return EventId(found["settled"])
+
+    def queue_now(self, gpu: str, now: datetime, *, before: RunView | None = None) -> QueueNow:
+        """How it stands with this GPU type's queue."""
+        told = {
+            "gpu": gpu,
+            "now": now,
+            "fair_at": before.fair_at if before else None,
+            "run": before.id if before else RunId(0),
+        }
+        found = self._one(_QUEUE, told)
+        assert found is not None
+        return QueueNow(**found)
+
+    def service(self, gpu: str) -> Service | None:
+        """How long runs of this type held their slot lately; None: too few have."""
+        found = self._one(_SERVICE, {"gpu": gpu})
+        if found is None or found["n"] < 3:
+            return None
+        quick_s, slow_s = found["took"]
+        return Service(quick_s=quick_s, slow_s=slow_s)
+
+    def standing_until(self, board: int, after: EventId) -> EventId | None:
+        """Up to which event standings that hold for `after` still hold; None: something may have moved a place."""
+        settled = self.last_event()
+        if settled <= after:
+            return after
+        told = {"board": board, "after": after, "settled": settled, "limit": STANDING_LOOK}
+        found = self._one(_STANDING, told)
+        assert found is not None
+        if found["moved"] or (found["newest"] or 0) < settled - STANDING_LOOK:
+            return None
+        return EventId(max(after, found["newest"] or after))
+
+    def submission_count(self, board: int, gpu: str, person: int | None = None) -> int:
+        """How many submissions this board has for the GPU type, those taken back left out."""
+        found = self._one(
+            "SELECT count(DISTINCT s.id) AS n FROM submission s JOIN run r ON r.submission_id = s.id"
+            " WHERE s.board_id = %(board)s AND s.removed_at IS NULL AND r.gpu = %(gpu)s"
+            " AND (%(person)s::bigint IS NULL OR s.person_id = %(person)s)",
+            {"board": board, "gpu": gpu, "person": person},
+        )
+        assert found is not None
+        return int(found["n"])
+
+    def submission_ids(self, board: int, *, limit: int, offset: int) -> list[SubmissionId]:
+        """The numbers of a board's submissions, newest first, those taken back left out."""
+        found = self._all(
+            "SELECT id FROM submission WHERE board_id = %(board)s AND removed_at IS NULL"
+            " ORDER BY id DESC LIMIT %(limit)s OFFSET %(offset)s",
+            {"board": board, "limit": limit, "offset": offset},
+        )
+        return [SubmissionId(row["id"]) for row in found]
+
+    def take_back(self, submission: SubmissionId, by: str, now: datetime) -> None:
+        """Off every list, and without its source. Its open runs are cancelled by `cancel`, not by this."""
+        told = {"id": submission, "now": now}
+        with self._pool.transaction() as connection:
+            found = connection.execute(
+                b"UPDATE submission SET removed_at = coalesce(removed_at, %(now)s), source = '' WHERE id = %(id)s"
+                b" RETURNING id",
+                told,
+            ).fetchone()
+            if found is None:
+                raise NotFound("submission", str(submission))
+            _tell(connection, "submission.removed", f"submission:{submission}", {"by": by}, now)
+
+    # --------------------------------------------------------------------------------------------------- people
+
+    def person_by_name_or_id(self, text: str) -> Person | None:
+        """Whoever is meant by a number, else by a name."""
+        if text.isascii() and text.isdecimal() and len(text) < 19:
+            return self.person_by_id(PersonId(int(text)))
+        return self.person(text)
+
+    def check_pending_room(self, *, now: datetime) -> None:
+        """Refuse a flood of tokens that nobody links; those that nobody linked in time are forgotten."""
+        with self._pool.transaction() as connection:
+            connection.execute(
+                b"DELETE FROM token WHERE kind = 'pending' AND person_id IS NULL AND expires_at < %(now)s", {"now": now}
+            )
+            found = connection.execute(
+                b"SELECT count(*) AS n, min(expires_at) AS first FROM token"
+                b" WHERE kind = 'pending' AND person_id IS NULL"
+            ).fetchone()
+        assert found is not None
+        if found["n"] >= MOST_PENDING:
+            raise QuotaSpent(
+                "tokens that wait to be linked", used=found["n"], limit=MOST_PENDING, resets_at=found["first"]
+            )
+
+    # ----------------------------------------------------------------------------------------- limits, extensions
+
+    def set_rate_limit(
+        self, board: str, kind: Category, most: int, *, by: str, now: datetime | None = None
+    ) -> RateLimit:
+        """How many submissions of this category a person may make to this board within an hour."""
+        held, at = self._held(board), _moment(now)
+        told = {"board": held.id, "category": kind, "most": policy.per_hour(most)}
+        with self._pool.transaction() as connection:
+            connection.execute(
+                b"INSERT INTO rate_limit (board_id, category, most_per_hour)"
+                b" VALUES (%(board)s, %(category)s, %(most)s)"
+                b" ON CONFLICT (board_id, category) DO UPDATE SET most_per_hour = excluded.most_per_hour",
+                told,
+            )
+            _tell(connection, "staff.rate_limit", f"board:{held.id}", {"category": kind, "most": most, "by": by}, at)
+        return RateLimit(board=held.name, category=kind, most_per_hour=most)
+
+    def rate_limits(self, board: str) -> list[RateLimit]:
+        """The rate limits of this board."""
+        held = self._held(board)
+        found = self._all(
+            "SELECT category, most_per_hour FROM rate_limit WHERE board_id = %(board)s ORDER BY category",
+            {"board": held.id},
+        )
+        return [RateLimit(board=held.name, **row) for row in found]
+
+    def drop_rate_limit(self, board: str, kind: Category, *, by: str, now: datetime | None = None) -> None:
+        """Let everybody submit as often as they like. NotFound when there was no such limit."""
+        held, at = self._held(board), _moment(now)
+        with self._pool.transaction() as connection:
+            found = connection.execute(
+                b"DELETE FROM rate_limit WHERE board_id = %(board)s AND category = %(category)s RETURNING board_id",
+                {"board": held.id, "category": kind},
+            ).fetchone()
+            if found is None:
+                raise NotFound(f"rate limit of board {held.name}", kind)
+            _tell(connection, "staff.rate_limit", f"board:{held.id}", {"category": kind, "most": None, "by": by}, at)
+
+    def set_quota(self, board: str, gpu_s: float | None, *, by: str, now: datetime | None = None) -> None:
+        """How many GPU-seconds a person may use on this board within a day; None: as many as they like."""
+        held, at = self._held(board), _moment(now)
+        if gpu_s is not None and not 0 <= gpu_s < 1e9:
+            raise Invalid(f"{gpu_s:g} GPU-seconds is no quota")
+        statement = (
+            b"DELETE FROM quota WHERE board_id = %(board)s"
+            if gpu_s is None
+            else b"INSERT INTO quota (board_id, gpu_s_per_day) VALUES (%(board)s, %(gpu_s)s)"
+            b" ON CONFLICT (board_id) DO UPDATE SET gpu_s_per_day = excluded.gpu_s_per_day"
+        )
+        with self._pool.transaction() as connection:
+            connection.execute(statement, {"board": held.id, "gpu_s": gpu_s})
+            _tell(connection, "staff.quota", f"board:{held.id}", {"gpu_s_per_day": gpu_s, "by": by}, at)
+
+    def quota(self, board: int) -> float | None:
+        """The GPU-seconds per person and day of this board."""
+        found = self._one("SELECT gpu_s_per_day FROM quota WHERE board_id = %(board)s", {"board": board})
+        return None if found is None else float(found["gpu_s_per_day"])
+
+    def extend(
+        self, board: str, person: Person, deadline_at: datetime | None, *, by: str, now: datetime | None = None
+    ) -> None:
+        """Let this person submit until then; None takes the extension away."""
+        held, at = self._held(board), _moment(now)
+        told = {"board": held.id, "person": person.id, "deadline_at": deadline_at}
+        statement = (
+            b"DELETE FROM extension WHERE board_id = %(board)s AND person_id = %(person)s"
+            if deadline_at is None
+            else b"INSERT INTO extension (board_id, person_id, deadline_at)"
+            b" VALUES (%(board)s, %(person)s, %(deadline_at)s)"
+            b" ON CONFLICT (board_id, person_id) DO UPDATE SET deadline_at = excluded.deadline_at"
+        )
+        said = {"person": person.id, "deadline_at": deadline_at.isoformat() if deadline_at else None, "by": by}
+        with self._pool.transaction() as connection:
+            connection.execute(statement, told)
+            _tell(connection, "staff.extend", f"board:{held.id}", said, at)
+
+    # ---------------------------------------------------------------------------------------------- invitations
+
+    def make_invites(
+        self, boards: Sequence[str], count: int, *, by: str, now: datetime | None = None
+    ) -> tuple[list[str], list[str]]:
+        """(the boards' names, new codes): each code opens all of these boards to the one person who takes it up."""
+        policy.check_invites(boards, count)
+        held = [self._held(name) for name in dict.fromkeys(boards)]
+        codes, at = [_code() for _ in range(count)], _moment(now)
+        told = {"codes": codes, "boards": [board.id for board in held], "now": at}
+        with self._pool.transaction() as connection:
+            connection.execute(
+                b"WITH made AS (INSERT INTO invite (code, created_at) SELECT unnest(%(codes)s::text[]), %(now)s"
+                b" RETURNING id) INSERT INTO invite_board (invite_id, board_id)"
+                b" SELECT made.id, b.id FROM made, unnest(%(boards)s::bigint[]) AS b(id)",
+                told,
+            )
+            for board in held:
+                _tell(connection, "staff.invite", f"board:{board.id}", {"count": count, "by": by}, at)
+        return [board.name for board in held], codes
+
+    def invites(self, board: str) -> list[Invite]:
+        """The invitations to this board that weren't revoked, oldest first."""
+        found = self._all(
+            "SELECT i.code, i.person_id, p.name AS person, i.claimed_at, i.created_at"
+            " FROM invite i JOIN invite_board ib ON ib.invite_id = i.id LEFT JOIN person p ON p.id = i.person_id"
+            " WHERE ib.board_id = %(board)s AND i.revoked_at IS NULL ORDER BY i.id",
+            {"board": self._held(board).id},
+        )
+        return [Invite(**row) for row in found]
+
+    def claim_invite(self, code: str, person: PersonId, *, now: datetime | None = None) -> list[str]:
+        """The boards that are open to this person from now on. Twice by the same person is fine."""
+        at = _moment(now)
+        with self._pool.transaction() as connection:
+            found = connection.execute(
+                b"SELECT id, person_id, revoked_at FROM invite WHERE code = %(code)s FOR UPDATE",
+                {"code": code.strip().upper()},
+            ).fetchone()
+            if found is None:
+                raise NotFound("invitation", code)
+            held = {"invite": found["id"], "person": person, "now": at}
+            revoked = found["revoked_at"] is not None
+            if policy.check_claim(code, revoked=revoked, claimed_by=found["person_id"], person=person):
+                connection.execute(
+                    b"UPDATE invite SET person_id = %(person)s, claimed_at = %(now)s WHERE id = %(invite)s", held
+                )
+                _tell(connection, "person.joined", f"person:{person}", {"invite": found["id"]}, at)
+            names = connection.execute(
+                b"SELECT b.name FROM invite_board ib JOIN leaderboard b ON b.id = ib.board_id"
+                b" WHERE ib.invite_id = %(invite)s AND b.deleted_at IS NULL ORDER BY b.name",
+                held,
+            ).fetchall()
+        return [row["name"] for row in names]
+
+    def revoke_invite(self, code: str, *, by: str, now: datetime | None = None) -> bool:
+        """End an invitation, and with it the access of whoever took it up; whether somebody had."""
+        at = _moment(now)
+        with self._pool.transaction() as connection:
+            found = connection.execute(
+                b"UPDATE invite SET revoked_at = %(now)s WHERE code = %(code)s AND revoked_at IS NULL"
+                b" RETURNING id, person_id",
+                {"code": code.strip().upper(), "now": at},
+            ).fetchone()
+            if found is None:
+                raise NotFound("invitation", code)
+            claimed = found["person_id"] is not None
+            _tell(connection, "staff.revoke_invite", f"invite:{found['id']}", {"was_claimed": claimed, "by": by}, at)
+        return claimed
+
+    def joined(self, person: PersonId) -> frozenset[int]:
+        """The boards to which this person was invited."""
+        found = self._all(
+            "SELECT DISTINCT ib.board_id FROM invite i JOIN invite_board ib ON ib.invite_id = i.id"
+            " WHERE i.person_id = %(person)s AND i.revoked_at IS NULL",
+            {"person": person},
+        )
+        return frozenset(row["board_id"] for row in found)
+
+    # ---------------------------------------------------------------------------------------------- the audit log
+
+    def audit_log(self, *, limit: int = 100, before: int | None = None) -> list[Event]:
+        """What hosts did, newest first."""
+        found = self._all(
+            "SELECT id, kind, subject, data, at FROM event WHERE kind LIKE 'staff.%%'"
+            " AND (%(before)s::bigint IS NULL OR id < %(before)s) ORDER BY id DESC LIMIT %(limit)s",
+            {"limit": limit, "before": before},
+        )
+        return [Event(**{**row, "id": EventId(row["id"])}) for row in found]
+
+
+def facts(connection: Connection, person: PersonId, board: int, kind: Category, now: datetime) -> Facts:
+    """What the policy must know of a person and a board, within the caller's transaction."""
+    told: dict[str, Any] = {"person": person, "board": board, "category": kind}
+    told |= {"hour": now - policy.WINDOW, "day": now - policy.QUOTA_WINDOW, "now": now}
+    found = connection.execute(_FACTS.encode(), told).fetchone()
+    assert found is not None
+    if found["most_per_hour"] is not None:
+        found["recent_at"] = [row["accepted_at"] for row in connection.execute(_RECENT.encode(), told)]
+    if found["quota_gpu_s"] is not None:
+        used = connection.execute(_USED.encode(), told).fetchone()
+        assert used is not None
+        found |= used
+    return Facts(**found)
+
+
+def _code() -> str:
+    groups = ("".join(secrets.choice(ALPHABET) for _ in range(CODE_LETTERS)) for _ in range(CODE_GROUPS))
+    return "-".join(groups)
