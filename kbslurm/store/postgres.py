@@ -8,14 +8,14 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Self, assert_never
 
 import psycopg
 from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
-from kbslurm.domain import fairness
+from kbslurm.domain import fairness, policy
 from kbslurm.domain.intake import Intake, check_may_submit
 from kbslurm.domain.run import (
     AttemptId,
@@ -41,12 +41,13 @@ from kbslurm.errors import KbslurmError, NotFound, Refused
 from kbslurm.ports import Event, NewSubmission, Receipt
 from kbslurm.store import sql
 from kbslurm.store.connect import Connection, connect
-from kbslurm.store.register import INTAKE_LOCK, Register
+from kbslurm.store.desk import Desk, facts
+from kbslurm.store.register import INTAKE_LOCK
 
 CHANNEL = "kbslurm_news"
 
 
-class PostgresStore(Register):
+class PostgresStore(Desk):
     """All of ports.Store, and the register. Safe to share between threads; connections are made when first needed.
 
     Trouble with the database comes as BackendTrouble("database", …) when it may pass and as Misconfigured when an
@@ -76,6 +77,10 @@ class PostgresStore(Register):
             raise NotFound("person", str(person))
         if found["board_id"] is None:
             raise NotFound("board", board, known=self.board_names(public_only=True))
+        by_staff = found["role"] in ("owner", "staff")
+        with self._pool.statement() as connection:
+            known = facts(connection, person, found["board_id"], "test", datetime.now(UTC))
+        seen = policy.may_see(found["visibility"], invited=known.invited, staff=by_staff)
         return Intake(
             person_id=PersonId(found["person_id"]),
             person=found["person"],
@@ -84,11 +89,11 @@ class PostgresStore(Register):
             gpus=tuple(found["gpus"]),
             problem_version_id=found["problem_version_id"],
             problem=self.problem_of_version(found["problem_version_id"]),
-            by_staff=found["role"] in ("owner", "staff"),
+            by_staff=by_staff,
             banned=found["ban_reason"] if found["banned_at"] else None,
             accepting=found["accepts_jobs"] is not False,
-            closed=found["closed_at"] is not None or found["visibility"] == "closed",
-            deadline_at=found["deadline_at"],
+            closed=found["closed_at"] is not None or not seen,
+            deadline_at=policy.deadline(found["deadline_at"], known.extended_to),
             zone=found["zone"],
         )
 
@@ -99,11 +104,12 @@ class PostgresStore(Register):
             person = _row(connection, sql.LOCK_PERSON, asked)
             if person is None:
                 raise NotFound("person", str(new.person_id))
-            facts = _row(connection, sql.INTAKE_NOW, asked)
-            if facts is None:
+            now_so = _row(connection, sql.INTAKE_NOW, asked)
+            if now_so is None:
                 raise NotFound("board", str(new.board_id))
-            self._check_again(new, person, facts, now)
-            made = _row(connection, sql.ACCEPT, _accepted(new, _stamps(new, facts, now), now))
+            known = facts(connection, new.person_id, new.board_id, policy.category(new.mode), now)
+            self._check_again(new, person, now_so, known, now)
+            made = _row(connection, sql.ACCEPT, _accepted(new, _stamps(new, now_so, now), now))
             assert made is not None
         return Receipt(
             submission_id=SubmissionId(made["submission_id"]),
@@ -111,25 +117,29 @@ class PostgresStore(Register):
             accepted_at=now,
         )
 
-    def _check_again(self, new: NewSubmission, person: DictRow, facts: DictRow, now: datetime) -> None:
+    def _check_again(
+        self, new: NewSubmission, person: DictRow, now_so: DictRow, known: policy.Facts, now: datetime
+    ) -> None:
+        seen = policy.may_see(now_so["visibility"], invited=known.invited, staff=new.by_staff)
         check_may_submit(
             Intake(
                 person_id=new.person_id,
                 person=person["name"],
                 board_id=new.board_id,
-                board=facts["name"],
+                board=now_so["name"],
                 gpus=new.gpus,
                 problem_version_id=new.problem_version_id,
                 problem=self.problem_of_version(new.problem_version_id),
                 by_staff=new.by_staff,
                 banned=person["ban_reason"] if person["banned_at"] else None,
-                accepting=facts["accepts_jobs"] is not False,
-                closed=facts["closed_at"] is not None,
-                deadline_at=facts["deadline_at"],
-                zone=facts["zone"],
+                accepting=now_so["accepts_jobs"] is not False,
+                closed=now_so["closed_at"] is not None or not seen,
+                deadline_at=policy.deadline(now_so["deadline_at"], known.extended_to),
+                zone=now_so["zone"],
             ),
             now,
         )
+        policy.check(now_so["name"], new.mode, known, now, staff=new.by_staff)
 
     # ------------------------------------------------------------------------------------------------- 2: claim
 
