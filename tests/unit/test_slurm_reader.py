@@ -110,8 +110,10 @@ def test_of_a_requeued_job_the_newest_incarnation_counts() -> None:
         ("sbatch: error: Batch job submission failed: Invalid feature specification", True),
         ("sbatch: unrecognized option '--gpu-freqq=high'", True),
         (
-            "sbatch: error: AssocMaxSubmitJobLimit\n"
-            "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, ...)",
+            (
+                "sbatch: error: AssocMaxSubmitJobLimit\n"
+                "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, ...)"
+            ),
             False,
         ),
         ("sbatch: error: QOSMaxSubmitJobPerUserLimit", False),

@@ -133,7 +133,8 @@ def look(paths: AttemptPaths) -> Evidence:
 
 # Until 25.05 the line begins with `slurmstepd-NODE:`, later with the time in brackets.
 _MEMORY = re.compile(
-    rb"^(slurmstepd\S*:|\[[0-9T:.-]+\]) error: [^\n]*(exceeded (job )?memory limit|oom[-_ ]kill event)", re.I | re.M
+    rb"^(slurmstepd\S*:|\[[0-9T:.-]+\]) error: [^\n]*(exceeded (job )?memory limit|oom[-_ ]kill event)",
+    re.IGNORECASE | re.MULTILINE,
 )
 
 

@@ -71,6 +71,19 @@ class TextFleet:
         return answer.out
 
 
+def state_word(state: str) -> str:
+    """One word for `idle`, `IDLE+DRAIN`, `drained*`, `mixed-`: sinfo and the library say the same in different words."""
+    words = re.sub(r"[*~#!%$@^-]+$", "", state.strip()).lower().split("+")
+    if "drain" in words:
+        return "draining" if {"allocated", "mixed", "completing"} & set(words) else "drained"
+    if words[0] in ("down", "drained", "draining", "drng"):
+        return words[0]
+    for flag in ("maint", "fail", "reserved", "completing", "planned"):
+        if flag in words[1:]:
+            return flag
+    return words[0]
+
+
 def nodes_in(text: str) -> tuple[FleetNode, ...]:
     """The nodes in sinfo's columns; a node in several partitions stands once, with all of them."""
     partitions: dict[str, list[str]] = {}
@@ -88,7 +101,7 @@ def nodes_in(text: str) -> tuple[FleetNode, ...]:
         FleetNode(
             name=name,
             partitions=tuple(sorted(set(partitions[name]))),
-            state=state,
+            state=state_word(state),
             gpus=gpus_in(gres),
             gpus_used={kind: count for kind, count in gpus_in(used).items() if count},
             reason="" if reason in ("none", "(null)") else reason,
@@ -142,7 +155,7 @@ class PyslurmFleet:
                     FleetNode(
                         name=str(node["name"]),
                         partitions=tuple(sorted(map(str, node["partitions"]))),
-                        state=str(node["state"]).lower(),
+                        state=state_word(str(node["state"])),
                         gpus=_counts(node["gpus"]),
                         gpus_used={kind: count for kind, count in _counts(node["gpus_used"]).items() if count},
                         reason=str(node["reason"]),

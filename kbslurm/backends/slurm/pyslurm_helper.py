@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from typing import Any
 
 
@@ -37,12 +38,11 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def slurm_version(pyslurm: Any) -> str:
-    """What the running controller says of itself, or what pyslurm was built for."""
-    try:
-        return str(pyslurm.slurmctld.Config.load().version)
-    except Exception:  # noqa: BLE001 - not every release has it
-        major, minor, micro = pyslurm.version() if callable(getattr(pyslurm, "version", None)) else ("", "", "")
-        return f"{major}.{minor}.{micro}".strip(".")
+    """The Slurm whose library is loaded, which is the site's."""
+    asked = getattr(pyslurm, "slurm_api_version", None)
+    if asked is not None:
+        return ".".join(map(str, asked()))
+    return str(pyslurm.slurmctld.Config.load().version)
 
 
 def nodes(pyslurm: Any) -> list[dict[str, Any]]:
@@ -58,7 +58,7 @@ def nodes(pyslurm: Any) -> list[dict[str, Any]]:
             "partitions": sorted(where.get(str(name), ())),
             "state": str(node.state),
             "gpus": gpus(node.configured_gres),
-            "gpus_used": gpus(node.allocated_gres),
+            "gpus_used": typed(gpus(node.allocated_gres), gpus(node.configured_gres)),
             "reason": str(node.reason or ""),
         }
         for name, node in found.items()
@@ -84,23 +84,43 @@ def gpus(gres: dict[str, Any] | None) -> dict[str, int]:
     return found
 
 
+def typed(used: dict[str, int], there: dict[str, int]) -> dict[str, int]:
+    """A job that named no type is counted without one: on a node with one type it is that."""
+    if "gpu" in used and "gpu" not in there and len(there) == 1:
+        (kind,) = there
+        return {kind: sum(used.values())}
+    return used
+
+
 def reservations(pyslurm: Any) -> list[dict[str, Any]]:
-    kind = getattr(pyslurm, "Reservations", None)
-    told = kind.load() if kind is not None else {}
-    found = []
-    for name, one in told.items():
-        starts, ends = one.start_time, one.end_time
-        found.append(
-            {
-                "name": str(name),
-                "state": "ACTIVE" if getattr(one, "is_active", True) else "INACTIVE",
-                "nodes": str(one.nodes or ""),
-                "starts_at_s": int(starts) if starts else None,
-                "ends_at_s": int(ends) if ends else None,
-                "flags": flags_of(one.flags),
+    """Releases before 25.5 give dictionaries, later ones objects."""
+    if hasattr(pyslurm, "Reservations"):
+        told = {
+            name: {"start": one.start_time, "end": one.end_time, "nodes": one.nodes, "flags": flags_of(one.flags)}
+            for name, one in pyslurm.Reservations.load().items()
+        }
+    else:
+        told = {
+            name: {
+                "start": one["start_time"],
+                "end": one["end_time"],
+                "nodes": one["node_list"],
+                "flags": sorted(flag for flag in str(one["flags"] or "").split(",") if flag),
             }
-        )
-    return found
+            for name, one in pyslurm.reservation().get().items()
+        }
+    now = time.time()
+    return [
+        {
+            "name": str(name),
+            "state": "ACTIVE" if one["start"] <= now < one["end"] else "INACTIVE",
+            "nodes": str(one["nodes"] or ""),
+            "starts_at_s": int(one["start"]),
+            "ends_at_s": int(one["end"]),
+            "flags": one["flags"],
+        }
+        for name, one in told.items()
+    ]
 
 
 def flags_of(flags: Any) -> list[str]:

@@ -14,7 +14,7 @@ _numbers = itertools.count(1)
 
 
 def daemon(action: str, name: str) -> None:
-    """start | stop | restart | kill | freeze | thaw one of slurmctld, slurmdbd, slurmd:NODE, node:NODE. Done on return."""
+    """start, stop, restart, kill, freeze or thaw one of slurmctld, slurmdbd, slurmd:NODE, node:NODE."""
     _asked({"ctl": [action, name]})
 
 

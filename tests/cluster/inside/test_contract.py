@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +12,12 @@ from tests.contract.backend_suite import BackendContract, make_eval
 
 
 @pytest.fixture
-def case(request: pytest.FixtureRequest) -> Iterator[SlurmCase]:
+def case(request: pytest.FixtureRequest) -> SlurmCase:
     folder = Path("/shared/contract") / request.node.name.replace("[", "-").rstrip("]")
     (folder / "traces").mkdir(parents=True)
     accounting = os.environ.get("KBSLURM_TEST_ACCOUNTING", "1") == "1"
     site = site_at(folder / "root", runtime="none", accounting=accounting)
-    yield SlurmCase(folder=folder / "traces", eval_dir=make_eval(folder / "eval"), site=site)
+    return SlurmCase(folder=folder / "traces", eval_dir=make_eval(folder / "eval"), site=site)
 
 
 class TestSlurm(BackendContract):

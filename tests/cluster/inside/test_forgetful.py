@@ -1,4 +1,4 @@
-"""A site without accounting whose controller forgets a job two seconds after its end: files and names are all there is."""
+"""A site without accounting whose controller forgets a job two seconds after its end: files and names must do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import dataclasses
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,11 +26,11 @@ pytestmark = pytest.mark.cluster_options("--no-accounting", "--min-job-age", "2"
 
 
 @pytest.fixture
-def case(request: pytest.FixtureRequest) -> Iterator[SlurmCase]:
+def case(request: pytest.FixtureRequest) -> SlurmCase:
     folder = Path("/shared/forgetful") / request.node.name
     (folder / "traces").mkdir(parents=True)
     site = site_at(folder / "root", runtime="none", accounting=False)
-    yield SlurmCase(folder=folder / "traces", eval_dir=make_eval(folder / "eval"), site=site)
+    return SlurmCase(folder=folder / "traces", eval_dir=make_eval(folder / "eval"), site=site)
 
 
 def is_forgotten(handle: Handle) -> bool:
@@ -103,7 +102,7 @@ def test_a_node_without_room_for_scratch_is_the_nodes_fault(case: SlurmCase) -> 
 
 
 def test_a_full_shared_disk_or_node_leaves_no_half_report(case: SlurmCase) -> None:
-    """The shared root on the 64 MiB disk, filled up while the job is held: it can't even claim, and says so by its end."""
+    """The shared root on the 64 MiB disk, filled up while the job is held: it can't claim, and says so by its end."""
     root = Path("/scratch/root")
     case.site = site_at(root, runtime="none", accounting=False)
     job = make_job(case, "report")

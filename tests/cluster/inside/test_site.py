@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,10 +26,10 @@ HOME = Path("/home/kb")
 
 
 @pytest.fixture
-def case(request: pytest.FixtureRequest) -> Iterator[SlurmCase]:
+def case(request: pytest.FixtureRequest) -> SlurmCase:
     folder = Path("/shared/site") / request.node.name.replace("[", "-").rstrip("]")
     (folder / "traces").mkdir(parents=True)
-    yield SlurmCase(
+    return SlurmCase(
         folder=folder / "traces",
         eval_dir=make_eval(folder / "eval"),
         site=site_at(folder / "root", runtime="none"),
@@ -102,7 +101,7 @@ def test_the_fleet_is_read_with_gpus_in_use_reservations_and_what_is_out_of_serv
 
 @pytest.mark.parametrize("name", ["alliance", "bouchet", "bunya", "della", "engaging", "example", "sherlock"])
 def test_a_real_sbatch_reads_every_line_of_a_shipped_template(name: str, tmp_path: Path) -> None:
-    """`sbatch --test-only` on a cluster that isn't that site's: it may refuse what the site has, never how it is said."""
+    """`sbatch --test-only` on another cluster: it may refuse what that site has, never how it is said."""
     site = sites.load(share.path("site-configs") / f"{name}.toml")
     for gpu in site.gpus:
         file = tmp_path / f"{gpu}.sh"
@@ -119,8 +118,12 @@ def test_a_real_sbatch_reads_every_line_of_a_shipped_template(name: str, tmp_pat
         file.write_text(script)
         done = subprocess.run(["sbatch", "--test-only", str(file)], capture_output=True, text=True, check=False)
         said = done.stderr
-        assert not re.search(r"unrecognized|Invalid .*argument|requires an argument|ambiguous|usage", said, re.I), said
-        assert re.search(r"to start at|partition|account|gres|feature|qos|node configuration", said, re.I), said
+        assert not re.search(
+            r"unrecognized|Invalid .*argument|requires an argument|ambiguous|usage", said, re.IGNORECASE
+        ), said
+        assert re.search(r"to start at|partition|account|gres|feature|qos|node configuration", said, re.IGNORECASE), (
+            said
+        )
 
 
 def test_what_a_killed_job_left_in_shared_memory_goes_with_the_next(case: SlurmCase) -> None:

@@ -38,7 +38,8 @@ def runs(*argv):
         return False
 
 got = {}
-for name in ("/shared", "/home/kb", "/home/kb/.ssh", "/home/kb/.ssh/id_ed25519", "/root/.ssh", "/kb/key", "/kb/manifest.json",
+for name in ("/shared", "/home/kb", "/home/kb/.ssh", "/home/kb/.ssh/id_ed25519", "/root/.ssh", "/kb/key",
+             "/kb/manifest.json",
              "/kb/out", "/kb/ask", "/run/munge", "/run/munge/munge.socket.2", "/etc/slurm/slurm.conf",
              "/var/spool/slurmd", "/scratch", "/kb/src", "/kb/venv"):
     got["path " + name] = reached(name)

@@ -81,8 +81,10 @@ class Walk:
         """A daemon of its own, that kills itself at this probe."""
         environment = {"KBSLURM_PROBE": probe_at} if probe_at else {}
         return subprocess.Popen(
-            ["env", *(f"{k}={v}" for k, v in environment.items()), sys.executable, "-m", "tests.cluster.inside.walk"]
-            + [self.url, str(Path(self.site.paths.shared_root) / "site.toml")],
+            [
+                *("env", *(f"{k}={v}" for k, v in environment.items()), sys.executable, "-m"),
+                *("tests.cluster.inside.walk", self.url, str(Path(self.site.paths.shared_root) / "site.toml")),
+            ],
             cwd=REPOSITORY,
             stdin=subprocess.DEVNULL,
         )

@@ -1,0 +1,180 @@
+"""The fleet by text and by a pyslurm helper: one contract. The transcript and the two texts were taken at one moment from
+a Slurm 24.11.5 and a helper with pyslurm 24.11.0; `make test-pyslurm` holds a real helper on a real login node to it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from kbslurm import sites
+from kbslurm.backends.slurm.commands import Commands
+from kbslurm.backends.slurm.fleet import (
+    HELPER,
+    PyslurmFleet,
+    TextFleet,
+    fleet_reader,
+    gpus_in,
+    nodes_in,
+    reservations_in,
+    state_word,
+)
+from kbslurm.domain.site import Fleet
+from kbslurm.errors import BackendTrouble
+
+DATA = Path(__file__).resolve().parents[1] / "golden" / "data" / "fleet-24.11"
+PLAIN = """\
+name = "here"
+[paths]
+shared_root = "{root}"
+[slurm]
+bin_dir = "{bin_dir}"
+pyslurm_python = "{python}"
+[gpus.H100]
+image = "cuda.sif"
+"""
+REPLAY = """\
+#!/bin/sh
+while read -r line; do
+    case $line in
+        *version*) echo '{version}' ;;
+        *fleet*) cat {transcript} ;;
+    esac
+done
+"""
+
+
+def replaying(folder: Path, *, version: str = '{"pyslurm": "24.11.0", "slurm": "24.11.5"}') -> Path:
+    """An interpreter that isn't one: it answers with what a real helper once said."""
+    file = folder / "python"
+    file.write_text(REPLAY.format(version=version, transcript=DATA / "pyslurm.jsonl"))
+    file.chmod(0o755)
+    return file
+
+
+def by_text() -> Fleet:
+    return Fleet(
+        nodes=nodes_in((DATA / "sinfo.txt").read_text()),
+        reservations=reservations_in((DATA / "reservations.txt").read_text()),
+    )
+
+
+def same(one: Fleet, other: Fleet) -> None:
+    assert one.nodes == other.nodes
+    assert one.reservations == other.reservations
+
+
+def test_both_readers_say_the_same_of_the_same_moment(tmp_path: Path) -> None:
+    told = PyslurmFleet(site="here", argv=(str(replaying(tmp_path)),)).read()
+    text = by_text()
+    same(told, text)
+    assert (told.reader, told.version) == ("pyslurm", "24.11.5")
+    assert [node.name for node in text.nodes] == ["a1", "a2", "h1", "h2", "m1"]
+    assert text.gpus("h100") == (2, 6)
+    assert text.gpus("1g.10gb") == (0, 0)
+    assert [one.name for one in text.reservations] == ["contest"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "exit 1",
+        "echo garbage",
+        "echo '[1]'",
+        "echo '{\"nodes\": []}'",
+        'echo \'{"error": "slurm_init failed"}\'',
+        "kill -9 $$",
+        "sleep 60",
+        "head -c 100000 /dev/zero",
+    ],
+)
+def test_whatever_the_helper_does_is_a_clusters_trouble(tmp_path: Path, body: str) -> None:
+    file = tmp_path / "python"
+    file.write_text(f"#!/bin/sh\n{body}\n")
+    file.chmod(0o755)
+    with pytest.raises(BackendTrouble):
+        PyslurmFleet(site="here", argv=(str(file),), answer_s=2.0).read()
+    with pytest.raises(BackendTrouble):
+        PyslurmFleet(site="here", argv=(str(tmp_path / "nothing"),)).read()
+
+
+@pytest.mark.parametrize(
+    ("version", "reader"),
+    [
+        ('{"pyslurm": "24.11.0", "slurm": "24.11.5"}', PyslurmFleet),
+        ('{"pyslurm": "25.11.2", "slurm": "25.11.4"}', TextFleet),
+        ('{"error": "no"}', TextFleet),
+    ],
+)
+def test_pyslurm_serves_only_the_slurm_that_it_was_built_for(tmp_path: Path, version: str, reader: type) -> None:
+    sinfo = tmp_path / "sinfo"
+    sinfo.write_text("#!/bin/sh\necho 'slurm-wlm 24.11.5'\n")
+    sinfo.chmod(0o755)
+    file = tmp_path / "here.toml"
+    python = replaying(tmp_path, version=version)
+    file.write_text(PLAIN.format(root=tmp_path, bin_dir=tmp_path, python=python))
+    site = sites.load(file)
+    assert isinstance(fleet_reader(site, Commands(site)), reader)
+
+
+def test_the_helper_never_ends_without_a_word() -> None:
+    """This interpreter has no pyslurm: the helper says so in its protocol."""
+    found = PyslurmFleet(site="here", argv=(sys.executable, "-I", str(HELPER)))
+    with pytest.raises(BackendTrouble, match="ModuleNotFoundError"):
+        found.read()
+
+
+def test_the_transcript_is_one_line_of_the_protocol() -> None:
+    (line,) = (DATA / "pyslurm.jsonl").read_text().splitlines()
+    told = json.loads(line)
+    assert set(told) == {"slurm", "nodes", "reservations"}
+
+
+@pytest.mark.parametrize(
+    ("gres", "gpus"),
+    [
+        ("gpu:h100:4(S:0-1)", {"h100": 4}),
+        ("gpu:2", {"gpu": 2}),
+        ("gpu:1g.10gb:2(IDX:0-1),gpu:a100:1(S:0)", {"1g.10gb": 2, "a100": 1}),
+        ("gpu:nvidia_h100_80gb_hbm3_1g.10gb:7", {"nvidia_h100_80gb_hbm3_1g.10gb": 7}),
+        ("gpu:a100:0(IDX:N/A)", {"a100": 0}),
+        ("(null)", {}),
+        ("shard:8,craynetwork:4", {}),
+    ],
+)
+def test_gpus_are_read_from_slurms_words(gres: str, gpus: dict[str, int]) -> None:
+    assert gpus_in(gres) == gpus
+
+
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        ("idle", "idle"),
+        ("MIXED", "mixed"),
+        ("drained*", "drained"),
+        ("IDLE+DRAIN", "drained"),
+        ("ALLOCATED+DRAIN", "draining"),
+        ("DOWN+NOT_RESPONDING", "down"),
+        ("down*", "down"),
+        ("IDLE+MAINT", "maint"),
+        ("IDLE+CLOUD", "idle"),
+    ],
+)
+def test_a_nodes_state_is_one_word_however_it_is_said(said: str, word: str) -> None:
+    assert state_word(said) == word
+
+
+@pytest.mark.pyslurm
+def test_a_real_helper_on_this_clusters_login_node_says_what_the_commands_say(tmp_path: Path) -> None:
+    python = os.environ["KBSLURM_PYSLURM_PYTHON"]
+    file = tmp_path / "here.toml"
+    file.write_text(PLAIN.format(root=tmp_path, bin_dir="", python=python))
+    commands = Commands(sites.load(file))
+    helper = PyslurmFleet(site="here", argv=(python, "-I", str(HELPER)))
+    built_for, runs = helper.version()
+    assert built_for.split(".")[:2] == runs.split(".")[:2] == TextFleet(commands=commands).version().split(".")[:2]
+    same(helper.read(), TextFleet(commands=commands).read())
