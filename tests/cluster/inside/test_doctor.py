@@ -1,0 +1,180 @@
+"""kbslurm doctor and kbslurm site init on a real cluster: what is fine passes, what is broken is found and named."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbslurm import images, sites
+from kbslurm.daemon import WallClock
+from kbslurm.domain.site import Poll
+from tests.cluster.inside.control import as_root
+from tests.cluster.inside.site import site_text
+from tests.cluster.inside.walk import Walk, example, submission
+from tests.flow.stage import Stage
+
+Findings = Mapping[tuple[str, str], Mapping[str, str]]
+WAIT = ("--wait", "150")
+FUSE = ("/usr/bin/squashfuse", "/usr/bin/squashfuse_ll")
+
+
+def kbslurm(*words: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(["kbslurm", *words], capture_output=True, text=True, timeout=400, check=False)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def doctor(file: Path, *words: str) -> tuple[int, Findings]:
+    """The findings by (GPU type or nothing, name)."""
+    done = kbslurm("doctor", "--site", str(file), "--json", *words)
+    told: dict[str, Any] = json.loads(done.stdout)
+    return done.returncode, {(one["where"].split(" ")[0], one["name"]): one for one in told["findings"]}
+
+
+def written(folder: Path, text: str) -> Path:
+    folder.mkdir(parents=True, mode=0o755)
+    file = folder / "site.toml"
+    file.write_text(text)
+    return file
+
+
+def grades(found: Findings, grade: str) -> set[tuple[str, str]]:
+    return {name for name, one in found.items() if one["grade"] == grade}
+
+
+def test_a_healthy_site_passes_on_its_nodes_too() -> None:
+    folder = Path("/shared/doctor/healthy")
+    pins = {name: images.digest_of(Path("/opt/kb/images") / name) for name in ("cpu", "cpu.sif")}
+    text = site_text(folder, more=f'image_digest = "{pins["cpu"]}"\n') + f'image_digest = "{pins["cpu.sif"]}"\n'
+    code, found = doctor(written(folder, text), "--live", *WAIT)
+    assert grades(found, "FAIL") == set(), found
+    assert code == 0
+    # what this cluster lacks is said, and nothing else is: no cgroups, a poll as quick as tests want it
+    assert grades(found, "CAUTION") <= {("", "device isolation"), ("H100", "visibility"), ("A100", "visibility")}, found
+    for gpu in ("H100", "A100"):
+        for name in ("request", "letter box", "clocks", "mkdir between nodes", "container", "isolation", "python3"):
+            assert found[gpu, name]["grade"] == "PASS", found[gpu, name]
+    for name in ("Slurm", "accounting", "sacct", "MinJobAge", "mkdir", "rename", "shared root", "controller's clock"):
+        assert found["", name]["grade"] == "PASS", found["", name]
+    assert found["A100", "squashfuse"]["grade"] == "PASS"
+    assert ("H100", "squashfuse") not in found, "a directory isn't mounted"
+    assert found["A100", "image on the node"]["text"].endswith("as pinned")
+    assert {path.name for path in folder.iterdir()} == {"site.toml"}, "it leaves nothing behind"
+
+
+def test_without_live_no_job_is_submitted_and_that_is_said() -> None:
+    folder = Path("/shared/doctor/quiet")
+    before = subprocess.run(["squeue", "-h", "-t", "all", "-o", "%A %j"], capture_output=True, text=True).stdout
+    code, found = doctor(written(folder, site_text(folder)))
+    after = subprocess.run(["squeue", "-h", "-t", "all", "-o", "%A %j"], capture_output=True, text=True).stdout
+    assert code == 0
+    assert grades(found, "not looked at") == {("H100", "node"), ("A100", "node")}
+    assert {line for line in after.splitlines() if "kb-probe" in line} <= set(before.splitlines())
+
+
+def test_a_missing_a_damaged_and_a_replaced_image_are_found_here_and_on_the_node() -> None:
+    folder = Path("/shared/doctor/images")
+    (folder / "pictures").mkdir(parents=True)
+    good = Path("/opt/kb/images/cpu.sif").read_bytes()
+    (folder / "pictures" / "cpu.sif").write_bytes(good[:200_000] + bytes(len(good) // 8))
+    text = site_text(folder).replace('image_dir = "/opt/kb/images"', f'image_dir = "{folder}/pictures"')
+    (folder / "site.toml").write_text(text)
+    code, found = doctor(folder / "site.toml", "--live", *WAIT)
+    assert code == 1
+    assert found["H100", "image"]["grade"] == "FAIL"
+    assert found["H100", "image on the node"]["grade"] == "FAIL"
+    assert "isn't there" in found["H100", "image on the node"]["text"]
+    assert found["A100", "container"]["grade"] == "FAIL", found
+    assert all(one["remedy"] for one in found.values() if one["grade"] != "PASS")
+    pinned = images.digest_of(Path("/opt/kb/images/cpu.sif"))
+    (folder / "site.toml").write_text(text + f'image_digest = "{pinned}"\n')
+    assert doctor(folder / "site.toml")[1]["A100", "image"]["grade"] == "FAIL"
+
+
+def test_a_node_without_squashfuse_is_warned_of() -> None:
+    folder = Path("/shared/doctor/squashfuse")
+    file = written(folder, site_text(folder))
+    for path in FUSE:
+        as_root("mv", path, f"{path}.away")
+    try:
+        code, found = doctor(file, "--live", *WAIT)
+    finally:
+        for path in FUSE:
+            as_root("mv", f"{path}.away", path)
+    assert code == 0, found
+    assert found["A100", "squashfuse"]["grade"] == "CAUTION"
+    assert "unpacked" in found["A100", "squashfuse"]["text"]
+    assert ("H100", "squashfuse") not in found
+
+
+def test_what_slurm_would_refuse_is_found_before_anything_runs() -> None:
+    folder = Path("/shared/doctor/refused")
+    text = site_text(folder).replace('request = "--gres=gpu:h100:1"', 'request = "--gres=gpu:h100:64"')
+    text = text.replace('partition = "gpu-a100"', 'partition = "nowhere"')
+    file = written(folder, text)
+    code, found = doctor(file, "--live", *WAIT)
+    assert code == 1
+    assert found["H100", "request"]["grade"] == "FAIL"
+    assert found["H100", "probe job"]["grade"] == "FAIL"
+    assert found["A100", "partition"]["grade"] == "FAIL"
+    assert "gpu-a100" in found["A100", "partition"]["remedy"]
+    assert kbslurm("doctor", "--site", str(folder / "none.toml")).returncode == 2
+    assert kbslurm("doctor", "--live").returncode == 2
+
+
+def test_site_init_writes_a_file_with_which_a_submission_is_scored(database_url: str) -> None:
+    folder = Path("/shared/doctor/init")
+    folder.mkdir(parents=True)
+    words = (
+        "site",
+        "init",
+        "--name",
+        "first",
+        "--out",
+        str(folder / "first.toml"),
+        "--shared-root",
+        str(folder / "root"),
+    )
+    done = kbslurm(*words, "--image-dir", "/opt/kb/images", "--image", "cpu")
+    assert done.returncode == 0, done.stdout + done.stderr
+    site = sites.load(folder / "first.toml")
+    assert {name: (gpu.partition, gpu.whole, gpu.count) for name, gpu in site.gpus.items()} == {
+        "H100": ("gpu-h100", True, 6),
+        "A100": ("gpu-a100", True, 6),
+        "1g.10gb": ("mig", False, 2),
+    }
+    assert kbslurm(*words).returncode == 2, "it replaces nothing unasked"
+    assert kbslurm("site", "check", str(folder / "first.toml")).returncode == 0
+
+    code, found = doctor(folder / "first.toml", "--live", *WAIT)
+    # the GPUs here are fake: a file that says nvidia is told so, and nothing else is wrong
+    assert {name for _, name in grades(found, "FAIL")} == {"GPU", "GPU in the container"}, found
+    assert code == 1
+    assert {gpu for gpu, name in found if name == "container"} == {"H100", "A100", "1g.10gb"}
+
+    stage = Stage.build(database_url, problem=example(), gpus=("H100",), clock=WallClock())
+    try:
+        quick = dataclasses.replace(site, poll=Poll(min_interval_s=0.1, calls_per_minute=60_000))
+        walk = Walk(stage=stage, site=quick, url=database_url)
+        stage.submit(submission("accepted/by_row.py"), gpus=("H100",))
+        with walk.daemon():
+            (run,) = walk.wait_ended(1)
+        assert (run["state"], run["verdict"]) == ("scored", "passed"), run
+    finally:
+        stage.close()
+
+
+@pytest.mark.parametrize("word", [(), ("--json",)])
+def test_what_site_says_can_be_read(word: tuple[str, ...]) -> None:
+    done = kbslurm("site", "list", *word)
+    assert done.returncode == 0
+    assert "example" in done.stdout
+    shown = kbslurm("site", "show", "example", *word)
+    assert shown.returncode == 0
+    assert "shared_root" in shown.stdout
