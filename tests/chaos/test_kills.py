@@ -91,7 +91,7 @@ def test_a_storm_of_kills_over_hundreds_of_runs(arena: tuple[Stage, Killer]) -> 
         if stage.open_runs() < LEAST_WAITING:  # a fast machine: there must be something to kill it over
             submit_more(LEAST_WAITING)
         hand.start(f"{dice.choice(probes)}:{dice.randint(1, 6)}")
-        if hand.wait(dice.uniform(0.5, 2.0)) is None:
+        if hand.wait(dice.uniform(0.3, 1.2)) is None:
             hand.end()
     hand.start()
     stage.wait_until(lambda: stage.open_runs() == 0)
