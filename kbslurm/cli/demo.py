@@ -61,6 +61,7 @@ class Script:
 def demo(
     once: Annotated[bool, typer.Option("--once", help="End by itself, also on a terminal.")] = False,
     slurm: Annotated[bool, typer.Option("--slurm", help="On a real Slurm, made for it (root, checkout).")] = False,
+    site: Annotated[Path | None, typer.Option("--site", help="On the site of this file, with H100 and A100.")] = None,
     directory: Annotated[
         Path | None, typer.Option("--dir", envvar="KBSLURM_DEMO_DIR", help="Where its database and jobs live.")
     ] = None,
@@ -72,7 +73,7 @@ def demo(
 
         return played_on_slurm(as_json=as_json)
     place = directory or _usual_place()
-    with _served(place) as (store, daemon):
+    with _served(place, site) as (store, daemon):
         code = _played(store, daemon, as_json)
         if not as_json and not once and sys.stdin.isatty() and sys.stdout.isatty():
             _stay(place)
@@ -106,14 +107,14 @@ def script() -> Script:
 
 
 @contextmanager
-def _served(place: Path) -> Iterator[tuple[PostgresStore, Daemon]]:
+def _served(place: Path, site: Path | None) -> Iterator[tuple[PostgresStore, Daemon]]:
     """The demo's own database and daemon, for as long as the demo runs."""
     from kbslurm import config as configs
     from kbslurm import logs, wiring
     from kbslurm.daemon import Daemon
 
     _say("starting the database")
-    config_file = _configured(place)
+    config_file = _configured(place, site)
     logs.set_up(level="error")
     config = configs.load(config_file)
     with wiring.opened_store(config) as store:
@@ -129,17 +130,20 @@ def _served(place: Path) -> Iterator[tuple[PostgresStore, Daemon]]:
             thread.join()
 
 
-def _configured(place: Path) -> Path:
+def _configured(place: Path, site: Path | None) -> Path:
     """A kbslurm.toml of the demo's own, so that every other command can look at it too."""
-    from kbslurm.backends.paths import put, said
+    from kbslurm.backends.paths import said, write_whole
 
     file = place / "kbslurm.toml"
     gpus = ", ".join(f"{json.dumps(gpu)} = 1" for gpu in script().gpus)
-    text = f"[daemon]\nstate_dir = {json.dumps(str(place))}\n\n[daemon.local]\nslots = {{ {gpus} }}\n"
+    where = (
+        f"[sites]\nuse = [{json.dumps(str(site.resolve()))}]\n" if site else f"[daemon.local]\nslots = {{ {gpus} }}\n"
+    )
+    text = f"[daemon]\nstate_dir = {json.dumps(str(place))}\n\n{where}"
     try:
         place.mkdir(parents=True, exist_ok=True)
         if not file.exists() or file.read_text() != text:
-            put(file, text.encode(), 0o644)
+            write_whole(file, text.encode(), 0o644)
     except OSError as error:
         sentence, fix = said(error, place)
         raise Misconfigured(sentence, fix=fix) from None

@@ -31,7 +31,8 @@ def played_on_slurm(*, as_json: bool) -> int:
 def _played(up: Path, place: Path, as_json: bool) -> int:
     _call(up, "start", "--dir", str(place), "--with-pid", str(os.getpid()))
     try:
-        command = ["python3", "-m", "kbslurm", "demo", "--once", "--site", "cluster", *(["--json"] if as_json else [])]
+        site = "/kb/src/tests/cluster/site.toml"
+        command = ["kbslurm", "demo", "--once", "--site", site, *(["--json"] if as_json else [])]
         found = _call(up, "exec", "--dir", str(place), "--user", "kb", "--", *command, check=False)
         return found.returncode
     finally:
