@@ -17,7 +17,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row
 
-from kbslurm.errors import BackendTrouble, Misconfigured
+from kbslurm.errors import BackendTrouble, Invalid, Misconfigured
 
 OLDEST_SERVER = 14
 CONNECT_TIMEOUT_S = 5
@@ -115,6 +115,9 @@ class Pool:
             if connection.broken:
                 self._drop_idle()  # what broke this one has broken the others, too
             retell(error, self.where)
+        except UnicodeEncodeError:
+            self._put(connection)
+            raise Invalid("half a character (a lone surrogate) can't be kept", hint="Write it in UTF-8.") from None
         except BaseException:
             # ^C in mid-statement, or somebody's mistake: a connection in doubt isn't lent again.
             self._put(connection)
@@ -162,6 +165,8 @@ def retell(error: psycopg.Error, place: str) -> NoReturn:
     """Raise what this error means to a host; an error that nobody foresaw is raised as it is."""
     code = error.sqlstate or ""
     said = _first_line(error)
+    if isinstance(error, psycopg.DataError) and "NUL" in said:
+        raise Invalid("a NUL character can't be kept", hint="Leave it out.") from None
     if found := _misconfigured(code, str(error).lower(), said, place):
         raise found from error
     if code in ("42P01", "42703", "42883"):
