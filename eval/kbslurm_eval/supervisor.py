@@ -189,11 +189,25 @@ def _resident(pids: list[int]) -> int:
     return total * os.sysconf("SC_PAGE_SIZE")
 
 
-class _Tree:
-    """Stopping and continuing a tree of processes below some roots."""
+def _depth(pid: int) -> int:
+    """In how many nested PID namespaces a process is, as seen from ours; 0 when that can't be known."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:
+        for line in file:
+            if line.startswith(b"NSpid:"):
+                return len(line.split()) - 1
+    return 0
 
-    def __init__(self, roots: list[int], main: int) -> None:
-        self.roots, self.main = roots, main
+
+class _Tree:
+    """Stopping and continuing a tree of processes below some roots.
+
+    With `inner` only those in a PID namespace below ours are stopped, where there are any: what a container program
+    runs beside its payload (the server of its image's file system, say) has to go on, or the payload can't even stop.
+    """
+
+    def __init__(self, roots: list[int], main: int | None, *, inner: bool = False) -> None:
+        self.roots, self.main, self._inner = roots, main, inner
+        self._inside: set[int] = set()
         self._held: list[int] = []
 
     def all(self) -> list[int]:
@@ -203,13 +217,25 @@ class _Tree:
             found += _descendants(root)
         return found
 
+    def _members(self, spare: int | None) -> list[int]:
+        found = [p for p in self.all() if p != spare]
+        if not self._inner:
+            return found
+        mine = _depth(os.getpid())
+        for pid in found:
+            # only a process known to be inside is remembered: a pid from outside may come again inside
+            if pid not in self._inside and _depth(pid) > mine:
+                self._inside.add(pid)
+        return [p for p in found if p in self._inside] or found
+
     def freeze(self, spare: int | None) -> None:
         """Stop all but `spare` (the keeper, which is ours), and see that they stopped."""
-        _signal(self.main, signal.SIGSTOP)
+        if self.main is not None:
+            _signal(self.main, signal.SIGSTOP)
         deadline = time.monotonic() + CALL_STOP_S
         seen: set[int] = set()
         while True:
-            members = [p for p in self.all() if p != spare]
+            members = self._members(spare)
             fresh = [p for p in members if p not in seen]
             for pid in fresh:
                 if pid != self.main:
@@ -227,8 +253,9 @@ class _Tree:
                         _signal(pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """The one that is called goes on first."""
-        _signal(self.main, signal.SIGCONT)
+        """The one that is called goes on first, where it is known."""
+        if self.main is not None:
+            _signal(self.main, signal.SIGCONT)
         for pid in self._held:
             if pid != self.main:
                 _signal(pid, signal.SIGCONT)
@@ -640,7 +667,7 @@ class _Contained:
         self._drain = _Drain(drain, limits.log_bytes)
         self._text: str | None = None
         self._pid = self._awaited()
-        self._tree = _Tree([self._pid], self._pid)
+        self._tree = _Tree([self._pid], None, inner=True)
 
     @property
     def folder(self) -> Path:

@@ -23,7 +23,7 @@ exec 3<>"$dir/ask"
 export TMPDIR="$dir"
 start() {
   (
-    "$python" -I -B "$eval" --runner "$link/$1" </dev/null >"$dir/run.$1.err" 2>&1 3<&- &
+    setsid ${KB_WRAP:-} "$python" -I -B "$eval" --runner "$link/$1" </dev/null >"$dir/run.$1.err" 2>&1 3<&- &
     echo $! >"$dir/run.$1.pid.tmp" && mv "$dir/run.$1.pid.tmp" "$dir/run.$1.pid"
     wait $!
     echo $? >"$dir/run.$1.status.tmp" && mv "$dir/run.$1.status.tmp" "$dir/run.$1.status"
@@ -51,9 +51,13 @@ def folders(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
     shutil.rmtree(link)
 
 
-def _judged(tmp_path: Path, folders: tuple[Path, Path], told: wire.Manifest) -> ground.Outcome:
+NAMESPACES = "unshare --user --map-root-user --pid --fork --mount-proc --ipc --net"
+
+
+def _judged(tmp_path: Path, folders: tuple[Path, Path], told: wire.Manifest, wrap: str = "") -> ground.Outcome:
     asked, link = folders
-    script = subprocess.Popen(["sh", "-c", SCRIPT, "sh", str(asked), str(link), sys.executable, str(ground.EVAL)])
+    argv = ["sh", "-c", SCRIPT, "sh", str(asked), str(link), sys.executable, str(ground.EVAL)]
+    script = subprocess.Popen(argv, env={**os.environ, "KB_WRAP": wrap})
     try:
         return ground.judged(tmp_path / "attempt", told, "--supervisor", str(asked), "--link", str(link))
     finally:
@@ -67,6 +71,14 @@ def test_a_right_submission_passes(tmp_path: Path, folders: tuple[Path, Path]) -
     assert report.isolation.means == "a script"
     assert report.isolation.level == 1, "plain processes are no containers, whatever the script says"
     assert not list(folders[1].iterdir())
+
+
+def test_runners_in_namespaces_of_their_own(tmp_path: Path, folders: tuple[Path, Path]) -> None:
+    if subprocess.run([*NAMESPACES.split(), "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no user namespaces on this machine")
+    report = _judged(tmp_path / "right", folders, ground.manifest(RIGHT), NAMESPACES).told
+    assert report.verdict == "passed", report.reason
+    assert not any("pid namespace" in note or "net namespace" in note for note in report.isolation.notes)
 
 
 @pytest.mark.parametrize(
