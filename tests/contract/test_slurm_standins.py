@@ -213,6 +213,18 @@ def test_of_two_jobs_of_one_name_the_one_that_claimed_is_ours_and_the_other_is_e
     assert rig.calls("scancel")[-1] == "--quiet 8"
 
 
+def test_the_twin_that_found_the_claim_taken_ends_nothing(rig: Rig) -> None:
+    job = rig.job()
+    rig.says("sbatch", "echo 8")
+    rig.backend().submit(job)
+    claim = rig.folder / "root" / "attempts" / job.name / "claim"
+    claim.mkdir()
+    (claim / "owner.json").write_text(json.dumps({"job": "9", "node": "n1", "at": 5}))
+    rig.says("squeue", f"echo '8|{job.name}|COMPLETED|1|2|n2|None'; echo '9|{job.name}|RUNNING|1|2|n1|None'")
+    found = rig.backend().poll([rig.attempt(job, "8")])[job.name]
+    assert (found.seen, found.handle, found.node) == (Seen.RUNNING, "9", "n1")
+
+
 def test_cancelling_asks_by_id_or_by_name_and_a_job_that_is_gone_is_fine(rig: Rig) -> None:
     job = rig.job()
     rig.says("scancel", "echo 'scancel: error: Kill job error on job id 7: Invalid job id specified' >&2; exit 1")

@@ -154,7 +154,9 @@ class SlurmBackend:
             if sure is not None:
                 found[attempt.name] = sure
             else:
-                unsure[attempt.name] = (attempt.handle or proof.handle, proof)
+                # Who claimed is the attempt; a handle may be that of a twin which found the claim taken and left.
+                owner = Handle(proof.owner) if proof.owner else None
+                unsure[attempt.name] = (owner or attempt.handle or proof.handle, proof)
         self._forget_but(unsure)
         if not unsure or not self.pace.may_look():
             return found | self._remembered(unsure)

@@ -95,6 +95,9 @@ trap 'finish term 143 76' TERM INT HUP
 ls "$DIR" >/dev/null
 [ -e "$DIR/cancelled" ] && finish cancelled 0 75
 
+HOME=${HOME:-/}
+USER=${USER:-$(id -un)}
+export HOME USER
 for init in /etc/profile.d/modules.sh /etc/profile.d/lmod.sh /etc/profile.d/z00_lmod.sh /usr/share/lmod/lmod/init/sh; do
     # shellcheck disable=SC1090
     [ -r "$init" ] && { set +u; . "$init"; set -u; break; }
