@@ -9,16 +9,16 @@ import sys
 import time
 
 _PLACES = ["/tmp", "/dev/shm", "/link", "/eval", os.path.expanduser("~"), "/var/tmp", *site.getsitepackages(), sys.prefix]
-for _place in _PLACES:
-    for _name in ("kb-marker", "sitecustomize.py", "usercustomize.py"):
-        _path = os.path.join(_place, _name)
-        if os.path.exists(_path) and "kb-marker" in open(_path).read():
-            print("PERSISTED", _path)
-        try:
-            with open(_path, "w") as _file:
-                _file.write("# kb-marker")
-        except OSError:
-            pass
+_PATHS = {os.path.realpath(os.path.join(p, n)) for p in _PLACES for n in ("kb-marker", "sitecustomize.py", "usercustomize.py")}
+for _path in _PATHS:
+    if os.path.exists(_path) and "kb-marker" in open(_path).read():
+        print("PERSISTED", _path)
+for _path in _PATHS:
+    try:
+        with open(_path, "w") as _file:
+            _file.write("# kb-marker")
+    except OSError:
+        pass
 
 
 def custom_kernel(data):
