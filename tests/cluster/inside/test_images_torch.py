@@ -1,4 +1,4 @@
-"""The shipped CPU recipe, built for real on a base with torch: 1.5 GB, so only where KBSLURM_TEST_TORCH_IMAGE=1 asks."""
+"""The shipped CPU recipe, built for real on a base with torch: 1.5 GB, only where KBSLURM_TEST_TORCH_IMAGE=1 asks."""
 
 from __future__ import annotations
 
