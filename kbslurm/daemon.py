@@ -73,7 +73,7 @@ class Pace:
 
     lease_s: float = 15.0
     idle_s: float = 30.0
-    news_s: float = 2.0
+    news_s: float = 0.5
     late_s: float = 60.0
     stop_within_s: float = 15.0
     database_back_off_s: float = 0.5

@@ -34,7 +34,7 @@ def arena(own_postgres: Embedded, tmp_path: Path, root: Path) -> Iterator[tuple[
 
 def submit_some(stage: Stage, count: int) -> set[int]:
     """Those that were acknowledged; the others may or may not be there, as whoever asked was told."""
-    acknowledged = set()
+    acknowledged: set[int] = set()
     for _ in range(count):
         try:
             acknowledged.add(stage.submit("# passed\n", mode="leaderboard").submission_id)
