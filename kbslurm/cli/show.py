@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kbslurm.domain.problem import Problem
     from kbslurm.store.views import RunView, SubmissionView
     from kbslurm.trial import Trial
+    from kbslurm_eval.wire import BenchmarkResult
 
 Tell = Callable[[Mapping[str, Any]], None]
 
@@ -41,6 +42,7 @@ COLOURS = {
     "cancelled": "dim",
     "failed": "magenta",
 }
+UNRESOLVED = "UNRESOLVED"  # the harness's flag on a benchmark
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -199,9 +201,7 @@ def trial(found: Trial, *, as_json: bool) -> None:
         console.print(f"{phase.name:<9} {'[green]ok[/]' if phase.passed else '[red]no[/]'}  {took}")
     for result in report.benchmarks:
         if result.phase == "benchmark" and result.median_ns is not None:
-            low, high = result.low_ns, result.high_ns
-            shown = score(result.median_ns / 1e9, low and low / 1e9, high and high / 1e9)
-            console.print(f"  {escape(result.spec)}: {shown}")
+            console.print(f"  {escape(result.spec)}: {measured(result)}")
     for test in report.tests:
         if test.status != "pass" and test.message:
             console.print(f"  {test.phase} {test.index} ({escape(test.spec)}): {escape(test.message)}")
@@ -209,6 +209,15 @@ def trial(found: Trial, *, as_json: bool) -> None:
     if report.log.strip():
         console.print("[bold]its output[/]")
         console.print(escape(report.log.rstrip()), soft_wrap=True)
+
+
+def measured(result: BenchmarkResult) -> str:
+    """A benchmark's time. What this machine can't resolve has an interval that says nothing; then the words do."""
+    median_s = (result.median_ns or 0.0) / 1e9
+    low, high = result.low_ns, result.high_ns
+    if UNRESOLVED in result.flags:
+        return f"about {seconds(median_s)} (this machine is too noisy to say it closer)"
+    return score(median_s, low and low / 1e9, high and high / 1e9)
 
 
 def path(found: Path) -> str:

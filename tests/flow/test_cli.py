@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from kbslurm.cli import show
+from kbslurm_eval.wire import BenchmarkResult
 from tests.command_line import CommandLine
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
@@ -119,6 +122,25 @@ def test_problems_are_added_listed_and_shown(kbslurm: CommandLine) -> None:
     shown = kbslurm("problem", "show", "rowsoftmax", "--json").json()
     assert isinstance(shown["hidden"], int)
     assert kbslurm("board", "create", "soft", "--problem", "rowsoftmax", "--gpus", "B200").code == 0
+
+
+def test_of_a_set_every_problem_is_added_that_can_be(kbslurm: CommandLine) -> None:
+    whole = kbslurm("problem", "add", str(EXAMPLES / "spring.yaml"), "--json")
+    assert whole.code == 0, whole.err
+    assert {row["problem"] for row in whole.json()["problems"]} >= {"transpose", "rowsoftmax"}
+    (kbslurm.cwd / "bad").mkdir()
+    (kbslurm.cwd / "one.yaml").write_text("name: s\nproblems:\n  - {directory: bad}\n")
+    part = kbslurm("problem", "add", "one.yaml")
+    assert part.code == 2
+    assert "task.yml" in part.err and "0 problems added, 1 can't be" in part.out
+    assert kbslurm("problem", "add", "one.yaml", "--name", "x").code == 2
+
+
+def test_what_cannot_be_resolved_has_no_interval() -> None:
+    plain = BenchmarkResult(phase="benchmark", index=0, spec="n: 1", status="pass", median_ns=2e6)
+    wide = dataclasses.replace(plain, low_ns=476.5, high_ns=2.2e10)
+    assert "±" in show.measured(dataclasses.replace(plain, low_ns=1.9e6, high_ns=2.1e6))
+    assert show.measured(dataclasses.replace(wide, flags=["UNRESOLVED"])).startswith("about 2.00 ms (")
 
 
 def test_a_try_needs_no_database(tmp_path: Path) -> None:
