@@ -3,6 +3,11 @@
 It believes nothing that comes from a process that has seen the submission, but bytes of a layout it declared, which it
 checks, and the moment at which its own token came back, which it confirms by looking at the output before and after it
 stopped that process.
+
+What remains open, and is known: turning the link's bytes into lists and numbers of Python, and copying an answer into
+its place, is part of the measured time, so a submission that replaces the runner's own decoder saves that much on
+problems whose values aren't arrays. Below isolation level 2 a submission can leave files on the machine. A submission
+may say in its run time what it can't say otherwise. GPU tensors are copied to and from the device inside the window.
 """
 
 from __future__ import annotations
@@ -148,6 +153,8 @@ class Launch:
         finally:
             if limit_s is None:
                 self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9)
+        if kind is Kind.CALL and self.runner.out_of_memory():
+            raise Rejected("memory", "the submission used more memory than allowed")
         out = end.read_out(out_size)
         if os.pread(end.bell, 8, link.DONE) != token:
             raise Rejected("violation", "the submission answered for a call that wasn't made")

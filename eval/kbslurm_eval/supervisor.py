@@ -54,6 +54,7 @@ from . import guard
 from .wire import LOG_CAP, Limits
 
 CALL_STOP_S = 5.0
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 START_S = 60.0
 
 
@@ -180,13 +181,23 @@ def _signal(pid: int, number: int) -> bool:
     return True
 
 
-def _resident(pids: list[int]) -> int:
-    total = 0
+def _resident(pids: list[int], limit: int) -> int:
+    """The memory that these processes hold; where it seems to be over the limit pages that they share count once."""
+    resident = 0
     for pid in pids:
         with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/statm", "rb") as file:
-            fields = file.read().split()
-            total += int(fields[1]) - int(fields[2]) // 2
-    return total * os.sysconf("SC_PAGE_SIZE")
+            resident += int(file.read().split()[1]) * _PAGE
+    if resident <= limit or len(pids) < 2:
+        return resident
+    shared = 0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+                shared += sum(int(line.split()[1]) * 1024 for line in file if line.startswith(b"Pss:"))
+        except (OSError, IndexError, ValueError):
+            if _state(pid) not in "ZX":
+                return resident  # it can't be told apart: the plain sum counts
+    return shared
 
 
 def _depth(pid: int) -> int:
@@ -527,8 +538,9 @@ class _LocalRunner:
                 os.WIFSIGNALED(self._status) and os.WTERMSIG(self._status) == signal.SIGKILL and not self._killed
             )
             return by_kernel and self._peak > self._limits.memory_bytes // 2
-        self._peak = max(self._peak, _resident(self._tree.all()))
-        return self._peak > self._limits.memory_bytes
+        held = _resident(self._tree.all(), self._limits.memory_bytes)
+        self._peak = max(self._peak, held)
+        return held > self._limits.memory_bytes
 
     def kill(self) -> None:
         """Nothing of it is left when this returns."""
@@ -709,8 +721,9 @@ class _Contained:
         status = self._status()
         if status is not None:
             return status == 128 + signal.SIGKILL and not self._killed and self._peak > self._limits.memory_bytes // 2
-        self._peak = max(self._peak, _resident(self._tree.all()))
-        return self._peak > self._limits.memory_bytes
+        held = _resident(self._tree.all(), self._limits.memory_bytes)
+        self._peak = max(self._peak, held)
+        return held > self._limits.memory_bytes
 
     def kill(self) -> None:
         """Asks the script and signals the tree itself; waits a moment for the script's word."""

@@ -77,7 +77,7 @@ NOTED = {clock.UNRESOLVED, clock.ONE_LAUNCH}
 
 @pytest.mark.parametrize("name", sorted(HONEST))
 def test_passes(tmp_path: Path, name: str) -> None:
-    told = ground.manifest(HONEST[name], budget=wire.Budget(launches=1, calls=4))
+    told = ground.manifest(HONEST[name], mode="benchmark", budget=wire.Budget(launches=1, calls=4))
     report = ground.judged(tmp_path, told).told
     assert report.verdict == "passed", f"{report.reason}\n{report.log}"
     assert set(report.flags) <= NOTED
