@@ -183,7 +183,7 @@ class _Reader:
             self.wrong(where, f"{raw!r} isn't an amount of memory", 'Write MiB, or "16G".')
         return int(found[1]) * _MEBIBYTES[found[2]]
 
-    # --------------------------------------------------------------------------------------------- what must fit together
+    # ---------------------------------------------------------------------------------------- what must fit together
 
     def _check(self, site: Site, raw: Mapping[str, Any]) -> None:
         if not NAME.fullmatch(site.name):

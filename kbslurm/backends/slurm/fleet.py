@@ -72,7 +72,7 @@ class TextFleet:
 
 
 def state_word(state: str) -> str:
-    """One word for `idle`, `IDLE+DRAIN`, `drained*`, `mixed-`: sinfo and the library say the same in different words."""
+    """One word for `idle`, `IDLE+DRAIN`, `drained*`, `mixed-`: sinfo and the library say the same differently."""
     words = re.sub(r"[*~#!%$@^-]+$", "", state.strip()).lower().split("+")
     if "drain" in words:
         return "draining" if {"allocated", "mixed", "completing"} & set(words) else "drained"

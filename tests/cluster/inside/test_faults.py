@@ -164,6 +164,16 @@ def test_a_job_that_somebody_ends_from_outside_is_tried_again(walk: Walk) -> Non
     assert walk.attempts()[0]["ending"] == "cancelled"
 
 
+def test_slurms_own_time_limit_is_a_timeout_and_isnt_tried_again(walk: Walk) -> None:
+    walk.stage.submit(sleeping(100), gpus=["H100"])
+    with walk.daemon():
+        job = job_of(walk.wait_began())
+        control.as_root("scontrol", "update", f"jobid={job}", "EndTime=now")
+        (run,) = walk.wait_ended()
+    assert (run["state"], run["verdict"], run["attempts"]) == ("scored", "timeout", 1), run
+    assert walk.attempts()[0]["ending"] == "timeout"
+
+
 def test_a_preempted_job_is_tried_again(walk: Walk) -> None:
     walk.stage.submit(sleeping(6), gpus=["LOW"])
     with walk.daemon():

@@ -52,7 +52,6 @@ got["other processes"] = any(b"slurm" in open(p, "rb").read() or b"manifest" in 
                              for p in glob.glob("/proc/[0-9]*/cmdline"))
 got["other links"] = len(glob.glob("/dev/shm/*")) > 0
 got["slurm variables"] = any(n.startswith(("SLURM", "KB_", "APPTAINER_CACHE")) for n in os.environ)
-got["attempt"] = any("kb-" in open("/proc/self/mountinfo").read().split(" - ")[0] for _ in (0,)) and reached("/shared/kb")
 for place in ("/", "/usr", "/eval", "/eval/kbslurm_eval", "/etc"):
     try:
         open(os.path.join(place, "written"), "w").close()
