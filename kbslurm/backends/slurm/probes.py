@@ -87,7 +87,8 @@ def login_findings(ground: Ground) -> list[Finding]:
     if isinstance(config, Finding):
         return [*found, config, *root_findings(site)]
     settings = read_settings(config)
-    found += setting_findings(site, settings, now=(began + ground.clock()) / 2)
+    took_s = ground.clock() - began
+    found += setting_findings(site, settings, now=began + took_s / 2, slack_s=took_s / 2)
     if site.slurm.accounting and has_accounting(settings):
         found.append(_sacct_finding(commands))
     sinfo = _asked(commands, "sinfo", "-h", "-a", "-o", GRES_FORMAT)
@@ -129,15 +130,15 @@ def version_finding(text: str) -> Finding:
     return passed("Slurm", version)
 
 
-def setting_findings(site: Site, settings: Mapping[str, str], *, now: float) -> list[Finding]:
-    """What Slurm's own settings mean for us."""
+def setting_findings(site: Site, settings: Mapping[str, str], *, now: float, slack_s: float = 0.0) -> list[Finding]:
+    """What Slurm's own settings mean for us. They were answered at `now`, give or take `slack_s`."""
     return [
         _accounting_finding(site, settings),
         _job_age_finding(site, settings),
         _rate_finding(site, settings),
         _delay_finding(settings),
         _device_finding(settings),
-        *_clock_findings(settings, now),
+        *_clock_findings(settings, now, slack_s),
         *_requeue_findings(settings),
     ]
 
@@ -211,12 +212,12 @@ def _device_finding(settings: Mapping[str, str]) -> Finding:
     )
 
 
-def _clock_findings(settings: Mapping[str, str], now: float) -> Iterator[Finding]:
+def _clock_findings(settings: Mapping[str, str], now: float, slack_s: float) -> Iterator[Finding]:
     told = settings.get("answered at")
     if told is None:
         return
     off_s = now - float(told)
-    if abs(off_s) > OFF_S:
+    if abs(off_s) > OFF_S + slack_s:
         yield caution(
             "controller's clock",
             f"differs from ours by about {abs(off_s):.0f} s",

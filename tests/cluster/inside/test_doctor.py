@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from kbslurm import images, sites
+from kbslurm import images, problems, sites
 from kbslurm.daemon import WallClock
 from kbslurm.domain.site import Poll
 from tests.cluster.inside.control import as_root
 from tests.cluster.inside.site import site_text
-from tests.cluster.inside.walk import Walk, example, submission
+from tests.cluster.inside.walk import EXAMPLE, Walk, submission
 from tests.flow.stage import Stage
 
 Findings = Mapping[tuple[str, str], Mapping[str, str]]
@@ -55,11 +55,12 @@ def test_a_healthy_site_passes_on_its_nodes_too() -> None:
     code, found = doctor(written(folder, text), "--live", *WAIT)
     assert grades(found, "FAIL") == set(), found
     assert code == 0
-    # what this cluster lacks is said, and nothing else is: no cgroups, a poll as quick as tests want it
-    assert grades(found, "CAUTION") <= {("", "device isolation"), ("H100", "visibility"), ("A100", "visibility")}, found
+    # what this cluster lacks is said, and nothing else is: no cgroups, cores for all, and it may be slow just now
+    assert {name for _, name in grades(found, "CAUTION")} <= {"device isolation", "cores", "visibility", "container"}
     for gpu in ("H100", "A100"):
-        for name in ("request", "letter box", "clocks", "mkdir between nodes", "container", "isolation", "python3"):
+        for name in ("request", "letter box", "clocks", "mkdir between nodes", "isolation", "python3"):
             assert found[gpu, name]["grade"] == "PASS", found[gpu, name]
+        assert "to start" in found[gpu, "container"]["text"] or "starts in" in found[gpu, "container"]["text"]
     for name in ("Slurm", "accounting", "sacct", "MinJobAge", "mkdir", "rename", "shared root", "controller's clock"):
         assert found["", name]["grade"] == "PASS", found["", name]
     assert found["A100", "squashfuse"]["grade"] == "PASS"
@@ -158,7 +159,10 @@ def test_site_init_writes_a_file_with_which_a_submission_is_scored(database_url:
     assert code == 1
     assert {gpu for gpu, name in found if name == "container"} == {"H100", "A100", "1g.10gb"}
 
-    stage = Stage.build(database_url, problem=example(), gpus=("H100",), clock=WallClock())
+    problem = problems.load(EXAMPLE)
+    limits = dataclasses.replace(problem.limits, test_s=180.0, total_s=600.0)
+    problem = dataclasses.replace(problem, limits=limits)
+    stage = Stage.build(database_url, problem=problem, gpus=("H100",), clock=WallClock())
     try:
         quick = dataclasses.replace(site, poll=Poll(min_interval_s=0.1, calls_per_minute=60_000))
         walk = Walk(stage=stage, site=quick, url=database_url)
