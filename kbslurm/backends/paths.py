@@ -209,6 +209,16 @@ def make_folder(path: Path) -> None:
     path.chmod(FOLDER_MODE)
 
 
+def open_up(path: Path) -> None:
+    """Give us our folder back, whatever was done to its mode. A link is never followed; what isn't ours stays so."""
+    with contextlib.suppress(OSError):
+        fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.chmod(f"/proc/self/fd/{fd}", FOLDER_MODE)  # noqa: PTH101 - a descriptor without rights has no fchmod
+        finally:
+            os.close(fd)
+
+
 def rename_folder(source: Path, target: Path) -> bool:
     """Move a filled folder to a name, if nothing but an empty folder stands there."""
     try:

@@ -6,9 +6,11 @@ import json
 import os
 import resource
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -38,6 +40,7 @@ from tests.contract.backend_suite import (
 )
 
 GPU = "T4"
+NOBODY = 65534
 
 
 @dataclass
@@ -390,6 +393,40 @@ def test_a_missing_program_is_one_sentence(case: LocalCase, which: str) -> None:
             nowhere if which == "python" else Path(sys.executable),
         )
     assert str(nowhere) in trouble.value.message
+
+
+@pytest.fixture
+def anyone() -> Iterator[Path]:
+    """A folder of a user whom modes mean something to: root is asked to be nobody for the test."""
+    folder = Path(tempfile.mkdtemp(prefix="kbslurm-test-", dir="/tmp"))  # where nobody can reach it
+    was = os.geteuid()
+    if was == 0:
+        os.chown(folder, NOBODY, NOBODY)
+        os.seteuid(NOBODY)
+    try:
+        yield folder
+    finally:
+        os.seteuid(was)
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("locked", ["", "out", "claim"])
+def test_a_job_that_locks_its_folder_is_settled_all_the_same(anyone: Path, locked: str) -> None:
+    case = LocalCase(folder=anyone, root=anyone / "state", eval_dir=make_eval(anyone / "eval"))
+    backend = case.backend()
+    job = make_job(case, "report")
+    paths = case.paths(job.name)
+    paths.create(manifest=job.manifest, key=job.key)
+    dead = {"pid": os.getpid(), "start": 1, "boot": boot_id(), "at": 1.0, "supervises": True}
+    assert paths.take_claim(json.dumps(dead).encode())
+    paths.report.write_bytes(b"sealed")
+    (paths.dir / locked).chmod(0)
+    attempt = attempt_of(case, job)
+    assert backend.poll([attempt])[job.name].ending is Ending.REPORTED
+    (paths.dir / locked).chmod(0)
+    assert backend.find(job.name).seen is Seen.ENDED
+    (paths.dir / locked).chmod(0)
+    assert backend.collect(attempt) == b"sealed"
 
 
 def test_a_state_folder_that_went_away_says_nothing_about_its_attempts(case: LocalCase) -> None:

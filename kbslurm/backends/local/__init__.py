@@ -23,16 +23,18 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kbslurm.backends.local.evidence import Owner, boot_id, kill_what_is_left, process_start
-from kbslurm.backends.paths import FOLDER_MODE, AttemptPaths, read_capped, said, write_once
+from kbslurm.backends.paths import FOLDER_MODE, AttemptPaths, open_up, read_capped, said, write_once
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear, Misconfigured
 from kbslurm.ports import JobSpec
 from kbslurm_eval.wire import REPORT_CAP
 
+T = TypeVar("T")
 SUPERVISE = Path(__file__).with_name("supervise.py")
 # A sealed report quotes the report's text, so that every quotation mark in it takes two bytes.
 SEALED_CAP = 2 * REPORT_CAP
@@ -105,8 +107,9 @@ class LocalBackend:
         return Handle(job.name)
 
     def find(self, name: JobName) -> Sighting:
+        paths = self.paths(name)
         with self._looking():
-            return self._look(self.paths(name))
+            return _in_spite_of_locks(paths, lambda: self._look(paths))
 
     def poll(self, attempts: Sequence[OpenAttempt]) -> Mapping[JobName, Sighting]:
         """As `find`, for many. Empties the doorbell first: whoever rings after that is heard by the next wait."""
@@ -114,15 +117,17 @@ class LocalBackend:
         found: dict[JobName, Sighting] = {}
         with self._looking():
             for attempt in attempts:
+                paths = self.paths(attempt.name)
                 try:
-                    found[attempt.name] = self._look(self.paths(attempt.name))
+                    found[attempt.name] = _in_spite_of_locks(paths, partial(self._look, paths))
                 except OSError as error:
                     found[attempt.name] = Sighting(seen=Seen.UNKNOWN, reason=said(error, self.root)[0])
         return found
 
     def collect(self, attempt: OpenAttempt) -> bytes | None:
+        paths = self.paths(attempt.name)
         with self._looking():
-            return read_capped(self.paths(attempt.name).report, SEALED_CAP)
+            return _in_spite_of_locks(paths, lambda: read_capped(paths.report, SEALED_CAP))
 
     def cancel(self, attempt: OpenAttempt) -> None:
         """Leave the mark, then take the claim if nobody has it (it never runs), else tell its owner."""
@@ -428,6 +433,20 @@ class LocalBackend:
 def _work_folder(paths: AttemptPaths) -> Path:
     """Where harness and runners share memory. Named after the attempt, so that we can clear it up for a killed one."""
     return (SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK | os.X_OK) else paths.scratch) / paths.name
+
+
+def _in_spite_of_locks(paths: AttemptPaths, look: Callable[[], T]) -> T:
+    """Look; where that is forbidden, open the attempt's own folders and look again.
+
+    A submission that isn't isolated runs as our user and can shut its folder before our eyes; no attempt may hold up
+    the others by that.
+    """
+    try:
+        return look()
+    except PermissionError:
+        for folder in (paths.dir, paths.out, paths.claim):
+            open_up(folder)
+        return look()
 
 
 def _json(data: bytes | None) -> dict[str, Any] | None:
