@@ -26,7 +26,7 @@ def level() -> int:
 @pytest.mark.parametrize("path", CHEATS, ids=lambda p: p.stem)
 def test_gains_nothing(path: Path, tmp_path: Path, level: int) -> None:
     source = path.read_text()
-    limit = ground.limits(test_s=6.0, processes=16) if path.stem in IMPATIENT else ground.limits()
+    limit = ground.limits(test_s=8.0, processes=16) if path.stem in IMPATIENT else ground.limits()
     outcome = ground.judged(tmp_path, ground.manifest(source, limits=limit))
     report = outcome.told
     if level < 2:

@@ -91,7 +91,7 @@ def test_runners_in_namespaces_of_their_own(tmp_path: Path, folders: tuple[Path,
     ],
 )
 def test_the_same_verdicts(tmp_path: Path, folders: tuple[Path, Path], source: str, verdict: str, said: str) -> None:
-    told = ground.manifest(source, mode="test", limits=ground.limits(test_s=5.0))
+    told = ground.manifest(source, mode="test", limits=ground.limits(test_s=5.0 if verdict == "timeout" else 60.0))
     report = _judged(tmp_path, folders, told).told
     assert report.verdict == verdict, report.reason
     assert said in report.reason
