@@ -15,7 +15,7 @@ PIP     := $(PY) -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test test-again lint format types bench bench-cluster wheel-check cluster cluster-shell \
-        cluster-down demo-slurm test-slurm-matrix test-gpu test-live test-pyslurm lock clean
+        cluster-down demo-slurm test-slurm-matrix test-gpu test-live test-popcorn test-pyslurm lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -82,6 +82,10 @@ test-gpu: $(READY)  ## what needs a real GPU
 
 test-live: $(READY)  ## what needs real accounts
 	KBSLURM_TEST_LIVE=1 $(PY) -m pytest tests -m live $(ARGS)
+
+test-popcorn: $(READY)  ## the real popcorn-cli against the service (CLI=PATH), after the strict client of ours
+	$(PY) -m pytest tests/flow/test_popcorn.py $(ARGS)
+	$(if $(CLI),KBSLURM_POPCORN_CLI="$(CLI)" $(PY) -m pytest tests/popcorn/binary.py $(ARGS),@echo "No CLI=PATH of a popcorn-cli binary was given.")
 
 test-pyslurm: $(READY)  ## the state reader's contract against a real pyslurm (PYSLURM_PYTHON=/path/to/python that has it)
 	KBSLURM_PYSLURM_PYTHON="$(or $(PYSLURM_PYTHON),$(PYTHON))" $(PY) -m pytest tests -m pyslurm $(ARGS)

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kbslurm import __version__
-from kbslurm.api import popcorn, submitting, waiting
+from kbslurm.api import admin, popcorn, submitting, waiting
 from kbslurm.api.house import House
 from kbslurm.api.shapes import Ascii
 from kbslurm.api.standings import Standings
@@ -53,7 +53,7 @@ def create_app(house: House, *, more: Sequence[APIRouter] = ()) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.house, app.state.standings, app.state.histories = house, standings, histories
-    for router in (popcorn.routes(house, histories, standings), *more):
+    for router in (popcorn.routes(house, histories, standings), admin.routes(house, histories), *more):
         app.include_router(router)
     app.include_router(submitting.routes(house, histories))
     app.add_exception_handler(KbslurmError, _told)

@@ -29,6 +29,7 @@ KEEP_ALIVE_S = 120
 STOP_WITHIN_S = 15
 HEAD_CAP = 32_768
 MOST_AT_ONCE = 4096
+BACKLOG = 2048
 
 
 class WallClock:
@@ -130,6 +131,7 @@ def _bound(host: str, port: int) -> socket.socket:
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((host, port))
+        found.listen(BACKLOG)  # who comes before uvicorn has started waits in line
     except OSError as error:
         found.close()
         raise Misconfigured(

@@ -20,6 +20,10 @@ class Shape(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class Wanted(BaseModel):
+    """What a caller sends. A field that we don't know is another version's business."""
+
+
 class Failure(Shape):
     """Every error: one sentence and what to do next."""
 
@@ -258,10 +262,10 @@ class Pending(Shape):
     state: str
 
 
-class Code(Shape):
+class Code(Wanted):
     """An invitation."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"code": "H7K2-9QXW-4MZT"}})
+    model_config = ConfigDict(json_schema_extra={"example": {"code": "H7K2-9QXW-4MZT"}})
     code: Annotated[str, Field(min_length=1, max_length=64)]
 
 
@@ -302,3 +306,345 @@ def answers(model: Any, *failures: int, status: int = 200) -> dict[int | str, di
     for code in sorted({*failures, 422, 500, 503}):
         found[code] = {"model": Failure, "description": FAILURES[code]}
     return found
+
+
+# ------------------------------------------------------------------------------------------------------- hosts' calls
+
+
+class Accepts(Shape):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"status": "ok", "accepts_jobs": True}})
+    status: Literal["ok"]
+    accepts_jobs: bool
+
+
+class Banned(Shape):
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"status": "ok", "user_id": "7", "banned": True}}
+    )
+    status: Literal["ok"]
+    user_id: str
+    banned: bool
+
+
+class GpuStats(Shape):
+    runs: int
+    gpu_s: float
+
+
+class StatsTold(Shape):
+    """Counts. Submissions that were taken back are left out."""
+
+    submissions: int
+    people: int
+    runs: int
+    queued: int
+    running: int
+    failed: int
+    verdicts: dict[str, int]
+    gpus: dict[str, GpuStats]
+
+
+class Stats(Shape):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "status": "ok",
+                "stats": {
+                    "submissions": 12,
+                    "people": 4,
+                    "runs": 16,
+                    "queued": 1,
+                    "running": 2,
+                    "failed": 0,
+                    "verdicts": {"passed": 9, "wrong": 4},
+                    "gpus": {"H100": {"runs": 16, "gpu_s": 301.5}},
+                },
+            }
+        },
+    )
+    status: Literal["ok"]
+    stats: StatsTold
+
+
+class HostsSubmission(Submission):
+    """A submission as the hosts see it."""
+
+    model_config = ConfigDict(extra="forbid")
+    user_name: str
+    removed_at: str | None
+    log: str
+    secret_log: str
+
+
+class HostsSubmissionTold(Shape):
+    status: Literal["ok"]
+    submission: HostsSubmission
+
+
+class Removed(Shape):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"status": "ok", "submission_id": 412}})
+    status: Literal["ok"]
+    submission_id: Id
+
+
+class SubmissionIds(Shape):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {"status": "ok", "leaderboard": "sort", "limit": 2, "offset": 0, "submission_ids": [412, 409]}
+        },
+    )
+    status: Literal["ok"]
+    leaderboard: str
+    limit: int
+    offset: int
+    submission_ids: list[Id]
+
+
+class NewBoard(Wanted):
+    """`directory` is one of the server's."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"directory": "/srv/problems/transpose", "visibility": "public"}},
+    )
+    directory: Annotated[str, Field(min_length=1, max_length=4096)]
+    visibility: Literal["public", "closed"] | None = None
+
+
+class BoardNamed(Shape):
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"status": "ok", "leaderboard": "transpose"}}
+    )
+    status: Literal["ok"]
+    leaderboard: str
+
+
+class BoardDeleted(BoardNamed):
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"status": "ok", "leaderboard": "transpose", "force": False}}
+    )
+    force: bool
+
+
+class NewVisibility(Wanted):
+    model_config = ConfigDict(json_schema_extra={"example": {"visibility": "closed"}})
+    visibility: Literal["public", "closed"]
+
+
+class VisibilityTold(BoardNamed):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"status": "ok", "leaderboard": "transpose", "visibility": "closed"}},
+    )
+    visibility: Literal["public", "closed"]
+
+
+class RateLimitWanted(Wanted):
+    model_config = ConfigDict(json_schema_extra={"example": {"mode_category": "test", "max_submissions_per_hour": 20}})
+    mode_category: Literal["test", "leaderboard"]
+    max_submissions_per_hour: Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+class RateLimitTold(Shape):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {"leaderboard": "transpose", "mode_category": "test", "max_submissions_per_hour": 20}
+        },
+    )
+    leaderboard: str
+    mode_category: Literal["test", "leaderboard"]
+    max_submissions_per_hour: int
+
+
+class RateLimitSet(Shape):
+    status: Literal["ok"]
+    rate_limit: RateLimitTold
+
+
+class RateLimits(Shape):
+    rate_limits: list[RateLimitTold]
+
+
+class RateLimitGone(BoardNamed):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"status": "ok", "leaderboard": "transpose", "mode_category": "test"}},
+    )
+    mode_category: Literal["test", "leaderboard"]
+
+
+class InvitesWanted(Wanted):
+    model_config = ConfigDict(json_schema_extra={"example": {"leaderboards": ["transpose"], "count": 2}})
+    leaderboards: Annotated[list[Annotated[str, Field(max_length=64)]], Field(min_length=1, max_length=100)]
+    count: Annotated[int, Field(ge=1, le=10_000)]
+
+
+class InvitesMade(Shape):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {"status": "ok", "leaderboards": ["transpose"], "codes": ["H7K2-9QXW-4MZT", "2BCD-EF34-GHJK"]}
+        },
+    )
+    status: Literal["ok"]
+    leaderboards: list[str]
+    codes: list[str]
+
+
+class InviteTold(Shape):
+    code: str
+    user_id: str | None
+    user_name: str | None
+    claimed_at: str | None
+    created_at: str
+
+
+class Invites(Shape):
+    invites: list[InviteTold]
+
+
+class InviteRevoked(Shape):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"status": "ok", "code": "H7K2-9QXW-4MZT", "was_claimed": False}},
+    )
+    status: Literal["ok"]
+    code: str
+    was_claimed: bool
+
+
+class SyncWanted(Wanted):
+    """`repository`: https:// or file:/// URL, a directory of the server, or OWNER/NAME. No `problem_set`: all."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {"repository": "example/problems", "problem_set": "spring", "branch": "main", "force": False}
+        },
+    )
+    repository: Annotated[str, Field(min_length=1, max_length=1000)]
+    problem_set: Annotated[str, Field(max_length=200)] | None = None
+    branch: Annotated[str, Field(max_length=200)] | None = None
+    force: bool | None = None
+    visibility: Literal["public", "closed"] | None = None
+
+
+class Skipped(Shape):
+    name: str
+    reason: str
+
+
+class Faulty(Shape):
+    name: str
+    error: str
+
+
+class SyncTold(Shape):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "status": "ok",
+                "commit": "3f1c",
+                "created": ["transpose"],
+                "updated": [],
+                "skipped": [{"name": "sort", "reason": "unchanged"}],
+                "errors": [{"name": "scan", "error": "task.yml:3: tests: there are none"}],
+            }
+        },
+    )
+    status: Literal["ok"]
+    commit: str
+    created: list[str]
+    updated: list[str]
+    skipped: list[Skipped]
+    errors: list[Faulty]
+
+
+class NewPerson(Wanted):
+    """Somebody by the account that stands for them; asked for again it is the same person."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"name": "ada", "provider": "discord", "account": "81384788765712384"}},
+    )
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    provider: Literal["discord", "github"]
+    account: Annotated[str, Field(min_length=1, max_length=64)]
+
+
+class PersonTold(Shape):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"id": "7", "name": "ada", "role": "participant", "banned": False}},
+    )
+    id: str
+    name: str
+    role: Literal["owner", "staff", "participant"]
+    banned: bool
+
+
+class Link(Wanted):
+    """A pending token (the state of `/auth/init`) and whom it is to stand for: person:ID, discord:ID or github:ID."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"token": "kZ0…", "person": "discord:8138"}})
+    token: Annotated[str, Field(min_length=1, max_length=512)]
+    person: Annotated[str, Field(min_length=3, max_length=100)]
+
+
+class Extension(Wanted):
+    """Until when a person may submit: `2026-12-24`, `2026-12-24 18:00`, or with an offset; null takes it away."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"person": "person:7", "until": "2026-12-24 18:00"}})
+    person: Annotated[str, Field(min_length=3, max_length=100)]
+    until: Annotated[str, Field(max_length=64)] | None
+
+
+class Quota(Wanted):
+    model_config = ConfigDict(json_schema_extra={"example": {"gpu_s_per_day": 600}})
+    gpu_s_per_day: Annotated[float, Field(ge=0, le=1e9)] | None
+
+
+class QuotaTold(BoardNamed):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"status": "ok", "leaderboard": "transpose", "gpu_s_per_day": 600}},
+    )
+    gpu_s_per_day: float | None
+
+
+class AuditLine(Shape):
+    id: Id
+    act: str
+    subject: str
+    by: str
+    data: dict[str, Any]
+    at: str
+
+
+class Audit(Shape):
+    audit: list[AuditLine]
+
+
+class QueueTold(Shape):
+    gpu: str
+    queued: int
+    launching: int
+    running: int
+    oldest_at: str | None
+
+
+class AttentionTold(Shape):
+    kind: str
+    subject: str
+    text: str
+    since: str
+
+
+class Overview(Shape):
+    """What a host looks at first."""
+
+    accepts_jobs: bool
+    leader: str | None
+    queue: list[QueueTold]
+    attention: list[AttentionTold]

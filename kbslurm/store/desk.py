@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kbslurm.domain import policy
+from kbslurm.domain import contest, policy
 from kbslurm.domain.eta import Service
 from kbslurm.domain.policy import Category, Facts
 from kbslurm.domain.run import EventId, PersonId, RunId, SubmissionId
@@ -52,6 +52,28 @@ SELECT percentile_cont(ARRAY[0.1, 0.9]) WITHIN GROUP (ORDER BY took_s) AS took, 
         AND ended_at > opened_at
     ORDER BY id DESC LIMIT {HISTORY}
 ) lately
+"""
+_OF_BOARD = """
+    s.removed_at IS NULL AND (%(board)s::bigint IS NULL OR s.board_id = %(board)s)
+    AND (%(since)s::timestamptz IS NULL OR s.accepted_at >= %(since)s)
+"""
+_STATS = f"""
+SELECT count(DISTINCT s.id) AS submissions, count(DISTINCT s.person_id) AS people, count(r.id) AS runs,
+    count(*) FILTER (WHERE r.state = 'queued') AS queued,
+    count(*) FILTER (WHERE r.state IN ('launching', 'running')) AS running,
+    count(*) FILTER (WHERE r.state = 'failed') AS failed
+FROM submission s LEFT JOIN run r ON r.submission_id = s.id WHERE {_OF_BOARD}
+"""
+_STATS_VERDICTS = f"""
+SELECT v.name, count(*) AS n FROM submission s JOIN run r ON r.submission_id = s.id JOIN verdict v ON v.run_id = r.id
+WHERE {_OF_BOARD} GROUP BY v.name ORDER BY v.name
+"""
+_STATS_GPUS = f"""
+SELECT r.gpu, count(DISTINCT r.id) AS runs,
+    coalesce(sum(extract(epoch FROM a.ended_at - a.started_at)) FILTER (WHERE a.ended_at > a.started_at), 0)::float8
+    AS gpu_s
+FROM submission s JOIN run r ON r.submission_id = s.id LEFT JOIN attempt a ON a.run_id = r.id
+WHERE {_OF_BOARD} GROUP BY r.gpu ORDER BY r.gpu
 """
 _FACTS = """
 SELECT
@@ -174,6 +196,21 @@ class Desk(Register):
             return self.person_by_id(PersonId(int(text)))
         return self.person(text)
 
+    def person_for_account(
+        self, provider: str, account: str, name: str, *, by: str, now: datetime | None = None
+    ) -> Person:
+        """Whoever this account stands for; a new person when it stands for nobody, under a name that is still free."""
+        found = self.person_by_account(provider, account)
+        if found is not None:
+            return found
+        for wanted in (name, f"{name[:40]} ({provider} {account[-8:]})", f"{provider} {account}"):
+            if self.person(wanted) is None:
+                break
+        person = self.add_person(wanted, now=now)
+        self.link_account(person.id, provider, account)
+        self.audit(by, "user.add", f"person:{person.id}", {"name": wanted, "account": provider}, now=now)
+        return self._known(person.id)
+
     def check_pending_room(self, *, now: datetime) -> None:
         """Refuse a flood of tokens that nobody links; those that nobody linked in time are forgotten."""
         with self._pool.transaction() as connection:
@@ -189,6 +226,55 @@ class Desk(Register):
             raise QuotaSpent(
                 "tokens that wait to be linked", used=found["n"], limit=MOST_PENDING, resets_at=found["first"]
             )
+
+    # --------------------------------------------------------------------------------------------------- boards
+
+    def edit_board(
+        self,
+        board: str,
+        *,
+        by: str,
+        description: str | None = None,
+        gpus: Sequence[str] | None = None,
+        min_isolation: int | None = None,
+        reopen: bool = False,
+        now: datetime | None = None,
+    ) -> list[str]:
+        """Change what is told and is different; the names of what was changed. Runs that wait keep their GPU type."""
+        held, at = self._held(board), _moment(now)
+        types = None if gpus is None else list(dict.fromkeys(contest.gpu_name(gpu) for gpu in gpus))
+        if types is not None and not types:
+            raise Invalid(f"board {held.name} needs a GPU type", hint="Name at least one.")
+        wanted: dict[str, tuple[Any, Any]] = {
+            "description": (description, held.description),
+            "gpus": (types, list(held.gpus)),
+            "min_isolation": (min_isolation, held.min_isolation),
+        }
+        changed = {name: new for name, (new, old) in wanted.items() if new is not None and new != old}
+        if reopen and held.closed_at is not None:
+            changed["closed_at"] = None
+        if not changed:
+            return []
+        # The names are those of `wanted` and nobody else's: no text of a caller gets into the statement.
+        sets = ", ".join(f"{name} = %({name})s" for name in changed)
+        with self._pool.transaction() as connection:
+            connection.execute(f"UPDATE leaderboard SET {sets} WHERE id = %(id)s".encode(), {**changed, "id": held.id})
+            _tell(connection, "staff.edit_board", f"board:{held.id}", {"changed": sorted(changed), "by": by}, at)
+        return sorted(changed)
+
+    def stats(self, *, board: str | None = None, since: datetime | None = None) -> dict[str, Any]:
+        """What was done on this board, or on all, since then: counts only."""
+        held = None if board is None else self._held(board)
+        told = {"board": held.id if held else None, "since": since}
+        counts = self._one(_STATS, told)
+        verdicts = self._all(_STATS_VERDICTS, told)
+        gpus = self._all(_STATS_GPUS, told)
+        assert counts is not None
+        return {
+            **counts,
+            "verdicts": {row["name"]: row["n"] for row in verdicts},
+            "gpus": {row["gpu"]: {"runs": row["runs"], "gpu_s": row["gpu_s"]} for row in gpus},
+        }
 
     # ----------------------------------------------------------------------------------------- limits, extensions
 

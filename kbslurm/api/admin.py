@@ -1,0 +1,397 @@
+"""The hosts' calls: popcorn-cli's admin commands, and what the bot and the staff page need beside them.
+
+Each is behind the hosts' bearer, and each act is in the audit log with the name of whoever did it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path as FilePath
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query
+
+from kbslurm import problem_sync, problems
+from kbslurm.api import identity, shapes, unfold, waiting
+from kbslurm.api.house import House
+from kbslurm.api.identity import Sender
+from kbslurm.api.popcorn import Limit, Name, Number, Offset
+from kbslurm.api.shapes import Ascii, answers
+from kbslurm.domain import contest
+from kbslurm.domain.run import SubmissionId
+from kbslurm.errors import Invalid, NotFound
+from kbslurm.flow.cancel import cancel
+from kbslurm.flow.remove import remove
+from kbslurm.store.views import Board, Person, RateLimit, SubmissionView
+
+Category = Annotated[Literal["test", "leaderboard"], Path(description="What modes count as.")]
+Whom = Annotated[str, Path(max_length=100, description="A person's number, name, or discord:ID, github:ID.")]
+InviteCode = Annotated[str, Path(max_length=64)]
+FAILURES = (400, 401, 404)
+
+
+def routes(house: House, histories: waiting.Histories) -> APIRouter:
+    """The router of this house."""
+    router = APIRouter(prefix="/admin", tags=["hosts"])
+    for more in (_switches, _submissions, _boards, _limits, _invites, _people):
+        more(router, house, histories)
+    return router
+
+
+def _switches(router: APIRouter, house: House, histories: waiting.Histories) -> None:
+    def switched(sender: identity.Given, accepting: bool) -> Ascii:
+        by = identity.host(house, sender)
+        house.store.set_accepts_jobs(accepting, by=by, now=house.clock.now())
+        return Ascii({"status": "ok", "accepts_jobs": accepting})
+
+    @router.post("/start", responses=answers(shapes.Accepts, 401))
+    def start(sender: Sender) -> Ascii:
+        """Take submissions again."""
+        return switched(sender, True)
+
+    @router.post("/stop", responses=answers(shapes.Accepts, 401))
+    def stop(sender: Sender) -> Ascii:
+        """Take no submissions, also after a restart; what was accepted goes on."""
+        return switched(sender, False)
+
+    @router.get("/stats", responses=answers(shapes.Stats, *FAILURES))
+    def stats(
+        sender: Sender,
+        last_day_only: bool = False,
+        leaderboard_name: Annotated[str | None, Query(max_length=contest.NAME_CAP)] = None,
+    ) -> Ascii:
+        """Counts, of one board or of all, of the last day or of all days."""
+        identity.host(house, sender)
+        since = house.clock.now() - timedelta(days=1) if last_day_only else None
+        return Ascii({"status": "ok", "stats": house.store.stats(board=leaderboard_name, since=since)})
+
+    @router.get("/overview", responses=answers(shapes.Overview, 401))
+    def overview(sender: Sender) -> Ascii:
+        """Queue, leader, and what a host should look at."""
+        identity.host(house, sender)
+        now = house.clock.now()
+        leaders = [lease.holder for lease in house.store.lease_view() if lease.expires_at > now]
+        return Ascii(
+            {
+                "accepts_jobs": house.store.accepts_jobs(),
+                "leader": leaders[0] if leaders else None,
+                "queue": [
+                    {
+                        "gpu": line.gpu,
+                        "queued": line.queued,
+                        "launching": line.launching,
+                        "running": line.running,
+                        "oldest_at": line.oldest_at.isoformat() if line.oldest_at else None,
+                    }
+                    for line in house.store.queue_view()
+                ],
+                "attention": [
+                    {"kind": one.kind, "subject": one.subject, "text": one.text, "since": one.since.isoformat()}
+                    for one in house.store.attention(now=now)
+                ],
+            }
+        )
+
+    @router.get("/audit", responses=answers(shapes.Audit, 401))
+    def audit(
+        sender: Sender, limit: Limit = 50, before: Annotated[int | None, Query(ge=0, le=2**63 - 1)] = None
+    ) -> Ascii:
+        """What hosts did, newest first; `before` is the number of the oldest line that is known already."""
+        identity.host(house, sender)
+        return Ascii({"audit": [audit_line(event) for event in house.store.audit_log(limit=limit, before=before)]})
+
+    @router.post("/update-problems", responses=answers(shapes.SyncTold, *FAILURES))
+    def update_problems(wanted: shapes.SyncWanted, sender: Sender) -> Ascii:
+        """Bring boards up to date with a repository of problems, read at one commit."""
+        order = problem_sync.Order(
+            repository=wanted.repository,
+            problem_set=wanted.problem_set,
+            branch=wanted.branch,
+            force=bool(wanted.force),
+            visibility=wanted.visibility or "public",
+            min_isolation=house.config.policy.ranked_min_isolation,
+            gpus=tuple(house.slots),
+            by=identity.host(house, sender),
+        )
+        came = problem_sync.sync(house.store, order, house.clock.now())
+        return Ascii(
+            {
+                "status": "ok",
+                "commit": came.commit,
+                "created": came.created,
+                "updated": came.updated,
+                "skipped": [{"name": name, "reason": reason} for name, reason in came.skipped],
+                "errors": [{"name": name, "error": error} for name, error in came.errors],
+            }
+        )
+
+
+def _submissions(router: APIRouter, house: House, histories: waiting.Histories) -> None:
+    @router.get("/submissions/{submission_id}", responses=answers(shapes.HostsSubmissionTold, 401, 404))
+    def show(submission_id: Number, sender: Sender) -> Ascii:
+        """A submission with what only hosts see: the logs, also that of the hidden cases."""
+        identity.host(house, sender)
+        view = house.store.submission(SubmissionId(submission_id))
+        return Ascii({"status": "ok", "submission": hosts_submission(house, histories, view)})
+
+    @router.delete("/submissions/{submission_id}", responses=answers(shapes.Removed, 401, 404))
+    def delete(submission_id: Number, sender: Sender) -> Ascii:
+        """Take a submission off every list; its open runs are cancelled, its source is purged."""
+        by = identity.host(house, sender)
+        number, now = SubmissionId(submission_id), house.clock.now()
+        remove(house.store, number, None, by, now)
+        house.store.audit(by, "remove_submission", f"submission:{number}", now=now)
+        return Ascii({"status": "ok", "submission_id": number})
+
+    @router.post("/submissions/{submission_id}/cancel", responses=answers(shapes.Removed, 401, 404))
+    def cancel_(submission_id: Number, sender: Sender) -> Ascii:
+        """Cancel the open runs of a submission; verdicts stay."""
+        by = identity.host(house, sender)
+        number, now = SubmissionId(submission_id), house.clock.now()
+        cancel(house.store, number, None, now)
+        house.store.audit(by, "cancel", f"submission:{number}", now=now)
+        return Ascii({"status": "ok", "submission_id": number})
+
+    @router.get("/leaderboards/{leaderboard}/submissions", responses=answers(shapes.SubmissionIds, *FAILURES))
+    def of_board(leaderboard: Name, sender: Sender, limit: Limit = 100, offset: Offset = 0) -> Ascii:
+        """The numbers of a board's submissions, newest first."""
+        identity.host(house, sender)
+        board = held(house, leaderboard)
+        ids = house.store.submission_ids(board.id, limit=limit, offset=offset)
+        told = {"status": "ok", "leaderboard": board.name, "limit": limit, "offset": offset, "submission_ids": ids}
+        return Ascii(told)
+
+
+def _boards(router: APIRouter, house: House, histories: waiting.Histories) -> None:
+    @router.post("/leaderboards", responses=answers(shapes.BoardNamed, *FAILURES))
+    def create(wanted: shapes.NewBoard, sender: Sender) -> Ascii:
+        """Make a board of a problem's directory on the server; it is called as the directory is."""
+        by = identity.host(house, sender)
+        place = FilePath(wanted.directory)
+        problem = problems.load(place, name=contest.board_name(place.resolve().name.removesuffix(".py")))
+        board = house.store.add_board(
+            problem.name,
+            problem,
+            gpus=problem.gpus or tuple(house.slots),
+            visibility=wanted.visibility or "public",
+            min_isolation=house.config.policy.ranked_min_isolation,
+            now=house.clock.now(),
+        )
+        house.store.audit(by, "create_board", f"board:{board.id}", {"name": board.name}, now=house.clock.now())
+        return Ascii({"status": "ok", "leaderboard": board.name})
+
+    @router.delete("/leaderboards/{leaderboard}", responses=answers(shapes.BoardDeleted, *FAILURES))
+    def delete(leaderboard: Name, sender: Sender, force: bool = False) -> Ascii:
+        """Take a board away; with submissions only by force. The rows stay."""
+        by = identity.host(house, sender)
+        board = held(house, leaderboard)
+        house.store.delete_board(board.name, force=force, by=by, now=house.clock.now())
+        return Ascii({"status": "ok", "leaderboard": board.name, "force": force})
+
+    @router.post("/leaderboards/{leaderboard}/visibility", responses=answers(shapes.VisibilityTold, *FAILURES))
+    def visibility(leaderboard: Name, wanted: shapes.NewVisibility, sender: Sender) -> Ascii:
+        """Show a board to everybody, or only to those who were invited."""
+        by = identity.host(house, sender)
+        board = held(house, leaderboard)
+        house.store.set_visibility(board.name, wanted.visibility, by=by, now=house.clock.now())
+        return Ascii({"status": "ok", "leaderboard": board.name, "visibility": wanted.visibility})
+
+    @router.post("/leaderboards/{leaderboard}/close", responses=answers(shapes.BoardNamed, *FAILURES))
+    def close(leaderboard: Name, sender: Sender) -> Ascii:
+        """Take no more submissions to a board; what is there stays."""
+        by = identity.host(house, sender)
+        board = held(house, leaderboard)
+        house.store.close_board(board.name, by=by, now=house.clock.now())
+        return Ascii({"status": "ok", "leaderboard": board.name})
+
+    @router.post("/leaderboards/{leaderboard}/extend", responses=answers(shapes.BoardNamed, *FAILURES))
+    def extend(leaderboard: Name, wanted: shapes.Extension, sender: Sender) -> Ascii:
+        """Let one person submit for longer."""
+        by = identity.host(house, sender)
+        board = held(house, leaderboard)
+        until = contest.parsed_deadline(wanted.until, board.zone) if wanted.until else None
+        house.store.extend(board.name, whom(house, wanted.person), until, by=by, now=house.clock.now())
+        return Ascii({"status": "ok", "leaderboard": board.name})
+
+
+def _limits(router: APIRouter, house: House, histories: waiting.Histories) -> None:
+    path = "/leaderboards/{leaderboard}/rate-limits"
+
+    @router.put(path, responses=answers(shapes.RateLimitSet, *FAILURES))
+    def put(leaderboard: Name, wanted: shapes.RateLimitWanted, sender: Sender) -> Ascii:
+        """How many submissions of a category a person may make to a board within an hour."""
+        by = identity.host(house, sender)
+        found = house.store.set_rate_limit(
+            held(house, leaderboard).name,
+            wanted.mode_category,
+            wanted.max_submissions_per_hour,
+            by=by,
+            now=house.clock.now(),
+        )
+        return Ascii({"status": "ok", "rate_limit": rate_limit(found)})
+
+    @router.get(path, responses=answers(shapes.RateLimits, *FAILURES))
+    def get(leaderboard: Name, sender: Sender) -> Ascii:
+        """A board's rate limits."""
+        identity.host(house, sender)
+        found = house.store.rate_limits(held(house, leaderboard).name)
+        return Ascii({"rate_limits": [rate_limit(one) for one in found]})
+
+    @router.delete(path + "/{category}", responses=answers(shapes.RateLimitGone, *FAILURES))
+    def delete(leaderboard: Name, category: Category, sender: Sender) -> Ascii:
+        """Let everybody submit as often as they like."""
+        by = identity.host(house, sender)
+        board = held(house, leaderboard)
+        house.store.drop_rate_limit(board.name, category, by=by, now=house.clock.now())
+        return Ascii({"status": "ok", "leaderboard": board.name, "mode_category": category})
+
+    @router.put("/leaderboards/{leaderboard}/quota", responses=answers(shapes.QuotaTold, *FAILURES))
+    def quota(leaderboard: Name, wanted: shapes.Quota, sender: Sender) -> Ascii:
+        """How many GPU-seconds a person may use on a board within a day; null: no limit."""
+        by = identity.host(house, sender)
+        board = held(house, leaderboard)
+        house.store.set_quota(board.name, wanted.gpu_s_per_day, by=by, now=house.clock.now())
+        return Ascii({"status": "ok", "leaderboard": board.name, "gpu_s_per_day": wanted.gpu_s_per_day})
+
+
+def _invites(router: APIRouter, house: House, histories: waiting.Histories) -> None:
+    @router.post("/invites", responses=answers(shapes.InvitesMade, *FAILURES))
+    def make(wanted: shapes.InvitesWanted, sender: Sender) -> Ascii:
+        """New invitations, each for one person and to all of these boards."""
+        by = identity.host(house, sender)
+        names = [held(house, name).name for name in wanted.leaderboards]
+        boards, codes = house.store.make_invites(names, wanted.count, by=by, now=house.clock.now())
+        return Ascii({"status": "ok", "leaderboards": boards, "codes": codes})
+
+    @router.get("/leaderboards/{leaderboard}/invites", responses=answers(shapes.Invites, *FAILURES))
+    def of_board(leaderboard: Name, sender: Sender) -> Ascii:
+        """The invitations to a board, and who took them up."""
+        identity.host(house, sender)
+        found = house.store.invites(held(house, leaderboard).name)
+        return Ascii(
+            {
+                "invites": [
+                    {
+                        "code": one.code,
+                        "user_id": None if one.person_id is None else str(one.person_id),
+                        "user_name": one.person,
+                        "claimed_at": one.claimed_at.isoformat() if one.claimed_at else None,
+                        "created_at": one.created_at.isoformat(),
+                    }
+                    for one in found
+                ]
+            }
+        )
+
+    @router.delete("/invites/{code}", responses=answers(shapes.InviteRevoked, *FAILURES))
+    def revoke(code: InviteCode, sender: Sender) -> Ascii:
+        """End an invitation, and the access of whoever took it up."""
+        by = identity.host(house, sender)
+        claimed = house.store.revoke_invite(code, by=by, now=house.clock.now())
+        return Ascii({"status": "ok", "code": code, "was_claimed": claimed})
+
+
+def _people(router: APIRouter, house: House, histories: waiting.Histories) -> None:
+    @router.post("/ban/{user_id}", responses=answers(shapes.Banned, *FAILURES))
+    def ban(user_id: Whom, sender: Sender) -> Ascii:
+        """Take no more submissions from a person, and leave them off every board."""
+        by = identity.host(house, sender)
+        person = whom(house, user_id)
+        house.store.ban(person.id, by=by, now=house.clock.now())
+        return Ascii({"status": "ok", "user_id": str(person.id), "banned": True})
+
+    @router.delete("/ban/{user_id}", responses=answers(shapes.Banned, *FAILURES))
+    def unban(user_id: Whom, sender: Sender) -> Ascii:
+        """Lift a ban."""
+        by = identity.host(house, sender)
+        person = whom(house, user_id)
+        house.store.unban(person.id, by=by, now=house.clock.now())
+        return Ascii({"status": "ok", "user_id": str(person.id), "banned": False})
+
+    @router.post("/people", responses=answers(shapes.PersonTold, *FAILURES))
+    def people(wanted: shapes.NewPerson, sender: Sender) -> Ascii:
+        """The person of this account, made when there is none: for the bot, whose users have proved who they are."""
+        by = identity.host(house, sender)
+        person = house.store.person_for_account(
+            wanted.provider, wanted.account, wanted.name, by=by, now=house.clock.now()
+        )
+        return Ascii(person_told(person))
+
+    @router.get("/people/{user_id}", responses=answers(shapes.PersonTold, *FAILURES))
+    def person(user_id: Whom, sender: Sender) -> Ascii:
+        """Who that is."""
+        identity.host(house, sender)
+        return Ascii(person_told(whom(house, user_id)))
+
+    @router.post("/link", responses=answers(shapes.PersonTold, *FAILURES))
+    def link(wanted: shapes.Link, sender: Sender) -> Ascii:
+        """Give a pending token to the person that it is for. Once; afterwards it is theirs until it is revoked."""
+        by = identity.host(house, sender)
+        person = whom(house, wanted.person)
+        now = house.clock.now()
+        if not house.store.claim_token(wanted.token, person.id, now=now):
+            raise Invalid("this token isn't waiting to be linked", hint="Get another: popcorn reregister discord")
+        house.store.audit(by, "link", f"person:{person.id}", now=now)
+        return Ascii(person_told(person))
+
+
+def held(house: House, name: str) -> Board:
+    """The board of that name, or NotFound."""
+    found = house.store.board(name)
+    if found is None:
+        raise NotFound("board", name, known=house.store.board_names())
+    return found
+
+
+def whom(house: House, text: str) -> Person:
+    """The person that is meant: person:ID, discord:ID, github:ID, a number of ours, else an account, else a name."""
+    provider, colon, account = text.partition(":")
+    found: Person | None
+    if colon and provider in ("discord", "github"):
+        found = house.store.person_by_account(provider, account)
+    elif colon and provider == "person":
+        found = house.store.person_by_name_or_id(account)
+    else:
+        found = house.store.person_by_name_or_id(text) or house.store.person_by_account("discord", text)
+    if found is None:
+        raise NotFound("person", text)
+    return found
+
+
+def rate_limit(found: RateLimit) -> dict[str, Any]:
+    """A rate limit in popcorn's words."""
+    return {
+        "leaderboard": found.board,
+        "mode_category": found.category,
+        "max_submissions_per_hour": found.most_per_hour,
+    }
+
+
+def person_told(person: Person) -> dict[str, Any]:
+    """Somebody, as a host may know them."""
+    return {
+        "id": str(person.id),
+        "name": person.name,
+        "role": person.role,
+        "banned": person.banned_at is not None,
+    }
+
+
+def audit_line(event: Any) -> dict[str, Any]:
+    """One act of a host."""
+    data = dict(event.data)
+    by = str(data.pop("by", ""))
+    act = event.kind.removeprefix("staff.")
+    return {"id": event.id, "act": act, "subject": event.subject, "by": by, "data": data, "at": event.at.isoformat()}
+
+
+def hosts_submission(house: House, histories: waiting.Histories, view: SubmissionView) -> dict[str, Any]:
+    """All that its owner sees, and the logs."""
+    details = [(run.verdict.detail if run.verdict else None) or {} for run in view.runs]
+    return {
+        **unfold.submission(view, waiting.of_submission(house, histories, view)),
+        "user_name": view.person,
+        "removed_at": view.removed_at.isoformat() if view.removed_at else None,
+        "log": "\n".join(str(one.get("log", "")) for one in details),
+        "secret_log": "\n".join(str(one.get("secret_log", "")) for one in details),
+    }

@@ -1,0 +1,101 @@
+"""A whole service on loopback: real Postgres, real daemon, local backend, uvicorn."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from kbslurm import config, problems, share
+from kbslurm.api.house import House
+from kbslurm.api.server import Serving, house_of
+from kbslurm.backends.local import LocalBackend
+from kbslurm.daemon import Daemon
+from kbslurm.flow.place import Place
+from kbslurm.ports import Clock
+from kbslurm.store.postgres import PostgresStore
+from kbslurm.store.views import Role
+from tests.flow.stage import QUICK, running
+from tests.popcorn.client import Popcorn
+
+ADMIN = "the-hosts-own-token"
+TRANSPOSE = share.path("examples") / "transpose"
+
+
+def source(path: str) -> bytes:
+    """An example's submission without the lines that name its board."""
+    lines = (TRANSPOSE / "submissions" / path).read_bytes().splitlines(keepends=True)
+    return b"".join(line for line in lines if b"!POPCORN" not in line)
+
+
+GOOD = source("accepted/slices.py")
+WRONG = source("wrong_answer/square_only.py")
+GPUS = ("H100", "A100")
+
+
+@dataclass
+class Ground:
+    """The service, and clients of it."""
+
+    house: House
+    url: str
+    clients: list[Popcorn] = field(default_factory=list)
+
+    @property
+    def store(self) -> PostgresStore:
+        return self.house.store
+
+    @property
+    def now(self) -> datetime:
+        return self.house.clock.now()
+
+    def client(self, name: str | None = "ada", role: Role = "participant") -> Popcorn:
+        """A client of this person, with a token of their own; without a name one of nobody."""
+        token = None
+        if name is not None:
+            person = self.store.ensure_person(name, role)
+            token = self.store.issue_token(person.id, device="test", now=self.now)
+        self.clients.append(Popcorn(url=self.url, cli_id=token))
+        return self.clients[-1]
+
+    def host(self) -> Popcorn:
+        self.clients.append(Popcorn(url=self.url, admin=ADMIN))
+        return self.clients[-1]
+
+    def close(self) -> None:
+        for client in self.clients:
+            client.hang_up()
+
+
+@contextmanager
+def served(
+    url: str, place: Path, *, admin: str | None = ADMIN, clock: Clock | None = None, boards: bool = True
+) -> Iterator[Ground]:
+    """The API alone."""
+    slots = ", ".join(f"{gpu} = 1" for gpu in GPUS)
+    place.mkdir(parents=True, exist_ok=True)
+    file = place / "kbslurm.toml"
+    file.write_text(f"[daemon]\nstate_dir = '{place}'\n[daemon.local]\nslots = {{ {slots} }}\n")
+    env = {"DATABASE_URL": url, **({"POPCORN_ADMIN_TOKEN": admin} if admin else {})}
+    with PostgresStore(url) as store:
+        house = house_of(config.load(file, env, cwd=place), store, clock=clock)
+        if boards:
+            store.add_board("transpose", problems.load(TRANSPOSE), gpus=GPUS, now=house.clock.now())
+        with Serving(house, host="127.0.0.1", port=0) as serving:
+            ground = Ground(house=house, url=serving.url)
+            try:
+                yield ground
+            finally:
+                ground.close()
+
+
+@contextmanager
+def working(ground: Ground, place: Path) -> Iterator[Ground]:
+    """The daemon at work beside it, on this machine."""
+    backend = LocalBackend(place / "attempts", dict.fromkeys(GPUS, 1), share.eval_dir(), Path(sys.executable))
+    here = Place(backend=backend, poll_s=1.0, grace_s=0.0, sweep_gap_s=0.2, patience_s=300.0)
+    with running(Daemon(ground.store, [here], pace=QUICK)):
+        yield ground
