@@ -23,7 +23,7 @@ def main() -> int:
     from kbslurm.cli.frame import app
 
     try:
-        return _code(app(standalone_mode=False))
+        return _code(app(prog_name="kbslurm", standalone_mode=False))
     except KbslurmError as error:
         return _told(error)
     except KeyboardInterrupt:

@@ -1,0 +1,62 @@
+"""`--help` of every command at 80 columns, byte for byte. KBSLURM_TEST_GOLDEN=write renews them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from kbslurm.cli.frame import app
+from tests.command_line import CommandLine
+
+KEPT = Path(__file__).with_name("data") / "help"
+COLUMNS = 80
+
+
+def paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words of every command and group, ours included; what is hidden has no help to keep."""
+    yield path
+    for name, inner in sorted(getattr(command, "commands", {}).items()):
+        if not inner.hidden:
+            yield from paths(inner, (*path, name))
+
+
+COMMANDS = list(paths(typer.main.get_command(app)))
+
+
+def kept(path: tuple[str, ...]) -> Path:
+    return KEPT / f"{'-'.join(('kbslurm', *path))}.txt"
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_a_commands_help_is_as_it_was_and_fits_a_terminal(path: tuple[str, ...], tmp_path: Path) -> None:
+    said = CommandLine(cwd=tmp_path)(*path, "--help", COLUMNS=str(COLUMNS))
+    assert (said.code, said.err) == (0, "")
+    assert said.out == CommandLine(cwd=tmp_path)(*path, "-h", COLUMNS=str(COLUMNS)).out
+    assert max(map(len, said.out.splitlines())) <= COLUMNS
+    file = kept(path)
+    if os.environ.get("KBSLURM_TEST_GOLDEN") == "write":
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(said.out)
+    assert said.out == file.read_text(), "it changed: look at it, then KBSLURM_TEST_GOLDEN=write"
+
+
+def test_no_golden_help_is_left_over() -> None:
+    assert {file.name for file in KEPT.glob("*")} == {kept(path).name for path in COMMANDS}
+
+
+def test_every_command_that_answers_takes_json() -> None:
+    """`schema` is JSON already, the others run until they are stopped or have nothing to tell."""
+    without = {("config", "schema"), ("db", "downgrade"), ("up",), ("site", "init"), ("site", "schema"), ("api",)}
+    command = typer.main.get_command(app)
+    for path in COMMANDS:
+        inner: Any = command
+        for word in path:
+            inner = inner.commands[word]
+        if not hasattr(inner, "commands"):
+            options = {option for parameter in inner.params for option in parameter.opts}
+            assert ("--json" in options) != (path in without), f"kbslurm {' '.join(path)}"
