@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
@@ -424,3 +426,19 @@ def test_a_database_is_looked_at(database_url: str, tmp_path: Path) -> None:
     config = load_config(None, {"DATABASE_URL": database_url, "KBSLURM_STATE_DIR": str(tmp_path)}, cwd=tmp_path)
     found = {finding.name: finding.grade for finding in doctor.database_findings(config)}
     assert found == {"database": Grade.PASS, "clock": Grade.PASS, "daemon": Grade.CAUTION}
+
+
+def test_what_site_says_can_be_read(tmp_path: Path) -> None:
+    def said(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "kbslurm", *words],
+            env={**os.environ, "KBSLURM_STATE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    assert {"example", "bunya"} <= {row["name"] for row in json.loads(said("site", "list", "--json"))}
+    assert "paths.shared_root" in said("site", "show", "example")
+    assert "is fine" in said("site", "check", "example")

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from kbslurm import images, problems, sites
 from kbslurm.daemon import WallClock
 from kbslurm.domain.site import Poll
@@ -172,13 +170,3 @@ def test_site_init_writes_a_file_with_which_a_submission_is_scored(database_url:
         assert (run["state"], run["verdict"]) == ("scored", "passed"), run
     finally:
         stage.close()
-
-
-@pytest.mark.parametrize("word", [(), ("--json",)])
-def test_what_site_says_can_be_read(word: tuple[str, ...]) -> None:
-    done = kbslurm("site", "list", *word)
-    assert done.returncode == 0
-    assert "example" in done.stdout
-    shown = kbslurm("site", "show", "example", *word)
-    assert shown.returncode == 0
-    assert "shared_root" in shown.stdout
