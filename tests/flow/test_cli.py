@@ -259,6 +259,30 @@ def test_a_database_from_a_newer_version_is_left_alone(kbslurm: CommandLine, dat
         assert "newer" in found.err
 
 
+@pytest.mark.parametrize("words", [("up", "--once"), ("board", "list"), ("submit", str(GOOD), "-l", "transpose")])
+def test_a_state_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Below /proc nobody can make a folder, root included: it is what a read-only disk is to a mere user."""
+    (tmp_path / "kbslurm.toml").write_text(
+        '[daemon]\nstate_dir = "/proc/kbslurm"\n[daemon.local]\nslots = {A100 = 1}\n'
+    )
+    said = CommandLine(cwd=tmp_path)(*words)
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("error: ") and "/proc/kbslurm" in said.err and "hint: " in said.err
+    assert len(said.err.splitlines()) == 2
+
+
+def test_a_demo_in_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    said = CommandLine(cwd=tmp_path)("demo", "--once", "--dir", "/proc/kbslurm")
+    assert said.code == 2 and "error: the state folder /proc/kbslurm" in said.err
+
+
+def test_words_that_no_database_can_keep_are_the_users_error(kbslurm: CommandLine) -> None:
+    for words in (["user", "ban", "\udcff"], ["user", "ban", "ada", "--reason", "\udcff"]):
+        kbslurm("user", "add", "ada")
+        said = kbslurm(*words)
+        assert said.code == 2 and "a bug of ours" not in said.err, said.err
+
+
 def test_an_empty_database_is_brought_up(kbslurm: CommandLine, new_database_url: Callable[[], str]) -> None:
     url = new_database_url()
     assert kbslurm("db", "check", DATABASE_URL=url).code == 1
