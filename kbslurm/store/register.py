@@ -45,6 +45,7 @@ INTAKE_LOCK = 4_927_306
 NAME_CAP = 64
 PROBLEMS_KEPT = 64
 OLD_IN_QUEUE = timedelta(hours=6)
+OLD_UNSENT = timedelta(minutes=10)
 
 _PERSON = "id, name, role, banned_at, ban_reason, discord_id, github_id, created_at"
 _TOKEN = "id, person_id, device, kind, created_at, expires_at, revoked_at, used_at"
@@ -106,6 +107,10 @@ UNION ALL
 SELECT 'old', 'gpu:' || gpu, count(*) || ' runs have waited for ' || gpu || ' for more than '
     || extract(epoch FROM %(old)s::interval)::int / 3600 || ' hours', min(queued_at)
 FROM run WHERE state = 'queued' AND queued_at < %(now)s - %(old)s::interval GROUP BY gpu
+UNION ALL
+SELECT 'old', 'run:' || run_id, 'attempt ' || number || ' was given to ' || backend
+    || ', which has not taken it so far (the daemon''s log says why: a full disk, a limit on jobs)', opened_at
+FROM attempt WHERE state = 'intent' AND opened_at < %(now)s - %(unsent)s::interval
 ORDER BY since
 """
 
@@ -608,7 +613,10 @@ class Register:
 
     def attention(self, *, now: datetime | None = None) -> list[Attention]:
         """What a host should look at, oldest first."""
-        return [Attention(**row) for row in self._all(_ATTENTION, {"now": _moment(now), "old": OLD_IN_QUEUE})]
+        return [
+            Attention(**row)
+            for row in self._all(_ATTENTION, {"now": _moment(now), "old": OLD_IN_QUEUE, "unsent": OLD_UNSENT})
+        ]
 
     def audit(
         self, by: str, act: str, subject: str, data: Mapping[str, Any] | None = None, *, now: datetime | None = None

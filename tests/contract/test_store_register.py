@@ -330,6 +330,15 @@ def test_the_queue_and_what_needs_attention(rig: Rig) -> None:
     assert "failed" not in [one.kind for one in rig.store.attention(now=rig.later(86_400))]
 
 
+def test_what_a_backend_does_not_take_needs_attention(rig: Rig) -> None:
+    rig.accept("ada", ("H100",))
+    attempt = rig.claimed("H100")
+    assert rig.store.attention(now=rig.later(599)) == []
+    (found,) = rig.store.attention(now=rig.later(2))
+    assert (found.kind, found.subject) == ("old", f"run:{attempt.run_id}")
+    assert attempt.backend in found.text and "daemon's log" in found.text
+
+
 def test_settings_are_kept(store: PostgresStore) -> None:
     assert store.setting("x", default=3) == 3
     store.put_setting("x", {"a": [1]})
