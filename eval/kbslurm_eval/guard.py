@@ -73,6 +73,8 @@ _CALLS: dict[str, tuple[int | None, int | None]] = {
     "process_madvise": (440, 440), "ioperm": (173, None), "iopl": (172, None), "modify_ldt": (154, None),
     "migrate_pages": (256, 238), "move_pages": (279, 239), "settimeofday": (164, 170), "clock_settime": (227, 112),
     "adjtimex": (159, 171), "clock_adjtime": (305, 266), "shmget": (29, 194), "memfd_secret": (447, 447),
+    # the kernel would send any signal for these two, SIGCONT too, to a process that the judge has stopped
+    "timer_create": (222, 107), "mq_notify": (244, 184),
 }  # fmt: skip
 # without a PID and an IPC namespace of its own a runner could reach others of its user by these
 _CALLS_BARE: dict[str, tuple[int | None, int | None]] = {
@@ -83,6 +85,8 @@ _CALLS_BARE: dict[str, tuple[int | None, int | None]] = {
 _MEMFD = (319, 279)  # memory that no limit but a control group's counts; GPU drivers want it
 _CLONE, _CLONE3, _SOCKET, _KILL, _TGKILL = (56, 220), (435, 435), (41, 198), (62, 129), (234, 131)
 _SIGQUEUE, _TGSIGQUEUE, _PRLIMIT, _AFFINITY = (129, 138), (297, 240), (302, 261), (203, 122)
+_TKILL, _PIDFD_KILL, _FCNTL, _PRCTL = (200, 130), (424, 424), (72, 25), (157, 167)
+_F_SETSIG = 10
 _ARCH = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 
 
@@ -148,6 +152,14 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
         give(refuse)
         give(allow)
 
+    def refuse_argument(pair: tuple[int, int], value: int, index: int) -> None:
+        # nr matches and this argument is that value? refuse; the number is in the accumulator again otherwise
+        code.append((0x15, 0, 4, pair[column]))
+        load(16 + 8 * index)
+        code.append((0x15, 0, 1, value))
+        give(refuse)
+        load(0)
+
     load(4)
     code.append((0x15, 1, 0, arch))
     give(kill)
@@ -161,7 +173,22 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
             give(refuse)
     code.append((0x15, 0, 1, _CLONE3[column]))
     give(no_such_call)  # its flags are out of a filter's sight: the C library then takes clone
-    code.append((0x15, 0, 4, _CLONE[column]))
+    # Nobody inside continues what the judge has stopped: not by a signal, not by the death of a child (its exit
+    # signal, the parent-death signal), not by a file's owner signal. A partner, or the kernel, would undo stops.
+    for pair, index in ((_KILL, 1), (_TKILL, 1), (_TGKILL, 2), (_SIGQUEUE, 1), (_TGSIGQUEUE, 2), (_PIDFD_KILL, 1)):
+        refuse_argument(pair, signal.SIGCONT, index)
+    refuse_argument(_FCNTL, _F_SETSIG, 1)
+    code.append((0x15, 0, 6, _PRCTL[column]))
+    load(16)
+    code.append((0x15, 0, 3, PR_SET_PDEATHSIG))
+    load(24)
+    code.append((0x15, 0, 1, signal.SIGCONT))
+    give(refuse)
+    load(0)
+    code.append((0x15, 0, 7, _CLONE[column]))
+    load(16)
+    code.append((0x54, 0, 0, 0xFF))  # the exit signal
+    code.append((0x15, 2, 0, signal.SIGCONT))
     load(16)
     code.append((0x45, 0, 1, NEW_NS | NEW_CGROUP | NEW_UTS | NEW_IPC | NEW_USER | NEW_PID | NEW_NET | CLONE_PARENT))
     give(refuse)  # CLONE_PARENT would make a child of the judge, outside of the tree that it stops

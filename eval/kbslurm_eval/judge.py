@@ -55,6 +55,7 @@ SPIN_NS = 400_000
 START_S = 60.0
 SECRET: tuple[PhaseName, ...] = ("ranked", "hidden")
 MESSAGE_CAP = 1_000
+_DICE = random.SystemRandom()
 
 
 class Rejected(Exception):
@@ -155,6 +156,8 @@ class Launch:
                 self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9)
         if kind is Kind.CALL and self.runner.out_of_memory():
             raise Rejected("memory", "the submission used more memory than allowed")
+        if end.resized():  # filled up, the memory that links live in would end the judge's run, which is then repeated
+            raise Rejected("violation", "the submission changed the size of the link's files")
         out = end.read_out(out_size)
         if os.pread(end.bell, 8, link.DONE) != token:
             raise Rejected("violation", "the submission answered for a call that wasn't made")
@@ -253,6 +256,11 @@ class Launch:
         payload = self._null_payloads[index]
         return self.ring(Kind.NULL, payload, late=len(prepared.packed) <= LATE_CAP).ns
 
+    def bare_null(self, prepared: Prepared) -> int:
+        """As many bytes with nothing in them: the part of a null call that no submission can save."""
+        payload = values.pack(None).ljust(len(prepared.packed), b"\0")
+        return self.ring(Kind.NULL, payload, late=len(prepared.packed) <= LATE_CAP).ns
+
     def call(self, prepared: Prepared) -> Reply:
         """One call of the submission."""
         self.declare(prepared.layout)
@@ -268,7 +276,8 @@ class Launch:
 
 
 def _places(size: int) -> Iterator[int]:
-    return (random.randrange(size - PROBE_SIZE + 1) for _ in range(PROBES))
+    # never the plain module: it is seeded for each input, which a submission sees
+    return (_DICE.randrange(size - PROBE_SIZE + 1) for _ in range(PROBES))
 
 
 def _plain_dict(text: str) -> dict[str, Any]:
@@ -758,7 +767,8 @@ def _nulls(launch: Launch, patterns: dict[int, Prepared]) -> dict[int, clock.Lau
     times = {}
     for index, pattern in patterns.items():
         found = [launch.null(pattern) for _ in range(NULLS)]
-        times[index] = clock.LaunchTimes(trusted_null_ns=found[NULLS_DROPPED:])
+        bare = [launch.bare_null(pattern) for _ in range(NULLS)]
+        times[index] = clock.LaunchTimes(trusted_null_ns=found[NULLS_DROPPED:], bare_null_ns=bare[NULLS_DROPPED:])
     return times
 
 
@@ -774,7 +784,7 @@ def _status(fault: Rejected) -> Literal["fail", "error", "timeout"]:
 
 def _claimed(reply: Reply) -> Rejected:
     """The verdict for a runner's own word that it has no answer: it can only reject."""
-    text = clean(reply.text, MESSAGE_CAP)
+    text = _one_line(clean(reply.text, MESSAGE_CAP))
     match reply.status:
         case Status.WRONG_TYPE | Status.WRONG_SHAPE:
             what = "type" if reply.status == Status.WRONG_TYPE else "shape"
@@ -821,6 +831,11 @@ def _benchmark(
         baseline_ns=clock.baseline_of(nets),
         flags=flags,
     )
+
+
+def _one_line(text: str) -> str:
+    """A message stands in lists and reports of others: it can't begin a line there that looks like theirs."""
+    return " ".join(text.split())
 
 
 def clean(text: str, cap: int) -> str:

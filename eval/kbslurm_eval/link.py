@@ -60,9 +60,9 @@ class JudgeEnd:
         self.folder = folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._fds = {name: self._made(folder / name) for name in ("bell", "in", "out")}
-        os.ftruncate(self._fds["bell"], BELL_SIZE)
-        for name in ("in", "out"):
-            os.ftruncate(self._fds[name], FIRST_SIZE)
+        self._sizes = {"bell": BELL_SIZE, "in": FIRST_SIZE, "out": FIRST_SIZE}
+        for name, size in self._sizes.items():
+            os.ftruncate(self._fds[name], size)
         self.bell, self.input, self.out = self._fds["bell"], self._fds["in"], self._fds["out"]
 
     @staticmethod
@@ -83,16 +83,23 @@ class JudgeEnd:
     def put(self, payload: bytes) -> None:
         """The payload into `in`, which grows as needed."""
         fd = self._fds["in"]
-        if os.fstat(fd).st_size < len(payload):
-            os.ftruncate(fd, len(payload))
+        self._grow("in", len(payload))
         at = 0
         while at < len(payload):
             at += os.pwrite(fd, memoryview(payload)[at:], at)
 
     def room(self, size: int) -> None:
         """`out` holds at least this many bytes."""
-        if os.fstat(self.out).st_size < size:
-            os.ftruncate(self.out, size)
+        self._grow("out", size)
+
+    def _grow(self, name: str, size: int) -> None:
+        if self._sizes[name] < size:
+            os.ftruncate(self._fds[name], size)
+            self._sizes[name] = size
+
+    def resized(self) -> bool:
+        """Whether somebody else changed a file's size."""
+        return any(os.fstat(self._fds[name]).st_size != size for name, size in self._sizes.items())
 
     def poison(self, size: int) -> None:
         """Random bytes over the output's place: what an earlier call left there is of no use."""

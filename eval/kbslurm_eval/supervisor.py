@@ -47,6 +47,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -54,6 +55,7 @@ from . import guard
 from .wire import LOG_CAP, Limits
 
 CALL_STOP_S = 5.0
+PASSES = 4  # how often in a row a tree of several processes must be found wholly stopped
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 START_S = 60.0
 
@@ -216,15 +218,22 @@ class _Tree:
     runs beside its payload (the server of its image's file system, say) has to go on, or the payload can't even stop.
     """
 
-    def __init__(self, roots: list[int], main: int | None, *, inner: bool = False) -> None:
-        self.roots, self.main, self._inner = roots, main, inner
+    def __init__(
+        self,
+        roots: list[int],
+        main: int | None,
+        *,
+        inner: bool = False,
+        orphans: Callable[[], list[int]] | None = None,
+    ) -> None:
+        self.roots, self.main, self._inner, self._orphans = roots, main, inner, orphans
         self._inside: set[int] = set()
         self._held: list[int] = []
 
     def all(self) -> list[int]:
         """Every process of it now."""
-        found = list(self.roots)
-        for root in self.roots:
+        found = [*self.roots, *(self._orphans() if self._orphans else ())]
+        for root in tuple(found):
             found += _descendants(root)
         return found
 
@@ -245,16 +254,26 @@ class _Tree:
             _signal(self.main, signal.SIGSTOP)
         deadline = time.monotonic() + CALL_STOP_S
         seen: set[int] = set()
+        idle: set[int] = set()
+        passes = 0
         while True:
             members = self._members(spare)
             fresh = [p for p in members if p not in seen]
             for pid in fresh:
                 if pid != self.main:
+                    if _stopped(pid):  # not ours to continue: it stopped itself, or another runner's left it with us
+                        idle.add(pid)
                     _signal(pid, signal.SIGSTOP)
             seen.update(fresh)
             if not fresh and all(_stopped(p) for p in members):
-                self._held = members
-                return
+                # Processes that come and go, or wake each other, can look stopped one after another while one of them
+                # always runs. Whoever slips past one look has to slip past each of these.
+                passes += 1
+                if passes >= (PASSES if len(members) > 1 else 2):
+                    self._held = [p for p in members if p not in idle]
+                    return
+                continue
+            passes = 0
             if time.monotonic() > deadline:
                 raise Unstoppable("a process of it doesn't stop")
             if not fresh:
@@ -437,7 +456,11 @@ class _LocalRunner:
             raise
         finally:
             os.close(log_write)
-        self._tree = _Tree([p for p in (self._main, self._keeper) if p], self._main)
+        _MAINS.add(self._main)
+        # without a PID namespace a process that leaves its family comes to the judge, and has to be stopped there
+        self._tree = _Tree(
+            [p for p in (self._main, self._keeper) if p], self._main, orphans=None if self._keeper else _orphans
+        )
         self._drain = _Drain(log_read, limits.log_bytes)
         self._text: str | None = None
 
@@ -523,6 +546,7 @@ class _LocalRunner:
             return None
         self._reaped.add(pid)
         if pid == self._main:
+            _MAINS.discard(pid)
             self._status = status
         return status
 
@@ -561,10 +585,18 @@ class _LocalRunner:
         return self._text
 
 
+_MAINS: set[int] = set()  # the first processes of runners without a PID namespace
+
+
+def _orphans() -> list[int]:
+    """Children of the judge's that it never started."""
+    return [p for p in _children(os.getpid()) if p not in _MAINS]
+
+
 def _end_orphans() -> None:
     """Without a PID namespace orphans of a runner come to the judge (it is their subreaper): end them here."""
     for _ in range(200):
-        left = _children(os.getpid())
+        left = _orphans()
         if not left:
             return
         for pid in left:

@@ -10,8 +10,10 @@ numpy and torch are used where a problem has imported them, and never imported f
 from __future__ import annotations
 
 import array
+import cmath
 import importlib
 import json
+import math
 import operator
 import struct
 import sys
@@ -278,6 +280,34 @@ class Layout:
         if len(found) != self.size:
             raise Misfit("the output buffer was cut short", shape=True)
         return _read(self.tree, memoryview(found))
+
+
+def finite(value: Any) -> bool:
+    """Whether no number in an output is NaN or infinite."""
+    match value:
+        case float():
+            return math.isfinite(value)
+        case complex():
+            return cmath.isfinite(value)
+        case array.array():
+            return value.typecode not in "fd" or all(map(math.isfinite, value))
+        case list() | tuple():
+            return all(map(math.isfinite, value)) if set(map(type, value)) == {float} else all(map(finite, value))
+        case dict():
+            return all(map(finite, value.values()))
+        case _:
+            return _finite_array(value)
+
+
+def _finite_array(value: Any) -> bool:
+    match _array_kind(value):
+        case "numpy" if value.dtype.kind in "fc":
+            return bool(_library("numpy").isfinite(value).all())
+        case "torch" if value.is_floating_point() or value.is_complex():
+            wide = value.float() if value.element_size() == 1 else value  # of floats of 8 bits not all is implemented
+            return bool(_library("torch").isfinite(wide).all())
+        case _:
+            return True
 
 
 def layout_from(text: str) -> Layout:

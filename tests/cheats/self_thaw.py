@@ -1,7 +1,7 @@
 # ruff: noqa
 # mypy: ignore-errors
 # tries: have a child that keeps waking its parent while the judge wants it stopped
-# verdict: passed violation wrong
+# verdict: passed violation wrong error
 # at least s: 0.015
 import os
 import signal
