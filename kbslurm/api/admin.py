@@ -15,7 +15,7 @@ from kbslurm import problem_sync, problems
 from kbslurm.api import identity, shapes, unfold, waiting
 from kbslurm.api.house import House
 from kbslurm.api.identity import Sender
-from kbslurm.api.popcorn import Limit, Name, Number, Offset
+from kbslurm.api.popcorn import Limit, Name, Number, Offset, person_told
 from kbslurm.api.shapes import Ascii, answers
 from kbslurm.domain import contest
 from kbslurm.domain.run import SubmissionId
@@ -364,16 +364,6 @@ def rate_limit(found: RateLimit) -> dict[str, Any]:
         "leaderboard": found.board,
         "mode_category": found.category,
         "max_submissions_per_hour": found.most_per_hour,
-    }
-
-
-def person_told(person: Person) -> dict[str, Any]:
-    """Somebody, as a host may know them."""
-    return {
-        "id": str(person.id),
-        "name": person.name,
-        "role": person.role,
-        "banned": person.banned_at is not None,
     }
 
 

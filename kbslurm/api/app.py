@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kbslurm import __version__
-from kbslurm.api import admin, popcorn, submitting, waiting
+from kbslurm.api import admin, feed, popcorn, shapes, submitting, waiting
 from kbslurm.api.house import House
 from kbslurm.api.shapes import Ascii
 from kbslurm.api.standings import Standings
@@ -22,6 +22,7 @@ from kbslurm.logs import teller
 
 tell = teller("api")
 BODY_CAP = 1 << 20
+HEAD_CAP = 32_768
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"same-origin"),
@@ -53,7 +54,12 @@ def create_app(house: House, *, more: Sequence[APIRouter] = ()) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.house, app.state.standings, app.state.histories = house, standings, histories
-    for router in (popcorn.routes(house, histories, standings), admin.routes(house, histories), *more):
+    for router in (
+        popcorn.routes(house, histories, standings),
+        admin.routes(house, histories),
+        feed.routes(house),
+        *more,
+    ):
         app.include_router(router)
     app.include_router(submitting.routes(house, histories))
     app.add_exception_handler(KbslurmError, _told)
@@ -61,7 +67,20 @@ def create_app(house: House, *, more: Sequence[APIRouter] = ()) -> FastAPI:
     app.add_exception_handler(HTTPException, _plain)
     app.add_exception_handler(Exception, _bug)
     app.add_middleware(Guarded)
+    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, with the examples whole: the framework would leave out whatever is null in them."""
+    found = app.openapi_schema
+    if found is None:
+        found = FastAPI.openapi(app)
+        for name, schema in found["components"]["schemas"].items():
+            extra = getattr(getattr(shapes, name, None), "model_config", {}).get("json_schema_extra")
+            if isinstance(extra, dict):
+                schema.update(extra)
+    return found
 
 
 def sentence(error: KbslurmError) -> str:
@@ -133,6 +152,10 @@ class Guarded:
                 message["headers"] = [*message["headers"], *(pair for pair in HEADERS if pair[0] not in known)]
             await send(message)
 
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > HEAD_CAP:
+            answer = Ascii({"detail": "the headers are too large"}, status_code=431, headers={"Connection": "close"})
+            await answer(scope, receive, sent)
+            return
         if not _is_upload(scope) and _declared(scope) > BODY_CAP:
             await Ascii({"detail": "the body is too large"}, status_code=413, headers={"Connection": "close"})(
                 scope, receive, sent

@@ -15,6 +15,7 @@ from kbslurm.api.standings import Standings
 from kbslurm.domain import contest, policy
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import Invalid, NotFound, Refused
+from kbslurm.flow.cancel import cancel
 from kbslurm.flow.remove import remove
 from kbslurm.store.views import Board, Person, SubmissionView
 
@@ -101,6 +102,18 @@ def routes(house: House, histories: waiting.Histories, standings: Standings) -> 
         remove(house.store, view.id, person.id, person.name, house.clock.now())
         return Ascii({"status": "ok"})
 
+    @router.post("/user/submissions/{submission_id}/cancel", responses=answers(shapes.Fine, 400, 401, 403, 404))
+    def cancel_(submission_id: Number, sender: Sender) -> Ascii:
+        """Cancel what is still open of a submission of one's own; verdicts stay."""
+        view = own(house, sender, submission_id)
+        cancel(house.store, view.id, view.person_id, house.clock.now())
+        return Ascii({"status": "ok"})
+
+    @router.get("/user/me", responses=answers(shapes.PersonTold, 400, 401))
+    def me(sender: Sender) -> Ascii:
+        """Who the token stands for."""
+        return Ascii(person_told(identity.caller(house, sender)))
+
     @router.post("/user/join", responses=answers(shapes.Joined, 400, 401, 403, 404))
     def join(wanted: shapes.Code, sender: Sender) -> Ascii:
         """Take up an invitation: its closed boards are open to the caller from now on."""
@@ -117,6 +130,16 @@ def routes(house: House, histories: waiting.Histories, standings: Standings) -> 
         return Ascii({"state": state})
 
     return router
+
+
+def person_told(person: Person) -> dict[str, Any]:
+    """Somebody, as they and the hosts may know them."""
+    return {
+        "id": str(person.id),
+        "name": person.name,
+        "role": person.role,
+        "banned": person.banned_at is not None,
+    }
 
 
 def own(house: House, sender: identity.Given, number: int) -> SubmissionView:

@@ -370,7 +370,7 @@ class Stats(Shape):
 class HostsSubmission(Submission):
     """A submission as the hosts see it."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", json_schema_extra={})
     user_name: str
     removed_at: str | None
     log: str
@@ -648,3 +648,25 @@ class Overview(Shape):
     leader: str | None
     queue: list[QueueTold]
     attention: list[AttentionTold]
+
+
+class FeedLine(Shape):
+    """One thing that happened. `subject` is like `run:12`; `token` is where a reader goes on from."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "token": "e971",
+                "type": "run.scored",
+                "subject": "run:12",
+                "data": {"submission": 412, "gpu": "H100", "verdict": "passed"},
+                "at": "2026-05-01T12:00:12+00:00",
+            }
+        },
+    )
+    token: str
+    type: str
+    subject: str
+    data: dict[str, Any]
+    at: str

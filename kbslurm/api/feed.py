@@ -1,0 +1,100 @@
+"""What happens, for machines: one JSON object a line, in order, from where the reader was; at least once each.
+
+A line with nothing on it says that the connection lives. A token is only good for the feed that gave it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from kbslurm.api import identity, shapes
+from kbslurm.api.house import House
+from kbslurm.api.identity import Sender
+from kbslurm.api.shapes import answers
+from kbslurm.domain.run import EventId
+from kbslurm.errors import Invalid, KbslurmError
+from kbslurm.ports import Event
+
+HEARTBEAT_S = 20.0
+PAGE = 500
+MARK = "e"
+NEWEST = "now"
+
+
+def routes(house: House) -> APIRouter:
+    """The router of this house."""
+    router = APIRouter(tags=["hosts"])
+
+    @router.get(
+        "/events",
+        responses={
+            **answers(shapes.FeedLine, 400, 401),
+            200: {
+                "description": "One FeedLine per line, empty lines as heartbeats.",
+                "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
+            },
+        },
+    )
+    async def events(
+        sender: Sender,
+        since_token: Annotated[
+            str | None, Query(max_length=32, description="The last line's token; `now`: only what is to come.")
+        ] = None,
+        stream: Annotated[bool, Query(description="Stay for what is to come.")] = True,
+    ) -> StreamingResponse:
+        """Every event after the token, then what happens, as it happens."""
+        await run_in_threadpool(identity.host, house, sender)
+        after = await run_in_threadpool(_started, house, since_token)
+        lines = _lines(house, after, stream)
+        return StreamingResponse(lines, media_type="application/x-ndjson", headers={"X-Accel-Buffering": "no"})
+
+    return router
+
+
+def line(event: Event) -> dict[str, Any]:
+    """An event as a line of the feed."""
+    return {
+        "token": f"{MARK}{event.id}",
+        "type": event.kind,
+        "subject": event.subject,
+        "data": dict(event.data),
+        "at": event.at.isoformat(),
+    }
+
+
+def _started(house: House, token: str | None) -> EventId:
+    if token is None or token == f"{MARK}0":
+        return EventId(0)
+    last = house.store.last_event()
+    if token == NEWEST:
+        return last
+    number = token.removeprefix(MARK)
+    if not token.startswith(MARK) or not (number.isascii() and number.isdecimal()) or int(number) > last:
+        raise Invalid(f"{token!r} is no token of this feed", hint="Begin anew without since_token.")
+    return EventId(int(number))
+
+
+async def _lines(house: House, after: EventId, stream: bool) -> AsyncIterator[str]:
+    with house.news.follow() as ring:
+        # Said at once: who reads knows that the feed is there, and proxies send the headers on.
+        yield "\n"
+        while True:
+            try:
+                found = await run_in_threadpool(house.store.events, after, PAGE)
+            except KbslurmError:
+                return  # the reader comes back with its last token
+            for event in found:
+                after = event.id
+                yield json.dumps(line(event), ensure_ascii=True, default=str) + "\n"
+            if found:
+                continue
+            if not stream or house.news.is_over:
+                return
+            await house.news.rest(ring, HEARTBEAT_S)
+            yield "\n"

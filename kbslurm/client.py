@@ -1,0 +1,528 @@
+"""The service over HTTP: for the bot, and for commands on a laptop. Every refusal is the same error as at the server.
+
+One `Client` may be shared by threads. `acting_for` gives the hosts' client the voice of one person: the bot's way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, Literal, Self
+from urllib.parse import quote
+
+import httpx
+
+from kbslurm.errors import (
+    BackendTrouble,
+    Invalid,
+    KbslurmError,
+    NotAccepting,
+    NotFound,
+    QuotaSpent,
+    Refused,
+    TooLarge,
+    Unauthenticated,
+)
+
+TIMEOUT_S = 30.0
+UPLOAD_TIMEOUT_S = 60.0
+SYNC_TIMEOUT_S = 150.0
+# The feed says something at least every 20 s; a longer silence is a dead connection.
+FEED_SILENCE_S = 70.0
+DONE = frozenset({"succeeded", "failed", "timed_out", "hacked"})
+
+
+class ServerGone(BackendTrouble):
+    """The server can't be reached."""
+
+
+class LimitReached(QuotaSpent):
+    """You have used up what you may use for now."""
+
+    def __init__(self, said: str, resets_at: datetime) -> None:
+        super().__init__(said, used=0, limit=0, resets_at=resets_at)
+        self.message, self.hint = said, None
+        self.args = (said,)
+
+
+class NoSuch(NotFound):
+    """There is no such thing."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__("thing", "")
+        self.message, self.hint = said, None
+        self.args = (said,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardInfo:
+    """A board that the caller may see."""
+
+    id: int
+    name: str
+    description: str
+    task: Mapping[str, Any]
+    deadline: datetime | None
+    zone: str
+    gpus: tuple[str, ...]
+    visibility: str
+    is_open: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queue:
+    """How it stands with a GPU type; place and start (a range in seconds) while a submission of ours waits."""
+
+    gpu: str
+    queued: int | None
+    running: int | None
+    free: int | None
+    is_available: bool
+    error: str | None
+    place: int | None = None
+    starts_in_s: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInfo:
+    """One phase of a run. `score_s` is exact as the server said it."""
+
+    mode: str
+    secret: bool
+    gpu: str
+    passed: bool
+    score_s: float | None
+    result: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmissionInfo:
+    """A submission as its owner sees it. `status`: pending, running, succeeded, failed, timed_out or hacked."""
+
+    id: int
+    board: str
+    mode: str
+    file_name: str
+    person_id: int
+    submitted_at: datetime
+    done: bool
+    status: str
+    error: str | None
+    code: str
+    runs: tuple[RunInfo, ...]
+    queue: Queue | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineInfo:
+    """A submission in a list; `scores` by GPU type, None where it doesn't rank."""
+
+    id: int
+    board: str
+    mode: str
+    file_name: str
+    submitted_at: datetime
+    done: bool
+    status: str
+    scores: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """One line of a leaderboard."""
+
+    rank: int
+    tied_with: tuple[int, ...]
+    submission_id: int
+    person_id: int
+    person: str
+    file_name: str
+    score_s: float
+    low_s: float
+    high_s: float
+    at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accepted:
+    """It will not be lost any more."""
+
+    submission_id: int
+    queue: Queue
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonInfo:
+    """Somebody."""
+
+    id: int
+    name: str
+    role: str
+    banned: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedEvent:
+    """One thing that happened; `token` is where to go on from."""
+
+    token: str
+    kind: str
+    subject: str
+    data: Mapping[str, Any]
+    at: datetime
+
+
+class Client:
+    """Calls by method; JSON becomes values. Connections are kept; `close` gives them back."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        admin: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        _shared: httpx.Client | None = None,
+        _acting: str | None = None,
+    ) -> None:
+        self._headers: dict[str, str] = {}
+        if token:
+            self._headers["X-Popcorn-Cli-Id"] = token
+        if admin:
+            self._headers["Authorization"] = f"Bearer {admin}"
+        if _acting:
+            self._headers["X-Kbslurm-Acting-For"] = _acting
+        self._admin, self._url, self._timeout_s = admin, url.rstrip("/"), timeout_s
+        self._http = _shared or httpx.Client(base_url=self._url, timeout=timeout_s, trust_env=False)
+
+    def acting_for(self, whom: str) -> Client:
+        """The same hosts' client as this person: `discord:ID`, `github:ID` or `person:ID`. Shares its connections."""
+        return Client(self._url, admin=self._admin, timeout_s=self._timeout_s, _shared=self._http, _acting=whom)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---------------------------------------------------------------------------------------------- for everybody
+
+    def boards(self) -> list[BoardInfo]:
+        """The boards that the caller may see, newest first."""
+        return [_board(row) for row in self._get("/leaderboards")]
+
+    def board(self, name: str) -> BoardInfo:
+        """The board of that name in any case, or NotFound with those that there are."""
+        found = self.boards()
+        for board in found:
+            if board.name.lower() == name.strip().lower():
+                return board
+        raise NotFound("board", name, known=[board.name for board in found])
+
+    def ranking(self, board: str, gpu: str, *, limit: int = 100, offset: int = 0) -> list[Place]:
+        """Each person's best, best first."""
+        path = f"/submissions/{_part(board)}/{_part(gpu)}"
+        return [_place(row) for row in self._get(path, limit=limit, offset=offset)]
+
+    def queue(self, gpu: str) -> Queue:
+        """How it stands with a GPU type."""
+        return _queue(self._get(f"/runner_queue/{_part(gpu)}"))
+
+    # ------------------------------------------------------------------------------------------------- for a person
+
+    def me(self) -> PersonInfo:
+        """Who the token stands for."""
+        return _person(self._get("/user/me"))
+
+    def submit(self, board: str, gpu: str, mode: str, file_name: str, source: bytes) -> Accepted:
+        """Submit a file. After this returns it will not be lost."""
+        told = self._told(
+            "POST",
+            f"/submission/{_part(board)}/{_part(gpu)}/{_part(mode)}",
+            files={"file": (file_name, source)},
+            timeout=UPLOAD_TIMEOUT_S,
+        )
+        return Accepted(submission_id=told["details"]["id"], queue=_queue(told["runner_queue"]))
+
+    def submission(self, number: int) -> SubmissionInfo:
+        """How one's own submission stands."""
+        return _submission(self._get(f"/user/submissions/{number}"))
+
+    def submissions(self, board: str | None = None, *, limit: int = 50, offset: int = 0) -> list[LineInfo]:
+        """One's own submissions, newest first."""
+        wanted: dict[str, Any] = {"limit": limit, "offset": offset, **({"leaderboard": board} if board else {})}
+        return [_line(row) for row in self._get("/user/submissions", **wanted)]
+
+    def cancel(self, number: int) -> None:
+        """Cancel what is still open of one's own submission; verdicts stay."""
+        self._told("POST", f"/user/submissions/{number}/cancel")
+
+    def delete(self, number: int) -> None:
+        """Take one's own submission back, with its source."""
+        self._told("DELETE", f"/user/submissions/{number}")
+
+    def join(self, code: str) -> list[str]:
+        """Take up an invitation; the boards that are open now."""
+        return list(self._told("POST", "/user/join", json={"code": code})["leaderboards"])
+
+    # ------------------------------------------------------------------------------------------------- for the hosts
+
+    def person_for(self, provider: Literal["discord", "github"], account: str, name: str) -> PersonInfo:
+        """The person of this account, made when there is none."""
+        return _person(
+            self._told("POST", "/admin/people", json={"name": name, "provider": provider, "account": account})
+        )
+
+    def person(self, whom: str) -> PersonInfo:
+        """Who that is: a number, a name, discord:ID or github:ID."""
+        return _person(self._get(f"/admin/people/{_part(whom)}"))
+
+    def link(self, token: str, whom: str) -> PersonInfo:
+        """Give a pending token to the person that it is for."""
+        return _person(self._told("POST", "/admin/link", json={"token": token, "person": whom}))
+
+    def set_accepting(self, accepting: bool) -> bool:
+        """Take submissions, or take none, also after a restart."""
+        return bool(self._told("POST", "/admin/start" if accepting else "/admin/stop")["accepts_jobs"])
+
+    def set_ban(self, whom: str, banned: bool) -> None:
+        """Take no more submissions from a person, or take them again."""
+        self._told("POST" if banned else "DELETE", f"/admin/ban/{_part(whom)}")
+
+    def extend(self, board: str, whom: str, until: str | None) -> None:
+        """Let one person submit for longer; None takes it away."""
+        path = f"/admin/leaderboards/{_part(board)}/extend"
+        self._told("POST", path, json={"person": whom, "until": until})
+
+    def invite(self, boards: Sequence[str], count: int) -> list[str]:
+        """New invitations, each to all of these boards."""
+        told = self._told("POST", "/admin/invites", json={"leaderboards": list(boards), "count": count})
+        return list(told["codes"])
+
+    def set_rate_limit(self, board: str, category: Literal["test", "leaderboard"], most: int | None) -> None:
+        """How many submissions of a category a person may make to a board within an hour; None: any number."""
+        path = f"/admin/leaderboards/{_part(board)}/rate-limits"
+        if most is None:
+            self._told("DELETE", f"{path}/{category}")
+        else:
+            self._told("PUT", path, json={"mode_category": category, "max_submissions_per_hour": most})
+
+    def close_board(self, board: str) -> None:
+        """Take no more submissions to a board."""
+        self._told("POST", f"/admin/leaderboards/{_part(board)}/close")
+
+    def delete_board(self, board: str, *, force: bool = False) -> None:
+        """Take a board away; with submissions only by force."""
+        self._told("DELETE", f"/admin/leaderboards/{_part(board)}", params={"force": force})
+
+    def set_visibility(self, board: str, visibility: Literal["public", "closed"]) -> None:
+        """Show a board to everybody, or only to those who were invited."""
+        path = f"/admin/leaderboards/{_part(board)}/visibility"
+        self._told("POST", path, json={"visibility": visibility})
+
+    def cancel_any(self, number: int) -> None:
+        """Cancel what is still open of anybody's submission."""
+        self._told("POST", f"/admin/submissions/{number}/cancel")
+
+    def delete_any(self, number: int) -> None:
+        """Take anybody's submission off every list."""
+        self._told("DELETE", f"/admin/submissions/{number}")
+
+    def overview(self) -> Mapping[str, Any]:
+        """Queue, leader, and what a host should look at: `accepts_jobs`, `leader`, `queue`, `attention`."""
+        found: Mapping[str, Any] = self._get("/admin/overview")
+        return found
+
+    def stats(self, board: str | None = None, *, last_day: bool = False) -> Mapping[str, Any]:
+        """Counts, of one board or of all."""
+        wanted: dict[str, Any] = {"last_day_only": last_day, **({"leaderboard_name": board} if board else {})}
+        found: Mapping[str, Any] = self._get("/admin/stats", **wanted)["stats"]
+        return found
+
+    def audit(self, *, limit: int = 50) -> list[Mapping[str, Any]]:
+        """What hosts did, newest first."""
+        return list(self._get("/admin/audit", limit=limit)["audit"])
+
+    def update_problems(
+        self, repository: str, problem_set: str | None = None, *, branch: str | None = None, force: bool = False
+    ) -> Mapping[str, Any]:
+        """Bring boards up to date with a repository: created, updated, skipped, errors."""
+        wanted = {"repository": repository, "problem_set": problem_set, "branch": branch, "force": force}
+        found: Mapping[str, Any] = self._told("POST", "/admin/update-problems", json=wanted, timeout=SYNC_TIMEOUT_S)
+        return found
+
+    def events(self, since: str | None = None, *, stream: bool = True) -> Iterator[FeedEvent]:
+        """What happened after this token, then what happens, until the connection ends: come back with the last token.
+
+        Trouble is ServerGone; a token that the feed doesn't know is Invalid. Each event comes at least once.
+        """
+        wanted: dict[str, Any] = {"stream": stream, **({"since_token": since} if since else {})}
+        patience = httpx.Timeout(self._timeout_s, read=FEED_SILENCE_S)
+        try:
+            with self._http.stream("GET", "/events", params=wanted, headers=self._headers, timeout=patience) as answer:
+                if answer.status_code != 200:
+                    answer.read()
+                    raise refusal(answer)
+                for text in answer.iter_lines():
+                    if text.strip():
+                        yield _event(json.loads(text))
+        except httpx.HTTPError as error:
+            raise ServerGone("server", _why(error), hint="Is it running? Try again soon.") from error
+
+    # ---------------------------------------------------------------------------------------------------- within
+
+    def _get(self, path: str, **params: Any) -> Any:
+        return self._told("GET", path, params=params)
+
+    def _told(self, method: str, path: str, **more: Any) -> Any:
+        try:
+            answer = self._http.request(method, path, headers=self._headers, **more)
+        except httpx.HTTPError as error:
+            raise ServerGone("server", _why(error), hint="Is it running? Try again soon.") from error
+        if not answer.is_success:
+            raise refusal(answer)
+        try:
+            return answer.json()
+        except ValueError:
+            raise ServerGone("server", f"{self._url} answers something else than kbslurm does") from None
+
+
+def refusal(answer: httpx.Response) -> KbslurmError:
+    """The error that the server meant."""
+    try:
+        told = answer.json()
+        said = str(told["detail"])
+    except (ValueError, KeyError, TypeError):
+        said = f"the server answered {answer.status_code}"
+    match answer.status_code:
+        case 401:
+            return Unauthenticated(said)
+        case 403:
+            return Refused(said)
+        case 404:
+            return NoSuch(said)
+        case 413:
+            return TooLarge(said)
+        case 429:
+            wait_s = answer.headers.get("Retry-After", "60")
+            resets_at = datetime.now(UTC) + timedelta(seconds=int(wait_s) if wait_s.isdecimal() else 60)
+            return LimitReached(said, resets_at)
+        case 503:
+            return NotAccepting(said)
+        case status if status >= 500:
+            return BackendTrouble("server", said)
+        case _:
+            return Invalid(said)
+
+
+def _why(error: httpx.HTTPError) -> str:
+    return f"it can't be reached ({str(error) or type(error).__name__})"
+
+
+def _part(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _board(row: Mapping[str, Any]) -> BoardInfo:
+    return BoardInfo(
+        id=row["id"],
+        name=row["name"],
+        description=row["description"],
+        task=row["task"],
+        deadline=_moment(row["deadline"]) if row["deadline"] else None,
+        zone=row["zone"],
+        gpus=tuple(row["gpu_types"]),
+        visibility=row["visibility"],
+        is_open=row["is_open"],
+    )
+
+
+def _queue(row: Mapping[str, Any]) -> Queue:
+    starts = row.get("starts_in_s")
+    return Queue(
+        gpu=row["gpu"],
+        queued=row["queued_jobs"],
+        running=row["running_jobs"],
+        free=row["available_runners"],
+        is_available=row["status"] == "available",
+        error=row["error"],
+        place=row.get("place"),
+        starts_in_s=None if starts is None else (starts[0], starts[1]),
+    )
+
+
+def _submission(row: Mapping[str, Any]) -> SubmissionInfo:
+    return SubmissionInfo(
+        id=row["id"],
+        board=row["leaderboard_name"],
+        mode=row["mode"],
+        file_name=row["file_name"],
+        person_id=int(row["user_id"]),
+        submitted_at=_moment(row["submission_time"]),
+        done=row["done"],
+        status=row["job"]["status"],
+        error=row["job"]["error"],
+        code=row["code"],
+        runs=tuple(
+            RunInfo(
+                mode=run["mode"],
+                secret=run["secret"],
+                gpu=run["runner"],
+                passed=run["passed"],
+                score_s=None if run["score"] is None else float(run["score"]),
+                result=run["result"],
+            )
+            for run in row["runs"]
+        ),
+        queue=_queue(row["runner_queue"]) if row["runner_queue"] else None,
+    )
+
+
+def _line(row: Mapping[str, Any]) -> LineInfo:
+    return LineInfo(
+        id=row["id"],
+        board=row["leaderboard_name"],
+        mode=row["mode"],
+        file_name=row["file_name"],
+        submitted_at=_moment(row["submission_time"]),
+        done=row["done"],
+        status=row["status"],
+        scores={run["gpu_type"]: run["score"] for run in row["runs"]},
+    )
+
+
+def _place(row: Mapping[str, Any]) -> Place:
+    return Place(
+        rank=row["rank"],
+        tied_with=tuple(row["tied_with"]),
+        submission_id=row["submission_id"],
+        person_id=int(row["user_id"]),
+        person=row["user_name"],
+        file_name=row["submission_name"],
+        score_s=row["submission_score"],
+        low_s=row["interval"][0],
+        high_s=row["interval"][1],
+        at=_moment(row["submission_time"]),
+    )
+
+
+def _person(row: Mapping[str, Any]) -> PersonInfo:
+    return PersonInfo(id=int(row["id"]), name=row["name"], role=row["role"], banned=row["banned"])
+
+
+def _event(row: Mapping[str, Any]) -> FeedEvent:
+    return FeedEvent(
+        token=row["token"], kind=row["type"], subject=row["subject"], data=row["data"], at=_moment(row["at"])
+    )

@@ -1,0 +1,370 @@
+"""The API beside popcorn's calls: feed, acting for others, secrets, OpenAPI, limits in the rows, problems from git."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+from kbslurm import share
+from kbslurm.client import Client, ServerGone
+from kbslurm.domain.run import PersonId, SubmissionId
+from kbslurm.errors import DeadlinePassed, Invalid, NotFound, QuotaSpent, Refused, Unauthenticated
+from kbslurm.flow.place import Place
+from kbslurm.flow.score import score
+from kbslurm.flow.submit import accept
+from kbslurm_eval import wire
+from tests.flow.puppet import Puppet, sealed_report
+from tests.flow.stage import START, HandClock
+from tests.popcorn.ground import ADMIN, GOOD, Ground, served
+from tests.services import command
+
+PLANTED_LOG = "planted-secret-log-5f2c"
+PLANTED_SPEC = "planted-hidden-spec-91aa"
+
+
+@pytest.fixture
+def ground(database_url: str, tmp_path: Path) -> Iterator[Ground]:
+    with served(database_url, tmp_path, clock=HandClock()) as built:
+        yield built
+
+
+def judged(ground: Ground, by: str = "ada") -> int:
+    """A leaderboard submission with a verdict and secrets in its report; nothing really runs."""
+    store, now = ground.store, ground.now
+    person = store.ensure_person(by)
+    receipt = accept(store, person.id, "transpose", "k.py", GOOD, "leaderboard", ["H100"], now)
+    puppet = Puppet(slots={"H100": 9})
+    from kbslurm.flow.queue import claim, free_slots
+
+    attempt = claim(store, free_slots({"puppet": puppet.capacity()}, store.open_attempts()), now)
+    assert attempt is not None
+    assert Place(backend=puppet).name == "puppet"
+    report = sealed_report(
+        store.work(attempt.id),
+        secret_log=PLANTED_LOG,
+        tests=[wire.TestResult(phase="hidden", index=0, spec=PLANTED_SPEC, status="pass")],
+        benchmarks=[
+            wire.BenchmarkResult(phase="hidden", index=0, spec=PLANTED_SPEC, status="pass", calls=3, mean_ns=5.0)
+        ],
+    )
+    score(store, attempt, report, now)
+    return receipt.submission_id
+
+
+# ---------------------------------------------------------------------------------------------------------- the client
+
+
+def test_the_client_says_what_the_server_meant(ground: Ground) -> None:
+    number = judged(ground)
+    token = ground.store.issue_token(ground.store.ensure_person("ada").id, now=ground.now)
+    with Client(ground.url, token=token) as ada, Client(ground.url) as nobody, Client(ground.url, admin="x") as wrong:
+        assert ada.me().name == "ada"
+        assert ada.board("TRANSPOSE").gpus == ("H100", "A100")
+        told = ada.submission(number)
+        assert (told.status, told.done, told.queue) == ("succeeded", True, None)
+        (place,) = ada.ranking("transpose", "h100")
+        assert (place.rank, place.person, place.submission_id) == (1, "ada", number)
+        waiting = ada.submit("transpose", "A100", "test", "k.py", GOOD)
+        assert waiting.queue.place == 1
+        assert [line.id for line in ada.submissions("transpose")] == [waiting.submission_id, number]
+        ada.cancel(waiting.submission_id)
+        assert ada.submission(waiting.submission_id).error == "it was cancelled"
+        ada.delete(waiting.submission_id)
+        for call, kind in (
+            (lambda: ada.submission(waiting.submission_id), NotFound),
+            (lambda: ada.board("nowhere"), NotFound),
+            (lambda: ada.submit("transpose", "A100", "guess", "k.py", GOOD), Invalid),
+            (lambda: ada.join("none"), NotFound),
+            (lambda: nobody.submissions(), Invalid),
+            (lambda: wrong.overview(), Unauthenticated),
+            (lambda: ada.overview(), Unauthenticated),
+        ):
+            with pytest.raises(kind):
+                call()
+    with Client("http://127.0.0.1:9") as gone, pytest.raises(ServerGone):
+        gone.boards()
+
+
+def test_the_hosts_client_acts_for_a_person_by_their_account(ground: Ground) -> None:
+    with Client(ground.url, admin=ADMIN) as host:
+        person = host.person_for("discord", "8138", "ada")
+        assert host.person_for("discord", "8138", "other") == person
+        assert host.person_for("discord", "9", "ADA").name != "ada"
+        ada = host.acting_for("discord:8138")
+        number = ada.submit("transpose", "H100", "test", "k.py", GOOD).submission_id
+        assert ada.submission(number).person_id == person.id
+        with pytest.raises(Refused):
+            host.acting_for("discord:9").submission(number)
+        with pytest.raises(NotFound):
+            host.acting_for("github:8138").submission(number)
+        with pytest.raises(NotFound):
+            host.acting_for("carrier:1").me()
+        assert host.overview()["queue"][0]["gpu"] == "H100"
+    # The header alone makes nobody anybody.
+    token = ground.store.issue_token(ground.store.ensure_person("eve").id, now=ground.now)
+    headers = {"X-Kbslurm-Acting-For": "discord:8138", "X-Popcorn-Cli-Id": token}
+    with httpx.Client(base_url=ground.url, headers=headers) as eve:
+        assert eve.get("/user/me").json()["name"] == "eve"
+        assert eve.get("/user/me", headers={"Authorization": f"Bearer {token}"}).status_code == 401
+
+
+# ------------------------------------------------------------------------------------------------------------- the feed
+
+
+def test_the_feed_goes_on_from_every_token_and_brings_what_happens(ground: Ground) -> None:
+    judged(ground)
+    with Client(ground.url, admin=ADMIN) as host:
+        every = list(host.events(stream=False))
+        kinds = [event.kind for event in every]
+        assert kinds.index("submission.accepted") < kinds.index("run.launching") < kinds.index("run.scored")
+        for n, event in enumerate(every):
+            assert [one.token for one in host.events(event.token, stream=False)] == [e.token for e in every[n + 1 :]]
+        for bad in ("e999999999", "5", "x", "e-1"):
+            with pytest.raises(Invalid):
+                list(host.events(bad, stream=False))
+        live = host.events("now")
+        got: list[str] = []
+        reader = threading.Thread(target=lambda: got.append(next(live).kind))
+        reader.start()
+        while reader.is_alive():
+            # Whenever the reader began, one of these comes after it.
+            ground.store.audit("host", "waved", "nobody", now=ground.now)
+            reader.join(0.5)
+        assert got == ["staff.waved"]
+        live.close()  # type: ignore[attr-defined]
+    for client in (ground.client("ada"), ground.client(None)):
+        assert client.call("GET", "/events").status == 401
+
+
+# -------------------------------------------------------------------------------------------------------------- secrets
+
+
+def test_no_answer_holds_a_secret(ground: Ground, database_url: str) -> None:
+    """Every GET as anybody, as the owner, as another, and as a host: what was planted is only where it may be."""
+    number = judged(ground)
+    spec = ground.client(None).call("GET", "/openapi.json").json()
+    with psycopg.connect(database_url) as connection:
+        seeds = connection.execute("SELECT secret_seed FROM run UNION SELECT secret_seed FROM leaderboard").fetchall()
+        keys = connection.execute("SELECT encode(key, 'hex'), nonce FROM attempt").fetchall()
+        hashes = connection.execute("SELECT encode(hash, 'hex') FROM token").fetchall()
+    reference = (share.path("examples") / "transpose/reference.py").read_text()
+    hidden = [text for row in (*seeds, *keys, *hashes) for text in row] + [ADMIN, reference[:200], "Traceback"]
+    hidden += [str(ground.house.config.database_url)]
+    ada = ground.client("ada")
+    hosts = ground.client("hana", role="staff")
+    hosts.admin = ADMIN
+    told = {"leaderboard": "transpose", "gpu": "H100", "submission_id": str(number), "user_id": "1"}
+    seen = 0
+    for path, row in spec["paths"].items():
+        if "get" not in row:
+            continue
+        real = re.sub(r"{(\w+)}", lambda found: told[found[1]], path)
+        real += {"/events": "?stream=false", "/auth/init": "?provider=discord"}.get(path, "")
+        for client, as_host in (
+            (ground.client(None), False),
+            (ada, False),
+            (ground.client("eve"), False),
+            (hosts, True),
+        ):
+            answer = client.call("GET", real, admin=as_host)
+            seen += answer.status == 200
+            assert answer.status < 500, (real, answer.body)
+            text = answer.body.decode()
+            for secret in hidden:
+                assert secret not in text, f"{real} tells {secret[:20]}…"
+            if not as_host:
+                assert PLANTED_LOG not in text and PLANTED_SPEC not in text, real
+    assert seen > 30
+    shown = hosts.call("GET", f"/admin/submissions/{number}", admin=True).good()["submission"]
+    assert shown["secret_log"] == PLANTED_LOG
+
+
+def test_every_answer_carries_safe_headers_and_says_no_software(ground: Ground) -> None:
+    with httpx.Client(base_url=ground.url) as anybody:
+        for path in ("/health", "/nowhere", "/admin/stats"):
+            answer = anybody.get(path)
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.headers["cache-control"] == "no-store"
+            assert "server" not in answer.headers
+        assert anybody.post("/user/join", content=b"x" * 2_000_000).status_code == 413
+        assert anybody.get("/health", headers={"X-Long": "y" * 100_000}).status_code in (400, 431)
+        assert anybody.post("/user/join", content=b"{", headers={"Content-Type": "application/json"}).status_code == 422
+
+
+def test_a_slow_client_holds_nobody_up(ground: Ground) -> None:
+    host, port = ground.url.removeprefix("http://").split(":")
+    slow = [socket.create_connection((host, int(port))) for _ in range(60)]
+    try:
+        for one in slow:
+            one.sendall(b"POST /submission/transpose/H100/test HTTP/1.1\r\nHost: x\r\nContent-Length: 500000\r\n\r\nab")
+        assert ground.client("ada").gpus("transpose") == ["H100", "A100"]
+    finally:
+        for one in slow:
+            one.close()
+
+
+# -------------------------------------------------------------------------------------------------------------- OpenAPI
+
+
+def test_the_document_is_complete_and_its_examples_fit_their_shapes(ground: Ground) -> None:
+    spec = ground.client(None).call("GET", "/openapi.json").json()
+    from kbslurm.api import shapes
+
+    checked = 0
+    for name, schema in spec["components"]["schemas"].items():
+        shape = getattr(shapes, name, None)
+        if shape is not None and "example" in schema:
+            shape.model_validate(schema["example"])
+            checked += 1
+    assert checked > 25
+    for path, row in spec["paths"].items():
+        for method, call in row.items():
+            assert call.get("description"), f"{method} {path} says nothing of itself"
+            assert {"422", "500", "503"} <= set(call["responses"]), (method, path)
+
+
+# ------------------------------------------------------------------------------------------------- limits in the rows
+
+
+def submit(ground: Ground, by: PersonId, mode: Any = "test") -> SubmissionId:
+    return accept(ground.store, by, "transpose", "k.py", GOOD, mode, ["H100"], ground.now).submission_id
+
+
+def test_an_extension_is_one_persons(ground: Ground) -> None:
+    ada, bob = (ground.store.add_person(name, now=START).id for name in ("ada", "bob"))
+    ground.store.set_deadline("transpose", START + timedelta(hours=1), now=START)
+    with Client(ground.url, admin=ADMIN) as host:
+        host.extend("transpose", "person:ada", (START + timedelta(hours=3)).isoformat())
+        clock = ground.house.clock
+        assert isinstance(clock, HandClock)
+        clock.go(2 * 3600)
+        submit(ground, ada)
+        with pytest.raises(DeadlinePassed):
+            submit(ground, bob)
+        host.extend("transpose", "person:ada", None)
+        with pytest.raises(DeadlinePassed):
+            submit(ground, ada)
+
+
+def test_two_submissions_at_once_do_not_slip_under_the_rate(ground: Ground) -> None:
+    ada = ground.store.add_person("ada", now=START).id
+    ground.store.set_rate_limit("transpose", "test", 2, by="host", now=START)
+    came: list[str] = []
+
+    def one() -> None:
+        try:
+            submit(ground, ada)
+            came.append("in")
+        except QuotaSpent:
+            came.append("out")
+
+    threads = [threading.Thread(target=one) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(came) == ["in"] * 2 + ["out"] * 6
+    submit(ground, ada, "leaderboard")
+    staff = ground.store.add_person("hana", role="staff", now=START).id
+    for _ in range(3):
+        submit(ground, staff)
+
+
+def test_a_quota_counts_what_the_runs_held(ground: Ground, database_url: str) -> None:
+    judged(ground, "ada")
+    ada, bob = ground.store.ensure_person("ada").id, ground.store.ensure_person("bob").id
+    with psycopg.connect(database_url) as connection:
+        connection.execute("UPDATE attempt SET started_at = %s, ended_at = %s", (START, START + timedelta(seconds=50)))
+    clock = ground.house.clock
+    assert isinstance(clock, HandClock)
+    clock.go(60)
+    ground.store.set_quota("transpose", 50.0, by="host", now=START)
+    with pytest.raises(QuotaSpent) as refused:
+        submit(ground, ada)
+    assert (refused.value.used, refused.value.limit) == (50.0, 50.0)
+    submit(ground, bob)
+    clock.go(86_400)
+    submit(ground, ada)
+
+
+# --------------------------------------------------------------------------------------------------- problems from git
+
+
+def git(place: Path, *words: str) -> None:
+    who = ["-c", "user.name=t", "-c", "user.email=t@example.edu"]
+    subprocess.run([command("git"), "-C", str(place), *who, *words], check=True, capture_output=True)
+
+
+def test_problems_come_from_git_and_change_by_versions(ground: Ground, tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    sets = repository / "problems"
+    (sets / "sort").mkdir(parents=True)
+    for file in (share.path("examples") / "transpose").glob("*.*"):
+        (sets / "sort" / file.name).write_bytes(file.read_bytes())
+    (sets / "broken").mkdir()
+    (sets / "broken" / "task.yml").write_text("lang: py\n")
+    (tmp_path / "outside.yml").write_text("lang: py\n")
+    (sets / "away").symlink_to(tmp_path)
+    rows = [
+        {"directory": "sort", "name": "sort", "deadline": "2099-01-01 18:00", "gpus": ["H100"]},
+        {"directory": "broken", "name": "broken", "deadline": "2099-01-01", "gpus": ["H100"]},
+    ]
+
+    def commit() -> None:
+        told = {"name": "spring", "deadline": "2099-01-01", "description": "", "problems": rows}
+        (sets / "spring.yaml").write_text(json.dumps(told))
+        git(repository, "add", "-A")
+        git(repository, "commit", "-q", "-m", "more")
+
+    git(tmp_path, "init", "-q", "-b", "main", str(repository))
+    commit()
+    with Client(ground.url, admin=ADMIN) as host:
+        first = host.update_problems(str(repository), "spring")
+        assert first["created"] == ["sort"] and first["updated"] == [], first
+        assert [row["name"] for row in first["errors"]] == ["broken"]
+        assert str(tmp_path) not in json.dumps(first["errors"])
+        again = host.update_problems(f"file://{repository}", branch="main")
+        assert again["created"] == [] and again["skipped"] == [{"name": "sort", "reason": "unchanged"}]
+        # GPUs and deadlines are taken over; a changed problem only by force once somebody has submitted
+        ada = ground.store.add_person("ada", now=START).id
+        accept(ground.store, ada, "sort", "k.py", GOOD, "test", ["H100"], ground.now)
+        rows[0] |= {"gpus": ["H100", "A100"], "deadline": "2099-02-01"}
+        task = sets / "sort" / "task.yml"
+        task.write_text(re.sub(r"(?m)^test_timeout:.*$\n?", "", task.read_text()) + "\ntest_timeout: 77\n")
+        commit()
+        before = ground.store.board("sort")
+        assert before is not None
+        kept = host.update_problems(str(repository), "spring.yaml")
+        after = ground.store.board("sort")
+        assert after is not None and after.gpus == ("H100", "A100") and after.deadline_at != before.deadline_at
+        assert kept["updated"] == ["sort"] and "force" in kept["skipped"][0]["reason"]
+        assert after.problem_version_id == before.problem_version_id
+        forced = host.update_problems(str(repository), "spring", force=True)
+        live = ground.store.board("sort")
+        assert forced["updated"] == ["sort"] and live is not None
+        assert live.problem_version_id != before.problem_version_id and live.problem.limits.test_s == 77
+        assert ground.store.problem_of_version(before.problem_version_id).limits.test_s != 77
+        rows.append({"directory": "away", "name": "away", "deadline": "2099-01-01", "gpus": ["H100"]})
+        commit()
+        (outside,) = host.update_problems(str(repository), "spring")["errors"]
+        assert outside["name"] == "spring" and str(tmp_path) not in outside["error"]
+        for wrong in ("ext::sh -c id", "--upload-pack=id", "../up", "http://127.0.0.1:9/x", str(tmp_path / "none")):
+            with pytest.raises(Invalid):
+                host.update_problems(wrong)
+        for ref in ("--exec=id", "a..b", "none-of-that-name"):
+            with pytest.raises(Invalid):
+                host.update_problems(str(repository), "spring", branch=ref)
+        for name in ("../../etc/passwd", "/etc/passwd", "winter"):
+            with pytest.raises((Invalid, NotFound)):
+                host.update_problems(str(repository), name)
