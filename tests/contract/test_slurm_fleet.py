@@ -1,5 +1,5 @@
 """The fleet by text and by a pyslurm helper: one contract. The transcript and the two texts were taken at one moment
-from a Slurm 24.11.5 and a helper with pyslurm 24.11.0; `make test-pyslurm` holds a real helper on a real login node to it.
+from a Slurm 24.11.5 and a helper with pyslurm 24.11.0; `make test-pyslurm` holds a real helper to it on a login node.
 """
 
 from __future__ import annotations

@@ -163,6 +163,35 @@ def test_what_sbatch_says_is_a_no_or_unclear(rig: Rig, sbatch: str, error: type[
         rig.backend().submit(rig.job())
 
 
+def test_a_silent_controller_is_left_alone_and_asked_again_later(rig: Rig) -> None:
+    watch = [1000.0]
+    poll = dataclasses.replace(rig.site.poll, min_interval_s=10.0)
+    site = dataclasses.replace(rig.site, poll=poll)
+    backend = SlurmBackend(site, eval_dir=rig.eval_dir, environ=rig.environ, monotonic=lambda: watch[0])
+    rig.says(
+        "sbatch", "echo 'sbatch: error: Batch job submission failed: Unable to contact slurm controller' >&2; exit 1"
+    )
+    with pytest.raises(BackendUnclear):
+        backend.submit(rig.job())
+    for _ in range(5):
+        with pytest.raises(BackendRefused) as later:
+            backend.submit(rig.job())
+        assert not later.value.permanent
+        assert backend.find(rig.job().name).seen is Seen.UNKNOWN
+    assert (len(rig.calls("sbatch")), len(rig.calls("squeue"))) == (1, 0)
+    rig.says("sbatch", "echo 12")
+    watch[0] += 60
+    assert [backend.submit(rig.job()) for _ in range(2)] == ["12", "12"]
+
+
+def test_accounting_that_is_away_keeps_nothing_from_being_submitted(rig: Rig) -> None:
+    rig.says("sacct", "echo 'sacct: error: no slurmdbd' >&2; exit 1")
+    rig.says("sbatch", "echo 12")
+    backend = rig.backend()
+    assert backend.find(rig.job().name).seen is Seen.UNKNOWN
+    assert backend.submit(rig.job()) == "12"
+
+
 def test_a_missing_sbatch_started_nothing(rig: Rig) -> None:
     (rig.bin_dir / "sbatch").unlink()
     with pytest.raises(BackendRefused) as refused:

@@ -38,6 +38,9 @@ from kbslurm.ports import JobSpec
 tell = teller("slurm")
 
 BATCH = 200
+NO_ANSWER = "the scheduler can't be asked"
+# Accounting may be away, and a job to be cancelled may be gone: neither says anything of the controller.
+CONTROLLERS = ("squeue",)
 _EXCLUDE = re.compile(r"^#SBATCH --exclude=.*\n", re.MULTILINE)
 LOOK_BACK_S = 300
 
@@ -113,6 +116,8 @@ class SlurmBackend:
             raise BackendRefused(self.name, message, permanent=False, hint=hint) from None
         if there is not None:
             return there
+        if self.pace.is_resting():
+            raise BackendRefused(self.name, "the controller doesn't answer; it is tried again", permanent=False)
         self._probe("folder")
         try:
             handle = self._sbatch(paths, job.script)
@@ -132,6 +137,9 @@ class SlurmBackend:
         sure = found.sighting()
         if sure is not None:
             return sure
+        if self.pace.is_resting():
+            waiting = Seen.WAITING if found.handle is not None else Seen.UNKNOWN
+            return found.running() or Sighting(seen=waiting, handle=found.handle, reason=NO_ANSWER)
         told = self._by_name(name, paths)
         if told.rows():
             return self._adopt(name, found, told.rows(), told)
@@ -141,7 +149,7 @@ class SlurmBackend:
                 seen=Seen.WAITING, handle=found.handle, reason="submitted; Slurm doesn't show it"
             )
         if not told.proves_absence:
-            return Sighting(seen=Seen.UNKNOWN, reason="the scheduler can't be asked")
+            return Sighting(seen=Seen.UNKNOWN, reason=NO_ANSWER)
         return Sighting(seen=Seen.ABSENT)
 
     def poll(self, attempts: Sequence[OpenAttempt]) -> Mapping[JobName, Sighting]:
@@ -224,8 +232,9 @@ class SlurmBackend:
         try:
             job = executor.submit_rendered()
         except SbatchSaid as answer:
-            self.pace.called(time.monotonic() - began, failed=True)
-            raise self._refused_or_unclear(answer) from None
+            trouble = self._refused_or_unclear(answer)
+            self.pace.called(time.monotonic() - began, failed=isinstance(trouble, BackendUnclear))
+            raise trouble from None
         except OSError as error:
             message, hint = said(error, paths.dir)
             raise BackendUnclear(self.name, message, hint=hint) from None
@@ -411,7 +420,7 @@ class SlurmBackend:
             return Evidence()
 
     def _heard(self, answer: Answer) -> None:
-        self.pace.called(answer.took_s, failed=bool(answer.status))
+        self.pace.called(answer.took_s, failed=bool(answer.complaint) and answer.tool in CONTROLLERS)
 
 
 def _ended(proof: Evidence, ending: Ending, reason: str) -> Sighting:

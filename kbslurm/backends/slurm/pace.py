@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kbslurm.domain.site import Poll
 
 SLOWEST_FACTOR = 8.0
-LONGEST_SILENCE_S = 120.0
+LONGEST_SILENCE_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Pace:
         self._lock = threading.Lock()
         self._factor = 1.0
         self._failures = 0
-        self._looked_at = float("-inf")
+        self._looked_at = self._failed_at = float("-inf")
         self._tokens = poll.calls_per_minute
         self._filled_at = now()
         self._calls = 0
@@ -46,6 +46,11 @@ class Pace:
             self._looked_at = now
             return True
 
+    def is_resting(self) -> bool:
+        """Whether the controller didn't answer just now: whoever can wait should, a hundred time-outs help nobody."""
+        with self._lock:
+            return self._failures > 0 and self._now() < self._failed_at + self._interval_s()
+
     def called(self, took_s: float, *, failed: bool = False) -> None:
         """Note one call of any command: it spends budget, and how it went sets the pace."""
         with self._lock:
@@ -54,6 +59,7 @@ class Pace:
             self._calls += 1
             self._tokens -= 1
             self._failures = self._failures + 1 if failed else 0
+            self._failed_at = now if failed else self._failed_at
             if took_s > self._poll.slow_s:
                 self._factor = min(SLOWEST_FACTOR, self._factor * 2)
             elif not failed:

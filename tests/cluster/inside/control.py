@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -26,6 +27,20 @@ def settle() -> None:
 def as_root(*argv: str) -> str:
     """What a command prints that only the cluster's administrator may run."""
     return _asked({"root": list(argv)})
+
+
+def bring_back_accounting() -> None:
+    """slurmdbd runs and answers. On a loaded machine its port can still be taken when it starts: then once more."""
+    for _ in range(3):
+        try:
+            daemon("start", "slurmdbd")
+            break
+        except AssertionError:
+            continue
+    give_up = time.monotonic() + WAIT_S
+    while subprocess.run(["sacct", "-n", "-X"], capture_output=True, check=False).returncode:
+        assert time.monotonic() < give_up, "accounting doesn't answer any more"
+        time.sleep(0.2)
 
 
 def resume(nodes: str) -> None:

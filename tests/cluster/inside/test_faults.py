@@ -112,7 +112,7 @@ def test_accounting_that_is_down_delays_nothing(walk: Walk) -> None:
         with walk.daemon():
             is_well(walk)
     finally:
-        control.daemon("start", "slurmdbd")
+        control.bring_back_accounting()
 
 
 def test_a_node_that_slurm_calls_dead_lives_on_and_its_late_report_never_scores(walk: Walk) -> None:

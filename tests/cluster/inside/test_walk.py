@@ -69,7 +69,7 @@ def custom_kernel(data):
 @pytest.fixture
 def walk(database_url: str, request: pytest.FixtureRequest) -> Iterator[Walk]:
     folder = Path("/shared/walk") / request.node.name
-    with walk_at(database_url, folder, gpus=GPUS) as found:
+    with walk_at(database_url, folder, gpus=GPUS, test_s=30.0) as found:
         yield found
 
 

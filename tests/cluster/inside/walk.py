@@ -28,10 +28,10 @@ EXAMPLE = REPOSITORY / "examples" / "rowsoftmax"
 PATIENCE_S = 240.0
 
 
-def example() -> Problem:
+def example(test_s: float = 120.0) -> Problem:
     """A real problem, patient enough for a loaded machine."""
     found = problems.load(EXAMPLE)
-    patient = dataclasses.replace(found.limits, test_s=120.0, benchmark_s=120.0, ranked_s=120.0, total_s=600.0)
+    patient = dataclasses.replace(found.limits, test_s=test_s, benchmark_s=120.0, ranked_s=120.0, total_s=600.0)
     return dataclasses.replace(found, limits=patient)
 
 
@@ -127,9 +127,11 @@ class Walk:
 
 
 @contextmanager
-def walk_at(url: str, folder: Path, *, gpus: Sequence[str] = ("H100",), **options: Any) -> Iterator[Walk]:
+def walk_at(
+    url: str, folder: Path, *, gpus: Sequence[str] = ("H100",), test_s: float = 120.0, **options: Any
+) -> Iterator[Walk]:
     """A board on a fresh database, its site below this folder."""
-    stage = Stage.build(url, problem=example(), gpus=gpus, clock=WallClock())
+    stage = Stage.build(url, problem=example(test_s), gpus=gpus, clock=WallClock())
     try:
         yield Walk(stage=stage, site=site_at(folder, **options), url=url)
     finally:
