@@ -43,8 +43,10 @@ put() {
     printf '%s\n' "$*" >"$put_to.$JOB.tmp" && mv -f "$put_to.$JOB.tmp" "$put_to"
 }
 
-# Every runner and the judge lead a session of their own: what they started is ended with them.
+# Every runner and the judge lead a session of their own: what they started is ended with them. Who has ended already
+# is left alone: its number may be that of another job's process by now.
 end_one() {
+    [ -e "${1%.pid}.status" ] && return 0
     read -r end_pid <"$1" || return 0
     case $end_pid in '' | *[!0-9]* | 0 | 1) return 0 ;; esac
     kill -KILL -- "-$end_pid" 2>/dev/null || kill -KILL "$end_pid" 2>/dev/null
@@ -59,7 +61,10 @@ end_all() {
         for end_file in "$SHM"/ask/run.*.pid "$SHM"/judge.pid; do
             [ -f "$end_file" ] && end_one "$end_file"
         done
-        rm -rf -- "$SHM" || say "can't remove $SHM"
+        # a runner may have taken its own folders' rights away
+        chmod -R u+rwX -- "$SHM" 2>/dev/null
+        # and whoever waits for one that was just ended writes its status still
+        rm -rf -- "$SHM" 2>/dev/null || { sleep 1; rm -rf -- "$SHM"; } || say "can't remove $SHM"
     fi
     if [ -n "$SCRATCH" ]; then
         chmod -R u+rwX -- "$SCRATCH" 2>/dev/null
@@ -107,8 +112,9 @@ for left in /dev/shm/kb-*; do
     kill -0 "$left_pid" 2>/dev/null || rm -rf -- "$left"
 done
 [ -n "${TMPDIR-}" ] || { say "a variable of the scratch folder's path isn't set on $NODE"; finish setup 1 71; }
-SCRATCH="${TMPDIR}"/kb-$JOB
-mkdir -p "$SCRATCH/judge" "$SCRATCH/tmp" || { say "no scratch on $NODE"; finish setup 1 71; }
+# A name that nobody could guess and take first: this may be a folder that everybody writes to.
+mkdir -p "${TMPDIR}" && SCRATCH=$(mktemp -d "${TMPDIR}"/kb-"$JOB"-XXXXXXXXXX) && mkdir "$SCRATCH/judge" "$SCRATCH/tmp" ||
+    { say "no scratch on $NODE"; finish setup 1 71; }
 # A job that forgot its qos gets a node without a device: say so here instead of in the kernel's own error.
 [ -e /dev/nvidiactl ] || { say "this node has no NVIDIA GPU"; finish setup 1 71; }
 [ -e "$IMAGE" ] || { say "the image $IMAGE isn't there"; finish image 1 72; }
@@ -141,7 +147,9 @@ printf 'exclusive=1\n' >>"$SHM/ask/facts"
     pid=$!
     put "$SHM/judge.pid" "$pid"
     wait "$pid"
-    printf 'ended %s\n' "$?" >&3
+    ended=$?
+    kill -KILL -- "-$pid" 2>/dev/null
+    printf 'ended %s\n' "$ended" >&3
 ) &
 
 # Our own watchdog: Slurm's comes up to a minute late.
@@ -167,7 +175,9 @@ start_runner() {
         pid=$!
         put "$SHM/ask/run.$N.pid" "$pid"
         wait "$pid"
-        put "$SHM/ask/run.$N.status" "$?"
+        ended=$?
+        kill -KILL -- "-$pid" 2>/dev/null
+        put "$SHM/ask/run.$N.status" "$ended"
     ) 2>/dev/null &
 }
 
