@@ -8,6 +8,7 @@ while, longer each time. Nothing here is remembered that a new process would nee
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import secrets
 import select
@@ -19,6 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from queue import SimpleQueue
+from typing import Any
 
 from kbslurm import logs, wiring
 from kbslurm.config import Config
@@ -137,6 +139,7 @@ class Lane:
     rung: bool = True
     busy: bool = False
     troubles: int = 0
+    why: str = ""
     ready_at: datetime = NEVER
     poll_at: datetime = NEVER
     sweep_at: datetime = NEVER
@@ -191,6 +194,15 @@ class Lane:
             self.vigil.ended.clear()
             self.vigil.asked.clear()
         self.known_at = now
+
+    def told(self) -> dict[str, Any]:
+        """How it stands, for the state of things."""
+        pace = getattr(self.place.backend, "pace_report", None)
+        return {
+            "troubles": self.troubles,
+            "why": self.why if self.troubles else "",
+            "pace": dataclasses.asdict(pace()) if pace is not None else None,
+        }
 
     def forget(self) -> None:
         """Begin like a new process: after this one has led before, others may have."""
@@ -293,6 +305,7 @@ class Lane:
 
     def _back_off(self, why: str, retry_after_s: float | None) -> None:
         self.troubles += 1
+        self.why = why
         self.metrics.trouble.labels(self.place.name).inc()
         usual_s = back_off_s(self.troubles, first_s=1.0, most_s=LONGEST_BACK_OFF_S)
         wait_s = usual_s if retry_after_s is None else retry_after_s
@@ -388,6 +401,10 @@ class Daemon:
         self._late_at = now + timedelta(seconds=self.pace.late_s)
         return self.store.lately_dead(now - timedelta(seconds=LATE_FOR_S))
 
+    def _told(self) -> dict[str, Any]:
+        """What `kbslurm status` shows of this process: how each place is doing, and how much of its budget is left."""
+        return {"places": {name: lane.told() for name, lane in self.lanes.items()}}
+
     def _count(self, attempts: Sequence[OpenAttempt], now: datetime) -> None:
         if now >= self._count_at:
             self._count_at = now + timedelta(seconds=COUNT_EVERY_S)
@@ -421,7 +438,7 @@ class Daemon:
     def _lead(self, now: datetime) -> bool:
         if self.leading and now < self._renew_at:
             return True
-        held = self.store.hold_lease(LEASE, self.holder, self.pace.lease_s, now)
+        held = self.store.hold_lease(LEASE, self.holder, self.pace.lease_s, now, info=self._told())
         self._renew_at = now + timedelta(seconds=self.pace.lease_s / 3)
         if held and not self.leading:
             tell("leading", holder=self.holder)

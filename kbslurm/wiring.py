@@ -14,7 +14,7 @@ from kbslurm.flow.place import Place
 from kbslurm.probe import probe
 
 if TYPE_CHECKING:
-    from kbslurm.domain.site import Site
+    from kbslurm.domain.site import Fleet, Site
     from kbslurm.store.postgres import PostgresStore
 
 LOCAL = "local"
@@ -73,6 +73,14 @@ def sites(config: Config) -> tuple[Site, ...]:
     from kbslurm.sites import load_all
 
     return load_all(config.sites_dir or share.path("site-configs"), config.sites.use)
+
+
+def fleet(site: Site) -> Fleet:
+    """What the site's machines are doing, asked now: two calls, by pyslurm where that is configured and fits."""
+    from kbslurm.backends.slurm.commands import Commands
+    from kbslurm.backends.slurm.fleet import fleet_reader
+
+    return fleet_reader(site, Commands(site)).read()
 
 
 def local_place(config: Config, *, eval_dir: Path | None = None) -> Place:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +16,11 @@ from kbslurm.errors import EXIT_BUG, EXIT_OK, KbslurmError
 
 if TYPE_CHECKING:
     from kbslurm.config import Config
+    from kbslurm.domain.site import Fleet
     from kbslurm.store.postgres import PostgresStore
+
+
+GIVEN_UP_ON = 3
 
 
 @dataclass(kw_only=True)
@@ -29,6 +33,7 @@ class Status:
     queue: list[dict[str, Any]] = field(default_factory=list)
     backends: list[dict[str, Any]] = field(default_factory=list)
     attention: list[dict[str, Any]] = field(default_factory=list)
+    places: list[dict[str, Any]] = field(default_factory=list)
     fleet: list[dict[str, Any]] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
 
@@ -37,12 +42,18 @@ class Status:
 def status(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Again every two seconds, until ^C.")] = False,
     every_s: Annotated[float, typer.Option("--every", min=0.5, help="How often, with --watch.")] = 2.0,
+    ask_sites: Annotated[bool, typer.Option("--sites/--no-sites", help="Ask Slurm for nodes and GPUs.")] = True,
     as_json: Json = False,
 ) -> int:
-    """Queue by GPU type, backends, daemon, database, and what needs attention. Exit code 1 when unhealthy."""
+    """Queue by GPU type, backends, daemon, database, and what needs attention. Exit code 1 when unhealthy.
+
+    Sites are asked what their machines do: one sinfo and one scontrol each, unless --no-sites.
+    """
     config = configuration()
     while True:
         found = looked(config)
+        if ask_sites:
+            _look_at_fleets(config, found)
         if watch and not as_json:
             show.out().clear()
         _shown(found, as_json)
@@ -75,11 +86,49 @@ def _look_at_rows(store: PostgresStore, found: Status) -> None:
         found.daemon = "none" if leader is None else f"none since {show.ago(leader.beat_at, now)}"
     else:
         found.daemon = f"{leader.holder}, for {show.ago(leader.elected_at, now)}"
+        _look_at_lanes(leader.info, found)
     found.queue = [
         {**show.plain(line), "oldest_s": round((now - line.oldest_at).total_seconds()) if line.oldest_at else None}
         for line in store.queue_view()
     ]
     found.attention = [dict(show.plain(line)) for line in store.attention()]
+
+
+def _look_at_lanes(info: Mapping[str, Any], found: Status) -> None:
+    """What the leader told of its places when it last renewed its lease."""
+    for name, told in info.get("places", {}).items():
+        found.places.append({"backend": name, **told})
+        if told["troubles"] >= GIVEN_UP_ON:
+            found.troubles.append(f"{name} fails again and again: {told['why']}")
+
+
+def _look_at_fleets(config: Config, found: Status) -> None:
+    from kbslurm import wiring
+
+    try:
+        sites = wiring.sites(config)
+    except KbslurmError:
+        return  # the look at the backends has told it
+    for site in sites:
+        try:
+            fleet = wiring.fleet(site)
+        except KbslurmError as error:
+            found.troubles.append(error.message)
+            continue
+        found.fleet.append(
+            {
+                "site": site.name,
+                "reader": fleet.reader,
+                "gpus": {kind: dict(zip(("used", "usable"), fleet.gpus(kind), strict=True)) for kind in _kinds(fleet)},
+                "nodes": len(fleet.nodes),
+                "unusable": [{"node": n.name, "state": n.state, "why": n.reason} for n in fleet.nodes if not n.usable],
+                "reservations": [dict(show.plain(one)) for one in fleet.reservations],
+            }
+        )
+
+
+def _kinds(fleet: Fleet) -> list[str]:
+    return sorted({kind for node in fleet.nodes for kind in node.gpus})
 
 
 def _look_at_backends(config: Config, store: PostgresStore, found: Status) -> None:
@@ -116,10 +165,34 @@ def _shown(found: Status, as_json: bool) -> None:
         show.table(("GPU", "queued", "launching", "running", "oldest"), [_line(row) for row in found.queue])
     elif found.accepts_jobs is not None:
         say("the queue is empty")
+    for row in found.places:
+        _say_place(say, row)
+    for row in found.fleet:
+        _say_fleet(say, row)
     for row in found.attention:
         say(f"[yellow]look[/]  {show.escape(row['text'])} ({show.ago(row['since'])})", soft_wrap=True)
     for trouble in found.troubles:
         say(f"[red]trouble[/]  {show.escape(trouble)}", soft_wrap=True)
+
+
+def _say_place(say: Callable[..., None], row: Mapping[str, Any]) -> None:
+    name = show.escape(row["backend"])
+    if row["troubles"]:
+        say(f"[yellow]look[/]  {name} is left alone for a while: {show.escape(row['why'])}", soft_wrap=True)
+    if pace := row["pace"]:
+        slow = ", slow" if pace["slow"] else ""
+        left = f"{pace['budget_left']:.0f} left this minute"
+        say(f"{name}: {pace['calls']} scheduler calls, {left}; asked every {show.span(pace['interval_s'])}{slow}")
+
+
+def _say_fleet(say: Callable[..., None], row: Mapping[str, Any]) -> None:
+    gpus = ", ".join(f"{kind} {count['used']}/{count['usable']}" for kind, count in row["gpus"].items())
+    say(f"{show.escape(row['site'])}: {row['nodes']} nodes; GPUs in use: {show.escape(gpus or 'none')}", soft_wrap=True)
+    for node in row["unusable"]:
+        why = f" ({show.escape(node['why'])})" if node["why"] and node["why"] != "none" else ""
+        say(f"  {show.escape(node['node'])} {show.escape(node['state'])}{why}", soft_wrap=True)
+    for one in row["reservations"]:
+        say(f"  reservation {show.escape(one['name'])}: {show.escape(one['nodes'])}, {show.escape(one['state'])}")
 
 
 def _line(row: Mapping[str, Any]) -> tuple[str, ...]:

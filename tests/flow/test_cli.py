@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from kbslurm.cli import show
+from kbslurm.store.postgres import PostgresStore
 from kbslurm_eval.wire import BenchmarkResult
 from tests.command_line import CommandLine
 
@@ -102,6 +104,19 @@ def test_status_is_unhealthy_without_a_leader_and_says_why(kbslurm: CommandLine)
     assert "no daemon leads" in told["troubles"][0]
     assert [(row["gpu"], row["queued"]) for row in told["queue"]] == [("H100", 1)]
     assert {(row["gpu"], row["slots"]) for row in told["backends"]} == {("H100", 1), ("A100", 1)}
+
+
+def test_status_tells_of_a_place_that_fails_and_of_its_budget(kbslurm: CommandLine, database_url: str) -> None:
+    pace = {"calls": 7, "interval_s": 15.0, "budget_left": 23.0, "failing": 3, "slow": True}
+    told = {"places": {"cluster": {"troubles": 3, "why": "squeue timed out", "pace": pace}}}
+    with PostgresStore(database_url) as store:
+        assert store.hold_lease("daemon", "here", 60.0, datetime.now(UTC), info=told)
+
+    found = kbslurm("status")
+
+    assert found.code == 1
+    assert "cluster fails again and again: squeue timed out" in found.out
+    assert "7 scheduler calls, 23 left" in found.out
 
 
 def test_people_are_added_promoted_and_banned(kbslurm: CommandLine) -> None:

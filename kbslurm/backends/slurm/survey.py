@@ -64,8 +64,8 @@ def read_settings(text: str) -> dict[str, str]:
     `answered at` is the controller's own clock, in seconds since the epoch, where its Slurm can say that.
     """
     found: dict[str, str] = {}
-    if told := re.match(r"Configuration data as of (\d+)$", text, re.MULTILINE):
-        found["answered at"] = told[1]
+    if answered := re.match(r"Configuration data as of (\d+)$", text, re.MULTILINE):
+        found["answered at"] = answered[1]
     for line in text.splitlines():
         key, equals, value = line.partition("=")
         if equals and re.fullmatch(r"[A-Za-z0-9_/ ]+", key.strip()):
