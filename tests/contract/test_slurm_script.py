@@ -149,3 +149,11 @@ kill -KILL "$other"
 """
     assert rig.run(RUN_ONE + decoy)["status"] == 0
     assert (rig.root / "other").read_text() == "lives\n"
+
+
+def test_only_a_job_in_a_cgroup_of_its_own_on_its_own_cores_claims_to_be_alone(rig: Rig) -> None:
+    """`whole` in a site's file says what was asked for; the highest isolation needs that the node keeps it."""
+    assert rig.run("exit 0", SLURM_CPUS_ON_NODE="100000")["status"] == 0
+    facts = (rig.root / "facts").read_text()
+    assert "container=apptainer" in facts
+    assert "exclusive" not in facts

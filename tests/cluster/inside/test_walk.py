@@ -84,7 +84,8 @@ def test_a_submission_is_ranked_on_both_gpu_types_and_the_site_is_left_in_peace(
             assert run["score_s"] > 0
         details = walk.stage.rows("SELECT detail FROM verdict")
         for row in details:
-            assert row["detail"]["isolation"]["level"] == 3, row["detail"]["isolation"]
+            # in a container, but this cluster has no cgroups to pin cores with: 2 is the truth, and it may rank
+            assert row["detail"]["isolation"]["level"] == 2, row["detail"]["isolation"]
             assert [phase["name"] for phase in row["detail"]["phases"]] == ["test", "benchmark", "ranked", "hidden"]
         assert calls["sbatch"] == 2
         assert calls.get("sacct", 0) == 0  # nothing vanished: files told it all

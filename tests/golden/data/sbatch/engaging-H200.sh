@@ -144,7 +144,22 @@ mkfifo -m 600 "$SHM/ask/ask" || finish setup 1 71
 exec 3<>"$SHM/ask/ask"
 put "$SHM/ask/facts" container=apptainer || finish setup 1 71
 printf 'image=%s\nimage_digest=%s\n' "$IMAGE" '' >>"$SHM/ask/facts"
-printf 'exclusive=1\n' >>"$SHM/ask/facts"
+# The highest isolation is claimed where this node keeps it: a cgroup of the job's, no core but its own, no GPU but its own.
+is_alone() {
+    grep -q "/job_$JOB/" /proc/self/cgroup || return 1
+    alone_cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) || return 1
+    [ "$alone_cores" -le "${SLURM_CPUS_ON_NODE:-0}" ] || return 1
+    alone_gpus=0
+    for device in /dev/nvidia[0-9]*; do
+        if (: <"$device") 2>/dev/null; then alone_gpus=$((alone_gpus + 1)); fi
+    done
+    [ "$alone_gpus" -le "${SLURM_GPUS_ON_NODE:-1}" ] || return 1
+}
+if is_alone; then
+    printf 'exclusive=1\n' >>"$SHM/ask/facts"
+else
+    say "no cgroup of the job's own, or cores or GPUs of others in reach: isolation level 2 at most"
+fi
 
 
 # The judge: it sees, stops, resumes and ends the runners, so it gets no PID namespace of its own.
