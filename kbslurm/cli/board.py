@@ -30,7 +30,9 @@ class _Boards(typer.core.TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-group = typer.Typer(help="Leaderboards: list, show, create.", no_args_is_help=True, cls=_Boards)
+group = typer.Typer(
+    help="Leaderboards: list, show, create, edit, close, delete, extend.", no_args_is_help=True, cls=_Boards
+)
 app.add_typer(group, name="board")
 
 Name = Annotated[str, typer.Argument(help="The board's name.")]

@@ -91,18 +91,23 @@ def acting(store: PostgresStore, name: str | None) -> Person:
 def register() -> None:
     """Hang every command into the tree."""
     from kbslurm.cli import (  # noqa: F401
+        audit,
         board,
         cancel,
         config_,
         db,
         demo,
         doctor,
+        export,
+        hosting,
         image,
+        invite,
         people,
         problem,
         site,
         status,
         submit,
+        token,
         trial,
         up,
         watch,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kbslurm.store.postgres import PostgresStore
     from kbslurm.store.views import Person, Role
 
-group = typer.Typer(help="People: add, list, role, ban, unban.", no_args_is_help=True)
+group = typer.Typer(help="People: add, list, role, link, token, ban, unban.", no_args_is_help=True)
 app.add_typer(group, name="user")
 intake = typer.Typer(help="Whether submissions are taken: start, stop, show.", no_args_is_help=True)
 app.add_typer(intake, name="intake")
