@@ -722,7 +722,12 @@ class Judge:
             ended_at_ns=max(started, time.time_ns()),
             log=course.logs[False],
             secret_log=course.logs[True],
-            host={**host.facts(), "launches": course.launches, "calls_checked": course.checked},
+            host={
+                **host.facts(),
+                **self._supervisor.image,
+                "launches": course.launches,
+                "calls_checked": course.checked,
+            },
             flags=self._flags(),
         )
         self._pulse.enter("done", 0)

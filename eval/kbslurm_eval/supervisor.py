@@ -47,7 +47,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -105,9 +105,10 @@ class Runner(Protocol):
 
 
 class Supervisor(Protocol):
-    """Starts runners and says what kind of cage they are in."""
+    """Starts runners and says what kind of cage they are in. `image`: the container's image and its pinned digest."""
 
     container: bool
+    image: Mapping[str, str]
     means: str
     highest: int
 
@@ -341,6 +342,7 @@ class Local:
     def __init__(self, limits: Limits, *, level: int, shm: str | None = None) -> None:
         self._limits, self._level = limits, level
         self.highest = level
+        self.image: Mapping[str, str] = {}
         self.means = {2: "unshare", 1: "seccomp", 0: "process"}[level]
         self._base = Path(tempfile.mkdtemp(prefix="kb-", dir=shm or _shared_memory()))
         self._lock = _sweep_and_hold(self._base)
@@ -641,6 +643,7 @@ class Doorbell:
         facts = _facts(folder / "facts")
         self.means = facts.get("container", "container")
         self.container = facts.get("exclusive") == "1"
+        self.image: Mapping[str, str] = {name: facts[name] for name in ("image", "image_digest") if facts.get(name)}
         self._count = 0
         self._live: list[_Contained] = []
         try:

@@ -65,11 +65,13 @@ def _judged(tmp_path: Path, folders: tuple[Path, Path], told: wire.Manifest, wra
 
 
 def test_a_right_submission_passes(tmp_path: Path, folders: tuple[Path, Path]) -> None:
-    (folders[0] / "facts").write_text("container=a script\nexclusive=1\n")
+    facts = "container=a script\nexclusive=1\nimage=/images/cpu.sif\nimage_digest=sha256:abc\n"
+    (folders[0] / "facts").write_text(facts)
     report = _judged(tmp_path, folders, ground.manifest(RIGHT)).told
     assert report.verdict == "passed", report.reason
     assert report.isolation.means == "a script"
     assert report.isolation.level == 1, "plain processes are no containers, whatever the script says"
+    assert (report.host["image"], report.host["image_digest"]) == ("/images/cpu.sif", "sha256:abc")
     assert not list(folders[1].iterdir())
 
 
