@@ -38,7 +38,6 @@ _TABLE: tuple[tuple[str, bool, str], ...] = (
     ),
     (r"Required (partition|node) not available", False, "The partition is closed, or its nodes are down or drained."),
     (r"Requested reservation is (currently )?(inactive|invalid)|Requested reservation.*expired", False, ADMIN),
-    (r"Zero Bytes were transmitted", False, ""),
     # wrong for ever
     (r"[Ii]nvalid partition( name)? specified", True, "Correct `partition` in the site's file; `sinfo -s` lists them."),
     (
@@ -95,6 +94,7 @@ _TABLE: tuple[tuple[str, bool, str], ...] = (
 _COMPILED = tuple((re.compile(pattern), permanent, hint) for pattern, permanent, hint in _TABLE)
 _UNCLEAR = re.compile(
     r"Socket timed out|Unable to contact|[Cc]ommunication|connect failure|send/recv|Unexpected message"
+    r"|Zero Bytes were transmitted"  # the controller may have died with our request in its hands
 )
 
 
@@ -102,7 +102,9 @@ def refusal_in(text: str) -> Refusal | None:
     """The definite no in what sbatch wrote, or None when it may have started something."""
     if _UNCLEAR.search(text):
         return None
-    lines = [line.strip() for line in text.splitlines() if re.search(r"sbatch: |error:|fatal:", line)]
+    # "sleeping and retrying" isn't sbatch's last word: a later try may have been taken
+    said = [line for line in text.splitlines() if not line.rstrip(" .").endswith("retrying")]
+    lines = [line.strip() for line in said if re.search(r"sbatch: |error:|fatal:", line)]
     for pattern, permanent, hint in _COMPILED:
         for line in lines:
             if pattern.search(line):
