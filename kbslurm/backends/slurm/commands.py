@@ -69,13 +69,8 @@ class Commands:
             kept = {name: self._environ[name] for name in _KEPT if name in self._environ}
             kept["PATH"] = self._environ.get("PATH", os.defpath)
             return ["env", "-i", *(f"{k}={v}" for k, v in (kept | self._settings()).items()), *bounded]
-        far = [
-            "env",
-            *(f"-u{name}" for name in _UNSET_FAR),
-            *(f"{k}={v}" for k, v in self._settings().items()),
-            *bounded,
-        ]
-        return [*self.ssh_argv(), shlex.join(far)]
+        settings = [f"{k}={v}" for k, v in self._settings().items()]
+        return [*self.ssh_argv(), shlex.join(["sh", "-c", _CLEAN_FAR, "sh", *settings, *bounded])]
 
     def ssh_argv(self) -> list[str]:
         """ssh up to the host: never asks, keys only, one connection kept and shared."""
@@ -162,7 +157,8 @@ class Commands:
 
 
 _CLUSTERED = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo")
-_UNSET_FAR = ("SBATCH_EXPORT", "SBATCH_PARTITION", "SBATCH_ACCOUNT", "SBATCH_QOS", "SBATCH_REQUEUE", "SQUEUE_FORMAT")
+# Whatever shell reads this there: sbatch's own variables win over a script's lines, so none of that account's may stay.
+_CLEAN_FAR = " ".join(('exec env -i PATH="$PATH"', *(f'${{{name}:+{name}="${name}"}}' for name in _KEPT), '"$@"'))
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
