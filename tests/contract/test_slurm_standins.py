@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from kbslurm import share, sites
+from kbslurm.backends.paths import AttemptPaths
 from kbslurm.backends.slurm.backend import SlurmBackend
 from kbslurm.backends.slurm.commands import Commands
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen
@@ -154,6 +156,14 @@ def test_a_vanished_job_is_looked_up_once_for_all(rig: Rig) -> None:
         ("sleep 60", BackendUnclear),
         ("echo 'sbatch: error: Batch job submission failed: Socket timed out' >&2; exit 1", BackendUnclear),
         ("kill -9 $$", BackendUnclear),
+        (
+            "echo 'sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received' >&2; exit 1",
+            BackendUnclear,
+        ),
+        (
+            "echo 'sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying' >&2; exit 255",
+            BackendUnclear,
+        ),
         ("echo 'sbatch: error: Batch job submission failed: Invalid qos specification' >&2; exit 1", BackendRefused),
     ],
 )
@@ -265,6 +275,18 @@ def test_cancelling_asks_by_id_or_by_name_and_a_job_that_is_gone_is_fine(rig: Ri
         rig.backend().cancel(rig.attempt(job, "7"))
 
 
+def test_the_job_that_claimed_is_the_one_that_is_cancelled(rig: Rig) -> None:
+    """An attempt's noted handle can be that of a twin that found the claim taken: ending that ends nothing."""
+    job = rig.job()
+    rig.says("sbatch", "echo 7")
+    rig.backend().submit(job)
+    claim = AttemptPaths(root=rig.folder / "root" / "attempts", name=job.name).claim
+    claim.mkdir()
+    (claim / "owner.json").write_text('{"job":"6","node":"n1","at":1}')
+    rig.backend().cancel(rig.attempt(job, "7"))
+    assert sorted(rig.calls("scancel")[-1].split()) == ["--quiet", "6", "7"]
+
+
 def test_through_ssh_nothing_is_asked_and_keys_only_are_used(rig: Rig) -> None:
     far = Submission(
         via="ssh",
@@ -294,6 +316,21 @@ def test_through_ssh_nothing_is_asked_and_keys_only_are_used(rig: Rig) -> None:
         assert needed in text
     assert argv[0] == "ssh"
     assert argv[-1].endswith("squeue --me -o '%A|%j $(id)'"), "one word for the far shell, quoted"
+
+
+def test_no_variable_of_the_far_account_changes_what_is_asked_or_submitted(rig: Rig) -> None:
+    """sbatch's variables win over the script's own lines: one left in an account's profile would change every job."""
+    far = dataclasses.replace(rig.site, submit=Submission(via="ssh", host="login", user="kb"))
+    rig.says("sbatch", "")
+    *_, words = Commands(far).argv("sbatch", ["--parsable", "a b"], timeout_s=30)
+    environ = rig.environ | {"SBATCH_CONSTRAINT": "old", "SBATCH_TIMELIMIT": "1", "SLURM_CONF": "/old", "USER": "kb"}
+    for shell in ("sh", "bash"):
+        subprocess.run([shell, "-c", words], env=environ, check=True)
+        told = (rig.folder / "sbatch.env").read_text()
+        assert rig.calls("sbatch")[-1] == "--parsable a b"
+        assert not {line for line in told.splitlines() if line.startswith(("SBATCH_", "SLURM_C", "SLURM_J"))}, told
+        assert f"HOME={rig.folder}\n" in told
+        assert "SLURM_TIME_FORMAT=%s" in told
 
 
 def test_a_job_for_nobody_is_refused(rig: Rig) -> None:

@@ -196,8 +196,9 @@ class SlurmBackend:
                 write_once(paths.cancelled, b"")
         except OSError as error:
             tell("no marker", level="warning", job=attempt.name, why=str(error))
-        handle = attempt.handle or self._look(paths).handle
-        which = [str(handle)] if handle else [f"--name={attempt.name}"]
+        # Who claimed is the attempt, whatever handle was noted; a twin that hasn't found that out yet ends, too.
+        ids = sorted({str(handle) for handle in (attempt.handle, self._look_softly(paths).handle) if handle})
+        which = ids or [f"--name={attempt.name}"]
         answer = self.commands.run("scancel", ["--quiet", *which])
         if answer.complaint and not _is_gone(answer.complaint):
             raise BackendTrouble(self.name, f"scancel: {answer.complaint}")
