@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -15,6 +16,7 @@ from tests import databases
 from tests.services import in_ci
 
 ROOT = Path(__file__).resolve().parent.parent
+PATIENCE_S = 600
 FLOORS = ("unit", "contract", "flow", "chaos", "golden", "architecture", "cluster")
 # What only a special target collects: marker → the variable that the target sets.
 SPECIAL = {
@@ -123,6 +125,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept
+
+
+# ---------------------------------------------------------------------------------------------------------- patience
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A test that hangs fails, and the others go on. The cluster floor keeps its own time."""
+    if _floor_of(item.nodeid) == "cluster":
+        return (yield)
+
+    def give_up(*_: object) -> None:
+        raise TimeoutError(f"{item.nodeid} took more than {PATIENCE_S} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(PATIENCE_S)
+    try:
+        return (yield)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 # ------------------------------------------------------------------------------------------------------------ floors
