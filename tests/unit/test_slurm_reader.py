@@ -183,3 +183,19 @@ def test_the_budget_is_kept_whatever_the_interval() -> None:
     assert looks == 5
     watch.at += 12  # a minute's fifth
     assert pace.may_look()
+
+
+def test_submissions_keep_to_the_budget_and_leave_the_last_call_for_a_look() -> None:
+    watch = Watch()
+    pace = Pace(Poll(min_interval_s=0, calls_per_minute=5, slow_s=2), watch)
+    sent = 0
+    while pace.may_submit():
+        sent += 1
+        pace.called(0.01)
+    assert sent == 4
+    assert pace.may_look()
+    for _ in range(1000):  # ends that couldn't wait
+        pace.called(0.01)
+    assert not pace.may_look()
+    watch.at += 73
+    assert pace.may_look(), "an hour of calls isn't an hour of silence"

@@ -118,6 +118,8 @@ class SlurmBackend:
             return there
         if self.pace.is_resting():
             raise BackendRefused(self.name, "the controller doesn't answer; it is tried again", permanent=False)
+        if not self.pace.may_submit():
+            raise BackendRefused(self.name, "the site's calls for this minute are used up", permanent=False)
         self._probe("folder")
         try:
             handle = self._sbatch(paths, job.script)

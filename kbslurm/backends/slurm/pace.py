@@ -46,6 +46,12 @@ class Pace:
             self._looked_at = now
             return True
 
+    def may_submit(self) -> bool:
+        """Whether the budget has room for a submission. The last call of it is kept for a look at what is open."""
+        with self._lock:
+            self._refill(self._now())
+            return self._tokens >= min(2.0, self._poll.calls_per_minute)
+
     def is_resting(self) -> bool:
         """Whether the controller didn't answer just now: whoever can wait should, a hundred time-outs help nobody."""
         with self._lock:
@@ -57,7 +63,8 @@ class Pace:
             now = self._now()
             self._refill(now)
             self._calls += 1
-            self._tokens -= 1
+            # what couldn't wait (an end, a search) is owed for a minute at most: looks go on after it
+            self._tokens = max(-self._poll.calls_per_minute, self._tokens - 1)
             self._failures = self._failures + 1 if failed else 0
             self._failed_at = now if failed else self._failed_at
             if took_s > self._poll.slow_s:
