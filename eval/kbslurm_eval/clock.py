@@ -80,8 +80,8 @@ def net(times: LaunchTimes) -> Net:
     spread = (quarter - min(times.trusted_null_ns)) * 1.4826
     samples = [t - null for t in times.calls_ns]
     median = statistics.median(samples)
-    # What a null call spends on turning bytes into values is taken off too, and a submission may have replaced the
-    # runner's way of doing that by a faster one of its own
+    # What a null call spends on making arrays of the link's bytes is taken off too, and a submission may have replaced
+    # the runner's way of doing that by a faster one of its own
     decoding = min(times.trusted_null_ns) - min(times.bare_null_ns) if times.bare_null_ns else 0.0
     least = max(LEAST_NS, 3 * spread / math.sqrt(len(samples)), decoding)
     base = None if times.baseline is None else net(times.baseline).median_ns

@@ -250,16 +250,18 @@ class Launch:
 
     def null(self, prepared: Prepared) -> int:
         """A call's way without the call."""
+        return self.ring(Kind.NULL, self._null_payload(prepared), late=len(prepared.packed) <= LATE_CAP).ns
+
+    def bare_null(self, prepared: Prepared) -> int:
+        """A null call with nothing to decode in as many bytes: what of it no submission can save."""
+        payload = values.pack(None).ljust(len(self._null_payload(prepared)), b"\0")
+        return self.ring(Kind.NULL, payload, late=len(prepared.packed) <= LATE_CAP).ns
+
+    def _null_payload(self, prepared: Prepared) -> bytes:
         index = prepared.case.index
         if index not in self._null_payloads:
             self._null_payloads[index] = values.pack(values.copied(prepared.packed), arrays_only=True)
-        payload = self._null_payloads[index]
-        return self.ring(Kind.NULL, payload, late=len(prepared.packed) <= LATE_CAP).ns
-
-    def bare_null(self, prepared: Prepared) -> int:
-        """As many bytes with nothing in them: the part of a null call that no submission can save."""
-        payload = values.pack(None).ljust(len(prepared.packed), b"\0")
-        return self.ring(Kind.NULL, payload, late=len(prepared.packed) <= LATE_CAP).ns
+        return self._null_payloads[index]
 
     def call(self, prepared: Prepared) -> Reply:
         """One call of the submission."""

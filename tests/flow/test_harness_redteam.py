@@ -4,47 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kbslurm_eval import clock, judge, values, wire
+from kbslurm_eval import clock, judge, values
 from tests.flow import harness_ground as ground
 
-CHECKSUM = """
-import array, random, zlib
-
-
-def generate_input(n, seed):
-    return array.array("d", random.Random(seed).randbytes(8 * n)).tolist() if n < 0 else [
-        float(x) for x in random.Random(seed).choices(range(1 << 30), k=n)
-    ]
-
-
-def ref_kernel(data):
-    return zlib.crc32(array.array("d", data))
-
-
-def check_implementation(data, output):
-    return output == ref_kernel(data)
-"""
-FASTER_DECODER = """
-import gc, struct, zlib
-from kbslurm_eval import values
-
-plain = values.unpack
-
-
-class Raw:
-    def __init__(self, view):
-        length, start = struct.unpack_from("<QQ", view, 0)
-        told = bytes(view[16 : 16 + length])
-        self.count = int(told.split(b",")[2][:-1]) if told[:4] == b'["f"' else 0
-        self.view, self.start = view, start
-
-
-values.unpack = lambda view: Raw(view) if bytes(view[16:20]) == b'["f"' else plain(view)
-
-
-def custom_kernel(data):
-    return zlib.crc32(data.view[data.start : data.start + 8 * data.count])
-"""
 LAX = """
 import random
 
@@ -78,20 +40,16 @@ def check_implementation(data, output):
 """
 
 
-def test_what_a_faster_decoder_hides_is_not_resolved(tmp_path: Path) -> None:
-    told = ground.manifest(
-        FASTER_DECODER,
-        files={"reference.py": CHECKSUM},
-        tests=[{"n": 40, "seed": 1}],
-        benchmarks=[{"n": 60_000, "seed": 2}],
-        hidden=[],
-        budget=wire.Budget(launches=2, calls=6),
-    )
-    report = ground.judged(tmp_path, told).told
-    assert report.verdict == "passed", report.reason
-    assert report.score_s is not None
-    assert clock.UNRESOLVED in report.flags or report.score_s > 2e-5
-    assert report.score_s > 2e-6  # the sum over 480 KB alone takes longer; 50 ns were reported for it once
+def test_what_a_faster_decoder_could_save_is_not_resolved() -> None:
+    """Calls that come back sooner than a null call does: only a replaced runner can do that."""
+    nulls = [30_000, 30_100, 30_200, 30_300]
+    bare = [n - 8_000 for n in nulls]
+    quick = clock.net(clock.LaunchTimes(calls_ns=[26_000] * 9, trusted_null_ns=nulls, bare_null_ns=bare))
+    assert quick.median_ns == 8_000
+    assert not quick.resolved
+    plain = clock.net(clock.LaunchTimes(calls_ns=[60_000] * 9, trusted_null_ns=nulls, bare_null_ns=bare))
+    assert plain.resolved
+    assert 29_000 < plain.median_ns < 31_000
 
 
 def test_numbers_that_are_none_are_wrong_whatever_the_check_says(tmp_path: Path) -> None:
