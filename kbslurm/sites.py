@@ -178,7 +178,7 @@ class _Reader:
     def mebibytes(self, raw: Any, where: tuple[str, ...]) -> int:
         if isinstance(raw, int) and not isinstance(raw, bool) and raw > 0:
             return raw
-        found = re.fullmatch(r"(\d+)([MGT])", raw) if isinstance(raw, str) else None
+        found = re.fullmatch(r"0*([1-9]\d*)([MGT])", raw) if isinstance(raw, str) else None
         if found is None:
             self.wrong(where, f"{raw!r} isn't an amount of memory", 'Write MiB, or "16G".')
         return int(found[1]) * _MEBIBYTES[found[2]]
@@ -236,10 +236,21 @@ class _Reader:
                 ("slurm", "cluster"), f"{site.slurm.cluster!r} isn't a cluster's name", "See sacctmgr show cluster."
             )
         for name in site.exports:
-            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name.startswith(("SLURM_", "KB_")):
+            ours = name.startswith(("SLURM_", "KB_")) or name in _SCRIPTS
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or ours:
                 self.wrong(
                     ("exports", name), "can't be set in the job", "Choose a variable that isn't Slurm's or ours."
                 )
+        if re.search(r"//[^/]*@", site.proxy):
+            self.wrong(
+                ("proxy",),
+                "holds a user's name or password, and Slurm shows scripts to others",
+                "Ask the admins for a proxy without one, or put it into a module or `module_init`.",
+            )
+        if site.poll.calls_per_minute < 1:
+            self.wrong(("poll", "calls_per_minute"), "with less than one call nothing is ever seen", "Write 1 or more.")
+        if not 1 <= site.submit.port <= 65535:
+            self.wrong(("submit", "port"), f"{site.submit.port} isn't a port", "ssh's is 22.")
         for module in site.modules:
             if not re.fullmatch(r"[A-Za-z0-9_+./-]+", module):
                 self.wrong(
@@ -251,10 +262,13 @@ class _Reader:
             self.wrong(
                 (*where, "request"), f"{gpu.request!r} isn't one sbatch option", 'Write it like "--gres=gpu:h100:1".'
             )
-        for option in gpu.options:
-            if not option.startswith("--") or option.split("=")[0] in _OURS:
+        told = [("options", option) for option in gpu.options]
+        for key, option in [*told, *([("request", gpu.request)] if gpu.request else [])]:
+            word = option.split("=")[0]
+            # sbatch takes a beginning of an option's name for the whole
+            if not re.fullmatch(r"--[a-z][a-z0-9-]+", word) or any(ours.startswith(word) for ours in _OURS):
                 self.wrong(
-                    (*where, "options"),
+                    (*where, key),
                     f"{option!r} can't be added",
                     f"One --option=value each; never {', '.join(_OURS)}.",
                 )
@@ -272,6 +286,8 @@ class _Reader:
 
 
 _PLAIN = "Use a path of letters, digits and . _ - / + = ~ only."
+# What the job script calls its own things.
+_SCRIPTS = frozenset("PATH LC_ALL HOME DIR EVAL IMAGE ATTEMPT JOB NODE SHM SCRATCH WATCH N".split())
 _OURS = ("--job-name", "--output", "--error", "--time", "--requeue", "--no-requeue", "--export", "--array", "--wrap")
 
 
