@@ -104,6 +104,7 @@ def register() -> None:
         invite,
         people,
         problem,
+        rejudge,
         site,
         status,
         submit,

@@ -41,13 +41,14 @@ from kbslurm.errors import KbslurmError, NotFound, Refused
 from kbslurm.ports import Event, NewSubmission, Receipt
 from kbslurm.store import sql
 from kbslurm.store.connect import Connection, connect
-from kbslurm.store.desk import Desk, facts
+from kbslurm.store.desk import facts
 from kbslurm.store.register import INTAKE_LOCK
+from kbslurm.store.rejudging import RejudgingDesk
 
 CHANNEL = "kbslurm_news"
 
 
-class PostgresStore(Desk):
+class PostgresStore(RejudgingDesk):
     """All of ports.Store, and the register. Safe to share between threads; connections are made when first needed.
 
     Trouble with the database comes as BackendTrouble("database", …) when it may pass and as Misconfigured when an

@@ -66,7 +66,7 @@ SELECT r.id, r.submission_id, r.gpu, r.state, r.problem_version_id, r.attempts, 
     r.ended_at, r.reason, v.name AS verdict, v.reason AS verdict_reason, v.score_s, v.low_s, v.high_s, v.isolation,
     v.ranked, v.at AS verdict_at, {detail} AS detail
 FROM run r LEFT JOIN verdict v ON v.run_id = r.id
-WHERE r.submission_id = ANY(%(submissions)s) ORDER BY r.id
+WHERE r.submission_id = ANY(%(submissions)s) AND r.counts ORDER BY r.id
 """
 _ATTEMPTS = """
 SELECT a.run_id, a.number, a.name, a.backend, a.state, a.handle, a.node, a.ending, a.exit_code, a.reason, a.opened_at,
@@ -80,7 +80,7 @@ SELECT p.id AS person_id, p.name AS person, s.id AS submission_id, r.id AS run_i
 FROM submission s
 JOIN leaderboard b ON b.id = s.board_id
 JOIN person p ON p.id = s.person_id
-JOIN run r ON r.submission_id = s.id AND r.problem_version_id = b.problem_version_id
+JOIN run r ON r.submission_id = s.id AND r.problem_version_id = b.problem_version_id AND r.counts
 JOIN verdict v ON v.run_id = r.id AND v.ranked
 WHERE s.board_id = %(board)s AND s.removed_at IS NULL AND p.banned_at IS NULL
     AND (%(gpu)s::text IS NULL OR r.gpu = %(gpu)s)

@@ -35,6 +35,7 @@ SELECT b.name, b.closed_at, b.deadline_at, b.zone, b.visibility,
     (SELECT value FROM setting WHERE key = 'accepts_jobs') AS accepts_jobs, last.fair_at, last.cost_s
 FROM leaderboard b LEFT JOIN LATERAL (
     SELECT fair_at, cost_s FROM run WHERE person_id = %(person)s AND state IN ('queued', 'launching', 'running')
+        AND counts
     ORDER BY fair_at DESC LIMIT 1
 ) last ON true
 WHERE b.id = %(board)s AND b.deleted_at IS NULL
@@ -287,7 +288,7 @@ SCORE = f"""
 WITH moved AS (
     UPDATE run SET state = 'scored', ended_at = %(now)s, reason = %(reason)s
     WHERE id = %(run)s AND attempts = %(number)s AND {LIVE}
-    RETURNING id, submission_id, gpu, person_id
+    RETURNING id, submission_id, gpu, person_id, counts
 ), closed AS (
     UPDATE attempt SET state = CASE WHEN %(ending)s = 'reported' THEN 'reported' ELSE 'dead' END, ending = %(ending)s,
         ended_at = coalesce(attempt.ended_at, %(now)s), telemetry = %(telemetry)s, reason = %(reason)s
@@ -303,7 +304,8 @@ WITH moved AS (
     INSERT INTO event (kind, subject, data, at)
     SELECT 'run.scored', 'run:' || moved.id, jsonb_build_object('submission', moved.submission_id, 'gpu', moved.gpu,
         'person', moved.person_id, 'attempt', closed.number, 'backend', closed.backend, 'verdict', %(verdict)s::text,
-        'score_s', %(score_s)s::float8, 'ranked', %(ranked)s::boolean), %(now)s
+        'score_s', %(score_s)s::float8, 'ranked', %(ranked)s::boolean, 'counts', moved.counts),
+        %(now)s
     FROM moved, closed
 )
 SELECT run_id FROM judged

@@ -200,7 +200,11 @@ run = Table(
     _one_of("state", RunState),
     CheckConstraint(MOVE, name="move"),
     CheckConstraint(f"(ended_at IS NULL) = ({OPEN})", name="ended"),
-    UniqueConstraint("submission_id", "problem_version_id", "gpu"),
+    # 0: the run that came with the submission. Others were ordered by hosts, and count once they are applied.
+    Column("rejudging_id", BigInteger, nullable=False, server_default=text("0")),
+    Column("counts", Boolean, nullable=False, server_default=text("true")),
+    UniqueConstraint("submission_id", "problem_version_id", "gpu", "rejudging_id", name="uq_run_once"),
+    Index("ix_run_rejudged", "rejudging_id", postgresql_where=text("rejudging_id <> 0")),
     Index("ix_run_waiting", "gpu", "fair_at", "id", postgresql_where=text("state = 'queued'")),
     # Slots that only staff may use look here, so that they needn't step over everybody else's runs.
     Index("ix_run_waiting_staff", "gpu", "fair_at", "id", postgresql_where=text("state = 'queued' AND by_staff")),
@@ -325,6 +329,21 @@ extension = Table(
     Column("board_id", BigInteger, ForeignKey("leaderboard.id"), primary_key=True, autoincrement=False),
     Column("person_id", BigInteger, ForeignKey("person.id"), primary_key=True, autoincrement=False),
     _moment("deadline_at", null=False),
+)
+
+rejudging = Table(
+    "rejudging",
+    metadata,
+    _id(),
+    _to("board_id", "leaderboard"),
+    _to("problem_version_id", "problem_version"),
+    _words("state", default="open"),
+    _told("wanted"),
+    _words("created_by"),
+    _moment("created_at", null=False),
+    _moment("decided_at"),
+    _one_of("state", ("open", "applied", "cancelled")),
+    Index("uq_rejudging_open", "board_id", unique=True, postgresql_where=text("state = 'open'")),
 )
 
 # A code is no secret of the house: hosts list them, hand them out, and revoke them.

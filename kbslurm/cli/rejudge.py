@@ -1,0 +1,92 @@
+"""`kbslurm rejudge`: judge runs of a board again, look at what would change, and let it count or not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kbslurm.cli import show
+from kbslurm.cli.board import Name, board_of
+from kbslurm.cli.frame import Json, app, asking, opened_store
+from kbslurm.cli.people import _known
+from kbslurm.errors import EXIT_OK, Invalid
+from kbslurm.flow import rejudge as rules
+
+if TYPE_CHECKING:
+    from kbslurm.store.rejudging import Rejudging
+
+
+@app.command()
+def rejudge(
+    name: Name,
+    filter_: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Which runs: submission, gpu, verdict, mode, person."),
+    ] = None,
+    version: Annotated[
+        int | None, typer.Option(help="By this version of the problem; by default the live one.")
+    ] = None,
+    preview: Annotated[bool, typer.Option("--preview", help="Order it, or say how it stands.")] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Let all new verdicts count, and the version be live.")
+    ] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Forget the new verdicts.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Judge again. Nothing counts until --apply, and then all of it at once; until then only hosts see it."""
+    from kbslurm.store.rejudging import Wanted
+
+    if preview + apply + cancel != 1:
+        raise Invalid("one thing at a time", hint="Pass --preview, --apply or --cancel.")
+    chosen = rules.parsed(filter_ or [])
+    if (filter_ or version is not None) and not preview:
+        raise Invalid("what was ordered is decided on as a whole", hint="Leave the filter and --version out.")
+    with opened_store() as store:
+        board, by = board_of(store, name), asking()
+        if apply:
+            return _told(store.apply_rejudging(board.name, by=by), "applied", as_json)
+        if cancel:
+            return _told(store.cancel_rejudging(board.name, by=by), "cancelled", as_json)
+        found = store.open_rejudging(board.name)
+        if found is not None and (filter_ or version not in (None, found.version)):
+            raise Invalid(
+                f"board {board.name} is being judged again already",
+                hint="Apply or cancel that first; --preview shows it.",
+            )
+        if found is None:
+            wanted = Wanted(
+                submission=chosen.submission,
+                gpu=chosen.gpu,
+                verdict=chosen.verdict,
+                mode=chosen.mode,
+                person=_known(store, chosen.person).id if chosen.person else None,
+            )
+            found = store.order_rejudging(board.name, wanted, version, by=by)
+        return _told(found, "preview", as_json)
+
+
+def _told(found: Rejudging, state: str, as_json: bool) -> int:
+    if as_json:
+        told: dict[str, Any] = {
+            "board": found.board,
+            "rejudging": found.id,
+            "state": state,
+            "version": found.version,
+            "matrix": [{"before": old, "after": new, "runs": n} for (old, new), n in found.matrix.items()],
+            "open": found.open_runs,
+            "changed": found.changed,
+            "spent_gpu_s": found.spent_gpu_s,
+            "expected_gpu_s": found.expected_gpu_s,
+        }
+        show.as_json(told)
+        return EXIT_OK
+    headings, lines = rules.rows(found.matrix)
+    show.table(headings, lines, title=f"{found.board}: judged again by version {found.version}, {state}")
+    show.say(
+        f"{found.changed} would change, {found.open_runs} open; {found.spent_gpu_s:.1f} GPU-seconds spent"
+        f" of about {found.expected_gpu_s:.1f}"
+    )
+    if state == "preview":
+        show.say("kbslurm rejudge BOARD --apply lets it count when all have ended, --cancel forgets it")
+    return EXIT_OK
