@@ -71,7 +71,7 @@ class Rig:
             gpu="T4",
             directory=directory,
             harness=self.root / "eval",
-            time_limit_s=60,
+            time_limit_s=4321,
             memory_bytes=1 << 30,
             templates=share.path("sbatch_templates"),
         )
@@ -157,3 +157,19 @@ def test_only_a_job_in_a_cgroup_of_its_own_on_its_own_cores_claims_to_be_alone(r
     facts = (rig.root / "facts").read_text()
     assert "container=apptainer" in facts
     assert "exclusive" not in facts
+
+
+def test_a_signal_from_outside_is_never_taken_for_the_time_limit(rig: Rig) -> None:
+    """scancel and preemption signal every process of a job; the watchdog's own sleep is often the first to go."""
+    signal = """
+until [ -n "${nap-}" ]; do
+    for process in /proc/[0-9]*; do
+        tr '\\0' ' ' <"$process/cmdline" 2>/dev/null | grep -qx 'sleep 4381 ' && nap=${process#/proc/}
+    done
+done
+watchdog=$(sed -n 's/^PPid:[^0-9]*//p' "/proc/$nap/status")
+kill -TERM "$nap"
+while grep -q '^State:[^A-Z]*[A-Y]' "/proc/$watchdog/status" 2>/dev/null; do sleep 0.05; done
+"""
+    told = rig.run(signal)
+    assert (told["cause"], told["status"]) == ("judge", 0)

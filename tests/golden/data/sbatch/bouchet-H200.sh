@@ -170,8 +170,8 @@ fi
     trap 'kill "$nap" 2>/dev/null; exit 0' TERM
     sleep 975 &
     nap=$!
-    wait "$nap"
-    printf 'expired 0\n' >&3
+    # a sleep that a signal ended isn't over: whoever signalled it means us all
+    wait "$nap" && printf 'expired 0\n' >&3
 ) &
 WATCH=$!
 
