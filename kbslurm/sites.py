@@ -203,6 +203,12 @@ class _Reader:
 
     def _check_isolation(self, site: Site, raw: Mapping[str, Any]) -> None:
         if site.container.runtime != "none":
+            if site.container.network == "shared" and "untrusted" not in raw:
+                self.wrong(
+                    ("container", "network"),
+                    "a submission would reach this site's network, and nothing says whether that may be",
+                    "Write untrusted = false (only staff's submissions then run here), or untrusted = true.",
+                )
             return
         told = raw.get("untrusted"), raw.get("ranked_min_isolation")
         if told != (False, 0):

@@ -73,6 +73,7 @@ def test_a_short_file_is_a_whole_site(tmp_path: Path) -> None:
         ("count = 3", 'memory = "0G"', 9, "memory"),
         ("[gpus.H100]", "[poll]\ncalls_per_minute = 0\n[gpus.H100]", 7, "nothing is ever seen"),
         ("[gpus.H100]", "[submit]\nport = 0\n[gpus.H100]", 7, "isn't a port"),
+        ("[gpus.H100]", '[container]\nnetwork = "shared"\n[gpus.H100]', 7, "untrusted = false"),
         ("[paths]", 'proxy = "http://u:secret@proxy:3128"\n[paths]', 3, "password"),
         ("[gpus.H100]", "[gpus.H100", 6, "not TOML"),
         ('shared_root = "/shared/kb"', "", 3, "is missing"),
