@@ -2,7 +2,7 @@
 # mypy: ignore-errors
 # tries: crowd the judge off its core by pinning a busy thread of the highest priority to its core
 # verdict: passed error
-# at least s: 0.015
+# at least s: 0.005
 import os
 import threading
 import time
@@ -27,5 +27,5 @@ for core in sorted(os.sched_getaffinity(0))[:1]:
 
 
 def custom_kernel(data):
-    time.sleep(0.02)
+    time.sleep(0.006)
     return sorted(data)

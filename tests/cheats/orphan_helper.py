@@ -3,7 +3,7 @@
 # tries: leave the runner's own tree by a double fork, so that the judge doesn't stop it (below isolation level 2)
 # verdict: passed violation
 # n: 6000
-# levels: 1 0
+# levels: 1
 # never: UNFROZEN
 import gc
 import os
