@@ -117,6 +117,7 @@ def slurm_place(site: Site) -> Place:
         root=backend.root,
         script=script_writer(site, templates=share.path("sbatch_templates"), eval_dir=eval_dir),
         untrusted=site.untrusted,
+        ranked_min_isolation=site.ranked_min_isolation,
         poll_s=min(1.0, site.poll.min_interval_s),  # files are looked at each time, the controller at its own pace
         grace_s=site.paths.visibility_delay_s + SHARED_GRACE_S,
     )

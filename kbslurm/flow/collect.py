@@ -133,7 +133,7 @@ def _read(store: Store, place: Place, attempt: OpenAttempt, now: datetime) -> bo
     if attempt.cancel_at is not None:
         score.keep_stale(store, attempt, sealed, "it was cancelled before this report was read", now)
         return end_cancelled(store, attempt, now)
-    score.score(store, attempt, sealed, now)
+    score.score(store, attempt, sealed, now, least_isolation=place.ranked_min_isolation)
     return True
 
 

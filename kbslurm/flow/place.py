@@ -21,13 +21,14 @@ class Place:
     look at open attempts. `grace_s`: how long a report may still arrive after the job's end (a shared file system is
     late). `sweep_gap_s`: how far apart the two clean sweeps of law 2 are. `patience_s`: how long a job may wait there
     to be started. `stray_s`: how long after its deadline a job that is still seen running is waited for. `keep_s`: how
-    long files of attempts that ended are kept.
+    long files of attempts that ended are kept. `ranked_min_isolation`: what may rank from here; a board may want more.
     """
 
     backend: Backend
     root: Path | None = None
     script: ScriptWriter | None = None
     untrusted: bool = True
+    ranked_min_isolation: int = 0
     poll_s: float = 15.0
     grace_s: float = 30.0
     sweep_gap_s: float = 25.0

@@ -27,8 +27,11 @@ class Scored(StrEnum):
     RETRY_OR_FAILED = "retry_or_failed"
 
 
-def score(store: Store, attempt: OpenAttempt, sealed: bytes, now: datetime) -> Scored:
-    """Judge what came back. A report that isn't this attempt's is an infrastructure failure, never a score."""
+def score(store: Store, attempt: OpenAttempt, sealed: bytes, now: datetime, *, least_isolation: int = 0) -> Scored:
+    """Judge what came back. A report that isn't this attempt's is an infrastructure failure, never a score.
+
+    `least_isolation`: what the place wants before anything from it ranks; the board may want more.
+    """
     work = store.work(attempt.id)
     try:
         report = opened(sealed, work)
@@ -36,7 +39,8 @@ def score(store: Store, attempt: OpenAttempt, sealed: bytes, now: datetime) -> S
         return give_up(store, attempt, Ending.BAD_REPORT, f"the report can't be trusted: {error}", now)
     if report.verdict == "infrastructure":
         return give_up(store, attempt, Ending.NODE_FAILURE, report.reason, now)
-    verdict = of_report(report, dataclasses.asdict(report), min_isolation=work.ranked_min_isolation)
+    least = max(work.ranked_min_isolation, least_isolation)
+    verdict = of_report(report, dataclasses.asdict(report), min_isolation=least)
     probe("score.before_commit")
     won = store.score(attempt, verdict, Ending.REPORTED, now, telemetry=telemetry(report))
     probe("score.after_commit")

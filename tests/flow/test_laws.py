@@ -73,6 +73,19 @@ def test_law_1_a_second_report_is_kept_and_never_scored(stage: Stage, place: Pla
     assert len(stage.rows("SELECT 1 FROM event WHERE kind = 'run.scored'")) == 1
 
 
+@pytest.mark.parametrize(("wanted", "ranks"), [(2, True), (3, False)])
+def test_what_may_rank_from_a_place_is_the_places_to_say(stage: Stage, wanted: int, ranks: bool) -> None:
+    puppet = Puppet()
+    place = Place(backend=puppet, grace_s=0, ranked_min_isolation=wanted)
+    stage.submit(mode="leaderboard")
+    launched(stage, place)
+    attempt = stage.attempt()
+    puppet.sightings[attempt.name] = ended(Ending.REPORTED)
+    puppet.reports[attempt.name] = sealed_report(stage.store.work(attempt.id))  # at level 2
+    collect(stage.store, place, stage.store.open_attempts(), Vigil(), stage.clock.now())
+    assert (stage.run()["verdict"], stage.run()["ranked"]) == ("passed", ranks)
+
+
 def test_law_1_a_late_report_of_a_dead_node_is_evidence_and_no_score(stage: Stage, place: Place) -> None:
     stage.submit()
     launched(stage, place)
