@@ -8,6 +8,7 @@ ARGS   ?=
 BIN     := .venv/bin
 PY      := $(BIN)/python
 READY   := .venv/.kbslurm-ready
+SLURM   ?= 22.05,24.11,26.05
 CLUSTER ?= .cluster/interactive
 FLOORS  := unit contract flow chaos golden architecture cluster
 # pip asks neither a local wheel folder nor a private index for what the lock names: a hash that isn't in it is refused.
@@ -75,7 +76,7 @@ demo-slurm: $(READY)  ## the demo on that cluster, from nothing (root)
 	@$(BIN)/kbslurm demo --slurm $(ARGS)
 
 test-slurm-matrix: $(READY)  ## the Slurm contract suite on Slurm 22.05, 24.11 and 26.05 (root)
-	KBSLURM_SLURM_MATRIX=22.05,24.11,26.05 $(PY) -m pytest tests/cluster tests/contract -m matrix $(ARGS)
+	KBSLURM_SLURM_MATRIX=$(SLURM) $(PY) -m pytest tests/cluster tests/contract -m matrix $(ARGS)
 
 test-gpu: $(READY)  ## what needs a real GPU
 	KBSLURM_TEST_GPU=1 $(PY) -m pytest tests -m gpu $(ARGS)
