@@ -30,6 +30,9 @@ SECRETS = (
     "POPCORN_ADMIN_TOKEN",
     "MODAL_TOKEN_ID",
     "MODAL_TOKEN_SECRET",
+    "CLI_DISCORD_CLIENT_SECRET",
+    "CLI_GITHUB_CLIENT_SECRET",
+    "OIDC_CLIENT_SECRET",
 )
 # Where people would write a secret, and what they are told.
 MISPLACED = {
@@ -38,6 +41,9 @@ MISPLACED = {
     "server.admin_token": "POPCORN_ADMIN_TOKEN",
     "daemon.database_url": "DATABASE_URL",
     "discord.token": "DISCORD_TOKEN",
+    "discord.client_secret": "CLI_DISCORD_CLIENT_SECRET",
+    "github.client_secret": "CLI_GITHUB_CLIENT_SECRET",
+    "oidc.client_secret": "OIDC_CLIENT_SECRET",
     "github.token": "GITHUB_TOKEN",
     "modal.token_id": "MODAL_TOKEN_ID",
     "modal.token_secret": "MODAL_TOKEN_SECRET",
@@ -118,12 +124,30 @@ class Policy:
 
 @dataclass(frozen=True, kw_only=True)
 class Discord:
-    """The Discord face. Its secret is DISCORD_TOKEN."""
+    """The Discord face. Its secret is DISCORD_TOKEN; that of signing on with Discord CLI_DISCORD_CLIENT_SECRET."""
+
+    client_id: str = field(default="", metadata={"doc": "Of the OAuth application; empty: no sign-on with Discord."})
+    oauth_url: str = field(default="https://discord.com", metadata={"doc": "Where Discord is.", "check": _public_url})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Github:
-    """GitHub Actions. Its secret is GITHUB_TOKEN."""
+    """GitHub Actions. Its secret is GITHUB_TOKEN; that of signing on with GitHub CLI_GITHUB_CLIENT_SECRET."""
+
+    client_id: str = field(default="", metadata={"doc": "Of the OAuth application; empty: no sign-on with GitHub."})
+    oauth_url: str = field(default="https://github.com", metadata={"doc": "Where GitHub is.", "check": _public_url})
+    oauth_api_url: str = field(
+        default="https://api.github.com", metadata={"doc": "Where its API is.", "check": _public_url}
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Oidc:
+    """A university's single sign-on (OpenID Connect). Its secret is OIDC_CLIENT_SECRET."""
+
+    issuer: str = field(default="", metadata={"doc": "The provider's address; empty: none.", "check": _public_url})
+    client_id: str = field(default="", metadata={"doc": "What the provider calls us."})
+    name: str = field(default="your university", metadata={"doc": "What people know it by."})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +175,7 @@ class _File:
     policy: Policy = field(default_factory=Policy)
     discord: Discord = field(default_factory=Discord)
     github: Github = field(default_factory=Github)
+    oidc: Oidc = field(default_factory=Oidc)
     modal: Modal = field(default_factory=Modal)
     sites: Sites = field(default_factory=Sites)
 

@@ -23,6 +23,7 @@ SECRET_VARIABLES = (
     "MODAL_TOKEN_SECRET",
     "CLI_DISCORD_CLIENT_SECRET",
     "CLI_GITHUB_CLIENT_SECRET",
+    "OIDC_CLIENT_SECRET",
 )
 _URL_PASSWORD = re.compile(r"(\w+://[^\s:/@]*):[^\s@/]+@")
 _SHORTEST_SECRET = 6

@@ -33,6 +33,9 @@ OF_THE_USERS_OWN = (
     "MODAL_TOKEN_ID",
     "MODAL_TOKEN_SECRET",
     "POPCORN_ADMIN_TOKEN",
+    "CLI_DISCORD_CLIENT_SECRET",
+    "CLI_GITHUB_CLIENT_SECRET",
+    "OIDC_CLIENT_SECRET",
 )
 
 hypothesis.settings.register_profile(

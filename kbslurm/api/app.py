@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kbslurm import __version__
-from kbslurm.api import admin, feed, popcorn, shapes, submitting, waiting
+from kbslurm.api import admin, feed, login, popcorn, shapes, submitting, waiting
 from kbslurm.api.house import House
 from kbslurm.api.shapes import Ascii
 from kbslurm.api.standings import Standings
@@ -58,6 +58,7 @@ def create_app(house: House, *, more: Sequence[APIRouter] = ()) -> FastAPI:
         popcorn.routes(house, histories, standings),
         admin.routes(house, histories),
         feed.routes(house),
+        login.routes(house),
         *more,
     ):
         app.include_router(router)

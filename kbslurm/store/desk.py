@@ -16,7 +16,7 @@ from kbslurm.errors import Invalid, NotFound, QuotaSpent
 from kbslurm.ports import Event
 from kbslurm.store import sql
 from kbslurm.store.connect import Connection
-from kbslurm.store.register import Register, _moment, _tell
+from kbslurm.store.register import NAME_CAP, Register, _moment, _tell
 from kbslurm.store.views import Invite, Person, RateLimit, RunView
 
 HISTORY = 60
@@ -203,13 +203,55 @@ class Desk(Register):
         found = self.person_by_account(provider, account)
         if found is not None:
             return found
-        for wanted in (name, f"{name[:40]} ({provider} {account[-8:]})", f"{provider} {account}"):
-            if self.person(wanted) is None:
-                break
+        wanted = self._free_name(name, f"{provider} {account[-8:]}")
         person = self.add_person(wanted, now=now)
         self.link_account(person.id, provider, account)
         self.audit(by, "user.add", f"person:{person.id}", {"name": wanted, "account": provider}, now=now)
         return self._known(person.id)
+
+    def person_for_subject(self, issuer: str, subject: str, name: str, *, now: datetime | None = None) -> Person:
+        """Whoever a university's provider means by this subject; a new person when it is the first time."""
+        told = {"issuer": issuer, "subject": subject}
+        statement = "SELECT person_id FROM oidc_account WHERE issuer = %(issuer)s AND subject = %(subject)s"
+        found = self._one(statement, told)
+        if found is None:
+            person = self.add_person(self._free_name(name, subject[-8:]), now=now)
+            self.audit("sign-on", "user.add", f"person:{person.id}", {"account": "oidc"}, now=now)
+            self._do(
+                "INSERT INTO oidc_account (issuer, subject, person_id) VALUES (%(issuer)s, %(subject)s, %(person)s)"
+                " ON CONFLICT DO NOTHING",
+                {**told, "person": person.id},
+            )
+            found = self._one(statement, told)
+            assert found is not None
+        return self._known(PersonId(found["person_id"]))
+
+    def use_state(self, hashed: bytes, expires_at: datetime, *, now: datetime) -> bool:
+        """Spend a state of a sign-on. False: it was spent before."""
+        with self._pool.transaction() as connection:
+            connection.execute(b"DELETE FROM used_state WHERE expires_at < %(now)s", {"now": now})
+            found = connection.execute(
+                b"INSERT INTO used_state (hash, expires_at) VALUES (%(hash)s, %(expires_at)s)"
+                b" ON CONFLICT DO NOTHING RETURNING hash",
+                {"hash": hashed, "expires_at": expires_at},
+            ).fetchone()
+        return found is not None
+
+    def secret_setting(self, key: str) -> bytes:
+        """A random secret of this installation by its name, made when it is first asked for."""
+        self._do(
+            "INSERT INTO setting (key, value) VALUES (%(key)s, to_jsonb(%(value)s::text)) ON CONFLICT DO NOTHING",
+            {"key": f"secret.{key}", "value": secrets.token_hex(32)},
+        )
+        return bytes.fromhex(str(self.setting(f"secret.{key}")))
+
+    def _free_name(self, name: str, mark: str) -> str:
+        """A name that nobody has yet, as near to the wanted one as may be."""
+        usual = " ".join(name.split())[:NAME_CAP] or "somebody"
+        for wanted in (usual, f"{usual[:40]} ({mark})"):
+            if wanted.isprintable() and self.person(wanted) is None:
+                return wanted
+        return f"somebody {secrets.token_hex(4)}"
 
     def check_pending_room(self, *, now: datetime) -> None:
         """Refuse a flood of tokens that nobody links; those that nobody linked in time are forgotten."""

@@ -346,6 +346,24 @@ rejudging = Table(
     Index("uq_rejudging_open", "board_id", unique=True, postgresql_where=text("state = 'open'")),
 )
 
+# Whom a university's sign-on knows: a subject is only unique within its issuer, and never changes.
+oidc_account = Table(
+    "oidc_account",
+    metadata,
+    Column("issuer", Text, primary_key=True),
+    Column("subject", Text, primary_key=True),
+    _to("person_id", "person"),
+    Index(None, "person_id"),
+)
+
+# A state that came back once is good no more, until it would have ended anyway.
+used_state = Table(
+    "used_state",
+    metadata,
+    Column("hash", LargeBinary, primary_key=True),
+    _moment("expires_at", null=False),
+)
+
 # A code is no secret of the house: hosts list them, hand them out, and revoke them.
 invite = Table(
     "invite",

@@ -183,7 +183,7 @@ def test_the_state_dir_can_be_named_by_the_environment(tmp_path: Path) -> None:
 def test_the_schema_lists_what_is_read() -> None:
     schema = config.schema()
     assert json.loads(json.dumps(schema)) == schema
-    assert set(schema["properties"]) == {"server", "daemon", "policy", "discord", "github", "modal", "sites"}
+    assert set(schema["properties"]) == {"server", "daemon", "policy", "discord", "github", "oidc", "modal", "sites"}
     daemon = schema["properties"]["daemon"]["properties"]
     assert set(daemon) == {one.name for one in dataclasses.fields(config.Daemon)}
     assert daemon["tick_s"] == {

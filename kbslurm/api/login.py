@@ -1,0 +1,386 @@
+"""Signing on with a browser: GitHub, Discord, or a university's OpenID Connect provider.
+
+A state goes out and must come back: signed by us, for one provider, within ten minutes, once, to the browser that it
+was given to (a cookie holds the other half). Whoever comes back is known by the provider's own number for them, never
+by a name or an address that could change hands. A link to somebody signed on needs their session before and after.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
+from urllib.parse import urlencode, urlsplit
+
+import httpx
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import RedirectResponse
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+
+from kbslurm.api import shapes
+from kbslurm.api.house import House
+from kbslurm.api.shapes import Ascii, answers
+from kbslurm.domain.run import PersonId
+from kbslurm.errors import BackendTrouble, Invalid, NotFound, Refused, Unauthenticated
+from kbslurm.logs import teller
+from kbslurm.store.views import Person
+
+tell = teller("api.login")
+SESSION = "kbslurm_session"
+PROOF = "kbslurm_login"
+SESSION_FOR = timedelta(hours=12)
+STATE_FOR = timedelta(minutes=10)
+TIMEOUT_S = 10.0
+ANSWER_CAP = 1_000_000
+KEYS = ["RS256", "ES256", "PS256", "EdDSA"]
+LEEWAY_S = 60
+_NEXT = re.compile(r"/(?![/\\])[\x21-\x7e]*\Z")
+
+ProviderName = Literal["github", "discord", "oidc"]
+Named = Annotated[ProviderName, Path(description="Whom one signs on with.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provider:
+    """Where to send a browser, and where to ask who came back."""
+
+    name: ProviderName
+    client_id: str
+    client_secret: str
+    authorize_url: str
+    token_url: str
+    user_url: str
+    scope: str
+    issuer: str = ""
+    keys_url: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """Whom a provider means: its own number for them, and what they are called."""
+
+    subject: str
+    name: str
+
+
+def routes(house: House) -> APIRouter:
+    """The router of this house; a provider without a client_id is not there."""
+    router = APIRouter(prefix="/auth", tags=["sign-on"])
+    sent = {
+        303: {"description": "On to the provider, or back to the page that one came from."},
+        **answers(shapes.Fine, 400, 401, 403, 404),
+    }
+    sent.pop(200)
+
+    @router.get("/login/{provider}", status_code=303, response_class=RedirectResponse, responses=sent)
+    def login(
+        provider: Named,
+        request: Request,
+        next_: Annotated[str, Query(alias="next", max_length=500)] = "/",
+        link: Annotated[bool, Query(description="Add the account to whoever is signed on.")] = False,
+    ) -> RedirectResponse:
+        """Send a browser to the provider."""
+        asked = configured(house, provider)
+        person = signed_on(house, request) if link else None
+        if link and person is None:
+            raise Unauthenticated("nobody is signed on, so nothing can be added", hint="Sign on first.")
+        proof = secrets.token_urlsafe(24)
+        state = _state(house, asked.name, proof, person, next_)
+        query = {
+            "response_type": "code",
+            "client_id": asked.client_id,
+            "redirect_uri": back(house, request, asked.name),
+            "scope": asked.scope,
+            "state": state,
+            "code_challenge": _challenge(_derived(house, "pkce", proof)),
+            "code_challenge_method": "S256",
+        }
+        if asked.name == "oidc":
+            query["nonce"] = _derived(house, "nonce", proof)
+        answer = RedirectResponse(f"{asked.authorize_url}?{urlencode(query)}", status_code=303)
+        _cookie(house, request, answer, PROOF, proof, STATE_FOR, path="/auth")
+        return answer
+
+    @router.get("/callback/{provider}", status_code=303, response_class=RedirectResponse, responses=sent)
+    def callback(
+        provider: Named,
+        request: Request,
+        state: Annotated[str, Query(max_length=2000)] = "",
+        code: Annotated[str, Query(max_length=2000)] = "",
+        error: Annotated[str, Query(max_length=200)] = "",
+    ) -> RedirectResponse:
+        """Where the provider sends the browser back to."""
+        asked = configured(house, provider)
+        proof = request.cookies.get(PROOF, "")
+        told = _checked(house, asked.name, state, proof)
+        if error or not code:
+            raise Refused(f"{asked.name} did not let you in", hint="Try again.")
+        account = _account(house, asked, code, proof, back(house, request, asked.name))
+        person = _person(house, asked, account, _linking(house, request, told))
+        if person.banned_at is not None:
+            raise Refused("this account is banned", hint="Ask a host.")
+        answer = RedirectResponse(told["next"], status_code=303)
+        now = house.clock.now()
+        secret = house.store.issue_token(
+            person.id, kind="web", device=f"browser ({asked.name})", expires_at=now + SESSION_FOR, now=now
+        )
+        _cookie(house, request, answer, SESSION, secret, SESSION_FOR)
+        answer.delete_cookie(PROOF, path="/auth")
+        tell("signed on", provider=asked.name, person=person.id)
+        return answer
+
+    @router.post("/logout", responses=answers(shapes.Fine, 403))
+    def logout(request: Request) -> Ascii:
+        """End the browser's session."""
+        _check_same_site(request)
+        if found := request.cookies.get(SESSION):
+            house.store.revoke_secret(found, now=house.clock.now())
+        answer = Ascii({"status": "ok"})
+        answer.delete_cookie(SESSION)
+        return answer
+
+    return router
+
+
+def signed_on(house: House, request: Request) -> Person | None:
+    """Whose session this browser holds. For pages: calls of the API know nobody by a cookie."""
+    secret = request.cookies.get(SESSION)
+    return house.store.person_of_token(secret, now=house.clock.now()) if secret else None
+
+
+def providers(house: House) -> list[tuple[ProviderName, str]]:
+    """Those that one can sign on with, and what people know them by."""
+    config = house.config
+    found: list[tuple[ProviderName, str]] = []
+    if config.oidc.issuer and config.oidc.client_id:
+        found.append(("oidc", config.oidc.name))
+    if config.github.client_id:
+        found.append(("github", "GitHub"))
+    if config.discord.client_id:
+        found.append(("discord", "Discord"))
+    return found
+
+
+def configured(house: House, name: ProviderName) -> Provider:
+    """The provider of that name, or NotFound when it isn't set up."""
+    config = house.config
+    if name not in [known for known, _ in providers(house)]:
+        raise NotFound("sign-on provider", name, known=[known for known, _ in providers(house)])
+    if name == "oidc":
+        return _discovered(house)
+    if name == "github":
+        base = config.github.oauth_url
+        return Provider(
+            name=name,
+            client_id=config.github.client_id,
+            client_secret=config.secret("CLI_GITHUB_CLIENT_SECRET") or "",
+            authorize_url=f"{base}/login/oauth/authorize",
+            token_url=f"{base}/login/oauth/access_token",
+            user_url=f"{config.github.oauth_api_url}/user",
+            scope="read:user",
+        )
+    base = config.discord.oauth_url
+    return Provider(
+        name=name,
+        client_id=config.discord.client_id,
+        client_secret=config.secret("CLI_DISCORD_CLIENT_SECRET") or "",
+        authorize_url=f"{base}/oauth2/authorize",
+        token_url=f"{base}/api/oauth2/token",
+        user_url=f"{base}/api/users/@me",
+        scope="identify",
+    )
+
+
+def back(house: House, request: Request, name: ProviderName) -> str:
+    """Where the provider sends the browser: at the configured address, else at the one that was called."""
+    base = house.config.server.public_url or str(request.base_url).rstrip("/")
+    return f"{base}/auth/callback/{name}"
+
+
+# ---------------------------------------------------------------------------------------------------------- the state
+
+
+def _state(house: House, name: ProviderName, proof: str, person: Person | None, next_: str) -> str:
+    told = {
+        "p": name,
+        "e": int((house.clock.now() + STATE_FOR).timestamp()),
+        "b": hashlib.sha256(proof.encode()).hexdigest(),
+        "l": person.id if person else None,
+        "n": next_ if _NEXT.match(next_) else "/",
+    }
+    body = base64.urlsafe_b64encode(json.dumps(told).encode()).decode()
+    return f"{body}.{_signature(house, body)}"
+
+
+def _checked(house: House, name: ProviderName, state: str, proof: str) -> dict[str, Any]:
+    body, _, signature = state.partition(".")
+    refused = Refused("this sign-on isn't good any more", hint="Begin again.")
+    if not hmac.compare_digest(signature.encode("utf-8", "replace"), _signature(house, body).encode()):
+        raise refused
+    told: dict[str, Any] = json.loads(base64.urlsafe_b64decode(body))
+    now = house.clock.now()
+    ends_at = datetime.fromtimestamp(told["e"], UTC)
+    mine = hashlib.sha256(proof.encode("utf-8", "replace")).hexdigest()
+    if told["p"] != name or ends_at <= now or not proof or not hmac.compare_digest(mine, told["b"]):
+        raise refused
+    if not house.store.use_state(hashlib.sha256(body.encode()).digest(), ends_at, now=now):
+        raise refused
+    return {"link": told["l"], "next": told["n"]}
+
+
+def _signature(house: House, body: str) -> str:
+    return _derived(house, "state", body)
+
+
+def _derived(house: House, purpose: str, text: str) -> str:
+    """What only we can make of this text, for this purpose: states, nonces and verifiers need not be kept."""
+    key = house.store.secret_setting("sign_on")
+    return hmac.new(key, f"{purpose}:{text}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+
+def _challenge(verifier: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
+
+
+def _linking(house: House, request: Request, told: Mapping[str, Any]) -> Person | None:
+    """Whom the account is to be added to: who asked for it must still be who is signed on."""
+    if told["link"] is None:
+        return None
+    person = signed_on(house, request)
+    if person is None or person.id != told["link"]:
+        raise Refused("somebody else is signed on now", hint="Begin again.")
+    return person
+
+
+# -------------------------------------------------------------------------------------------------------- the account
+
+
+def _person(house: House, asked: Provider, account: Account, linking: Person | None) -> Person:
+    store, now = house.store, house.clock.now()
+    if asked.name == "oidc":
+        if linking is not None:
+            raise Invalid("a university's account can't be added to another", hint="Sign on with it by itself.")
+        return store.person_for_subject(asked.issuer, account.subject, account.name, now=now)
+    if linking is not None:
+        store.link_account(PersonId(linking.id), asked.name, account.subject)
+        return linking
+    return store.person_for_account(asked.name, account.subject, account.name, by="sign-on", now=now)
+
+
+def _account(house: House, asked: Provider, code: str, proof: str, redirect: str) -> Account:
+    form = {
+        "grant_type": "authorization_code",
+        "code": code,
+        "redirect_uri": redirect,
+        "client_id": asked.client_id,
+        "client_secret": asked.client_secret,
+        "code_verifier": _derived(house, "pkce", proof),
+    }
+    with httpx.Client(timeout=TIMEOUT_S) as http:
+        told = _asked(asked, http, "POST", asked.token_url, data=form)
+        if asked.name == "oidc":
+            return _of_token(house, asked, http, told, _derived(house, "nonce", proof))
+        token = told.get("access_token")
+        if not isinstance(token, str) or str(told.get("token_type", "")).lower() != "bearer":
+            raise Refused(f"{asked.name} did not let you in", hint="Try again.")
+        user = _asked(asked, http, "GET", asked.user_url, headers={"Authorization": f"Bearer {token}"})
+    number = str(user.get("id") or "")
+    if not number.isascii() or not number.isdecimal():
+        raise BackendTrouble(asked.name, "it didn't say who you are")
+    called = user.get("login") or user.get("global_name") or user.get("username") or "somebody"
+    return Account(subject=number, name=str(called)[:200])
+
+
+def _of_token(house: House, asked: Provider, http: httpx.Client, told: Mapping[str, Any], nonce: str) -> Account:
+    """Whom the signed ID token names, when it is for us, from them, for this sign-on, and now."""
+    try:
+        keys = KeySet.import_key_set(_asked(asked, http, "GET", asked.keys_url))  # type: ignore[arg-type]
+        token = jwt.decode(str(told.get("id_token", "")), keys, algorithms=KEYS)
+        jwt.JWTClaimsRegistry(
+            now=int(house.clock.now().timestamp()),
+            leeway=LEEWAY_S,
+            iss={"essential": True, "value": asked.issuer},
+            aud={"essential": True, "value": asked.client_id},
+            exp={"essential": True},
+            sub={"essential": True},
+            nonce={"essential": True, "value": nonce},
+        ).validate(token.claims)
+    except (JoseError, ValueError, KeyError, TypeError) as error:
+        tell("an ID token was refused", level="warning", why=type(error).__name__)
+        raise Refused("your university did not let you in", hint="Try again, or ask a host.") from None
+    claims = token.claims
+    audience = claims["aud"]
+    if isinstance(audience, list) and len(audience) > 1 and claims.get("azp") != asked.client_id:
+        raise Refused("your university let you in somewhere else", hint="Ask a host.")
+    called = claims.get("preferred_username") or claims.get("name") or "somebody"
+    return Account(subject=str(claims["sub"])[:255], name=str(called)[:200])
+
+
+def _discovered(house: House) -> Provider:
+    config = house.config.oidc
+    start = Provider(
+        name="oidc",
+        client_id=config.client_id,
+        client_secret=house.config.secret("OIDC_CLIENT_SECRET") or "",
+        authorize_url="",
+        token_url="",
+        user_url="",
+        scope="openid profile",
+        issuer=config.issuer,
+    )
+    with httpx.Client(timeout=TIMEOUT_S) as http:
+        told = _asked(start, http, "GET", f"{config.issuer}/.well-known/openid-configuration")
+    if str(told.get("issuer", "")).rstrip("/") != config.issuer:
+        raise BackendTrouble("sign-on", "the provider says that it is somebody else")
+    places = {key: str(told.get(key, "")) for key in ("authorization_endpoint", "token_endpoint", "jwks_uri")}
+    secure = urlsplit(config.issuer).scheme == "https"
+    if any(urlsplit(url).scheme not in (("https",) if secure else ("http", "https")) for url in places.values()):
+        raise BackendTrouble("sign-on", "the provider names addresses that aren't safe")
+    return Provider(
+        **{
+            **vars(start),
+            "issuer": str(told["issuer"]),
+            "authorize_url": places["authorization_endpoint"],
+            "token_url": places["token_endpoint"],
+            "keys_url": places["jwks_uri"],
+        }
+    )
+
+
+def _asked(asked: Provider, http: httpx.Client, method: str, url: str, **more: Any) -> dict[str, Any]:
+    """The provider's JSON object, or BackendTrouble; what it says of an error may hold secrets and stays unsaid."""
+    headers = {"Accept": "application/json", **more.pop("headers", {})}
+    try:
+        answer = http.request(method, url, headers=headers, follow_redirects=False, **more)
+        told = answer.json() if len(answer.content) <= ANSWER_CAP else None
+    except (httpx.HTTPError, ValueError) as error:
+        raise BackendTrouble("sign-on", f"{asked.name} can't be asked ({type(error).__name__})") from None
+    if answer.status_code in (400, 401, 403) or (isinstance(told, dict) and "error" in told):
+        raise Refused(f"{asked.name} did not let you in", hint="Try again.")
+    if answer.status_code != 200 or not isinstance(told, dict):
+        raise BackendTrouble("sign-on", f"{asked.name} answered {answer.status_code}")
+    return told
+
+
+def _cookie(
+    house: House, request: Request, answer: RedirectResponse, name: str, value: str, lasts: timedelta, path: str = "/"
+) -> None:
+    secure = (house.config.server.public_url or str(request.base_url)).startswith("https://")
+    answer.set_cookie(
+        name, value, max_age=int(lasts.total_seconds()), path=path, httponly=True, secure=secure, samesite="lax"
+    )
+
+
+def _check_same_site(request: Request) -> None:
+    """A form of another site can't end a session: browsers say where a request comes from."""
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise Refused("this request comes from another site")

@@ -1,0 +1,196 @@
+"""Signing on with a browser, against real providers of ours on loopback; and every way in that must be shut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+
+from kbslurm import config
+from kbslurm.api.house import House
+from kbslurm.api.login import PROOF, SESSION, providers
+from kbslurm.api.server import Serving, house_of
+from kbslurm.store.postgres import PostgresStore
+from kbslurm.store.views import Person
+from tests.fakes import sign_on
+from tests.flow.stage import HandClock
+
+ALL = ("github", "discord", "oidc")
+
+
+class Desk:
+    """The service with its providers, and browsers."""
+
+    def __init__(self, house: House, url: str, fake: sign_on.SignOn) -> None:
+        self.house, self.url, self.fake = house, url, fake
+        self.browsers: list[httpx.Client] = []
+
+    def browser(self) -> httpx.Client:
+        self.browsers.append(httpx.Client(base_url=self.url))
+        return self.browsers[-1]
+
+    def sign_on(self, browser: httpx.Client, provider: str, **query: str) -> httpx.Response:
+        """Through the provider and back; the answer of our callback."""
+        return browser.get(self.returning(browser, provider, **query))
+
+    def returning(self, browser: httpx.Client, provider: str, **query: str) -> str:
+        """The address that the provider sends the browser back to."""
+        away = browser.get(f"/auth/login/{provider}", params=query)
+        assert away.status_code == 303, away.text
+        back = browser.get(away.headers["location"])
+        assert back.status_code == 302
+        return back.headers["location"]
+
+    def who(self, browser: httpx.Client) -> Person | None:
+        secret = browser.cookies.get(SESSION)
+        return self.house.store.person_of_token(secret, now=self.house.clock.now()) if secret else None
+
+
+@pytest.fixture
+def desk(database_url: str, tmp_path: Path) -> Iterator[Desk]:
+    clock = HandClock()
+    with sign_on.running(lambda: clock.now().timestamp()) as fake, PostgresStore(database_url) as store:
+        file = tmp_path / "kbslurm.toml"
+        file.write_text(
+            f'[github]\nclient_id = "{sign_on.CLIENT}"\noauth_url = "{fake.url}"\noauth_api_url = "{fake.url}"\n'
+            f'[discord]\nclient_id = "{sign_on.CLIENT}"\noauth_url = "{fake.url}"\n'
+            f'[oidc]\nclient_id = "{sign_on.CLIENT}"\nissuer = "{fake.url}"\nname = "Example University"\n'
+        )
+        names = ("CLI_GITHUB_CLIENT_SECRET", "CLI_DISCORD_CLIENT_SECRET", "OIDC_CLIENT_SECRET")
+        house = house_of(config.load(file, dict.fromkeys(names, sign_on.SECRET), cwd=tmp_path), store, clock=clock)
+        with Serving(house, host="127.0.0.1", port=0) as serving:
+            desk = Desk(house, serving.url, fake)
+            try:
+                yield desk
+            finally:
+                for browser in desk.browsers:
+                    browser.close()
+
+
+@pytest.mark.parametrize("provider", ALL)
+def test_whoever_comes_back_is_known_by_their_number_and_not_by_their_name(desk: Desk, provider: str) -> None:
+    assert [name for name, _ in providers(desk.house)] == ["oidc", "github", "discord"]
+    browser = desk.browser()
+    answer = desk.sign_on(browser, provider, next="/boards/transpose")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/boards/transpose")
+    (session,) = [text for text in answer.headers.get_list("set-cookie") if text.startswith(SESSION)]
+    assert "HttpOnly" in session and "SameSite=lax" in session and "Path=/" in session
+    ada = desk.who(browser)
+    assert ada is not None and ada.name == "ada" and ada.role == "participant"
+    # The same number with another name is the same person; the same name with another number is somebody else.
+    desk.fake.user = {"id": "501", "name": "renamed"}
+    again = desk.browser()
+    desk.sign_on(again, provider)
+    assert desk.who(again) == ada
+    desk.fake.user = {"id": "999", "name": "ada"}
+    other = desk.browser()
+    desk.sign_on(other, provider)
+    impostor = desk.who(other)
+    assert impostor is not None and impostor.id != ada.id and impostor.name != "ada"
+    assert browser.post("/auth/logout", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    assert desk.who(browser) == ada
+    kept = browser.cookies.get(SESSION)
+    assert browser.post("/auth/logout").status_code == 200 and desk.who(browser) is None
+    assert kept is not None and desk.house.store.person_of_token(kept) is None
+
+
+@pytest.mark.parametrize("provider", ALL)
+def test_a_state_is_good_once_for_its_browser_its_provider_and_ten_minutes(desk: Desk, provider: str) -> None:
+    browser = desk.browser()
+    back = desk.returning(browser, provider)
+    state = parse_qs(urlsplit(back).query)["state"][0]
+    stranger = desk.browser()
+    assert stranger.get(back).status_code == 403
+    stranger.cookies.set(PROOF, "guessed")
+    assert stranger.get(back).status_code == 403
+    elsewhere = "github" if provider != "github" else "discord"
+    for bad in (
+        back.replace(f"/{provider}?", f"/{elsewhere}?"),
+        back.replace("state=", "state=x"),
+        back.replace(state[-8:], "00000000"),
+        back.replace("state=", "was="),
+    ):
+        assert browser.get(bad).status_code == 403, bad
+    assert browser.get(back).status_code == 303
+    browser.cookies.set(PROOF, "again")
+    assert browser.get(back).status_code == 403
+    late = desk.browser()
+    back = desk.returning(late, provider)
+    clock = desk.house.clock
+    assert isinstance(clock, HandClock)
+    clock.go(601)
+    assert late.get(back).status_code == 403
+    assert desk.who(late) is None
+
+
+def test_the_very_same_return_is_not_taken_twice(desk: Desk) -> None:
+    browser = desk.browser()
+    away = browser.get("/auth/login/github")
+    proof = browser.cookies.get(PROOF)
+    back = browser.get(away.headers["location"]).headers["location"]
+    assert browser.get(back).status_code == 303
+    browser.cookies.set(PROOF, str(proof), path="/auth")
+    answer = browser.get(back)
+    assert answer.status_code == 403 and set(answer.json()) == {"detail"}
+
+
+def test_no_page_of_others_is_gone_to_afterwards(desk: Desk) -> None:
+    for wanted in ("//evil.example", "https://evil.example", "/\\evil.example", "/a\r\nSet-Cookie: x", "evil"):
+        assert desk.sign_on(desk.browser(), "github", next=wanted).headers["location"] == "/"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        {"aud": "somebody-else"}, {"iss": "https://evil.example"}, {"nonce": "old"}, {"exp": 1}, {"sub": None},
+        {"aud": [sign_on.CLIENT, "other"], "azp": "other"}, "foreign", "unsigned",
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_id_token_must_be_for_us_from_them_for_now(desk: Desk, spoil: object) -> None:
+    desk.fake.foreign_key, desk.fake.unsigned = spoil == "foreign", spoil == "unsigned"
+    desk.fake.spoil = dict(spoil) if isinstance(spoil, dict) else {}
+    browser = desk.browser()
+    assert desk.sign_on(browser, "oidc").status_code == 403
+    assert desk.who(browser) is None and desk.house.store.people() == []
+
+
+def test_an_account_is_added_only_by_who_is_signed_on(desk: Desk) -> None:
+    ada = desk.browser()
+    assert ada.get("/auth/login/github", params={"link": "true"}).status_code == 401
+    desk.sign_on(ada, "discord")
+    person = desk.who(ada)
+    assert person is not None
+    assert desk.sign_on(ada, "github", link="true").status_code == 303
+    linked = desk.house.store.person_by_account("github", "501")
+    assert linked is not None and linked.id == person.id
+    # Eve has an account that is hers; Ada can't take it, and Eve's browser can't finish what Ada's began.
+    desk.fake.user = {"id": "666", "name": "eve"}
+    eve = desk.browser()
+    desk.sign_on(eve, "github")
+    assert desk.sign_on(ada, "github", link="true").status_code == 400
+    back = desk.returning(ada, "discord", link="true")
+    eve.cookies.set(PROOF, str(ada.cookies.get(PROOF)), path="/auth")
+    assert eve.get(back).status_code == 403
+    assert desk.sign_on(ada, "oidc", link="true").status_code == 400
+    known = desk.house.store.person_by_account("github", "666")
+    assert known is not None and known.name == "eve"
+
+
+def test_a_refusal_a_ban_and_a_provider_that_is_not_there(desk: Desk, database_url: str, tmp_path: Path) -> None:
+    desk.fake.refuses = True
+    assert desk.sign_on(desk.browser(), "github").status_code == 403
+    desk.fake.refuses = False
+    browser = desk.browser()
+    desk.sign_on(browser, "github")
+    person = desk.who(browser)
+    assert person is not None
+    desk.house.store.ban(person.id)
+    assert desk.sign_on(desk.browser(), "github").status_code == 403
+    bare = house_of(config.load(None, {}, cwd=tmp_path / "none"), desk.house.store)
+    with Serving(bare, host="127.0.0.1", port=0) as serving, httpx.Client(base_url=serving.url) as other:
+        assert other.get("/auth/login/github").status_code == 404
+        assert other.get("/auth/callback/oidc").status_code == 404
