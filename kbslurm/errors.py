@@ -71,7 +71,8 @@ class DeadlinePassed(Refused):
         self.board, self.closed_at, self.zone = board, closed_at, zone
         when = closed_at.strftime("%Y-%m-%d %H:%M")
         super().__init__(
-            f"board {board} closed on {when} ({zone})", hint=hint or "Ask the host for an extension, or pick another board."
+            f"board {board} closed on {when} ({zone})",
+            hint=hint or "Ask a host for an extension, or pick another board.",
         )
 
 

@@ -12,7 +12,9 @@ from datetime import datetime, timedelta
 DEFAULT_COST_S = 60.0
 
 
-def fair_at(now: datetime, last_fair_at: datetime | None, *, cost_s: float = DEFAULT_COST_S, weight: float = 1.0) -> datetime:
+def fair_at(
+    now: datetime, last_fair_at: datetime | None, *, cost_s: float = DEFAULT_COST_S, weight: float = 1.0
+) -> datetime:
     """The virtual moment of a person's next run. `last_fair_at` is that of their latest run that still waits or runs.
 
     Monotone in `now` and in `last_fair_at`, never before now, and at least cost/weight behind the person's last.

@@ -16,7 +16,7 @@ from kbslurm_eval.wire import Mode
 
 @dataclass(frozen=True, kw_only=True)
 class Intake:
-    """All that accept must know of a person, a board and the house. `gpus` are the board's; `closed` is the host's act."""
+    """What accept must know of a person, a board and the house. `gpus` are the board's; `closed` is the host's act."""
 
     person_id: PersonId
     person: str
@@ -34,7 +34,7 @@ class Intake:
 
 
 def check_may_submit(intake: Intake, now: datetime) -> None:
-    """Refuse whoever may not submit here now. Staff may while intake is paused or the board is closed: to try it out."""
+    """Refuse whoever may not submit here now. Staff may while intake is paused or the board is closed, to try it."""
     if intake.banned is not None:
         raise Refused(f"{intake.person} may not submit: {intake.banned or 'banned by the hosts'}", hint="Ask a host.")
     if intake.by_staff:

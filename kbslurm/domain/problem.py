@@ -1,4 +1,4 @@
-"""A problem as it was read from its task.yml or its one reference file: a value, with a digest that names its version."""
+"""A problem as read from its task.yml or its one reference file: a value, with a digest that names its version."""
 
 from __future__ import annotations
 

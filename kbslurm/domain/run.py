@@ -73,9 +73,7 @@ class AttemptState(StrEnum):
     CANCELLED = "cancelled"
 
 
-OPEN_ATTEMPTS = frozenset(
-    {AttemptState.INTENT, AttemptState.AMBIGUOUS, AttemptState.SUBMITTED, AttemptState.RUNNING}
-)
+OPEN_ATTEMPTS = frozenset({AttemptState.INTENT, AttemptState.AMBIGUOUS, AttemptState.SUBMITTED, AttemptState.RUNNING})
 
 
 class Ending(StrEnum):

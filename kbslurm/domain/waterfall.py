@@ -1,4 +1,4 @@
-"""Where a run's time went: accept → queue → launch → start → run → collect → score, from the stamps of its rows. Pure."""
+"""Where a run's time went: accept → queue → launch → start → run → collect → score, by the stamps of its rows. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Stamps:
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """One step: when it ended, and how long it took. `skewed`: another machine's clock says it took less than nothing."""
+    """One step: when it ended, how long it took. `skewed`: another machine's clock says it took less than nothing."""
 
     name: StageName
     ended_at: datetime

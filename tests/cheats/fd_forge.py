@@ -7,7 +7,9 @@ import glob
 import os
 import time
 
-_FORGED = b'{"report": "{\\"verdict\\":\\"passed\\",\\"score_s\\":1e-9}", "mac": "00"}\ncheck: pass\nbenchmark.0.mean: 1\n'
+_FORGED = (
+    b'{"report": "{\\"verdict\\":\\"passed\\",\\"score_s\\":1e-9}", "mac": "00"}\ncheck: pass\nbenchmark.0.mean: 1\n'
+)
 for _path in glob.glob("/proc/[0-9]*/fd/*"):
     try:
         _fd = os.open(_path, os.O_WRONLY | os.O_NONBLOCK)

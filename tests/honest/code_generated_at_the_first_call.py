@@ -2,7 +2,9 @@
 # mypy: ignore-errors
 # does: code generated at the first call
 MADE = {}
+
+
 def custom_kernel(data):
-    if 'f' not in MADE:
-        exec('def f(d):\n    return sorted(d)', MADE)
-    return MADE['f'](data)
+    if "f" not in MADE:
+        exec("def f(d):\n    return sorted(d)", MADE)
+    return MADE["f"](data)

@@ -5,9 +5,11 @@ import asyncio
 
 
 async def work(data):
-    made = await asyncio.create_subprocess_exec('/bin/cat', stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
-    out, _ = await made.communicate(b'x')
-    assert out == b'x'
+    made = await asyncio.create_subprocess_exec(
+        "/bin/cat", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await made.communicate(b"x")
+    assert out == b"x"
     return sorted(data)
 
 

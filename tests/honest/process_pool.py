@@ -3,7 +3,7 @@
 # does: a pool of processes kept from call to call
 import multiprocessing
 
-POOL = multiprocessing.get_context('fork').Pool(2)
+POOL = multiprocessing.get_context("fork").Pool(2)
 
 
 def custom_kernel(data):

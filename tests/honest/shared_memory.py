@@ -12,7 +12,7 @@ def custom_kernel(data):
     room = mmap.mmap(-1, 8 * len(data))
     pid = os.fork()
     if pid == 0:
-        room[:] = struct.pack(f'<{len(data)}d', *sorted(data))
+        room[:] = struct.pack(f"<{len(data)}d", *sorted(data))
         os._exit(0)
     os.waitpid(pid, 0)
-    return list(struct.unpack(f'<{len(data)}d', room[:]))
+    return list(struct.unpack(f"<{len(data)}d", room[:]))

@@ -2,6 +2,8 @@
 # mypy: ignore-errors
 # does: workspace
 BUFFER = []
+
+
 def custom_kernel(data):
     BUFFER[:] = data
     BUFFER.sort()
