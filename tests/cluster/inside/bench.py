@@ -18,15 +18,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import psycopg
 
 from kbslurm import share, sites
 from kbslurm.backends.paths import AttemptPaths
 from kbslurm.backends.slurm.backend import SlurmBackend
 from kbslurm.daemon import Daemon, WallClock
 from kbslurm.domain.apptainer import ApptainerCommand, Bind
+from kbslurm.domain.run import SubmissionId
 from kbslurm.domain.site import Site
 from kbslurm.flow.place import Place
 from kbslurm.flow.script import attempts_folder, harness_folder, script_writer
@@ -43,7 +46,7 @@ TOOLS = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo")
 PATIENCE_S = 1500.0
 PAIRS, IN_FLIGHT, QUEUED = 10, 100, 1_000
 GPUS, GPUS_IN_ALL = ("H100", "A100"), 12
-IDLE_S = 5.0
+IDLE_S, RUN_LASTS_S = 5.0, 1.0
 # One line per call, and no other process: what counts must not weigh.
 COUNTING = '#!/bin/sh\necho {tool} >>"{counts}"\nexec /usr/bin/{tool} "$@"\n'
 
@@ -70,7 +73,17 @@ class House:
     place: Place
     backend: SlurmBackend
     folder: Path
-    stamps: Stamps = field(default_factory=Stamps)
+    asking: psycopg.Connection[tuple[int]]
+    stamps: Stamps
+
+    def is_over(self, submission: SubmissionId | None = None) -> bool:
+        """Whether its runs have all ended. One kept connection: a new one each time would weigh on what is measured."""
+        which = "" if submission is None else f" AND submission_id = {int(submission)}"
+        found = self.asking.execute(f"SELECT count(*) FROM run WHERE ended_at IS NULL{which}".encode()).fetchone()
+        return found == (0,)
+
+    def wait_over(self, submission: SubmissionId | None = None) -> None:
+        self.stage.wait_until(lambda: self.is_over(submission), patience_s=PATIENCE_S)
 
     @contextmanager
     def daemon(self) -> Iterator[None]:
@@ -117,13 +130,18 @@ def house(server: databases.Server, *, min_interval_s: float, max_open: int | No
     try:
         url = server.create()
         migrate.upgrade(url)
-        with closing(Stage.build(url, gpus=GPUS, clock=WallClock())) as stage:
-            yield _furnished(stage, folder, min_interval_s, max_open)
+        with (
+            closing(Stage.build(url, gpus=GPUS, clock=WallClock())) as stage,
+            psycopg.connect(url, autocommit=True) as asking,
+        ):
+            yield _furnished(stage, asking, folder, min_interval_s, max_open)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _furnished(stage: Stage, folder: Path, min_interval_s: float, max_open: int | None) -> House:
+def _furnished(
+    stage: Stage, asking: psycopg.Connection[tuple[int]], folder: Path, min_interval_s: float, max_open: int | None
+) -> House:
     text = site_text(folder, more="" if max_open is None else f"max_open = {max_open}\n")
     text = text.replace("min_interval = 0.1", f"min_interval = {min_interval_s}")
     text = text.replace("[poll]", f'bin_dir = "{_counting(folder)}"\n\n[poll]')
@@ -137,7 +155,7 @@ def _furnished(stage: Stage, folder: Path, min_interval_s: float, max_open: int 
         script=script_writer(site, templates=share.path("sbatch_templates"), eval_dir=eval_dir),
         poll_s=min(1.0, site.poll.min_interval_s),
     )
-    return House(stage=stage, site=site, place=place, backend=backend, folder=folder, stamps=stamps)
+    return House(stage=stage, site=site, place=place, backend=backend, folder=folder, asking=asking, stamps=stamps)
 
 
 def _harness(folder: Path) -> Path:
@@ -209,14 +227,6 @@ class ByHand:
             command=("python3", "-I", "/eval", "/kb/manifest.json", "--key", "/kb/key", "--out"),
         )
         return f"{words.shell()} {out}"
-
-    def spans_ns(self, folder: Path) -> list[tuple[int, int]]:
-        """(first line, end) of each harness that has reported."""
-        found = []
-        for file in (*folder.glob("out/report.json"), *folder.glob("out/*/report.json")):
-            told = unseal(file.read_bytes(), self.key)
-            found.append((told.started_at_ns, told.ended_at_ns))
-        return found
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
@@ -291,7 +301,7 @@ def _medians(ways: Sequence[Way]) -> Way:
 def _walked(our: House) -> Way:
     began_ns = time.time_ns()
     receipt = our.stage.submit("# 0.1\n", mode="test", gpus=["H100"])
-    our.stage.wait_until(lambda: our.stage.open_runs(receipt.submission_id) == 0, patience_s=PATIENCE_S)
+    our.wait_over(receipt.submission_id)
     seen_ns = time.time_ns()
     last = max(our.attempts(), key=lambda attempt: attempt.began_ns)
     return Way(
@@ -308,8 +318,9 @@ def _sent(by_hand: ByHand, name: str) -> Way:
     began_ns = time.time_ns()
     by_hand.send(folder, "--partition=gpu-h100", "--gres=gpu:h100:1")
     sent_ns = time.time_ns()
-    wait_until(lambda: bool(by_hand.spans_ns(folder)))
-    ((harness_ns, _),) = by_hand.spans_ns(folder)
+    report = folder / "out" / "report.json"
+    wait_until(report.exists)
+    harness_ns = unseal(report.read_bytes(), by_hand.key).started_at_ns
     script_ns = int((folder / "script-0").read_text())
     return Way(
         called_s=0.0,
@@ -330,7 +341,7 @@ def calls(server: databases.Server) -> list[Row]:
             our.stage.submit("# 1\n", by=f"p{n % 20}", mode="test", gpus=["H100"])
         began = time.monotonic()
         with our.daemon():
-            our.stage.wait_until(lambda: our.stage.open_runs() == 0, patience_s=PATIENCE_S)
+            our.wait_over()
             took_s = time.monotonic() - began
             busy = our.calls()
             our.stage.store.wait_for_news(0.5)
@@ -359,7 +370,10 @@ def calls(server: databases.Server) -> list[Row]:
 
 
 def busy(server: databases.Server) -> list[Row]:
-    """Queued one-second runs on all GPUs, against the same as one array. Busy is a harness that runs on a GPU."""
+    """Queued one-second runs on all GPUs, against the same as one array.
+
+    Busy is the second that a run needs: what it takes longer on a loaded machine is nobody's work.
+    """
     count = scaled(QUEUED, least=60)
     with house(server, min_interval_s=1.0) as our:
         with our.daemon():
@@ -367,47 +381,52 @@ def busy(server: databases.Server) -> list[Row]:
         by_hand = ByHand.like(our)
         before = {attempt.began_ns for attempt in our.attempts()}
         for n in range(count):
-            our.stage.submit("# 1\n", by=f"p{n % 20}", mode="test", gpus=[GPUS[n % 2]])
+            our.stage.submit(f"# {RUN_LASTS_S}\n", by=f"p{n % 20}", mode="test", gpus=[GPUS[n % 2]])
         began_ns = time.time_ns()
         with our.daemon():
-            our.stage.wait_until(lambda: our.stage.open_runs() == 0, patience_s=PATIENCE_S)
+            our.wait_over()
         done = [attempt for attempt in our.attempts() if attempt.began_ns not in before]
         assert len(done) == count, f"{len(done)} of {count} runs reported"
-        mine, its_s = _share_busy([(one.began_ns, one.ended_ns) for one in done], began_ns)
-        theirs, array_s = _as_array(dataclasses.replace(by_hand, manifest=_lasting(by_hand.manifest)), count)
-        waited = min(_share_waiting([one for one in done if one.gpu == gpu], began_ns) for gpu in GPUS)
-        lead_s = percentile([(one.began_ns - one.claimed_ns) / 1e9 for one in done], 50)
+        mine_s = (max(one.ended_ns for one in done) - began_ns) / 1e9
+        array_s, array_lead_s = _as_array(dataclasses.replace(by_hand, manifest=_lasting(by_hand.manifest)), count)
+    waited = min(_share_waiting([one for one in done if one.gpu == gpu], began_ns) for gpu in GPUS)
+    lead_s = percentile([(one.began_ns - one.claimed_ns) / 1e9 for one in done], 50)
+    mine, theirs = (count * RUN_LASTS_S / (GPUS_IN_ALL * took_s) for took_s in (mine_s, array_s))
     return [
         Row(
             name=f"GPU busy fraction, {count:,} one-second runs on {GPUS_IN_ALL} GPUs",
             value=mine,
             unit="",
-            against=f"as one array {theirs:.3f} ({its_s:.0f} s, the array {array_s:.0f} s)",
+            against=f"as one array {theirs:.3f} ({mine_s:.0f} s, the array {array_s:.0f} s)",
             ratio=mine / theirs,
             at_least=0.9,
         ),
         Row(name="… share of the time that Slurm had a job of ours waiting for a GPU", value=waited, unit=""),
-        Row(name="… claim → first line of the harness, p50", value=lead_s, unit="s"),
+        Row(
+            name="… script → first line of the harness, p50",
+            value=lead_s,
+            unit="s",
+            against=f"in the array {array_lead_s:.3f} s",
+        ),
     ]
 
 
 def _as_array(by_hand: ByHand, count: int) -> tuple[float, float]:
+    """(seconds from sbatch to the last end, seconds from a task's script to its first line at p50)."""
     folder = by_hand.house.folder / "array"
     began_ns = time.time_ns()
     where = ("--partition=gpu-h100,gpu-a100", "--gres=gpu:1", f"--array=0-{count - 1}")
     by_hand.send(folder, *where, out="/kb/out/$SLURM_ARRAY_TASK_ID")
-    wait_until(lambda: len(list(folder.glob("out/*/report.json"))) == count)
-    return _share_busy(by_hand.spans_ns(folder), began_ns)
+    reports = [folder / "out" / str(n) / "report.json" for n in range(count)]
+    wait_until(lambda: all(file.exists() for file in reversed(reports)))
+    told = [unseal(file.read_bytes(), by_hand.key) for file in reports]
+    scripts = [int((folder / f"script-{n}").read_text()) for n in range(count)]
+    leads = [(one.started_at_ns - script) / 1e9 for one, script in zip(told, scripts, strict=True)]
+    return (max(one.ended_at_ns for one in told) - began_ns) / 1e9, percentile(leads, 50)
 
 
 def _lasting(manifest: bytes) -> bytes:
-    return json.dumps({**json.loads(manifest), "source": "# 1\n"}).encode()
-
-
-def _share_busy(spans_ns: Sequence[tuple[int, int]], began_ns: int) -> tuple[float, float]:
-    """(the share of all GPUs' time until the last end that a harness ran, that time in seconds)."""
-    all_ns = max(end for _, end in spans_ns) - began_ns
-    return sum(end - start for start, end in spans_ns) / (GPUS_IN_ALL * all_ns), all_ns / 1e9
+    return json.dumps({**json.loads(manifest), "source": f"# {RUN_LASTS_S}\n"}).encode()
 
 
 def _share_waiting(attempts: Sequence[Attempt], began_ns: int) -> float:
