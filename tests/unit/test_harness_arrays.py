@@ -1,14 +1,15 @@
-"""Arrays across the link, where numpy is there: dtypes, shapes and orders come back, and anything else is refused."""
+"""Arrays across the link: dtypes, shapes and orders come back, and anything else is refused."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy
 import pytest
 
 from kbslurm_eval import values
 
-np: Any = pytest.importorskip("numpy")
+np: Any = numpy
 ARRAY: Any = np.ndarray
 
 ARRAYS = [
