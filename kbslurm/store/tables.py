@@ -440,7 +440,8 @@ TRIGGERS: dict[str, tuple[str, str]] = {
         "event",
         "BEFORE INSERT ON event FOR EACH STATEMENT EXECUTE FUNCTION kb_event_announced()",
     ),
-    "event_news": ("event", "AFTER INSERT ON event FOR EACH STATEMENT EXECUTE FUNCTION kb_news()"),
+    # For each row: a statement's trigger rings for no row, too, and a claim in vain would wake whoever claims next.
+    "event_news": ("event", "AFTER INSERT ON event FOR EACH ROW EXECUTE FUNCTION kb_news()"),
     "event_kept": ("event", "BEFORE UPDATE ON event FOR EACH ROW EXECUTE FUNCTION kb_kept()"),
     "verdict_kept": ("verdict", "BEFORE UPDATE ON verdict FOR EACH ROW EXECUTE FUNCTION kb_kept()"),
     "submission_kept": (

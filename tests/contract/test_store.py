@@ -685,6 +685,17 @@ def test_news_wake_every_waiter(rig: Rig) -> None:
     assert store.wait_for_news(60), "what is said while nobody listens isn't lost"
 
 
+def test_a_claim_in_vain_is_no_news(rig: Rig) -> None:
+    """Else the daemon, which claims whenever it is woken, would wake itself for ever."""
+    assert rig.store.wait_for_news(0.0), "the first look can't know what was missed"
+    assert rig.claim() is None
+    assert not rig.store.wait_for_news(0.5)
+    rig.accept()
+    assert rig.store.wait_for_news(60)
+    assert rig.claim() is not None
+    assert rig.store.wait_for_news(60), "a claim that got something is"
+
+
 # --------------------------------------------------------------------------------------------------------------- lease
 
 
