@@ -101,8 +101,11 @@ def _switches(router: APIRouter, house: House, histories: waiting.Histories) -> 
         return Ascii({"audit": [audit_line(event) for event in house.store.audit_log(limit=limit, before=before)]})
 
     @router.post("/update-problems", responses=answers(shapes.SyncTold, *FAILURES))
-    def update_problems(wanted: shapes.SyncWanted, sender: Sender) -> Ascii:
+    async def update_problems(wanted: shapes.SyncWanted, sender: Sender) -> Ascii:
         """Bring boards up to date with a repository of problems, read at one commit."""
+        return await house.patiently(lambda: synced(wanted, sender))
+
+    def synced(wanted: shapes.SyncWanted, sender: identity.Given) -> Ascii:
         order = problem_sync.Order(
             repository=wanted.repository,
             problem_set=wanted.problem_set,

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from anyio import to_thread
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -14,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kbslurm import __version__
 from kbslurm.api import admin, feed, login, popcorn, shapes, submitting, waiting
-from kbslurm.api.house import House
+from kbslurm.api.house import THREADS, House
 from kbslurm.api.shapes import Ascii
 from kbslurm.api.standings import Standings
 from kbslurm.errors import BackendTrouble, KbslurmError, Misconfigured, QuotaSpent, Unauthenticated
@@ -37,6 +38,7 @@ def create_app(house: House, *, more: Sequence[APIRouter] = ()) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        to_thread.current_default_thread_limiter().total_tokens = THREADS
         house.news.start(asyncio.get_running_loop())
         try:
             yield

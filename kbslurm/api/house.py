@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from anyio import CapacityLimiter, to_thread
 
 from kbslurm.api.news import News
 from kbslurm.ports import Clock
@@ -12,6 +14,11 @@ from kbslurm.ports import Clock
 if TYPE_CHECKING:
     from kbslurm.config import Config
     from kbslurm.store.postgres import PostgresStore
+
+# As many as there are connections to keep: more threads would only wait for one another, or connect anew each time.
+THREADS = 16
+PATIENT_THREADS = 4
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +30,11 @@ class House:
     clock: Clock
     news: News
     slots: Mapping[str, int] = field(default_factory=dict)
+    patient: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(PATIENT_THREADS))
+
+    async def patiently(self, call: Callable[[], T]) -> T:
+        """Call what waits for others (a sign-on provider, git) where it holds up nobody's poll."""
+        return await to_thread.run_sync(call, limiter=self.patient)
 
     @property
     def admin_token(self) -> str | None:

@@ -82,36 +82,17 @@ def routes(house: House) -> APIRouter:
     sent.pop(200)
 
     @router.get("/login/{provider}", status_code=303, response_class=RedirectResponse, responses=sent)
-    def login(
+    async def login(
         provider: Named,
         request: Request,
         next_: Annotated[str, Query(alias="next", max_length=500)] = "/",
         link: Annotated[bool, Query(description="Add the account to whoever is signed on.")] = False,
     ) -> RedirectResponse:
         """Send a browser to the provider."""
-        asked = configured(house, provider)
-        person = signed_on(house, request) if link else None
-        if link and person is None:
-            raise Unauthenticated("nobody is signed on, so nothing can be added", hint="Sign on first.")
-        proof = secrets.token_urlsafe(24)
-        state = _state(house, asked.name, proof, person, next_)
-        query = {
-            "response_type": "code",
-            "client_id": asked.client_id,
-            "redirect_uri": back(house, request, asked.name),
-            "scope": asked.scope,
-            "state": state,
-            "code_challenge": _challenge(_derived(house, "pkce", proof)),
-            "code_challenge_method": "S256",
-        }
-        if asked.name == "oidc":
-            query["nonce"] = _derived(house, "nonce", proof)
-        answer = RedirectResponse(f"{asked.authorize_url}?{urlencode(query)}", status_code=303)
-        _cookie(house, request, answer, PROOF, proof, STATE_FOR, path="/auth")
-        return answer
+        return await house.patiently(lambda: _away(house, provider, request, next_, link))
 
     @router.get("/callback/{provider}", status_code=303, response_class=RedirectResponse, responses=sent)
-    def callback(
+    async def callback(
         provider: Named,
         request: Request,
         state: Annotated[str, Query(max_length=2000)] = "",
@@ -119,24 +100,7 @@ def routes(house: House) -> APIRouter:
         error: Annotated[str, Query(max_length=200)] = "",
     ) -> RedirectResponse:
         """Where the provider sends the browser back to."""
-        asked = configured(house, provider)
-        proof = request.cookies.get(PROOF, "")
-        told = _checked(house, asked.name, state, proof)
-        if error or not code:
-            raise Refused(f"{asked.name} did not let you in", hint="Try again.")
-        account = _account(house, asked, code, proof, back(house, request, asked.name))
-        person = _person(house, asked, account, _linking(house, request, told))
-        if person.banned_at is not None:
-            raise Refused("this account is banned", hint="Ask a host.")
-        answer = RedirectResponse(told["next"], status_code=303)
-        now = house.clock.now()
-        secret = house.store.issue_token(
-            person.id, kind="web", device=f"browser ({asked.name})", expires_at=now + SESSION_FOR, now=now
-        )
-        _cookie(house, request, answer, SESSION, secret, SESSION_FOR)
-        answer.delete_cookie(PROOF, path="/auth")
-        tell("signed on", provider=asked.name, person=person.id)
-        return answer
+        return await house.patiently(lambda: _back_again(house, provider, request, state, "" if error else code))
 
     @router.post("/logout", responses=answers(shapes.Fine, 403))
     def logout(request: Request) -> Ascii:
@@ -149,6 +113,50 @@ def routes(house: House) -> APIRouter:
         return answer
 
     return router
+
+
+def _away(house: House, provider: ProviderName, request: Request, next_: str, link: bool) -> RedirectResponse:
+    asked = configured(house, provider)
+    person = signed_on(house, request) if link else None
+    if link and person is None:
+        raise Unauthenticated("nobody is signed on, so nothing can be added", hint="Sign on first.")
+    proof = secrets.token_urlsafe(24)
+    state = _state(house, asked.name, proof, person, next_)
+    query = {
+        "response_type": "code",
+        "client_id": asked.client_id,
+        "redirect_uri": back(house, request, asked.name),
+        "scope": asked.scope,
+        "state": state,
+        "code_challenge": _challenge(_derived(house, "pkce", proof)),
+        "code_challenge_method": "S256",
+    }
+    if asked.name == "oidc":
+        query["nonce"] = _derived(house, "nonce", proof)
+    answer = RedirectResponse(f"{asked.authorize_url}?{urlencode(query)}", status_code=303)
+    _cookie(house, request, answer, PROOF, proof, STATE_FOR, path="/auth")
+    return answer
+
+
+def _back_again(house: House, provider: ProviderName, request: Request, state: str, code: str) -> RedirectResponse:
+    asked = configured(house, provider)
+    proof = request.cookies.get(PROOF, "")
+    told = _checked(house, asked.name, state, proof)
+    if not code:
+        raise Refused(f"{asked.name} did not let you in", hint="Try again.")
+    account = _account(house, asked, code, proof, back(house, request, asked.name))
+    person = _person(house, asked, account, _linking(house, request, told))
+    if person.banned_at is not None:
+        raise Refused("this account is banned", hint="Ask a host.")
+    answer = RedirectResponse(told["next"], status_code=303)
+    now = house.clock.now()
+    secret = house.store.issue_token(
+        person.id, kind="web", device=f"browser ({asked.name})", expires_at=now + SESSION_FOR, now=now
+    )
+    _cookie(house, request, answer, SESSION, secret, SESSION_FOR)
+    answer.delete_cookie(PROOF, path="/auth")
+    tell("signed on", provider=asked.name, person=person.id)
+    return answer
 
 
 def signed_on(house: House, request: Request) -> Person | None:

@@ -22,7 +22,7 @@ from kbslurm.errors import BackendTrouble, Invalid, Misconfigured
 OLDEST_SERVER = 14
 CONNECT_TIMEOUT_S = 5
 PING_AFTER_S = 2.0
-MOST_IDLE = 8
+MOST_IDLE = 16
 # Statements are prepared once per connection, often while the tables are still small: their plans must not depend on
 # that, and planning anew costs more than most of them do. So one plan each, by index wherever there is one.
 SETTINGS = (

@@ -215,6 +215,33 @@ def test_a_slow_client_holds_nobody_up(ground: Ground) -> None:
             one.close()
 
 
+def test_many_follow_at_once_and_all_are_let_go_when_the_server_stops(database_url: str, tmp_path: Path) -> None:
+    followers: list[socket.socket] = []
+    try:
+        with served(database_url, tmp_path, clock=HandClock()) as ground:
+            host, port = ground.url.removeprefix("http://").split(":")
+            asked = f"GET /events HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {ADMIN}\r\n\r\n"
+            for _ in range(200):
+                followers.append(socket.create_connection((host, int(port)), timeout=60))
+                followers[-1].sendall(asked.encode())
+            for one in followers:
+                assert one.recv(12) == b"HTTP/1.1 200"
+            assert ground.client("ada").gpus("transpose") == ["H100", "A100"]
+            ground.store.audit("host", "waved", "nobody", now=ground.now)
+            for one in followers:
+                text = b""
+                while b"staff.waved" not in text:
+                    piece = one.recv(65_536)
+                    assert piece, text
+                    text += piece
+        for one in followers:
+            while one.recv(65_536):
+                pass
+    finally:
+        for one in followers:
+            one.close()
+
+
 # -------------------------------------------------------------------------------------------------------------- OpenAPI
 
 
