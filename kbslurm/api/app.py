@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import psycopg
 from anyio import to_thread
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -68,6 +69,8 @@ def create_app(house: House, *, more: Sequence[APIRouter] = ()) -> FastAPI:
     app.add_exception_handler(KbslurmError, _told)
     app.add_exception_handler(RequestValidationError, _flattened)
     app.add_exception_handler(HTTPException, _plain)
+    app.add_exception_handler(psycopg.DataError, _unkeepable)
+    app.add_exception_handler(UnicodeError, _unkeepable)
     app.add_exception_handler(Exception, _bug)
     app.add_middleware(Guarded)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
@@ -120,6 +123,11 @@ async def _flattened(request: Request, error: Exception) -> Ascii:
 async def _plain(request: Request, error: Exception) -> Ascii:
     assert isinstance(error, HTTPException)
     return Ascii({"detail": str(error.detail)}, status_code=error.status_code, headers=dict(error.headers or {}))
+
+
+async def _unkeepable(request: Request, error: Exception) -> Ascii:
+    """NUL, half of a surrogate pair, a number out of range: nothing that we keep is called so."""
+    return Ascii({"detail": "a text or number of the request is one that can't be kept"}, status_code=400)
 
 
 async def _bug(request: Request, error: Exception) -> Ascii:

@@ -262,6 +262,67 @@ def test_the_document_is_complete_and_its_examples_fit_their_shapes(ground: Grou
             assert {"422", "500", "503"} <= set(call["responses"]), (method, path)
 
 
+NASTY = ("", "\x00", "\ud800", "x" * 70, "ä", "%00", "../..", "-1", str(2**63), "NaN", "{}", "' OR 1=1 --", "a\r\nb")
+
+
+def test_whatever_is_sent_no_call_breaks_or_answers_what_it_does_not_say(ground: Ground) -> None:
+    """Every call of the document with values that nobody means: no 5xx, no status that isn't in the document."""
+    judged(ground)
+    spec = ground.client(None).call("GET", "/openapi.json").json()
+    token = ground.store.issue_token(ground.store.ensure_person("ada").id, now=ground.now)
+    bodies: list[bytes] = [b"", b"[]", b"{}", b"{", b"null", b'"x"', b"\xff"]
+    odd: list[Any] = [*NASTY, None, 0, -1, 1e300, True, [], {}, ["\x00"], ["transpose", "\ud800"]]
+    words = [json.dumps(one) for one in odd]
+    headers = {"X-Popcorn-Cli-Id": token, "Authorization": f"Bearer {ADMIN}"}
+    asked = 0
+    with httpx.Client(base_url=ground.url, headers=headers, timeout=60) as http:
+        for path, row in spec["paths"].items():
+            for method, call in row.items():
+                if path in ("/events", "/admin/update-problems"):
+                    continue
+                told = {str(code) for code in call["responses"]} | {"404", "405", "413"}
+                fields = _fields(spec, call)
+                for n, nasty in enumerate(NASTY):
+                    quoted = httpx.QueryParams({"x": nasty.encode("utf-8", "replace").decode()})
+                    real = re.sub(r"{\w+}", str(quoted)[2:] or "%20", path)
+                    query = {
+                        p["name"]: nasty.encode("utf-8", "replace").decode()
+                        for p in call.get("parameters", ())
+                        if p["in"] == "query"
+                    }
+                    sent: dict[str, Any] = {}
+                    if fields and n < len(bodies):
+                        sent["content"] = bodies[n]
+                    elif fields:
+                        sent["content"] = (
+                            "{" + ",".join(f'"{f}":{words[(n + k) % len(words)]}' for k, f in enumerate(fields)) + "}"
+                        )
+                    if fields:
+                        sent["headers"] = {"Content-Type": "application/json"}
+                    answer = http.request(method.upper(), real, params=query, **sent)
+                    asked += 1
+                    assert answer.status_code < 500, (method, real, query, sent, answer.text)
+                    assert str(answer.status_code) in told, (method, real, query, sent, answer.status_code, answer.text)
+                    if answer.status_code >= 400:
+                        assert set(answer.json()) == {"detail"}, (method, real, answer.text)
+        for field in ("code",):
+            for word in words:
+                assert (
+                    http.post(
+                        "/user/join", content=f'{{"{field}":{word}}}', headers={"Content-Type": "application/json"}
+                    ).status_code
+                    < 500
+                )
+    assert asked > 400
+
+
+def _fields(spec: dict[str, Any], call: dict[str, Any]) -> list[str]:
+    """The names of the JSON body's fields, where the call takes one."""
+    content = call.get("requestBody", {}).get("content", {}).get("application/json", {})
+    name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+    return list(spec["components"]["schemas"][name]["properties"]) if name else []
+
+
 # ------------------------------------------------------------------------------------------------- limits in the rows
 
 
