@@ -9,13 +9,13 @@ from typing import Any
 
 import psycopg
 from anyio import to_thread
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kbslurm import __version__
-from kbslurm.api import admin, feed, login, popcorn, shapes, submitting, waiting
+from kbslurm.api import admin, feed, login, pages, popcorn, shapes, submitting, waiting
 from kbslurm.api.house import THREADS, House
 from kbslurm.api.shapes import Ascii
 from kbslurm.api.standings import Standings
@@ -62,6 +62,7 @@ def create_app(house: House, *, more: Sequence[APIRouter] = ()) -> FastAPI:
         admin.routes(house, histories),
         feed.routes(house),
         login.routes(house),
+        pages.routes(house, histories, standings),
         *more,
     ):
         app.include_router(router)
@@ -89,12 +90,21 @@ def _document(app: FastAPI) -> dict[str, Any]:
     return found
 
 
+def _said(request: Request, detail: str, status: int, headers: dict[str, str] | None = None) -> Response:
+    """What went wrong: a page for whoever asked for one, JSON for everybody else."""
+    found = pages.page_of_error(request, status, detail)
+    if found is not None:
+        found.headers.update(headers or {})
+        return found
+    return Ascii({"detail": detail}, status_code=status, headers=headers)
+
+
 def sentence(error: KbslurmError) -> str:
     """What went wrong and what to do next, as one text."""
     return f"{error.message}. {error.hint}" if error.hint else error.message
 
 
-async def _told(request: Request, error: Exception) -> Ascii:
+async def _told(request: Request, error: Exception) -> Response:
     assert isinstance(error, KbslurmError)
     headers: dict[str, str] = {}
     detail = sentence(error)
@@ -111,28 +121,28 @@ async def _told(request: Request, error: Exception) -> Ascii:
         headers["Retry-After"] = str(max(1, round(left_s)))
     if isinstance(error, Unauthenticated) and error.http_status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return Ascii({"detail": detail}, status_code=error.http_status, headers=headers)
+    return _said(request, detail, error.http_status, headers)
 
 
-async def _flattened(request: Request, error: Exception) -> Ascii:
+async def _flattened(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     told = [f"{'.'.join(str(part) for part in row['loc'])}: {row['msg']}" for row in error.errors()]
-    return Ascii({"detail": "; ".join(told)[:1000] or "the request can't be read"}, status_code=422)
+    return _said(request, "; ".join(told)[:1000] or "the request can't be read", 422)
 
 
-async def _plain(request: Request, error: Exception) -> Ascii:
+async def _plain(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return Ascii({"detail": str(error.detail)}, status_code=error.status_code, headers=dict(error.headers or {}))
+    return _said(request, str(error.detail), error.status_code, dict(error.headers or {}))
 
 
-async def _unkeepable(request: Request, error: Exception) -> Ascii:
+async def _unkeepable(request: Request, error: Exception) -> Response:
     """NUL, half of a surrogate pair, a number out of range: nothing that we keep is called so."""
-    return Ascii({"detail": "a text or number of the request is one that can't be kept"}, status_code=400)
+    return _said(request, "a text or number of the request is one that can't be kept", 400)
 
 
-async def _bug(request: Request, error: Exception) -> Ascii:
+async def _bug(request: Request, error: Exception) -> Response:
     tell("a bug", level="error", path=request.url.path, error=repr(error), trace=_trace(error))
-    return Ascii({"detail": "a bug of ours; the server's log says more"}, status_code=500)
+    return _said(request, "a bug of ours; the server's log says more", 500)
 
 
 def _trace(error: BaseException) -> str:

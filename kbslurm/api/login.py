@@ -105,7 +105,7 @@ def routes(house: House) -> APIRouter:
     @router.post("/logout", responses=answers(shapes.Fine, 403))
     def logout(request: Request) -> Ascii:
         """End the browser's session."""
-        _check_same_site(request)
+        check_same_site(request)
         if found := request.cookies.get(SESSION):
             house.store.revoke_secret(found, now=house.clock.now())
         answer = Ascii({"status": "ok"})
@@ -149,14 +149,22 @@ def _back_again(house: House, provider: ProviderName, request: Request, state: s
     if person.banned_at is not None:
         raise Refused("this account is banned", hint="Ask a host.")
     answer = RedirectResponse(told["next"], status_code=303)
-    now = house.clock.now()
-    secret = house.store.issue_token(
-        person.id, kind="web", device=f"browser ({asked.name})", expires_at=now + SESSION_FOR, now=now
-    )
-    _cookie(house, request, answer, SESSION, secret, SESSION_FOR)
+    open_session(house, request, answer, person, f"browser ({asked.name})")
     answer.delete_cookie(PROOF, path="/auth")
     tell("signed on", provider=asked.name, person=person.id)
     return answer
+
+
+def open_session(house: House, request: Request, answer: RedirectResponse, person: Person, device: str) -> None:
+    """Let the browser that gets this answer be this person's for a while."""
+    now = house.clock.now()
+    secret = house.store.issue_token(person.id, kind="web", device=device, expires_at=now + SESSION_FOR, now=now)
+    _cookie(house, request, answer, SESSION, secret, SESSION_FOR)
+
+
+def safe_next(text: str) -> str:
+    """Where to go after signing on: an address of ours, or the first page."""
+    return text if _NEXT.match(text) else "/"
 
 
 def signed_on(house: House, request: Request) -> Person | None:
@@ -223,7 +231,7 @@ def _state(house: House, name: ProviderName, proof: str, person: Person | None, 
         "e": int((house.clock.now() + STATE_FOR).timestamp()),
         "b": hashlib.sha256(proof.encode()).hexdigest(),
         "l": person.id if person else None,
-        "n": next_ if _NEXT.match(next_) else "/",
+        "n": safe_next(next_),
     }
     body = base64.urlsafe_b64encode(json.dumps(told).encode()).decode()
     return f"{body}.{_signature(house, body)}"
@@ -388,7 +396,7 @@ def _cookie(
     )
 
 
-def _check_same_site(request: Request) -> None:
+def check_same_site(request: Request) -> None:
     """A form of another site can't end a session: browsers say where a request comes from."""
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise Refused("this request comes from another site")

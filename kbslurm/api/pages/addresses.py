@@ -1,0 +1,464 @@
+"""The pages' addresses. Reading goes by what the API shows too; every form carries a token of its session."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Annotated, Any
+from urllib.parse import parse_qs, quote
+
+from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from kbslurm.api import admin, login, unfold, waiting
+from kbslurm.api.house import House
+from kbslurm.api.pages import drawing
+from kbslurm.api.pages.rendering import HEADERS, STATIC, measured, page, static_file
+from kbslurm.api.popcorn import Gpu, Name, Number, may_see, seen_board
+from kbslurm.api.standings import KEPT, Standings
+from kbslurm.domain import contest
+from kbslurm.domain.board import Standing
+from kbslurm.domain.run import EventId, PersonId, SubmissionId
+from kbslurm.domain.waterfall import waterfall
+from kbslurm.errors import Invalid, KbslurmError, NotFound, Refused
+from kbslurm.flow.cancel import cancel
+from kbslurm.store.views import Board, Person, RunView, SubmissionView
+
+HEARTBEAT_S = 15.0
+PAGE = 100
+MINE = 50
+LOG_CHARACTERS = 8000
+HISTORY = 200
+
+Offset = Annotated[int, Query(alias="from", ge=0, le=2**31 - 1)]
+Acts = Mapping[str, Callable[[Person, Mapping[str, str]], None]]
+
+
+def routes(house: House, histories: waiting.Histories, standings: Standings) -> APIRouter:
+    """The router of this house. None of it is in the OpenAPI document: that is for machines."""
+    router = APIRouter(include_in_schema=False)
+    reader = _Reader(house)
+    for more in (_public, _own):
+        more(router, house, reader, histories, standings)
+    _sign_on(router, house, reader)
+    _staff(router, house, reader)
+    _live(router, house, reader)
+    return router
+
+
+class _Reader:
+    """Who reads, by the session's cookie, and the token that their forms must carry."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    def who(self, request: Request) -> Person | None:
+        person = login.signed_on(self._house, request)
+        return None if person is None or person.banned_at is not None else person
+
+    def csrf(self, request: Request) -> str:
+        """What only a page of ours, read with this session, can know."""
+        session = request.cookies.get(login.SESSION, "")
+        key = self._house.store.secret_setting("pages")
+        return hmac.new(key, f"csrf:{session}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+    def page(self, request: Request, template: str, person: Person | None, **told: Any) -> Response:
+        return page(template, person=person, csrf=self.csrf(request) if person else "", **told)
+
+    def sender(self, request: Request, form: Mapping[str, str]) -> Person:
+        """Who sent a form: signed on, from a page of ours."""
+        login.check_same_site(request)
+        person = self.who(request)
+        if person is None:
+            raise Refused("nobody is signed on", hint="Sign on, then do it again.")
+        if not hmac.compare_digest(form.get("csrf", "").encode("utf-8", "replace"), self.csrf(request).encode()):
+            raise Refused("this form isn't of your session", hint="Load the page again, then do it again.")
+        return person
+
+
+async def _form(request: Request) -> dict[str, str]:
+    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        raise Invalid("this isn't a form of ours")
+    body = (await request.body()).decode("utf-8", "replace")
+    try:
+        found = parse_qs(body, keep_blank_values=True, max_num_fields=20)
+    except ValueError:
+        raise Invalid("this form has too many fields") from None
+    return {name: values[0] for name, values in found.items()}
+
+
+def _to_login(request: Request) -> RedirectResponse:
+    return RedirectResponse(f"/login?next={quote(request.url.path)}", status_code=303)
+
+
+# ------------------------------------------------------------------------------------------------------- for everybody
+
+
+def _public(
+    router: APIRouter, house: House, reader: _Reader, histories: waiting.Histories, standings: Standings
+) -> None:
+    trends = _Trends(house)
+
+    @router.get("/")
+    def boards(request: Request) -> Response:
+        """The boards that the reader may see."""
+        person = reader.who(request)
+        mine = house.store.joined(person.id) if person else frozenset()
+        now = house.clock.now()
+        rows = [
+            {"board": board, "is_open": board.closed_at is None and not contest.closed(board.deadline_at, now)}
+            for board in house.store.boards()
+            if may_see(board, person, mine)
+        ]
+        return reader.page(request, "boards.html", person, rows=rows)
+
+    @router.get("/board/{leaderboard}")
+    def any_gpu(leaderboard: Name, request: Request) -> Response:
+        """The board for its first GPU type."""
+        board = seen_board(house, leaderboard, reader.who(request))
+        if not board.gpus:
+            return RedirectResponse(f"/problem/{board.name}", status_code=303)
+        return RedirectResponse(f"/board/{board.name}/{board.gpus[0]}", status_code=303)
+
+    @router.get("/board/{leaderboard}/{gpu}")
+    def board(leaderboard: Name, gpu: Gpu, request: Request, start: Offset = 0) -> Response:
+        """One board for one GPU type: the standings, and how the record came about."""
+        person = reader.who(request)
+        shown = seen_board(house, leaderboard, person)
+        known = contest.known_gpu(gpu, shown.gpus)
+        seen = house.store.last_event()
+        rows = standings.of(shown, known)
+        return reader.page(
+            request,
+            "board.html",
+            person,
+            board=shown,
+            gpu=known,
+            seen=seen,
+            rows=[_standing(row) for row in rows[start : start + PAGE]],
+            start=start,
+            total=len(rows),
+            step=PAGE,
+            trend=trends.of(shown, known, rows),
+            queue=waiting.runner_queue(house, histories, known),
+        )
+
+    @router.get("/problem/{leaderboard}")
+    def problem(leaderboard: Name, request: Request) -> Response:
+        """What is to be done, the templates, and how to submit."""
+        person = reader.who(request)
+        shown = seen_board(house, leaderboard, person)
+        base = house.config.server.public_url or str(request.base_url).rstrip("/")
+        return reader.page(request, "problem.html", person, board=shown, problem=shown.problem, base=base)
+
+    @router.get("/problem/{leaderboard}/template/{language}")
+    def template(
+        leaderboard: Name, language: Annotated[str, Path(max_length=contest.NAME_CAP)], request: Request
+    ) -> Response:
+        """A template as a file."""
+        shown = seen_board(house, leaderboard, reader.who(request))
+        text = shown.problem.templates.get(language)
+        if text is None:
+            raise NotFound("template", language, known=list(shown.problem.templates))
+        name = f"{shown.name}.{shown.problem.lang}"
+        return PlainTextResponse(text, headers={**HEADERS, "Content-Disposition": f'attachment; filename="{name}"'})
+
+    @router.get("/static/{name}")
+    async def static(name: str) -> Response:
+        """The style, the one script, the icon."""
+        if name not in STATIC:
+            raise NotFound("file", name)
+        headers = {**HEADERS, "Cache-Control": "public, max-age=300"}
+        return Response(static_file(name), media_type=STATIC[name], headers=headers)
+
+
+def _standing(row: Standing) -> dict[str, Any]:
+    entry = row.entry
+    tied = f"{row.best_rank}–{row.worst_rank}" if row.tied_with else ""
+    score = measured(entry.score_s, entry.low_s, entry.high_s)
+    return {"rank": row.rank, "tied": tied, "person": entry.person, "score": score, "at": entry.at}
+
+
+class _Trends:
+    """How the records came about; read anew only when the standings were."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._known: dict[tuple[int, str], tuple[list[Standing], drawing.Curve]] = {}
+
+    def of(self, board: Board, gpu: str, rows: list[Standing]) -> drawing.Curve:
+        known = self._known.get((board.id, gpu))
+        if known is not None and known[0] is rows:
+            return known[1]
+        held = drawing.records(self._house.store.scored(board.name, gpu))
+        found = drawing.curve([(entry.at, entry.score_s, entry.person) for entry in held], steps=True)
+        if len(self._known) >= KEPT:
+            self._known.clear()
+        self._known[board.id, gpu] = (rows, found)
+        return found
+
+
+# ------------------------------------------------------------------------------------------------------------ one's own
+
+
+def _own(router: APIRouter, house: House, reader: _Reader, histories: waiting.Histories, standings: Standings) -> None:
+    @router.get("/me")
+    def me(request: Request, start: Offset = 0) -> Response:
+        """One's own submissions, newest first."""
+        person = reader.who(request)
+        if person is None:
+            return _to_login(request)
+        found = house.store.submissions(person=person.id, limit=MINE, offset=start)
+        rows = [{"view": view, "status": unfold.job_status(view)} for view in found]
+        return reader.page(request, "me.html", person, rows=rows, start=start, step=MINE)
+
+    @router.get("/s/{submission_id}")
+    def submission(submission_id: Number, request: Request) -> Response:
+        """A submission, for its owner; for anybody else there is none."""
+        person = reader.who(request)
+        if person is None:
+            return _to_login(request)
+        view = house.store.submission(SubmissionId(submission_id))
+        if view.person_id != person.id or view.removed_at is not None:
+            raise NotFound("submission", str(submission_id))
+        queue = waiting.of_submission(house, histories, view)
+        return reader.page(
+            request,
+            "submission.html",
+            person,
+            view=view,
+            state=unfold.job_status(view),
+            words=waiting.words(view, queue),
+            runs=[_run(run) for run in view.runs],
+            history=_history(house, view),
+        )
+
+    @router.post("/s/{submission_id}/cancel")
+    async def cancel_(submission_id: Number, request: Request) -> Response:
+        """Cancel what is still open of a submission of one's own."""
+        form = await _form(request)
+
+        def cancelled() -> None:
+            person = reader.sender(request, form)
+            view = house.store.submission(SubmissionId(submission_id))
+            if view.person_id != person.id or view.removed_at is not None:
+                raise NotFound("submission", str(submission_id))
+            cancel(house.store, view.id, person.id, house.clock.now())
+
+        await run_in_threadpool(cancelled)
+        return RedirectResponse(f"/s/{submission_id}", status_code=303)
+
+
+def _run(run: RunView) -> dict[str, Any]:
+    """One run as its owner may see it: of hidden cases not even how many there are."""
+    detail = (run.verdict.detail if run.verdict else None) or {}
+    score = None
+    verdict = run.verdict
+    if verdict is not None and verdict.score_s is not None:
+        low_s, high_s = verdict.low_s, verdict.high_s
+        score = measured(
+            verdict.score_s,
+            verdict.score_s if low_s is None else low_s,
+            verdict.score_s if high_s is None else high_s,
+        )
+    return {
+        "gpu": run.gpu,
+        "verdict": verdict.name if verdict else run.state.value,
+        "ranked": verdict is not None and verdict.ranked,
+        "score": score,
+        "report": "" if verdict is not None and verdict.name == "passed" else unfold.report_of(run),
+        "bars": drawing.bars(waterfall(run.stamps)),
+        "tests": _shown(detail, "tests"),
+        "timed": _shown(detail, "benchmarks"),
+        "log": str(detail.get("log", ""))[-LOG_CHARACTERS:],
+    }
+
+
+def _shown(detail: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "phase": row["phase"],
+            "spec": row["spec"],
+            "status": row["status"],
+            "message": row.get("message") or "",
+            **{name: _seconds(row.get(f"{name}_ns")) for name in ("mean", "median", "best", "worst")},
+        }
+        for row in detail.get(key, ())
+        if row["phase"] != "hidden"
+    ]
+
+
+def _seconds(ns: float | None) -> float | None:
+    return None if ns is None else ns / 1e9
+
+
+def _history(house: House, view: SubmissionView) -> list[tuple[str, drawing.Curve]]:
+    """One's own ranked scores on this board, a curve per GPU type."""
+    points: dict[str, list[tuple[Any, float, str]]] = {}
+    mine = house.store.submissions(person=view.person_id, board=view.board, limit=HISTORY)
+    for one in reversed(mine):
+        for run in one.runs:
+            if run.verdict is not None and run.verdict.ranked and run.verdict.score_s is not None:
+                points.setdefault(run.gpu, []).append((one.accepted_at, run.verdict.score_s, str(one.id)))
+    return [(gpu, drawing.curve(found, steps=False)) for gpu, found in sorted(points.items())]
+
+
+# -------------------------------------------------------------------------------------------------------------- sign-on
+
+
+def _sign_on(router: APIRouter, house: House, reader: _Reader) -> None:
+    @router.get("/login")
+    def ask(request: Request, next_: Annotated[str, Query(alias="next", max_length=500)] = "/me") -> Response:
+        """Whom one can sign on with, or a token to paste."""
+        known, to = login.providers(house), login.safe_next(next_)
+        return reader.page(request, "login.html", reader.who(request), providers=known, next=to, why="")
+
+    @router.post("/login")
+    async def by_token(request: Request) -> Response:
+        """A session for whoever has the token."""
+        form = await _form(request)
+        return await run_in_threadpool(entered, request, form)
+
+    def entered(request: Request, form: Mapping[str, str]) -> Response:
+        login.check_same_site(request)
+        to = login.safe_next(form.get("next", "/me"))
+        secret = form.get("token", "").strip()[:512]
+        person = house.store.person_of_token(secret, now=house.clock.now()) if secret else None
+        if person is None or person.banned_at is not None:
+            why = "This token isn't known, was revoked, or waits to be linked."
+            return page("login.html", status=403, providers=login.providers(house), next=to, why=why)
+        answer = RedirectResponse(to, status_code=303)
+        login.open_session(house, request, answer, person, "browser (token)")
+        return answer
+
+    @router.post("/logout")
+    async def leave(request: Request) -> Response:
+        """End the session of this browser."""
+        form = await _form(request)
+
+        def ended() -> None:
+            reader.sender(request, form)
+            house.store.revoke_secret(request.cookies[login.SESSION], now=house.clock.now())
+
+        await run_in_threadpool(ended)
+        answer = RedirectResponse("/", status_code=303)
+        answer.delete_cookie(login.SESSION)
+        return answer
+
+
+# ---------------------------------------------------------------------------------------------------------------- staff
+
+
+def _staff(router: APIRouter, house: House, reader: _Reader) -> None:
+    def by_staff(person: Person | None) -> Person:
+        if person is None or not person.is_staff:
+            raise Refused("this page is for staff")
+        return person
+
+    @router.get("/staff")
+    def overview(request: Request) -> Response:
+        """Queue, places, and what a host should look at."""
+        person = reader.who(request)
+        if person is None:
+            return _to_login(request)
+        by_staff(person)
+        now = house.clock.now()
+        return reader.page(
+            request,
+            "staff.html",
+            person,
+            accepts=house.store.accepts_jobs(),
+            queue=house.store.queue_view(),
+            leases=[(line, line.expires_at > now, _places(line.info)) for line in house.store.lease_view()],
+            attention=house.store.attention(now=now),
+            audit=[admin.audit_line(event) for event in house.store.audit_log(limit=20)],
+        )
+
+    def switch(accepting: bool) -> Callable[[Person, Mapping[str, str]], None]:
+        return lambda person, form: house.store.set_accepts_jobs(accepting, by=person.name, now=house.clock.now())
+
+    def end(person: Person, form: Mapping[str, str]) -> None:
+        text = form.get("submission", "").strip()
+        if not (text.isascii() and text.isdecimal() and len(text) < 19):
+            raise Invalid(f"{text[:40]!r} is no submission's number")
+        number, now = SubmissionId(int(text)), house.clock.now()
+        cancel(house.store, number, None, now)
+        house.store.audit(person.name, "cancel", f"submission:{number}", now=now)
+
+    def ban(person: Person, form: Mapping[str, str]) -> None:
+        whom = admin.whom(house, form.get("person", "").strip()[:100])
+        if whom.is_staff:
+            raise Refused("staff can't be banned from a page", hint="An owner uses: kbslurm user ban")
+        reason = form.get("reason", "").strip()[:200]
+        house.store.ban(PersonId(whom.id), reason, by=person.name, now=house.clock.now())
+
+    def unban(person: Person, form: Mapping[str, str]) -> None:
+        whom = admin.whom(house, form.get("person", "").strip()[:100])
+        house.store.unban(PersonId(whom.id), by=person.name, now=house.clock.now())
+
+    acts: Acts = {"pause": switch(False), "resume": switch(True), "cancel": end, "ban": ban, "unban": unban}
+
+    @router.post("/staff/{act}")
+    async def act(act: str, request: Request) -> Response:
+        """Do it, as whoever is signed on; it is in the audit log."""
+        form = await _form(request)
+
+        def done() -> None:
+            person = by_staff(reader.sender(request, form))
+            if act not in acts:
+                raise NotFound("act", act, known=list(acts))
+            acts[act](person, form)
+
+        await run_in_threadpool(done)
+        return RedirectResponse("/staff", status_code=303)
+
+
+def _places(info: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the leader told of each place, in words."""
+    places = info.get("places")
+    if not isinstance(places, dict):
+        return []
+    return [(str(name), _in_words(told)) for name, told in places.items()]
+
+
+def _in_words(told: Any) -> str:
+    return ", ".join(f"{key}: {value}" for key, value in told.items()) if isinstance(told, dict) else str(told)
+
+
+# ----------------------------------------------------------------------------------------------------------------- live
+
+
+def _live(router: APIRouter, house: House, reader: _Reader) -> None:
+    @router.get("/live/{leaderboard}")
+    async def live(
+        leaderboard: Name,
+        request: Request,
+        after: Annotated[int | None, Query(ge=0, le=2**63 - 1)] = None,
+        last_event_id: Annotated[str | None, Header(max_length=20)] = None,
+    ) -> StreamingResponse:
+        """A short event whenever a place of this board may have moved; the reader then looks for itself."""
+        board = await run_in_threadpool(lambda: seen_board(house, leaderboard, reader.who(request)))
+        if last_event_id and last_event_id.isascii() and last_event_id.isdecimal():
+            after = int(last_event_id)
+        settled = await run_in_threadpool(house.store.last_event)
+        start = settled if after is None else EventId(min(after, settled))
+        headers = {**HEADERS, "X-Accel-Buffering": "no"}
+        return StreamingResponse(_moves(house, board.id, start), media_type="text/event-stream", headers=headers)
+
+
+async def _moves(house: House, board: int, seen: EventId) -> AsyncIterator[str]:
+    def moved() -> tuple[bool, EventId]:
+        upto = house.store.standing_until(board, seen)
+        return (False, upto) if upto is not None else (True, house.store.last_event())
+
+    with house.news.follow() as ring:
+        yield ": here\n\n"
+        while not house.news.is_over:
+            try:
+                news, seen = await run_in_threadpool(moved)
+            except KbslurmError:
+                return  # the reader comes back with the last id
+            yield f"id: {seen}\nevent: scored\ndata: {{}}\n\n" if news else ":\n\n"
+            await house.news.rest(ring, HEARTBEAT_S)

@@ -1,0 +1,92 @@
+"""Numbers into coordinates of small pictures. Pure; the templates draw, and a table beside each says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from kbslurm.domain.board import Entry
+from kbslurm.domain.waterfall import Stage
+
+WIDTH, HEIGHT, EDGE = 640.0, 160.0, 12.0
+BAR = 22.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dot:
+    """One measured moment and where it is drawn."""
+
+    x: float
+    y: float
+    at: datetime
+    score_s: float
+    title: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """Dots and the line through them; higher is slower."""
+
+    dots: tuple[Dot, ...]
+    path: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """A stage of a waterfall."""
+
+    x: float
+    y: float
+    width: float
+    stage: Stage
+
+
+def records(entries: Iterable[Entry]) -> list[Entry]:
+    """Those that were the best of all when they came, oldest first."""
+    found: list[Entry] = []
+    for entry in sorted(entries, key=lambda one: (one.at, one.submission_id)):
+        if not found or entry.score_s < found[-1].score_s:
+            found.append(entry)
+    return found
+
+
+def curve(points: Sequence[tuple[datetime, float, str]], *, steps: bool) -> Curve:
+    """These moments, scores and titles, oldest first. `steps`: what was reached holds until the next."""
+    if not points:
+        return Curve(dots=(), path="")
+    first, last = points[0][0], points[-1][0]
+    span = (last - first).total_seconds()
+    low, high = min(score for _, score, _ in points), max(score for _, score, _ in points)
+    dots = tuple(
+        Dot(
+            x=round(_spread((at - first).total_seconds(), 0.0, span, WIDTH), 1),
+            y=round(HEIGHT - _spread(score, low, high, HEIGHT), 1),
+            at=at,
+            score_s=score,
+            title=title,
+        )
+        for at, score, title in points
+    )
+    path = f"M{dots[0].x} {dots[0].y}"
+    for dot in dots[1:]:
+        path += f" H{dot.x} V{dot.y}" if steps else f" L{dot.x} {dot.y}"
+    if steps:
+        path += f" H{WIDTH - EDGE}"
+    return Curve(dots=dots, path=path)
+
+
+def bars(stages: Sequence[Stage]) -> list[Bar]:
+    """A waterfall: each stage begins where the one before it ended; a very short one still shows."""
+    total = sum(stage.took_s for stage in stages) or 1.0
+    found, x = [], 0.0
+    for n, stage in enumerate(stages):
+        width = stage.took_s / total * WIDTH
+        found.append(Bar(x=round(min(x, WIDTH - 2), 1), y=n * BAR, width=round(max(2.0, width), 1), stage=stage))
+        x += width
+    return found
+
+
+def _spread(value: float, low: float, high: float, length: float) -> float:
+    share = (value - low) / (high - low) if high > low else 0.5
+    return EDGE + share * (length - 2 * EDGE)

@@ -1,0 +1,78 @@
+"""Templates into answers: everything escaped, nothing undefined, and a policy that lets no foreign line run."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from importlib import resources
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from kbslurm import __version__
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin", "X-Frame-Options": "DENY"}
+STATIC = {
+    "style.css": "text/css; charset=utf-8",
+    "live.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
+
+def static_file(name: str) -> bytes:
+    """One of `STATIC`, from the package."""
+    return resources.files("kbslurm.api.pages").joinpath("static", name).read_bytes()
+
+
+def took(seconds: float | None) -> str:
+    """An amount of time in the unit that suits it: four digits that count."""
+    if seconds is None:
+        return "–"
+    scale, unit = _unit(seconds)
+    return f"{seconds / scale:.4g} {unit}"
+
+
+def measured(score_s: float, low_s: float, high_s: float) -> str:
+    """A score with half its interval, both in the score's unit."""
+    scale, unit = _unit(score_s)
+    return f"{score_s / scale:.4g} ± {max(high_s - score_s, score_s - low_s) / scale:.2g} {unit}"
+
+
+def when(at: datetime | None) -> str:
+    """A moment to the minute, in its own zone."""
+    return "–" if at is None else f"{at:%Y-%m-%d %H:%M} {at.tzname() or ''}".rstrip()
+
+
+def _unit(seconds: float) -> tuple[float, str]:
+    return next(((scale, unit) for scale, unit in _UNITS if abs(seconds) >= scale), _UNITS[-1])
+
+
+_templates = Environment(
+    loader=PackageLoader("kbslurm.api.pages"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    extensions=[],
+)
+_templates.globals["version"] = __version__
+_templates.filters.update(took=took, when=when)
+
+
+def page(template: str, *, status: int = 200, person: Any = None, csrf: str = "", **told: Any) -> HTMLResponse:
+    """The rendered template. `person` is who is signed on, `csrf` what this session's forms must carry."""
+    text = _templates.get_template(template).render(person=person, csrf=csrf, **told)
+    return HTMLResponse(text, status_code=status, headers=HEADERS)
+
+
+def page_of_error(request: Request, status: int, detail: str) -> HTMLResponse | None:
+    """The error as a page, for whoever asked for pages; None for clients, which get their JSON."""
+    if "text/html" not in request.headers.get("accept", ""):
+        return None
+    return page("error.html", status=status, status_code=status, detail=detail)

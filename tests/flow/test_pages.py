@@ -1,0 +1,389 @@
+"""The pages, served by the real app on real Postgres; and the same in a real Chromium, driven through ChromeDriver."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from kbslurm.api.login import SESSION
+from kbslurm.api.pages import drawing
+from kbslurm.api.pages.rendering import measured, static_file, took
+from kbslurm.flow.queue import claim, free_slots
+from kbslurm.flow.score import score
+from kbslurm.flow.submit import accept
+from kbslurm.store.views import Role
+from kbslurm_eval import wire
+from tests.flow.puppet import Puppet, sealed_report
+from tests.flow.stage import HandClock
+from tests.popcorn.ground import ADMIN, GOOD, Ground, served
+from tests.services import missing
+
+HOSTILE = "<script>alert(1)</script>"
+SECRET_LOG = "planted-secret-log-77c1"
+HIDDEN_SPEC = "planted-hidden-spec-3be0"
+HTML = {"Accept": "text/html"}
+PATIENCE_S = 120.0
+
+
+@pytest.fixture
+def ground(database_url: str, tmp_path: Path) -> Iterator[Ground]:
+    with served(database_url, tmp_path, clock=HandClock()) as built:
+        yield built
+
+
+def judged(ground: Ground, by: str = "ada", score_s: float = 0.5, doubt_s: float = 0.01) -> int:
+    """A ranked submission with hostile and secret things in its report; nothing really runs."""
+    store = ground.store
+    assert isinstance(ground.house.clock, HandClock)
+    ground.house.clock.go(60)
+    now = ground.now
+    person = store.ensure_person(by)
+    receipt = accept(store, person.id, "transpose", "k.py", GOOD, "leaderboard", ["H100"], now)
+    attempt = claim(store, free_slots({"puppet": Puppet(slots={"H100": 9}).capacity()}, store.open_attempts()), now)
+    assert attempt is not None
+    hidden = wire.BenchmarkResult(phase="hidden", index=0, spec=HIDDEN_SPEC, status="pass", calls=3, mean_ns=5.0)
+    shown = wire.BenchmarkResult(phase="ranked", index=0, spec="rows: 8", status="pass", calls=3, mean_ns=7e6)
+    report = sealed_report(
+        store.work(attempt.id),
+        score_s=score_s,
+        interval_s=[score_s - doubt_s, score_s + doubt_s],
+        log=f"a log with {HOSTILE}",
+        secret_log=SECRET_LOG,
+        tests=[
+            wire.TestResult(phase="test", index=0, spec="rows: 1", status="pass", message=HOSTILE),
+            wire.TestResult(phase="hidden", index=0, spec=HIDDEN_SPEC, status="pass"),
+        ],
+        benchmarks=[shown, hidden],
+    )
+    score(store, attempt, report, now)
+    return receipt.submission_id
+
+
+@contextmanager
+def browsing(ground: Ground, name: str | None = None, role: Role = "participant") -> Iterator[httpx.Client]:
+    """A browser's cookies and headers; signed on by token when it has a name."""
+    with httpx.Client(base_url=ground.url, headers=HTML, timeout=60) as browser:
+        if name is not None:
+            token = ground.store.issue_token(ground.store.ensure_person(name, role).id, now=ground.now)
+            answer = browser.post("/login", data={"token": token, "next": "/me"})
+            assert (answer.status_code, answer.headers["location"]) == (303, "/me")
+            cookie = answer.headers["set-cookie"]
+            assert "HttpOnly" in cookie and "SameSite=lax" in cookie and token not in cookie
+        yield browser
+
+
+def csrf(text: str) -> str:
+    found = re.search(r'name="csrf" value="([0-9a-f]{64})"', text)
+    assert found is not None
+    return found[1]
+
+
+def test_anybody_reads_boards_standings_and_problems(ground: Ground) -> None:
+    judged(ground, "ada", 0.5)
+    judged(ground, "bob", 0.505)
+    judged(ground, "cyd", 0.9)
+    with browsing(ground) as anybody:
+        front = anybody.get("/")
+        assert front.status_code == 200 and 'href="/board/transpose/H100"' in front.text
+        board = anybody.get("/board/TRANSPOSE/h100").text
+        places = re.findall(r'<td class="number">(\d+)(?: <span class="quiet">\((.+?)\)</span>)?</td>', board)
+        assert places == [("1", "1–2"), ("2", "1–2"), ("3", "")]
+        assert "500 ± 10 ms" in board and "<caption>" in board and 'scope="col"' in board
+        assert board.count("<circle") == 1, "only the first was ever a record"
+        assert anybody.get("/board/transpose").headers["location"] == "/board/transpose/H100"
+        problem = anybody.get("/problem/transpose").text
+        assert f"POPCORN_API_URL={ground.url}" in problem
+        assert "popcorn submit --no-tui --leaderboard transpose --gpu H100 --mode leaderboard kernel.py" in problem
+        template = anybody.get("/problem/transpose/template/Python")
+        assert "attachment" in template.headers["content-disposition"] and "def custom_kernel" in template.text
+        for path in ("/", "/board/transpose/H100", "/problem/transpose", "/login", "/nowhere"):
+            answer = anybody.get(path)
+            policy = answer.headers["content-security-policy"]
+            assert "default-src 'none'" in policy and "unsafe" not in policy
+            assert answer.headers["referrer-policy"] == "same-origin"
+            assert '<html lang="en">' in answer.text and 'class="skip"' in answer.text and "<title>" in answer.text
+            assert not re.search(r"<script(?! src=)|\son\w+=|\sstyle=", answer.text)
+
+
+def test_a_submission_is_its_owners_and_hides_what_is_hidden(ground: Ground) -> None:
+    number = judged(ground, "ada")
+    with browsing(ground) as nobody:
+        answer = nobody.get(f"/s/{number}")
+        assert (answer.status_code, answer.headers["location"]) == (303, f"/login?next=/s/{number}")
+    for name, role in (("eve", "participant"), ("hana", "staff")):
+        with browsing(ground, name, role) as other:  # type: ignore[arg-type]
+            answer = other.get(f"/s/{number}")
+            assert answer.status_code == 404 and "k.py" not in answer.text
+            token = csrf(other.get("/me").text)
+            assert other.post(f"/s/{number}/cancel", data={"csrf": token}).status_code == 404
+    with browsing(ground, "ada") as ada:
+        assert f'href="/s/{number}"' in ada.get("/me").text
+        page = ada.get(f"/s/{number}").text
+        for told in (
+            "passed",
+            "rows: 1",
+            "rows: 8",
+            "7 ms",
+            "def custom_kernel",
+            "Where the time went",
+            "My scores on H100",
+        ):
+            assert told in page, told
+        assert HOSTILE not in page and "&lt;script&gt;alert(1)" in page
+        for path in ("/", "/me", f"/s/{number}", "/board/transpose/H100", "/problem/transpose"):
+            text = ada.get(path).text
+            for secret in (SECRET_LOG, HIDDEN_SPEC, ADMIN, "Traceback"):
+                assert secret not in text, path
+        ground.store.remove_submission(ground.store.submission(number).id, by="ada")  # type: ignore[arg-type]
+        assert ada.get(f"/s/{number}").status_code == 404
+
+
+def test_a_hostile_name_stays_text(ground: Ground) -> None:
+    judged(ground, "<img src=x onerror=alert(1)>")
+    with browsing(ground) as anybody:
+        text = anybody.get("/board/transpose/H100").text
+        assert "<img" not in text and text.count("&lt;img src=x") >= 2
+
+
+def test_a_closed_board_is_there_for_nobody_outside(ground: Ground) -> None:
+    judged(ground, "ada")
+    ground.store.set_visibility("transpose", "closed", by="host", now=ground.now)
+    paths = ("/board/transpose", "/board/transpose/H100", "/problem/transpose", "/live/transpose")
+    with browsing(ground, "eve") as outsider, browsing(ground, "hana", "staff") as hana:
+        assert "transpose" not in outsider.get("/").text
+        for path in (*paths, "/problem/transpose/template/Python"):
+            assert outsider.get(path).status_code == 404, path
+        assert "transpose" in hana.get("/").text and hana.get(paths[1]).status_code == 200
+
+
+def test_staff_act_by_forms_of_their_session_only(ground: Ground) -> None:
+    store = ground.store
+    with browsing(ground, "hana", "staff") as hana, browsing(ground, "eve") as eve, browsing(ground) as nobody:
+        assert nobody.get("/staff").status_code == 303
+        assert eve.get("/staff").status_code == 403 and 'href="/staff"' not in eve.get("/").text
+        mine, hers = csrf(hana.get("/staff").text), csrf(eve.get("/me").text)
+        assert mine != hers
+        for browser, form in ((hana, {}), (hana, {"csrf": hers}), (eve, {"csrf": hers}), (nobody, {"csrf": mine})):
+            assert browser.post("/staff/pause", data={"x": "1", **form}).status_code == 403
+        foreign = hana.post("/staff/pause", data={"csrf": mine}, headers={"Sec-Fetch-Site": "cross-site"})
+        assert foreign.status_code == 403 and store.accepts_jobs()
+
+        def act(name: str, **form: str) -> int:
+            return hana.post(f"/staff/{name}", data={"csrf": mine, **form}).status_code
+
+        assert act("pause") == 303 and not store.accepts_jobs()
+        assert "not taken" in hana.get("/staff").text
+        assert act("resume") == 303 and store.accepts_jobs()
+        ada = store.ensure_person("ada")
+        waiting = accept(store, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], ground.now).submission_id
+        assert act("cancel", submission="x") == 400 and act("dance") == 404
+        assert act("cancel", submission=str(waiting)) == 303 and store.submission(waiting).is_done
+        assert act("ban", person="hana") == 403
+        assert act("ban", person="eve", reason="cheats") == 303
+        assert eve.get("/me").status_code == 303, "who is banned is signed on no more"
+        assert act("unban", person="eve") == 303
+        text = hana.get("/staff").text
+        assert all(f'<th scope="row">{name}</th>' in text for name in ("cancel", "ban", "unban"))
+        secret = hana.cookies[SESSION]
+        assert hana.post("/logout", data={"csrf": mine}).status_code == 303
+        assert store.person_of_token(secret, now=ground.now) is None
+
+
+def test_signing_on_wants_a_good_token_and_leads_nowhere_else(ground: Ground) -> None:
+    token = ground.store.issue_token(ground.store.ensure_person("ada").id, now=ground.now)
+    with browsing(ground) as browser:
+        answer = browser.post("/login", data={"token": "wrong"})
+        assert answer.status_code == 403 and "set-cookie" not in answer.headers
+        assert browser.post("/login", json={"token": token}).status_code == 400
+        answer = browser.post("/login", data={"token": token, "next": "//elsewhere.example"})
+        assert answer.headers["location"] == "/"
+
+
+def test_errors_are_pages_for_browsers_and_json_for_clients(ground: Ground) -> None:
+    with httpx.Client(base_url=ground.url, timeout=60) as anybody:
+        for path in ("/nowhere", "/board/nowhere", "/static/addresses.py"):
+            page = anybody.get(path, headers=HTML)
+            assert page.status_code == 404 and page.headers["content-type"].startswith("text/html")
+            told = anybody.get(path, headers={"Accept": "*/*"})
+            assert told.status_code == 404 and "detail" in told.json()
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_what_is_written_can_be_read(theme: int) -> None:
+    style = static_file("style.css").decode()
+    blocks = re.findall(r":root \{(.+?)\}", style, flags=re.DOTALL)
+    assert len(blocks) == 2
+    colour = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[theme]))
+    for text in ("ink", "quiet", "link", "good", "bad"):
+        for paper in ("paper", "raised"):
+            assert contrast(colour[text], colour[paper]) >= 4.5, (text, paper)
+    assert contrast(colour["button-ink"], colour["button"]) >= 4.5
+    for drawn in ("mark", "focus"):
+        assert contrast(colour[drawn], colour["paper"]) >= 3 and contrast(colour[drawn], colour["raised"]) >= 3
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG's ratio of two colours."""
+
+    def light(colour: str) -> float:
+        parts = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
+        red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    high, low = sorted((light(one), light(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_amounts_are_written_in_units_that_suit() -> None:
+    assert [took(s) for s in (2.0, 0.0123456, 4.2e-6, 0.0, None)] == ["2 s", "12.35 ms", "4.2 µs", "0 ns", "–"]
+    assert measured(1.2e-3, 1.1e-3, 1.25e-3) == "1.2 ± 0.1 ms"
+    assert drawing.curve([], steps=True).dots == ()
+
+
+# --------------------------------------------------------------------------------------------------- a real Chromium
+
+
+@dataclass
+class Chromium:
+    """One browser session, by the WebDriver protocol."""
+
+    http: httpx.Client
+    session: str
+
+    def call(self, method: str, path: str, **body: Any) -> Any:
+        answer = self.http.request(method, f"/session/{self.session}{path}", json=body if method == "POST" else None)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["value"]
+
+    def open(self, url: str) -> None:
+        self.call("POST", "/url", url=url)
+
+    def ask(self, script: str) -> Any:
+        return self.call("POST", "/execute/sync", script=script, args=[])
+
+    def find(self, css: str) -> str:
+        found = self.call("POST", "/element", using="css selector", value=css)
+        return str(next(iter(found.values())))
+
+    def click(self, css: str) -> None:
+        self.call("POST", f"/element/{self.find(css)}/click")
+
+    def write(self, css: str, text: str) -> None:
+        self.call("POST", f"/element/{self.find(css)}/value", text=text)
+
+    def title(self) -> str:
+        return str(self.call("GET", "/title"))
+
+    def complaints(self) -> list[str]:
+        return [str(line["message"]) for line in self.call("POST", "/se/log", type="browser")]
+
+    def picture(self, file: Path) -> None:
+        file.write_bytes(base64.b64decode(self.call("GET", "/screenshot")))
+
+
+@pytest.fixture
+def chromium(tmp_path: Path) -> Iterator[Chromium]:
+    driver, browser = shutil.which("chromedriver"), shutil.which("chromium")
+    if driver is None or browser is None:
+        missing("Chromium", "no chromium and chromedriver on PATH")
+    log = tmp_path / "chromedriver.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [driver, "--port=0"],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "HOME": str(tmp_path)},
+            start_new_session=True,
+        )
+    try:
+        port = until(lambda: re.search(r"successfully on port (\d+)", log.read_text()), "ChromeDriver listens")[1]
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S, trust_env=False) as http:
+            yield from _session(http, browser, tmp_path)
+    finally:
+        # The driver leads a group of its own: its browser ends with it.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(60)
+
+
+def _session(http: httpx.Client, browser: str, place: Path) -> Iterator[Chromium]:
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server"]
+    flags += ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
+    flags += [f"--user-data-dir={place / 'profile'}", "--window-size=1000,900"]
+    wanted = {"goog:chromeOptions": {"args": flags, "binary": browser}, "goog:loggingPrefs": {"browser": "ALL"}}
+    answer = http.post("/session", json={"capabilities": {"alwaysMatch": wanted}})
+    assert answer.status_code == 200, answer.text
+    found = Chromium(http, answer.json()["value"]["sessionId"])
+    try:
+        yield found
+    finally:
+        http.delete(f"/session/{found.session}")
+
+
+def until(look: Callable[[], Any], what: str) -> Any:
+    """The first thing that `look` finds; the time-out is only for a machine that is stuck."""
+    ends_at = time.monotonic() + PATIENCE_S
+    while not (found := look()):
+        assert time.monotonic() < ends_at, f"in vain: {what}"
+        time.sleep(0.1)
+    return found
+
+
+def test_a_real_browser_follows_links_signs_on_and_sees_a_new_record_live(
+    ground: Ground, chromium: Chromium, tmp_path: Path
+) -> None:
+    shots = Path(os.environ.get("KBSLURM_TEST_ARTIFACTS") or tmp_path)
+    shots.mkdir(parents=True, exist_ok=True)
+    first = judged(ground, "ada", 0.5)
+    token = ground.store.issue_token(ground.store.ensure_person("ada").id, now=ground.now)
+
+    chromium.open(ground.url)
+    assert chromium.title() == "Boards – kbslurm"
+    chromium.click("a[href='/board/transpose/H100']")
+    until(lambda: chromium.title() == "transpose on H100 – kbslurm", "the board opens")
+    assert "ada" in chromium.ask("return document.querySelector('#live tbody').innerText")
+    chromium.ask("window.stayed = true")
+    judged(ground, "grace", 0.25)
+    until(lambda: "grace" in chromium.ask("return document.querySelector('#live tbody').innerText"), "grace shows")
+    rows = chromium.ask("return [...document.querySelectorAll('#live tbody th')].map(cell => cell.innerText)")
+    assert rows[:2] == ["grace", "ada"] and chromium.ask("return window.stayed") is True, "shown without a reload"
+    assert chromium.ask("return document.querySelectorAll('#live svg circle').length") == 2
+    chromium.picture(shots / "board.png")
+
+    chromium.click(".who a")
+    until(lambda: chromium.title() == "Sign on – kbslurm", "the sign-on opens")
+    chromium.write("#token", token)
+    chromium.click("main button")
+    until(lambda: chromium.title() == "My submissions – kbslurm", "one is signed on")
+    chromium.click(f"a[href='/s/{first}']")
+    until(lambda: chromium.title() == f"Submission {first} – kbslurm", "the submission opens")
+    chromium.picture(shots / "submission.png")
+    assert chromium.complaints() == []
+
+    # As wide as a phone, nothing makes the page itself scroll sideways, and the first Tab reaches the skip link.
+    chromium.call("POST", "/window/rect", width=500, height=800)
+    for path in ("/", "/board/transpose/H100", "/problem/transpose", f"/s/{first}"):
+        chromium.open(ground.url + path)
+        assert chromium.ask("return document.documentElement.scrollWidth <= innerWidth"), path
+    chromium.call("POST", "/actions", actions=[{"type": "key", "id": "k", "actions": TAB}])
+    assert chromium.ask("return document.activeElement.className") == "skip"
+    assert chromium.ask("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    assert chromium.complaints() == []
+    pictures = [shots / "board.png", shots / "submission.png"]
+    assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
+
+
+TAB = [{"type": "keyDown", "value": "\ue004"}, {"type": "keyUp", "value": "\ue004"}]
