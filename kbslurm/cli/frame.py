@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,8 +22,17 @@ if TYPE_CHECKING:
 Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
 As = Annotated[str | None, typer.Option("--as", help="Act as this person (default: $KBSLURM_PERSON, else you).")]
 
+
+class _InOrder(typer.core.TyperGroup):
+    """Lists commands by name, whichever module was imported first."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx))
+
+
 app = typer.Typer(
     name="kbslurm",
+    cls=_InOrder,
     help="A GPU kernel competition on your own Slurm cluster.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

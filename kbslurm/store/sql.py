@@ -186,18 +186,22 @@ ORDER BY node
 
 # ------------------------------------------------------------------------------------------- 4 and 6: launch, collect
 
+# Noted again, as after a connection that was cut while it answered, the same handle is no second event.
 NOTE_HANDLE = f"""
-WITH noted_attempt AS (
+WITH before AS (
+    SELECT id, handle FROM attempt WHERE id = %(attempt)s FOR UPDATE
+), noted_attempt AS (
     UPDATE attempt SET handle = %(handle)s, deadline_at = %(deadline_at)s, clean_sweeps = 0, swept_at = NULL,
         submitted_at = coalesce(submitted_at, %(now)s), reason = '',
         state = CASE WHEN state = 'running' THEN state ELSE 'submitted' END
-    WHERE id = %(attempt)s AND number = %(number)s AND {OPEN_ATTEMPT}
-    RETURNING id, run_id, number, backend, handle
+    FROM before
+    WHERE attempt.id = before.id AND number = %(number)s AND {OPEN_ATTEMPT}
+    RETURNING attempt.id, run_id, number, backend, attempt.handle, before.handle AS handle_before
 ), noted AS (
     INSERT INTO event (kind, subject, data, at)
     SELECT 'attempt.submitted', 'run:' || run_id,
         jsonb_build_object('attempt', number, 'backend', backend, 'handle', handle), %(now)s
-    FROM noted_attempt
+    FROM noted_attempt WHERE handle IS DISTINCT FROM handle_before
 )
 SELECT id FROM noted_attempt
 """

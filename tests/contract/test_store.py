@@ -436,6 +436,15 @@ def test_an_unclear_attempt_is_swept_and_sent_again_as_itself(rig: Rig) -> None:
     assert (sent.state, sent.handle, sent.deadline_at) == (AttemptState.SUBMITTED, "17", deadline)
 
 
+def test_a_handle_noted_again_is_no_second_event(rig: Rig) -> None:
+    # The answer to the first was lost with its connection, so the daemon, or the sweep, says it again.
+    rig.accept()
+    attempt = rig.claimed()
+    for handle in ("17", "17", "18"):
+        assert rig.store.note_handle(attempt, Handle(handle), rig.now, rig.now)
+    assert kinds(rig).count("attempt.submitted") == 2
+
+
 def test_a_sighting_moves_the_run_along_once(rig: Rig) -> None:
     rig.accept()
     attempt = rig.launched()
