@@ -15,6 +15,7 @@ import pytest
 
 from kbslurm_eval import wire
 from tests.flow import harness_ground as ground
+from tests.services import missing
 
 SCRIPT = r"""
 set -u
@@ -77,7 +78,7 @@ def test_a_right_submission_passes(tmp_path: Path, folders: tuple[Path, Path]) -
 
 def test_runners_in_namespaces_of_their_own(tmp_path: Path, folders: tuple[Path, Path]) -> None:
     if subprocess.run([*NAMESPACES.split(), "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("no user namespaces on this machine")
+        missing("user namespaces", "unshare can't make them here")
     report = _judged(tmp_path / "right", folders, ground.manifest(RIGHT), NAMESPACES).told
     assert report.verdict == "passed", report.reason
     assert not any("pid namespace" in note or "net namespace" in note for note in report.isolation.notes)

@@ -13,6 +13,7 @@ import pytest
 from kbslurm import share, sites
 from kbslurm.domain.run import JobName
 from kbslurm.flow.script import script_for
+from tests.services import missing
 
 KEPT = Path(__file__).with_name("data") / "sbatch"
 CASES = [
@@ -53,7 +54,7 @@ def test_no_golden_script_is_left_over() -> None:
 @pytest.mark.parametrize("shell", ["dash", "bash", "sh"])
 def test_every_script_is_posix_shell(shell: str) -> None:
     if shutil.which(shell) is None:
-        pytest.skip(f"{shell} isn't installed")
+        missing(shell, "it isn't installed")
     for name, gpu in CASES:
         posix = ["--posix"] if shell == "bash" else []
         subprocess.run([shell, *posix, "-n"], input=rendered(name, gpu), text=True, check=True)
@@ -61,7 +62,7 @@ def test_every_script_is_posix_shell(shell: str) -> None:
 
 def test_shellcheck_has_nothing_to_say() -> None:
     if shutil.which("shellcheck") is None:
-        pytest.skip("shellcheck isn't installed")
+        missing("shellcheck", "it isn't installed")
     for name, gpu in dict(CASES).items():  # one GPU type of each site
         argv = ["shellcheck", "--shell=sh", "--exclude=SC1091,SC2015", "-"]
         done = subprocess.run(argv, input=rendered(name, gpu), text=True, capture_output=True, check=False)
