@@ -15,8 +15,8 @@ FLOORS  := unit contract flow chaos golden architecture cluster
 PIP     := $(PY) -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-again lint format types bench bench-cluster wheel-check cluster cluster-shell \
-        cluster-down demo-slurm test-slurm-matrix test-gpu test-live test-popcorn test-pyslurm lock clean
+.PHONY: help venv demo test test-again lint format types bench bench-cluster bench-harness wheel-check cluster cluster-shell \
+        cluster-down adversarial demo-slurm test-slurm-matrix test-gpu test-live test-popcorn test-pyslurm lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -54,8 +54,14 @@ format: $(READY)  ## put the code into the house's shape
 types: $(READY)  ## mypy --strict over service, bot, harness and tests
 	$(BIN)/mypy --strict
 
+adversarial: $(READY)  ## the whole corpus of attacks: every size, every isolation level (ROUNDS=20 SHARD=1/4 ARGS=--races)
+	@$(PY) -m tests.adversarial $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SHARD),--shard $(SHARD)) $(ARGS)
+
 bench: $(READY)  ## speed as ratios inside one run, as a table and as JSON lines
 	$(PY) -m tests.bench $(ARGS)
+
+bench-harness: $(READY)  ## what measuring costs and how far its figures hold (minutes; ARGS='--scale 0.2' for fewer)
+	$(PY) -m tests.bench harness $(ARGS)
 
 bench-cluster: $(READY)  ## the same on the test cluster (root)
 	$(PY) -m tests.bench --cluster $(ARGS)
@@ -78,6 +84,16 @@ demo-slurm: $(READY)  ## the demo on that cluster, from nothing (root)
 test-slurm-matrix: $(READY)  ## the Slurm contract suite on Slurm 22.05, 24.11 and 26.05 (root)
 	KBSLURM_SLURM_MATRIX=$(SLURM) $(PY) -m pytest tests/cluster tests/contract -m matrix $(ARGS)
 
+nvcc: .nvcc/.ready  ## nvcc from PyPI (130 MB) into .nvcc/, for the tests that compile device code
+
+.nvcc/.ready: tests/nvcc.lock | $(READY)
+	@if [ "$$(uname -sm)" = "Linux x86_64" ]; then rm -rf .nvcc && \
+	$(PIP) install --quiet --no-deps --require-hashes --target .nvcc -r tests/nvcc.lock && touch $@; \
+	else echo "nvcc's wheels in tests/nvcc.lock are for Linux on x86_64"; fi
+
+test-problems: $(READY)  ## a whole repository of problems, tried on the CPU (KBSLURM_PROBLEM_REPO=DIR)
+	@$(PY) -m tests.problem_repository $(ARGS)
+
 test-gpu: $(READY)  ## what needs a real GPU
 	KBSLURM_TEST_GPU=1 $(PY) -m pytest tests -m gpu $(ARGS)
 
@@ -98,5 +114,5 @@ lock:  ## resolve the dependencies anew for Python 3.11 to 3.14 on every platfor
 	@rm -rf .venv-lock
 
 clean:  ## remove what make made here
-	rm -rf .venv .venv-lock build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-lock .nvcc build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

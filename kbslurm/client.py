@@ -117,6 +117,16 @@ class SubmissionInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ArtifactInfo:
+    """A file that a profile left: whatever the submission wrote, under a name of the judge's."""
+
+    gpu: str
+    name: str
+    size: int
+    at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
 class LineInfo:
     """A submission in a list; `scores` by GPU type, None where it doesn't rank."""
 
@@ -261,6 +271,17 @@ class Client:
         wanted: dict[str, Any] = {"limit": limit, "offset": offset, **({"leaderboard": board} if board else {})}
         return [_line(row) for row in self._get("/user/submissions", **wanted)]
 
+    def artifacts(self, number: int) -> list[ArtifactInfo]:
+        """What the profiles of one's own submission left, as far as it is still kept."""
+        return [
+            ArtifactInfo(gpu=row["gpu"], name=row["name"], size=row["size"], at=datetime.fromisoformat(row["at"]))
+            for row in self._get(f"/user/submissions/{number}/artifacts")["artifacts"]
+        ]
+
+    def artifact(self, number: int, gpu: str, name: str) -> bytes:
+        """One of these files. Never show or run it."""
+        return self._answered("GET", f"/user/submissions/{number}/artifacts/{_part(gpu)}/{_part(name)}").content
+
     def cancel(self, number: int) -> None:
         """Cancel what is still open of one's own submission; verdicts stay."""
         self._told("POST", f"/user/submissions/{number}/cancel")
@@ -382,13 +403,17 @@ class Client:
     def _get(self, path: str, **params: Any) -> Any:
         return self._told("GET", path, params=params)
 
-    def _told(self, method: str, path: str, **more: Any) -> Any:
+    def _answered(self, method: str, path: str, **more: Any) -> httpx.Response:
         try:
             answer = self._http.request(method, path, headers=self._headers, **more)
         except httpx.HTTPError as error:
             raise ServerGone("server", _why(error), hint="Is it running? Try again soon.") from error
         if not answer.is_success:
             raise refusal(answer)
+        return answer
+
+    def _told(self, method: str, path: str, **more: Any) -> Any:
+        answer = self._answered(method, path, **more)
         try:
             return answer.json()
         except ValueError:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hmac
 import os
+import platform
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -49,6 +50,7 @@ MISPLACED = {
     "modal.token_secret": "MODAL_TOKEN_SECRET",
 }
 MASK = "********"
+LOCAL = "local"
 
 
 def _slots(slots: Mapping[str, int]) -> Mapping[str, int]:
@@ -57,6 +59,12 @@ def _slots(slots: Mapping[str, int]) -> Mapping[str, int]:
         if free < 1:
             raise Invalid(f"{gpu} has {free} slots", hint="At least 1, or leave it out.")
     return dict(slots)
+
+
+def _place_name(text: str) -> str:
+    if text and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9@._-]{0,99}", text):
+        raise Invalid(f"{text!r} can't be a place's name", hint="Letters, digits, and @ . _ - in between.")
+    return text
 
 
 def _address(text: str) -> str:
@@ -80,6 +88,13 @@ class Server:
     public_url: str = field(
         default="", metadata={"doc": "What others reach it by; empty: the address itself.", "check": _public_url}
     )
+    metrics: str = field(
+        default="",
+        metadata={
+            "doc": "Host and port for Prometheus, asked for no token; empty: only /metrics at `listen`, for hosts.",
+            "check": _address,
+        },
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +105,14 @@ class Local:
         default_factory=dict, metadata={"doc": "How many runs at once, by GPU type.", "check": _slots}
     )
     staff_only: bool = field(default=False, metadata={"doc": "Only the hosts' own submissions run here."})
+    name: str = field(
+        default="",
+        metadata={
+            "doc": "What runs of this machine are filed under; empty: local, or local@HOST with a DATABASE_URL."
+            " Only daemons that share host and state folder may share it.",
+            "check": _place_name,
+        },
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,6 +244,15 @@ class Config(_File):
         return self.daemon.state_dir or default_state_dir(os.environ)
 
     @property
+    def local_name(self) -> str:
+        """What this machine is called as a place. A database that others reach may have runs of other machines, too:
+        there the name says whose they are, so that no daemon looks for them where they can't be."""
+        if self.daemon.local.name or self.database_url is None:
+            return self.daemon.local.name or LOCAL
+        host = re.sub(r"[^A-Za-z0-9._-]", "-", platform.node())
+        return f"{LOCAL}@{host}" if host else LOCAL
+
+    @property
     def sites_dir(self) -> Path | None:
         """The folder of the sites' files, when the configuration says one or stands beside one."""
         if self.sites.dir is not None or self.file is None:
@@ -257,8 +289,30 @@ def load(path: Path | None = None, env: Mapping[str, str] | None = None, *, cwd:
             secrets[name] = Secret(found)
             source = name if around.get(name) else f"{name}_FILE"
             origins[name] = _origin(source, env, lines)
+    _check_addresses(told, known)
     parts = {one.name: getattr(told, one.name) for one in dataclasses.fields(told)}
     return Config(**parts, file=file, secrets=secrets, origins=origins)
+
+
+def _check_addresses(told: _File, file: tomlfile.TomlFile) -> None:
+    """Each face its own address: else whichever starts last would end at a port that its neighbour holds."""
+    taken: dict[str, str] = {}
+    for key, address in (
+        ("server.listen", told.server.listen),
+        ("server.metrics", told.server.metrics),
+        ("daemon.metrics", told.daemon.metrics),
+    ):
+        if not address or address.endswith(":0"):
+            continue
+        if address in taken:
+            raise Misconfigured(
+                f"{address} is {taken[address]}'s address already",
+                file=file.path,
+                line=file.line(_path_of(key)),
+                key=key,
+                fix="Give each a port of its own.",
+            )
+        taken[address] = key
 
 
 def shown(config: Config) -> Iterator[tuple[str, str, str]]:

@@ -16,7 +16,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from queue import SimpleQueue
@@ -39,13 +39,16 @@ tell = teller("daemon")
 
 LEASE = "daemon"
 CLAIMS_PER_TICK = 64
+STRANGER = "this daemon doesn't have it: another host's own slots, or a site that isn't configured any more"
 LONGEST_BACK_OFF_S = 60.0
 LONGEST_PUT_OFF_S = 60.0
 STOP_LOOK_S = 0.5
 COUNT_EVERY_S = 2.0
+FORGET_EVERY_S = 3_600.0
 CLOCK_SLIP_S = 5.0
 PRUNE_EVERY_S = 3_600.0
 LATE_FOR_S = 3_600.0
+TEND_EVERY_S = 0.5
 NEVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -59,6 +62,12 @@ def went_back(before: datetime, now: datetime) -> bool:
     return now + timedelta(seconds=CLOCK_SLIP_S) < before
 
 
+def leapt_s(before: datetime, now: datetime, passed_s: float) -> float:
+    """How far the clock went forward while less time passed: it was set, or the machine slept. 0 for what slips."""
+    more_s = (now - before).total_seconds() - passed_s
+    return more_s if before > NEVER and more_s > CLOCK_SLIP_S else 0.0
+
+
 class WallClock:
     """The machine's clock."""
 
@@ -70,7 +79,8 @@ class WallClock:
 class Pace:
     """How the daemon paces itself. `idle_s`: a look at the rows at least this often, should every message be lost.
 
-    `late_s`: how often we look for reports of attempts that were given up within the last hour.
+    `late_s`: how often we look for reports of attempts that were given up within the last hour. `keep_artifacts_s`: how
+    long the files of a profile are kept.
     """
 
     lease_s: float = 15.0
@@ -79,6 +89,7 @@ class Pace:
     late_s: float = 60.0
     stop_within_s: float = 15.0
     database_back_off_s: float = 0.5
+    keep_artifacts_s: float = 14 * 86_400.0
 
 
 class Wake:
@@ -202,6 +213,7 @@ class Lane:
             "troubles": self.troubles,
             "why": self.why if self.troubles else "",
             "pace": dataclasses.asdict(pace()) if pace is not None else None,
+            "slots": dict(self.place.backend.capacity()),
         }
 
     def forget(self) -> None:
@@ -333,8 +345,12 @@ class Daemon:
         pace: Pace | None = None,
         metrics: Metrics | None = None,
         holder: str | None = None,
+        steady: Callable[[], float] | None = None,
     ) -> None:
         self.store, self.clock, self.pace = store, clock or WallClock(), pace or Pace()
+        # Seconds that nobody can set and that don't count sleep; without them a clock of a test's own is believed.
+        self._steady = steady or (time.monotonic if clock is None else None)
+        self._steady_at = 0.0
         self.metrics = metrics or Metrics()
         self.holder = holder or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self.wake = Wake()
@@ -343,7 +359,8 @@ class Daemon:
             for place in places
         }
         self.leading: bool | None = None
-        self._renew_at = self._count_at = self._late_at = self._known_at = NEVER
+        self._renew_at = self._count_at = self._late_at = self._known_at = self._tend_at = self._forget_at = NEVER
+        self._untended = False
         self._strangers: set[str] = set()
         self._troubles = 0
         self._over = threading.Event()
@@ -374,6 +391,7 @@ class Daemon:
         attempts = self.store.open_attempts()
         by_place = self._by_place(attempts)
         self._let_strangers_go(by_place, now)
+        self._tend(now)
         claimed = self._claim([lane.place for lane in resting.values()], attempts, now)
         dead = self._lately_dead(now)
         for name, lane in resting.items():
@@ -382,6 +400,7 @@ class Daemon:
             if turn is not None:
                 lane.begin(turn)
         self._count(attempts, now)
+        self._forget(now)
         self.metrics.ticks.inc()
         self.metrics.tick_s.observe(time.perf_counter() - began)
         return len(attempts) + len(claimed), self._calm_s(by_place, now)
@@ -389,17 +408,41 @@ class Daemon:
     def _keep_time(self, now: datetime) -> None:
         if went_back(self._known_at, now):
             tell("the clock was set back", level="warning", by_s=(self._known_at - now).total_seconds())
-            self._renew_at = self._count_at = self._late_at = NEVER
+            self._renew_at = self._count_at = self._late_at = self._tend_at = NEVER
+        if self._steady is not None:
+            before, self._steady_at = self._steady_at, self._steady()
+            if self.leading and (by_s := leapt_s(self._known_at, now, self._steady_at - before)):
+                self._give_time(by_s)
         self._known_at = now
         for lane in self.lanes.values():
             if not lane.busy:
                 lane.keep_time(now)
+
+    def _give_time(self, by_s: float) -> None:
+        """A job doesn't outlive its deadline by our clock's leap: its submitter would be blamed for a timeout."""
+        put_off = self.store.put_off_deadlines(by_s)
+        tell("the clock went forward, or this machine slept", level="warning", by_s=by_s, deadlines_put_off=put_off)
 
     def _lately_dead(self, now: datetime) -> Sequence[OpenAttempt]:
         if now < self._late_at:
             return ()
         self._late_at = now + timedelta(seconds=self.pace.late_s)
         return self.store.lately_dead(now - timedelta(seconds=LATE_FOR_S))
+
+    def _tend(self, now: datetime) -> None:
+        """See to what runs wait for that the house owes them; not with every wink of the rows, but never forgotten."""
+        self._untended = now < self._tend_at
+        if self._untended:
+            return
+        self._tend_at = now + timedelta(seconds=TEND_EVERY_S)
+        if done := self.store.tend(now):
+            tell("tended", ordered_or_released=done)
+
+    def _forget(self, now: datetime) -> None:
+        if now >= self._forget_at:
+            self._forget_at = now + timedelta(seconds=FORGET_EVERY_S)
+            if gone := self.store.forget_artifacts(now - timedelta(seconds=self.pace.keep_artifacts_s)):
+                tell("forgot artifacts", files=gone)
 
     def _told(self) -> dict[str, Any]:
         """What `kbslurm status` shows of this process: how each place is doing, and how much of its budget is left."""
@@ -482,7 +525,7 @@ class Daemon:
                 level="warning",
                 backend=name,
                 open_attempts=len(found[name]),
-                why="it isn't configured any more; its attempts stay open until it is again, or are cancelled",
+                why=f"{STRANGER}; its attempts stay open until one that has it leads, or they are cancelled",
             )
         return found
 
@@ -495,6 +538,8 @@ class Daemon:
 
     def _calm_s(self, by_place: Mapping[str, list[OpenAttempt]], now: datetime) -> float:
         moments = [now + timedelta(seconds=self.pace.idle_s), self._renew_at]
+        if self._untended:
+            moments.append(self._tend_at)
         for name, lane in self.lanes.items():
             at = lane.wakes_at(by_place.get(name, ()), now)
             if at is not None:
@@ -570,6 +615,6 @@ def run_daemon(
         metrics = Metrics()
         if config.daemon.metrics:
             host, _, port = config.daemon.metrics.rpartition(":")
-            stack.enter_context(MetricsPage(metrics, host=host, port=int(port)))
+            stack.enter_context(MetricsPage(metrics.registry, host=host.strip("[]"), port=int(port)))
         pace = Pace(lease_s=config.daemon.lease_ttl_s, idle_s=config.daemon.tick_s)
         Daemon(store, places, pace=pace, metrics=metrics).run(stop, once=once)

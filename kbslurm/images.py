@@ -15,7 +15,6 @@ import re
 import secrets
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from typing import Any
 
 from kbslurm.domain.finding import Finding, caution, failed, passed
 from kbslurm.errors import BackendTrouble, Invalid, Misconfigured, NotFound
+from kbslurm_eval.image import digest_of as image_digest
 
 LOCK = "digests.lock"
 BUILD_S = 3600.0
@@ -158,46 +158,11 @@ def recipes(folder: Path) -> list[Recipe]:
 def digest_of(image: Path) -> str:
     """The digest of a SIF file (`sha256:…`) or of a directory image (`tree:…`). NotFound when there is neither."""
     try:
-        if image.is_dir():
-            return f"tree:{_digest_of_tree(image)}"
-        with image.open("rb") as file:
-            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+        return image_digest(image)
     except FileNotFoundError:
         raise NotFound("image", str(image), hint="kbslurm image build or kbslurm image pull makes one.") from None
     except OSError as error:
         raise Invalid(f"the image {image} can't be read: {error.strerror}", hint="Look at its permissions.") from None
-
-
-def _digest_of_tree(root: Path) -> str:
-    manifest = hashlib.sha256()
-    for path in _walk(root):
-        looks = path.lstat()
-        name = path.relative_to(root).as_posix().encode(errors="surrogateescape")
-        manifest.update(b"%s\0%s\0" % (name, _content(path, looks)))
-    return manifest.hexdigest()
-
-
-def _walk(root: Path) -> list[Path]:
-    found = []
-    for folder, folders, files in os.walk(root, followlinks=False, onerror=_raised):
-        found += [Path(folder) / name for name in (*folders, *files)]
-    return sorted(found, key=lambda path: os.fsencode(path.relative_to(root)))
-
-
-def _raised(error: OSError) -> None:
-    raise error
-
-
-def _content(path: Path, looks: os.stat_result) -> bytes:
-    """What of one file makes a difference: its kind, whether it can be run, what is in it. Owners and times don't."""
-    if stat.S_ISLNK(looks.st_mode):
-        return b"l" + os.fsencode(path.readlink())
-    if stat.S_ISDIR(looks.st_mode):
-        return b"d"
-    if not stat.S_ISREG(looks.st_mode):
-        return b"o" + oct(stat.S_IFMT(looks.st_mode)).encode()
-    with path.open("rb") as file:
-        return (b"x" if looks.st_mode & 0o111 else b"f") + hashlib.file_digest(file, "sha256").digest()
 
 
 # ----------------------------------------------------------------------------------------------------------------- lock

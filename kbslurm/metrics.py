@@ -1,4 +1,7 @@
-"""What Prometheus may know of the daemon: counters and gauges on `/metrics`, no names of people and no sources."""
+"""What Prometheus may know of the daemon: counters and gauges on `/metrics`, no names of people and no sources.
+
+What it may know of the API is in `kbslurm.api.metrics`.
+"""
 
 from __future__ import annotations
 
@@ -51,15 +54,17 @@ class Metrics:
 
 
 class MetricsPage:
-    """`/metrics` over HTTP while it is entered. Port 0 takes any free one; `port` says which."""
+    """`/metrics` at an address of its own while it is entered. Port 0 takes any free one; `port` says which."""
 
-    def __init__(self, metrics: Metrics, *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, *, host: str = "127.0.0.1", port: int = 0, key: str = "daemon.metrics"
+    ) -> None:
         try:
-            self._server, self._thread = start_http_server(port, addr=host, registry=metrics.registry)
+            self._server, self._thread = start_http_server(port, addr=host, registry=registry)
         except OSError as error:
             raise Misconfigured(
                 f"metrics can't be served on {host}:{port} ({error.strerror or error})",
-                fix="Free the port, or change daemon.metrics.",
+                fix=f"Free the port, or change {key}.",
             ) from error
         self.port = int(self._server.server_port)
 

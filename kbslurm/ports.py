@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from kbslurm.domain.intake import Intake
+from kbslurm.domain.measure import Yardstick
 from kbslurm.domain.run import (
     AttemptId,
     Ending,
@@ -78,6 +79,14 @@ class Backend(Protocol):
         """End it and all that it started, if it runs; keep it from starting, if it doesn't. Twice is fine."""
 
 
+@runtime_checkable
+class LeavesArtifacts(Protocol):
+    """A backend that brings back the files of a profile, too."""
+
+    def artifacts(self, attempt: OpenAttempt, names: Sequence[str]) -> Mapping[str, bytes]:
+        """Those of these files that are there, each size-capped. Never looked into here."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class NewSubmission:
     """What a person did, checked and ready to become rows."""
@@ -143,11 +152,36 @@ class Store(Protocol):
     def note_resend(self, attempt: OpenAttempt, now: datetime) -> bool:
         """The same attempt is sent again (same number, name, directory): back to INTENT, sweeps forgotten."""
 
+    def put_off_deadlines(self, by_s: float) -> int:
+        """Give every open attempt so much more time; how many there were. For time that only the clock has seen."""
+
     def note_seen(self, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> bool: ...
     def score(
-        self, attempt: OpenAttempt, verdict: Verdict, ending: Ending, now: datetime, *, telemetry: Mapping[str, Any]
+        self,
+        attempt: OpenAttempt,
+        verdict: Verdict,
+        ending: Ending,
+        now: datetime,
+        *,
+        telemetry: Mapping[str, Any],
+        samples: bytes | None = None,
+        second_seed: str | None = None,
+        b_ref_s: Sequence[float] | None = None,
+        artifacts: Mapping[str, bytes] | None = None,
     ) -> bool:
-        """Run, attempt, verdict and event in one fenced statement. False: the report is stale; see keep_stale."""
+        """Run, attempt, verdict, raw samples, a profile's files and event in one fenced statement. False: the report
+        is stale; see keep_stale. With `second_seed` a second measurement is queued that counts instead; `b_ref_s` is a
+        calibration's result."""
+
+    def yardstick(self, attempt: OpenAttempt, node: str) -> Yardstick:
+        """What the score of a leaderboard run is made and judged by."""
+
+    def note_baseline(self, attempt: AttemptId, node: str, level: float, now: datetime, *, inside: bool) -> None: ...
+    def tend(self, now: datetime) -> int:
+        """Order calibrations that are due, and let runs go that waited for what is there now: how many."""
+
+    def forget_artifacts(self, before: datetime) -> int:
+        """Remove the files of profiles that are older; how many."""
 
     def keep_stale(self, attempt: OpenAttempt, report: bytes, why: str, now: datetime) -> None: ...
     def give_up_attempt(self, attempt: OpenAttempt, ending: Ending, why: str, now: datetime) -> RunState | None:

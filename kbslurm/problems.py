@@ -7,16 +7,28 @@ warnings and offers no leaderboard mode.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
+from kbslurm.compiled_code import (
+    REFERENCES,
+    SUBMISSION_SUFFIXES,
+    CompiledReference,
+    has_main,
+    included_once,
+    literal_cases,
+    read_reference,
+)
 from kbslurm.domain.contest import board_name, gpu_name, parsed_deadline, zone
+from kbslurm.domain.physics import FORMULAS, amount
 from kbslurm.domain.problem import Problem
+from kbslurm.domain.source import checked_source
 from kbslurm.errors import Invalid, KbslurmError, NotFound, TooLarge
 from kbslurm.flow.manifest import JUDGES_SHARE, STARTING_S
 from kbslurm.marked_yaml import Marked, read_yaml, unknown_keys
@@ -29,7 +41,7 @@ from kbslurm.reference_code import (
     reachable,
     required_function,
 )
-from kbslurm_eval.wire import Budget, Limits, Params, Scalar
+from kbslurm_eval.wire import Budget, Build, Limits, Params, Scalar
 
 SUBMISSION = "@SUBMISSION@"
 TASK_FILES = ("task.yml", "task.yaml")
@@ -37,6 +49,7 @@ FILE_CAP = 1_000_000
 ALL_FILES_CAP = 4_000_000
 FILES_CAP = 100
 CASES_CAP = 256
+RANKS_CAP = 64
 LIST_CAP = 4096
 TEXT_CAP = 100_000
 ALL_MODES = ("test", "benchmark", "leaderboard", "profile")
@@ -50,16 +63,19 @@ TASK_KEYS = frozenset(
 )
 OWN_KEYS = frozenset(
     {
-        *("hidden", "modes", "eval", "call", "reference", "judge_files", "runner_files"),
+        *("hidden", "modes", "eval", "call", "baseline", "flops", "bytes", "reference", "judge_files", "runner_files"),
         *("memory_mb", "processes", "launches", "calls", "max_calls", "target_s"),
+        *("build", "build_timeout", "build_mb"),
     }
 )
+CONFIG_KEYS = ("sources", "include_dirs", "defines", "compile_flags")
 SET_KEYS = frozenset({"name", "deadline", "description", "zone", "problems"})
 ENTRY_KEYS = frozenset({"directory", "name", "deadline", "gpus"})
 JUDGED = frozenset({"generate_input", "check_implementation", "ref_kernel", "reference", "ref"})
 # What a reference's own answer may be called; the judge takes the first of these.
 ANSWERS = ("ref_kernel", "reference", "ref")
 ENTRY_POINT = "custom_kernel"
+DEVICE = "device"  # given to generate_input by the judge, where it takes it
 NO_SEED = "generate_input takes no seed, so inputs differ only as far as they come from random, numpy.random or torch"
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 _PARAM = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -110,16 +126,12 @@ def load(path: Path, *, root: Path | None = None, name: str | None = None) -> Pr
     match place.suffix:
         case ".py":
             return _of_one_file(place, name=name)
-        case ".cu" | ".cuh" | ".cpp":
-            raise Invalid(
-                "CUDA references aren't judged yet, only Python ones",
-                file=path,
-                hint="Write the reference in Python; submissions may compile CUDA inline.",
-            )
+        case ".cu" | ".cuh" | ".cpp" | ".hip":
+            return _of_one_compiled_file(place, name=name)
         case ".yaml" | ".yml":
             raise Invalid("a problem set is no problem", file=path, hint="Name one of its directories.")
         case _:
-            raise Invalid("neither a task.yml directory nor a reference .py file", file=path)
+            raise Invalid("neither a task.yml directory nor a reference .py or .cu file", file=path)
 
 
 def load_set(path: Path, *, root: Path | None = None) -> ProblemSet:
@@ -223,11 +235,14 @@ def _of_task(file: Path, *, root: Path | None, name: str | None) -> Problem:
         raise Invalid(f"lies outside of {folder.root}", file=file)
     task = _Task(file=file, table=table, own=own, folder=folder)
     task.warnings += unknown_keys(table, TASK_KEYS) + unknown_keys(own, OWN_KEYS)
-    _check_judgeable(task)
-    entry, files, marks = _files(task)
-    reference = own["reference"].text() if "reference" in own else "reference.py"
+    compiles = "lang" in table and table["lang"].one_of("py", "cu") == "cu"
+    _check_calls(task)
+    entry, files, marks = _files(task, SUBMISSION_SUFFIXES if compiles else (".py",))
+    reference = _reference_name(task, files, compiles=compiles)
     if reference not in files:
         raise _wanted(table, "files", file).wrong(f"lists no {reference}, so nothing could judge a submission")
+    if compiles and not reference.endswith(".py"):
+        return _of_compiled_task(task, entry, files, reference, name=name or problem_name(base.name))
     codes = {
         module_name(n): parsed_code(t, (base / marks[n].text()).resolve(), n)
         for n, t in files.items()
@@ -235,24 +250,32 @@ def _of_task(file: Path, *, root: Path | None, name: str | None) -> Problem:
     }
     templates = _templates(task)
     _check_reference(codes, module_name(reference), module_name(entry))
-    main = _bundled_main(task, files)
+    main = None if compiles else _bundled_main(task, files)
     modes = _modes(task, codes, main, entry, reference)
     judge_only = _judge_only(task, codes, reference, templates, base)
     kept = _kept(files, codes, main)
     generate = required_function(codes[module_name(reference)], ("generate_input",), codes)
-    check = _CaseCheck(generate=generate)
+    multi_gpu = "multi_gpu" in table and table["multi_gpu"].flag()
+    check = _CaseCheck(generate=generate, ranks=multi_gpu)
     tests = check.cases(_wanted(table, "tests", file), least=1)
     benchmarks = check.cases(table["benchmarks"]) if "benchmarks" in table else ()
     hidden = check.cases(own["hidden"], least=1) if "hidden" in own else ()
+    if multi_gpu and len({case["world_size"] for case in (*tests, *benchmarks, *hidden)}) > 1:
+        raise table["multi_gpu"].wrong("its cases differ in world_size", hint="One launch holds all cases: split it.")
     if not benchmarks:
         task.warn(table.get("benchmarks"), "there are no benchmarks, so only the mode test is offered")
         modes = ("test",)
     _warn_of_seed(task, generate)
-    runner = tuple(n for n in kept if n not in judge_only)
+    build = _build(task, files, {}) if compiles else _python_build(task)
+    if compiles:
+        kept = [n for n in kept if not has_main(files[n])]
+    runner = tuple(n for n in kept if n not in judge_only and not (compiles and n.endswith(".py")))
     for at in _importing_reference(codes, runner, reference):
         task.warn(marks[at], f"{at} imports {reference}, which the submission's side doesn't have")
     return Problem(
         name=name or problem_name(base.name),
+        lang="cu" if compiles else "py",
+        build=build,
         description=_capped(table["description"]) if "description" in table else "",
         files={n: files[n] for n in kept},
         runner_files=runner,
@@ -265,7 +288,8 @@ def _of_task(file: Path, *, root: Path | None, name: str | None) -> Problem:
         ranking_by=_choice(table, "ranking_by", "last", "mean", "geom"),
         limits=_limits(table, own),
         budget=_budget(own),
-        config={"call": own["call"].text()} if "call" in own else {},
+        config=_config(task),
+        multi_gpu=multi_gpu,
         gpus=_gpus(table),
         templates=templates,
         modes=modes,
@@ -273,21 +297,137 @@ def _of_task(file: Path, *, root: Path | None, name: str | None) -> Problem:
     )
 
 
-def _check_judgeable(task: _Task) -> None:
-    """Refuse what the harness can't judge yet, here and not in the first submission's face."""
-    lang = task.table.get("lang")
-    if lang is not None and lang.one_of("py", "cu") == "cu":
-        raise lang.wrong(
-            "CUDA references aren't judged yet, only Python ones",
-            hint="Write the reference in Python; submissions may compile CUDA inline.",
-        )
-    if "multi_gpu" in task.table and task.table["multi_gpu"].flag():
-        raise task.table["multi_gpu"].wrong("problems for several GPUs at once can't be judged yet")
-    if "call" in task.own and not _PARAM.match(task.own["call"].text()):
-        raise task.own["call"].wrong(f"{task.own['call'].text()!r} can't be a function's name")
+def _config(task: _Task) -> dict[str, Any]:
+    """What else the harness is told: the function to call, and the trusted submission that is measured beside all."""
+    found = _calls(task.own)
+    if "baseline" in task.own:
+        at = task.own["baseline"]
+        text = task.folder.text(at.text(), at)
+        found["baseline"] = _placed(at, lambda: checked_source(PurePosixPath(at.text()).name, text.encode())).text
+    for name in FORMULAS:
+        if name in task.own:
+            found[name] = _formula(task, task.own[name])
+    return found
 
 
-def _files(task: _Task) -> tuple[str, dict[str, str], dict[str, Marked]]:
+def _formula(task: _Task, at: Marked) -> str:
+    """A formula for what a case needs, which must come to an amount for every benchmark."""
+    text = at.text() if isinstance(at.value, str) else str(at.number(0.0, 1e30))
+    rows = task.table["benchmarks"].items() if "benchmarks" in task.table else ()
+    for row in rows:
+        values = {key: item.value for key, item in row.table().items() if isinstance(item.value, bool | int | float)}
+        _placed(at, partial(amount, text, values))
+    return text
+
+
+def _of_compiled_task(task: _Task, entry: str, files: Mapping[str, str], reference: str, *, name: str) -> Problem:
+    """A problem whose reference is C++ or CUDA, too."""
+    table, own = task.table, task.own
+    found = read_reference(reference, files, task.file.parent / reference)
+    check = _CaseCheck(generate=found.generate)
+    tests = check.cases(_wanted(table, "tests", task.file), least=1)
+    benchmarks = check.cases(table["benchmarks"]) if "benchmarks" in table else ()
+    hidden = check.cases(own["hidden"], least=1) if "hidden" in own else ()
+    kept = {n: t for n, t in files.items() if not has_main(t)}
+    if "multi_gpu" in table and table["multi_gpu"].flag():
+        raise table["multi_gpu"].wrong("a problem for several GPUs has a reference in Python")
+    _warn_of_seed(task, found.generate)
+    modes: tuple[str, ...] = ALL_MODES if benchmarks else ("test",)
+    if "modes" in own:
+        modes = tuple(m for m in modes if m in {item.one_of(*ALL_MODES) for item in own["modes"].items()})
+    return Problem(
+        name=name,
+        lang="cu",
+        style="one-file" if found.style == "one-file" else "modern",
+        build=_build(task, kept, found.adapter),
+        description=_capped(table["description"]) if "description" in table else "",
+        files={n: included_once(t) if n in found.shared else t for n, t in kept.items()},
+        runner_files=tuple(n for n in kept if n != reference or n in found.shared),
+        reference=reference,
+        entry=entry,
+        tests=tests,
+        benchmarks=benchmarks,
+        hidden=hidden,
+        seed=table["seed"].whole(0, 2**63 - 1) if "seed" in table else None,
+        ranking_by=_choice(table, "ranking_by", "last", "mean", "geom"),
+        limits=_limits(table, own),
+        budget=_budget(own),
+        config=_config(task),
+        gpus=_gpus(table),
+        templates=_templates(task),
+        modes=modes,
+        warnings=(*task.warnings, *_told_of_sharing(task.file, reference, found)),
+    )
+
+
+def _told_of_sharing(file: Path, reference: str, found: CompiledReference) -> tuple[str, ...]:
+    if reference not in found.shared:
+        return ()
+    return (f"{file}: {reference} holds the types of the data, so submissions see all of it; move them to a header",)
+
+
+def _reference_name(task: _Task, files: Mapping[str, str], *, compiles: bool) -> str:
+    if "reference" in task.own:
+        return task.own["reference"].text()
+    return next((n for n in REFERENCES if n in files), "reference.py") if compiles else "reference.py"
+
+
+def _build(task: _Task, files: Mapping[str, str], adapter: Mapping[str, Any]) -> Build:
+    """How submissions of `lang: cu` are compiled: `config` as other harnesses have it, without their programs."""
+    table = task.table["config"].table() if "config" in task.table else {}
+    task.warnings += unknown_keys(table, frozenset({"main", *CONFIG_KEYS}))
+    told = {key: list(table[key].texts()) if key in table else [] for key in CONFIG_KEYS}
+    known = {row.table()["name"].text() for row in task.table["files"].items()}
+    for source in told["sources"]:
+        if source not in known:
+            raise table["sources"].wrong(f"{source} isn't among the files")
+    for folder in told["include_dirs"]:
+        if ".." in PurePosixPath(folder).parts:
+            raise table["include_dirs"].wrong(f"{folder!r} leads upwards")
+    return Build(
+        when="always",
+        sources=[n for n in told["sources"] if n in files and not has_main(files[n])],
+        include_dirs=told["include_dirs"],
+        defines=told["defines"],
+        flags=told["compile_flags"],
+        adapter=dict(adapter),
+        **_build_bounds(task.own),
+    )
+
+
+def _python_build(task: _Task) -> Build:
+    when: Literal["auto", "always", "never"] = "auto"
+    if "build" in task.own:
+        when = task.own["build"].one_of("auto", "always", "never")
+    return Build(when=when, **_build_bounds(task.own))
+
+
+def _build_bounds(own: Mapping[str, Marked]) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    if "build_timeout" in own:
+        told["limit_s"] = own["build_timeout"].number(1.0, 3600)
+    if "build_mb" in own:
+        told["output_bytes"] = own["build_mb"].whole(1, 1024) << 20
+    return told
+
+
+def _calls(own: Mapping[str, Marked]) -> dict[str, Any]:
+    if "call" not in own:
+        return {}
+    called = own["call"]
+    return {"call": list(called.texts()) if isinstance(called.value, list) else called.text()}
+
+
+def _check_calls(task: _Task) -> None:
+    if "call" not in task.own:
+        return
+    found = _calls(task.own)["call"]
+    for name in [found] if isinstance(found, str) else found:
+        if not _PARAM.match(name):
+            raise task.own["call"].wrong(f"{name!r} can't be a function's name")
+
+
+def _files(task: _Task, suffixes: tuple[str, ...]) -> tuple[str, dict[str, str], dict[str, Marked]]:
     rows = _wanted(task.table, "files", task.file)
     if len(rows.items()) > FILES_CAP:
         raise rows.wrong(f"more than {FILES_CAP} files")
@@ -308,8 +448,9 @@ def _files(task: _Task) -> tuple[str, dict[str, str], dict[str, Marked]]:
             continue
         if entry:
             raise source.wrong(f"{SUBMISSION} stands twice: {entry} and {name}")
-        if not name.endswith(".py"):
-            raise named.wrong(f"the submission of a Python problem is a .py file, not {name}")
+        if not name.endswith(suffixes):
+            what = "a Python problem" if suffixes == (".py",) else "a compiled problem"
+            raise named.wrong(f"the submission of {what} is a {' or '.join(suffixes)} file, not {name}")
         entry = name
     if not entry:
         raise rows.wrong(f"no file is {SUBMISSION}: where would the submission go?")
@@ -368,8 +509,10 @@ def _modes(task: _Task, codes: Mapping[str, Code], main: str | None, entry: str,
     code = codes.get(module_name(main)) if main else None
     if code is None:
         return modes
-    call = task.own["call"].text() if "call" in task.own else ENTRY_POINT
-    more = sorted(_beyond(code, module_name(entry), module_name(reference), call))
+    asked = _calls(task.own).get("call", ENTRY_POINT)
+    call = {asked} if isinstance(asked, str) else set(asked)
+    several = "multi_gpu" in task.table and task.table["multi_gpu"].flag()
+    more = sorted(_beyond(code, module_name(entry), module_name(reference), call, several=several))
     if not more:
         return modes
     at = task.table["config"].table()["main"] if "config" in task.table else None
@@ -385,16 +528,17 @@ def _without_ranking(task: _Task, at: Marked | None, modes: Sequence[str], why: 
     return left
 
 
-def _beyond(code: Code, entry: str, reference: str, call: str) -> Iterable[str]:
+def _beyond(code: Code, entry: str, reference: str, call: set[str], *, several: bool) -> Iterable[str]:
     """What an eval.py does beyond calling the entry point, generate_input, ref_kernel and check_implementation."""
-    for name in sorted(code.names_from(entry) - {call}):
+    for name in sorted(code.names_from(entry) - call):
         yield f"the entry point {name}" if name != "*" else "whatever else it imports from the submission"
     for name in sorted(code.names_from(reference) - JUDGED):
         yield f"{name} of the reference" if name != "*" else "whatever else it imports from the reference"
     for module in (entry, reference):
         if code.imports_at_run_time(module):
             yield f"{module} imported at run time"
-    if "torch" in code.imports() and any(name.startswith("distributed") for name in code.names_from("torch")):
+    parallel = "torch" in code.imports() and any(name.startswith("distributed") for name in code.names_from("torch"))
+    if parallel and not several:
         yield "several processes (torch.distributed)"
 
 
@@ -510,6 +654,7 @@ class _CaseCheck:
     """What a case may hold: values that JSON keeps as they are, under keys that generate_input takes."""
 
     generate: Function
+    ranks: bool = False
 
     def cases(self, rows: Marked, *, least: int = 0) -> tuple[Params, ...]:
         items = rows.items()
@@ -523,9 +668,21 @@ class _CaseCheck:
             if not _PARAM.match(key):
                 raise item.wrong(f"{key!r} can't be a parameter's name")
         case = {key: self.value(item) for key, item in table.items()}
-        if told := mismatch(self.generate, case):
+        if not self.ranks and "world_size" in case:
+            raise table["world_size"].wrong("is how many GPUs a case has", hint="Say `multi_gpu: true`, or rename it.")
+        if self.ranks:
+            self.world(row, table)
+        if told := mismatch(self.generate, {**case, "rank": 0} if self.ranks else case):
             raise row.wrong(told)
         return case
+
+    def world(self, row: Marked, table: Mapping[str, Marked]) -> None:
+        """A case of a problem for several GPUs says how many, and leaves the rank to the judge."""
+        if "rank" in table:
+            raise table["rank"].wrong("is the judge's to say: each rank has its own")
+        if "world_size" not in table:
+            raise row.wrong("lacks world_size, which multi_gpu needs in each case")
+        table["world_size"].whole(2, RANKS_CAP)
 
     def value(self, item: Marked) -> Scalar | list[Scalar]:
         match item.value:
@@ -560,7 +717,7 @@ def mismatch(generate: Function, case: Mapping[str, object]) -> str | None:
         return None
     if not generate.any_key and (strange := sorted(set(case) - set(generate.parameters))):
         return f"generate_input takes no {strange[0]} (it takes {', '.join(generate.parameters) or 'nothing'})"
-    if missing := [name for name in generate.required if name not in case]:
+    if missing := [name for name in generate.required if name not in case and name != DEVICE]:
         return f"generate_input needs {missing[0]}, which this case lacks"
     return None
 
@@ -597,6 +754,51 @@ def _of_one_file(file: Path, *, name: str | None) -> Problem:
         hidden=_literal_cases(code, "HIDDEN", generate),
         warnings=tuple(warnings),
     )
+
+
+def _of_one_compiled_file(file: Path, *, name: str | None) -> Problem:
+    if not file.is_file():
+        raise Invalid("isn't a file", file=file)
+    here = Marked(file=file, line=1, key="", value=None)
+    text = _Folder(base=file.parent, root=file.parent).decoded(file, file.name, here)
+    kept = f"reference{file.suffix}"
+    found = read_reference(kept, {kept: text}, file)
+    cases = {key: _commented_cases(text, key, file, found.generate) for key in ("TESTS", "BENCHMARKS", "HIDDEN")}
+    needed = [n for n in found.generate.required if n != "seed"]
+    if needed and not cases["TESTS"]:
+        raise Invalid(
+            f"generate_input needs {needed[0]}, and no case says what it is",
+            file=file,
+            hint=f'List cases in a comment of one line: // TESTS = [{{"{needed[0]}": …}}].',
+        )
+    only: Params = {"seed": 1} if "seed" in found.generate.required else {}
+    tests = cases["TESTS"] or (only,)
+    return Problem(
+        name=name or problem_name(file.parent.name if file.stem == "reference" else file.stem),
+        lang="cu",
+        style="one-file" if found.style == "one-file" else "modern",
+        files={kept: included_once(text)},
+        runner_files=found.shared,
+        reference=kept,
+        entry="submission.cu",
+        tests=tests,
+        benchmarks=cases["BENCHMARKS"] or tests,
+        hidden=cases["HIDDEN"],
+        build=Build(when="always", adapter=dict(found.adapter)),
+        warnings=_told_of_sharing(file, file.name, found) if kept == file.name else (),
+    )
+
+
+def _commented_cases(text: str, key: str, file: Path, generate: Function) -> tuple[Params, ...]:
+    found = literal_cases(text, key)
+    if found is None:
+        return ()
+    told, line = found
+    try:
+        rows = json.loads(told)
+    except ValueError:
+        raise Invalid("must be a list of tables as in JSON", file=file, line=line, key=key) from None
+    return _CaseCheck(generate=generate).cases(_marked(rows, file, line, key), least=1)
 
 
 def _only_case(code: Code, generate: Function) -> Params:

@@ -268,7 +268,13 @@ class _Reader:
             self.wrong(
                 (*where, "request"), f"{gpu.request!r} isn't one sbatch option", 'Write it like "--gres=gpu:h100:1".'
             )
+        if gpu.multi and not re.fullmatch(r"--[a-z-]+=[^\s{}]*\{n\}[^\s{}]*", gpu.multi):
+            self.wrong(
+                (*where, "multi"), f"{gpu.multi!r} doesn't say where the number of GPUs goes",
+                'Write it like "--gres=gpu:h100:{n}".',
+            )  # fmt: skip
         told = [("options", option) for option in gpu.options]
+        told += [("multi", gpu.multi)] if gpu.multi else []
         for key, option in [*told, *([("request", gpu.request)] if gpu.request else [])]:
             word = option.split("=")[0]
             # sbatch takes a beginning of an option's name for the whole

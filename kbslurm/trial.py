@@ -15,12 +15,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from kbslurm import problems, trial_keeper
-from kbslurm.backends.paths import AttemptPaths, put, read_capped, said
+from kbslurm.backends.paths import AttemptPaths, put, read_artifacts, read_capped, said
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import new_job_name
 from kbslurm.domain.source import check_language, checked_source
@@ -28,6 +28,7 @@ from kbslurm.domain.verdict import FOLDERS
 from kbslurm.errors import EXIT_INFRASTRUCTURE, EXIT_OK, EXIT_REJECTED, Invalid, Misconfigured
 from kbslurm.flow.manifest import manifest_for, manifest_text, time_limit_s
 from kbslurm_eval.wire import (
+    ARTIFACT_CAP,
     REPORT_CAP,
     WIRE_VERSION,
     Isolation,
@@ -43,6 +44,7 @@ SHOWN_LOG_CAP = 20_000
 HEARTBEAT_CAP = 65_536
 LOOK_EVERY_S = 0.1
 ENDING_S = 30.0
+MUTATING_S = 300.0
 # What a submission may know of the caller's environment: where programs, libraries and devices are.
 KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "TZ")
 
@@ -51,10 +53,14 @@ Heartbeat = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What one try came to. A harness that gave no report has verdict infrastructure, or timeout at the hard limit."""
+    """What one try came to. A harness that gave no report has verdict infrastructure, or timeout at the hard limit.
+
+    `artifacts`: the files of a profile, whatever the submission put into them.
+    """
 
     report: Report
     took_s: float
+    artifacts: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +119,9 @@ def run_trial(
         sentence, fix = said(error, work)
         raise Misconfigured(sentence, fix=fix) from None
     try:
-        return _judged(paths, manifest, key, eval_dir, limit_s, on_heartbeat)
+        found = _judged(paths, manifest, key, eval_dir, limit_s, on_heartbeat)
+        names = [one.name for one in found.report.artifacts]
+        return replace(found, artifacts=read_artifacts(paths.artifacts, names, ARTIFACT_CAP))
     finally:
         _remove(paths.dir)
 
@@ -126,12 +134,14 @@ def as_try_json(trial: Trial) -> dict[str, Any]:
         "reason": report.reason,
         "score_s": report.score_s,
         "interval_s": report.interval_s,
+        "paired": report.paired,
         "mode": report.mode,
         "tests": [asdict(test) for test in report.tests],
         "benchmarks": [asdict(benchmark) for benchmark in report.benchmarks],
         "phases": [asdict(phase) for phase in report.phases],
         "isolation": asdict(report.isolation),
         "flags": list(report.flags),
+        "profile": report.profile,
         "took_s": round(trial.took_s, 3),
         "log": report.log if len(report.log) <= SHOWN_LOG_CAP else report.log[:SHOWN_LOG_CAP] + "\n[… cut]",
     }
@@ -221,6 +231,57 @@ def verify(
             )
 
     return each()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutations:
+    """What the problem's check made of spoilt answers. `trouble`: why it couldn't be asked."""
+
+    findings: tuple[dict[str, Any], ...] = ()
+    trouble: str = ""
+
+    @property
+    def sound(self) -> bool:
+        """Whether no finding is an error; warnings may be meant so."""
+        return not self.trouble and all(found["severity"] != "error" for found in self.findings)
+
+
+def mutations(problem: Problem, *, work: Path, eval_dir: Path, timeout_s: float = MUTATING_S) -> Mutations:
+    """Spoil the reference's own answers to the test cases in known ways, and see what the problem's check says."""
+    manifest = manifest_for(
+        problem,
+        token=new_job_name(),
+        attempt=1,
+        nonce=secrets.token_hex(16),
+        mode="test",
+        gpu="cpu",
+        source="\n",
+        secret_seed=secrets.token_hex(16),
+    )
+    if problem.world_size > 1:
+        return Mutations(trouble="a problem of several ranks isn't looked at so")
+    work.mkdir(parents=True, exist_ok=True)
+    file = work / f"{manifest.token}.json"
+    put(file, manifest_text(manifest).encode(), 0o600)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", str(eval_dir), "--mutate", str(file)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            cwd=work,
+            env=_environment(work),
+            timeout=timeout_s,
+            check=False,
+        )
+        told = json.loads(done.stdout.splitlines()[-1])
+        return Mutations(findings=tuple(told["findings"]), trouble=told["trouble"])
+    except subprocess.TimeoutExpired:
+        return Mutations(trouble=f"the problem's own code took longer than {timeout_s:g} s")
+    except (ValueError, KeyError, IndexError):
+        said = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        return Mutations(trouble=f"the problem's own code ended the look at it {' '.join(said)}".rstrip())
+    finally:
+        file.unlink(missing_ok=True)
 
 
 # ------------------------------------------------------------------------------------------------- the harness's run

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 
 from kbslurm import share
 from kbslurm.config import Config
+from kbslurm.domain.physics import Peak
+from kbslurm.errors import Misconfigured
 from kbslurm.flow.place import Place
 from kbslurm.probe import probe
 
 if TYPE_CHECKING:
-    from kbslurm.domain.site import Fleet, Site
+    from kbslurm.domain.site import Fleet, GpuType, Site
     from kbslurm.store.postgres import PostgresStore
 
-LOCAL = "local"
 POSTGRES = "postgres"
 ATTEMPTS = "attempts"
 SHARED_GRACE_S = 25.0
@@ -63,6 +64,9 @@ def places(config: Config) -> list[Place]:
     found = [slurm_place(site) for site in sites(config)]
     if config.daemon.local.slots:
         found.append(local_place(config))
+    names = [place.name for place in found]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise Misconfigured(f"two places are called {twice}", fix="Change daemon.local.name, or the site's.")
     return found
 
 
@@ -93,7 +97,7 @@ def local_place(config: Config, *, eval_dir: Path | None = None) -> Place:
             config.daemon.local.slots,
             eval_dir or share.eval_dir(),
             Path(sys.executable),
-            LOCAL,
+            config.local_name,
             probe=lambda step: probe(f"local.{step}"),
         ),
         untrusted=not config.daemon.local.staff_only,
@@ -120,4 +124,12 @@ def slurm_place(site: Site) -> Place:
         ranked_min_isolation=site.ranked_min_isolation,
         poll_s=min(1.0, site.poll.min_interval_s),  # files are looked at each time, the controller at its own pace
         grace_s=site.paths.visibility_delay_s + SHARED_GRACE_S,
+        peaks={name: _peak(gpu) for name, gpu in site.gpus.items()},
+    )
+
+
+def _peak(gpu: GpuType) -> Peak:
+    return Peak(
+        flops_per_s=None if gpu.peak_tflops is None else gpu.peak_tflops * 1e12,
+        bytes_per_s=None if gpu.peak_tbytes is None else gpu.peak_tbytes * 1e12,
     )

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import values
+from . import cpu_twin, values
 from .wire import Manifest
 
 ANSWERS = ("ref_kernel", "reference", "ref")
@@ -57,16 +57,24 @@ class Prepared:
 class Reference:
     """The problem's reference, loaded."""
 
-    def __init__(self, manifest: Manifest) -> None:
+    def __init__(self, manifest: Manifest, compiled: types.ModuleType | None = None) -> None:
         self._one_file = manifest.style == "one-file"
         self._layouts: dict[tuple[int, bytes], values.Layout] = {}
         self._moving: set[int] = set()
         sys.meta_path.insert(0, _Texts(manifest.files))
-        module = self._loaded(manifest.reference)
+        if cpu_twin.wanted(manifest.gpu, manifest.files.values()):
+            cpu_twin.install()
+        module = compiled or self._loaded(manifest.reference)
         self._generate = self._function(module, ("generate_input",))
         self._answer = self._function(module, ANSWERS)
         self._check = self._function(module, ("check_implementation",))
         self._takes = _named_parameters(self._generate)
+
+    @property
+    def device(self) -> str:
+        """What a problem is given as its device: never a literal of its own."""
+        torch = sys.modules.get("torch")
+        return "cuda" if torch is not None and torch.cuda.is_available() else "cpu"
 
     @staticmethod
     def _loaded(file: str) -> types.ModuleType:
@@ -86,7 +94,9 @@ class Reference:
 
     def input(self, case: Case, seed: int | None) -> Any:
         """What generate_input gives for this case. `seed` replaces the case's own where it isn't None."""
-        params = {k: list(v) if isinstance(v, list) else v for k, v in case.params.items()}
+        params: dict[str, Any] = {k: list(v) if isinstance(v, list) else v for k, v in case.params.items()}
+        if "device" in (self._takes or ()):
+            params.setdefault("device", self.device)
         if seed is not None and ("seed" in params or "seed" in (self._takes or ())):
             params["seed"] = seed
         if self._takes is not None and (strange := sorted(set(params) - self._takes)):
@@ -104,6 +114,13 @@ class Reference:
             return self._answer(values.copied(packed))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code
             raise ProblemTrouble(f"the reference failed: {_said(error)}") from None
+
+    def answer_again(self, prepared: Prepared) -> None:
+        """The reference once more on this input: how long that takes is its pace."""
+        self.answer(prepared.packed)
+
+    def close(self) -> None:
+        """Nothing of it is left running: it runs here."""
 
     def prepare(self, case: Case, seed: int | None, *, exact: bool = False) -> Prepared:
         """Everything of one call that the judge must know before it."""

@@ -18,14 +18,20 @@ from typing import Any
 from . import link, values
 from .link import Kind, RunnerEnd, Status
 
+WRITTEN_AT = 1_000_000_000
+_kernel_type: Any = None
+
 
 def serve(folder: str) -> int:
     """Answer the judge's messages until it says QUIT."""
     line = RunnerEnd(folder)
-    if isinstance(sys.stdout, io.TextIOWrapper):
+    # a rank has it from the first process, whose log is no file any more that could be asked where it stands
+    if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.line_buffering:
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # its end comes without warning
     layouts: dict[int, values.Layout] = {}
     call: Any = None
+    unpacked: Any = values.unpack  # what a call of this runner's does with its input before the submission sees it
+    cache, blob = "", b""
     words = line.words
     go, ping, awake, kind_at, size_at, layout_at, room_at = (
         0,
@@ -55,17 +61,44 @@ def serve(folder: str) -> int:
             status, text = _called(call, layout, view, line.grow("out", words[room_at]))
             line.answer(token, status, text)
         elif kind == Kind.NULL:
-            values.unpack(view)
+            unpacked(view)
             line.answer(token, Status.OK)
         elif kind == Kind.DECLARE:
             layouts[words[layout_at]] = values.layout_from(values.unpack(view))
             line.grow("out", words[room_at])
             line.answer(token, Status.OK)
         elif kind == Kind.HELLO:
-            line.answer(token, Status.OK, _hello(values.unpack(view), folder))
-        elif kind == Kind.LOAD:
-            status, text, call = _loaded(values.unpack(view))
+            told = values.unpack(view)
+            if told.get("native"):
+                from . import native
+
+                unpacked = native.flattened
+            status, text = _hello(told, folder)
+            if told.get("ranks", 1) > 1:
+                from . import conductor
+
+                return conductor.conduct(line, token, text, told, folder, serve)
             line.answer(token, status, text)
+        elif kind == Kind.PROFILE:
+            status, text = _profiled(call, values.unpack(view), line.grow("out", words[room_at]))
+            line.answer(token, status, text)
+        elif kind == Kind.LOAD:
+            status, text, call, cache = _loaded(values.unpack(view), folder)
+            line.answer(token, status, text)
+        elif kind == Kind.BUILD:
+            from . import workshop
+
+            told = values.unpack(view)
+            cache = str(workshop.furnish(told, folder))
+            line.answer(token, *workshop.compiled(told, cache))
+        elif kind == Kind.COLLECT:
+            from . import workshop
+
+            status, text, blob = workshop.collected(cache, values.unpack(view)["cap"])
+            line.answer(token, status, text)
+        elif kind == Kind.FETCH:
+            line.grow("out", words[room_at])[: len(blob)] = blob
+            line.answer(token, Status.OK)
         else:
             line.answer(token, Status.OK)
             return 0
@@ -73,6 +106,8 @@ def serve(folder: str) -> int:
 
 def _called(call: Any, layout: values.Layout, view: memoryview, out: memoryview) -> tuple[int, str]:
     try:
+        if type(call) is _kernel_type:  # compiled: it fills the places itself
+            return call.answers_with(layout, view, out)  # type: ignore[no-any-return]
         layout.write(call(values.unpack(view)), out)
     except values.Misfit as misfit:
         return (Status.WRONG_SHAPE if misfit.shape else Status.WRONG_TYPE), str(misfit)
@@ -85,16 +120,57 @@ def _called(call: Any, layout: values.Layout, view: memoryview, out: memoryview)
     return Status.OK, ""
 
 
-def _hello(told: dict[str, Any], folder: str) -> str:
+def _profiled(call: Any, told: dict[str, Any], out: memoryview) -> tuple[int, str]:
+    from . import tracer
+
+    try:
+        return Status.OK, tracer.traced(call, told, lambda: values.copied(told["input"]), out)
+    except BaseException as error:  # noqa: BLE001 - the submission's, or the profiler's: either is told, no more
+        return Status.RAISED, _short(error)
+
+
+def _hello(told: dict[str, Any], folder: str) -> tuple[int, str]:
     """The cage as it is found from inside; in a container the runner puts on the inner part of it now."""
     from . import guard
 
     if told.get("supervised"):
         guard.caged_from_inside(told, folder)
-    return json.dumps(guard.seen_from_inside())
+    seen = guard.seen_from_inside()
+    if "rank" in told:
+        from . import conductor
+
+        seen["interfaces"] = conductor.interfaces_up()
+        if told.get("group"):
+            try:
+                conductor.join_group(rank=told["rank"], world=told["world"])
+            except Exception as error:  # noqa: BLE001 - of whatever library; no submission is here yet
+                return Status.BROKEN, f"rank {told['rank']} can't join the process group: {_short(error)}"
+    return Status.OK, json.dumps(seen)
 
 
-def _loaded(told: dict[str, Any]) -> tuple[int, str, Any]:
+def _loaded(told: dict[str, Any], folder: str) -> tuple[int, str, Any, str]:
+    cache = ""
+    if told.get("place"):
+        from . import workshop
+
+        cache = str(workshop.furnish(told, folder))
+        if told["native"]:
+            return *_loaded_library(workshop.library(folder, told["library"])), cache
+    return *_imported(told), cache
+
+
+def _loaded_library(path: str) -> tuple[int, str, Any]:
+    from . import native
+
+    global _kernel_type
+    _kernel_type = native.Kernel
+    try:
+        return Status.OK, "", native.Kernel(path)
+    except (OSError, AttributeError) as error:
+        return Status.LOAD_RAISED, _short(error), None
+
+
+def _imported(told: dict[str, Any]) -> tuple[int, str, Any]:
     entry, work = str(told["entry"]), _workplace(told.get("work"))
     for name, text in told["files"].items():
         _written(os.path.join(work, name), text)
@@ -103,6 +179,10 @@ def _loaded(told: dict[str, Any]) -> tuple[int, str, Any]:
     sys.path.insert(0, work)
     os.chdir(work)
     name = os.path.splitext(entry)[0]
+    if told.get("cpu_twin"):
+        from . import cpu_twin
+
+        cpu_twin.install()
     try:
         compile(told["source"], entry, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
@@ -120,10 +200,23 @@ def _loaded(told: dict[str, Any]) -> tuple[int, str, Any]:
         return Status.ENDED, f"{type(end).__name__}: {end}", None
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the submission's
         return Status.LOAD_RAISED, _short(error), None
-    call = getattr(module, told["call"], None)
-    if not callable(call):
-        return Status.NO_ENTRY, f"{entry} defines no function {told['call']}", None
-    return Status.OK, "", call
+    names = [told["call"]] if isinstance(told["call"], str) else list(told["call"])
+    for wanted in names:
+        if not callable(getattr(module, wanted, None)):
+            return Status.NO_ENTRY, f"{entry} defines no function {wanted}", None
+    if isinstance(told["call"], str):
+        return Status.OK, "", getattr(module, names[0])
+    return Status.OK, "", _each([(wanted, getattr(module, wanted)) for wanted in names])
+
+
+def _each(functions: list[tuple[str, Any]]) -> Any:
+    """Several entry points as one call: each with its own part of the data, a tuple as its arguments."""
+
+    def call(data: dict[str, Any]) -> dict[str, Any]:
+        parts = ((name, function, data[name]) for name, function in functions)
+        return {name: function(*part) if type(part) is tuple else function(part) for name, function, part in parts}
+
+    return call
 
 
 def _workplace(given: str | None) -> str:
@@ -131,7 +224,7 @@ def _workplace(given: str | None) -> str:
     after it."""
     if given is not None:
         return given
-    work = os.path.join(os.environ.get("TMPDIR", "/tmp"), "work")
+    work = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"work{os.environ.get('RANK', '')}")
     try:
         os.mkdir(work, 0o700)
     except FileExistsError:  # a container that keeps its /tmp
@@ -145,6 +238,7 @@ def _written(path: str, text: str) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8", newline="") as file:
         file.write(text)
+    os.utime(path, (WRITTEN_AT, WRITTEN_AT))  # what was built of it before must not look older
 
 
 def _short(error: BaseException, entry: str = "") -> str:

@@ -15,6 +15,7 @@ from typing import Literal
 UNRESOLVED = "UNRESOLVED"
 ONE_LAUNCH = "ONE_LAUNCH"
 LEAST_NS = 50.0
+RESOLVABLE = 5.0  # standard deviations of a null call that a net time must be long
 # two-sided 95 % quantiles of Student's t for 1, 2, 3 … 30 degrees of freedom, and then for 40, 60, 120
 _T95 = (
     12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
@@ -54,6 +55,7 @@ class Net:
     samples_ns: list[float]
     resolved: bool
     baseline_ns: float | None = None
+    null_sd_ns: float = 0.0
 
 
 def t95(degrees: int) -> float:
@@ -86,8 +88,24 @@ def net(times: LaunchTimes) -> Net:
     least = max(LEAST_NS, 3 * spread / math.sqrt(len(samples)), decoding)
     base = None if times.baseline is None else net(times.baseline).median_ns
     return Net(
-        median_ns=max(median, least), null_ns=null, samples_ns=samples, resolved=median > least, baseline_ns=base
+        median_ns=max(median, least),
+        null_ns=null,
+        samples_ns=samples,
+        resolved=median > least,
+        baseline_ns=base,
+        null_sd_ns=spread,
     )
+
+
+def is_resolved(nets: Sequence[Net]) -> bool:
+    """Whether a case's time can be told from the cost of a call, in most launches and over all of them.
+
+    The noise is that of the calmest launch: a neighbour's burst makes an interval wide, it doesn't make a kernel short.
+    A launch below its own resolution counts with that, which is more than it showed.
+    """
+    noise = min(n.null_sd_ns for n in nets)
+    most = 2 * sum(n.resolved for n in nets) > len(nets)
+    return most and statistics.median(n.median_ns for n in nets) > RESOLVABLE * noise
 
 
 def baseline_of(nets: Sequence[Net]) -> float | None:

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import platform
 import resource
 import signal
+import socket
 import stat
 import struct
 import sys
@@ -44,6 +46,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVA
 MNT_DETACH = 2
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_TIMERSLACK = 1, 4, 22, 29
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
+SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 CAGED_UID = 65_533
 INNER_UID = 1_000
 KEPT_ENV = (
@@ -129,7 +132,7 @@ def hide_judge() -> list[str]:
 
 def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool = False) -> bytes:
     """The classic BPF program for this machine. `bare`: there is no PID namespace, so signals to others are refused
-    too."""
+    too. `inet`: the ranks of one launch speak TCP with each other."""
     arch, column = _ARCH[platform.machine()]
     refuse, allow, no_such_call, kill = 0x0005_0001, 0x7FFF_0000, 0x0005_0026, 0x8000_0000
     code: list[tuple[int, int, int, int]] = []
@@ -193,6 +196,15 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
     code.append((0x45, 0, 1, NEW_NS | NEW_CGROUP | NEW_UTS | NEW_IPC | NEW_USER | NEW_PID | NEW_NET | CLONE_PARENT))
     give(refuse)  # CLONE_PARENT would make a child of the judge, outside of the tree that it stops
     give(allow)
+    if inet:  # libraries that open sockets ask the kernel's router (netlink, protocol 0) for the interfaces' names
+        code.append((0x15, 0, 7, _SOCKET[column]))
+        load(16)
+        code.append((0x15, 0, 4, 16))
+        load(32)
+        code.append((0x15, 0, 1, 0))
+        give(allow)
+        give(refuse)
+        load(0)
     unless_argument(_SOCKET, [1, 2, 10] if inet else [1])
     if bare:
         for pair in (_KILL, _TGKILL, _SIGQUEUE, _TGSIGQUEUE):
@@ -272,6 +284,8 @@ def _launch(spec: dict[str, Any], said: int) -> None:
     root = os.getuid() == 0
     if caged:
         _own_namespaces(root)
+        if spec["ranks"] > 1:
+            _loopback_up()
         _furnish(spec)
         keeper = _clone()
         if keeper == 0:
@@ -325,6 +339,13 @@ def _own_namespaces(root: bool) -> None:
         raise CageError("no user can be mapped into a namespace of its own")
     for fd in (ready, go, told, tell):
         os.close(fd)
+
+
+def _loopback_up() -> None:
+    """In a fresh network namespace even loopback is down."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        flags = struct.unpack_from("<H", fcntl.ioctl(asked, SIOCGIFFLAGS, struct.pack("<16s24x", b"lo")), 16)[0]
+        fcntl.ioctl(asked, SIOCSIFFLAGS, struct.pack("<16sH22x", b"lo", flags | IFF_UP))
 
 
 def _map_ids(pid: int, uids: str, gids: str) -> bool:
@@ -389,13 +410,18 @@ def _furnish(spec: dict[str, Any]) -> None:
     for device in spec["devices"]:
         _place(root, device, writable=True)
     os.mkdir(f"{root}/dev/shm", 0o755)
-    _mount("kb", f"{root}/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "size=64m,nr_inodes=4096,mode=1777")
+    shared = f"size={64 * spec['ranks']}m,nr_inodes=4096,mode=1777"
+    _mount("kb", f"{root}/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, shared)
     for name, to in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
         os.symlink(to, f"{root}/dev/{name}")
     with contextlib.suppress(OSError):
         _place(root, "/sys/devices/system")
     _bind(spec["eval"], f"{root}/eval")
-    for name in ("bell", "in", "out"):
+    if spec["built"]:
+        os.mkdir(f"{root}/built", 0o755)
+        _bind(spec["built"], f"{root}/built")
+    for name in spec["links"]:
+        os.makedirs(os.path.dirname(f"{root}/link/{name}"), mode=0o755, exist_ok=True)
         Path(f"{root}/link/{name}").touch()
         _bind(f"{spec['link']}/{name}", f"{root}/link/{name}", writable=True)
 
@@ -446,7 +472,8 @@ def _become_runner(spec: dict[str, Any], caged: bool, root: bool) -> None:
     _limit(spec["limits"], own_namespace=caged, gpu=bool(spec["devices"]))
     os.umask(0o022)
     if spec["level"] >= 1:
-        put_on_seccomp(seccomp_filter(bare=not caged, own_pid=os.getpid(), memfd=bool(spec["devices"])))
+        gpu, inet = bool(spec["devices"]), spec["ranks"] > 1
+        put_on_seccomp(seccomp_filter(bare=not caged, own_pid=os.getpid(), inet=inet, memfd=gpu))
     else:
         prctl(PR_SET_NO_NEW_PRIVS, 1)
     os.execve(spec["argv"][0], spec["argv"], spec["env"])
@@ -511,6 +538,7 @@ def seen_from_inside() -> dict[str, Any]:
     return {
         "spaces": spaces, "seccomp": seccomp, "no_new_privs": privileges, "capabilities": capabilities,
         "read_only_root": not _root_can_be_written(), "uid": os.getuid(), "proc": bool(spaces),
+        "first_process_open": _first_process_is_open(),
     }  # fmt: skip
 
 
@@ -547,11 +575,36 @@ def caged_from_inside(told: Mapping[str, Any], folder: str) -> None:
     with contextlib.suppress(OSError):
         os.setsid()
     _limit(told["limits"], own_namespace=False, gpu=bool(gpu_devices()))
+    _leave_the_first_process()
     try:
         gpu, inet = bool(gpu_devices()), bool(told.get("inet"))
         put_on_seccomp(seccomp_filter(bare=False, own_pid=os.getpid(), inet=inet, memfd=gpu))
     except (OSError, KeyError) as error:
         print(f"no filter for system calls: {error}", file=sys.stderr)
+
+
+def _leave_the_first_process() -> None:
+    """A user namespace below the container's: the memory of its first process, which has no filter, is out of reach.
+
+    It belongs to the same user, so that a submission could otherwise write code of its own into it, to be run without
+    the filter. Whether that is shut off now, by this or by the machine's own ways, is looked at: see `level_of`.
+    """
+    uid, gid = os.getuid(), os.getgid()
+    with contextlib.suppress(OSError):
+        _call("unshare", NEW_USER)
+        _map_ids(os.getpid(), f"{uid} {uid} 1\n", f"{gid} {gid} 1\n")
+        _drop_capabilities()
+
+
+def _first_process_is_open() -> bool:
+    """Whether the memory of the first process of this PID namespace can be opened, which is never ours."""
+    if os.getpid() == 1:
+        return False
+    try:
+        os.close(os.open("/proc/1/mem", os.O_RDWR))
+    except OSError:
+        return False
+    return True
 
 
 def level_of(seen: Mapping[str, Any], own: Mapping[str, Any], *, container: bool) -> tuple[int, list[str]]:
@@ -568,6 +621,12 @@ def level_of(seen: Mapping[str, Any], own: Mapping[str, Any], *, container: bool
         notes.append("its namespaces can't be seen (no /proc)")
     if not seen.get("read_only_root"):
         notes.append("its root can be written")
+    if others := sorted(set(seen.get("interfaces") or ()) - {"lo"}):
+        notes.append(f"network interfaces besides loopback are up: {', '.join(others)[:100]}")
+    if strays := seen.get("strays"):
+        notes.append(str(strays))
+    if seen.get("first_process_open"):
+        notes.append("the memory of its container's first process, which has no filter, is open to it")
     if notes:
         return 1, notes
     return (3 if container else 2), notes

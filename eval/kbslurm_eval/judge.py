@@ -13,21 +13,22 @@ may say in its run time what it can't say otherwise. GPU tensors are copied to a
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
 import os
 import random
 import shutil
 import signal
-import statistics
 import time
 import traceback
+import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from . import clock, guard, host, link, values
+from . import build, clock, cpu_twin, finals, guard, host, link, native, samples, values
 from .check import Case, Prepared, ProblemTrouble, Reference, derived_seed
 from .link import JudgeEnd, Kind, Status
 from .supervisor import CantStart, Runner, Supervisor, Unstoppable
@@ -35,17 +36,24 @@ from .wire import (
     LOG_CAP,
     PHASES,
     REPORT_CAP,
+    SAMPLES_CAP,
     WIRE_VERSION,
     BenchmarkResult,
     Isolation,
+    LaunchSamples,
     Manifest,
     PhaseName,
     PhaseResult,
     Report,
     TestResult,
     VerdictName,
+    commitment,
     dumps,
 )
+
+if TYPE_CHECKING:
+    from .chorus import Chorus
+    from .profile import Drawn
 
 LATE_CAP = 32_768  # an input up to this size is written inside the window, to a runner that is already awake
 SMALL_OUTPUT = 16_384
@@ -53,6 +61,7 @@ PROBES, PROBE_SIZE = 16, 64
 WARM_UPS, NULLS, NULLS_DROPPED = 2, 10, 2
 SPIN_NS = 400_000
 START_S = 60.0
+NONDETERMINISTIC = "NONDETERMINISTIC"
 SECRET: tuple[PhaseName, ...] = ("ranked", "hidden")
 MESSAGE_CAP = 1_000
 _DICE = random.SystemRandom()
@@ -95,22 +104,44 @@ class Allowance:
 class Launch:
     """One runner and the judge's conversation with it. Outside of `ring` every process of the runner is stopped."""
 
-    def __init__(self, supervisor: Supervisor, allowance: Allowance, pulse: Pulse) -> None:
-        self._allowance, self._pulse = allowance, pulse
+    def __init__(
+        self, supervisor: Supervisor, allowance: Allowance, pulse: Pulse, built: build.Built | None = None
+    ) -> None:
+        self._allowance, self._pulse, self._built = allowance, pulse, built
         folder = supervisor.prepare()
         self._link = JudgeEnd(folder)
+        if built is not None:
+            built.lay(folder)
+        self._opened(folder)
         self.runner: Runner = supervisor.start(folder)
+        if built is not None and self.runner.work is not None:
+            built.cache(folder)
         self._ids: dict[str, int] = {}
         self._null_payloads: dict[int, bytes] = {}
         self._last = bytes(8)
         self._awake = 0
         try:
-            hello = self.ring(Kind.HELLO, values.pack(supervisor.hello()), limit_s=START_S)
+            hello = self.ring(Kind.HELLO, values.pack(self._greeting(supervisor)), limit_s=START_S)
+            if hello.status != Status.OK:
+                raise Rejected("error", hello.text)
+        except Rejected as fault:
+            fault.said = with_last_line(fault.said, self.close())
+            raise
         except BaseException:
             self.close()
             raise
         self.seen: dict[str, Any] = _plain_dict(hello.text)
         self.seen["furnished"] = self.runner.furnished
+
+    def facts(self) -> dict[str, Any]:
+        """What a report says of launches of this kind."""
+        return {}
+
+    def _opened(self, folder: Path) -> None:
+        """Whatever else has to lie in the launch's folder before its runner starts."""
+
+    def _greeting(self, supervisor: Supervisor) -> dict[str, Any]:
+        return {**supervisor.hello(), "native": self._built is not None and self._built.native}
 
     def ring(
         self,
@@ -144,7 +175,7 @@ class Launch:
             self.runner.thaw()
         try:
             done_ns = self._answered(token, start_ns, allowed_s)
-            first = self._probe(out_size)
+            first = self._probe(out_size, end)
             try:
                 self.runner.freeze()
             except Unstoppable:
@@ -221,12 +252,12 @@ class Launch:
             return None
         return Rejected("error", f"the submission ended itself ({how})", "the submission ended itself")
 
-    def _probe(self, size: int) -> list[tuple[int, bytes]]:
+    def _probe(self, size: int, end: JudgeEnd) -> list[tuple[int, bytes]]:
         """Bytes of the output at once, before the runner is stopped: all of a small one, random places of a large
         one."""
         if size <= SMALL_OUTPUT:
-            return [(0, os.pread(self._link.out, size, 0))] if size else []
-        return [(at, os.pread(self._link.out, PROBE_SIZE, at)) for at in _places(size)]
+            return [(0, os.pread(end.out, size, 0))] if size else []
+        return [(at, os.pread(end.out, PROBE_SIZE, at)) for at in _places(size)]
 
     def declare(self, layout: values.Layout) -> None:
         """The runner knows this layout from now on."""
@@ -238,15 +269,23 @@ class Launch:
 
     def load(self, manifest: Manifest) -> Reply:
         """Hand the submission over. From here on nothing from this runner is believed."""
+        return self.ring(Kind.LOAD, values.pack(self._handed(manifest)))
+
+    def _handed(self, manifest: Manifest) -> dict[str, Any]:
         files = {name: manifest.files[name] for name in manifest.runner_files if name in manifest.files}
-        told = {
+        return {
             "entry": manifest.entry,
             "source": manifest.source,
             "files": files,
-            "call": str(manifest.config.get("call", "custom_kernel")),
+            "call": manifest.config.get("call", "custom_kernel"),
             "work": None if self.runner.work is None else str(self.runner.work),
+            "cpu_twin": cpu_twin.wanted(manifest.gpu, (manifest.source, *files.values())),
+            **self.built(),
         }
-        return self.ring(Kind.LOAD, values.pack(told))
+
+    def built(self) -> dict[str, Any]:
+        """What the runner has to know of what was built for it."""
+        return {} if self._built is None else self._built.told(self.runner.folder, self.runner.work)
 
     def null(self, prepared: Prepared) -> int:
         """A call's way without the call."""
@@ -274,6 +313,8 @@ class Launch:
         text = self.runner.log()
         self._link.close()
         shutil.rmtree(self.runner.folder, ignore_errors=True)
+        if self._built is not None:
+            self._built.clear(self.runner.folder, self.runner.work)
         return text
 
 
@@ -344,6 +385,10 @@ class Course:
     notes: list[str] = field(default_factory=list)
     launches: int = 0
     checked: int = 0
+    samples: list[LaunchSamples] = field(default_factory=list)
+    budget: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    profile: Drawn | None = None
 
 
 class Judge:
@@ -355,16 +400,21 @@ class Judge:
         supervisor: Supervisor,
         *,
         heartbeat: Path | None = None,
+        artifacts: Path | None = None,
         least_level: int = 0,
         own: dict[str, Any] | None = None,
     ) -> None:
         self._manifest, self._supervisor, self._least_level = manifest, supervisor, least_level
         self._own = own or guard.seen_from_inside()
         self._pulse = Pulse(heartbeat)
+        self._artifacts = artifacts
         self._course = Course()
         self._allowances: list[Allowance] = []
         self._random = random.SystemRandom()
-        self._reference: Reference | None = None
+        self._repeated = False
+        self._reference: Reference | Chorus | None = None
+        self._workshop = build.Workshop(manifest=manifest)
+        self._field: finals.Field | None = None
 
     def note(self, notes: Sequence[str]) -> None:
         """Something that the report says about the isolation."""
@@ -379,6 +429,8 @@ class Judge:
         try:
             with _alarm(self._manifest.limits.total_s):
                 verdict, reason = self._judged()
+                if verdict == "passed" and self._manifest.mode == "profile":
+                    self._profile()
         except OutOfTime:
             verdict, reason = self._out_of_time()
         except (ProblemTrouble, CantStart) as trouble:
@@ -388,7 +440,54 @@ class Judge:
             verdict, reason = "infrastructure", f"the harness failed: {type(error).__name__}: {error}"
         finally:
             self._supervisor.close()
+            if self._reference is not None:
+                self._reference.close()
         return self._report(verdict, clean(reason, 2 * MESSAGE_CAP), started)
+
+    def _profile(self) -> None:
+        """After the verdict, and without a word in it: whatever goes wrong here is a line of the profile's text."""
+        from . import profile
+
+        assert self._reference is not None
+        course, whole = self._course, self._manifest.limits.benchmark_s
+        drawn = course.profile = profile.Drawn(folder=self._artifacts)
+        level, notes, allowance = course.level, list(course.notes), Allowance(left_s=whole, whole_s=whole)
+        cases = [Case(index=n, params=p) for n, p in enumerate(self._manifest.benchmarks)]
+        chosen = profile.cases_of(cases, ranks=self._supervisor.ranks > 1)
+        tools = ["", *([self._supervisor.profiler] if self._supervisor.profiler else [])]
+        self._pulse.enter("profile", len(chosen) * len(tools))
+        try:
+            for case in chosen:
+                for tool in tools:
+                    self._profile_one(case, tool, allowance, drawn)
+                    self._pulse.step()
+        except OutOfTime:
+            drawn.say("the job's time was over before the profile was whole")
+        except Exception as error:  # noqa: BLE001 - the verdict stands, whatever this is
+            traceback.print_exc()
+            drawn.say(f"the harness failed to profile: {type(error).__name__}: {error}"[:MESSAGE_CAP])
+        course.level, course.notes = level, notes
+
+    def _profile_one(self, case: Case, tool: str, allowance: Allowance, drawn: Drawn) -> None:
+        from . import profile
+
+        assert self._reference is not None
+        launch = None
+        self._supervisor.profiling = bool(tool)
+        try:
+            prepared = self._reference.prepare(case, self._seed("benchmark", case, "profile"))
+            launch = self._started("benchmark", allowance, self._built("benchmark", self._manifest))
+            self._hand_over(launch, self._manifest)
+            if tool:
+                profile.draw_around(launch, prepared, drawn, tool)
+            else:
+                profile.draw(launch, prepared, drawn)
+        except (Rejected, CantStart, ProblemTrouble) as trouble:
+            said = trouble.said if isinstance(trouble, Rejected) else str(trouble)
+            drawn.say(f"benchmark-{case.index}: no profile{f' by {tool}' if tool else ''}: {clean(said, MESSAGE_CAP)}")
+        finally:
+            self._supervisor.profiling = False
+            self._ended("benchmark", launch)
 
     def _out_of_time(self) -> tuple[VerdictName, str]:
         """Whose fault it is that the whole time is over: theirs whose code took most of it."""
@@ -400,14 +499,7 @@ class Judge:
 
     def _judged(self) -> tuple[VerdictName, str]:
         manifest = self._manifest
-        if manifest.lang == "cu":
-            return (
-                "infrastructure",
-                "this harness has no builder for lang cu yet, so no submission of that language can be judged here",
-            )
-        if any("world_size" in case for case in (*manifest.tests, *manifest.benchmarks)):
-            return "infrastructure", "this harness runs no multi-GPU problems (world_size) yet"
-        self._reference = Reference(manifest)
+        self._reference = self._reference_of(manifest)
         for name in PHASES[manifest.mode]:
             began, fault = time.time_ns(), None
             try:
@@ -422,6 +514,14 @@ class Judge:
             if fault is not None:
                 return fault.verdict, _reason(name, fault)
         return "passed", "all phases passed"
+
+    def _reference_of(self, manifest: Manifest) -> Reference | Chorus:
+        from . import chorus, ranks
+
+        world = ranks.world_of(manifest)
+        if world > 1 and manifest.lang == "cu":
+            raise ProblemTrouble("a problem of several ranks takes Python submissions; lang cu has one process")
+        return Reference(manifest, self.compiled_reference()) if world == 1 else chorus.Chorus(manifest, world)
 
     def _phase(self, name: PhaseName) -> Rejected | None:
         limits = self._manifest.limits
@@ -481,19 +581,38 @@ class Judge:
     def _checked(self, name: PhaseName, case: Case, launch: Launch) -> Rejected | None:
         """One call of one case, judged. What ends the launch is raised; a wrong answer or an exception is returned."""
         fault, _ = self._one_call(name, case, self._seed(name, case), launch)
+        if fault is None and name == "test" and not self._repeated:
+            fault = self._checked_again(name, case, launch)
         if fault is not None and len(self._manifest.tests) + len(self._manifest.hidden) > 1 and name == "test":
             fault.said = f"test {case.index + 1} of {len(self._manifest.tests)} ({case.spec}): {fault.said}"
         return fault
 
+    def _checked_again(self, name: PhaseName, case: Case, launch: Launch) -> Rejected | None:
+        """The first test's input a second time: a wrong answer now is no question of the input, and staff are told."""
+        self._repeated = True
+        fault, _ = self._one_call(name, case, self._seed(name, case), launch)
+        if fault is not None and fault.verdict == "wrong":
+            self._course.flags.append(NONDETERMINISTIC)
+            said = clean(fault.said, MESSAGE_CAP)
+            self._course.facts["evidence"] = {NONDETERMINISTIC: f"{case.spec}: right at first, and then {said}"}
+        return fault
+
     def _one_call(self, name: PhaseName, case: Case, seed: int | None, launch: Launch) -> tuple[Rejected | None, int]:
         assert self._reference is not None
+        if not isinstance(self._reference, Reference):
+            from . import ranks
+
+            assert isinstance(launch, ranks.RanksLaunch)
+            fault, ns, checked = ranks.one_call(self._reference, launch, case, seed)
+            self._course.checked += checked
+            return fault, ns
         prepared = self._reference.prepare(case, seed)
         reply = launch.call(prepared)
         if reply.status in (Status.WRONG_SHAPE, Status.WRONG_TYPE) and self._reference.layout_moved(prepared):
             again = None if seed is None else seed ^ 1  # a timed call never meets an input twice
             return self._one_call(name, case, again, launch)
         if reply.status != Status.OK:
-            return _claimed(reply), reply.ns
+            return claimed(reply), reply.ns
         try:
             output = prepared.layout.read(reply.out)
         except values.Misfit as misfit:
@@ -525,25 +644,28 @@ class Judge:
             else min(2, manifest.budget.launches)
         )
         calls = {case.index: self._calls(name, case) for case in cases}
+        self._course.budget[name] = {"launches": launches, "calls": [calls[case.index] for case in cases]}
         self._pulse.enter(name, launches * (sum(calls.values()) + len(cases) * WARM_UPS))
-        seen: list[dict[int, clock.Net]] = []
         at = cases[0]
         fault: Rejected | None = None
+        rivals = finals.rivals_of(manifest.config) if name == "ranked" else []
+        self._field = finals.Field(sources=rivals) if rivals else None
         try:
             for number in range(launches):
                 times, at, fault = self._measured(name, cases, calls, number, allowance)
                 if fault is not None:
                     return fault
-                seen.append({index: clock.net(found) for index, found in times.items()})
+                self._course.samples += [samples.of_launch(name, n, number, found) for n, found in times.items()]
         except Rejected as rejected:
             fault = rejected
             raise
         finally:
+            if self._field is not None:
+                self._course.facts["rivals"] = self._field.told()
             for case in cases:
                 mine = fault if case.index == at.index else None
-                self._course.benchmarks.append(
-                    _benchmark(name, case, [s[case.index] for s in seen], mine, fault, launches)
-                )
+                seen = samples.nets(self._course.samples, name, case.index)
+                self._course.benchmarks.append(_benchmark(name, case, seen, mine, fault, launches))
         return None
 
     def _calls(self, name: PhaseName, case: Case) -> int:
@@ -553,11 +675,12 @@ class Judge:
         prepared = self._reference.prepare(case, self._seed(name, case, "pace"), exact=True)
         self._reference.verify(prepared)
         began = time.perf_counter_ns()
-        self._reference.answer(prepared.packed)
+        self._reference.answer_again(prepared)
         pace = (time.perf_counter_ns() - began) / 1e9
-        return clock.budgeted_calls(
-            calls=budget.calls, max_calls=budget.max_calls, target_s=budget.target_s, reference_s=pace
-        )
+        # What can't be archived isn't measured: the service computes every figure again from the samples.
+        rows = 2 * 2 * budget.launches * len(self._manifest.benchmarks)
+        most = max(1, min(budget.max_calls, SAMPLES_CAP // rows))
+        return clock.budgeted_calls(calls=budget.calls, max_calls=most, target_s=budget.target_s, reference_s=pace)
 
     def _measured(
         self, name: PhaseName, cases: Sequence[Case], calls: dict[int, int], number: int, allowance: Allowance
@@ -565,11 +688,13 @@ class Judge:
         assert self._reference is not None
         patterns = {c.index: self._reference.prepare(c, self._seed(name, c, number, "null")) for c in cases}
         launch, at, fault = None, cases[0], None
+        meeting: finals.Round | None = None
         base, base_times = self._baseline(name, patterns)
         try:
-            launch = self._started(name, allowance)
+            launch = self._started(name, allowance, self._built(name, self._manifest))
             times = _nulls(launch, patterns)
             self._hand_over(launch, self._manifest)
+            meeting = self._meeting(name, patterns)
             plan = [case for case in cases for _ in range(calls[case.index] + WARM_UPS)]
             self._random.shuffle(plan)
             counts = dict.fromkeys(times, 0)
@@ -584,16 +709,22 @@ class Judge:
                         break
                     if base is not None and not step % 2:
                         self._base_call(name, at, (number, count), base, base_times, kept)
+                    if meeting is not None:
+                        meeting.step(at, (number, count), kept=kept)
                     counts[at.index] += 1
                     if kept:
                         times[at.index].calls_ns.append(ns)
                     if step % 8 == 7:
                         times[at.index].null_ns.append(launch.null(patterns[at.index]))
                     self._pulse.step()
+            if meeting is not None and fault is None:
+                self._course.samples += meeting.samples(name, number, base_times)
         finally:
             self._ended(name, launch)
             if base is not None:
                 base.close()
+            if meeting is not None:
+                meeting.close()
         for index, found in base_times.items():
             times[index].baseline = found
         return times, at, fault
@@ -606,10 +737,15 @@ class Judge:
         if not isinstance(source, str):
             return None, {}
         whole = self._manifest.limits.total_s
-        base = self._started(name, Allowance(left_s=whole, whole_s=whole))
+        theirs = replace(self._manifest, source=source, config={**self._manifest.config, "role": "baseline"})
+        try:
+            built = self._built(name, theirs)
+        except Rejected as fault:
+            raise ProblemTrouble(f"the problem's baseline doesn't compile: {fault.said}") from None
+        base = self._started(name, Allowance(left_s=whole, whole_s=whole), built)
         try:
             times = _nulls(base, patterns)
-            self._hand_over(base, replace(self._manifest, source=source))
+            self._hand_over(base, theirs)
         except Rejected as fault:
             base.close()
             raise ProblemTrouble(f"the problem's baseline doesn't run: {fault.said}") from None
@@ -617,6 +753,34 @@ class Judge:
             base.close()
             raise
         return base, times
+
+    def _meeting(self, name: PhaseName, patterns: dict[int, Prepared]) -> finals.Round | None:
+        """The rivals' runners for one launch, where this is a final."""
+        if self._field is None or name != "ranked":
+            return None
+        whole = self._manifest.limits.ranked_s
+
+        def open_one(rival: int, source: str) -> tuple[Launch, dict[int, clock.LaunchTimes]]:
+            theirs = replace(self._manifest, source=source, config={**self._manifest.config, "role": f"rival{rival}"})
+            launch = self._started(name, Allowance(left_s=whole, whole_s=whole), self._built(name, theirs))
+            try:
+                times = _nulls(launch, patterns)
+                self._hand_over(launch, theirs)
+            except BaseException:
+                launch.close()
+                raise
+            return launch, times
+
+        def call(launch: Launch, case: Case, parts: tuple[object, ...]) -> tuple[Exception | None, int]:
+            return self._one_call(name, case, self._seed(name, case, *parts), launch)
+
+        meeting = finals.Round(found=self._field, open_one=open_one, call=call, fault=Rejected)
+        try:
+            meeting.begin()
+        except BaseException:
+            meeting.close()
+            raise
+        return meeting
 
     def _base_call(
         self,
@@ -638,13 +802,14 @@ class Judge:
 
     # ------------------------------------------------------------------------------------------------- launches
 
-    def _started(self, name: PhaseName, allowance: Allowance) -> Launch:
+    def _started(self, name: PhaseName, allowance: Allowance, built: build.Built | None = None) -> Launch:
         try:
-            launch = Launch(self._supervisor, allowance, self._pulse)
+            launch = self._launch(allowance, built)
         except Rejected as trouble:  # nothing of the submission was there yet
             raise CantStart(f"a runner ended before it had the submission: {trouble.said}") from None
         course = self._course
         course.launches += 1
+        course.facts.update(launch.facts())
         level, notes = guard.level_of(launch.seen, self._own, container=self._supervisor.container)
         level = min(level, self._supervisor.highest)
         if level < course.level:
@@ -656,14 +821,64 @@ class Judge:
             raise CantStart(f"isolation level {level} was reached, {self._least_level} is needed here{said}")
         return launch
 
+    def _launch(self, allowance: Allowance, built: build.Built | None = None) -> Launch:
+        if built is not None or isinstance(self._reference, Reference):
+            return Launch(self._supervisor, allowance, self._pulse, built)
+        from . import ranks
+
+        assert self._reference is not None
+        return ranks.RanksLaunch(self._supervisor, allowance, self._pulse, group=self._reference.group)
+
     def _loaded(self, name: PhaseName, allowance: Allowance) -> Launch:
-        launch = self._started(name, allowance)
+        launch = self._started(name, allowance, self._built(name, self._manifest))
         try:
             self._hand_over(launch, self._manifest)
         except BaseException:
             self._ended(name, launch)
             raise
         return launch
+
+    def _built(self, name: PhaseName, manifest: Manifest) -> build.Built | None:
+        """What a builder made of this source, when it needs one. The builder is gone when this returns."""
+        workshop, reference = self._workshop, self._reference
+        if not isinstance(reference, Reference) or not workshop.wants(manifest):
+            return None  # ranks compile for themselves
+        if (done := workshop.done(manifest)) is not None:
+            return done
+        bench = self._builder(name, manifest)
+        try:
+            return workshop.build(manifest, bench, reference)
+        except build.Failed as failed:
+            raise Rejected(failed.verdict, f"while building: {clean(failed.said, MESSAGE_CAP)}") from None
+        except build.NoCompiler as lacking:
+            raise CantStart(str(lacking)) from None
+        except Rejected as fault:
+            fault.said = f"while building: {fault.said}"
+            raise
+        finally:
+            self._ended(name, bench)
+
+    def _builder(self, name: PhaseName, manifest: Manifest) -> Launch:
+        limit_s = manifest.build.limit_s
+        self._allowances.append(Allowance(left_s=limit_s, whole_s=limit_s))
+        self._pulse.enter("build", 1)
+        return self._started(name, self._allowances[-1], self._workshop.empty(manifest))
+
+    def compiled_reference(self) -> types.ModuleType | None:
+        """The problem's own C++, for a problem that has its reference there."""
+        adapter = self._manifest.build.adapter
+        if not adapter:
+            return None
+        bench = self._builder("test", self._manifest)
+        try:
+            library = self._workshop.reference(bench)
+        except build.NoCompiler as lacking:
+            raise CantStart(str(lacking)) from None
+        except Rejected as fault:
+            raise ProblemTrouble(f"the problem's reference can't be built: {fault.said}") from None
+        finally:
+            self._ended("hidden", bench)
+        return native.reference_module(library, "reference", adapter)
 
     def _hand_over(self, launch: Launch, manifest: Manifest) -> None:
         try:
@@ -672,9 +887,9 @@ class Judge:
             fault.said = f"while loading: {fault.said}"
             raise
         if reply.status != Status.OK:
-            claimed = _claimed(reply)
-            claimed.said = f"while loading: {claimed.said}"
-            raise claimed
+            said = claimed(reply)
+            said.said = f"while loading: {said.said}"
+            raise said
 
     def _ended(self, name: PhaseName, launch: Launch | None) -> None:
         if launch is None:
@@ -727,10 +942,19 @@ class Judge:
             host={
                 **host.facts(),
                 **self._supervisor.image,
+                **course.facts,
+                **self._workshop.facts(),
                 "launches": course.launches,
                 "calls_checked": course.checked,
             },
             flags=self._flags(),
+            profile=course.profile.text() if course.profile else "",
+            artifacts=course.profile.artifacts if course.profile else [],
+            samples=course.samples,
+            paired=any(b.baseline_ns is not None for b in course.benchmarks),
+            submission_sha256=hashlib.sha256(manifest.source.encode()).hexdigest(),
+            seed_commitment=commitment(manifest.secret_seed),
+            budget=course.budget,
         )
         self._pulse.enter("done", 0)
         return _fitting(report)
@@ -742,8 +966,6 @@ class Judge:
 
     def _flags(self) -> list[str]:
         found = {flag for b in self._course.benchmarks for flag in b.flags if flag.isupper()}
-        if self._manifest.mode == "profile":
-            found.add("NO_PROFILE")  # timed as a benchmark; this harness draws no profiles yet
         return [*self._course.flags, *sorted(found)]
 
 
@@ -766,7 +988,11 @@ def _reason(name: PhaseName, fault: Rejected) -> str:
     if name in SECRET:
         return f"{where}: {fault.plain}"
     said = fault.said
-    return f"{where}, {said}" if said.startswith(("while loading", "test ", "benchmark ")) else f"{where}: {said}"
+    return (
+        f"{where}, {said}"
+        if said.startswith(("while building", "while loading", "test ", "benchmark "))
+        else f"{where}: {said}"
+    )
 
 
 def _nulls(launch: Launch, patterns: dict[int, Prepared]) -> dict[int, clock.LaunchTimes]:
@@ -789,7 +1015,7 @@ def _status(fault: Rejected) -> Literal["fail", "error", "timeout"]:
     return "fail" if fault.verdict == "wrong" else "timeout" if fault.verdict == "timeout" else "error"
 
 
-def _claimed(reply: Reply) -> Rejected:
+def claimed(reply: Reply) -> Rejected:
     """The verdict for a runner's own word that it has no answer: it can only reject."""
     text = _one_line(clean(reply.text, MESSAGE_CAP))
     match reply.status:
@@ -817,27 +1043,13 @@ def _benchmark(
             return replace(plain, status="skipped")
         said = mine.plain if name in SECRET and mine.verdict != "violation" else mine.said
         return replace(plain, status=_status(mine), message=clean(said, MESSAGE_CAP))
-    medians = clock.paired(nets)
-    samples = [max(s, clock.LEAST_NS) for n in nets for s in n.samples_ns]
-    estimate = clock.interval(medians)
-    flags = [clock.UNRESOLVED] if not all(n.resolved for n in nets) else []
-    if len(nets) == 1:
-        flags.append(clock.ONE_LAUNCH)
-    return replace(
-        plain,
-        calls=len(samples),
-        launch_medians_ns=medians,
-        median_ns=estimate.value,
-        mean_ns=statistics.fmean(samples),
-        std_ns=statistics.pstdev(samples),
-        best_ns=min(samples),
-        worst_ns=max(samples),
-        null_ns=statistics.median(n.null_ns for n in nets),
-        low_ns=estimate.low,
-        high_ns=estimate.high,
-        baseline_ns=clock.baseline_of(nets),
-        flags=flags,
-    )
+    return replace(plain, **samples.figures(nets))
+
+
+def with_last_line(said: str, log: str) -> str:
+    """What a runner that had no submission yet wrote last: the machine's trouble, told to whoever runs it."""
+    lines = [line for line in clean(log, LOG_CAP).splitlines() if line.strip()]
+    return f"{said}: {_one_line(lines[-1])[:300]}" if lines else said
 
 
 def _one_line(text: str) -> str:

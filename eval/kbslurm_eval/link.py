@@ -7,6 +7,8 @@ its echo. `in`            what the judge packed (`values.pack`), always complete
 
 The judge reads and writes with pread and pwrite only, never through a mapping: a runner that cuts a file short then
 costs itself its life, not the judge. The runner maps all three.
+
+A launch of several ranks has one such folder more for each of them, with tokens of their own.
 """
 
 from __future__ import annotations
@@ -25,6 +27,12 @@ DONE, STATUS, TEXT_SIZE, AWAKE = 2048, 2056, 2064, 2072
 TEXT_AT, TEXT_CAP = 4096, 8192
 FIRST_SIZE = 65_536
 MASK = (1 << 63) - 1
+FILES = ("bell", "in", "out")
+
+
+def rank_folder(folder: Path, rank: int) -> Path:
+    """Where the link of one rank is, in the folder of its launch."""
+    return folder / f"rank{rank}"
 
 
 class Kind(enum.IntEnum):
@@ -36,6 +44,10 @@ class Kind(enum.IntEnum):
     DECLARE = 4
     QUIT = 5
     HELLO = 6
+    BUILD = 7
+    COLLECT = 8
+    FETCH = 9
+    PROFILE = 10
 
 
 class Status(enum.IntEnum):
@@ -51,6 +63,9 @@ class Status(enum.IntEnum):
     NO_ENTRY = 7
     ENDED = 8
     BROKEN = 9
+    NOT_BUILT = 10
+    NO_COMPILER = 11
+    TOO_LARGE = 12
 
 
 class JudgeEnd:
@@ -59,7 +74,7 @@ class JudgeEnd:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._fds = {name: self._made(folder / name) for name in ("bell", "in", "out")}
+        self._fds = {name: self._made(folder / name) for name in FILES}
         self._sizes = {"bell": BELL_SIZE, "in": FIRST_SIZE, "out": FIRST_SIZE}
         for name, size in self._sizes.items():
             os.ftruncate(self._fds[name], size)
@@ -145,7 +160,7 @@ class RunnerEnd:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self._sizes = {"in": 0, "out": 0}
-        self._fds = {name: os.open(f"{folder}/{name}", os.O_RDWR | os.O_CLOEXEC) for name in ("bell", "in", "out")}
+        self._fds = {name: os.open(f"{folder}/{name}", os.O_RDWR | os.O_CLOEXEC) for name in FILES}
         self.bell = memoryview(mmap.mmap(self._fds["bell"], BELL_SIZE))
         self.words = self.bell.cast("Q")
         self.views: dict[str, memoryview] = {}
@@ -165,9 +180,13 @@ class RunnerEnd:
     def answer(self, token: int, status: int, text: str = "") -> None:
         """Text first, status then, the token last."""
         if text:
-            blob = text.encode("utf-8", "replace")[:TEXT_CAP]
-            self.bell[TEXT_AT : TEXT_AT + len(blob)] = blob
-            self.words[TEXT_SIZE // 8] = len(blob)
+            self.say(text)
         self.words[STATUS // 8] = status
         with self._fence:  # a lock is a memory barrier: on aarch64 the token must not overtake the output
             self.words[DONE // 8] = token
+
+    def say(self, text: str) -> None:
+        """A text beside the next answer, or after the last one."""
+        blob = text.encode("utf-8", "replace")[:TEXT_CAP]
+        self.bell[TEXT_AT : TEXT_AT + len(blob)] = blob
+        self.words[TEXT_SIZE // 8] = len(blob)

@@ -3,6 +3,8 @@
     MANIFEST --key FILE --out DIR [--supervisor DIR --link DIR] [--work DIR] [--min-isolation N]
     --probe      the isolation that can be reached here, as JSON
     --digest     the digest of this program's sources
+    --mutate M   what the check of manifest M's problem makes of spoilt answers, as JSON
+    --image-digest PATH   the digest of an image, a SIF file or a directory
 
 Exit 0 when a report was written, whatever the verdict; 6 when none could be, with one sentence on stderr. The key
 file is removed once it is read, and so is the manifest where a runner could see it (isolation below 2).
@@ -40,10 +42,26 @@ def main(argv: Sequence[str] | None = None) -> int:
             from . import child
 
             return child.serve(folder)
+        case ["--chorus", fd]:
+            from . import chorus
+
+            return chorus.sing(int(fd))
         case ["--digest"]:
             from . import host
 
             print(host.harness_digest())
+            return 0
+        case ["--image-digest", image]:
+            from pathlib import Path
+
+            from .image import digest_of
+
+            print(digest_of(Path(image)))
+            return 0
+        case ["--mutate", manifest]:
+            import json
+
+            print(json.dumps(mutated(manifest)))
             return 0
         case ["--probe"]:
             import json
@@ -111,9 +129,10 @@ def judge(
     if level < 2:
         _remove(manifest)
     out.mkdir(parents=True, exist_ok=True)
-    found = Judge(told, ground, heartbeat=out / "heartbeat.json", least_level=least_level, own=own)
-    if troubles:
-        found.note(troubles)
+    found = Judge(
+        told, ground, heartbeat=out / "heartbeat.json", artifacts=out / "artifacts", least_level=least_level, own=own
+    )
+    found.note([*ground.notes, *troubles])
     report = found.judge()
     try:
         put_file(out / "report.json", wire.seal(report, secret))
@@ -150,20 +169,22 @@ def _remove(path: Path) -> None:
 
 
 def _ground(told: Manifest, supervisor: Path | None, link: Path | None, work: Path | None) -> tuple[Supervisor, int]:
+    from .ranks import limits_of, ranks_of
     from .supervisor import CantStart, Doorbell, Local
 
+    limits, ranks = limits_of(told), ranks_of(told)
     if supervisor is not None:
         if link is None:
             raise CantJudge("--supervisor needs --link, the folder that its runners share with the judge")
         try:
-            return Doorbell(supervisor, link, told.limits), 2
+            return Doorbell(supervisor, link, limits, ranks=ranks), 2
         except CantStart as error:
             raise CantJudge(str(error)) from None
     if work is not None:
         work.mkdir(parents=True, exist_ok=True)
     level, _ = reachable(None if work is None else str(work))
     try:
-        return Local(told.limits, level=level, shm=None if work is None else str(work)), level
+        return Local(limits, level=level, shm=None if work is None else str(work), ranks=ranks), level
     except OSError as error:
         raise CantJudge(f"no folder for the runners' links: {error}") from None
 
@@ -199,6 +220,27 @@ def _tried(ground: Any) -> None:
     except Rejected as error:
         raise CantStart(error.said) from None
     launch.close()
+
+
+def mutated(manifest: str) -> dict[str, Any]:
+    """What a problem's check makes of spoilt answers. No submission is run; a reference in C++ is compiled first."""
+    from pathlib import Path
+
+    from . import mutate, wire
+    from .check import ProblemTrouble
+    from .judge import Judge
+    from .supervisor import CantStart
+
+    told = wire.read_manifest(Path(manifest).read_bytes())
+    if not told.build.adapter:
+        return mutate.of_manifest(told, None)
+    ground, _ = _ground(told, None, None, None)
+    try:
+        return mutate.of_manifest(told, Judge(told, ground).compiled_reference())
+    except (ProblemTrouble, CantStart) as trouble:
+        return {"findings": [], "trouble": str(trouble)}
+    finally:
+        ground.close()
 
 
 def probe() -> dict[str, Any]:

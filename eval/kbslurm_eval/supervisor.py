@@ -13,6 +13,10 @@ runner N).
                        (read-write) and the eval folder at /eval (read-only), nothing else of the attempt, and runs
                        `python3 -I -B /eval --runner /link` in it, in the background, with stdin from /dev/null and
                        its own stdout and stderr into DIR/run.N.err (the runner itself writes to LINK/N/log).
+                       LINK/N.built is bound at /built, read-only; where the judge made none, the script makes an
+                       empty one. A builder is started like a runner and finds nothing there.
+      prof N           the same with a profiler around it, which leaves its files in /link. Only asked for where facts
+                       names one.
       stop N           kill runner N: SIGKILL to the process of run.N.pid and whatever of it is left. No answer;
                        run.N.status appears as for every end. Asking for a runner that has ended is allowed and does
                        nothing.
@@ -23,8 +27,14 @@ runner N).
     DIR/run.N.status   written by the script when the container has ended (temp + mv): its exit status in decimal
                        (128 + signal when it was killed, as the shell says it).
     DIR/facts          optional, written by the script before the judge starts: lines `name=value`.
-                       `container=apptainer` names the means; `exclusive=1` says that GPU and cores are this job's
-                       alone: with it and with what the runner finds inside the isolation level is 3 instead of 2.
+                       `container=apptainer` names the means; `profiler=ncu` a profiler (see `prof`);
+                       `exclusive=1` says that GPU and cores are this job's alone: with it and with what the
+                       runner finds inside the isolation level is 3 instead of 2.
+                       `image=…`, `image_digest=…` (what it is), `image_pinned=…` (what it has to be) and
+                       `image_seen=file|tree|record` (how the digest was found: over its bytes, or as it is written
+                       down beside it) go into the report as they are. `scratch=…` says in words what bounds all that
+                       a runner may write; the report's notes hold it.
+    DIR/run.N.over     written by the script before it ends a runner that wrote more than that: how many MiB it may.
 
 The judge's container has no PID namespace of its own (no `--pid`), so that it sees the runners' processes: it stops
 a runner between any two calls with SIGSTOP to run.N.pid and all its descendants, continues them with SIGCONT, and
@@ -47,14 +57,17 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from . import guard
+from .link import FILES, rank_folder
 from .wire import LOG_CAP, Limits
 
+SUFFIX = ".built"  # LINK/N.built lies beside LINK/N: what was built for that launch
 CALL_STOP_S = 5.0
+IMAGE_FACTS = ("image", "image_digest", "image_pinned", "image_seen")
 PASSES = 4  # how often in a row a tree of several processes must be found wholly stopped
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 START_S = 60.0
@@ -105,12 +118,18 @@ class Runner(Protocol):
 
 
 class Supervisor(Protocol):
-    """Starts runners and says what kind of cage they are in. `image`: the container's image and its pinned digest."""
+    """Starts runners and says what kind of cage they are in. `image`: what their container's image is and has to be.
+    `ranks`: how many processes of the submission each of them holds. `profiler`: the program that can be started
+    around a runner here, or none; while `profiling` is true it is. `notes`: what the report says of the cage."""
 
     container: bool
     image: Mapping[str, str]
+    notes: Sequence[str]
     means: str
     highest: int
+    ranks: int
+    profiler: str
+    profiling: bool
 
     def prepare(self) -> Path:
         """The folder of the next launch's link, not made yet."""
@@ -338,11 +357,14 @@ class Local:
     """Runners as children of the judge, in the cage that this machine allows."""
 
     container = False
+    profiler = ""
+    profiling = False
 
-    def __init__(self, limits: Limits, *, level: int, shm: str | None = None) -> None:
-        self._limits, self._level = limits, level
+    def __init__(self, limits: Limits, *, level: int, shm: str | None = None, ranks: int = 1) -> None:
+        self._limits, self._level, self.ranks = limits, level, ranks
         self.highest = level
         self.image: Mapping[str, str] = {}
+        self.notes: Sequence[str] = ()
         self.means = {2: "unshare", 1: "seccomp", 0: "process"}[level]
         self._base = Path(tempfile.mkdtemp(prefix="kb-", dir=shm or _shared_memory()))
         self._lock = _sweep_and_hold(self._base)
@@ -363,8 +385,9 @@ class Local:
     def start(self, folder: Path) -> Runner:
         """A fresh runner in a fresh cage."""
         if self._level < 2 and os.getuid() == 0:
-            folder.chmod(0o711)
-        runner = _LocalRunner(folder, self._limits, self._level)
+            for reached in (folder, *(rank_folder(folder, n) for n in range(self.ranks if self.ranks > 1 else 0))):
+                reached.chmod(0o711)
+        runner = _LocalRunner(folder, self._limits, self._level, self.ranks)
         self._live.append(runner)
         return runner
 
@@ -422,6 +445,19 @@ def interpreter_paths() -> list[str]:
     return kept
 
 
+def toolkit_paths() -> list[str]:
+    """Where the environment says that compilers for devices are."""
+    found = {os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH", "ROCM_PATH")}
+    under = ("/usr/", "/opt/rocm/")
+    return sorted(p for p in found if p.startswith("/") and os.path.isdir(p) and not f"{p}/".startswith(under))
+
+
+def _built_beside(link: Path) -> str:
+    """The folder of what was built for this launch, when there is one."""
+    beside = link.with_name(link.name + SUFFIX)
+    return str(beside) if beside.is_dir() else ""
+
+
 def eval_folder() -> str:
     """The folder that is the program."""
     return str(Path(__file__).resolve().parent.parent)
@@ -436,8 +472,8 @@ def _environment(home: str) -> dict[str, str]:
 class _LocalRunner:
     """One launch on this machine."""
 
-    def __init__(self, folder: Path, limits: Limits, level: int) -> None:
-        self._folder, self._limits, self._level = folder, limits, level
+    def __init__(self, folder: Path, limits: Limits, level: int, ranks: int) -> None:
+        self._folder, self._limits, self._level, self._ranks = folder, limits, level, ranks
         self.furnished = level >= 2
         self._status: int | None = None
         self._reaped: set[int] = set()
@@ -517,8 +553,14 @@ class _LocalRunner:
             "level": self._level,
             "root": str(self._folder / "root"),
             "link": str(self._folder),
+            "links": [
+                *FILES,
+                *(f"{rank_folder(Path(), n)}/{f}" for n in range(self._ranks if self._ranks > 1 else 0) for f in FILES),
+            ],
+            "ranks": self._ranks,
             "eval": eval_folder(),
-            "binds": interpreter_paths(),
+            "built": _built_beside(self._folder),
+            "binds": [*interpreter_paths(), *toolkit_paths()],
             "devices": guard.gpu_devices(),
             "limits": limits,
             "log_fd": log_write,
@@ -587,7 +629,12 @@ class _LocalRunner:
         return self._text
 
 
-_MAINS: set[int] = set()  # the first processes of runners without a PID namespace
+_MAINS: set[int] = set()  # the first processes of runners without a PID namespace, and processes of the judge's own
+
+
+def own_process(pid: int) -> None:
+    """This child of the judge is no orphan of a runner's: it is neither stopped nor ended as one."""
+    _MAINS.add(pid)
 
 
 def _orphans() -> list[int]:
@@ -638,12 +685,16 @@ class Doorbell:
     container = False
     highest = 3
 
-    def __init__(self, folder: Path, link: Path, limits: Limits) -> None:
-        self._folder, self._link, self._limits = folder, link, limits
+    def __init__(self, folder: Path, link: Path, limits: Limits, *, ranks: int = 1) -> None:
+        self._folder, self._link, self._limits, self.ranks = folder, link, limits, ranks
         facts = _facts(folder / "facts")
         self.means = facts.get("container", "container")
         self.container = facts.get("exclusive") == "1"
-        self.image: Mapping[str, str] = {name: facts[name] for name in ("image", "image_digest") if facts.get(name)}
+        self.profiler, self.profiling = facts.get("profiler", ""), False
+        self.image: Mapping[str, str] = {name: facts[name] for name in IMAGE_FACTS if facts.get(name)}
+        self.notes: Sequence[str] = (
+            (f"all that a runner may write: {facts['scratch']}",) if facts.get("scratch") else ()
+        )
         self._count = 0
         self._live: list[_Contained] = []
         try:
@@ -664,7 +715,7 @@ class Doorbell:
             "processes": self._limits.processes,
             "file_bytes": self._limits.file_bytes,
         }
-        return {"supervised": True, "limits": limits}
+        return {"supervised": True, "limits": limits, "inet": self.ranks > 1}
 
     def start(self, folder: Path) -> Runner:
         """Ask the script for the container of this link and wait until it has started."""
@@ -672,7 +723,7 @@ class Doorbell:
         os.mkfifo(folder / "log", 0o666)
         (folder / "log").chmod(0o666)
         drain = os.open(folder / "log", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        self.say(f"run {number}")
+        self.say(f"{'prof' if self.profiling else 'run'} {number}")
         runner = _Contained(self, number, folder, drain, self._limits)
         self._live.append(runner)
         return runner
@@ -749,6 +800,9 @@ class _Contained:
         status = self._status()
         if status is None:
             return None
+        with contextlib.suppress(OSError, ValueError):
+            over = int(self._bell.file(f"run.{self._number}.over").read_text())
+            return f"it wrote more than {over} MiB of files and was stopped"
         return _end_in_words(status - 128) if status > 128 else f"exit code {status}"
 
     def out_of_memory(self) -> bool:

@@ -71,6 +71,25 @@ def unpack(buffer: memoryview) -> Any:
     return _made(json.loads(bytes(buffer[16 : 16 + length])), buffer, start)
 
 
+def made(node: Any, blocks: memoryview) -> Any:
+    """The value of one node of a packed text; `blocks` begins where its blocks do."""
+    return _made(node, blocks, 0)
+
+
+def empty_tensor(name: str, shape: list[int], device: str) -> Any:
+    """A tensor to be filled, on that device."""
+    torch = _library("torch")
+    return torch.empty(shape, dtype=getattr(torch, name), device=device)
+
+
+def copy_tensor(tensor: Any, out: memoryview) -> None:
+    """A dense tensor's bytes into this place, once the device is done with them."""
+    torch = _library("torch")
+    if tensor.numel():
+        flat = tensor.reshape(-1).view(torch.uint8)
+        torch.frombuffer(out, dtype=torch.uint8, count=flat.numel()).copy_(flat)
+
+
 def copied(packed: bytes) -> Any:
     """A fresh, writable value of what was packed: nobody else holds any part of it."""
     return unpack(memoryview(bytearray(packed)))
@@ -96,7 +115,7 @@ def _told(value: Any, put: Any, bare: bool, where: str, depth: int) -> Any:
         if (packed := _homogeneous(value)) is not None:
             return None if bare else [packed[0], put(packed[1]), len(value)]
         return ["l", [_told(v, put, bare, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
-    if kind is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")):
+    if isinstance(value, tuple):  # named ones, too
         return ["t", [_told(v, put, bare, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
     if kind is dict:
         pairs = [[_key(k, where), _told(v, put, bare, f"{where}[{k!r}]", depth + 1)] for k, v in value.items()]
@@ -338,7 +357,7 @@ def _laid(value: Any, room: Any, where: str, depth: int) -> Any:
         if (packed := _homogeneous(value)) is not None:
             return [packed[0], room(8 * len(value)), len(value)]
         return ["l", [_laid(v, room, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
-    if kind is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")):
+    if isinstance(value, tuple):  # named ones, too
         return ["t", [_laid(v, room, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
     if kind is dict:
         return ["d", [[_key(k, where), _laid(v, room, f"{where}[{k!r}]", depth + 1)] for k, v in value.items()]]

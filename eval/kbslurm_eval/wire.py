@@ -12,16 +12,19 @@ import hashlib
 import hmac
 import json
 import math
+import re
 import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2  # 2: raw samples, whether the score is paired, commitments, the budget as spent
 MANIFEST_CAP = 16_000_000
-REPORT_CAP = 4_000_000
+REPORT_CAP = 8_000_000
 LOG_CAP = 65_536
+ARTIFACTS_CAP, ARTIFACT_CAP, ARTIFACTS_TOTAL, PROFILE_TEXT_CAP = 12, 8 << 20, 16 << 20, 6_000
+SAMPLES_CAP = 200_000  # calls whose durations one report may hold; the budget is cut to it before anything is measured
 
 Mode = Literal["test", "benchmark", "leaderboard", "profile"]
 PhaseName = Literal["test", "benchmark", "ranked", "hidden"]
@@ -29,6 +32,8 @@ VerdictName = Literal["passed", "wrong", "error", "timeout", "memory", "violatio
 Scalar = int | float | str | bool
 Params = Mapping[str, "Scalar | list[Scalar]"]
 T = TypeVar("T")
+_ARTIFACT_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}\Z")
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 
 PHASES: dict[str, tuple[PhaseName, ...]] = {
     "test": ("test",),
@@ -67,6 +72,25 @@ class Budget:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Build:
+    """What is compiled before the first runner starts, and within what bounds.
+
+    Of a Python submission: whatever it compiles when it is imported and called on dummy inputs; `auto` when its text
+    looks like that. A submission in C++ or CUDA is always compiled: `sources` are files of the problem that go into the
+    same library. `adapter` says how a reference in C++ is called; it is empty where the reference is Python.
+    """
+
+    when: Literal["auto", "always", "never"] = "auto"
+    sources: list[str] = field(default_factory=list)
+    include_dirs: list[str] = field(default_factory=list)
+    defines: list[str] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+    adapter: Mapping[str, Any] = field(default_factory=dict)
+    limit_s: float = 120.0
+    output_bytes: int = 64 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """Everything that the harness needs to judge one attempt. It holds secrets: a file that only the judge can read."""
 
@@ -93,6 +117,7 @@ class Manifest:
     ranking_by: Literal["last", "mean", "geom"] = "last"
     limits: Limits = field(default_factory=Limits)
     budget: Budget = field(default_factory=Budget)
+    build: Build = field(default_factory=Build)
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -128,6 +153,37 @@ class BenchmarkResult:
     high_ns: float | None = None
     baseline_ns: float | None = None
     flags: list[str] = field(default_factory=list)
+    p05_ns: float | None = None
+    p95_ns: float | None = None
+    sem_ns: float | None = None
+    lag1: float | None = None
+    outliers: float | None = None
+    null_sd_ns: float | None = None
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallTimes:
+    """Durations as the judge's clock gave them: calls, and null calls before and after the code was there."""
+
+    calls_ns: list[int]
+    trusted_null_ns: list[int]
+    null_ns: list[int] = field(default_factory=list)
+    bare_null_ns: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchSamples:
+    """All that was measured of one case in one launch, the baseline beside it included where there is one."""
+
+    phase: PhaseName
+    index: int
+    launch: int
+    rival: int = 0
+    own: CallTimes
+    baseline: CallTimes | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +203,15 @@ class Isolation:
     level: int
     means: str
     notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """A file that a profile left beside the report: its name is the judge's, its bytes are the submission's."""
+
+    name: str
+    size: int
+    sha256: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +239,18 @@ class Report:
     secret_log: str = ""
     host: Mapping[str, Any] = field(default_factory=dict)
     flags: list[str] = field(default_factory=list)
+    samples: list[LaunchSamples] = field(default_factory=list)
+    paired: bool = False
+    submission_sha256: str = ""
+    seed_commitment: str = ""
+    budget: Mapping[str, Any] = field(default_factory=dict)
+    profile: str = ""
+    artifacts: list[Artifact] = field(default_factory=list)
+
+
+def commitment(secret_seed: str) -> str:
+    """What may be told of a secret seed at once: whoever is told the seed later can see that it was this one."""
+    return hashlib.sha256(secret_seed.encode()).hexdigest()
 
 
 def dumps(value: Manifest | Report) -> str:
@@ -269,6 +346,8 @@ def _value(hint: Any, raw: Any, where: str) -> Any:
         raise WireError(f"{where}: {raw!r} is none of {', '.join(map(str, inner))}")
     if origin is list:
         if isinstance(raw, list):
+            if inner[0] is int and all(type(item) is int for item in raw):
+                return raw  # a report's samples: a hundred thousand of them
             return [_value(inner[0], item, f"{where}[{n}]") for n, item in enumerate(raw)]
         raise WireError(f"{where}: a list was expected")
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
@@ -321,5 +400,16 @@ def _check_sense(report: Report) -> None:
             raise WireError(f"a passed {report.mode} run passes the phases {', '.join(want)}")
     if report.ended_at_ns < report.started_at_ns:
         raise WireError("it ended before it started")
+    if (report.artifacts or report.profile) and report.mode != "profile":
+        raise WireError("only a profile leaves artifacts")
+    if len(report.artifacts) > ARTIFACTS_CAP or sum(one.size for one in report.artifacts) > ARTIFACTS_TOTAL:
+        raise WireError("more artifacts than a profile may leave")
+    names = [one.name for one in report.artifacts]
+    if not all(map(_ARTIFACT_NAME.match, names)) or len(set(names)) < len(names):
+        raise WireError("an artifact has a name that no judge gives")
+    if any(not 0 < one.size <= ARTIFACT_CAP or not _SHA256.match(one.sha256) for one in report.artifacts):
+        raise WireError("an artifact can't be what it is said to be")
+    if len(report.profile) > PROFILE_TEXT_CAP:
+        raise WireError("a profile's summary is over its cap")
     if len(report.log) > 2 * LOG_CAP or len(report.secret_log) > 2 * LOG_CAP:
         raise WireError("a log is over its cap")

@@ -15,8 +15,9 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kbslurm import __version__
-from kbslurm.api import admin, feed, login, pages, popcorn, shapes, submitting, waiting
+from kbslurm.api import admin, artifacts, feed, login, pages, popcorn, shapes, submitting, waiting
 from kbslurm.api.house import THREADS, House
+from kbslurm.api.metrics import Measured
 from kbslurm.api.shapes import Ascii
 from kbslurm.api.standings import Standings
 from kbslurm.errors import BackendTrouble, KbslurmError, Misconfigured, QuotaSpent, Unauthenticated
@@ -59,6 +60,7 @@ def create_app(house: House, *, more: Sequence[APIRouter] = ()) -> FastAPI:
     app.state.house, app.state.standings, app.state.histories = house, standings, histories
     for router in (
         popcorn.routes(house, histories, standings),
+        artifacts.routes(house),
         admin.routes(house, histories),
         feed.routes(house),
         login.routes(house),
@@ -74,6 +76,7 @@ def create_app(house: House, *, more: Sequence[APIRouter] = ()) -> FastAPI:
     app.add_exception_handler(UnicodeError, _unkeepable)
     app.add_exception_handler(Exception, _bug)
     app.add_middleware(Guarded)
+    app.add_middleware(Measured, metrics=house.metrics)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
 
@@ -106,6 +109,7 @@ def sentence(error: KbslurmError) -> str:
 
 async def _told(request: Request, error: Exception) -> Response:
     assert isinstance(error, KbslurmError)
+    request.app.state.house.metrics.met(error)
     headers: dict[str, str] = {}
     detail = sentence(error)
     if isinstance(error, Misconfigured):
@@ -141,6 +145,7 @@ async def _unkeepable(request: Request, error: Exception) -> Response:
 
 
 async def _bug(request: Request, error: Exception) -> Response:
+    request.app.state.house.metrics.met(error)
     tell("a bug", level="error", path=request.url.path, error=repr(error), trace=_trace(error))
     return _said(request, "a bug of ours; the server's log says more", 500)
 

@@ -1,6 +1,7 @@
 """What happens, for machines: one JSON object a line, in order, from where the reader was; at least once each.
 
-A line with nothing on it says that the connection lives. A token is only good for the feed that gave it.
+A line with nothing on it says that the connection lives. A token is only good for the feed that gave it. Beside it
+`/metrics`, how much happens, for Prometheus.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from kbslurm.api import identity, shapes
 from kbslurm.api.house import House
 from kbslurm.api.identity import Sender
+from kbslurm.api.metrics import MEDIA_TYPE
 from kbslurm.api.shapes import answers
 from kbslurm.domain.run import EventId
 from kbslurm.errors import Invalid, KbslurmError
@@ -54,6 +56,18 @@ def routes(house: House) -> APIRouter:
         lines = _lines(house, after, stream)
         return StreamingResponse(lines, media_type="application/x-ndjson", headers={"X-Accel-Buffering": "no"})
 
+    @router.get(
+        "/metrics",
+        responses={
+            **answers(shapes.FeedLine, 401),
+            200: {"description": "The exposition format.", "content": {"text/plain": {"schema": {"type": "string"}}}},
+        },
+    )
+    def metrics(sender: Sender) -> Response:
+        """The API's numbers for Prometheus. For hosts only: behind a proxy everybody comes from here."""
+        identity.host(house, sender)
+        return Response(house.metrics.text(), headers={"Content-Type": MEDIA_TYPE})
+
     return router
 
 
@@ -87,7 +101,8 @@ async def _lines(house: House, after: EventId, stream: bool) -> AsyncIterator[st
         while True:
             try:
                 found = await run_in_threadpool(house.store.events, after, PAGE)
-            except KbslurmError:
+            except KbslurmError as error:
+                house.metrics.met(error)
                 return  # the reader comes back with its last token
             for event in found:
                 after = event.id

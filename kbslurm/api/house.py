@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
+from kbslurm.api.metrics import ApiMetrics
 from kbslurm.api.news import News
 from kbslurm.ports import Clock
 
@@ -30,6 +31,7 @@ class House:
     clock: Clock
     news: News
     slots: Mapping[str, int] = field(default_factory=dict)
+    metrics: ApiMetrics = field(default_factory=ApiMetrics)
     patient: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(PATIENT_THREADS))
 
     async def patiently(self, call: Callable[[], T]) -> T:

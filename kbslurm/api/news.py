@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -29,8 +29,8 @@ PAGE = 1000
 class News:
     """Started with the app's loop, closed with it. `follow` is for coroutines of that loop only."""
 
-    def __init__(self, store: PostgresStore) -> None:
-        self._store = store
+    def __init__(self, store: PostgresStore, *, met: Callable[[Exception], None] = lambda _: None) -> None:
+        self._store, self._met = store, met
         self._followers: dict[int, set[asyncio.Event]] = {}
         self._over = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -70,6 +70,12 @@ class News:
             if not left:
                 del self._followers[submission]
 
+    def followers(self) -> tuple[int, int]:
+        """How many follow one submission, and how many everything. From any thread."""
+        counts = {subject: len(rings) for subject, rings in self._followers.copy().items()}
+        everything = counts.pop(EVERYTHING, 0)
+        return sum(counts.values()), everything
+
     async def rest(self, ring: asyncio.Event, seconds: float) -> None:
         """Sleep until it rings or the time is over."""
         if not self.is_over:
@@ -86,6 +92,7 @@ class News:
                 last = self._look(last)
                 self._store.wait_for_news(LOOK_EVERY_S)
             except KbslurmError as error:
+                self._met(error)
                 tell("the outbox can't be read", level="warning", why=error.message)
                 self._over.wait(BACK_OFF_S)
 

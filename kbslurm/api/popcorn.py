@@ -186,6 +186,8 @@ def _leaderboard(house: House, board: Board) -> dict[str, Any]:
         "visibility": board.visibility,
         "zone": board.zone,
         "is_open": is_open,
+        "paired": board.problem.baseline is not None,
+        "calibration": {gpu: one.state for gpu, one in house.store.calibrations(board).items()},
     }
 
 

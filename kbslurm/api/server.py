@@ -6,6 +6,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,11 @@ import uvicorn
 from kbslurm import logs, wiring
 from kbslurm.api.app import create_app
 from kbslurm.api.house import House
+from kbslurm.api.metrics import ApiMetrics
 from kbslurm.api.news import News
 from kbslurm.errors import Misconfigured
 from kbslurm.logs import teller
+from kbslurm.metrics import MetricsPage
 
 if TYPE_CHECKING:
     from kbslurm.config import Config
@@ -41,7 +44,10 @@ class WallClock:
 
 def house_of(config: Config, store: PostgresStore, *, clock: Clock | None = None) -> House:
     """The house that this configuration describes."""
-    return House(store=store, config=config, clock=clock or WallClock(), news=News(store), slots=slots(config))
+    metrics, time = ApiMetrics(), clock or WallClock()
+    news = News(store, met=metrics.met)
+    metrics.look_at(store, news, time)
+    return House(store=store, config=config, clock=time, news=news, slots=slots(config), metrics=metrics)
 
 
 def slots(config: Config) -> Mapping[str, int]:
@@ -116,12 +122,19 @@ def run_api(config: Config, stop: threading.Event, *, log_json: bool = False, ve
     host, _, port = config.server.listen.rpartition(":")
     with wiring.opened_store(config) as store:
         house = house_of(config, store)
-        with Serving(house, host=host.strip("[]"), port=int(port)) as serving:
+        with _metrics_page(config, house), Serving(house, host=host.strip("[]"), port=int(port)) as serving:
             tell("serving", url=config.server.public_url or serving.url)
             while not stop.wait(1.0):
                 if not serving.is_alive:
                     raise Misconfigured("the API ended by itself", fix="Look at the lines above.")
             tell("stopping")
+
+
+def _metrics_page(config: Config, house: House) -> AbstractContextManager[object]:
+    if not config.server.metrics:
+        return contextlib.nullcontext()
+    host, _, port = config.server.metrics.rpartition(":")
+    return MetricsPage(house.metrics.registry, host=host.strip("[]"), port=int(port), key="server.metrics")
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -64,7 +64,11 @@ RQ: Any = {
 
 
 class Leaderboard(Shape):
-    """A board as anybody may know it. `task` says what is judged: no secret seed, no hidden case."""
+    """A board as anybody may know it. `task` says what is judged: no secret seed, no hidden case.
+
+    `paired`: scores are in units of a baseline's times, whose state stands in `calibration` by GPU type; else raw
+    times.
+    """
 
     model_config = ConfigDict(
         extra="forbid",
@@ -79,6 +83,8 @@ class Leaderboard(Shape):
                 "visibility": "public",
                 "zone": "UTC",
                 "is_open": True,
+                "paired": True,
+                "calibration": {"H100": "calibrated"},
             }
         },
     )
@@ -91,6 +97,8 @@ class Leaderboard(Shape):
     visibility: Literal["public", "closed"]
     zone: str
     is_open: bool
+    paired: bool
+    calibration: dict[str, Literal["calibrated", "calibrating", "failed"]]
 
 
 class Details(Shape):
@@ -176,6 +184,42 @@ class Submission(Shape):
     runs: list[Run]
     job: Job
     runner_queue: RunnerQueue | None
+
+
+class ArtifactTold(Shape):
+    """A file that a profile left: bytes of the submission's making under a name of the judge's."""
+
+    gpu: str
+    name: str
+    size: int
+    at: str
+    url: str
+
+
+class Artifacts(Shape):
+    """The files of a submission's profiles."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "status": "ok",
+                "submission_id": 412,
+                "artifacts": [
+                    {
+                        "gpu": "H100",
+                        "name": "benchmark-0.trace.json.gz",
+                        "size": 48211,
+                        "at": "2026-11-20T09:30:00+00:00",
+                        "url": "/user/submissions/412/artifacts/H100/benchmark-0.trace.json.gz",
+                    }
+                ],
+            }
+        },
+    )
+    status: Literal["ok"]
+    submission_id: int
+    artifacts: list[ArtifactTold]
 
 
 class LineRun(Shape):

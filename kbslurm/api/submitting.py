@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from kbslurm.api import identity, shapes, unfold, upload, waiting
+from kbslurm.api import artifacts, identity, shapes, unfold, upload, waiting
 from kbslurm.api.house import House
 from kbslurm.api.identity import Given, Sender
 from kbslurm.api.popcorn import Gpu, Name
@@ -18,7 +18,7 @@ from kbslurm.api.shapes import Ascii, answers
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import Invalid, KbslurmError, NotFound
 from kbslurm.flow.submit import accept
-from kbslurm.store.views import SubmissionView
+from kbslurm.store.views import RunView, SubmissionView
 from kbslurm_eval.wire import Mode
 
 HEARTBEAT_S = 10.0
@@ -33,6 +33,11 @@ def routes(house: House, histories: waiting.Histories) -> APIRouter:
     router = APIRouter(tags=["popcorn"])
     refusals = (400, 401, 403, 404, 408, 413, 429)
 
+    async def taken(leaderboard: str, gpu: str, mode: str, request: Request, sender: Given) -> dict[str, Any]:
+        with house.metrics.submitting(mode):
+            sent = await upload.read(request)
+            return await run_in_threadpool(_accepted, house, histories, sender, leaderboard, gpu, mode, sent)
+
     @router.post(
         "/submission/{leaderboard}/{gpu}/{mode}",
         status_code=202,
@@ -41,8 +46,7 @@ def routes(house: House, histories: waiting.Histories) -> APIRouter:
     )
     async def submit(leaderboard: Name, gpu: Gpu, mode: ModeName, request: Request, sender: Sender) -> Ascii:
         """Submit a file. After this answer it will not be lost; poll `/user/submissions/{id}`."""
-        sent = await upload.read(request)
-        told = await run_in_threadpool(_accepted, house, histories, sender, leaderboard, gpu, mode, sent)
+        told = await taken(leaderboard, gpu, mode, request, sender)
         return Ascii(told, status_code=202)
 
     @router.post(
@@ -60,8 +64,7 @@ def routes(house: House, histories: waiting.Histories) -> APIRouter:
         leaderboard: Name, gpu: Gpu, mode: ModeName, request: Request, sender: Sender
     ) -> StreamingResponse:
         """Submit a file and follow it. Who goes away doesn't lose the run."""
-        sent = await upload.read(request)
-        told = await run_in_threadpool(_accepted, house, histories, sender, leaderboard, gpu, mode, sent)
+        told = await taken(leaderboard, gpu, mode, request, sender)
         stream = followed(house, histories, SubmissionId(told["details"]["id"]))
         return StreamingResponse(_as_text(stream), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
@@ -113,6 +116,7 @@ async def followed(house: House, histories: waiting.Histories, submission: Submi
                 yield _failed(error.message, 404)
                 return
             except KbslurmError as error:
+                house.metrics.met(error)
                 yield "status", {"status": "waiting", "message": f"the server is in trouble: {error.message}"}
                 await house.news.rest(ring, HEARTBEAT_S)
                 continue
@@ -120,7 +124,7 @@ async def followed(house: House, histories: waiting.Histories, submission: Submi
                 yield _failed("it was taken back", 404)
                 return
             if view.is_done:
-                yield ended(view)
+                yield await run_in_threadpool(ended, house, view)
                 return
             if house.news.is_over:
                 yield _failed(f"the server is being restarted; submission {submission} goes on, look at it later", 503)
@@ -129,16 +133,20 @@ async def followed(house: House, histories: waiting.Histories, submission: Submi
             await house.news.rest(ring, HEARTBEAT_S)
 
 
-def ended(view: SubmissionView) -> Frame:
+def ended(house: House, view: SubmissionView) -> Frame:
     """The last frame: the whole result, or why there is none."""
     if any(run.verdict is None or run.verdict.name == "infrastructure" for run in view.runs):
         return _failed(unfold.report(view), 500)
     return "result", {
         "status": "success",
         "id": view.id,
-        "results": [unfold.full(view, run) for run in view.runs],
+        "results": [unfold.full(view, run, _profile(house, view, run)) for run in view.runs],
         "reports": [unfold.markdown(view, run) for run in view.runs],
     }
+
+
+def _profile(house: House, view: SubmissionView, run: RunView) -> dict[str, Any] | None:
+    return artifacts.unfolded(house, view, run) if view.mode == "profile" else None
 
 
 def as_event(frame: Frame) -> str:

@@ -15,6 +15,8 @@ from kbslurm.domain.waterfall import moment
 from kbslurm.store.views import RunView, SubmissionView
 
 TOLD_FAILURES = 3
+FIRST_PROFILE = "profile.0"
+FENCE = "```"
 TOLD_LINES = 12
 TOLD_CHARACTERS = 2000
 # The phases of a report as popcorn calls them: (mode, secret).
@@ -132,15 +134,19 @@ def result(detail: Mapping[str, Any], phase: str) -> dict[str, str]:
     return found
 
 
-def full(view: SubmissionView, run: RunView) -> dict[str, Any]:
-    """One run as a stream's last event carries it. Under `runs`, a profile's phases are called profile.N."""
+def full(view: SubmissionView, run: RunView, profile: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """One run as a stream's last event carries it. Under `runs`, a profile's phases are called profile.N, and the first
+    of them carries what the profiler left."""
     found = runs(view, run)
     verdict = run.verdict
     return {
         "success": verdict is not None and verdict.name == "passed",
         "error": "" if verdict is not None and verdict.name == "passed" else report_of(run),
         "system": {"gpu": run.gpu, "cpu": "", "runtime": "", "platform": ""},
-        "runs": {_key(view, n, one): _full_run(view, run, one) for n, one in enumerate(found) if not one["secret"]},
+        "runs": {
+            key: _full_run(view, run, one, profile if key == FIRST_PROFILE else None)
+            for key, one in ((_key(view, n, one), one) for n, one in enumerate(found) if not one["secret"])
+        },
     }
 
 
@@ -154,7 +160,9 @@ def markdown(view: SubmissionView, run: RunView) -> str:
     for phase in (verdict.detail or {}).get("phases", ()) if verdict else ():
         lines.append(f"* {phase['name']}: {'passed' if phase['passed'] else 'not passed'}")
     if name != "passed":
-        lines += ["", "```", report_of(run), "```"]
+        lines += ["", FENCE, report_of(run), FENCE]
+    if drawn := str(((verdict.detail if verdict else None) or {}).get("profile", "")):
+        lines += ["", "Profile, as the submission's own process drew it:", "", FENCE, drawn.replace(FENCE, "'"), FENCE]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -209,7 +217,9 @@ def _as_run(
     }
 
 
-def _full_run(view: SubmissionView, run: RunView, one: Mapping[str, Any]) -> dict[str, Any]:
+def _full_run(
+    view: SubmissionView, run: RunView, one: Mapping[str, Any], profile: Mapping[str, Any] | None
+) -> dict[str, Any]:
     detail = (run.verdict.detail if run.verdict else None) or {}
     told: dict[str, Any] = dict(one["result"])
     if view.mode == "profile":
@@ -222,14 +232,19 @@ def _full_run(view: SubmissionView, run: RunView, one: Mapping[str, Any]) -> dic
             "success": one["passed"],
             "passed": one["passed"],
             "command": "",
-            "stdout": str(detail.get("log", "")),
+            "stdout": _stdout(detail, profile),
             "stderr": "",
             "exit_code": 0 if one["passed"] else 1,
             "duration": 0.0,
             "result": told,
         },
-        "profile": None,
+        "profile": None if profile is None else dict(profile),
     }
+
+
+def _stdout(detail: Mapping[str, Any], profile: Mapping[str, Any] | None) -> str:
+    log = str(detail.get("log", ""))
+    return log if profile is None else f"{detail.get('profile', '')}\n\n{log}".strip()
 
 
 def _key(view: SubmissionView, number: int, one: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ Every backend that has a disk in common with its jobs (local, slurm) uses this l
         claim/             0700  the right to run, taken once: by mkdir, or by renaming a filled folder to it
         claim/owner.json   0600  who took it
         out/               0700  the harness's own: report.json and heartbeat.json appear here
+        out/artifacts/     0700  what a profile left, made where the submission ran: bytes, never looked into
         scratch/           0700  working folder, home and temporary folder of the job
         cancelled          0600  whoever claims after this stands here ends at once
         exit.json          0600  how it ended, once nothing of it is left
@@ -101,6 +102,10 @@ class AttemptPaths:
     @property
     def report(self) -> Path:
         return self.out / "report.json"
+
+    @property
+    def artifacts(self) -> Path:
+        return self.out / "artifacts"
 
     @property
     def heartbeat(self) -> Path:
@@ -303,6 +308,12 @@ def read_capped(path: Path | str, cap: int) -> bytes | None:
         return data
     finally:
         os.close(fd)
+
+
+def read_artifacts(folder: Path, names: Sequence[str], cap: int) -> dict[str, bytes]:
+    """The files of these names that are there, are plain ones, and have at most `cap` bytes."""
+    found = {name: read_capped(folder / name, cap) for name in names if "/" not in name and name not in (".", "..")}
+    return {name: data for name, data in found.items() if data is not None}
 
 
 def said(error: OSError, where: Path) -> tuple[str, str]:

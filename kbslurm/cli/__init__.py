@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
-from kbslurm.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, KbslurmError
+from kbslurm.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, KbslurmError, Misconfigured
 
 
 def __getattr__(name: str) -> Any:
@@ -30,8 +32,11 @@ def main() -> int:
         print("\ninterrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _hush()
         return EXIT_OK
+    except OSError as error:
+        found = _of_the_disk(error)
+        return _bug(error) if found is None else _told(found)
     except Exception as error:  # noqa: BLE001 - no traceback reaches a user; the whole of it is kept in a file
         return _usage(error)
 
@@ -43,8 +48,33 @@ def _code(found: Any) -> int:
 def _told(error: KbslurmError) -> int:
     from kbslurm.cli import show
 
-    show.error(error, as_json="--json" in sys.argv)
+    try:
+        show.error(error, as_json="--json" in sys.argv)
+    except OSError:
+        _hush()  # standard output is what takes nothing
+        with suppress(OSError):
+            show.error(error, as_json=False)
     return error.exit_code
+
+
+def _hush() -> None:
+    """Nobody takes what we print: else Python would try again at its end, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _of_the_disk(error: OSError) -> Misconfigured | None:
+    """What isn't our bug wherever it is met: a disk that takes nothing more."""
+    if error.errno == errno.ENOENT and "temporary directory" in (error.strerror or ""):
+        return Misconfigured("no temporary directory can be written", fix="Name one that can be in TMPDIR.")
+    said = {
+        errno.ENOSPC: "the disk is full",
+        errno.EDQUOT: "the disk quota is used up",
+        errno.EROFS: "the file system is read-only",
+    }.get(error.errno or 0)
+    if said is None:
+        return None
+    where = f"{error.filename} can't be written: " if error.filename else ""
+    return Misconfigured(f"{where}{said}", fix="Make room there, or name another place (TMPDIR, [daemon] state_dir).")
 
 
 def _usage(error: Exception) -> int:
@@ -70,8 +100,12 @@ def _bug(error: Exception) -> int:
     if os.environ.get("KBSLURM_DEBUG"):
         raise error
     text = "".join(traceback.format_exception(error))
-    with tempfile.NamedTemporaryFile("w", prefix="kbslurm-bug-", suffix=".txt", delete=False) as file:
-        file.write(text)
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="kbslurm-bug-", suffix=".txt", delete=False) as file:
+            file.write(text)
+        report = f"please report {file.name}; KBSLURM_DEBUG=1 shows it here"
+    except OSError:
+        report = "KBSLURM_DEBUG=1 shows it; no place here takes a file of it"
     print(f"error: a bug of ours ({type(error).__name__})", file=sys.stderr)
-    print(f" hint: please report {file.name}; KBSLURM_DEBUG=1 shows it here.", file=sys.stderr)
+    print(f" hint: {report}.", file=sys.stderr)
     return EXIT_BUG

@@ -12,7 +12,7 @@ from kbslurm.cli import show
 from kbslurm.cli.frame import As, Json, acting, app, opened_store
 from kbslurm.cli.problem import newest
 from kbslurm.domain import board as boards
-from kbslurm.domain import contest
+from kbslurm.domain import contest, measure
 from kbslurm.errors import EXIT_OK, Invalid, NotFound
 
 if TYPE_CHECKING:
@@ -68,10 +68,14 @@ def show_(
         board = board_of(store, name)
         gpus = (contest.known_gpu(gpu, board.gpus),) if gpu else board.gpus
         standings = {one: boards.ranked(store.scored(board.name, one)) for one in gpus}
+        calibrations = store.calibrations(board)
+    paired = board.problem.baseline is not None
     if as_json:
-        show.as_json({**_summary(board), "standings": {one: rows[:limit] for one, rows in standings.items()}})
+        told = {one: rows[:limit] for one, rows in standings.items()}
+        show.as_json({**_summary(board), **measure.as_json(calibrations, paired=paired), "standings": told})
         return EXIT_OK
-    show.standings(board.name, standings, limit=limit)
+    notes = {one: measure.sentence(one, calibrations, paired=paired) for one in gpus}
+    show.standings(board.name, standings, limit=limit, notes=notes)
     return EXIT_OK
 
 
@@ -90,6 +94,10 @@ def create(
     description: Annotated[str | None, typer.Option(help="A sentence about it.")] = None,
     visibility: Annotated[str, typer.Option(help="public or closed.")] = "public",
     min_isolation: Annotated[int, typer.Option(min=0, max=3, help="The isolation level from which a run ranks.")] = 2,
+    confirm: Annotated[
+        bool,
+        typer.Option("--confirm/--no-confirm", help="Measure once more what would improve its author's rank."),
+    ] = True,
     as_: As = None,
     as_json: Json = False,
 ) -> int:
@@ -123,6 +131,7 @@ def create(
             description=description,
             visibility="closed" if visibility == "closed" else "public",
             min_isolation=min_isolation,
+            confirm=confirm,
             created_by=acting(store, as_).id,
         )
     if as_json:
@@ -166,5 +175,6 @@ def _summary(board: Board) -> dict[str, Any]:
         "visibility": board.visibility,
         "closed_at": board.closed_at,
         "submissions": board.submissions,
+        "confirm": board.confirm,
         "modes": board.problem.modes,
     }

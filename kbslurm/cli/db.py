@@ -52,6 +52,7 @@ def check(as_json: Json = False) -> int:
 def downgrade(
     to: Annotated[str, typer.Argument(help="The revision to go back to, or base.")],
     yes: Annotated[bool, typer.Option("--yes", help="I know that this can lose data.")] = False,
+    as_json: Json = False,
 ) -> int:
     """Go back to an older schema. Data that it has no place for is lost, so it wants --yes."""
     from kbslurm import wiring
@@ -61,6 +62,11 @@ def downgrade(
     if not yes:
         raise Invalid("a downgrade can lose data", hint="Make a backup (pg_dump), then say --yes.")
     with wiring.database(configuration()) as url:
+        before = migrate.current(url)
         migrate.downgrade(url, to)
-        show.say(f"the database is at {migrate.current(url) or 'nothing'}")
+        after = migrate.current(url)
+    if as_json:
+        show.as_json({"before": before, "after": after})
+    else:
+        show.say(f"the database is at {after or 'nothing'}")
     return EXIT_OK

@@ -283,10 +283,11 @@ def _tell(store: PostgresStore, told: Script, played: list[tuple[Play, Submissio
     show.table(("", "person", "file", "verdict", "reason"), rows, title="rejected", wrap=4)
     show.say("")
     problem = show.path(told.problem)
+    kbslurm = show.command()
     show.say("Next:")
-    show.say(f"  kbslurm try {problem} YOUR_KERNEL.py      your own kernel, here, now")
-    show.say(f"  kbslurm problem verify {problem}      what a problem's author runs")
-    show.say("  kbslurm demo                              another round")
+    show.say(f"  {kbslurm} try {problem} YOUR_KERNEL.py      your own kernel, here, now")
+    show.say(f"  {kbslurm} problem verify {problem}      what a problem's author runs")
+    show.say(f"  {kbslurm} demo                              another round")
 
 
 def _verdicts(view: SubmissionView) -> set[str]:
@@ -298,11 +299,13 @@ def _stay(place: Path) -> None:
     show.say("")
     show.say("It stays up until ^C. In another terminal:")
     show.say(f"  export KBSLURM_CONFIG={place / 'kbslurm.toml'}")
-    show.say("  kbslurm status; kbslurm board transpose; kbslurm submit YOUR_KERNEL.py --leaderboard transpose --watch")
+    kbslurm = show.command()
+    show.say(f"  {kbslurm} status; {kbslurm} board transpose")
+    show.say(f"  {kbslurm} submit YOUR_KERNEL.py --leaderboard transpose --watch")
     try:
         threading.Event().wait()
     except KeyboardInterrupt:
-        show.say("stopped; kbslurm demo plays another round")
+        show.say(f"stopped; {show.command()} demo plays another round")
 
 
 def _say(text: str, quiet: bool = False) -> None:

@@ -68,10 +68,29 @@ def site_findings(name: str, *, live: bool, wait_s: float) -> list[Finding]:
         commands=Commands(found),
         templates=share.path("sbatch_templates"),
         eval_dir=share.eval_dir(),
+        boards=wanted_by_boards(configuration(), found) if live else {},
         wait_s=wait_s,
     )
     findings = [*probes.login_findings(ground), *image_findings(found)]
     return [*findings, *(probes.live_findings(ground) if live else probes.unlooked(found))]
+
+
+def wanted_by_boards(config: Config, site: Site) -> dict[str, dict[str, int]]:
+    """By GPU type of this site, the isolation that each open board asks of a run to rank. A database that doesn't
+    answer is a finding of `kbslurm doctor` itself, and none here."""
+    from kbslurm import wiring
+    from kbslurm.store import migrate
+
+    if not config.database_url:
+        return {}
+    try:
+        if migrate.check(config.database_url) is not migrate.Schema.CURRENT:
+            return {}
+        with wiring.opened_store(config, migrated=False) as store:
+            here = [board for board in store.boards() if board.closed_at is None]
+    except KbslurmError:
+        return {}
+    return {gpu: {board.name: board.min_isolation for board in here if gpu in board.gpus} for gpu in site.gpus}
 
 
 def image_findings(site: Site) -> list[Finding]:

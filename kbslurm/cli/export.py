@@ -6,7 +6,7 @@ import csv
 import json
 import sys
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,9 +16,12 @@ from kbslurm.cli.frame import app, opened_store
 from kbslurm.domain import board as boards
 from kbslurm.errors import EXIT_OK, Invalid
 
+if TYPE_CHECKING:
+    from kbslurm.store.views import Board
+
 COLUMNS = (
     "board", "gpu", "rank", "best_rank", "worst_rank", "person", "person_id", "submission", "run", "score_s", "low_s",
-    "high_s", "submitted_at", "file_name",
+    "high_s", "paired", "submitted_at", "file_name",
 )  # fmt: skip
 
 
@@ -32,7 +35,7 @@ def export(
     with opened_store() as store:
         board = board_of(store, name)
         rows = [
-            _row(board.name, gpu, standing)
+            _row(board, gpu, standing)
             for gpu in board.gpus
             for standing in boards.ranked(store.scored(board.name, gpu))
         ]
@@ -48,11 +51,12 @@ def export(
     return EXIT_OK
 
 
-def _row(board: str, gpu: str, row: boards.Standing) -> dict[str, Any]:
+def _row(board: Board, gpu: str, row: boards.Standing) -> dict[str, Any]:
     entry = row.entry
     values = (
-        board, gpu, row.rank, row.best_rank, row.worst_rank, entry.person, entry.person_id, entry.submission_id,
-        entry.run_id, entry.score_s, entry.low_s, entry.high_s, entry.at.isoformat(), entry.file_name,
+        board.name, gpu, row.rank, row.best_rank, row.worst_rank, entry.person, entry.person_id, entry.submission_id,
+        entry.run_id, entry.score_s, entry.low_s, entry.high_s,
+        board.problem.baseline is not None, entry.at.isoformat(), entry.file_name,
     )  # fmt: skip
     return dict(zip(COLUMNS, values, strict=True))
 

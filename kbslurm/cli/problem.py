@@ -101,19 +101,24 @@ def _caution(warning: str) -> None:
 def verify(
     directory: Place,
     mode: Annotated[str | None, typer.Option(help="By default the fullest mode of the problem.")] = None,
+    mutate: Annotated[bool, typer.Option(help="Also put spoilt answers to the problem's check.")] = True,
     as_json: Json = False,
 ) -> int:
     """Judge submissions/{accepted,wrong_answer,crash,timeout,memory,cheat}/* and compare with their folders' names.
 
-    Exit code 0: every verdict is that of its folder. 3: one differs.
+    Then the reference's own answers, spoilt in known ways, are put to the problem's check. Exit code 0: every verdict
+    is that of its folder, and the check takes neither zeros nor a constant. 3: one differs, or it does.
     """
-    from kbslurm import share, trial
+    from kbslurm import problems, share, trial
     from kbslurm.cli.trial import checked_mode
 
     rows: list[dict[str, Any]] = []
+    problem = problems.load(directory)
+    seen = trial.Mutations()
     with TemporaryDirectory(prefix="kbslurm-verify-") as work, show.progress(as_json) as tell:
         for found in trial.verify(
             directory,
+            problem=problem,
             work=Path(work),
             eval_dir=share.eval_dir(),
             mode=checked_mode(mode) if mode else None,
@@ -131,12 +136,25 @@ def verify(
             )
             if not as_json:
                 _told(rows[-1])
+        if mutate:
+            tell({"phase": "spoiling answers"})
+            seen = trial.mutations(problem, work=Path(work), eval_dir=share.eval_dir())
     bad = [row for row in rows if not row["ok"]]
+    findings = [one for one in seen.findings if one["severity"] != "none"]
+    errors = [one for one in findings if one["severity"] == "error"]
     if as_json:
-        show.as_json({"ok": not bad, "submissions": rows})
+        show.as_json(
+            {"ok": not bad and not errors, "submissions": rows, "mutations": seen.findings, "trouble": seen.trouble}
+        )
     else:
-        show.say(f"{len(rows) - len(bad)} as expected, {len(bad)} not")
-    return EXIT_REJECTED if bad else EXIT_OK
+        for one in findings:
+            colour = "red" if one["severity"] == "error" else "yellow"
+            show.out().print(f"[{colour}]{one['severity']}[/] {show.escape(one['message'])}", soft_wrap=True)
+        if seen.trouble:
+            _caution(f"spoilt answers couldn't be put to the check: {seen.trouble}")
+        said = f"; {len(findings)} of {len(seen.findings)} mutations pass the check" if seen.findings else ""
+        show.say(f"{len(rows) - len(bad)} as expected, {len(bad)} not{said}")
+    return EXIT_REJECTED if bad or errors else EXIT_OK
 
 
 def newest(store: PostgresStore, name: str) -> Problem:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,6 +39,8 @@ COLOURS = {
     "infrastructure": "magenta",
     "queued": "dim",
     "launching": "cyan",
+    "confirming": "cyan",
+    "calibrating": "dim",
     "running": "cyan",
     "cancelled": "dim",
     "failed": "magenta",
@@ -195,16 +198,22 @@ def trial(found: Trial, *, as_json: bool) -> None:
     report, console = found.report, out()
     console.print(f"{coloured(report.verdict)}  {escape(report.reason)}".rstrip())
     if report.score_s is not None and report.interval_s:
-        console.print(f"score     {score(report.score_s, *report.interval_s)}")
+        note = "" if report.paired else "  (unpaired: the problem has no baseline)"
+        console.print(f"score     {score(report.score_s, *report.interval_s)}{note}")
     for phase in report.phases:
         took = span((phase.ended_at_ns - phase.started_at_ns) / 1e9)
-        console.print(f"{phase.name:<9} {'[green]ok[/]' if phase.passed else '[red]no[/]'}  {took}")
+        # A phase that the machine or the problem broke off is nobody's failure, and nobody's success.
+        broken_off = report.verdict == "infrastructure" and phase is report.phases[-1]
+        came = "[yellow]broken off[/]" if broken_off else "[green]ok[/]" if phase.passed else "[red]no[/]"
+        console.print(f"{phase.name:<9} {came}  {took}")
     for result in report.benchmarks:
         if result.phase == "benchmark" and result.median_ns is not None:
             console.print(f"  {escape(result.spec)}: {measured(result)}")
     for test in report.tests:
         if test.status != "pass" and test.message:
-            console.print(f"  {test.phase} {test.index} ({escape(test.spec)}): {escape(test.message)}")
+            console.print(f"  {test.phase} {test.index + 1} ({escape(test.spec)}): {escape(test.message)}")
+    if report.profile:
+        console.print(escape(report.profile), soft_wrap=True)
     console.print(f"isolation {report.isolation.level} ({escape(report.isolation.means)}), took {span(found.took_s)}")
     if report.log.strip():
         console.print("[bold]its output[/]")
@@ -216,8 +225,16 @@ def measured(result: BenchmarkResult) -> str:
     median_s = (result.median_ns or 0.0) / 1e9
     low, high = result.low_ns, result.high_ns
     if UNRESOLVED in result.flags:
-        return f"about {seconds(median_s)} (this machine is too noisy to say it closer)"
+        return f"at most {seconds(median_s)} (too short to be timed on this machine, so it wouldn't rank)"
     return score(median_s, low and low / 1e9, high and high / 1e9)
+
+
+def command() -> str:
+    """How to call kbslurm again from here: by its name where the shell finds it, else by the path of this one."""
+    called = Path(sys.argv[0])
+    if called.name != "kbslurm" or shutil.which("kbslurm") is not None:
+        return "kbslurm"
+    return path(Path.cwd() / called)
 
 
 def path(found: Path) -> str:
@@ -252,6 +269,8 @@ def _run_json(run: RunView) -> dict[str, Any]:
         "run": run.id,
         "gpu": run.gpu,
         "state": run.state,
+        "standing": run.standing,
+        "first_score_s": run.first_score_s,
         "reason": found.reason if found else run.reason,
         "verdict": found.name if found else None,
         "score_s": found.score_s if found else None,
@@ -272,6 +291,12 @@ def _run_json(run: RunView) -> dict[str, Any]:
         "waterfall": {name: round(took, 6) for name, took in waterfall(run)},
         "report": public_report(found.detail) if found else None,
     }
+
+
+def profile_of(run: RunView) -> str:
+    """What a profile said of itself; the submission's own process drew it."""
+    detail = run.verdict.detail if run.verdict else None
+    return str((detail or {}).get("profile", ""))
 
 
 def public_report(detail: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -313,6 +338,10 @@ def submission(view: SubmissionView) -> None:
         console.print(_run_line(run), soft_wrap=True)
         for line in _failures(run):
             console.print(f"      {escape(line)}", soft_wrap=True)
+        if drawn := profile_of(run):
+            for line in drawn.splitlines():
+                console.print(f"      [dim]{escape(line)}[/]", soft_wrap=True)
+            console.print(f"      all of it: kbslurm profile {view.id} --out DIR", soft_wrap=True)
         if fall := waterfall(run):
             console.print("      [dim]" + " → ".join(f"{name} {span(took)}" for name, took in fall) + "[/]")
 
@@ -321,7 +350,9 @@ def _run_line(run: RunView) -> str:
     found = run.verdict
     if found is None:
         tail = f"  {escape(run.reason)}" if run.reason else ""
-        return f"{run.gpu:>6}  {coloured(run.state.value)}{tail}"
+        if run.second and run.ended_at is None and run.first_score_s is not None:
+            tail = f"  {score(run.first_score_s)} would improve the rank, so it is measured once more{tail}"
+        return f"{run.gpu:>6}  {coloured(run.standing)}{tail}"
     shown = f"  {score(found.score_s, found.low_s, found.high_s)}" if found.score_s is not None else ""
     why = f"  {escape(found.reason)}" if found.reason else ""
     unranked = "  [dim](not ranked)[/]" if found.score_s is not None and not found.ranked else ""
@@ -333,12 +364,16 @@ def _failures(run: RunView) -> list[str]:
     rows = [
         r for r in detail.get("tests", ()) if r.get("phase") != "hidden" and r.get("status") not in ("pass", "skipped")
     ]
-    return [f"{r['phase']} {r['index']} ({r['spec']}): {r['message']}" for r in rows[:3] if r.get("message")]
+    return [f"{r['phase']} {r['index'] + 1} ({r['spec']}): {r['message']}" for r in rows[:3] if r.get("message")]
 
 
-def standings(board: str, by_gpu: Mapping[str, Sequence[Standing]], *, limit: int) -> None:
-    """A board, one table per GPU type."""
+def standings(
+    board: str, by_gpu: Mapping[str, Sequence[Standing]], *, limit: int, notes: Mapping[str, str] | None = None
+) -> None:
+    """A board, one table per GPU type. `notes`: what is to be known of the scores there."""
     for gpu, rows in by_gpu.items():
+        if note := (notes or {}).get(gpu):
+            say(f"{board} · {gpu}: {note}")
         if not rows:
             say(f"{board} · {gpu}: nobody ranks yet")
             continue

@@ -62,6 +62,11 @@ def init(
         gpus=tuple(gpu or ()),
     )
     text = survey.toml_of(found, wishes)
+    if out is not None:
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Invalid(f"{out.parent} can't be made: {error.strerror}", hint="Choose another --out.") from None
     with tempfile.TemporaryDirectory(prefix="kb-site-", dir=out.parent if out else None) as folder:
         fresh = Path(folder) / (out.name if out else "site.toml")
         fresh.write_text(text, encoding="utf-8")

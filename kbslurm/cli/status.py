@@ -65,10 +65,13 @@ def status(
 def looked(config: Config) -> Status:
     """One look at everything. What can't be reached is a trouble, not an exception."""
     from kbslurm import wiring
+    from kbslurm.store import migrate
 
     found = Status()
     try:
         with wiring.opened_store(config, migrated=False) as store:
+            found.database = f"Postgres {store.server_version()} at {store.where}"
+            migrate.ensure_current(store.url)  # else what is read below may mean something else, or not be there
             _look_at_rows(store, found)
             _look_at_backends(config, store, found)
     except KbslurmError as error:
@@ -78,7 +81,6 @@ def looked(config: Config) -> Status:
 
 def _look_at_rows(store: PostgresStore, found: Status) -> None:
     now = datetime.now(UTC)
-    found.database = f"Postgres {store.server_version()} at {store.where}"
     found.accepts_jobs = store.accepts_jobs()
     leader = next((line for line in store.lease_view() if line.name == "daemon"), None)
     if leader is None or leader.expires_at < now:
@@ -141,9 +143,18 @@ def _look_at_backends(config: Config, store: PostgresStore, found: Status) -> No
         for gpu, slots in place.backend.capacity().items():
             row = {"backend": place.name, "gpu": gpu, "open": opened.pop((place.name, gpu), 0), "slots": slots}
             found.backends.append(row)
+    for lane in found.places:
+        # What only the leader has, on another host perhaps: its slots are as good as ours.
+        for gpu, slots in lane.get("slots", {}).items():
+            if not any((known["backend"], known["gpu"]) == (lane["backend"], gpu) for known in found.backends):
+                count = opened.pop((lane["backend"], gpu), 0)
+                found.backends.append({"backend": lane["backend"], "gpu": gpu, "open": count, "slots": slots})
     for (backend, gpu), count in sorted(opened.items()):
         found.backends.append({"backend": backend, "gpu": gpu, "open": count, "slots": 0})
-        found.troubles.append(f"{count} attempts are open at {backend} ({gpu}), which isn't configured any more")
+        found.troubles.append(
+            f"{count} attempts are open at {backend} ({gpu}), which neither the leader nor this host has:"
+            " they wait for one that does, or to be cancelled"
+        )
     if not found.backends:
         found.troubles.append("no backend is configured: nothing can run (kbslurm site init, or [daemon.local] slots)")
 

@@ -27,7 +27,8 @@ def submit(
 ) -> int:
     """Submit a kernel. After the number is printed the submission will not be lost.
 
-    With --watch the exit code tells the verdict: 0 passed, 3 rejected, 6 the infrastructure failed.
+    With --watch the exit code tells the verdict: 0 passed, 3 rejected, 6 the infrastructure failed, 130 it
+    was taken back.
     """
     from kbslurm.flow.submit import accept
 

@@ -20,8 +20,9 @@ HEARTBEAT_S = 0.2
 def try_(
     problem: Annotated[Path, typer.Argument(help="A problem's directory (with task.yml), or its one reference file.")],
     file: Annotated[Path, typer.Argument(help="The submission.")],
-    mode: Annotated[str, typer.Option(help="test, benchmark or leaderboard.")] = "leaderboard",
+    mode: Annotated[str, typer.Option(help="test, benchmark, profile or leaderboard.")] = "leaderboard",
     gpu: Annotated[str, typer.Option(help="The GPU type that the submission is told.")] = "cpu",
+    profiles: Annotated[Path | None, typer.Option(help="Where a profile's files go (with --mode profile).")] = None,
     as_json: Json = False,
 ) -> int:
     """Judge one file on this machine, as the competition would. Needs no database and no daemon.
@@ -45,6 +46,10 @@ def try_(
             eval_dir=share.eval_dir(),
             on_heartbeat=tell,
         )
+    if profiles is not None and found.artifacts:
+        profiles.mkdir(parents=True, exist_ok=True)
+        for name, data in found.artifacts.items():
+            (profiles / name).write_bytes(data)
     show.trial(found, as_json=as_json)
     return trial.exit_code(found.report.verdict)
 

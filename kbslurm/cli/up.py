@@ -18,7 +18,7 @@ from kbslurm.errors import EXIT_OK, Misconfigured
 
 STOP_WITHIN_S = 30
 
-LogJson = Annotated[bool, typer.Option("--log-json", help="One JSON object per line.")]
+LogJson = Annotated[bool, typer.Option("--log-json", "--json", help="One JSON object per line.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
 
 

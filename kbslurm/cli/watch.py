@@ -8,8 +8,8 @@ import typer
 
 from kbslurm.cli import show
 from kbslurm.cli.frame import Json, app, opened_store
-from kbslurm.domain.run import RunId, SubmissionId
-from kbslurm.errors import EXIT_INFRASTRUCTURE, EXIT_OK, EXIT_REJECTED
+from kbslurm.domain.run import RunId, RunState, SubmissionId
+from kbslurm.errors import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_REJECTED
 
 if TYPE_CHECKING:
     from kbslurm.store.postgres import PostgresStore
@@ -38,8 +38,8 @@ def followed(store: PostgresStore, submission: SubmissionId, *, as_json: bool) -
         while True:
             view = store.submission(submission)
             for run in view.runs:
-                if told.get(run.id) != run.state and not as_json:
-                    told[run.id] = run.state
+                if told.get(run.id) != run.standing and not as_json:
+                    told[run.id] = run.standing
                     _say_move(run)
             if view.is_done:
                 break
@@ -51,11 +51,11 @@ def followed(store: PostgresStore, submission: SubmissionId, *, as_json: bool) -
 def _say_move(run: RunView) -> None:
     node = run.attempts[-1].node if run.attempts else None
     where = f" on {node}" if run.state == "running" and node else ""
-    show.out().print(f"{run.gpu}  {show.coloured(run.state)}{where}")
+    show.out().print(f"{run.gpu}  {show.coloured(run.standing)}{where}")
 
 
 def _waiting_for(view: SubmissionView) -> str:
-    return ", ".join(f"{run.gpu} {run.state.value}" for run in view.runs if run.ended_at is None)
+    return ", ".join(f"{run.gpu} {run.standing}" for run in view.runs if run.ended_at is None)
 
 
 def shown(view: SubmissionView, *, as_json: bool) -> int:
@@ -68,8 +68,13 @@ def shown(view: SubmissionView, *, as_json: bool) -> int:
 
 
 def exit_code(view: SubmissionView) -> int:
-    """0: all passed, or not ended. 3: one was rejected. 6: none was rejected, but the infrastructure failed one."""
+    """0: all passed, or not ended. 3: one was rejected. 6: the infrastructure failed one. 130: one was taken back.
+
+    Of several the first in the order 3, 6, 130, 0.
+    """
     names = {run.verdict.name for run in view.runs if run.verdict is not None}
     if names - {"passed", "infrastructure"}:
         return EXIT_REJECTED
-    return EXIT_INFRASTRUCTURE if "infrastructure" in names else EXIT_OK
+    if "infrastructure" in names:
+        return EXIT_INFRASTRUCTURE
+    return EXIT_INTERRUPTED if any(run.state is RunState.CANCELLED for run in view.runs) else EXIT_OK

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from kbslurm.domain.site import Network, Vendor
 
-PLACES = ("EVAL", "SHM", "SCRATCH", "N", "JOB", "IMAGE")
+PLACES = ("EVAL", "SHM", "SCRATCH", "N", "JOB", "IMAGE", "ROOM")
 _PLACE = re.compile(f"@({'|'.join(PLACES)})@")
 _UNSAFE_IN_BIND = re.compile(r"[:,\n\r\0\\]")
 

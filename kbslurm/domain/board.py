@@ -1,14 +1,39 @@
 """Who leads: ranking as a pure function of scored runs. The caller gives the entries of one board and one GPU type.
 
-A score is an interval, not a number: two entries whose intervals overlap can't be separated, whatever their order.
+A score is an interval, not a number: two entries can't be separated, whatever their order, where the 95 % interval of
+the difference of their logarithms holds zero, or where they differ by no more than 0.5 %.
 The order stays total all the same (score, then who came first), since a page has lines; `tied_with` tells the truth.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
+
+LEAST_DIFFERENCE = 0.005  # of the logarithms: nobody's rank hangs on less
+
+
+class Timed(Protocol):
+    """A score with its 95 % interval."""
+
+    @property
+    def score_s(self) -> float: ...
+    @property
+    def low_s(self) -> float: ...
+    @property
+    def high_s(self) -> float: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A score with its 95 % interval, whoever's it is."""
+
+    score_s: float
+    low_s: float
+    high_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +91,22 @@ def ranked(entries: Iterable[Entry]) -> list[Standing]:
     return [Standing(rank=n, tied_with=_tied(rows, n - 1), entry=entry) for n, entry in enumerate(rows, start=1)]
 
 
-def overlap(one: Entry, other: Entry) -> bool:
+def separated(one: Timed, other: Timed) -> bool:
+    """Whether the measurements tell the two apart: the interval of the difference leaves zero out, and it is no
+    trifle. The two were measured on their own, so the half-widths of their logarithms add as squares."""
+    difference = abs(math.log(one.score_s / other.score_s))
+    doubt = math.hypot(_half_width(one), _half_width(other))
+    return difference > max(LEAST_DIFFERENCE, doubt)
+
+
+def overlap(one: Timed, other: Timed) -> bool:
     """Whether the measurements can't tell the two apart."""
-    return one.low_s <= other.high_s and other.low_s <= one.high_s
+    return not separated(one, other)
+
+
+def _half_width(timed: Timed) -> float:
+    above = math.log(timed.high_s / timed.score_s)
+    return (above + math.log(timed.score_s / timed.low_s)) / 2 if timed.low_s > 0 else above
 
 
 def record_change(before: Iterable[Entry], entry: Entry) -> RecordChange | None:

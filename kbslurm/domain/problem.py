@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from kbslurm_eval.wire import Budget, Limits, Params
+from kbslurm_eval.wire import Budget, Build, Limits, Params
 
 Lang = Literal["py", "cu"]
 Style = Literal["modern", "one-file"]
@@ -40,6 +40,7 @@ class Problem:
     ranking_by: RankingBy = "last"
     limits: Limits = field(default_factory=Limits)
     budget: Budget = field(default_factory=Budget)
+    build: Build = field(default_factory=Build)
     multi_gpu: bool = False
     gpus: tuple[str, ...] = ()
     templates: Mapping[str, str] = field(default_factory=dict)
@@ -47,11 +48,25 @@ class Problem:
     warnings: tuple[str, ...] = ()
 
     @property
+    def baseline(self) -> str | None:
+        """The trusted submission that every measurement is paired with; None: scores are raw times, unpaired."""
+        found = self.config.get("baseline")
+        return found if isinstance(found, str) else None
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks, and so GPUs, one run of it has."""
+        found = self.tests[0].get("world_size") if self.multi_gpu and self.tests else None
+        return found if isinstance(found, int) else 1
+
+    @property
     def digest(self) -> str:
         """What judges: the same digest, the same verdicts. Name, description, templates and warnings don't count."""
         told = dataclasses.asdict(self)
         for name in ("name", "description", "templates", "warnings", "gpus"):
             del told[name]
+        if self.build == Build():  # as it was before there were builders
+            del told["build"]
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
@@ -65,4 +80,9 @@ def from_json(raw: Mapping[str, Any]) -> Problem:
     told = dict(raw)
     for name in ("runner_files", "tests", "benchmarks", "hidden", "gpus", "modes", "warnings"):
         told[name] = tuple(told[name])
-    return Problem(**{**told, "limits": Limits(**told["limits"]), "budget": Budget(**told["budget"])})
+    built = {
+        "limits": Limits(**told["limits"]),
+        "budget": Budget(**told["budget"]),
+        "build": Build(**told.get("build", {})),
+    }
+    return Problem(**{**told, **built})

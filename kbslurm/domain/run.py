@@ -91,6 +91,7 @@ class Ending(StrEnum):
     CANCELLED = "cancelled"  # somebody ended it from outside
     REFUSED = "refused"  # the backend wouldn't take it
     VANISHED = "vanished"  # every source was asked, twice, and none knows it
+    UNSTEADY = "unsteady"  # the trusted baseline wasn't its usual self on that node
 
 
 OWN_FAULT: dict[Ending, VerdictName] = {Ending.TIMEOUT: "timeout", Ending.MEMORY: "memory"}
@@ -169,6 +170,7 @@ class OpenAttempt:
     started_at: datetime | None = None
     node: str | None = None
     cancel_at: datetime | None = None
+    gpus: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,3 +192,4 @@ class Work:
     secret_seed: str
     avoid_nodes: tuple[str, ...] = ()
     ranked_min_isolation: int = 0
+    via: str = "cli"

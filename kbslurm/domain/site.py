@@ -13,6 +13,7 @@ from typing import Literal
 Runtime = Literal["apptainer", "singularity", "none"]
 Vendor = Literal["nvidia", "amd", "none"]
 Network = Literal["none", "shared"]
+Profiler = Literal["none", "ncu", "rocprof"]
 Via = Literal["local", "ssh"]
 Verified = Literal["docs", "community", "live"]
 
@@ -23,14 +24,21 @@ BARE_LEVEL = 0
 
 @dataclass(frozen=True, kw_only=True)
 class GpuType:
-    """One kind of GPU at a site and how a job asks for it. `request` is one sbatch option, like `--gres=gpu:h100:1`.
+    """One kind of GPU at a site and how a job asks for it. `request` is one sbatch option, like `--gres=gpu:h100:1`,
+    and `multi` the same for several on one node, with `{n}` for how many; `per_node` is how many a node has.
+    `profiler`: what may be started around a runner for a profile, where the image has it and the driver allows it.
 
     `whole`: the device is one job's alone; false for MIG slices and shared devices, whose timings others disturb.
+    `peak_tflops`, `peak_tbytes`: what one GPU can do in a second at the very most, for the problems that declare their
+    work; in the fastest number format that a submission may use.
     """
 
     name: str
     request: str = ""
+    multi: str = ""
+    per_node: int = 0
     vendor: Vendor = "nvidia"
+    profiler: Profiler = "none"
     partition: str = ""
     account: str = ""
     qos: str = ""
@@ -46,6 +54,8 @@ class GpuType:
     count: int = 0
     max_open: int | None = None
     options: tuple[str, ...] = ()
+    peak_tflops: float | None = None
+    peak_tbytes: float | None = None
 
     @property
     def slots(self) -> int:
@@ -108,11 +118,13 @@ class Poll:
 @dataclass(frozen=True, kw_only=True)
 class Paths:
     """Where things lie. `shared_root` is the same on the login node and on every compute node; `node_scratch` may name
-    variables that Slurm sets in the job (`$TMPDIR`, `/localscratch/$SLURM_JOB_ID`)."""
+    variables that Slurm sets in the job (`$TMPDIR`, `/localscratch/$SLURM_JOB_ID`). `scratch_mb` bounds what one runner
+    may write in all: in memory where the node allows a file system of a runner's own, else below `node_scratch`."""
 
     shared_root: PurePosixPath
     image_dir: PurePosixPath | None = None
     node_scratch: str = ""
+    scratch_mb: int = 1024
     shm: PurePosixPath = PurePosixPath("/dev/shm")  # noqa: S108 - the kernel's own shared memory, a private folder in it
     visibility_delay_s: float = 5.0
 

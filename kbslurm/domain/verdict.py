@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from kbslurm_eval.clock import UNRESOLVED
+from kbslurm_eval.samples import RankingBy, that_count
 from kbslurm_eval.wire import Report, VerdictName
 
 FOLDERS: dict[VerdictName, str] = {
@@ -40,18 +42,21 @@ class Verdict:
     detail: dict[str, Any] | None = None
 
 
-def of_report(report: Report, detail: dict[str, Any], *, min_isolation: int) -> Verdict:
-    """The verdict that an accepted report carries. It ranks only from a leaderboard run at the isolation asked for."""
+def of_report(report: Report, detail: dict[str, Any], *, min_isolation: int, ranking_by: RankingBy = "geom") -> Verdict:
+    """The verdict that an accepted report carries. It ranks only from a leaderboard run, at the isolation asked for,
+    and with times that can be told from the cost of a call: what can't be has a bound, and a bound is no score."""
     low, high = report.interval_s or (None, None)
+    short = too_short(report, ranking_by)
     ranked = (
         report.verdict == "passed"
         and report.mode == "leaderboard"
         and report.score_s is not None
         and report.isolation.level >= min_isolation
+        and short is None
     )
     return Verdict(
         name=report.verdict,
-        reason=report.reason,
+        reason=report.reason if short is None else short,
         score_s=report.score_s,
         low_s=low,
         high_s=high,
@@ -59,3 +64,16 @@ def of_report(report: Report, detail: dict[str, Any], *, min_isolation: int) -> 
         ranked=ranked,
         detail=detail,
     )
+
+
+def too_short(report: Report, ranking_by: RankingBy) -> str | None:
+    """Why a passed leaderboard run can't rank for want of time to measure, as its author is told; None if it can."""
+    if report.verdict != "passed" or report.mode != "leaderboard":
+        return None
+    short = [b for b in that_count(report.benchmarks, "ranked", ranking_by) if UNRESOLVED in b.flags]
+    if not short:
+        return None
+    which = f"benchmark {short[0].index + 1} ({short[0].spec})"
+    if len(short) > 1:
+        which += f" and {len(short) - 1} more"
+    return f"passed, but {which} is too short to be timed there, so it isn't ranked; ask a host for larger cases"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import assert_never
 
 from kbslurm.domain.run import (
@@ -25,7 +26,7 @@ from kbslurm.errors import BackendTrouble
 from kbslurm.flow import score
 from kbslurm.flow.place import Place
 from kbslurm.logs import teller
-from kbslurm.ports import Store
+from kbslurm.ports import LeavesArtifacts, Store
 from kbslurm.probe import probe
 
 tell = teller("collect")
@@ -133,8 +134,21 @@ def _read(store: Store, place: Place, attempt: OpenAttempt, now: datetime) -> bo
     if attempt.cancel_at is not None:
         score.keep_stale(store, attempt, sealed, "it was cancelled before this report was read", now)
         return end_cancelled(store, attempt, now)
-    score.score(store, attempt, sealed, now, least_isolation=place.ranked_min_isolation)
+    brought, peak = partial(_artifacts, place, attempt), place.peaks.get(attempt.gpu)
+    least = place.ranked_min_isolation
+    score.score(store, attempt, sealed, now, least_isolation=least, brought=brought, peak=peak)
     return True
+
+
+def _artifacts(place: Place, attempt: OpenAttempt, names: Sequence[str]) -> Mapping[str, bytes]:
+    """A profile's files, where the place brings them back. Trouble with them is no trouble of the report's."""
+    if not isinstance(place.backend, LeavesArtifacts):
+        return {}
+    try:
+        return place.backend.artifacts(attempt, names)
+    except BackendTrouble as error:
+        tell("no artifacts", level="warning", run=attempt.run_id, backend=place.name, why=error.message)
+        return {}
 
 
 def _ended(store: Store, place: Place, attempt: OpenAttempt, sighting: Sighting, vigil: Vigil, now: datetime) -> bool:
@@ -217,6 +231,8 @@ def _plain_reason(ending: Ending, sighting: Sighting) -> str:
             return f"the job ended{node}{status} and left no report"
         case Ending.BAD_REPORT:
             return "the report can't be trusted"
+        case Ending.UNSTEADY:
+            return f"the baseline wasn't its usual self{node}"
         case Ending.CANCELLED:
             return f"somebody ended the job from outside{node}"
         case Ending.REFUSED:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from kbslurm.domain.physics import Peak
 from kbslurm.domain.run import Work
 from kbslurm.ports import Backend
 
@@ -22,6 +23,7 @@ class Place:
     late). `sweep_gap_s`: how far apart the two clean sweeps of law 2 are. `patience_s`: how long a job may wait there
     to be started. `stray_s`: how long after its deadline a job that is still seen running is waited for. `keep_s`: how
     long files of attempts that ended are kept. `ranked_min_isolation`: what may rank from here; a board may want more.
+    `peaks`: what one of its GPUs can do, by type.
     """
 
     backend: Backend
@@ -35,6 +37,7 @@ class Place:
     patience_s: float = 7 * 86_400.0
     stray_s: float = 3_600.0
     keep_s: float = 7 * 86_400.0
+    peaks: Mapping[str, Peak] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

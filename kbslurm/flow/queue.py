@@ -31,8 +31,14 @@ def claim(store: Store, slots: Sequence[Slot], now: datetime) -> OpenAttempt | N
 def free_slots(
     capacity: Mapping[str, Mapping[str, int]], open_attempts: Iterable[OpenAttempt], *, staff_only: Iterable[str] = ()
 ) -> list[Slot]:
-    """What may still be opened, by backend and GPU type, in the order of `capacity`: earlier backends are preferred."""
-    used = Counter((attempt.backend, attempt.gpu) for attempt in open_attempts)
+    """What may still be opened, by backend and GPU type, in the order of `capacity`: earlier backends are preferred.
+
+    An attempt on several GPUs takes as many slots. It is given the last one that is free, all the same: waiting until
+    enough are free at once would keep it waiting for ever beside small ones, and a slot is no GPU.
+    """
+    used: Counter[tuple[str, str]] = Counter()
+    for attempt in open_attempts:
+        used[attempt.backend, attempt.gpu] += attempt.gpus
     closed = frozenset(staff_only)
     return [
         Slot(backend=backend, gpu=gpu, free=free, staff_only=backend in closed)
@@ -47,7 +53,7 @@ def taken(slots: Sequence[Slot], attempt: OpenAttempt) -> list[Slot]:
     left = []
     for slot in slots:
         mine = slot.backend == attempt.backend and slot.gpu == attempt.gpu
-        free = slot.free - 1 if mine else slot.free
+        free = slot.free - attempt.gpus if mine else slot.free
         if free > 0:
             left.append(Slot(backend=slot.backend, gpu=slot.gpu, free=free, staff_only=slot.staff_only))
     return left

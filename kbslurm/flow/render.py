@@ -7,6 +7,8 @@ from kbslurm.flow.manifest import manifest_for, manifest_text, time_limit_s
 from kbslurm.flow.place import Place
 from kbslurm.ports import JobSpec
 
+REFERENCE_BYTES = 1 << 30  # where a problem has ranks its reference has as many, in processes of their own
+
 
 def job(work: Work, place: Place) -> JobSpec:
     """The job of this attempt at this place. The same work and place give the same texts, byte for byte.
@@ -16,6 +18,8 @@ def job(work: Work, place: Place) -> JobSpec:
     attempt, limits = work.attempt, work.problem.limits
     directory = place.root / attempt.name if place.root is not None else None
     limit_s = time_limit_s(limits, work.mode)
+    ranks = work.problem.world_size
+    memory_bytes = limits.memory_bytes if ranks == 1 else ranks * (limits.memory_bytes + REFERENCE_BYTES)
     return JobSpec(
         name=attempt.name,
         gpu=attempt.gpu,
@@ -34,7 +38,7 @@ def job(work: Work, place: Place) -> JobSpec:
         ),
         key=work.key,
         time_limit_s=limit_s,
-        memory_bytes=limits.memory_bytes,
+        memory_bytes=memory_bytes,
         directory=directory,
         script=place.script(work, directory, limit_s) if place.script and directory else None,
     )

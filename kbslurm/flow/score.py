@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import hashlib
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from kbslurm.domain import measure
+from kbslurm.domain.physics import Peak, held_to
 from kbslurm.domain.run import OWN_FAULT, Ending, OpenAttempt, Sighting, Work
 from kbslurm.domain.verdict import Verdict, of_report
+from kbslurm.flow import finals, recount
 from kbslurm.flow.manifest import time_limit_s
 from kbslurm.logs import teller
 from kbslurm.ports import Store
@@ -27,27 +33,103 @@ class Scored(StrEnum):
     RETRY_OR_FAILED = "retry_or_failed"
 
 
-def score(store: Store, attempt: OpenAttempt, sealed: bytes, now: datetime, *, least_isolation: int = 0) -> Scored:
+def score(
+    store: Store,
+    attempt: OpenAttempt,
+    sealed: bytes,
+    now: datetime,
+    *,
+    least_isolation: int = 0,
+    brought: Callable[[Sequence[str]], Mapping[str, bytes]] | None = None,
+    peak: Peak | None = None,
+) -> Scored:
     """Judge what came back. A report that isn't this attempt's is an infrastructure failure, never a score.
 
-    `least_isolation`: what the place wants before anything from it ranks; the board may want more.
+    `least_isolation`: what the place wants before anything from it ranks; the board may want more. `brought` gives the
+    files of a profile by their names. `peak`: what one of the place's GPUs can do.
     """
     work = store.work(attempt.id)
     try:
         report = opened(sealed, work)
+        recount.check(report, work.problem, source=work.source, secret_seed=work.secret_seed)
     except WireError as error:
         return give_up(store, attempt, Ending.BAD_REPORT, f"the report can't be trusted: {error}", now)
     if report.verdict == "infrastructure":
         return give_up(store, attempt, Ending.NODE_FAILURE, report.reason, now)
     least = max(work.ranked_min_isolation, least_isolation)
-    verdict = of_report(report, dataclasses.asdict(report), min_isolation=least)
+    raw, digest = recount.archived(report)
+    detail = {**dataclasses.asdict(dataclasses.replace(report, samples=[])), "samples_sha256": digest}
+    verdict = of_report(report, detail, min_isolation=least, ranking_by=work.problem.ranking_by)
+    verdict = held_to(verdict, report, work.problem, peak)
+    ranks = _measured(store, attempt, report, verdict, work, now)
+    if ranks.trouble is not None:
+        return give_up(store, attempt, Ending.UNSTEADY, ranks.trouble, now)
+    verdict = ranks.verdict
+    files = artifacts(report, brought) if report.artifacts and brought is not None else None
     probe("score.before_commit")
-    won = store.score(attempt, verdict, Ending.REPORTED, now, telemetry=telemetry(report))
+    won = store.score(
+        attempt,
+        verdict,
+        Ending.REPORTED,
+        now,
+        telemetry=telemetry(report),
+        samples=raw,
+        second_seed=secrets.token_hex(16) if ranks.again else None,
+        b_ref_s=ranks.b_ref_s,
+        artifacts=files,
+    )
     probe("score.after_commit")
     if not won:
         return keep_stale(store, attempt, sealed, "the run had its end before this report came", now)
     tell("scored", run=attempt.run_id, attempt=attempt.number, verdict=verdict.name, score_s=verdict.score_s)
     return Scored.VERDICT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranks:
+    """A verdict as it counts on its board, and what follows: a second measurement, reference times, or trouble."""
+
+    verdict: Verdict
+    again: bool = False
+    b_ref_s: tuple[float, ...] | None = None
+    trouble: str | None = None
+
+
+def _measured(store: Store, attempt: OpenAttempt, report: Report, verdict: Verdict, work: Work, now: datetime) -> Ranks:
+    """What a passed leaderboard run's times mean beside others': measured on a node that was itself, in the board's
+    own units, and once more where they would improve their author's rank."""
+    if verdict.name != "passed" or report.mode != "leaderboard" or verdict.score_s is None:
+        return Ranks(verdict=verdict)
+    problem = work.problem
+    node = attempt.node or str(report.host.get("node") or "")
+    yard = store.yardstick(attempt, node)
+    level = measure.baseline_level(report)
+    if level is not None:
+        off = measure.drift(yard.chart, level)
+        if node:
+            store.note_baseline(attempt.id, node, level, now, inside=off is None)
+        if off is not None:
+            return Ranks(verdict=verdict, trouble=off)
+    if yard.calibrates:
+        unranked = dataclasses.replace(verdict, ranked=False)
+        if problem.baseline is None:
+            return Ranks(verdict=unranked)
+        return Ranks(verdict=unranked, b_ref_s=measure.reference_times(report))
+    if work.via == finals.FINAL:
+        detail = {**(verdict.detail or {}), "final": finals.as_detail(report, problem, yard.b_ref_s)}
+        return Ranks(verdict=dataclasses.replace(verdict, ranked=False, detail=detail))
+    if problem.baseline is not None:
+        verdict = measure.in_reference_units(verdict, report, problem, yard.b_ref_s)
+    verdict, again = measure.settled(verdict, yard)
+    return Ranks(verdict=verdict, again=again)
+
+
+def artifacts(report: Report, brought: Callable[[Sequence[str]], Mapping[str, bytes]]) -> Mapping[str, bytes]:
+    """The files that the judge sealed, as far as they are what it sealed. A profile isn't worth a verdict: what is
+    missing or was changed on its way is left out."""
+    found = brought([one.name for one in report.artifacts])
+    sealed = {one.name: one.sha256 for one in report.artifacts}
+    return {name: data for name, data in found.items() if hashlib.sha256(data).hexdigest() == sealed.get(name)}
 
 
 def score_own_fault(store: Store, attempt: OpenAttempt, sighting: Sighting, ending: Ending, now: datetime) -> Scored:

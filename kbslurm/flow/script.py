@@ -10,6 +10,7 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import jinja2
 
 from kbslurm.domain.apptainer import ApptainerCommand, Bind, quoted
+from kbslurm.domain.profiler import around
 from kbslurm.domain.run import JobName, Work
 from kbslurm.domain.site import GpuType, Site
 from kbslurm.errors import Misconfigured
@@ -24,6 +26,14 @@ from kbslurm.errors import Misconfigured
 ATTEMPT = "/kb"
 HARNESS = "/eval"
 LINK = "/link"
+MEASURED = "/image"
+BUILT = "/built"
+DEV_SHM = "/dev/shm"  # noqa: S108 - the container's own
+ROOM_SHM = Bind(source="@ROOM@/shm", target=DEV_SHM, writable=True)
+OF_RUNNER = (
+    Bind(source="@SHM@/link/@N@", target=LINK, writable=True),
+    Bind(source="@SHM@/link/@N@.built", target=BUILT),
+)
 MARGIN_S = 60.0
 JUDGE_MEMORY_BYTES = 1 << 30
 MIB = 1 << 20
@@ -69,6 +79,7 @@ def script_writer(site: Site, *, templates: Path, eval_dir: Path) -> Callable[[W
             harness=harness,
             time_limit_s=time_limit_s,
             memory_bytes=work.problem.limits.memory_bytes,
+            gpus=work.problem.world_size,
             avoid_nodes=work.avoid_nodes,
             templates=templates,
         )
@@ -87,11 +98,14 @@ def script_for(
     memory_bytes: int,
     templates: Path,
     avoid_nodes: tuple[str, ...] = (),
+    gpus: int = 1,
 ) -> str:
-    """The sbatch script of one attempt at this site. The same values give the same text."""
+    """The sbatch script of one attempt at this site, on so many GPUs. The same values give the same text."""
     kind = site.gpus.get(gpu)
     if kind is None:
         raise Misconfigured(f"site {site.name} has no GPU type {gpu}", fix=f"Add [gpus.{gpu}] to its file.")
+    if gpus > 1:
+        kind = _several(site, kind, gpus)
     limit_s = math.ceil(time_limit_s + site.start_s)
     values: dict[str, Any] = {
         "site": site,
@@ -101,7 +115,7 @@ def script_for(
         "harness": str(harness),
         "minutes": _minutes(site, kind, limit_s),
         "limit_s": limit_s,
-        "memory": f"{_memory_mb(kind, memory_bytes)}M",
+        "memory": f"{_memory_mb(kind, memory_bytes * gpus, gpus)}M",
         "avoid_nodes": ",".join(avoid_nodes),
         "image": site.image_of(kind),
         "image_digest": kind.image_digest,
@@ -110,6 +124,12 @@ def script_for(
         "runtime": site.container.executable,
         "judge": ShellText(_judge(site, kind, directory)),
         "runner": ShellText(_runner(site, kind)),
+        "roomed_runner": ShellText(_roomed(site, kind)),
+        "room_trial": ShellText(_room_trial(site, kind)),
+        "scratch_mb": site.paths.scratch_mb,
+        "measure": ShellText(_measure(site)),
+        "profiler": "" if kind.profiler == "none" else kind.profiler,
+        "around": " ".join(around(kind.profiler, LINK)),
         "scratch": ShellText(node_text(site.paths.node_scratch)) if site.paths.node_scratch else "",
         "scratch_variables": [ShellText(f'"${{{name}-}}"') for name in _VARIABLE.findall(site.paths.node_scratch)],
     }
@@ -195,21 +215,56 @@ def _bare_judge(site: Site, directory: PurePath) -> str:
 
 
 def _runner(site: Site, gpu: GpuType) -> str:
+    """A runner whose scratch is the node's disk, its /dev/shm included, or the container program's own memory."""
+    workdir = "@SCRATCH@/run.@N@" if site.paths.node_scratch else ""
+    shm = (Bind(source=f"{workdir}/shm", target=DEV_SHM, writable=True),) if workdir else ()
+    return _runner_with(site, gpu, workdir, (*OF_RUNNER, *shm), ("python3", "-I", "-B", HARNESS, "--runner", LINK))
+
+
+def _roomed(site: Site, gpu: GpuType) -> str:
+    """A runner whose scratch, its /dev/shm included, is a file system of its own that is mounted at `$ROOM`."""
+    return _runner_with(site, gpu, "@ROOM@", (*OF_RUNNER, ROOM_SHM), ("python3", "-I", "-B", HARNESS, "--runner", LINK))
+
+
+def _room_trial(site: Site, gpu: GpuType) -> str:
+    """The same, which only looks whether all it may write to is as large as it should be."""
+    look = (
+        f"import os; raise SystemExit(any(s.f_blocks * s.f_frsize != {site.paths.scratch_mb * MIB}"
+        f" for s in map(os.statvfs, ('/tmp', '/var/tmp', '{DEV_SHM}'))))"
+    )
+    return _runner_with(site, gpu, "@ROOM@", (ROOM_SHM,), ("python3", "-I", "-c", look))
+
+
+def _runner_with(site: Site, gpu: GpuType, workdir: str, binds: tuple[Bind, ...], command: tuple[str, ...]) -> str:
+    if site.container.runtime == "none":
+        return ":"
+    started = ApptainerCommand(
+        program=site.container.executable,
+        image="@IMAGE@",
+        vendor=gpu.vendor,
+        network=site.container.network,
+        binds=(Bind(source="@EVAL@", target=HARNESS), *binds),
+        workdir=workdir,
+        pwd="/tmp",  # noqa: S108 - the container's own
+        options=site.container.options,
+        command=(),
+    ).shell()
+    # $AROUND is the script's: the words of a profiler, none of which needs quoting, or nothing
+    around_it = "$AROUND " if gpu.profiler != "none" and "--runner" in command else ""
+    return f"{started} {around_it}{' '.join(map(quoted, command))}"
+
+
+def _measure(site: Site) -> str:
+    """What says what a directory image is: the harness, in a container of that image, over its files as they lie."""
     if site.container.runtime == "none":
         return ":"
     return ApptainerCommand(
         program=site.container.executable,
         image="@IMAGE@",
-        vendor=gpu.vendor,
         network=site.container.network,
-        binds=(
-            Bind(source="@EVAL@", target=HARNESS),
-            Bind(source="@SHM@/link/@N@", target=LINK, writable=True),
-        ),
-        workdir="@SCRATCH@/run.@N@" if site.paths.node_scratch else "",
-        pwd="/tmp",  # noqa: S108 - the container's own
+        binds=(Bind(source="@EVAL@", target=HARNESS), Bind(source="@IMAGE@", target=MEASURED)),
         options=site.container.options,
-        command=("python3", "-I", "-B", HARNESS, "--runner", LINK),
+        command=("python3", "-I", "-B", HARNESS, "--image-digest", MEASURED),
     ).shell()
 
 
@@ -224,8 +279,25 @@ def _minutes(site: Site, gpu: GpuType, limit_s: int) -> int:
     return minutes
 
 
-def _memory_mb(gpu: GpuType, memory_bytes: int) -> int:
-    return gpu.memory_mb or math.ceil((memory_bytes + JUDGE_MEMORY_BYTES) / MIB)
+def _several(site: Site, gpu: GpuType, count: int) -> GpuType:
+    """The request for `count` GPUs of one node, with as many times the processors and memory."""
+    if gpu.per_node and gpu.per_node < count:
+        raise Misconfigured(
+            f"the problem needs {count} GPUs on one node, and one of {site.name} has {gpu.per_node} of type {gpu.name}",
+            fix=f"Offer the board on another GPU type, or correct per_node below [gpus.{gpu.name}] of the site's file.",
+        )
+    if gpu.vendor != "none" and not gpu.multi:
+        raise Misconfigured(
+            f"{site.name} doesn't say how a job asks for {count} GPUs of type {gpu.name}, which the problem needs",
+            fix=f'Add multi, like "--gres=gpu:TYPE:{{n}}", and per_node below [gpus.{gpu.name}] of the site\'s file.',
+        )
+    request = gpu.multi.replace("{n}", str(count)) if gpu.multi else gpu.request
+    memory_mb = None if gpu.memory_mb is None else gpu.memory_mb * count
+    return replace(gpu, request=request, cpus=gpu.cpus * count, memory_mb=memory_mb)
+
+
+def _memory_mb(gpu: GpuType, memory_bytes: int, gpus: int) -> int:
+    return gpu.memory_mb or math.ceil((memory_bytes + JUDGE_MEMORY_BYTES * gpus) / MIB)
 
 
 @lru_cache(maxsize=8)

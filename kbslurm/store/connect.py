@@ -199,6 +199,8 @@ def _misconfigured(code: str, text: str, said: str, place: str) -> Misconfigured
         return Misconfigured(f"the database {place} refuses our user or password", fix="Correct DATABASE_URL.")
     if code == "3D000" or (means('fatal:  database "') and "does not exist" in text):
         return Misconfigured(f"there is no database {place}", fix="Create it, or correct DATABASE_URL.")
+    if means("invalid integer value", "invalid port number", "invalid connection option"):
+        return Misconfigured(f"the database URL can't be used ({said})", fix="Correct DATABASE_URL.")
     if means("resolve host", "translate host name", "name or service not known", "no address associated"):
         return Misconfigured(f"nobody knows the database's host in {place}", fix="Correct DATABASE_URL.")
     if code == "42501":

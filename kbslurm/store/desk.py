@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,7 +17,7 @@ from kbslurm.ports import Event
 from kbslurm.store import sql
 from kbslurm.store.connect import Connection
 from kbslurm.store.register import NAME_CAP, Register, _moment, _tell
-from kbslurm.store.views import Invite, Person, RateLimit, RunView
+from kbslurm.store.views import ArtifactView, Invite, Person, RateLimit, RunView
 
 HISTORY = 60
 HISTORY_DEPTH = 3000
@@ -36,6 +36,18 @@ SELECT max(e.id) AS newest, bool_or(CASE
 FROM (SELECT * FROM event WHERE id > %(after)s AND id <= %(settled)s ORDER BY id LIMIT %(limit)s) e
 """
 STANDING_LOOK = 2000
+
+_ARTIFACTS = """
+SELECT r.gpu, f.name, octet_length(f.data) AS size, f.at FROM run r
+JOIN attempt a ON a.run_id = r.id AND a.number = r.attempts JOIN artifact f ON f.attempt_id = a.id
+WHERE r.submission_id = %(submission)s ORDER BY r.id, f.name
+"""
+
+_ARTIFACT = """
+SELECT f.data FROM run r JOIN attempt a ON a.run_id = r.id AND a.number = r.attempts
+JOIN artifact f ON f.attempt_id = a.id
+WHERE r.submission_id = %(submission)s AND r.gpu = %(gpu)s AND f.name = %(name)s ORDER BY r.id DESC LIMIT 1
+"""
 
 _QUEUE = """
 SELECT
@@ -186,7 +198,31 @@ class Desk(Register):
             ).fetchone()
             if found is None:
                 raise NotFound("submission", str(submission))
+            connection.execute(
+                b"DELETE FROM artifact USING attempt a JOIN run r ON r.id = a.run_id"
+                b" WHERE artifact.attempt_id = a.id AND r.submission_id = %(id)s",
+                told,
+            )
             _tell(connection, "submission.removed", f"submission:{submission}", {"by": by}, now)
+
+    def artifacts(self, submission: SubmissionId) -> list[ArtifactView]:
+        """What the profiles of this submission left, as far as it is still kept."""
+        return [
+            ArtifactView(gpu=row["gpu"], name=row["name"], size=row["size"], at=row["at"])
+            for row in self._all(_ARTIFACTS, {"submission": submission})
+        ]
+
+    def artifact(self, submission: SubmissionId, gpu: str, name: str) -> bytes:
+        """One of them. Its bytes were made where the submission ran: never look into them, never show them."""
+        found = self._one(_ARTIFACT, {"submission": submission, "gpu": gpu, "name": name})
+        if found is None:
+            raise NotFound("artifact", name, known=[a.name for a in self.artifacts(submission) if a.gpu == gpu])
+        return bytes(found["data"])
+
+    def forget_artifacts(self, before: datetime) -> int:
+        """Remove what is older; how many."""
+        with self._pool.transaction() as connection:
+            return connection.execute(b"DELETE FROM artifact WHERE at < %(before)s", {"before": before}).rowcount
 
     # --------------------------------------------------------------------------------------------------- people
 
@@ -487,18 +523,26 @@ class Desk(Register):
 
 
 def facts(connection: Connection, person: PersonId, board: int, kind: Category, now: datetime) -> Facts:
-    """What the policy must know of a person and a board, within the caller's transaction."""
+    """What the policy must know of a person and a board."""
+    found = connection.execute(_FACTS.encode(), {"person": person, "board": board, "category": kind}).fetchone()
+    assert found is not None
+    return completed(connection, found, person, board, kind, now)
+
+
+def completed(
+    connection: Connection, found: Mapping[str, Any], person: PersonId, board: int, kind: Category, now: datetime
+) -> Facts:
+    """The same with what costs more to count, which only boards with limits and quotas ask for."""
     told: dict[str, Any] = {"person": person, "board": board, "category": kind}
     told |= {"hour": now - policy.WINDOW, "day": now - policy.QUOTA_WINDOW, "now": now}
-    found = connection.execute(_FACTS.encode(), told).fetchone()
-    assert found is not None
-    if found["most_per_hour"] is not None:
-        found["recent_at"] = [row["accepted_at"] for row in connection.execute(_RECENT.encode(), told)]
-    if found["quota_gpu_s"] is not None:
+    known = {name: found[name] for name in ("invited", "extended_to", "most_per_hour", "quota_gpu_s")}
+    if known["most_per_hour"] is not None:
+        known["recent_at"] = [row["accepted_at"] for row in connection.execute(_RECENT.encode(), told)]
+    if known["quota_gpu_s"] is not None:
         used = connection.execute(_USED.encode(), told).fetchone()
         assert used is not None
-        found |= used
-    return Facts(**found)
+        known |= used
+    return Facts(**known)
 
 
 def _code() -> str:

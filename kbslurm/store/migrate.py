@@ -27,6 +27,7 @@ GUARD_WAIT_S = 60
 LOCK_WAIT_S = 10
 
 _REVISION = re.compile(r"^revision(?:: str)? = ['\"]([^'\"]+)['\"]$", re.MULTILINE)
+_OURS = re.compile(r"\d{4}")
 _BELOW = re.compile(r"^down_revision(?:: [^=]+)? = (?:None|['\"]([^'\"]+)['\"])$", re.MULTILINE)
 
 
@@ -62,11 +63,15 @@ def current(url: str) -> str | None:
 
 
 def check(url: str) -> Schema:
-    """Whether this code can work with the database. Misconfigured when the database is from a newer version."""
-    found = current(url)
-    if found is None:
-        return Schema.EMPTY
+    """Whether this code can work with the database. Misconfigured when it is from a newer version, or another's."""
+    with connect(url) as connection:
+        found = _current(connection)
+        if found is None:
+            _check_nobodys(connection, url)
+            return Schema.EMPTY
     known = revisions()
+    if not _OURS.fullmatch(found):
+        raise _of_another(url, f"its schema is at {found!r}")
     if found not in known:
         raise Misconfigured(
             f"the database {where(url)} is from a newer version of kbslurm"
@@ -117,6 +122,25 @@ def differences(url: str) -> list[str]:
             connection, opts={"compare_server_default": True, "target_metadata": metadata}
         )
         return [str(found) for found in compare_metadata(context, metadata)]
+
+
+def _check_nobodys(connection: Connection, url: str) -> None:
+    """A database without a revision may still be in use by another program: ours would stumble over its tables."""
+    from kbslurm.store.tables import metadata
+
+    there = connection.execute(
+        "SELECT relname FROM pg_class WHERE relname = ANY(%s) AND pg_table_is_visible(oid) ORDER BY relname",
+        (sorted(metadata.tables),),
+    ).fetchall()
+    if there:
+        raise _of_another(url, f"it has {', '.join(row['relname'] for row in there[:3])}")
+
+
+def _of_another(url: str, why: str) -> Misconfigured:
+    return Misconfigured(
+        f"the database {where(url)} belongs to something else ({why})",
+        fix="Make kbslurm a database of its own and point DATABASE_URL at it.",
+    )
 
 
 def _current(connection: Connection) -> str | None:

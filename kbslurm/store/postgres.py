@@ -38,17 +38,17 @@ from kbslurm.domain.run import (
 )
 from kbslurm.domain.verdict import Verdict
 from kbslurm.errors import KbslurmError, NotFound, Refused
+from kbslurm.flow.finals import FINAL, staged
 from kbslurm.ports import Event, NewSubmission, Receipt
 from kbslurm.store import sql
 from kbslurm.store.connect import Connection, connect
-from kbslurm.store.desk import facts
-from kbslurm.store.register import INTAKE_LOCK
-from kbslurm.store.rejudging import RejudgingDesk
+from kbslurm.store.desk import completed, facts
+from kbslurm.store.finals import FinalsDesk
 
 CHANNEL = "kbslurm_news"
 
 
-class PostgresStore(RejudgingDesk):
+class PostgresStore(FinalsDesk):
     """All of ports.Store, and the register. Safe to share between threads; connections are made when first needed.
 
     Trouble with the database comes as BackendTrouble("database", …) when it may pass and as Misconfigured when an
@@ -100,17 +100,20 @@ class PostgresStore(RejudgingDesk):
 
     def accept(self, new: NewSubmission, now: datetime) -> Receipt:
         """Rows and events, or a refusal: ban, pause, closing and deadline are looked at again in the transaction."""
-        asked = {"person": new.person_id, "board": new.board_id, "intake": INTAKE_LOCK}
+        kind = policy.category(new.mode)
+        asked = {"person": new.person_id, "board": new.board_id, "category": kind}
         with self._pool.transaction() as connection:
-            person = _row(connection, sql.LOCK_PERSON, asked)
-            if person is None:
-                raise NotFound("person", str(new.person_id))
             now_so = _row(connection, sql.INTAKE_NOW, asked)
             if now_so is None:
+                raise NotFound("person", str(new.person_id))
+            if now_so["name"] is None:
                 raise NotFound("board", str(new.board_id))
-            known = facts(connection, new.person_id, new.board_id, policy.category(new.mode), now)
-            self._check_again(new, person, now_so, known, now)
-            made = _row(connection, sql.ACCEPT, _accepted(new, _stamps(new, now_so, now), now))
+            known = completed(connection, now_so, new.person_id, new.board_id, kind, now)
+            self._check_again(new, now_so, known, now)
+            problem = self.problem_of_version(new.problem_version_id)
+            paired = new.mode == "leaderboard" and problem.baseline is not None
+            told = {**_accepted(new, _stamps(new, now_so, now), now), "paired": paired}
+            made = _row(connection, sql.ACCEPT, told)
             assert made is not None
         return Receipt(
             submission_id=SubmissionId(made["submission_id"]),
@@ -118,21 +121,19 @@ class PostgresStore(RejudgingDesk):
             accepted_at=now,
         )
 
-    def _check_again(
-        self, new: NewSubmission, person: DictRow, now_so: DictRow, known: policy.Facts, now: datetime
-    ) -> None:
+    def _check_again(self, new: NewSubmission, now_so: DictRow, known: policy.Facts, now: datetime) -> None:
         seen = policy.may_see(now_so["visibility"], invited=known.invited, staff=new.by_staff)
         check_may_submit(
             Intake(
                 person_id=new.person_id,
-                person=person["name"],
+                person=now_so["person"],
                 board_id=new.board_id,
                 board=now_so["name"],
                 gpus=new.gpus,
                 problem_version_id=new.problem_version_id,
                 problem=self.problem_of_version(new.problem_version_id),
                 by_staff=new.by_staff,
-                banned=person["ban_reason"] if person["banned_at"] else None,
+                banned=now_so["ban_reason"] if now_so["banned_at"] else None,
                 accepting=now_so["accepts_jobs"] is not False,
                 closed=now_so["closed_at"] is not None or not seen,
                 deadline_at=policy.deadline(now_so["deadline_at"], known.extended_to),
@@ -183,6 +184,9 @@ class PostgresStore(RejudgingDesk):
         opened = _attempt(found)
         avoided = self._all(sql.AVOID, {"run": opened.run_id, "backend": opened.backend, "now": opened.opened_at})
         version = found["problem_version_id"]
+        problem = self.problem_of_version(version)
+        if found["via"] == FINAL:
+            problem = staged(problem, self.rivals_of_run(opened.run_id))
         return Work(
             attempt=opened,
             submission_id=SubmissionId(found["submission_id"]),
@@ -192,13 +196,14 @@ class PostgresStore(RejudgingDesk):
             mode=found["mode"],
             file_name=found["file_name"],
             source=found["source"],
-            problem=self.problem_of_version(version),
+            problem=problem,
             problem_digest=self.digest_of_version(version),
             nonce=found["nonce"],
             key=bytes(found["key"]),
             secret_seed=derived_seed(found["secret_seed"], str(opened.number)),
             avoid_nodes=tuple(row["node"] for row in avoided),
             ranked_min_isolation=found["min_isolation"],
+            via=found["via"],
         )
 
     # ------------------------------------------------------------------------------------ 4 and 6: launch, collect
@@ -214,6 +219,9 @@ class PostgresStore(RejudgingDesk):
 
     def note_resend(self, attempt: OpenAttempt, now: datetime) -> bool:
         return self._fenced(sql.NOTE_RESEND, attempt, now)
+
+    def put_off_deadlines(self, by_s: float) -> int:
+        return len(self._all(sql.PUT_OFF_DEADLINES, {"by_s": by_s}))
 
     def note_seen(self, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> bool:
         """RUNNING moves the run along; ENDED keeps what was seen, the attempt stays open; ABSENT, UNKNOWN: nothing."""
@@ -240,8 +248,19 @@ class PostgresStore(RejudgingDesk):
     # ------------------------------------------------------------------------------------------------- 7: score
 
     def score(
-        self, attempt: OpenAttempt, verdict: Verdict, ending: Ending, now: datetime, *, telemetry: Mapping[str, Any]
+        self,
+        attempt: OpenAttempt,
+        verdict: Verdict,
+        ending: Ending,
+        now: datetime,
+        *,
+        telemetry: Mapping[str, Any],
+        samples: bytes | None = None,
+        second_seed: str | None = None,
+        b_ref_s: Sequence[float] | None = None,
+        artifacts: Mapping[str, bytes] | None = None,
     ) -> bool:
+        files = artifacts or {}
         return self._fenced(
             sql.SCORE,
             attempt,
@@ -256,6 +275,11 @@ class PostgresStore(RejudgingDesk):
             detail=None if verdict.detail is None else as_jsonb(verdict.detail),
             ending=ending.value,
             telemetry=as_jsonb(telemetry),
+            samples=samples,
+            second_seed=second_seed,
+            b_ref_s=None if b_ref_s is None else list(b_ref_s),
+            names=list(files),
+            files=list(files.values()),
         )
 
     def keep_stale(self, attempt: OpenAttempt, report: bytes, why: str, now: datetime) -> None:
@@ -488,4 +512,5 @@ def _attempt(row: DictRow) -> OpenAttempt:
         started_at=row["started_at"],
         node=row["node"],
         cancel_at=row["cancel_at"],
+        gpus=row["gpus"],
     )

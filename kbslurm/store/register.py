@@ -41,17 +41,16 @@ from kbslurm.store.views import (
     Visibility,
 )
 
-INTAKE_LOCK = 4_927_306
 NAME_CAP = 64
 PROBLEMS_KEPT = 64
 OLD_IN_QUEUE = timedelta(hours=6)
-OLD_UNSENT = timedelta(minutes=10)
+OLD_UNSENT = timedelta(minutes=2)
 
 _PERSON = "id, name, role, banned_at, ban_reason, discord_id, github_id, created_at"
 _TOKEN = "id, person_id, device, kind, created_at, expires_at, revoked_at, used_at"
 _BOARD = """
 SELECT b.id, b.name, b.description, pr.name AS problem_name, b.problem_version_id, b.deadline_at, b.zone, b.visibility,
-    b.gpus, b.ranking, b.secret_seed, b.min_isolation, b.created_by, b.created_at, b.closed_at,
+    b.gpus, b.ranking, b.secret_seed, b.min_isolation, b.confirm, b.created_by, b.created_at, b.closed_at,
     (SELECT count(*) FROM submission s WHERE s.board_id = b.id AND s.removed_at IS NULL) AS submissions
 FROM leaderboard b JOIN problem pr ON pr.id = b.problem_id
 WHERE b.deleted_at IS NULL
@@ -63,9 +62,15 @@ FROM submission s JOIN person p ON p.id = s.person_id JOIN leaderboard b ON b.id
 """
 _RUNS = """
 SELECT r.id, r.submission_id, r.gpu, r.state, r.problem_version_id, r.attempts, r.queued_at, r.fair_at, r.cancel_at,
-    r.ended_at, r.reason, v.name AS verdict, v.reason AS verdict_reason, v.score_s, v.low_s, v.high_s, v.isolation,
+    r.ended_at, r.reason, r.second, r.held, f.score_s AS first_score_s,
+    v.name AS verdict, v.reason AS verdict_reason, v.score_s, v.low_s, v.high_s, v.isolation,
     v.ranked, v.at AS verdict_at, {detail} AS detail
 FROM run r LEFT JOIN verdict v ON v.run_id = r.id
+LEFT JOIN LATERAL (
+    SELECT fv.score_s FROM run fr JOIN verdict fv ON fv.run_id = fr.id
+    WHERE fr.submission_id = r.submission_id AND fr.gpu = r.gpu AND fr.problem_version_id = r.problem_version_id
+        AND fr.rejudging_id = r.rejudging_id AND NOT fr.second
+) f ON r.second
 WHERE r.submission_id = ANY(%(submissions)s) AND r.counts ORDER BY r.id
 """
 _ATTEMPTS = """
@@ -75,22 +80,25 @@ FROM attempt a JOIN run r ON r.id = a.run_id
 WHERE r.submission_id = ANY(%(submissions)s) ORDER BY a.run_id, a.number
 """
 _SCORED = """
-SELECT p.id AS person_id, p.name AS person, s.id AS submission_id, r.id AS run_id, v.score_s, v.low_s, v.high_s,
-    s.accepted_at AS at, s.file_name
+SELECT p.id AS person_id, p.name AS person, s.id AS submission_id, r.id AS run_id,
+    coalesce(fs.score_s, v.score_s) AS score_s, coalesce(fs.low_s, v.low_s) AS low_s,
+    coalesce(fs.high_s, v.high_s) AS high_s, s.accepted_at AS at, s.file_name
 FROM submission s
 JOIN leaderboard b ON b.id = s.board_id
 JOIN person p ON p.id = s.person_id
-JOIN run r ON r.submission_id = s.id AND r.problem_version_id = b.problem_version_id AND r.counts
+JOIN run r ON r.submission_id = s.id AND r.problem_version_id = b.problem_version_id AND r.counts AND r.may_rank
 JOIN verdict v ON v.run_id = r.id AND v.ranked
+LEFT JOIN final_score fs ON fs.run_id = r.id
 WHERE s.board_id = %(board)s AND s.removed_at IS NULL AND p.banned_at IS NULL
     AND (%(gpu)s::text IS NULL OR r.gpu = %(gpu)s)
     AND (b.ranking = 'best' OR s.id = (
         SELECT max(t.id) FROM submission t
         JOIN run tr ON tr.submission_id = t.id AND tr.problem_version_id = r.problem_version_id AND tr.gpu = r.gpu
+            AND tr.counts AND tr.may_rank
         JOIN verdict tv ON tv.run_id = tr.id AND tv.ranked
         WHERE t.board_id = s.board_id AND t.person_id = s.person_id AND t.removed_at IS NULL
     ))
-ORDER BY v.score_s, s.accepted_at, s.id, r.id
+ORDER BY coalesce(fs.score_s, v.score_s), s.accepted_at, s.id, r.id
 """
 _ATTENTION = f"""
 SELECT 'ambiguous' AS kind, 'run:' || a.run_id AS subject, 'attempt ' || a.number || ' at ' || a.backend
@@ -103,6 +111,10 @@ UNION ALL
 SELECT 'quarantined', 'node:' || node, node || ' at ' || backend || ' is left out: runs of ' || people
     || ' people failed there within the hour', since
 FROM ({sql.QUARANTINED}) q
+UNION ALL
+SELECT 'unsteady', 'node:' || node, 'the baseline was not its usual self on ' || node || ' at ' || backend || ' in '
+    || count(*) || ' runs of ' || count(DISTINCT person_id) || ' people within a day', max(at)
+FROM baseline_point WHERE NOT inside AND at > %(now)s - interval '1 day' GROUP BY backend, node
 UNION ALL
 SELECT 'old', 'gpu:' || gpu, count(*) || ' runs have waited for ' || gpu || ' for more than '
     || extract(epoch FROM %(old)s::interval)::int / 3600 || ' hours', min(queued_at)
@@ -126,6 +138,11 @@ class Register:
     def where(self) -> str:
         """The database's place, without user and password."""
         return self._pool.where
+
+    @property
+    def url(self) -> str:
+        """Where it is, with all that it takes to connect: not to be shown."""
+        return self._pool.url
 
     def server_version(self) -> str:
         """The server's version, like `18.4`. Raises when it can't be reached: the cheapest question there is."""
@@ -357,12 +374,13 @@ class Register:
         visibility: Visibility = "public",
         ranking: Ranking = "best",
         min_isolation: int = 0,
+        confirm: bool = True,
         created_by: PersonId | None = None,
         now: datetime | None = None,
     ) -> Board:
         """A board on a problem, which becomes a version when it is new, or on a version that is there.
 
-        `gpus` empty: the problem's own list.
+        `gpus` empty: the problem's own list. `confirm`: what would improve its author's rank is measured once more.
         """
         known = contest.board_name(name)
         if problem is None:
@@ -387,14 +405,16 @@ class Register:
                 "ranking": ranking,
                 "seed": secrets.token_hex(16),
                 "min_isolation": min_isolation,
+                "confirm": confirm,
                 "by": created_by,
                 "now": at,
             }
             found = connection.execute(
                 b"INSERT INTO leaderboard (name, description, problem_id, problem_version_id, deadline_at, zone,"
-                b" visibility, gpus, ranking, secret_seed, min_isolation, created_by, created_at)"
+                b" visibility, gpus, ranking, secret_seed, min_isolation, confirm, created_by,"
+                b" created_at)"
                 b" SELECT %(name)s, %(description)s, problem_id, id, %(deadline_at)s, %(zone)s, %(visibility)s,"
-                b" %(gpus)s, %(ranking)s, %(seed)s, %(min_isolation)s, %(by)s, %(now)s"
+                b" %(gpus)s, %(ranking)s, %(seed)s, %(min_isolation)s, %(confirm)s, %(by)s, %(now)s"
                 b" FROM problem_version WHERE id = %(version)s"
                 b" ON CONFLICT (lower(name)) WHERE deleted_at IS NULL DO NOTHING RETURNING id",
                 told,
@@ -591,7 +611,7 @@ class Register:
     def set_accepts_jobs(self, accepting: bool, *, by: str | None = None, now: datetime | None = None) -> None:
         """Pause or resume intake. When a pause returns, nothing is being accepted any more."""
         with self._pool.transaction() as connection:
-            connection.execute("SELECT pg_advisory_xact_lock(%(lock)s)", {"lock": INTAKE_LOCK})
+            connection.execute("SELECT pg_advisory_xact_lock(%(lock)s)", {"lock": sql.INTAKE_LOCK})
             connection.execute(sql.PUT_SETTING.encode(), {"key": "accepts_jobs", "value": Jsonb(accepting)})
             if by is not None:
                 act = "resume" if accepting else "pause"
@@ -670,11 +690,12 @@ def person_name(text: str) -> str:
 
 
 def _version(connection: Connection, problem: Problem, now: datetime) -> int:
-    told = {"name": problem.name, "digest": problem.digest, "content": Jsonb(as_json(problem)), "now": now}
+    told = {"name": problem.name, "digest": problem.digest, "content": Jsonb(as_json(problem)),
+            "ranks": problem.world_size, "paired": problem.baseline is not None, "now": now}  # fmt: skip
     connection.execute("INSERT INTO problem (name) VALUES (%(name)s) ON CONFLICT (name) DO NOTHING", told)
     connection.execute(
-        "INSERT INTO problem_version (problem_id, digest, content, created_at)"
-        " SELECT id, %(digest)s, %(content)s, %(now)s FROM problem WHERE name = %(name)s"
+        "INSERT INTO problem_version (problem_id, digest, content, ranks, paired, created_at)"
+        " SELECT id, %(digest)s, %(content)s, %(ranks)s, %(paired)s, %(now)s FROM problem WHERE name = %(name)s"
         " ON CONFLICT (problem_id, digest) DO NOTHING",
         told,
     )
@@ -740,5 +761,8 @@ def _run(row: DictRow, attempts: Iterable[AttemptView]) -> RunView:
         reason=row["reason"],
         verdict=verdict,
         verdict_at=row["verdict_at"],
+        second=row["second"],
+        held=row["held"],
+        first_score_s=row["first_score_s"],
         attempts=tuple(attempts),
     )

@@ -29,7 +29,7 @@ SELECT j.id, j.board_id, b.name AS board, j.problem_version_id AS version, b.pro
 FROM rejudging j JOIN leaderboard b ON b.id = j.board_id WHERE j.board_id = %(board)s AND j.state = 'open'
 """
 _CHOSEN = """
-SELECT r.id, r.submission_id, r.person_id, r.gpu, r.cost_s, r.by_staff
+SELECT r.id, r.submission_id, r.person_id, r.gpu, r.cost_s, r.by_staff, s.mode
 FROM run r JOIN submission s ON s.id = r.submission_id LEFT JOIN verdict v ON v.run_id = r.id
 WHERE s.board_id = %(board)s AND s.removed_at IS NULL AND r.counts AND r.state IN ('scored', 'failed')
     AND (%(submission)s::bigint IS NULL OR s.id = %(submission)s)
@@ -41,10 +41,13 @@ WHERE s.board_id = %(board)s AND s.removed_at IS NULL AND r.counts AND r.state I
 _ORDER = f"""
 WITH chosen AS ({_CHOSEN}), due AS (
     INSERT INTO run (submission_id, problem_version_id, person_id, gpu, fair_at, queued_at, cost_s, by_staff,
-        secret_seed, rejudging_id, counts)
+        secret_seed, rejudging_id, counts, held)
     SELECT submission_id, %(version)s, person_id, gpu, %(fair_at)s, %(now)s, cost_s, by_staff,
         left(encode(sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')), 'hex'), 32),
-        %(rejudging)s, false
+        %(rejudging)s, false,
+        mode = 'leaderboard' AND EXISTS (SELECT 1 FROM problem_version v WHERE v.id = %(version)s AND v.paired)
+        AND NOT EXISTS (SELECT 1 FROM calibration c
+            WHERE c.board_id = %(board)s AND c.problem_version_id = %(version)s AND c.gpu = chosen.gpu)
     FROM chosen
     RETURNING id, submission_id, gpu
 ), noted AS (

@@ -4,8 +4,8 @@ Values are always bound, as %(name)s. Every later write of an attempt is fenced:
 number and not have ended, or zero rows come back and nothing was changed. Locks are always taken run before attempt.
 
 Events: submission.accepted, run.queued, run.launching, attempt.submitted, attempt.ambiguous, attempt.resent,
-run.running, run.scored, run.requeued, run.failed, run.cancel_asked, run.cancelled, report.stale; and the hosts' acts
-as staff.* and board.*.
+board.calibrated, run.running, run.scored, run.requeued, run.failed, run.cancel_asked, run.cancelled, report.stale; and
+the hosts' acts as staff.* and board.*.
 """
 
 from __future__ import annotations
@@ -15,12 +15,7 @@ OPEN_ATTEMPT = "state IN ('intent', 'ambiguous', 'submitted', 'running')"
 
 # ------------------------------------------------------------------------------------------------------- 1: accept
 
-# The person's row is the queue of their own submissions: two at once are stamped one after the other. The shared
-# intake lock is what a pause waits for: once "paused" has been said, nothing is accepted any more.
-LOCK_PERSON = """
-SELECT name, banned_at, ban_reason, pg_advisory_xact_lock_shared(%(intake)s) IS NULL AS locked
-FROM person WHERE id = %(person)s FOR NO KEY UPDATE
-"""
+INTAKE_LOCK = 4_927_306  # held shared by whoever accepts, alone by whoever pauses: see kb_intake in tables.PROGRAMS
 
 INTAKE = """
 SELECT p.id AS person_id, p.name AS person, p.role, p.banned_at, p.ban_reason, b.id AS board_id, b.name AS board,
@@ -30,16 +25,7 @@ FROM person p LEFT JOIN leaderboard b ON lower(b.name) = lower(%(board)s) AND b.
 WHERE p.id = %(person)s
 """
 
-INTAKE_NOW = """
-SELECT b.name, b.closed_at, b.deadline_at, b.zone, b.visibility,
-    (SELECT value FROM setting WHERE key = 'accepts_jobs') AS accepts_jobs, last.fair_at, last.cost_s
-FROM leaderboard b LEFT JOIN LATERAL (
-    SELECT fair_at, cost_s FROM run WHERE person_id = %(person)s AND state IN ('queued', 'launching', 'running')
-        AND counts
-    ORDER BY fair_at DESC LIMIT 1
-) last ON true
-WHERE b.id = %(board)s AND b.deleted_at IS NULL
-"""
+INTAKE_NOW = "SELECT * FROM kb_intake(%(person)s, %(board)s, %(category)s)"
 
 ACCEPT = """
 WITH taken AS (
@@ -48,8 +34,10 @@ WITH taken AS (
     RETURNING id
 ), due AS (
     INSERT INTO run (submission_id, problem_version_id, person_id, gpu, fair_at, queued_at, cost_s, by_staff,
-        secret_seed)
-    SELECT taken.id, %(version)s, %(person)s, r.gpu, r.fair_at, %(now)s, %(cost_s)s, %(by_staff)s, r.seed
+        secret_seed, held)
+    SELECT taken.id, %(version)s, %(person)s, r.gpu, r.fair_at, %(now)s, %(cost_s)s, %(by_staff)s, r.seed,
+        %(paired)s AND NOT EXISTS (SELECT 1 FROM calibration c
+            WHERE c.board_id = %(board)s AND c.problem_version_id = %(version)s AND c.gpu = r.gpu)
     FROM taken, unnest(%(gpus)s::text[], %(fair_at)s::timestamptz[], %(seeds)s::text[]) AS r(gpu, fair_at, seed)
     RETURNING id, gpu, submission_id
 ), noted AS (
@@ -75,12 +63,12 @@ SELECT submission_id, array_agg(id ORDER BY id) AS run_ids FROM due GROUP BY sub
 CANDIDATES = 8
 
 _ATTEMPT_COLUMNS = """a.id, a.run_id, a.number, a.name, a.backend, a.gpu, a.state, a.handle, a.opened_at, a.deadline_at,
-    a.clean_sweeps, a.swept_at, a.seen_at, a.started_at, a.node"""
+    a.clean_sweeps, a.swept_at, a.seen_at, a.started_at, a.node, a.gpus"""
 
 _PICKED_OF_ONE = """
 WITH picked AS MATERIALIZED (
     SELECT id, CASE WHEN by_staff THEN %(staff)s ELSE %(everyone)s END AS backend FROM run
-    WHERE state = 'queued' AND gpu = %(gpus)s ORDER BY gpu, fair_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
+    WHERE state = 'queued' AND NOT held AND gpu = %(gpus)s ORDER BY gpu, fair_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
 )"""
 
 _KIND = """
@@ -93,7 +81,7 @@ _CANDIDATES = f"""
     SELECT q.id, q.fair_at, CASE WHEN q.by_staff THEN kind.staff ELSE kind.everyone END AS backend
     FROM kind CROSS JOIN LATERAL (
         SELECT id, fair_at, by_staff FROM run
-        WHERE state = 'queued' AND gpu = kind.gpu AND kind.everyone IS NOT NULL
+        WHERE state = 'queued' AND NOT held AND gpu = kind.gpu AND kind.everyone IS NOT NULL
         ORDER BY gpu, fair_at, id LIMIT {CANDIDATES}
     ) q"""
 
@@ -102,7 +90,7 @@ _STAFFS_CANDIDATES = f"""
     SELECT q.id, q.fair_at, kind.staff
     FROM kind CROSS JOIN LATERAL (
         SELECT id, fair_at FROM run
-        WHERE state = 'queued' AND by_staff AND gpu = kind.gpu AND kind.everyone IS NULL
+        WHERE state = 'queued' AND NOT held AND by_staff AND gpu = kind.gpu AND kind.everyone IS NULL
         ORDER BY gpu, fair_at, id LIMIT {CANDIDATES}
     ) q"""
 
@@ -115,10 +103,11 @@ _PICKED = """, candidate AS MATERIALIZED ({}
 _CLAIMED = f""", moved AS (
     UPDATE run SET state = 'launching', attempts = attempts + 1, reason = '' FROM picked
     WHERE run.id = picked.id AND run.state = 'queued'
-    RETURNING run.id, run.attempts, run.gpu, run.submission_id, picked.backend
+    RETURNING run.id, run.attempts, run.gpu, run.submission_id, run.problem_version_id, picked.backend
 ), opened AS (
-    INSERT INTO attempt (run_id, number, name, backend, gpu, key, nonce, opened_at)
-    SELECT id, attempts, %(name)s, backend, gpu, %(key)s, %(nonce)s, %(now)s FROM moved
+    INSERT INTO attempt (run_id, number, name, backend, gpu, key, nonce, opened_at, gpus)
+    SELECT id, attempts, %(name)s, backend, gpu, %(key)s, %(nonce)s, %(now)s,
+        (SELECT v.ranks FROM problem_version v WHERE v.id = moved.problem_version_id) FROM moved
     RETURNING *
 ), noted AS (
     INSERT INTO event (kind, subject, data, at)
@@ -146,11 +135,11 @@ WHERE a.state = 'dead' AND a.node IS NOT NULL AND a.ended_at > %(since)s AND a.e
 ORDER BY a.id
 """
 
-WAITING = "SELECT gpu, count(*) AS runs FROM run WHERE state = 'queued' GROUP BY gpu ORDER BY gpu"
+WAITING = "SELECT gpu, count(*) AS runs FROM run WHERE state = 'queued' AND NOT held GROUP BY gpu ORDER BY gpu"
 
 WORK = f"""
 SELECT {_ATTEMPT_COLUMNS}, run.cancel_at, a.key, a.nonce, run.secret_seed, run.problem_version_id,
-    s.id AS submission_id, s.by_staff, s.mode, s.file_name, s.source,
+    s.id AS submission_id, s.by_staff, s.mode, s.file_name, s.source, s.via,
     p.name AS person, b.name AS board, b.min_isolation
 FROM attempt a
 JOIN run ON run.id = a.run_id
@@ -165,7 +154,8 @@ WHERE a.id = %(attempt)s
 QUARANTINE_S = 3600
 QUARANTINE_PEOPLE = 3
 INFRASTRUCTURE = (
-    "ending IN ('node_failure', 'preempted', 'boot_failure', 'image', 'no_report', 'bad_report', 'vanished')"
+    "ending IN ('node_failure', 'preempted', 'boot_failure', 'image', 'no_report', 'bad_report', 'vanished',"
+    " 'unsteady')"
 )
 
 QUARANTINED = f"""
@@ -239,6 +229,13 @@ WITH noted_attempt AS (
 SELECT id FROM noted_attempt
 """
 
+# After a leap of the clock that no job lived through. One after the other by id, as every writer of many rows.
+PUT_OFF_DEADLINES = f"""
+UPDATE attempt SET deadline_at = deadline_at + make_interval(secs => %(by_s)s)
+WHERE id IN (SELECT id FROM attempt WHERE {OPEN_ATTEMPT} AND deadline_at IS NOT NULL ORDER BY id FOR UPDATE)
+RETURNING id
+"""
+
 NOTE_WAITING = f"""
 UPDATE attempt SET seen_at = %(now)s, clean_sweeps = 0, swept_at = NULL, handle = coalesce(%(handle)s, handle),
     submitted_at = coalesce(submitted_at, %(now)s), node = coalesce(%(node)s, node),
@@ -247,17 +244,21 @@ WHERE id = %(attempt)s AND number = %(number)s AND {OPEN_ATTEMPT}
 RETURNING id
 """
 
+# Two updates of one statement run in any order; the lock that both wait for makes it run before attempt here, too.
 NOTE_RUNNING = f"""
-WITH moved AS (
-    UPDATE run SET state = 'running'
-    WHERE id = %(run)s AND attempts = %(number)s AND state = 'launching'
-    RETURNING id, submission_id, gpu
+WITH locked AS MATERIALIZED (
+    SELECT id FROM run WHERE id = %(run)s FOR NO KEY UPDATE
+), moved AS (
+    UPDATE run SET state = 'running' FROM locked
+    WHERE run.id = locked.id AND attempts = %(number)s AND state = 'launching'
+    RETURNING run.id, submission_id, gpu
 ), noted_attempt AS (
     UPDATE attempt SET state = 'running', seen_at = %(now)s, clean_sweeps = 0, swept_at = NULL,
         handle = coalesce(%(handle)s, handle), node = coalesce(%(node)s, node),
         submitted_at = coalesce(submitted_at, %(now)s), started_at = coalesce(%(started_at)s, started_at, %(now)s)
-    WHERE id = %(attempt)s AND number = %(number)s AND {OPEN_ATTEMPT}
-    RETURNING id, number, backend, node, started_at
+    FROM locked
+    WHERE attempt.id = %(attempt)s AND run_id = locked.id AND number = %(number)s AND {OPEN_ATTEMPT}
+    RETURNING attempt.id, number, backend, node, started_at
 ), noted AS (
     INSERT INTO event (kind, subject, data, at)
     SELECT 'run.running', 'run:' || moved.id, jsonb_build_object('submission', moved.submission_id, 'gpu', moved.gpu,
@@ -287,12 +288,15 @@ VALUES ('report.stale', 'run:' || %(run)s::bigint,
 
 # -------------------------------------------------------------------------------------------------------- 7: score
 
-# Law 1. The UPDATE is the gate: what it doesn't give back, the other parts have nothing to feed on.
+# Law 1. The UPDATE is the gate: what it doesn't give back, the other parts have nothing to feed on. With a seed for a
+# second measurement, that run is queued here and counts instead of this one; it waits while another of the same
+# person's is on its way there. With reference times, a calibration is kept and what waited for it is let go.
 SCORE = f"""
 WITH moved AS (
-    UPDATE run SET state = 'scored', ended_at = %(now)s, reason = %(reason)s
+    UPDATE run SET state = 'scored', ended_at = %(now)s, reason = %(reason)s,
+        counts = counts AND %(second_seed)s::text IS NULL
     WHERE id = %(run)s AND attempts = %(number)s AND {LIVE}
-    RETURNING id, submission_id, gpu, person_id, counts
+    RETURNING id, submission_id, gpu, person_id, counts, problem_version_id, fair_at, cost_s, by_staff
 ), closed AS (
     UPDATE attempt SET state = CASE WHEN %(ending)s = 'reported' THEN 'reported' ELSE 'dead' END, ending = %(ending)s,
         ended_at = coalesce(attempt.ended_at, %(now)s), telemetry = %(telemetry)s, reason = %(reason)s
@@ -304,6 +308,32 @@ WITH moved AS (
         %(detail)s, %(now)s
     FROM moved, closed
     RETURNING run_id
+), archived AS (
+    INSERT INTO raw_samples (attempt_id, data) SELECT closed.id, %(samples)s FROM closed
+    WHERE %(samples)s::bytea IS NOT NULL
+), calibrated AS (
+    INSERT INTO calibration (board_id, problem_version_id, gpu, run_id, b_ref_s, at)
+    SELECT s.board_id, moved.problem_version_id, moved.gpu, moved.id, %(b_ref_s)s::float8[], %(now)s
+    FROM moved JOIN submission s ON s.id = moved.submission_id WHERE %(b_ref_s)s::float8[] IS NOT NULL
+    ON CONFLICT DO NOTHING
+    RETURNING board_id, problem_version_id, gpu
+), released AS (
+    UPDATE run SET held = false FROM calibrated c, submission s
+    WHERE run.held AND NOT run.second AND run.state = 'queued' AND run.gpu = c.gpu
+        AND run.problem_version_id = c.problem_version_id AND s.id = run.submission_id AND s.board_id = c.board_id
+), seconded AS (
+    INSERT INTO run (submission_id, problem_version_id, person_id, gpu, fair_at, queued_at, cost_s, by_staff,
+        secret_seed, second, held)
+    SELECT moved.submission_id, moved.problem_version_id, moved.person_id, moved.gpu, moved.fair_at, %(now)s,
+        moved.cost_s, moved.by_staff, %(second_seed)s, true, EXISTS (
+            SELECT 1 FROM run o JOIN submission os ON os.id = o.submission_id
+            WHERE o.second AND o.ended_at IS NULL AND o.person_id = moved.person_id AND o.gpu = moved.gpu
+                AND o.problem_version_id = moved.problem_version_id AND os.board_id = s.board_id)
+    FROM moved JOIN submission s ON s.id = moved.submission_id WHERE %(second_seed)s::text IS NOT NULL
+    RETURNING id, submission_id, gpu
+), drawn AS (
+    INSERT INTO artifact (attempt_id, name, data, at) SELECT closed.id, file.name, file.data, %(now)s
+    FROM closed, unnest(%(names)s::text[], %(files)s::bytea[]) AS file(name, data)
 ), noted AS (
     INSERT INTO event (kind, subject, data, at)
     SELECT 'run.scored', 'run:' || moved.id, jsonb_build_object('submission', moved.submission_id, 'gpu', moved.gpu,
@@ -311,6 +341,12 @@ WITH moved AS (
         'score_s', %(score_s)s::float8, 'ranked', %(ranked)s::boolean, 'counts', moved.counts),
         %(now)s
     FROM moved, closed
+    UNION ALL
+    SELECT 'run.queued', 'run:' || id, jsonb_build_object('submission', submission_id, 'gpu', gpu, 'second', true),
+        %(now)s FROM seconded
+    UNION ALL
+    SELECT 'board.calibrated', 'board:' || board_id, jsonb_build_object('version', problem_version_id, 'gpu', gpu),
+        %(now)s FROM calibrated
 )
 SELECT run_id FROM judged
 """

@@ -23,6 +23,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    PrimaryKeyConstraint,
     Table,
     Text,
     UniqueConstraint,
@@ -33,6 +34,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from kbslurm.domain.run import MOVES, OPEN_RUNS, AttemptState, Ending, RunState
+from kbslurm.store.sql import INTAKE_LOCK
 
 EVENT_LOCK = 4_927_305  # the advisory locks of transactions that are about to write events: see PROGRAMS
 
@@ -129,7 +131,10 @@ problem_version = Table(
     _to("problem_id", "problem"),
     _words("digest"),
     Column("content", JSONB, nullable=False),
+    # Whether it has a baseline, so that nobody reads all of `content` to know.
+    Column("paired", Boolean, nullable=False, server_default=text("false")),
     _moment("created_at", null=False),
+    Column("ranks", Integer, nullable=False, server_default=text("1")),
     UniqueConstraint("problem_id", "digest"),
 )
 
@@ -148,6 +153,7 @@ leaderboard = Table(
     _words("ranking", default="best"),
     _words("secret_seed"),
     _whole("min_isolation"),
+    Column("confirm", Boolean, nullable=False, server_default=text("true")),
     _to("created_by", "person", null=True),
     _moment("created_at", null=False),
     _moment("closed_at"),
@@ -203,11 +209,25 @@ run = Table(
     # 0: the run that came with the submission. Others were ordered by hosts, and count once they are applied.
     Column("rejudging_id", BigInteger, nullable=False, server_default=text("0")),
     Column("counts", Boolean, nullable=False, server_default=text("true")),
-    UniqueConstraint("submission_id", "problem_version_id", "gpu", "rejudging_id", name="uq_run_once"),
+    # The second measurement of one that would improve its author's rank: at most one, and it counts instead.
+    Column("second", Boolean, nullable=False, server_default=text("false")),
+    # False: its score was needless, since its author's standing one can't be told from it.
+    Column("may_rank", Boolean, nullable=False, server_default=text("true")),
+    # Waits for something of the house (a calibration, another second measurement): nobody claims it meanwhile.
+    Column("held", Boolean, nullable=False, server_default=text("false")),
+    UniqueConstraint("submission_id", "problem_version_id", "gpu", "rejudging_id", "second", name="uq_run_once"),
+    Index("ix_run_held", "id", postgresql_where=text("held")),
+    Index("ix_run_seconds", "person_id", postgresql_where=text("second AND ended_at IS NULL")),
     Index("ix_run_rejudged", "rejudging_id", postgresql_where=text("rejudging_id <> 0")),
-    Index("ix_run_waiting", "gpu", "fair_at", "id", postgresql_where=text("state = 'queued'")),
+    Index("ix_run_waiting", "gpu", "fair_at", "id", postgresql_where=text("state = 'queued' AND NOT held")),
     # Slots that only staff may use look here, so that they needn't step over everybody else's runs.
-    Index("ix_run_waiting_staff", "gpu", "fair_at", "id", postgresql_where=text("state = 'queued' AND by_staff")),
+    Index(
+        "ix_run_waiting_staff",
+        "gpu",
+        "fair_at",
+        "id",
+        postgresql_where=text("state = 'queued' AND NOT held AND by_staff"),
+    ),
     Index("ix_run_open", "person_id", "fair_at", postgresql_where=text(OPEN)),
     Index("ix_run_failed", "ended_at", postgresql_where=text("state = 'failed'")),
 )
@@ -238,6 +258,7 @@ attempt = Table(
     Column("exit_code", Integer),
     _words("reason", default=""),
     _told("telemetry"),
+    Column("gpus", Integer, nullable=False, server_default=text("1")),
     _one_of("state", AttemptState),
     _one_of("ending", Ending),
     UniqueConstraint("run_id", "number"),
@@ -263,6 +284,92 @@ verdict = Table(
     _one_of("name", ("passed", "wrong", "error", "timeout", "memory", "violation", "infrastructure")),
     CheckConstraint("NOT ranked OR (name = 'passed' AND score_s IS NOT NULL)", name="ranked"),
     Index("ix_verdict_ranked", "run_id", postgresql_where=text("ranked")),
+)
+
+# The durations of every call, compressed; their digest stands in the verdict's detail.
+raw_samples = Table(
+    "raw_samples",
+    metadata,
+    Column("attempt_id", BigInteger, ForeignKey("attempt.id"), primary_key=True, autoincrement=False),
+    Column("data", LargeBinary, nullable=False),
+)
+
+# What the baseline took in the house's own run when a board and a problem version went live. Never changed.
+calibration = Table(
+    "calibration",
+    metadata,
+    Column("board_id", BigInteger, ForeignKey("leaderboard.id"), primary_key=True, autoincrement=False),
+    Column("problem_version_id", BigInteger, ForeignKey("problem_version.id"), primary_key=True, autoincrement=False),
+    Column("gpu", Text, primary_key=True),
+    _to("run_id", "run"),
+    Column("b_ref_s", ARRAY(Double), nullable=False),
+    _moment("at", null=False),
+)
+
+# What the baseline took in every ranked run, for the control chart of its node.
+baseline_point = Table(
+    "baseline_point",
+    metadata,
+    _id(),
+    _to("attempt_id", "attempt"),
+    _to("person_id", "person"),
+    _words("backend"),
+    _words("node"),
+    _words("gpu"),
+    _to("problem_version_id", "problem_version"),
+    Column("level", Double, nullable=False),
+    Column("inside", Boolean, nullable=False),
+    _moment("at", null=False),
+    UniqueConstraint("attempt_id"),
+    Index("ix_baseline_point_chart", "backend", "node", "gpu", "problem_version_id", "id"),
+)
+
+# The leaders of a board measured head to head in one run of the house; its scores stand once a host applies it.
+final = Table(
+    "final",
+    metadata,
+    _id(),
+    _to("board_id", "leaderboard"),
+    _to("problem_version_id", "problem_version"),
+    _words("gpu"),
+    _to("run_id", "run"),
+    _words("state", default="open"),
+    _words("created_by"),
+    _moment("created_at", null=False),
+    _moment("decided_at"),
+    _one_of("state", ("open", "applied", "forgotten")),
+    UniqueConstraint("run_id"),
+    Index("uq_final_open", "board_id", "gpu", unique=True, postgresql_where=text("state = 'open'")),
+)
+
+final_rival = Table(
+    "final_rival",
+    metadata,
+    Column("final_id", BigInteger, ForeignKey("final.id"), primary_key=True, autoincrement=False),
+    Column("place", Integer, primary_key=True, autoincrement=False),
+    _to("run_id", "run"),
+)
+
+final_score = Table(
+    "final_score",
+    metadata,
+    Column("run_id", BigInteger, ForeignKey("run.id"), primary_key=True, autoincrement=False),
+    _to("final_id", "final"),
+    Column("score_s", Double, nullable=False),
+    Column("low_s", Double, nullable=False),
+    Column("high_s", Double, nullable=False),
+)
+
+# What a profile left, under the judge's names: the submission's own bytes, for its author and staff. Not kept for ever.
+artifact = Table(
+    "artifact",
+    metadata,
+    _to("attempt_id", "attempt"),
+    _words("name"),
+    Column("data", LargeBinary, nullable=False),
+    _moment("at", null=False),
+    PrimaryKeyConstraint("attempt_id", "name"),
+    Index(None, "at"),
 )
 
 stale_report = Table(
@@ -426,6 +533,35 @@ BEGIN
     NEW.came_from := OLD.state;
     RETURN NEW;
 END $$""",
+    # The person's row is the queue of their own submissions: two at once are stamped one after the other. The shared
+    # intake lock is what a pause waits for: once "paused" has been said, nothing is accepted any more. What is looked
+    # up then is a statement of its own, which sees what was committed while this one waited.
+    "kb_intake": f"""
+CREATE FUNCTION kb_intake(the_person bigint, the_board bigint, the_category text) RETURNS TABLE (
+    person text, banned_at timestamptz, ban_reason text, name text, closed_at timestamptz, deadline_at timestamptz,
+    zone text, visibility text, accepts_jobs jsonb, fair_at timestamptz, cost_s double precision, invited boolean,
+    extended_to timestamptz, most_per_hour integer, quota_gpu_s double precision
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared({INTAKE_LOCK});
+    PERFORM p.id FROM person p WHERE p.id = the_person FOR NO KEY UPDATE;
+    RETURN QUERY
+    SELECT p.name, p.banned_at, p.ban_reason, b.name, b.closed_at, b.deadline_at, b.zone, b.visibility,
+        (SELECT s.value FROM setting s WHERE s.key = 'accepts_jobs'), last.fair_at, last.cost_s,
+        EXISTS (SELECT 1 FROM invite i JOIN invite_board ib ON ib.invite_id = i.id
+            WHERE i.person_id = p.id AND i.revoked_at IS NULL AND ib.board_id = b.id),
+        (SELECT e.deadline_at FROM extension e WHERE e.board_id = b.id AND e.person_id = p.id),
+        (SELECT l.most_per_hour FROM rate_limit l WHERE l.board_id = b.id AND l.category = the_category),
+        (SELECT q.gpu_s_per_day FROM quota q WHERE q.board_id = b.id)
+    FROM person p LEFT JOIN leaderboard b ON b.id = the_board AND b.deleted_at IS NULL
+    LEFT JOIN LATERAL (
+        SELECT r.fair_at, r.cost_s FROM run r
+        WHERE r.person_id = p.id AND r.state IN ('queued', 'launching', 'running') AND r.counts
+        ORDER BY r.fair_at DESC LIMIT 1
+    ) last ON true
+    WHERE p.id = the_person;
+END $$""",
     "kb_kept": """
 CREATE FUNCTION kb_kept() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -443,6 +579,7 @@ TRIGGERS: dict[str, tuple[str, str]] = {
     # For each row: a statement's trigger rings for no row, too, and a claim in vain would wake whoever claims next.
     "event_news": ("event", "AFTER INSERT ON event FOR EACH ROW EXECUTE FUNCTION kb_news()"),
     "event_kept": ("event", "BEFORE UPDATE ON event FOR EACH ROW EXECUTE FUNCTION kb_kept()"),
+    "calibration_kept": ("calibration", "BEFORE UPDATE ON calibration FOR EACH ROW EXECUTE FUNCTION kb_kept()"),
     "verdict_kept": ("verdict", "BEFORE UPDATE ON verdict FOR EACH ROW EXECUTE FUNCTION kb_kept()"),
     "submission_kept": (
         "submission",

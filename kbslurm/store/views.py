@@ -81,10 +81,21 @@ class Board:
     ranking: Ranking
     secret_seed: str
     min_isolation: int
+    confirm: bool
     created_by: PersonId | None
     created_at: datetime
     closed_at: datetime | None
     submissions: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArtifactView:
+    """A file that a profile left."""
+
+    gpu: str
+    name: str
+    size: int
+    at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +136,19 @@ class RunView:
     verdict: Verdict | None
     verdict_at: datetime | None
     attempts: tuple[AttemptView, ...]
+    second: bool = False
+    held: bool = False
+    first_score_s: float | None = None
+
+    @property
+    def standing(self) -> str:
+        """Where it stands, in the word that people are shown: a second measurement is 'confirming' until it ended, a
+        run that waits for its board's reference times 'calibrating'."""
+        if self.ended_at is None and self.second:
+            return "confirming"
+        if self.ended_at is None and self.held:
+            return "calibrating"
+        return self.state.value
 
     @property
     def stamps(self) -> Stamps:
@@ -214,7 +238,7 @@ class LeaseLine:
 class Attention:
     """Something that a host should look at."""
 
-    kind: Literal["ambiguous", "failed", "quarantined", "old"]
+    kind: Literal["ambiguous", "failed", "quarantined", "unsteady", "old"]
     subject: str
     text: str
     since: datetime

@@ -1,7 +1,8 @@
 """Speed as ratios inside one run: what a machine is worth cancels out. Each module here has `run() -> list[Row]`.
 
 A module whose `CLUSTER` is true needs the test cluster and is run by `make bench-cluster` alone, the others by
-`make bench`. `scaled(n)` is how many a module should do of what it would do n of.
+`make bench`; one whose `APART` is true is run only where it is named. `scaled(n)` is how many a module should do of
+what it would do n of.
 """
 
 from __future__ import annotations

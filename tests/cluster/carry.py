@@ -46,6 +46,8 @@ class Cluster:
         environment |= {INSIDE: "1", REPORTS: f"/shared/{reports}", "PYTHONDONTWRITEBYTECODE": "1"}
         if in_ci():
             environment["CI"] = "true"
+        if asked := os.environ.get("KBSLURM_TEST_TORCH_IMAGE"):
+            environment["KBSLURM_TEST_TORCH_IMAGE"] = asked
         given = [f"--env={name}={value}" for name, value in environment.items()]
         with Desk(self):
             return self.up(

@@ -36,7 +36,7 @@ class Rig:
 
     @classmethod
     def on(cls, store: PostgresStore, gpus: Sequence[str] = ("H100", "A100")) -> Rig:
-        return cls(store=store, board=store.add_board("main", HELLO, gpus=gpus, now=START))
+        return cls(store=store, board=store.add_board("main", HELLO, gpus=gpus, confirm=False, now=START))
 
     def later(self, seconds: float) -> datetime:
         self.now += timedelta(seconds=seconds)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from kbslurm import share, sites
+from kbslurm import images, share, sites
 from kbslurm.domain.run import JobName
 from kbslurm.flow.script import script_for
 
 NOBODY = 65534
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
 SITE = """\
 name = "standins"
 [paths]
@@ -39,6 +43,8 @@ for word in "$@"; do
     case $word in
         */ask:/kb/ask:rw) SHM=${word%/ask:/kb/ask:rw} ;;
         */link/1:/link:rw) LINK=${word%:/link:rw} ;;
+        --image-digest) echo tree:measured; exit 0 ;;
+        *statvfs*) exit 1 ;;
     esac
 done
 cd / || exit 1
@@ -80,7 +86,7 @@ class Rig:
         (self.root / "apptainer").write_text(PROGRAM.replace("ROOT", str(self.root)))
         (self.root / "apptainer").chmod(0o755)
         for folder in (self.root, *self.root.rglob("*")):
-            if os.getuid() == 0:
+            if os.getuid() == 0 and folder.lstat().st_uid != NOBODY:  # it would change the image's looks
                 os.chown(folder, NOBODY, NOBODY)
         who = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
         subprocess.run(
@@ -98,7 +104,12 @@ class Rig:
 
     def left(self) -> list[str]:
         """What it left of its shared memory and scratch."""
-        return sorted(path.name for name in ("shm", "disk") for path in (self.root / name).iterdir())
+        left = [path.name for name in ("shm", "disk") for path in (self.root / name).iterdir()]
+        return sorted(name for name in left if not name.startswith(".kb-images-"))
+
+    def facts(self) -> dict[str, str]:
+        """What the judge was told."""
+        return dict(line.split("=", 1) for line in (self.root / "facts").read_text().splitlines())
 
 
 @pytest.fixture
@@ -107,9 +118,22 @@ def rig() -> Iterator[Rig]:
     for name in ("attempt/out", "eval", "image", "shm", "disk"):
         (root / name).mkdir(parents=True)
     (root / "eval" / "__main__.py").touch()
-    yield Rig(root)
-    subprocess.run(["chmod", "-R", "u+rwX", str(root)], check=False)
-    shutil.rmtree(root)
+    try:
+        yield Rig(root)
+    finally:
+        _end_all_below(root)
+        subprocess.run(["chmod", "-R", "u+rwX", str(root)], check=False)
+        shutil.rmtree(root)
+
+
+def _end_all_below(root: Path) -> None:
+    """What a test that failed half-way left running: its folder's name is in its words and nobody else's."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(root).encode() in (process / "cmdline").read_bytes():
+                os.kill(int(process.name), signal.SIGKILL)
+        except OSError:
+            continue  # it has ended meanwhile
 
 
 RUN_ONE = """
@@ -157,6 +181,44 @@ def test_only_a_job_in_a_cgroup_of_its_own_on_its_own_cores_claims_to_be_alone(r
     facts = (rig.root / "facts").read_text()
     assert "container=apptainer" in facts
     assert "exclusive" not in facts
+
+
+def test_what_an_image_is_is_measured_once_and_never_what_somebody_pinned(rig: Rig) -> None:
+    # Given a directory, which the stand-in measures
+    assert rig.run("exit 0")["status"] == 0
+    assert (rig.facts()["image_digest"], rig.facts()["image_seen"]) == ("tree:measured", "tree")
+    (known,) = (rig.root / "shm").glob(".kb-images-*/tree-*")
+    # When nothing of it has changed, the next job takes the same word for it; once something has, it looks again
+    known.write_text("tree:remembered\n")
+    shutil.rmtree(rig.root / "attempt" / "claim")
+    assert rig.run("exit 0")["status"] == 0
+    assert rig.facts()["image_digest"] == "tree:remembered"
+    (rig.root / "image" / "new").touch()
+    shutil.rmtree(rig.root / "attempt" / "claim")
+    assert rig.run("exit 0")["status"] == 0
+    assert rig.facts()["image_digest"] == "tree:measured"
+
+
+@pytest.mark.parametrize("by", ["site", "lock"])
+def test_an_image_that_isnt_what_is_pinned_never_runs(rig: Rig, by: str) -> None:
+    (rig.root / "image").rmdir()
+    (rig.root / "image").write_text("a SIF, perhaps")
+    true, false = f"sha256:{hashlib.sha256(b'a SIF, perhaps').hexdigest()}", f"sha256:{'0' * 64}"
+
+    def run_pinned(digest: str) -> dict[str, object]:
+        if by == "lock":
+            images.pin(rig.root / images.LOCK, "other", images.Pin(digest="tree:1", made_at=NOW, source="x"))
+            images.pin(rig.root / images.LOCK, "image", images.Pin(digest=digest, made_at=NOW, source="x"))
+        shutil.rmtree(rig.root / "attempt" / "claim", ignore_errors=True)
+        return rig.run("exit 0", more=f'image_digest = "{digest}"' if by == "site" else "")
+
+    assert run_pinned(true)["cause"] == "judge"
+    assert (rig.facts()["image_digest"], rig.facts()["image_pinned"], rig.facts()["image_seen"]) == (true, true, "file")
+    (rig.root / "facts").unlink()
+    told = run_pinned(false)
+    assert (told["cause"], told["began"]) == ("image", True)
+    assert told["why"] == f"the image image is {true} and {false} is pinned"
+    assert not (rig.root / "facts").exists(), "the judge was never started"
 
 
 def test_a_signal_from_outside_is_never_taken_for_the_time_limit(rig: Rig) -> None:

@@ -40,7 +40,7 @@ from kbslurm.ports import Store
 from kbslurm.store import connect, migrate, sql
 from kbslurm.store.embedded import Embedded
 from kbslurm.store.postgres import PostgresStore
-from tests.contract.store_rig import PASSED, START, WRONG, Rig, at_once, slots
+from tests.contract.store_rig import HELLO, PASSED, START, WRONG, Rig, at_once, slots
 
 
 @pytest.fixture
@@ -162,6 +162,16 @@ def test_of_several_slots_the_fairest_run_of_all_is_taken(rig: Rig) -> None:
     assert (first.number, first.state, first.opened_at) == (1, AttemptState.INTENT, rig.now)
     assert rig.claim("H100", "A100") is None
     assert {attempt.id for attempt in rig.store.open_attempts()} == {first.id, second.id}
+
+
+def test_an_attempt_counts_the_gpus_of_its_problem(rig: Rig) -> None:
+    cases = tuple({**case, "world_size": 4} for case in HELLO.tests)
+    several = dataclasses.replace(HELLO, name="several", multi_gpu=True, tests=cases, benchmarks=cases, hidden=())
+    board = rig.store.add_board("several", several, gpus=("H100",), now=rig.now)
+    rig.accept("ada", board_id=board.id, problem_version_id=board.problem_version_id)
+    rig.accept("bob")
+    assert [rig.claimed().gpus for _ in range(2)] == [4, 1]
+    assert sorted(attempt.gpus for attempt in rig.store.open_attempts()) == [1, 4]
 
 
 def test_the_earlier_slot_of_a_gpu_is_preferred_and_a_full_one_not_at_all(rig: Rig) -> None:
@@ -349,6 +359,24 @@ def test_a_report_is_scored_once_and_the_second_is_kept_as_stale(rig: Rig) -> No
     (stale,) = rig.rows("SELECT why, report, attempt_id FROM stale_report")
     assert stale == {"why": "a second report", "report": b"{}", "attempt_id": attempt.id}
     assert kinds(rig)[-2:] == ["run.scored", "report.stale"]
+
+
+def test_a_profiles_files_come_with_its_verdict_and_are_forgotten_in_time(rig: Rig) -> None:
+    receipt = rig.accept(mode="profile")
+    attempt = rig.running()
+    files = {"benchmark-0.table.txt": b"\x00 a table", "benchmark-0.trace.json.gz": b"\x1f\x8b"}
+    once, twice = (
+        rig.store.score(attempt, PASSED, Ending.REPORTED, rig.now, telemetry={}, artifacts=files) for _ in range(2)
+    )
+    assert (once, twice) == (True, False), "the second is stale, files and all"
+    found = rig.store.artifacts(receipt.submission_id)
+    assert {one.name: one.size for one in found} == {name: len(data) for name, data in files.items()}
+    assert rig.store.artifact(receipt.submission_id, "H100", "benchmark-0.table.txt") == b"\x00 a table"
+    with pytest.raises(NotFound, match="table"):
+        rig.store.artifact(receipt.submission_id, "A100", "benchmark-0.table.txt")
+    assert rig.store.forget_artifacts(rig.now) == 0
+    assert rig.store.forget_artifacts(rig.later(1)) == 2
+    assert rig.store.artifacts(receipt.submission_id) == []
 
 
 def test_many_score_at_once_and_one_wins(rig: Rig) -> None:
@@ -733,6 +761,30 @@ def test_of_many_who_reach_for_the_lease_one_gets_it(rig: Rig) -> None:
 
     at_once([lambda who=str(n): reach(who) for n in range(8)])  # type: ignore[misc]
     assert len(got) == 1
+
+
+def test_every_write_of_an_attempt_waits_for_its_run_before_it_holds_the_attempt(rig: Rig) -> None:
+    """Else two writers that take them in different orders would wait for each other until Postgres ends one."""
+    acts: list[Callable[[OpenAttempt], object]] = [
+        lambda one: rig.store.note_seen(one, Sighting(seen=Seen.RUNNING, node="n1"), rig.now),
+        lambda one: rig.store.score(one, PASSED, Ending.REPORTED, rig.now, telemetry={}),
+        lambda one: rig.give_up(one),
+        lambda one: rig.store.end_cancelled(one, rig.now),
+    ]
+    for act in acts:
+        rig.accept()
+        attempt = rig.launched()
+        with connect.connect(rig.store._pool.url, autocommit=False) as other:
+            other.execute("SELECT 1 FROM run WHERE id = %s FOR UPDATE", (attempt.run_id,))
+            writer = Thread(target=act, args=(attempt,))
+            writer.start()
+            waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND locktype IN ('transactionid', 'tuple')"
+            while not other.execute(waiting).fetchone():
+                assert writer.is_alive(), "it didn't wait"
+            assert other.execute("SELECT 1 FROM attempt WHERE id = %s FOR UPDATE NOWAIT", (attempt.id,)).fetchone()
+            other.rollback()
+        writer.join(60)
+        rig.store.end_cancelled(attempt, rig.now)
 
 
 # ------------------------------------------------------------------------------------------------------------- trouble

@@ -166,7 +166,7 @@ def test_a_deleted_board_gives_its_name_back_and_keeps_its_rows(rig: Rig) -> Non
     assert rig.store.board("main") is None
     with pytest.raises(NotFound):
         rig.store.scored("main")
-    fresh = rig.store.add_board("main", HELLO, gpus=["H100"])
+    fresh = rig.store.add_board("main", HELLO, gpus=["H100"], confirm=False)
     assert fresh.id != rig.board.id
     assert rig.store.submissions(board="main") == []
     assert rig.store.submission(SubmissionId(1)).board_id == rig.board.id
@@ -209,7 +209,7 @@ def test_the_board_ranks_what_counts_and_nothing_else(rig: Rig) -> None:
 
 
 def test_a_board_can_rank_the_last_instead_of_the_best(rig: Rig) -> None:
-    rig.board = rig.store.add_board("latest", HELLO, gpus=["H100", "A100"], ranking="last")
+    rig.board = rig.store.add_board("latest", HELLO, gpus=["H100", "A100"], ranking="last", confirm=False)
     for gpu, score_s in (("H100", 1e-3), ("A100", 5e-3), ("H100", 2e-3), ("H100", None)):
         rig.accept("ada", (gpu,))
         passed = dataclasses.replace(PASSED, score_s=score_s, low_s=score_s, high_s=score_s)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting, Work
 from kbslurm.errors import BackendTrouble
 from kbslurm.ports import JobSpec
+from kbslurm_eval.wire import PHASES, WIRE_VERSION, Isolation, PhaseResult, Report, commitment, seal
+from tests.timed import a_launch, timed
 
 UNKNOWN = Sighting(seen=Seen.UNKNOWN)
 ABSENT = Sighting(seen=Seen.ABSENT)
@@ -68,13 +73,14 @@ class Puppet:
             raise BackendTrouble(self.name, "the controller doesn't answer")
 
 
-def sealed_report(work: Work, **changes: object) -> bytes:
-    """What the harness would have sealed for this attempt, changed where the test wants it."""
-    import dataclasses
+def sealed_report(work: Work, **changes: Any) -> bytes:
+    """What the harness would have sealed for this attempt, changed where the test wants it.
 
-    from kbslurm_eval.wire import PHASES, WIRE_VERSION, Isolation, PhaseResult, Report, seal
-
-    ranked = work.mode == "leaderboard"
+    Times follow from samples: `score_s` and `interval_s` (of which the upper end counts) are what these are made to
+    come to, `baseline_s` what the problem's baseline took where it has one.
+    """
+    key = changes.pop("key", work.key)
+    assert isinstance(key, bytes)
     report = Report(
         version=WIRE_VERSION,
         token=work.attempt.name,
@@ -85,15 +91,48 @@ def sealed_report(work: Work, **changes: object) -> bytes:
         harness_digest="h",
         verdict="passed",
         reason="",
-        score_s=0.5 if ranked else None,
-        interval_s=[0.4, 0.6] if ranked else None,
+        score_s=None,
+        interval_s=None,
         tests=[],
         benchmarks=[],
         phases=[PhaseResult(name=n, passed=True, started_at_ns=1, ended_at_ns=2) for n in PHASES[work.mode]],
         isolation=Isolation(level=2, means="test"),
         started_at_ns=1,
         ended_at_ns=2,
+        submission_sha256=hashlib.sha256(work.source.encode()).hexdigest(),
+        seed_commitment=commitment(work.secret_seed),
     )
-    key = changes.pop("key", work.key)
-    assert isinstance(key, bytes)
-    return seal(dataclasses.replace(report, **changes), key).encode()  # type: ignore[arg-type]
+    score_s, interval_s = changes.pop("score_s", 0.5), changes.pop("interval_s", None)
+    baseline_s, rivals = changes.pop("baseline_s", 0.5), changes.pop("rivals", ())
+    if changes.get("verdict", "passed") == "passed":
+        doubt = interval_s[1] / score_s - 1 if interval_s else 0.2
+        problem = work.problem
+        told = timed(
+            work.mode,
+            len(problem.benchmarks),
+            launches=problem.budget.launches,
+            calls=problem.budget.calls,
+            score_s=score_s,
+            doubt=doubt,
+            ranking_by=problem.ranking_by,
+            baseline_s=None if problem.baseline is None else baseline_s,
+        )
+        changes["benchmarks"] = [*told.pop("benchmarks"), *changes.get("benchmarks", ())]
+        told["samples"] += [
+            a_launch(
+                "ranked",
+                index,
+                launch,
+                rival_s * 1e9 * (1 + 0.001 * (launch % 2)),
+                calls=problem.budget.calls,
+                baseline_ns=None if problem.baseline is None else baseline_s * 1e9,
+                rival=1 + n,
+            )
+            for n, rival_s in enumerate(rivals)
+            if rival_s is not None
+            for index in range(len(problem.benchmarks))
+            for launch in range(problem.budget.launches)
+        ]
+        names = [{"rival": n, "verdict": "passed" if s else "wrong", "reason": ""} for n, s in enumerate(rivals)]
+        report = dataclasses.replace(report, **told, host={"rivals": names} if rivals else {})
+    return seal(dataclasses.replace(report, **changes), key).encode()

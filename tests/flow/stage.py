@@ -75,10 +75,11 @@ class Stage:
         clock: Clock | None = None,
         deadline_at: datetime | None = None,
         board: str = "board",
+        confirm: bool = False,
     ) -> Stage:
         stage = cls(url=url, store=PostgresStore(url), clock=clock or HandClock(), board_name=board)
         now = stage.clock.now()
-        stage.store.add_board(board, problem, gpus=gpus, deadline_at=deadline_at, now=now)
+        stage.store.add_board(board, problem, gpus=gpus, deadline_at=deadline_at, confirm=confirm, now=now)
         return stage
 
     def person(self, name: str = "ada", *, staff: bool = False) -> PersonId:

@@ -17,7 +17,7 @@ from tests.flow.stage import PROBLEM
 @pytest.fixture
 def kbslurm(tmp_path: Path, database_url: str) -> CommandLine:
     with PostgresStore(database_url) as store:
-        store.add_board("board", PROBLEM, gpus=["H100"])
+        store.add_board("board", PROBLEM, gpus=["H100"], confirm=False)
         store.add_person("bob")
     (tmp_path / "k.py").write_text("def custom_kernel(data):\n    return data\n")
     return CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})

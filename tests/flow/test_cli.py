@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from kbslurm.cli import show
+from kbslurm.domain.run import Slot
 from kbslurm.store.postgres import PostgresStore
 from kbslurm_eval.wire import BenchmarkResult
 from tests.command_line import CommandLine
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
-GOOD = EXAMPLES / "transpose/submissions/accepted/slices.py"
+GOOD = EXAMPLES / "transpose/submissions/accepted/columns.py"
 WRONG = EXAMPLES / "transpose/submissions/wrong_answer/square_only.py"
 ENDLESS = EXAMPLES / "transpose/submissions/timeout/never_ends.py"
 
@@ -56,12 +61,28 @@ def test_a_submission_is_followed_from_its_number_to_the_board(kbslurm: CommandL
     low, high = run["interval_s"]
     assert 0 < low <= run["score_s"] <= high
     assert set(run["waterfall"]) == {"queue", "launch", "start", "run", "collect", "score"}
-    assert kbslurm("watch", str(number + 1)).code == 3
+    wrong = kbslurm("watch", str(number + 1))
+    # One test has one number, in the reason and in the list below it.
+    assert wrong.code == 3 and wrong.out.count("test 3 ") == 2, wrong.out
     board = kbslurm("board", "transpose", "--json").json()
     assert [row["entry"]["person"] for row in board["standings"]["H100"]] == ["ada"]
     assert board["standings"]["A100"] == []
     table = kbslurm("board", "transpose", "--gpu", "h100")
-    assert "ada" in table.out and "slices.py" in table.out
+    assert "ada" in table.out and GOOD.name in table.out
+
+
+def test_a_profile_is_shown_to_its_owner_and_its_files_are_fetched(kbslurm: CommandLine, tmp_path: Path) -> None:
+    told = kbslurm("submit", str(GOOD), "-l", "transpose", "-g", "H100", "--mode", "profile", "--json")
+    number = str(told.json()["submission"])
+    assert kbslurm("up", "--once").code == 0
+    assert f"kbslurm profile {number} --out DIR" in kbslurm("watch", number).out
+    shown = kbslurm("profile", number, "--out", "drawn")
+    assert shown.code == 0 and "custom_kernel" in shown.out
+    table = tmp_path / "drawn" / f"{number}-H100-benchmark-0.table.txt"
+    assert "custom_kernel" in table.read_text()
+    listed = kbslurm("profile", number, "--json").json()
+    assert {row["name"]: row["size"] for row in listed["artifacts"]}["benchmark-0.table.txt"] == table.stat().st_size
+    assert kbslurm("profile", number, "--as", "boris").code == 5
 
 
 def test_nothing_of_hidden_cases_is_shown(kbslurm: CommandLine) -> None:
@@ -84,7 +105,9 @@ def test_a_queued_submission_is_cancelled_by_its_owner_only(kbslurm: CommandLine
 
     assert refused.code == 5 and "error" in refused.err
     assert done.code == 0
-    assert [run["state"] for run in kbslurm("watch", str(number), "--json").json()["runs"]] == ["cancelled"]
+    watched = kbslurm("watch", str(number), "--json")
+    assert [run["state"] for run in watched.json()["runs"]] == ["cancelled"]
+    assert watched.code == 130, "whoever goes on when it has passed must not go on now"
 
 
 def test_a_pause_refuses_and_keeps_nothing(kbslurm: CommandLine) -> None:
@@ -117,6 +140,25 @@ def test_status_tells_of_a_place_that_fails_and_of_its_budget(kbslurm: CommandLi
     assert found.code == 1
     assert "cluster fails again and again: squeue timed out" in found.out
     assert "7 scheduler calls, 23 left" in found.out
+
+
+def test_slots_of_another_host_are_told_from_ours(kbslurm: CommandLine, database_url: str) -> None:
+    """A leader elsewhere has local slots too: its attempts are no trouble, those of a host that is away are."""
+    told = {"places": {"local@other": {"troubles": 0, "why": "", "pace": None, "slots": {"H100": 3}}}}
+    kbslurm("submit", str(GOOD), "-l", "transpose", "-g", "H100")
+    with PostgresStore(database_url) as store:
+        now = datetime.now(UTC)
+        assert store.claim([Slot(backend="local@other", gpu="H100", free=1)], now) is not None
+        assert store.hold_lease("daemon", "other", 60.0, now, info=told)
+        found = kbslurm("status", "--json")
+        assert found.code == 0, found.out
+        rows = {(row["backend"], row["gpu"]): (row["open"], row["slots"]) for row in found.json()["backends"]}
+        assert rows.pop(("local@other", "H100")) == (1, 3)
+        ((ours, _), *_) = rows
+        assert ours.startswith("local@") and ours != "local@other", "where others may be, a host says its name"
+        store.release_lease("daemon", "other")
+        assert store.hold_lease("daemon", "here", 60.0, now)
+    assert "open at local@other (H100)" in kbslurm("status").out
 
 
 def test_people_are_added_promoted_and_banned(kbslurm: CommandLine) -> None:
@@ -155,7 +197,7 @@ def test_what_cannot_be_resolved_has_no_interval() -> None:
     plain = BenchmarkResult(phase="benchmark", index=0, spec="n: 1", status="pass", median_ns=2e6)
     wide = dataclasses.replace(plain, low_ns=476.5, high_ns=2.2e10)
     assert "±" in show.measured(dataclasses.replace(plain, low_ns=1.9e6, high_ns=2.1e6))
-    assert show.measured(dataclasses.replace(wide, flags=["UNRESOLVED"])).startswith("about 2.00 ms (")
+    assert show.measured(dataclasses.replace(wide, flags=["UNRESOLVED"])).startswith("at most 2.00 ms (")
 
 
 def test_a_try_needs_no_database(tmp_path: Path) -> None:
@@ -254,6 +296,7 @@ def test_a_closed_board_says_when_it_closed_and_in_which_zone(kbslurm: CommandLi
         ("postgresql://nobody@127.0.0.1:1/none", "127.0.0.1"),
         ("mysql://localhost/x", "DATABASE_URL"),
         ("nonsense", "DATABASE_URL"),
+        ("postgresql://kb@localhost:many/x", "DATABASE_URL"),
     ],
 )
 def test_a_database_that_cannot_be_had_is_one_sentence(tmp_path: Path, url: str, says: str) -> None:
@@ -272,6 +315,48 @@ def test_a_database_from_a_newer_version_is_left_alone(kbslurm: CommandLine, dat
         found = kbslurm(*words)
         assert found.code == 2, (words, found.out, found.err)
         assert "newer" in found.err
+    with PostgresStore(database_url) as store:  # the newer version's daemon
+        assert store.hold_lease("daemon", "there", 60.0, datetime.now(UTC))
+    told = kbslurm("status")
+    assert told.code == 1 and "newer version" in told.out
+
+
+def test_a_database_of_another_program_is_left_alone(kbslurm: CommandLine, new_database_url: Callable[[], str]) -> None:
+    import psycopg
+
+    theirs = ("CREATE TABLE person (id int)", "CREATE TABLE alembic_version (version_num text)")
+    fill = "INSERT INTO alembic_version VALUES ('4f3c2a9d8e11')"
+    for statements in (theirs[:1], (theirs[1], fill)):
+        url = new_database_url()
+        with psycopg.connect(url) as connection:
+            for statement in statements:
+                connection.execute(statement)
+        for words in (["board", "list"], ["up", "--once"], ["db", "upgrade"], ["db", "check"]):
+            found = kbslurm(*words, DATABASE_URL=url)
+            assert found.code == 2 and "belongs to something else" in found.err, (words, found.out, found.err)
+        assert "belongs to something else" in kbslurm("status", DATABASE_URL=url).out
+
+
+def test_status_says_what_an_empty_or_an_older_database_needs(
+    kbslurm: CommandLine, new_database_url: Callable[[], str]
+) -> None:
+    url = new_database_url()
+    empty = kbslurm("status", "--json", DATABASE_URL=url)
+    assert empty.code == 1 and "is empty (Run: kbslurm db upgrade)" in empty.json()["troubles"][0]
+    assert kbslurm("db", "upgrade", DATABASE_URL=url).code == 0
+    assert kbslurm("db", "downgrade", "0001", "--yes", "--json", DATABASE_URL=url).json()["after"] == "0001"
+    older = kbslurm("status", DATABASE_URL=url)
+    assert older.code == 1 and "older version" in older.out
+
+
+def test_a_problem_that_breaks_is_nobodys_success(tmp_path: Path) -> None:
+    problem = tmp_path / "broken"
+    shutil.copytree(EXAMPLES / "transpose", problem)
+    reference = problem / "reference.py"
+    reference.write_text(reference.read_text() + "\n\ndef generate_input(rows, cols, seed):\n    1 / 0\n")
+    found = CommandLine(cwd=tmp_path)("try", str(problem), str(GOOD), "--mode", "test")
+    assert found.code == 6 and found.out.startswith("infrastructure"), found.out + found.err
+    assert "broken off" in found.out and " ok " not in found.out
 
 
 @pytest.mark.parametrize("words", [("up", "--once"), ("board", "list"), ("submit", str(GOOD), "-l", "transpose")])
@@ -284,6 +369,25 @@ def test_a_state_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path, w
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith("error: ") and "/proc/kbslurm" in said.err and "hint: " in said.err
     assert len(said.err.splitlines()) == 2
+
+
+def test_a_disk_that_takes_nothing_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc/none"])
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    said = CommandLine(cwd=tmp_path)("try", str(EXAMPLES / "transpose"), str(GOOD))
+    assert (said.code, said.err.splitlines()[0]) == (2, "error: no temporary directory can be written")
+
+
+@pytest.mark.parametrize("words", [("config", "show", "--json"), ("config", "show"), ("config", "schema")])
+def test_an_output_that_takes_nothing_is_one_sentence(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """In a process of its own, since only there standard output is what a shell made it."""
+    with Path("/dev/full").open("w") as full:
+        said = subprocess.run(
+            [sys.executable, "-m", "kbslurm", *words],
+            stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, timeout=120, check=False,
+        )  # fmt: skip
+    assert said.returncode == 2, said.stderr
+    assert said.stderr.splitlines()[0] == "error: the disk is full" and len(said.stderr.splitlines()) == 2
 
 
 def test_a_demo_in_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
@@ -308,7 +412,16 @@ def test_an_empty_database_is_brought_up(kbslurm: CommandLine, new_database_url:
 def test_the_password_of_the_database_is_never_shown(kbslurm: CommandLine) -> None:
     url = "postgresql://kb:hunter2secret@127.0.0.1:1/none"
     for words in (["config", "show"], ["status"], ["board", "list"], ["up", "--once"]):
-        if words[0] == "up":
-            continue  # it waits for its database
         found = kbslurm(*words, DATABASE_URL=url)
         assert "hunter2secret" not in found.out + found.err
+
+
+def test_what_is_told_to_type_next_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = tmp_path / ".venv/bin/kbslurm"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", [str(here)])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert show.command() == ".venv/bin/kbslurm"
+    (tmp_path / "kbslurm").write_text("#!/bin/sh\n")
+    (tmp_path / "kbslurm").chmod(0o755)
+    assert show.command() == "kbslurm"

@@ -192,6 +192,41 @@ def test_a_job_that_cannot_be_written_down_fails_and_holds_up_no_other(stage: St
     assert (stage.runs()[0]["state"], stage.runs()[0]["verdict"]) == ("failed", "infrastructure")
 
 
+def test_a_clock_that_goes_forward_or_a_sleep_ends_no_job_at_its_deadline(database_url: str) -> None:
+    """A job that is measured has its own, steady time; by the wall's it would be overdue, and its submitter blamed."""
+    clock = HandClock()
+    steady = [0.0]
+    stage = Stage.build(database_url, clock=clock)
+    puppet = Puppet(default=RUNNING)
+    place = Place(backend=puppet, poll_s=15, patience_s=300)
+    daemon = Daemon(stage.store, [place], clock=clock, steady=lambda: steady[0])
+    stage.submit()
+
+    def tick(wall_s: float, steady_s: float) -> None:
+        clock.go(wall_s)
+        steady[0] += steady_s
+        daemon.tick()
+        stage.wait_until(lambda: not daemon.lanes["puppet"].busy)
+
+    try:
+        with overheard() as told:
+            tick(0, 0)
+            tick(20, 20)
+            assert stage.run()["state"] == "running"
+            tick(86_400, 1)
+            tick(20, 20)
+            assert puppet.cancelled == [] and "this machine slept" in told.getvalue()
+            (attempt,) = stage.store.open_attempts()
+            assert attempt.deadline_at is not None and attempt.deadline_at > clock.now()
+            tick(86_400, 86_400)
+            tick(20, 20)
+            assert puppet.cancelled == [attempt.name], "but a job that really outlives its time is ended"
+    finally:
+        for lane in daemon.lanes.values():
+            lane.close(60)
+        stage.close()
+
+
 def test_a_clock_that_is_set_back_puts_nothing_off(database_url: str) -> None:
     clock = HandClock()
     stage = Stage.build(database_url, clock=clock)
@@ -275,6 +310,21 @@ def test_attempts_at_a_place_that_is_not_configured_any_more_wait_or_are_cancell
     assert [run["state"] for run in stage.runs()] == ["cancelled", "scored"]
 
 
+def test_another_hosts_own_jobs_are_neither_looked_for_nor_sent_again(stage: Stage) -> None:
+    """Both have local slots; where the first one's jobs run the second can't look, so to it they aren't missing."""
+    here, there = Puppet(name="local@here", default=RUNNING), Puppet(name="local@there")
+    with running(Daemon(stage.store, [quick(here)], pace=QUICK)):
+        stage.submit(gpus=["A100"])
+        stage.wait_until(lambda: stage.run()["state"] == "running")
+    daemon = Daemon(stage.store, [quick(there)], pace=QUICK)
+    with running(daemon):
+        stage.wait_until(lambda: (daemon.metrics.registry.get_sample_value("kbslurm_ticks_total") or 0) > 20)
+        assert stage.run()["state"] == "running"
+        assert there.calls == []
+    (attempt,) = stage.store.open_attempts()
+    assert (attempt.backend, attempt.number, attempt.clean_sweeps) == ("local@here", 1, 0)
+
+
 def test_a_database_that_goes_and_comes_is_waited_for(own_postgres: Embedded) -> None:
     from kbslurm.store import migrate
 
@@ -356,7 +406,7 @@ def test_once_ends_when_nothing_is_left_to_do(stage: Stage) -> None:
 def test_metrics_are_served_and_name_nobody(stage: Stage) -> None:
     metrics = Metrics()
     stage.submit(by="zuzanna", gpus=["A100", "H100"])
-    with MetricsPage(metrics) as page:
+    with MetricsPage(metrics.registry) as page:
         daemon = Daemon(stage.store, [quick(Prompt(stage.store))], pace=QUICK, metrics=metrics)
         with running(daemon):
             stage.wait_until(lambda: stage.open_runs() == 1)

@@ -13,7 +13,7 @@ from kbslurm.trial import run_trial, verify
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-@pytest.mark.parametrize("name", ["transpose", "rowsoftmax", "one_file/running_sum.py"])
+@pytest.mark.parametrize("name", ["transpose", "rowsoftmax", "allreduce", "one_file/running_sum.py"])
 def test_every_submission_gets_its_verdict(name: str, tmp_path: Path) -> None:
     found = list(verify(EXAMPLES / name, work=tmp_path / "work", eval_dir=eval_dir()))
     wrong = [f"{v.file.name}: {v.expected} expected, {v.got}: {v.reason}" for v in found if not v.ok]

@@ -27,12 +27,14 @@ start() {
     setsid ${KB_WRAP:-} "$python" -I -B "$eval" --runner "$link/$1" </dev/null >"$dir/run.$1.err" 2>&1 3<&- &
     echo $! >"$dir/run.$1.pid.tmp" && mv "$dir/run.$1.pid.tmp" "$dir/run.$1.pid"
     wait $!
-    echo $? >"$dir/run.$1.status.tmp" && mv "$dir/run.$1.status.tmp" "$dir/run.$1.status"
+    ended=$?
+    [ "$2" = prof ] && echo counters >"$link/$1/profile.ncu-rep"
+    echo $ended >"$dir/run.$1.status.tmp" && mv "$dir/run.$1.status.tmp" "$dir/run.$1.status"
   ) &
 }
 while read -r verb number <&3; do
   case $verb in
-    run) start "$number" ;;
+    run | prof) start "$number" "$verb" ;;
     stop) kill -KILL "$(cat "$dir/run.$number.pid")" 2>/dev/null ;;
     end) break ;;
   esac
@@ -99,6 +101,17 @@ def test_the_same_verdicts(tmp_path: Path, folders: tuple[Path, Path], source: s
     assert report.verdict == verdict, report.reason
     assert said in report.reason
     assert ("hello" in report.log) == ("hello" in source)
+
+
+def test_a_profiler_around_the_runner_leaves_its_file_when_the_runner_ends(
+    tmp_path: Path, folders: tuple[Path, Path]
+) -> None:
+    (folders[0] / "facts").write_text("container=a script\nprofiler=ncu\n")
+    outcome = _judged(tmp_path, folders, ground.manifest(RIGHT, mode="profile"))
+    assert outcome.told.verdict == "passed", outcome.told.reason
+    found = {one.name for one in outcome.told.artifacts}
+    assert found == {"benchmark-0.table.txt", "benchmark-0.functions.json", "benchmark-0.ncu-rep"}, outcome.told.profile
+    assert (outcome.out / "artifacts/benchmark-0.ncu-rep").read_bytes() == b"counters\n"
 
 
 def test_no_answer_from_the_script_is_infrastructure(tmp_path: Path, folders: tuple[Path, Path]) -> None:

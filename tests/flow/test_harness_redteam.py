@@ -86,3 +86,13 @@ def test_finite_sees_every_kind_of_number() -> None:
     assert values.finite([1, 2.0, {"a": (True, None, "nan", b"x")}, 1j])
     for bad in (float("nan"), [0.0, float("inf")], {"a": [1, float("nan")]}, complex(0, float("inf"))):
         assert not values.finite(bad)
+
+
+def test_another_answer_to_the_same_input_is_flagged_with_its_evidence(tmp_path: Path) -> None:
+    source = (
+        "SEEN = set()\ndef custom_kernel(data):\n    key = tuple(data)\n    again = key in SEEN\n    SEEN.add(key)\n"
+        "    return list(data) if again and data else sorted(data)\n"
+    )
+    report = ground.judged(tmp_path, ground.manifest(source, mode="test")).told
+    assert (report.verdict, report.flags) == ("wrong", [judge.NONDETERMINISTIC])
+    assert "n: 40; seed: 1: right at first, and then an answer is wrong" in report.host["evidence"][report.flags[0]]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kbslurm_eval import wire
+from kbslurm_eval import clock, samples, wire
 from tests.flow import harness_ground as ground
 
 RIGHT = "def custom_kernel(data):\n    return sorted(data)\n"
@@ -261,12 +261,6 @@ def test_lower_levels_work_and_say_so(tmp_path: Path, level: str) -> None:
     assert not (tmp_path / "manifest.json").exists()
 
 
-def test_a_language_without_a_builder_is_told_plainly(tmp_path: Path) -> None:
-    report = _test_mode(tmp_path, "int x;", lang="cu")
-    assert report.verdict == "infrastructure"
-    assert "lang cu" in report.reason
-
-
 def test_works_from_a_copy_below_tmp(tmp_path: Path) -> None:
     copy = tmp_path / "checkout" / "eval"
     shutil.copytree(ground.EVAL, copy, ignore=shutil.ignore_patterns("__pycache__"))
@@ -324,3 +318,22 @@ def _awaited(wanted: Any) -> Any:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     return found
+
+
+def test_a_final_measures_rivals_beside_one_another_and_one_that_fails_ends_nothing(tmp_path: Path) -> None:
+    slower = "def custom_kernel(data):\n    for _ in range(60):\n        sorted(data)\n    return sorted(data)\n"
+    broken = "def custom_kernel(data):\n    return list(reversed(data))\n"
+    raises = "raise RuntimeError('not today')\n"
+    told = ground.manifest(
+        RIGHT,
+        budget=wire.Budget(launches=3, calls=5),
+        config={"baseline": RIGHT, "rivals": [RIGHT, slower, broken, raises]},
+    )
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+    assert [row["verdict"] for row in report.host["rivals"]] == ["passed", "passed", "wrong", "error"]
+    counts = {r: sum(s.phase == "ranked" and s.rival == r for s in report.samples) for r in range(5)}
+    assert counts == {0: 3, 1: 3, 2: 3, 3: 0, 4: 0}
+    assert all(len(s.own.calls_ns) == 5 and s.baseline is not None for s in report.samples if s.rival)
+    times = [clock.interval(clock.paired(samples.nets(report.samples, "ranked", 0, r))).value for r in (1, 2)]
+    assert times[0] < times[1]

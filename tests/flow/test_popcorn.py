@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import threading
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import pytest
 
 from kbslurm.api import shapes
 from kbslurm.api.server import KEEP_ALIVE_S
+from kbslurm.client import Client
 from tests import databases
 from tests.popcorn.client import ClientDied, Popcorn
 from tests.popcorn.ground import GOOD, WRONG, Ground, served, working
@@ -107,6 +111,33 @@ def test_a_profile_is_a_stream_with_progress_at_once_and_the_result_last(ground:
     profile = full["runs"]["profile.0"]
     assert "profile" in profile and {"stdout", "stderr", "result"} <= set(profile["run"])
     assert type(profile["run"]["result"]["benchmark-count"]) is int
+    drawn = profile["profile"]
+    assert drawn["profiler"] == "cProfile" and "custom_kernel" in profile["run"]["stdout"]
+    assert "custom_kernel" in last["reports"][0]
+    with zipfile.ZipFile(io.BytesIO(base64.b64decode(drawn["trace"]))) as archive:
+        zipped = set(archive.namelist())
+        table = archive.read("benchmark-0.table.txt")
+    listed = client.call("GET", drawn["download_url"]).good()
+    shapes.Artifacts.model_validate(listed)
+    assert {row["name"] for row in listed["artifacts"]} == zipped and table
+    url = next(row["url"] for row in listed["artifacts"] if row["name"] == "benchmark-0.table.txt")
+    file = client.call("GET", url)
+    headers = {name.lower(): value for name, value in file.headers.items()}
+    assert (file.status, file.body) == (200, table)
+    assert headers["content-type"] == "application/octet-stream" and headers["x-content-type-options"] == "nosniff"
+    assert headers["content-disposition"].startswith('attachment; filename="')
+    other, hosts = ground.client("dieter"), ground.host()
+    assert [other.call("GET", path).status for path in (drawn["download_url"], url)] == [403, 403]
+    assert hosts.call("GET", url.replace("/user/", "/admin/"), admin=True).body == table
+    assert client.call("GET", url.replace("table.txt", "..%2Ftable.txt")).status == 404
+    with Client(ground.url, token=client.cli_id) as ours:
+        (found,) = [one for one in ours.artifacts(last["id"]) if one.name == "benchmark-0.table.txt"]
+        assert found.size == len(table) and ours.artifact(last["id"], found.gpu, found.name) == table
+    client.delete(last["id"])
+    assert client.call("GET", url).status == 404
+    assert hosts.call("GET", url.replace("/user/", "/admin/"), admin=True).status == 404, (
+        "its files were purged with it"
+    )
 
 
 def test_who_hangs_up_does_not_lose_the_run(ground: Ground) -> None:

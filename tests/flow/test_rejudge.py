@@ -41,7 +41,7 @@ def judge(stage: Stage, verdicts: list[str], scores: list[float] | None = None) 
 
 
 def board(stage: Stage) -> list[tuple[str, float]]:
-    return [(entry.person, entry.score_s) for entry in stage.store.scored("board", "A100")]
+    return [(entry.person, round(entry.score_s, 6)) for entry in stage.store.scored("board", "A100")]
 
 
 def test_new_verdicts_are_hidden_until_they_are_applied_together(stage: Stage) -> None:

@@ -50,8 +50,8 @@ def test_no_golden_help_is_left_over() -> None:
 
 
 def test_every_command_that_answers_takes_json() -> None:
-    """`schema` is JSON already, the others run until they are stopped or have nothing to tell."""
-    without = {("config", "schema"), ("db", "downgrade"), ("up",), ("site", "init"), ("site", "schema"), ("api",)}
+    """A schema is JSON already, and what `site init` prints is the file that it makes."""
+    without = {("config", "schema"), ("site", "init"), ("site", "schema")}
     command = typer.main.get_command(app)
     for path in COMMANDS:
         inner: Any = command

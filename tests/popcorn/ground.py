@@ -31,7 +31,7 @@ def source(path: str) -> bytes:
     return b"".join(line for line in lines if b"!POPCORN" not in line)
 
 
-GOOD = source("accepted/slices.py")
+GOOD = source("accepted/columns.py")
 WRONG = source("wrong_answer/square_only.py")
 GPUS = ("H100", "A100")
 
@@ -83,7 +83,7 @@ def served(
     with PostgresStore(url) as store:
         house = house_of(config.load(file, env, cwd=place), store, clock=clock)
         if boards:
-            store.add_board("transpose", problems.load(TRANSPOSE), gpus=GPUS, now=house.clock.now())
+            store.add_board("transpose", problems.load(TRANSPOSE), gpus=GPUS, confirm=False, now=house.clock.now())
         with Serving(house, host="127.0.0.1", port=0) as serving:
             ground = Ground(house=house, url=serving.url)
             try:

@@ -39,10 +39,20 @@ def test_the_earlier_of_two_equals_is_ahead() -> None:
 
 
 def test_overlap_is_no_chain() -> None:
-    """a touches b and b touches c, yet a and c can be told apart."""
-    rows = ranked([entry(1, 1.0, wide=0.6), entry(2, 2.0, wide=0.6), entry(3, 3.0, wide=0.6)])
+    """a can't be told from b, nor b from c, yet a and c can be told apart."""
+    rows = ranked([entry(1, 1.0, wide=0.05), entry(2, 1.06, wide=0.05), entry(3, 1.12, wide=0.05)])
     assert [row.tied_with for row in rows] == [(2,), (1, 3), (2,)]
     assert [(row.best_rank, row.worst_rank) for row in rows] == [(1, 2), (1, 3), (2, 3)]
+
+
+def test_the_difference_decides_and_no_rank_hangs_on_half_a_percent() -> None:
+    """Two intervals may touch and their difference still leave zero out; and of two sure times nearly alike neither
+    leads."""
+    touching = [entry(1, 1.0, wide=0.05), entry(2, 1.09, wide=0.05)]
+    assert [row.tied_with for row in ranked(touching)] == [(), ()]
+    for score, tied in ((1.004, True), (1.006, False)):
+        rows = ranked([entry(1, 1.0, wide=0.0001), entry(2, score, wide=0.0001)])
+        assert (rows[0].tied_with == (2,)) is tied
 
 
 def test_a_record_is_a_new_first_place() -> None:

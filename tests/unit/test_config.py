@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import platform
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,15 @@ def test_a_file_says_what_holds_and_where_it_came_from(tmp_path: Path) -> None:
     assert rows["daemon.poll_s"] == ("15", "default")
 
 
+def test_a_hosts_own_slots_say_whose_they_are_where_others_may_be(tmp_path: Path) -> None:
+    mine = f"local@{platform.node()}"
+    named = written(tmp_path, "[daemon.local]\nname = 'local@box'\nslots = {H100 = 1}\n")
+    shared = {"DATABASE_URL": "postgresql://h/d"}
+    assert config.load(None, {}, cwd=tmp_path / "none").local_name == "local"
+    assert config.load(None, shared, cwd=tmp_path / "none").local_name == mine
+    assert config.load(named, shared).local_name == config.load(named, {}).local_name == "local@box"
+
+
 def test_the_first_place_that_has_a_file_wins(tmp_path: Path) -> None:
     folders = {}
     for number, place in enumerate(["named", "variable", "here", "xdg/kbslurm", "home/.config/kbslurm"], start=1):
@@ -96,10 +106,21 @@ def test_the_first_place_that_has_a_file_wins(tmp_path: Path) -> None:
             ":2: daemon.local.slots: H100 has 0 slots",
             "At least 1, or leave it out.",
         ),
+        (
+            "[daemon.local]\nname = 'my box'\n",
+            ":2: daemon.local.name: 'my box' can't be",
+            "Letters, digits, and @ . _ - in between.",
+        ),
         ("daemon = 3\n", ":1: daemon: a table was expected", "Write [daemon] above its keys."),
         ("[sites]\nuse = 'one'\n", ":2: sites.use: a list was expected", 'Write it as ["one", "two"].'),
         ("[sites]\nuse = [\n'one',\n2]\n", ":2: sites.use[1]: a text was expected", None),
         ("[server]\nlisten = 'me'\n", ":2: server.listen: 'me' is no address", 'Write "127.0.0.1:8000".'),
+        (
+            "[server]\nmetrics = '127.0.0.1:9100'\n[daemon]\nmetrics = '127.0.0.1:9100'\n",
+            ":4: daemon.metrics: 127.0.0.1:9100 is server.metrics's address already",
+            "Give each a port of its own.",
+        ),
+        ("[server]\nmetrics = '127.0.0.1:8000'\n", ":2: server.metrics: 127.0.0.1", "Give each a port of its own."),
         ("[policy]\nranked_min_isolation = 4\n", ":2: policy.ranked_min_isolation: 4 is more than 3", "At most 3."),
         (
             "[discord]\ntoken = 'very-secret'\n",

@@ -24,6 +24,7 @@ from kbslurm.config import load as load_config
 from kbslurm.domain.finding import Finding, Grade, worst
 from kbslurm.domain.site import Container, GpuType, Paths, Poll, Scheduler, Site
 from kbslurm.errors import Misconfigured
+from kbslurm_eval.wire import WIRE_VERSION, Isolation, Report
 
 TOLD = Path(__file__).resolve().parents[1] / "golden" / "data" / "slurm-24.11"
 GPU = GpuType(name="H100", request="--gres=gpu:h100:1", partition="gpu", image="cuda.sif", count=4)
@@ -171,6 +172,14 @@ def looked(site: Site = SITE, /, **changed: str) -> list[Finding]:
         ("start delay", {"SchedulerParameters": "batch_sched_delay=30"}, Grade.CAUTION),
         ("device isolation", {}, Grade.CAUTION),
         ("device isolation", {"ConstrainDevices": "yes", "TaskPlugin": "task/affinity,task/cgroup"}, Grade.PASS),
+        ("memory limit", {}, Grade.PASS),
+        ("memory limit", {"JobAcctGatherParams": "(null)"}, Grade.CAUTION),
+        (
+            "memory limit",
+            {"JobAcctGatherParams": "", "ConstrainRAMSpace": "yes", "TaskPlugin": "task/cgroup"},
+            Grade.PASS,
+        ),
+        ("memory limit", {"SelectTypeParameters": "CR_CORE"}, Grade.CAUTION),
         ("requeue", {"PrologFlags": "Alloc,ForceRequeueOnFail"}, Grade.CAUTION),
         ("controller's clock", {}, Grade.PASS),
     ],
@@ -263,6 +272,8 @@ FACTS = {
     "inside_root_writable": "no",
     "inside_torch": "2.8.0",
     "inside_gpus": "1",
+    "memory_asked_mb": "3072",
+    "memory_limit_mb": "3072",
 }
 
 
@@ -276,6 +287,35 @@ def sight(**changed: str | None) -> Sight:
         won_here=frozenset(range(30)),
         won_there=tuple(range(30, probes.RACES)),
         raced=True,
+    )
+
+
+SCRATCH = "all that a runner may write: memory of 1024 MiB at most"
+
+
+def report_of(isolation: Isolation) -> Report:
+    return Report(
+        version=WIRE_VERSION,
+        token="kb-rehearsal",
+        attempt=1,
+        nonce="n",
+        mode="test",
+        problem_digest="d",
+        harness_digest="h",
+        verdict="passed",
+        reason="all phases passed",
+        score_s=None,
+        interval_s=None,
+        tests=[],
+        benchmarks=[],
+        phases=[],
+        isolation=isolation,
+        started_at_ns=0,
+        ended_at_ns=2_000_000_000,
+        log="",
+        secret_log="",
+        host={"image_digest": "sha256:" + "1" * 64, "image_pinned": "sha256:" + "1" * 64, "image_seen": "file"},
+        flags=[],
     )
 
 
@@ -318,11 +358,48 @@ def test_a_good_node_passes_everything() -> None:
         ({"inside_root_writable": "yes"}, "isolation", Grade.FAIL),
         ({"inside_gpus": "0"}, "GPU in the container", Grade.FAIL),
         ({"inside_gpus": "4"}, "GPU in the container", Grade.CAUTION),
+        ({"memory_limit_mb": None}, "memory on the node", Grade.CAUTION),
+        ({"memory_limit_mb": "512000"}, "memory on the node", Grade.CAUTION),
     ],
 )
 def test_each_fault_of_a_node_is_told(changed: dict[str, str | None], name: str, grade: Grade) -> None:
     found = [finding for finding in probes.node_findings(SITE, GPU, sight(**changed)) if finding.name == name]
     assert grade in {finding.grade for finding in found}, found
+
+
+@pytest.mark.parametrize(
+    ("level", "policy", "board", "grade"),
+    [
+        (2, 2, 2, Grade.PASS),
+        (3, 2, 3, Grade.PASS),
+        (2, 2, 3, Grade.CAUTION),
+        (1, 2, 2, Grade.FAIL),
+        (1, 0, 1, Grade.PASS),
+    ],
+)
+def test_the_isolation_that_was_achieved_is_held_to_what_ranks(
+    level: int, policy: int, board: int, grade: Grade
+) -> None:
+    rehearsed = sight(rehearsed="0")
+    notes = ["no network namespace of its own"] if level < 2 else []
+    rehearsed.report = report_of(Isolation(level=level, means="apptainer", notes=[*notes, SCRATCH]))
+    site = dataclasses.replace(SITE, ranked_min_isolation=policy)
+    found = probes.node_findings(site, GPU, rehearsed, boards={"spring": board})
+    told = one(found, "isolation achieved")
+    assert told.grade is grade, told
+    assert ("spring" in told.text) == (grade is Grade.CAUTION)
+    assert ("no network namespace" in (told.remedy or "")) == (grade is Grade.FAIL)
+    assert one(found, "a runner's scratch").grade is Grade.PASS
+    assert one(found, "image as it ran").text.endswith("as pinned")
+
+
+def test_an_attempt_that_gives_no_report_or_a_wrong_verdict_is_a_failure() -> None:
+    silent = sight(rehearsed="72")
+    silent.unreported = "the image cuda.sif is sha256:1 and sha256:2 is pinned"
+    assert one(probes.node_findings(SITE, GPU, silent), "rehearsal").grade is Grade.FAIL
+    wrong = sight(rehearsed="0")
+    wrong.report = dataclasses.replace(report_of(Isolation(level=2, means="apptainer")), verdict="infrastructure")
+    assert one(probes.node_findings(SITE, GPU, wrong), "rehearsal").grade is Grade.FAIL
 
 
 def test_a_clock_that_is_off_isnt_taken_for_a_slow_disk() -> None:

@@ -245,7 +245,7 @@ def test_files_of_the_repository_are_shared_and_no_others(folder: Path, tmp_path
     [
         ("lang: py", "lang: [", r"task\.yml:\d+: not YAML"),
         ("lang: py", "lang: rust", r"task\.yml:1: lang: rust is none of py, cu"),
-        ("lang: py", "lang: cu", r"task\.yml:1: lang: CUDA references aren't judged yet"),
+        ("lang: py", "lang: cu", r"files\[0\].name: the submission of a compiled problem is a .cu"),
         ("lang: py", "lang: py\nlang: py", r"task\.yml:2: lang: stands twice, first in line 1"),
         ("lang: py", "- a", r"task\.yml:\d+: not YAML"),
         ("lang: py", "test_timeout: soon", r"task\.yml:1: test_timeout: a number was expected, this is a text"),
@@ -258,7 +258,7 @@ def test_files_of_the_repository_are_shared_and_no_others(folder: Path, tmp_path
         (
             "lang: py",
             "multi_gpu: true",
-            r"task\.yml:1: multi_gpu: problems for several GPUs at once can't be judged yet",
+            r"task\.yml:8: tests\[0\]: lacks world_size, which multi_gpu needs in each case",
         ),
         ("lang: py", "kbslurm: {call: a.b}", r"task\.yml:1: kbslurm\.call: 'a\.b' can't be a function's name"),
         ("lang: py", "multi_gpu: perhaps", r"task\.yml:1: multi_gpu: true or false was expected, this is a text"),
@@ -291,6 +291,7 @@ def test_files_of_the_repository_are_shared_and_no_others(folder: Path, tmp_path
             "{n: 4, sede: 1}",
             r"task\.yml:8: tests\[0\]: generate_input takes no sede \(it takes n, seed",
         ),
+        ("{n: 4, seed: 1}", "{n: 4, world_size: 2}", r"tests\[0\]\.world_size: is how many GPUs a case has"),
         ("{n: 4, seed: 1}", "{n: 4}", r"task\.yml:8: tests\[0\]: generate_input needs seed, which this case lacks"),
         ("{n: 4, seed: 1}", "{seed: 1}", r"task\.yml:8: tests\[0\]: generate_input needs n"),
         ("{n: 4, seed: 1}", "{n: , seed: 1}", r"task\.yml:8: tests\[0\]\.n: .* this is nothing"),
@@ -371,7 +372,7 @@ def test_what_isnt_there_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="a problem set is no problem"):
         load(tmp_path / "a.yaml")
     (tmp_path / "a.cu").write_text("x")
-    with pytest.raises(Invalid, match="CUDA references aren't judged yet"):
+    with pytest.raises(Invalid, match=r"a\.cu: the function generate_input is missing"):
         load(tmp_path / "a.cu")
 
 

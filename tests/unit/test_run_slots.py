@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
@@ -40,6 +40,16 @@ def attempt(number: int, backend: str, gpu: str) -> OpenAttempt:
         opened_at=START,
         deadline_at=None,
     )
+
+
+def test_a_run_on_several_gpus_takes_as_many_slots_and_never_waits_for_them_all() -> None:
+    four = replace(attempt(1, "cluster", "H100"), gpus=4)
+    one = attempt(2, "cluster", "H100")
+    capacity = {"cluster": {"H100": 6}}
+    assert [slot.free for slot in free_slots(capacity, [four, one])] == [1]
+    left = taken(free_slots(capacity, [one, one]), four)
+    assert left == []
+    assert [slot.free for slot in free_slots(capacity, [four, four])] == []
 
 
 def claim_like_the_store(queue: list[Waiting], slots: Sequence[Slot]) -> tuple[Waiting, Slot] | None:

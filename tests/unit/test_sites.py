@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kbslurm import share, sites
 from kbslurm.domain.apptainer import ApptainerCommand, Bind, quoted
 from kbslurm.domain.run import JobName
-from kbslurm.domain.site import FleetNode
+from kbslurm.domain.site import FleetNode, Site
 from kbslurm.errors import Misconfigured, NotFound
 from kbslurm.flow.script import node_text, script_for, shell_quoted
 
@@ -61,6 +61,8 @@ def test_a_short_file_is_a_whole_site(tmp_path: Path) -> None:
         ("count = 3", 'max_time = "soon"', 9, "span of time"),
         ("count = 3", 'vendor = "voodoo"', 9, "none of nvidia"),
         ("count = 3", 'options = ["--job-name=x"]', 9, "can't be added"),
+        ("count = 3", 'multi = "--gres=gpu:h100:4"', 9, "where the number of GPUs goes"),
+        ("count = 3", 'multi = "--array={n}"', 9, "can't be added"),
         ('"--gres=gpu:h100:1"', '"gpu:h100:1"', 7, "one sbatch option"),
         ('image = "cuda.sif"\n', "", 6, "no image is named"),
         ("[gpus.H100]", '[container]\nruntime = "none"\n[gpus.H100]', 7, "untrusted = false"),
@@ -88,6 +90,29 @@ def test_a_mistake_is_told_with_its_line_and_the_next_step(
     assert wrong.value.line == line, wrong.value.message
     assert wrong.value.fix
     assert said in f"{wrong.value.message} {wrong.value.fix}"
+
+
+def several(site: Site, gpus: int) -> str:
+    return script_for(
+        site, name=JobName("kb-abcdefghijklmnopqrstuvwxyz"), gpu="H100", directory=Path("/shared/kb/a"),
+        harness=Path("/shared/kb/e"), time_limit_s=60.0, memory_bytes=1 << 30, gpus=gpus,
+        templates=share.path("sbatch_templates"),
+    )  # fmt: skip
+
+
+def test_a_job_on_several_gpus_asks_for_them_or_says_what_to_configure(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match="doesn't say how a job asks for 4 GPUs") as silent:
+        several(sites.load(written(tmp_path, PLAIN)), 4)
+    assert "Add multi" in str(silent.value.fix)
+    can = PLAIN.replace("count = 3", 'multi = "--gres=gpu:h100:{n}"\nper_node = 4\ncpus = 3')
+    site = sites.load(written(tmp_path, can))
+    lines = several(site, 4).splitlines()
+    assert {"#SBATCH --gres=gpu:h100:4", "#SBATCH --cpus-per-task=12", "#SBATCH --mem=8192M"} <= set(lines)
+    assert "#SBATCH --gres=gpu:h100:1" not in lines
+    with pytest.raises(Misconfigured, match="needs 8 GPUs on one node, and one of here has 4"):
+        several(site, 8)
+    bare = sites.load(written(tmp_path, PLAIN.replace("count = 3", 'vendor = "none"').replace("--gres=gpu:h100:1", "")))
+    assert "#SBATCH --cpus-per-task=8" in several(bare, 4), "ranks without GPUs need no request for any"
 
 
 def test_going_without_containers_is_said_in_so_many_words(tmp_path: Path) -> None:

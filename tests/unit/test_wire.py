@@ -13,7 +13,7 @@ from kbslurm_eval import wire
 from tests.flow import harness_ground as ground
 
 REPORT = wire.Report(
-    version=1,
+    version=wire.WIRE_VERSION,
     token="t0ken",
     attempt=1,
     nonce="n0nce",
@@ -30,6 +30,11 @@ REPORT = wire.Report(
     isolation=wire.Isolation(level=2, means="unshare"),
     started_at_ns=1,
     ended_at_ns=2,
+    samples=[
+        wire.LaunchSamples(
+            phase="benchmark", index=0, launch=0, own=wire.CallTimes(calls_ns=[5, 6], trusted_null_ns=[1, 2])
+        )
+    ],
 )
 TIMED = dataclasses.replace(
     REPORT,
@@ -62,7 +67,7 @@ def _raw(change: Callable[[dict[str, Any]], Any], report: wire.Report = REPORT) 
 REFUSED: dict[str, Callable[[dict[str, Any]], Any]] = {
     "an unknown field": lambda r: r.update(more=1),
     "a missing field": lambda r: r.pop("log"),
-    "another version": lambda r: r.update(version=2),
+    "another version": lambda r: r.update(version=wire.WIRE_VERSION + 1),
     "a number as text": lambda r: r.update(attempt="1"),
     "a bool as number": lambda r: r.update(attempt=True),
     "a float as int": lambda r: r.update(attempt=1.0),
@@ -76,6 +81,8 @@ REFUSED: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a passed run with a failed phase": lambda r: r["phases"][0].update(passed=False),
     "an end before the start": lambda r: r.update(ended_at_ns=0),
     "a log over the cap": lambda r: r.update(log="x" * (3 * wire.LOG_CAP)),
+    "a text among the samples": lambda r: r["samples"][0]["own"]["calls_ns"].append("1"),
+    "a sample without its null calls": lambda r: r["samples"][0]["own"].pop("trusted_null_ns"),
     "a score in a test run": lambda r: r.update(score_s=1.0, interval_s=[1.0, 1.0]),
 }
 

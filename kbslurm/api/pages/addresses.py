@@ -13,12 +13,13 @@ from fastapi.responses import PlainTextResponse, RedirectResponse, Response, Str
 from starlette.concurrency import run_in_threadpool
 
 from kbslurm.api import admin, login, unfold, waiting
+from kbslurm.api.artifacts import FileName, download
 from kbslurm.api.house import House
 from kbslurm.api.pages import drawing
-from kbslurm.api.pages.rendering import HEADERS, STATIC, measured, page, static_file
+from kbslurm.api.pages.rendering import HEADERS, STATIC, measured, page, static_file, took
 from kbslurm.api.popcorn import Gpu, Name, Number, may_see, seen_board
 from kbslurm.api.standings import KEPT, Standings
-from kbslurm.domain import contest
+from kbslurm.domain import contest, measure
 from kbslurm.domain.board import Standing
 from kbslurm.domain.run import EventId, PersonId, SubmissionId
 from kbslurm.domain.waterfall import waterfall
@@ -143,6 +144,7 @@ def _public(
             step=PAGE,
             trend=trends.of(shown, known, rows),
             queue=waiting.runner_queue(house, histories, known),
+            note=measure.sentence(known, house.store.calibrations(shown), paired=shown.problem.baseline is not None),
         )
 
     @router.get("/problem/{leaderboard}")
@@ -232,8 +234,20 @@ def _own(router: APIRouter, house: House, reader: _Reader, histories: waiting.Hi
             state=unfold.job_status(view),
             words=waiting.words(view, queue),
             runs=[_run(run) for run in view.runs],
+            artifacts=house.store.artifacts(view.id) if view.mode == "profile" else [],
             history=_history(house, view),
         )
+
+    @router.get("/s/{submission_id}/artifacts/{gpu}/{name}")
+    def artifact(submission_id: Number, gpu: Gpu, name: FileName, request: Request) -> Response:
+        """A file of a profile of one's own, as a download."""
+        person = reader.who(request)
+        if person is None:
+            return _to_login(request)
+        view = house.store.submission(SubmissionId(submission_id))
+        if view.person_id != person.id or view.removed_at is not None:
+            raise NotFound("submission", str(submission_id))
+        return download(house, view, gpu, name)
 
     @router.post("/s/{submission_id}/cancel")
     async def cancel_(submission_id: Number, request: Request) -> Response:
@@ -265,7 +279,8 @@ def _run(run: RunView) -> dict[str, Any]:
         )
     return {
         "gpu": run.gpu,
-        "verdict": verdict.name if verdict else run.state.value,
+        "verdict": verdict.name if verdict else run.standing,
+        "first": None if verdict or run.first_score_s is None else took(run.first_score_s),
         "ranked": verdict is not None and verdict.ranked,
         "score": score,
         "report": "" if verdict is not None and verdict.name == "passed" else unfold.report_of(run),
@@ -273,6 +288,7 @@ def _run(run: RunView) -> dict[str, Any]:
         "tests": _shown(detail, "tests"),
         "timed": _shown(detail, "benchmarks"),
         "log": str(detail.get("log", ""))[-LOG_CHARACTERS:],
+        "profile": str(detail.get("profile", "")),
     }
 
 
@@ -458,7 +474,8 @@ async def _moves(house: House, board: int, seen: EventId) -> AsyncIterator[str]:
         while not house.news.is_over:
             try:
                 news, seen = await run_in_threadpool(moved)
-            except KbslurmError:
+            except KbslurmError as error:
+                house.metrics.met(error)
                 return  # the reader comes back with the last id
             yield f"id: {seen}\nevent: scored\ndata: {{}}\n\n" if news else ":\n\n"
             await house.news.rest(ring, HEARTBEAT_S)

@@ -28,11 +28,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kbslurm.backends.local.evidence import Owner, boot_id, kill_what_is_left, process_start
-from kbslurm.backends.paths import FOLDER_MODE, AttemptPaths, open_up, read_capped, said, write_once
+from kbslurm.backends.paths import FOLDER_MODE, AttemptPaths, open_up, read_artifacts, read_capped, said, write_once
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear, Misconfigured
 from kbslurm.ports import JobSpec
-from kbslurm_eval.wire import REPORT_CAP
+from kbslurm_eval.wire import ARTIFACT_CAP, REPORT_CAP
 
 T = TypeVar("T")
 SUPERVISE = Path(__file__).with_name("supervise.py")
@@ -128,6 +128,10 @@ class LocalBackend:
         paths = self.paths(attempt.name)
         with self._looking():
             return _in_spite_of_locks(paths, lambda: read_capped(paths.report, SEALED_CAP))
+
+    def artifacts(self, attempt: OpenAttempt, names: Sequence[str]) -> Mapping[str, bytes]:
+        with self._looking():
+            return read_artifacts(self.paths(attempt.name).artifacts, names, ARTIFACT_CAP)
 
     def cancel(self, attempt: OpenAttempt) -> None:
         """Leave the mark, then take the claim if nobody has it (it never runs), else tell its owner."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kbslurm.backends.paths import AttemptPaths, make_folder, read_capped, said, write_once
+from kbslurm.backends.paths import AttemptPaths, make_folder, read_artifacts, read_capped, said, write_once
 from kbslurm.backends.slurm import evidence
 from kbslurm.backends.slurm.commands import Answer, Commands
 from kbslurm.backends.slurm.evidence import SEALED_CAP, Evidence
@@ -34,10 +34,12 @@ from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
 from kbslurm.flow.script import attempts_folder, harness_folder
 from kbslurm.logs import teller
 from kbslurm.ports import JobSpec
+from kbslurm_eval.wire import ARTIFACT_CAP
 
 tell = teller("slurm")
 
 BATCH = 200
+REQUEUED = "it was requeued from outside; an attempt runs once, so it isn't started again"
 NO_ANSWER = "the scheduler can't be asked"
 # Accounting may be away, and a job to be cancelled may be gone: neither says anything of the controller.
 CONTROLLERS = ("squeue",)
@@ -190,6 +192,14 @@ class SlurmBackend:
             message, hint = said(error, self.root)
             raise BackendTrouble(self.name, message, hint=hint) from None
 
+    def artifacts(self, attempt: OpenAttempt, names: Sequence[str]) -> Mapping[str, bytes]:
+        """What a profile left beside the report."""
+        try:
+            return read_artifacts(self._paths(attempt.name).artifacts, names, ARTIFACT_CAP)
+        except OSError as error:
+            message, hint = said(error, self.root)
+            raise BackendTrouble(self.name, message, hint=hint) from None
+
     def cancel(self, attempt: OpenAttempt) -> None:
         """Leave the marker that a job which starts later obeys, then scancel by id, or by name when there is no id."""
         paths = self._paths(attempt.name)
@@ -327,6 +337,8 @@ class SlurmBackend:
             if row.phase is Phase.ENDED:  # since we looked, its last files may have come
                 proof = self._look_softly(self._paths(name))
                 return proof.sighting() or self._of_row(row, proof)
+            if row.phase is Phase.WAITING and _came_back(row, proof):  # for a GPU, only to end at its claim
+                self._asked("scancel", ["--quiet", row.id])
             return self._of_row(row, proof)
         if not told.proves_absence:
             return proof.running()
@@ -350,6 +362,8 @@ class SlurmBackend:
             seen=Seen.WAITING, handle=Handle(row.id), node=node, reason=reason_text(row.reason), started_at=None
         )
         match row.phase:
+            case Phase.WAITING if _came_back(row, proof):
+                return replace(_ended(proof, Ending.CANCELLED, REQUEUED), handle=Handle(row.id))
             case Phase.WAITING:
                 return replace(plain, node=None)
             case Phase.RUNNING:
@@ -362,12 +376,13 @@ class SlurmBackend:
                     ending = Ending.MEMORY
                 if ending in OWN_FAULT and not proof.began:
                     ending = Ending.BOOT_FAILURE
+                requeued = proof.restarted and ending is Ending.NO_REPORT
                 return replace(
                     plain,
                     seen=Seen.ENDED,
-                    ending=ending,
+                    ending=Ending.CANCELLED if requeued else ending,
                     exit_code=row.exit_code if proof.exit is None else proof.exit.status,
-                    reason=_ending_text(row, node),
+                    reason=REQUEUED if requeued else _ending_text(row, node),
                     started_at=started_at,
                     ended_at=row.ended_at,
                 )
@@ -444,6 +459,11 @@ def _ending_text(row: JobRow, node: str | None) -> str:
     why = reason_text(row.reason)
     told = f"Slurm: {row.state.split(' ')[0]}{where}"
     return f"{told} ({why})" if why else told
+
+
+def _came_back(row: JobRow, proof: Evidence) -> bool:
+    """Whether the job that waits has run before: its last word is there, written before Slurm was asked."""
+    return proof.exit is not None and proof.owner == row.id
 
 
 def _is_gone(complaint: str) -> bool:

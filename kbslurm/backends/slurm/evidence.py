@@ -18,6 +18,7 @@ from kbslurm.domain.run import Ending, Handle, Seen, Sighting
 from kbslurm_eval.wire import REPORT_CAP
 
 NOTE_CAP = 65_536
+WHY_CAP = 300
 SEALED_CAP = 2 * REPORT_CAP
 Cause = Literal["judge", "expired", "term", "image", "setup", "cancelled"]
 CAUSES: tuple[Cause, ...] = ("judge", "expired", "term", "image", "setup", "cancelled")
@@ -34,11 +35,12 @@ class Exit:
     job: str
     node: str
     at: datetime | None
+    why: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """One look into an attempt's directory."""
+    """One look into an attempt's directory. `restarted`: Slurm started the job again that had claimed it."""
 
     reported: bool = False
     unfit: bool = False
@@ -50,6 +52,7 @@ class Evidence:
     claimed_at: datetime | None = None
     began: bool = False
     job_id: str | None = None
+    restarted: bool = False
 
     @property
     def handle(self) -> Handle | None:
@@ -72,9 +75,9 @@ class Evidence:
             case "expired":
                 return self._ended(Ending.BOOT_FAILURE, "the container didn't start in time")
             case "image":
-                return self._ended(Ending.IMAGE, "the container wouldn't start")
+                return self._ended(Ending.IMAGE, self._with_why("the container wouldn't start"))
             case "setup":
-                return self._ended(Ending.BOOT_FAILURE, "the node couldn't prepare the job")
+                return self._ended(Ending.BOOT_FAILURE, self._with_why("the node couldn't prepare the job"))
             case "cancelled":
                 return self._ended(Ending.CANCELLED, "it was cancelled before it began")
             case "term" | "judge" if self.cancelled and self.exit.status in SIGNALLED:
@@ -87,6 +90,9 @@ class Evidence:
                 )
             case _:
                 return None  # a signal from outside: only Slurm knows why
+
+    def _with_why(self, text: str) -> str:
+        return f"{text}: {self.exit.why}" if self.exit is not None and self.exit.why else text
 
     def running(self) -> Sighting | None:
         """RUNNING by the claim, when nothing says that it ended."""
@@ -116,18 +122,20 @@ def look(paths: AttemptPaths) -> Evidence:
     except FileNotFoundError:
         return Evidence()
     owner = _note(paths, "claim/owner.json") if "owner.json" in claim else {}
+    job = _text(owner, "job") or (_line(paths, "claim/job") if "job" in claim else None)
     fit = _is_fit(paths) if paths.report.name in inner else None
     return Evidence(
         reported=fit is True,
         unfit=fit is False,
         cancelled=paths.cancelled.name in names,
         exit=_exit(_note(paths, paths.exit.name)) if paths.exit.name in names else None,
-        owner=_text(owner, "job") or (_line(paths, "claim/job") if "job" in claim else None),
+        owner=job,
         node=_text(owner, "node"),
         claimed=paths.claim.name in names,
         claimed_at=_moment(owner),
         began=paths.heartbeat.name in inner,
         job_id=_line(paths, JOB_ID_FILE) if JOB_ID_FILE in names else None,
+        restarted=job is not None and f"restart-{job}" in names,
     )
 
 
@@ -188,6 +196,7 @@ def _exit(told: Mapping[str, Any]) -> Exit | None:
         job=_text(told, "job") or "",
         node=_text(told, "node") or "",
         at=_moment(told),
+        why="".join(letter for letter in _text(told, "why") or "" if letter.isprintable())[:WHY_CAP],
     )
 
 

@@ -21,6 +21,7 @@ from pathlib import Path, PurePath
 import jinja2
 
 from kbslurm.backends.paths import make_folder, rename_folder
+from kbslurm.backends.slurm import rehearsal
 from kbslurm.backends.slurm.commands import Commands
 from kbslurm.backends.slurm.survey import (
     GRES_FORMAT,
@@ -38,6 +39,7 @@ from kbslurm.domain.run import JobName
 from kbslurm.domain.site import GpuType, Site
 from kbslurm.errors import BackendTrouble, KbslurmError, Misconfigured
 from kbslurm.flow.script import ShellText, node_text, script_for, shell_quoted
+from kbslurm_eval.wire import Report
 
 OLDEST = (20, 11)
 RACES = 60
@@ -54,19 +56,21 @@ OFF_S = 2.0
 IDLE_THROTTLE = 0x1
 
 LIVE_CHECKS = (
-    "letter box, clocks, atomicity, container, namespaces, fuse, image, GPUs, isolation, network and scratch "
-    "of its nodes"
+    "letter box, clocks, atomicity, container, namespaces, fuse, image, GPUs, memory limit, isolation as achieved, "
+    "network and scratch of its nodes"
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ground:
-    """Where a site is looked at from. `clock` is the wall clock in seconds, `sleep` how waiting is done."""
+    """Where a site is looked at from. `boards`: by GPU type, the isolation that each asks of a run to rank. `clock` is
+    the wall clock in seconds, `sleep` how waiting is done."""
 
     site: Site
     commands: Commands
     templates: Path
     eval_dir: Path
+    boards: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     wait_s: float = NODE_WAIT_S
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
@@ -138,6 +142,7 @@ def setting_findings(site: Site, settings: Mapping[str, str], *, now: float, sla
         _rate_finding(site, settings),
         _delay_finding(settings),
         _device_finding(settings),
+        _memory_finding(settings),
         *_clock_findings(settings, now, slack_s),
         *_requeue_findings(settings),
     ]
@@ -210,6 +215,24 @@ def _device_finding(settings: Mapping[str, str]) -> Finding:
         "Slurm doesn't keep a job from other jobs' GPUs (ConstrainDevices isn't on)",
         "Ask the admins for ConstrainDevices=yes in cgroup.conf with TaskPlugin=task/cgroup, or use exclusive = true.",
     )
+
+
+def _memory_finding(settings: Mapping[str, str]) -> Finding:
+    """How Slurm keeps jobs to the memory that they asked for: by a control group, by looking, or not at all."""
+    remedy = "Ask the admins for ConstrainRAMSpace=yes in cgroup.conf with TaskPlugin=task/cgroup."
+    grouped = settings.get("ConstrainRAMSpace", "").lower() == "yes" and "task/cgroup" in settings.get("TaskPlugin", "")
+    looked = "OverMemoryKill" in settings.get("JobAcctGatherParams", "")
+    if not grouped and not looked:
+        text = "nothing keeps a job to its memory: one that takes more can end its neighbours before the judge looks"
+        return caution("memory limit", text, f"{remedy} Or set exclusive = true.")
+    if "MEMORY" not in settings.get("SelectTypeParameters", "").upper():
+        text = "memory isn't handed out (SelectTypeParameters): jobs of a node can be promised more than there is"
+        return caution("memory limit", text, "Ask the admins for CR_Core_Memory, or set exclusive = true.")
+    if grouped:
+        return passed("memory limit", "kept by a control group of each job (ConstrainRAMSpace)")
+    every = re.search(r"task=(\d+)|^(\d+)", settings.get("JobAcctGatherFrequency", ""))
+    seconds = (every[1] or every[2]) if every else "30"
+    return passed("memory limit", f"Slurm looks every {seconds} s and ends a job that is over it (OverMemoryKill)")
 
 
 def _clock_findings(settings: Mapping[str, str], now: float, slack_s: float) -> Iterator[Finding]:
@@ -441,6 +464,8 @@ class Sight:
     won_here: frozenset[int] = frozenset()
     won_there: tuple[int, ...] = ()
     raced: bool = False
+    report: Report | None = None
+    unreported: str = ""
 
     def fact(self, name: str) -> str | None:
         """The last thing that was said by this name."""
@@ -463,6 +488,7 @@ def probe_node(ground: Ground, gpu: GpuType) -> list[Finding]:
         _put(folder / "turn", "a" * TURN_LENGTH)
         inside = Path(__file__).with_name("inside.py")
         shutil.copyfile(inside, folder / "inside.py")
+        rehearsed = rehearsal.prepare(ground.site, gpu, folder, templates=ground.templates, eval_dir=ground.eval_dir)
         (folder / "job.sh").write_text(probe_script(ground.site, gpu, folder, ground.templates))
         answer = ground.commands.run(
             "sbatch", ["--parsable", str(folder / "job.sh")], timeout_s=ground.site.slurm.submit_timeout_s
@@ -471,7 +497,7 @@ def probe_node(ground: Ground, gpu: GpuType) -> list[Finding]:
         if answer.status or not job.isdigit():
             remedy = "Correct request, partition, account, qos or constraint of this GPU type."
             return [failed("probe job", f"sbatch refused it: {answer.complaint}", remedy, where=gpu.name)]
-        return _played(ground, gpu, folder, job)
+        return _played(ground, gpu, rehearsed, job)
     except KbslurmError as error:
         return [failed("probe job", error.message, error.hint or "Correct it and look again.", where=gpu.name)]
     except OSError as error:
@@ -483,8 +509,8 @@ def probe_node(ground: Ground, gpu: GpuType) -> list[Finding]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _played(ground: Ground, gpu: GpuType, folder: Path, job: str) -> list[Finding]:
-    sight = Sight()
+def _played(ground: Ground, gpu: GpuType, rehearsed: rehearsal.Rehearsal, job: str) -> list[Finding]:
+    sight, folder = Sight(), rehearsed.folder
     if not _waited(ground, folder / "ping", job):
         return [_absent(ground, gpu, job, folder)]
     sight.ping_seen_at = ground.clock()
@@ -496,7 +522,10 @@ def _played(ground: Ground, gpu: GpuType, folder: Path, job: str) -> list[Findin
     over = _waited(ground, folder / "done", job)
     sight.facts = read_facts(_text(folder / "facts.jsonl"))
     sight.won_there = tuple(int(line) for line in _text(folder / "race.node").split() if line.isdigit())
-    found = node_findings(ground.site, gpu, sight)
+    if sight.fact("rehearsed") is not None:
+        told = rehearsed.report()
+        sight.report, sight.unreported = (told, "") if isinstance(told, Report) else (None, told)
+    found = node_findings(ground.site, gpu, sight, boards=ground.boards.get(gpu.name))
     if not over:
         found.append(failed("probe job", "ended before it was through", f"Its log: {_tail(folder)}", where=gpu.name))
     return found
@@ -602,12 +631,15 @@ def probe_script(site: Site, gpu: GpuType, folder: PurePath, templates: Path) ->
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    memory_mb = max(gpu.memory_mb or 0, 2048) + site.paths.scratch_mb
     values: dict[str, object] = {
         "site": site,
         "gpu": gpu,
         "job_name": f"kb-probe-{folder.name.removeprefix('doctor-')}",
         "directory": str(folder),
-        "memory": f"{max(gpu.memory_mb or 0, 2048)}M",
+        "memory": f"{memory_mb}M",
+        "memory_mb": memory_mb,
+        "rehearsal": rehearsal.SCRIPT,
         "minutes": PROBE_MINUTES,
         "races": RACES,
         "turn_length": TURN_LENGTH + 1,
@@ -667,7 +699,7 @@ def _contained(site: Site, gpu: GpuType, folder: PurePath, command: tuple[str, .
 # -------------------------------------------------------------------------------------------------------------- grading
 
 
-def node_findings(site: Site, gpu: GpuType, sight: Sight) -> list[Finding]:
+def node_findings(site: Site, gpu: GpuType, sight: Sight, *, boards: Mapping[str, int] | None = None) -> list[Finding]:
     """What a node's facts mean. Pure."""
     where = f"{gpu.name} on {sight.fact('node') or 'its node'}"
     found = [*_letter_findings(site, sight, where), *_atomic_findings(sight, where)]
@@ -678,6 +710,7 @@ def node_findings(site: Site, gpu: GpuType, sight: Sight) -> list[Finding]:
         return found
     found += _disk_findings(site, sight, where)
     found += _core_findings(gpu, sight, where)
+    found += _group_findings(sight, where)
     found += _gpu_node_findings(gpu, sight, where)
     found.append(
         passed("internet", f"from the node: {sight.fact('internet')}; a run gets none of it", where=where)
@@ -688,6 +721,7 @@ def node_findings(site: Site, gpu: GpuType, sight: Sight) -> list[Finding]:
     )
     if site.container.runtime != "none":
         found += _container_findings(site, gpu, sight, where)
+    found += _achieved_findings(site, sight, boards or {}, where)
     return found
 
 
@@ -787,6 +821,74 @@ def _core_findings(gpu: GpuType, sight: Sight, where: str) -> Iterator[Finding]:
         )
     elif cores:
         yield passed("cores", f"{cores:.0f}, its own", where=where)
+
+
+def _group_findings(sight: Sight, where: str) -> Iterator[Finding]:
+    limits = [float(text) for text in sight.facts.get("memory_limit_mb", ()) if text.isdigit()]
+    asked = sight.number("memory_asked_mb")
+    if asked is None:
+        return
+    if limits and min(limits) <= 1.25 * asked:
+        yield passed("memory on the node", f"a control group keeps the job to {min(limits):.0f} MiB", where=where)
+    else:
+        yield caution(
+            "memory on the node",
+            f"no control group keeps this job to the {asked:.0f} MiB it asked for; Slurm can look at most",
+            "Ask the admins for ConstrainRAMSpace=yes; until then the judge's own look after each call is what counts.",
+            where=where,
+        )
+
+
+def _achieved_findings(site: Site, sight: Sight, boards: Mapping[str, int], where: str) -> Iterator[Finding]:
+    """What a whole attempt came to: the isolation that its judge found, the image that it ran in, its scratch."""
+    report = sight.report
+    if report is None:
+        if sight.unreported:
+            remedy = "Until an attempt gets through here every run fails as this one did."
+            yield failed("rehearsal", f"a whole attempt gave no report: {sight.unreported}", remedy, where=where)
+        return
+    if report.verdict != "passed":
+        remedy = "Look at the reason; any run here would fail like this."
+        yield failed("rehearsal", f"a right answer got {report.verdict}: {report.reason}", remedy, where=where)
+        return
+    took_s = (report.ended_at_ns - report.started_at_ns) / 1e9
+    yield passed("rehearsal", f"a whole attempt was judged in {took_s:.1f} s", where=where)
+    yield _level_finding(site, report, boards, where)
+    digest, pinned = str(report.host.get("image_digest", "")), report.host.get("image_pinned")
+    if digest:
+        seen = {"file": "over its bytes", "tree": "over its files", "record": "as its lock says"}
+        how = seen.get(str(report.host.get("image_seen")), "")
+        text = f"{digest[:19]}… {how}, {'as pinned' if pinned else 'pinned nowhere'}"
+        yield passed("image as it ran", text, where=where)
+    for note in report.isolation.notes:
+        if note.startswith("all that a runner may write: ") and "memory" not in note:
+            remedy = "A util-linux of 2.37 or newer and user namespaces on the node let it be memory of a fixed size."
+            yield caution("a runner's scratch", note.partition(": ")[2], remedy, where=where)
+        elif note.startswith("all that a runner may write: "):
+            yield passed("a runner's scratch", note.partition(": ")[2], where=where)
+
+
+def _level_finding(site: Site, report: Report, boards: Mapping[str, int], where: str) -> Finding:
+    level, means = report.isolation.level, report.isolation.means
+    text = f"level {level} ({means}) was achieved"
+    lacks = "; ".join(note for note in report.isolation.notes if not note.startswith("all that a runner"))
+    if level < site.ranked_min_isolation:
+        missing = f"Missing: {lacks}. " if lacks else ""
+        return failed(
+            "isolation achieved",
+            f"{text}, and the site's policy wants {site.ranked_min_isolation} for a run to rank: none would",
+            f"{missing}Give the nodes what is missing, or lower ranked_min_isolation if that is meant.",
+            where=where,
+        )
+    short = sorted(name for name, wanted in boards.items() if wanted > level)
+    if short:
+        return caution(
+            "isolation achieved",
+            f"{text}, and {', '.join(short)} want{'' if len(short) > 1 else 's'} more for a run to rank",
+            "Choose another GPU type for them, or a lower level (kbslurm board edit --min-isolation).",
+            where=where,
+        )
+    return passed("isolation achieved", f"{text}; {site.ranked_min_isolation} is what ranks here", where=where)
 
 
 def _gpu_node_findings(gpu: GpuType, sight: Sight, where: str) -> Iterator[Finding]:

@@ -285,7 +285,8 @@ def _head(found: Survey, wishes: Wishes) -> Iterator[str]:
     for told in found.cannot:
         yield f"# ? not answered: {told}"
     yield f"name = {_quoted(name)}"
-    yield 'verified = "live"'
+    yield '# ? say "live" once kbslurm doctor --live passes'
+    yield 'verified = "community"'
     if wishes.checked_on:
         yield f"checked_on = {_quoted(wishes.checked_on)}"
     if not found.program:

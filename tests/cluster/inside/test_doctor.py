@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kbslurm import images, problems, sites
 from kbslurm.daemon import WallClock
 from kbslurm.domain.site import Poll
@@ -46,7 +48,12 @@ def grades(found: Findings, grade: str) -> set[tuple[str, str]]:
     return {name for name, one in found.items() if one["grade"] == grade}
 
 
-def test_a_healthy_site_passes_on_its_nodes_too() -> None:
+def test_a_healthy_site_passes_on_its_nodes_too(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given two boards, of which one wants what this cluster can't give
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    stage = Stage.build(database_url, gpus=("H100",), clock=WallClock(), board="plain")
+    stage.store.add_board("strict", problems.load(EXAMPLE), gpus=["A100"], min_isolation=3, now=stage.clock.now())
+    stage.close()
     folder = Path("/shared/doctor/healthy")
     pins = {name: images.digest_of(Path("/opt/kb/images") / name) for name in ("cpu", "cpu.sif")}
     text = site_text(folder, more=f'image_digest = "{pins["cpu"]}"\n') + f'image_digest = "{pins["cpu.sif"]}"\n'
@@ -54,11 +61,22 @@ def test_a_healthy_site_passes_on_its_nodes_too() -> None:
     assert grades(found, "FAIL") == set(), found
     assert code == 0
     # what this cluster lacks is said, and nothing else is: no cgroups, cores for all, and it may be slow just now
-    assert {name for _, name in grades(found, "CAUTION")} <= {"device isolation", "cores", "visibility", "container"}
+    assert {name for _, name in grades(found, "CAUTION")} <= {
+        *("device isolation", "cores", "visibility", "container", "memory on the node", "isolation achieved")
+    }
     for gpu in ("H100", "A100"):
-        for name in ("request", "letter box", "clocks", "mkdir between nodes", "isolation", "python3"):
+        for name in ("request", "letter box", "clocks", "mkdir between nodes", "isolation", "python3", "rehearsal"):
             assert found[gpu, name]["grade"] == "PASS", found[gpu, name]
         assert "to start" in found[gpu, "container"]["text"] or "starts in" in found[gpu, "container"]["text"]
+        achieved = found[gpu, "isolation achieved"]
+        assert achieved["text"].startswith("level 2 (apptainer) was achieved"), found
+        assert (achieved["grade"], "strict" in achieved["text"]) == (
+            ("PASS", False) if gpu == "H100" else ("CAUTION", True)
+        )
+        assert found[gpu, "image as it ran"]["text"].endswith("as pinned")
+        assert found[gpu, "a runner's scratch"]["text"] == "memory of 1024 MiB at most"
+        assert found[gpu, "memory on the node"]["grade"] == "CAUTION", "this cluster has no cgroups"
+    assert "OverMemoryKill" in found["", "memory limit"]["text"]
     for name in ("Slurm", "accounting", "sacct", "MinJobAge", "mkdir", "rename", "shared root", "controller's clock"):
         assert found["", name]["grade"] == "PASS", found["", name]
     assert found["A100", "squashfuse"]["grade"] == "PASS"
@@ -129,29 +147,28 @@ def test_what_slurm_would_refuse_is_found_before_anything_runs() -> None:
 
 def test_site_init_writes_a_file_with_which_a_submission_is_scored(database_url: str) -> None:
     folder = Path("/shared/doctor/init")
-    folder.mkdir(parents=True)
     words = (
         "site",
         "init",
         "--name",
         "first",
         "--out",
-        str(folder / "first.toml"),
+        str(folder / "sites" / "first.toml"),
         "--shared-root",
         str(folder / "root"),
     )
     done = kbslurm(*words, "--image-dir", "/opt/kb/images", "--image", "cpu")
     assert done.returncode == 0, done.stdout + done.stderr
-    site = sites.load(folder / "first.toml")
+    site = sites.load(folder / "sites" / "first.toml")
     assert {name: (gpu.partition, gpu.whole, gpu.count) for name, gpu in site.gpus.items()} == {
         "H100": ("gpu-h100", True, 6),
         "A100": ("gpu-a100", True, 6),
         "1g.10gb": ("mig", False, 2),
     }
     assert kbslurm(*words).returncode == 2, "it replaces nothing unasked"
-    assert kbslurm("site", "check", str(folder / "first.toml")).returncode == 0
+    assert kbslurm("site", "check", str(folder / "sites" / "first.toml")).returncode == 0
 
-    code, found = doctor(folder / "first.toml", "--live", *WAIT)
+    code, found = doctor(folder / "sites" / "first.toml", "--live", *WAIT)
     # the GPUs here are fake: a file that says nvidia is told so, and nothing else is wrong
     assert {name for _, name in grades(found, "FAIL")} == {"GPU", "GPU in the container"}, found
     assert code == 1

@@ -20,7 +20,15 @@ from kbslurm.errors import BackendTrouble
 from kbslurm.flow.script import script_for
 from tests.cluster.inside import control
 from tests.cluster.inside.site import SlurmCase, site_at
-from tests.contract.backend_suite import attempt_of, make_eval, make_job, wait_counted, wait_seen
+from tests.contract.backend_suite import (
+    attempt_of,
+    executions,
+    make_eval,
+    make_job,
+    wait_counted,
+    wait_seen,
+    wait_until,
+)
 
 HOME = Path("/home/kb")
 
@@ -139,6 +147,32 @@ def test_what_a_killed_job_left_in_shared_memory_goes_with_the_next(case: SlurmC
     following = make_job(case, "report")
     wait_seen(case, backend, attempt_of(case, following, backend.submit(following)), Seen.ENDED)
     assert not before & set(Path("/dev/shm").glob("kb-*"))
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["told", "killed"])
+def test_a_job_that_an_admin_requeues_never_runs_its_attempt_again(case: SlurmCase, killed: bool) -> None:
+    # Given a job in its middle; when killed, its script leaves no last word
+    job = make_job(case, "sleep")
+    backend = case.backend()
+    handle = backend.submit(job)
+    wait_counted(case, job)
+    attempt, folder = attempt_of(case, job, handle), case.paths(job.name).dir
+    if killed:
+        folder.chmod(0o500)
+    # When an administrator requeues it, against our --no-requeue
+    control.as_root("sh", "-c", f"scontrol update jobid={handle} requeue=1 && scontrol requeue {handle}")
+    if killed:
+        wait_until(case, "it waits again", lambda: "PENDING" in control.as_root("squeue", "-h", "-j", handle, "-o%T"))
+        assert not (folder / "exit.json").exists()
+        folder.chmod(0o700)
+        control.as_root("scontrol", "update", f"jobid={handle}", "StartTime=now")
+        wait_until(case, "it has come back", (folder / f"restart-{handle}").exists)
+    # Then the attempt ends, the reason is true, and nothing of it has run twice
+    ended = wait_seen(case, backend, attempt, Seen.ENDED)
+    assert (ended.ending, "requeued" in ended.reason) == (Ending.CANCELLED, True), ended
+    assert executions(case, job) == 1
+    wait_until(case, "it's gone", lambda: control.as_root("squeue", "-h", "-t", "PD,R", "-j", handle) == "")
+    assert executions(case, job) == 1
 
 
 def test_a_command_that_isnt_there_is_said_plainly(case: SlurmCase) -> None:

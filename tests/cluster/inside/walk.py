@@ -28,11 +28,12 @@ EXAMPLE = REPOSITORY / "examples" / "rowsoftmax"
 PATIENCE_S = 240.0
 
 
-def example(test_s: float = 120.0) -> Problem:
-    """A real problem, patient enough for a loaded machine."""
-    found = problems.load(EXAMPLE)
+def example(test_s: float = 120.0, folder: Path = EXAMPLE) -> Problem:
+    """A real problem, patient enough for a loaded machine, and large enough that one can tell it from an empty call."""
+    found = problems.load(folder)
     patient = dataclasses.replace(found.limits, test_s=test_s, benchmark_s=120.0, ranked_s=120.0, total_s=600.0)
-    return dataclasses.replace(found, limits=patient)
+    larger = tuple({**case, "rows": 8 * case["rows"]} if "rows" in case else case for case in found.benchmarks)
+    return dataclasses.replace(found, limits=patient, benchmarks=larger)
 
 
 def submission(name: str) -> str:
@@ -128,10 +129,16 @@ class Walk:
 
 @contextmanager
 def walk_at(
-    url: str, folder: Path, *, gpus: Sequence[str] = ("H100",), test_s: float = 120.0, **options: Any
+    url: str,
+    folder: Path,
+    *,
+    gpus: Sequence[str] = ("H100",),
+    test_s: float = 120.0,
+    problem: Path = EXAMPLE,
+    **options: Any,
 ) -> Iterator[Walk]:
     """A board on a fresh database, its site below this folder."""
-    stage = Stage.build(url, problem=example(test_s), gpus=gpus, clock=WallClock())
+    stage = Stage.build(url, problem=example(test_s, problem), gpus=gpus, clock=WallClock())
     try:
         yield Walk(stage=stage, site=site_at(folder, **options), url=url)
     finally:

@@ -71,28 +71,34 @@ end_all() {
     fi
 }
 
-# finish CAUSE STATUS EXIT: end what is left, say how it ended, end
+# finish CAUSE STATUS EXIT [WHY]: end what is left, say how it ended, end. Of WHY only plain characters are told.
 finish() {
     began=false
     [ -e "$DIR/out/heartbeat.json" ] && began=true
     end_all
-    say "ends: $1, status $2"
-    put "$DIR/exit.json" "{\"cause\":\"$1\",\"status\":$2,\"began\":$began,\"job\":\"$JOB\",\"node\":\"$NODE\",\"at\":$(date +%s)}"
+    why=
+    [ -n "${4-}" ] && why=$(printf %s "$4" | tr -cd '[:alnum:] ._:/=+,@%()-')
+    say "ends: $1, status $2${why:+, $why}"
+    put "$DIR/exit.json" "{\"cause\":\"$1\",\"status\":$2,\"began\":$began,\"why\":\"$why\",\"job\":\"$JOB\",\"node\":\"$NODE\",\"at\":$(date +%s)}"
     exit "$3"
 }
 
-# The claim: whoever makes this folder runs; everybody else, for ever, doesn't.
+# The claim: whoever makes this folder runs; everybody else, for ever, doesn't. That holds for this very job, too: one that
+# Slurm requeued comes back under its old number, and what ran the first time may live on.
 if mkdir "$DIR/claim"; then
     put "$DIR/claim/job" "$JOB" || exit 70
     put "$DIR/claim/owner.json" "{\"job\":\"$JOB\",\"node\":\"$NODE\",\"at\":$(date +%s)}" || exit 70
 elif [ -d "$DIR/claim" ]; then
     owner=
     [ -f "$DIR/claim/job" ] && read -r owner <"$DIR/claim/job"
-    if [ "$owner" != "$JOB" ] || [ -e "$DIR/exit.json" ]; then
+    if [ "$owner" = "$JOB" ]; then
+        say "Slurm started job $JOB again (restart ${SLURM_RESTART_COUNT:-0}); its attempt was claimed before, so it ends"
+        put "$DIR/restart-$JOB" "$NODE"
+    else
         say "job $owner has claimed this attempt; job $JOB ends"
         put "$DIR/duplicate-$JOB" "$NODE"
-        exit 0
     fi
+    exit 0
 else
     say "can't write to $DIR"
     exit 70
@@ -102,9 +108,9 @@ ls "$DIR" >/dev/null
 [ -e "$DIR/cancelled" ] && finish cancelled 0 75
 
 
-[ -f "$EVAL/__main__.py" ] || { say "the harness $EVAL isn't there"; finish setup 1 71; }
-SHM=$(mktemp -d /dev/shm/kb-XXXXXXXXXX) || { SHM=; say "no shared memory on $NODE"; finish setup 1 71; }
-mkdir "$SHM/ask" "$SHM/link" "$SHM/home" && put "$SHM/script" "$$" || finish setup 1 71
+[ -f "$EVAL/__main__.py" ] || finish setup 1 71 "the harness is not there"
+SHM=$(mktemp -d /dev/shm/kb-XXXXXXXXXX) || { SHM=; finish setup 1 71 "no shared memory"; }
+mkdir "$SHM/ask" "$SHM/link" "$SHM/home" && put "$SHM/script" "$$" || finish setup 1 71 "shared memory is full"
 # What a killed script of ours left on this node goes now: its process is gone, its shared memory isn't.
 for left in /dev/shm/kb-*; do
     [ -f "$left/script" ] && [ -r "$left/script" ] && read -r left_pid <"$left/script" || continue
@@ -112,13 +118,13 @@ for left in /dev/shm/kb-*; do
 done
 # A name that nobody could guess and take first: this may be a folder that everybody writes to.
 mkdir -p /tmp && SCRATCH=$(mktemp -d /tmp/kb-"$JOB"-XXXXXXXXXX) && mkdir "$SCRATCH/judge" "$SCRATCH/tmp" ||
-    { say "no scratch on $NODE"; finish setup 1 71; }
+    finish setup 1 71 "no scratch can be made"
 # A slice of a GPU gives times that mean nothing: better no result than such a one.
 case ${CUDA_VISIBLE_DEVICES-} in
     *MIG-*) say "this is a slice of a GPU"; finish setup 1 71 ;;
 esac
-[ -e "$IMAGE" ] || { say "the image $IMAGE isn't there"; finish image 1 72; }
-command -v apptainer >/dev/null || { say "there is no container program on $NODE"; finish image 1 72; }
+[ -e "$IMAGE" ] || finish image 1 72 "there is no image ${IMAGE##*/}"
+command -v apptainer >/dev/null || finish image 1 72 "there is no container program"
 for name in CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL ZE_AFFINITY_MASK; do
     eval "value=\${$name-}"
     # shellcheck disable=SC2154
@@ -133,10 +139,85 @@ APPTAINER_TMPDIR=$SCRATCH/tmp
 SINGULARITY_TMPDIR=$SCRATCH/tmp
 export APPTAINER_TMPDIR SINGULARITY_TMPDIR
 
-mkfifo -m 600 "$SHM/ask/ask" || finish setup 1 71
+# What will run is what the image is, not what somebody meant it to be: a digest over its bytes. It is taken once per node
+# and remembered, where no submission can write, for as long as no inode, size or time of it changes.
+SEEN="file"
+[ -d "$IMAGE" ] && SEEN=tree
+looks_of_image() {
+    if [ "$SEEN" = tree ]; then
+        find "$IMAGE" -xdev -printf '%i %s %m %C@ %P\n' 2>/dev/null | sha256sum | cut -d ' ' -f 1
+    else
+        stat -L -c '%d-%i-%s-%.9Y-%.9Z' "$IMAGE"
+    fi
+}
+
+measured() {
+    if [ "$SEEN" = tree ]; then
+        apptainer --silent exec --containall --no-home --no-mount home,cwd,hostfs,bind-paths --no-eval --no-privs --net --network none --pwd / --bind "${EVAL}":/eval:ro --bind "${IMAGE}":/image:ro "${IMAGE}" python3 -I -B /eval --image-digest /image </dev/null
+    else
+        sha256sum <"$IMAGE" | sed 's/^/sha256:/; s/ .*//'
+    fi
+}
+
+# What the lock beside the image says of it, as kbslurm image build and pull write it.
+digest_beside() {
+    beside=
+    [ -r "${IMAGE%/*}/digests.lock" ] || return 0
+    while IFS= read -r line; do
+        case $line in
+            "[images.\"${IMAGE##*/}\"]") beside=here ;;
+            "["*) beside= ;;
+            "digest = \""*) [ -n "$beside" ] && { line=${line#*\"}; printf '%s\n' "${line%%\"*}"; } ;;
+        esac
+    done <"${IMAGE%/*}/digests.lock"
+}
+
+me=$(id -u)
+KNOWN=/dev/shm/.kb-images-$me
+mkdir -m 700 "$KNOWN" 2>/dev/null
+[ "$(stat -c '%u %a %F' "$KNOWN" 2>/dev/null)" = "$me 700 directory" ] || KNOWN=
+looks=$SEEN-$(looks_of_image)
+DIGEST=
+[ -n "$KNOWN" ] && [ -f "$KNOWN/$looks" ] && read -r DIGEST <"$KNOWN/$looks"
+if [ -z "$DIGEST" ]; then
+    DIGEST=$(measured 2>/dev/null) || DIGEST=
+    # an image that changed meanwhile isn't remembered
+    [ -n "$KNOWN" ] && [ -n "$DIGEST" ] && [ "$looks" = "$SEEN-$(looks_of_image)" ] && put "$KNOWN/$looks" "$DIGEST"
+fi
+PINNED=''
+[ -n "$PINNED" ] || PINNED=$(digest_beside)
+if [ -z "$DIGEST" ]; then # files in it that this account can't read: what is written down beside it has to do
+    DIGEST=$(digest_beside)
+    SEEN=record
+fi
+[ -z "$PINNED" ] || [ "$PINNED" = "$DIGEST" ] ||
+    finish image 1 72 "the image ${IMAGE##*/} is ${DIGEST:-unreadable} and ${PINNED} is pinned"
+
+# All that a runner may write, its /tmp, /var/tmp and /dev/shm, is memory of a fixed size: a file system of its own in a
+# mount namespace of its own, gone with it. Where a node doesn't let us make one (tried once per node and image), its
+# scratch is the node's disk, and whoever takes more of that than is allowed is ended.
+# Apptainer binds nothing below /dev to /dev/shm, so the place where it is mounted is elsewhere; only the runner sees it.
+ROOM=$SCRATCH/room
+mkdir -p "$ROOM"
+# shellcheck disable=SC2016
+ENTER='mount -t tmpfs -o size=1024m,nr_inodes=100k,mode=700,nosuid,nodev room "$1" && mkdir "$1/shm" && chmod 1777 "$1/shm" && shift && exec "$@"'
+CAN=
+[ -n "$KNOWN" ] && [ -f "$KNOWN/room-$looks" ] && read -r CAN <"$KNOWN/room-$looks"
+if [ -z "$CAN" ]; then
+    CAN=no
+    unshare --user --map-current-user --keep-caps --mount sh -c "$ENTER" room "$ROOM" apptainer --silent exec --containall --no-home --no-mount home,cwd,hostfs,bind-paths --no-eval --no-privs --net --network none --nv --workdir "${ROOM}" --pwd /tmp --bind "${EVAL}":/eval:ro --bind "${ROOM}"/shm:/dev/shm:rw "${IMAGE}" python3 -I -c 'import os; raise SystemExit(any(s.f_blocks * s.f_frsize != 1073741824 for s in map(os.statvfs, ('"'"'/tmp'"'"', '"'"'/var/tmp'"'"', '"'"'/dev/shm'"'"'))))' </dev/null >/dev/null 2>&1 && CAN=yes
+    [ -n "$KNOWN" ] && put "$KNOWN/room-$looks" "$CAN"
+fi
+case $CAN in
+    yes) scratch="memory of 1024 MiB at most" ;;
+    *) scratch="the node's disk, ended beyond 1024 MiB" ;;
+esac
+
+mkfifo -m 600 "$SHM/ask/ask" || finish setup 1 71 "no FIFO in shared memory"
 exec 3<>"$SHM/ask/ask"
 put "$SHM/ask/facts" container=apptainer || finish setup 1 71
-printf 'image=%s\nimage_digest=%s\n' "$IMAGE" '' >>"$SHM/ask/facts"
+printf 'image=%s\nimage_digest=%s\nimage_pinned=%s\nimage_seen=%s\n' "$IMAGE" "$DIGEST" "$PINNED" "$SEEN" >>"$SHM/ask/facts"
+printf 'scratch=%s\n' "$scratch" >>"$SHM/ask/facts"
 # The highest isolation is claimed where this node keeps it: a cgroup of the job's, no core but its own, no GPU but its own.
 is_alone() {
     grep -q "/job_$JOB/" /proc/self/cgroup || return 1
@@ -183,17 +264,36 @@ start_runner() {
     N=$1
     [ -d "$SHM/link/$N" ] || return 1
     [ -e "$SHM/ask/run.$N.pid" ] && return 0
-    mkdir -p "$SCRATCH/run.$N" || return 1
+    # what was built for this one; the judge has made it where something was
+    mkdir -p "$SHM/link/$N.built" || return 1
     (
         trap : TERM
-        setsid apptainer --silent exec --containall --no-home --no-mount home,cwd,hostfs,bind-paths --no-eval --no-privs --net --network none --nv --workdir "${SCRATCH}"/run."${N}" --pwd /tmp --bind "${EVAL}":/eval:ro --bind "${SHM}"/link/"${N}":/link:rw "${IMAGE}" python3 -I -B /eval --runner /link </dev/null >"$SHM/ask/run.$N.err" 2>&1 3<&- &
+        if [ "$CAN" = yes ]; then
+            setsid unshare --user --map-current-user --keep-caps --mount sh -c "$ENTER" room "$ROOM" apptainer --silent exec --containall --no-home --no-mount home,cwd,hostfs,bind-paths --no-eval --no-privs --net --network none --nv --workdir "${ROOM}" --pwd /tmp --bind "${EVAL}":/eval:ro --bind "${SHM}"/link/"${N}":/link:rw --bind "${SHM}"/link/"${N}".built:/built:ro --bind "${ROOM}"/shm:/dev/shm:rw "${IMAGE}" python3 -I -B /eval --runner /link </dev/null >"$SHM/ask/run.$N.err" 2>&1 3<&- &
+        else
+            mkdir -p "$SCRATCH/run.$N/shm" || { put "$SHM/ask/run.$N.status" 125; exit; }
+            setsid apptainer --silent exec --containall --no-home --no-mount home,cwd,hostfs,bind-paths --no-eval --no-privs --net --network none --nv --workdir "${SCRATCH}"/run."${N}" --pwd /tmp --bind "${EVAL}":/eval:ro --bind "${SHM}"/link/"${N}":/link:rw --bind "${SHM}"/link/"${N}".built:/built:ro --bind "${SCRATCH}"/run."${N}"/shm:/dev/shm:rw "${IMAGE}" python3 -I -B /eval --runner /link </dev/null >"$SHM/ask/run.$N.err" 2>&1 3<&- &
+        fi
         pid=$!
         put "$SHM/ask/run.$N.pid" "$pid"
+        [ "$CAN" = yes ] || watch_scratch "$N" 3<&- &
         wait "$pid"
         ended=$?
         kill -KILL -- "-$pid" 2>/dev/null
         put "$SHM/ask/run.$N.status" "$ended"
     ) 2>/dev/null &
+}
+
+# What a runner has written to the node's disk, looked at as long as it lives.
+watch_scratch() {
+    while sleep 2 && [ -e "$SHM/ask/run.$1.pid" ] && [ ! -e "$SHM/ask/run.$1.status" ]; do
+        used=$(du -sxk "$SCRATCH/run.$1" 2>/dev/null | cut -f 1)
+        if [ "${used:-0}" -gt 1048576 ]; then
+            put "$SHM/ask/run.$1.over" 1024
+            end_one "$SHM/ask/run.$1.pid"
+            return
+        fi
+    done
 }
 
 cause=judge

@@ -1,0 +1,125 @@
+"""What a builder leaves, as bytes: plain files under plain names, and nothing else that a file system knows.
+
+    "KBBUILD1"  count: u32  then for each file  name's length: u16, name: ASCII, program: u8, mtime in ns: u64,
+                                                size: u64, bytes
+
+No links, no devices, no owners, no rights but whether it is a program. The reader takes nothing on trust: a name that
+leads anywhere but down, a name twice, a file where another has a folder, a byte too many or too few, and it is Broken.
+Times are kept because build tools compare them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+MAGIC = b"KBBUILD1"
+FILES_CAP = 4096
+NAME_CAP = 400
+_PART = re.compile(r"[A-Za-z0-9_.+=@,#-]{1,200}")
+_HEAD = struct.Struct("<HBQQ")
+
+
+class Broken(ValueError):
+    """These bytes are no archive of ours."""
+
+
+class TooLarge(ValueError):
+    """There is more than may be taken over."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One file."""
+
+    name: str
+    data: bytes
+    program: bool = False
+    mtime_ns: int = 0
+
+
+def digest(entries: Iterable[Entry]) -> str:
+    """sha256 over names, kinds and contents, in the names' order. Times don't count."""
+    told = hashlib.sha256()
+    for entry in sorted(entries, key=lambda e: e.name):
+        told.update(f"{entry.name}\0{int(entry.program)}\0{len(entry.data)}\0".encode("ascii"))
+        told.update(entry.data)
+    return told.hexdigest()
+
+
+def written(folder: str, cap: int) -> bytes:
+    """The builder's part: the regular files below this folder. Links are left out, and so are odd names."""
+    parts, count, total = [], 0, 0
+    for name, path in _files(folder):
+        found = os.stat(path, follow_symlinks=False)
+        total += found.st_size
+        count += 1
+        if total > cap or count > FILES_CAP:
+            raise TooLarge
+        with open(path, "rb") as file:
+            data = file.read(found.st_size + 1)
+        encoded = name.encode("ascii")
+        program = bool(found.st_mode & stat.S_IXUSR)
+        parts.append(_HEAD.pack(len(encoded), program, max(0, found.st_mtime_ns), len(data)) + encoded + data)
+    return MAGIC + struct.pack("<I", count) + b"".join(parts)
+
+
+def _files(folder: str) -> Iterator[tuple[str, str]]:
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = os.path.join(place, name)
+            short = os.path.relpath(path, folder)
+            if _good(short) and stat.S_ISREG(os.stat(path, follow_symlinks=False).st_mode):
+                yield short, path
+
+
+def read(blob: bytes, cap: int) -> Iterator[Entry]:
+    """The judge's part: the files in these bytes, or Broken."""
+    if blob[: len(MAGIC)] != MAGIC or len(blob) < len(MAGIC) + 4:
+        raise Broken("it doesn't begin like one")
+    (count,) = struct.unpack_from("<I", blob, len(MAGIC))
+    if count > FILES_CAP:
+        raise Broken("too many files")
+    at, total = len(MAGIC) + 4, 0
+    seen: set[str] = set()
+    folders: set[str] = set()
+    for _ in range(count):
+        if at + _HEAD.size > len(blob):
+            raise Broken("it is cut short")
+        length, program, mtime_ns, size = _HEAD.unpack_from(blob, at)
+        at += _HEAD.size
+        if at + length + size > len(blob):
+            raise Broken("it is cut short")
+        name = blob[at : at + length].decode("ascii", "replace")
+        at += length
+        _place(name, seen, folders)
+        total += size
+        if total > cap or program > 1 or mtime_ns >= 1 << 63:
+            raise Broken("a number in it is too large")
+        yield Entry(name=name, data=blob[at : at + size], program=bool(program), mtime_ns=mtime_ns)
+        at += size
+    if at != len(blob):
+        raise Broken("there is more behind its end")
+
+
+def _good(name: str) -> bool:
+    parts = name.split("/")
+    return 0 < len(name) <= NAME_CAP and all(_PART.fullmatch(p) and p not in (".", "..") for p in parts)
+
+
+def _place(name: str, seen: set[str], folders: set[str]) -> None:
+    """Refuse what couldn't be laid beside the others."""
+    if not _good(name):
+        raise Broken("a file's name in it can't be one")
+    above = name.split("/")[:-1]
+    mine = {"/".join(above[: n + 1]) for n in range(len(above))}
+    if name in seen or name in folders or mine & seen:
+        raise Broken("a name in it stands twice")
+    seen.add(name)
+    folders |= mine

@@ -1,0 +1,92 @@
+"""Problems that say 'cuda' literally, on a machine where the harness's device is the CPU.
+
+What is asked of torch for a CUDA device is given on the CPU: factories and `.to('cuda')`, `.cuda()`, generators, and
+the calls that only wait or tidy up on a device. `torch.cuda.is_available()` stays False, and what needs a device (a
+stream, an event, a kernel) fails as it did. It is for trying problems and for tests: nothing is ranked there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+_TORCH = re.compile(r"^\s*(?:import|from)\s+torch\b", re.MULTILINE)
+# Waiting for a device and tidying it up: nothing to do for a CPU.
+NOTHING = (
+    "synchronize", "empty_cache", "manual_seed", "manual_seed_all", "init", "reset_peak_memory_stats", "set_device",
+    "ipc_collect",
+)  # fmt: skip
+_installed: list[Any] = []
+
+
+def wanted(gpu: str, texts: Iterable[str]) -> bool:
+    """Whether this device is the CPU, and any of these texts uses torch."""
+    return gpu.lower() == "cpu" and any(_TORCH.search(text) for text in texts)
+
+
+def install() -> bool:
+    """From here on, in this thread: whether torch is there at all and has no CUDA device of its own."""
+    if _installed:
+        return True
+    try:
+        torch: Any = importlib.import_module("torch")
+        overrides: Any = importlib.import_module("torch.overrides")
+    except ImportError:
+        return False
+    if torch.cuda.is_available():
+        return False
+
+    class OnTheCpu(overrides.TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if function is torch.Tensor.cuda:
+                return args[0]
+            named = {k: _mapped(torch, v) if k == "device" else v for k, v in (kwargs or {}).items()}
+            if function in (torch.Tensor.to, torch.Tensor.pin_memory, torch.Tensor.record_stream):
+                if function is not torch.Tensor.to:
+                    return args[0]
+                args = (args[0], *(_mapped(torch, arg) for arg in args[1:]))
+            if "pin_memory" in named:
+                named["pin_memory"] = False
+            return function(*args, **named)
+
+    mode = OnTheCpu()
+    mode.__enter__()
+    _installed.append(mode)
+    _patch(torch)
+    return True
+
+
+def _mapped(torch: Any, device: Any) -> Any:
+    if isinstance(device, str) and re.fullmatch(r"cuda(:\d+)?", device):
+        return "cpu"
+    if isinstance(device, torch.device) and device.type == "cuda":
+        return torch.device("cpu")
+    return device
+
+
+def _patch(torch: Any) -> None:
+    for name in NOTHING:
+        setattr(torch.cuda, name, lambda *args, **kwargs: None)
+    torch.cuda.current_device = lambda: 0
+    plain, chosen = torch.Generator, torch.set_default_device
+
+    class Kind(type):
+        def __instancecheck__(cls, found: Any) -> bool:
+            return isinstance(found, plain)
+
+    class Generator(metaclass=Kind):
+        def __new__(cls, device: Any = "cpu") -> Any:
+            return plain(device=_mapped(torch, device))
+
+    torch.Generator = Generator
+    torch.set_default_device = lambda device: chosen(_mapped(torch, device))
+    linear = torch.nn.Module
+    linear.cuda = lambda module, device=None: module
+    to = linear.to
+    linear.to = lambda module, *args, **kwargs: to(
+        module,
+        *(_mapped(torch, arg) for arg in args),
+        **{k: _mapped(torch, v) if k == "device" else v for k, v in kwargs.items()},
+    )

@@ -1,0 +1,136 @@
+"""What a ranked time is measured by: reference times, a second measurement, and whether the node was itself. Pure.
+
+A board whose problem has a baseline ranks in units of reference times (B_ref): what that baseline took there in the
+house's own calibration run, once per board, problem version and GPU type, never changed afterwards.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from kbslurm.domain.board import Measured, separated
+from kbslurm.domain.problem import Problem
+from kbslurm.domain.verdict import Verdict
+from kbslurm_eval import samples
+from kbslurm_eval.wire import Report
+
+CALIBRATION = "calibration"  # `submission.via` of the house's own; such a run never ranks
+CHART_LENGTH = 50
+CHART_PER_PERSON = 10  # no one person's runs can move a node's chart
+CHART_FEWEST = 10
+CHART_WIDTH = 3.0
+LEAST_SPREAD = 0.01  # a node can't be steadier than this and be caught for it
+AGAIN_AFTER_S = 900.0  # how long after a calibration that failed the next one is ordered
+TOO_NEAR = "passed, but not faster than your standing score by more than the two can be told apart; that one stays"
+UNCALIBRATED = "measured before its board was calibrated, so it isn't ranked; ask a host to rejudge it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Yardstick:
+    """What the score room must know of a leaderboard run. `standing` is its author's score so far.
+
+    `may_confirm`: a first measurement whose board wants improvements confirmed. `latest_counts`: the board ranks the
+    latest, not the best. `chart`: what the baseline took on that node lately, as logarithms, the newest first.
+    """
+
+    calibrates: bool
+    may_confirm: bool
+    b_ref_s: tuple[float, ...] | None
+    standing: Measured | None
+    latest_counts: bool = False
+    chart: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """How a board stands with one GPU type. `b_ref_s`: the reference times, one per benchmark, once they are known."""
+
+    gpu: str
+    state: Literal["calibrated", "calibrating", "failed"]
+    b_ref_s: tuple[float, ...] | None = None
+    at: datetime | None = None
+    reason: str = ""
+
+
+def reference_times(report: Report) -> tuple[float, ...]:
+    """What the baseline took in this report's ranked phase, in seconds, by benchmark: a calibration's result."""
+    timed = sorted((b for b in report.benchmarks if b.phase == "ranked"), key=lambda b: b.index)
+    return tuple((b.baseline_ns or math.nan) / 1e9 for b in timed)
+
+
+def in_reference_units(verdict: Verdict, report: Report, problem: Problem, b_ref_s: Sequence[float] | None) -> Verdict:
+    """The verdict with its score and interval in units of the reference times. Without these it doesn't rank."""
+    if verdict.score_s is None:
+        return verdict
+    if b_ref_s is None or len(b_ref_s) != len(problem.benchmarks):
+        return dataclasses.replace(verdict, ranked=False, reason=UNCALIBRATED if verdict.ranked else verdict.reason)
+    nets = [samples.nets(report.samples, "ranked", index) for index in range(len(problem.benchmarks))]
+    found = samples.in_units(nets, b_ref_s, problem.ranking_by)
+    return dataclasses.replace(verdict, score_s=found.value, low_s=found.low, high_s=found.high)
+
+
+def settled(verdict: Verdict, yard: Yardstick) -> tuple[Verdict, bool]:
+    """The verdict of a first measurement, and whether it would improve its author's rank and is measured once more.
+
+    Where the best counts, a score that is better than the standing one by less than the two can be told apart is no
+    improvement: it would make luck of every resubmission, so the standing one stays.
+    """
+    if not yard.may_confirm or not verdict.ranked or verdict.score_s is None:
+        return verdict, False
+    score_s, stands = verdict.score_s, yard.standing
+    if stands is None:
+        return verdict, True
+    if score_s >= stands.score_s or yard.latest_counts:
+        return verdict, score_s < stands.score_s
+    ours = Measured(score_s=score_s, low_s=verdict.low_s or score_s, high_s=verdict.high_s or score_s)
+    if separated(ours, stands):
+        return verdict, True
+    return dataclasses.replace(verdict, ranked=False, reason=TOO_NEAR), False
+
+
+def baseline_level(report: Report) -> float | None:
+    """The mean logarithm of what the baseline took in the ranked phase; None where none was measured."""
+    found = [b.baseline_ns for b in report.benchmarks if b.phase == "ranked" and b.baseline_ns is not None]
+    return statistics.fmean(map(math.log, found)) if found else None
+
+
+def drift(chart: Sequence[float], level: float) -> str | None:
+    """Why this run's node wasn't itself: its baseline lies outside of the median ± 3 robust standard deviations of
+    those before it. None when it lies inside, or too few are known."""
+    if len(chart) < CHART_FEWEST:
+        return None
+    centre = statistics.median(chart)
+    spread = max(LEAST_SPREAD, 1.4826 * statistics.median(abs(value - centre) for value in chart))
+    if abs(level - centre) <= CHART_WIDTH * spread:
+        return None
+    off, usual = math.expm1(level - centre), math.expm1(CHART_WIDTH * spread)
+    return f"the baseline took {off:+.1%} there, against ±{usual:.1%} in the last {len(chart)} runs"
+
+
+def as_json(found: Mapping[str, Calibration], *, paired: bool) -> dict[str, object]:
+    """How every face tells it."""
+    return {
+        "paired": paired,
+        "calibration": {
+            gpu: {"state": one.state, "b_ref_s": one.b_ref_s, "at": one.at, "reason": one.reason}
+            for gpu, one in found.items()
+        },
+    }
+
+
+def sentence(gpu: str, found: Mapping[str, Calibration], *, paired: bool) -> str:
+    """What a board says of its scores on this GPU type; nothing when there is nothing to say."""
+    if not paired:
+        return "unpaired: the problem has no baseline, so scores are raw times and nodes may differ"
+    one = found.get(gpu)
+    if one is None or one.state == "calibrating":
+        return "calibrating: ranked runs wait until the baseline's time is known here"
+    if one.state == "failed":
+        return f"calibrating: the last attempt failed ({one.reason}), another follows; ranked runs wait"
+    return ""

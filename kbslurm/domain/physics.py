@@ -1,0 +1,202 @@
+"""What hardware can't do: a problem's work against a GPU's peak. Pure, and trusts nothing that was measured.
+
+A problem says how many floating-point operations and bytes a case needs at the very least, as formulas over the case's
+parameters; a site says what its GPUs can do. Nobody is faster than both allow, whatever the clock said.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kbslurm.domain.problem import Problem
+from kbslurm.domain.verdict import Verdict
+from kbslurm.errors import Invalid
+from kbslurm_eval.wire import Params, Report
+
+FORMULA_CAP = 500
+DEPTH_CAP = 40
+LARGEST_POWER = 64.0
+IMPOSSIBLE = 1e-3  # of the least time: no slack of a formula explains that
+SUSPICIOUS = 0.9
+FLAG = "FASTER_THAN_HARDWARE"
+FORMULAS = ("flops", "bytes")
+_TOKEN = re.compile(r"\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?)|([A-Za-z_][A-Za-z0-9_]*)|(\*\*|[-+*/(),]))")
+_FUNCTIONS: dict[str, tuple[int, Callable[..., float]]] = {
+    "log2": (1, math.log2),
+    "sqrt": (1, math.sqrt),
+    "min": (2, min),
+    "max": (2, max),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peak:
+    """What one GPU can do at most; None: not known."""
+
+    flops_per_s: float | None = None
+    bytes_per_s: float | None = None
+
+
+class _Reader:
+    """A formula while it is read: numbers, parameters, + - * / **, brackets, and a few functions. Nothing is run."""
+
+    def __init__(self, text: str, params: Params) -> None:
+        self._text, self._params, self._depth = text, params, 0
+        self._tokens = self._split()
+        self._now = next(self._tokens)
+
+    def value(self) -> float:
+        found = self._sum()
+        if self._now != ("end", ""):
+            raise self._wrong(f"{self._now[1]!r} isn't expected there")
+        if not math.isfinite(found) or found < 0:
+            raise self._wrong("it comes to no amount")
+        return found
+
+    def _split(self) -> Iterator[tuple[str, str]]:
+        at, text = 0, self._text
+        if len(text) > FORMULA_CAP:
+            raise self._wrong(f"it has more than {FORMULA_CAP} characters")
+        while text[at:].strip():
+            found = _TOKEN.match(text, at)
+            if found is None:
+                raise self._wrong(f"{text[at:].strip()[0]!r} can't stand in a formula")
+            number, name, sign = found.groups()
+            at = found.end()
+            yield ("number", number) if number else ("name", name) if name else ("sign", sign)
+        while True:
+            yield ("end", "")
+
+    def _take(self) -> tuple[str, str]:
+        taken, self._now = self._now, next(self._tokens)
+        return taken
+
+    def _is(self, *signs: str) -> bool:
+        return self._now[0] == "sign" and self._now[1] in signs
+
+    def _sum(self) -> float:
+        self._depth += 1
+        if self._depth > DEPTH_CAP:
+            raise self._wrong("it is nested too deep")
+        found = self._product()
+        while self._is("+", "-"):
+            found = found + self._product() if self._take()[1] == "+" else found - self._product()
+        self._depth -= 1
+        return found
+
+    def _product(self) -> float:
+        found = self._power()
+        while self._is("*", "/"):
+            if self._take()[1] == "*":
+                found *= self._power()
+                continue
+            by = self._power()
+            if by == 0:
+                raise self._wrong("it divides by zero")
+            found /= by
+        return found
+
+    def _power(self) -> float:
+        base = self._atom()
+        if not self._is("**"):
+            return base
+        self._take()
+        exponent = self._atom()
+        if abs(exponent) > LARGEST_POWER or (base == 0 and exponent < 0) or base < 0:
+            raise self._wrong("a power is too large, or of what has none")
+        try:
+            return float(base**exponent)
+        except OverflowError:
+            raise self._wrong("a power is too large, or of what has none") from None
+
+    def _atom(self) -> float:
+        kind, text = self._take()
+        if kind == "number":
+            return float(text)
+        if kind == "name" and self._is("("):
+            return self._called(text)
+        if kind == "name":
+            value = self._params.get(text)
+            if isinstance(value, bool | int | float):
+                return float(value)
+            raise self._wrong(f"{text} is no number of this case" if text in self._params else f"there is no {text}")
+        if (kind, text) == ("sign", "-"):
+            return -self._atom()
+        if (kind, text) == ("sign", "("):
+            found = self._sum()
+            self._close()
+            return found
+        raise self._wrong(f"{text!r} isn't expected there" if text else "it ends too early")
+
+    def _called(self, name: str) -> float:
+        if name not in _FUNCTIONS:
+            raise self._wrong(f"there is no {name}(); there are {', '.join(_FUNCTIONS)}")
+        count, function = _FUNCTIONS[name]
+        self._take()
+        given = [self._sum()]
+        while self._is(","):
+            self._take()
+            given.append(self._sum())
+        self._close()
+        if len(given) != count:
+            raise self._wrong(f"{name}() takes {count}, not {len(given)}")
+        try:
+            return float(function(*given))
+        except ValueError:
+            raise self._wrong(f"{name}() of what has none") from None
+
+    def _close(self) -> None:
+        if not self._is(")"):
+            raise self._wrong("a bracket isn't closed")
+        self._take()
+
+    def _wrong(self, what: str) -> Invalid:
+        return Invalid(f"the formula {self._text[:80]!r} can't be used: {what}")
+
+
+def amount(formula: str, params: Params) -> float:
+    """What this formula comes to for a case, never negative; Invalid when it isn't one."""
+    try:
+        return _Reader(formula, params).value()
+    except OverflowError:
+        raise Invalid(f"the formula {formula[:80]!r} can't be used: it is too large") from None
+
+
+def least_s(problem: Problem, params: Params, peak: Peak) -> float | None:
+    """The shortest time in which this case can be done there; None where nothing is declared or known."""
+    found = []
+    for name, rate in (("flops", peak.flops_per_s), ("bytes", peak.bytes_per_s)):
+        formula = problem.config.get(name)
+        if isinstance(formula, str) and rate:
+            found.append(amount(formula, params) / (rate * problem.world_size))
+    return max(found) if found else None
+
+
+def held_to(verdict: Verdict, report: Report, problem: Problem, peak: Peak | None) -> Verdict:
+    """The verdict, held to the physics: rejected far below the least time, flagged with the evidence below it."""
+    if peak is None or verdict.name != "passed" or verdict.detail is None:
+        return verdict
+    told: list[dict[str, Any]] = []
+    for result in report.benchmarks:
+        least = least_s(problem, problem.benchmarks[result.index], peak) if result.median_ns is not None else None
+        if not least or result.median_ns is None:
+            continue
+        share = least / (result.median_ns / 1e9)  # 1: as fast as the hardware can be
+        told.append({"phase": result.phase, "index": result.index, "least_s": least, "share": share})
+    if not told:
+        return verdict
+    detail: Mapping[str, Any] = {**verdict.detail, "physics": told}
+    worst = max(told, key=lambda row: float(row["share"]))
+    if worst["share"] > 1 / IMPOSSIBLE:
+        which = f"{worst['phase']} phase: benchmark {worst['index'] + 1}"
+        reason = f"{which} took less than a thousandth of what the GPU needs"
+        return Verdict(name="violation", reason=reason, isolation=verdict.isolation, detail=dict(detail))
+    if worst["share"] > 1 / SUSPICIOUS:
+        flags = [*verdict.detail.get("flags", ()), FLAG]
+        return dataclasses.replace(verdict, detail={**detail, "flags": flags})
+    return dataclasses.replace(verdict, detail=dict(detail))

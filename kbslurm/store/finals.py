@@ -1,0 +1,254 @@
+"""Finals, in rows: who meets, what came of it, and whether it counts."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+import psycopg
+
+from kbslurm.domain import board as boards
+from kbslurm.domain import contest
+from kbslurm.domain.run import RunState
+from kbslurm.errors import Invalid, NotFound, Refused
+from kbslurm.flow.finals import FINAL, RIVALS_MOST, Gap, Outcome, from_detail, staged
+from kbslurm.flow.manifest import time_limit_s
+from kbslurm.store.connect import Connection
+from kbslurm.store.measuring import MeasuringDesk
+from kbslurm.store.register import _moment, _tell
+
+State = Literal["open", "applied", "forgotten"]
+
+_ORDER = f"""
+WITH taken AS (
+    INSERT INTO submission (person_id, board_id, mode, file_name, source, sha256, via, by_staff, accepted_at,
+        removed_at)
+    VALUES (%(person)s, %(board)s, 'leaderboard', 'final.py', %(source)s, %(sha256)s, '{FINAL}', %(by_staff)s,
+        %(now)s, %(now)s)
+    RETURNING id
+), due AS (
+    INSERT INTO run (submission_id, problem_version_id, person_id, gpu, fair_at, queued_at, cost_s, by_staff,
+        secret_seed)
+    SELECT id, %(version)s, %(person)s, %(gpu)s, %(now)s, %(now)s, %(cost_s)s, %(by_staff)s, %(seed)s FROM taken
+    RETURNING id, submission_id, gpu
+), noted AS (
+    INSERT INTO event (kind, subject, data, at)
+    SELECT 'run.queued', 'run:' || id, jsonb_build_object('submission', submission_id, 'gpu', gpu, 'final', true),
+        %(now)s FROM due
+)
+INSERT INTO final (board_id, problem_version_id, gpu, run_id, created_by, created_at)
+SELECT %(board)s, %(version)s, %(gpu)s, id, %(by)s, %(now)s FROM due RETURNING id
+"""
+_OPEN = """
+SELECT f.id, f.board_id, f.gpu, f.state, f.created_by, f.created_at, r.id AS run_id, r.state AS run_state, r.reason,
+    v.detail, v.name AS verdict, v.reason AS verdict_reason
+FROM final f JOIN run r ON r.id = f.run_id LEFT JOIN verdict v ON v.run_id = r.id
+WHERE f.board_id = %(board)s AND f.gpu = %(gpu)s AND f.state = 'open'
+"""
+_RIVALS = """
+SELECT fr.place, fr.run_id, s.id AS submission_id, p.name AS person, v.score_s
+FROM final_rival fr JOIN run r ON r.id = fr.run_id JOIN submission s ON s.id = r.submission_id
+JOIN person p ON p.id = s.person_id JOIN verdict v ON v.run_id = r.id
+WHERE fr.final_id = %(final)s ORDER BY fr.place
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rival:
+    """One who meets the others: their place before, and what came of it."""
+
+    place: int
+    person: str
+    submission_id: int
+    run_id: int
+    before_s: float
+    outcome: Outcome | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Final:
+    """How a final stands. `gaps` name rivals by their place before, less one."""
+
+    id: int
+    board: str
+    gpu: str
+    state: State
+    run_state: RunState
+    reason: str
+    created_by: str
+    created_at: datetime
+    rivals: tuple[Rival, ...]
+    gaps: tuple[Gap, ...]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it was measured, all of it."""
+        return any(rival.outcome is not None for rival in self.rivals)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.run_state in (RunState.SCORED, RunState.FAILED, RunState.CANCELLED)
+
+
+class FinalsDesk(MeasuringDesk):
+    """Finals of a board: order, look, apply or forget."""
+
+    def open_final(self, board: str, gpu: str) -> Final | None:
+        """The one that waits for a decision."""
+        held = self._held(board)
+        found = self._one(_OPEN, {"board": held.id, "gpu": contest.known_gpu(gpu, held.gpus)})
+        if found is None:
+            return None
+        outcomes, gaps = from_detail(found["detail"])
+        by_rival = {outcome.rival: outcome for outcome in outcomes}
+        rivals = [
+            Rival(
+                place=row["place"],
+                person=row["person"],
+                submission_id=row["submission_id"],
+                run_id=row["run_id"],
+                before_s=row["score_s"],
+                outcome=by_rival.get(n),
+            )
+            for n, row in enumerate(self._all(_RIVALS, {"final": found["id"]}))
+        ]
+        return Final(
+            id=found["id"],
+            board=held.name,
+            gpu=found["gpu"],
+            state=found["state"],
+            run_state=RunState(found["run_state"]),
+            reason=found["verdict_reason"] or found["reason"] or "",
+            created_by=found["created_by"],
+            created_at=found["created_at"],
+            rivals=tuple(rivals),
+            gaps=tuple(gaps),
+        )
+
+    def order_final(self, board: str, gpu: str, top: int, *, by: str, now: datetime | None = None) -> Final:
+        """Queue one job in which the first `top` of this board meet. Invalid when fewer than two rank."""
+        held, at = self._held(board), _moment(now)
+        kind = contest.known_gpu(gpu, held.gpus)
+        if not 2 <= top <= RIVALS_MOST:
+            raise Invalid(f"a final is between 2 and {RIVALS_MOST}, not {top}")
+        rows = boards.ranked(self.scored(held.name, kind))[:top]
+        if len(rows) < 2:
+            raise Invalid(f"board {held.name} has fewer than two who rank on {kind}")
+        sources = self._sources([row.entry.submission_id for row in rows])
+        problem = staged(held.problem, [text for text, _ in sources])
+        lead = held.problem.baseline or sources[0][0]
+        told = {
+            "board": held.id,
+            "version": held.problem_version_id,
+            "gpu": kind,
+            "source": lead,
+            "sha256": hashlib.sha256(lead.encode()).hexdigest(),
+            # Others' code runs in it: it goes to no place that only staff's may run at, unless all of it is staff's.
+            "by_staff": all(staff for _, staff in sources),
+            "cost_s": time_limit_s(problem.limits, "leaderboard"),
+            "seed": secrets.token_hex(16),
+            "by": by,
+            "now": at,
+        }
+        try:
+            with self._pool.transaction() as connection:
+                made = connection.execute(_ORDER.encode(), {**told, "person": self._house(connection, at)}).fetchone()
+                assert made is not None
+                for row in rows:
+                    connection.execute(
+                        b"INSERT INTO final_rival (final_id, place, run_id) VALUES (%(final)s, %(place)s, %(run)s)",
+                        {"final": made["id"], "place": row.rank, "run": row.entry.run_id},
+                    )
+                _tell(connection, "staff.final", f"board:{held.id}", {"gpu": kind, "top": len(rows), "by": by}, at)
+        except psycopg.errors.UniqueViolation:
+            raise Invalid(
+                f"a final of {held.name} on {kind} is open already", hint="Apply or forget that one first."
+            ) from None
+        ordered = self.open_final(held.name, kind)
+        assert ordered is not None
+        return ordered
+
+    def apply_final(self, board: str, gpu: str, *, by: str, now: datetime | None = None) -> Final:
+        """Let its scores stand for those who met, all at once. Refused until it was measured."""
+        known, at = self._known_final(board, gpu), _moment(now)
+        if not known.is_done:
+            why = f": {known.reason}" if known.is_over and known.reason else ""
+            raise Refused(
+                f"the final wasn't measured{why}" if known.is_over else "the final hasn't been measured yet",
+                hint="Forget it and order another." if known.is_over else "Apply it when it has.",
+            )
+        with self._pool.transaction() as connection:
+            self._decide_final(connection, known, "applied", at)
+            for rival in known.rivals:
+                if rival.outcome is not None and rival.outcome.score_s is not None:
+                    connection.execute(
+                        b"INSERT INTO final_score (run_id, final_id, score_s, low_s, high_s)"
+                        b" VALUES (%(run)s, %(final)s, %(score)s, %(low)s, %(high)s) ON CONFLICT (run_id) DO UPDATE SET"
+                        b" final_id = excluded.final_id, score_s = excluded.score_s, low_s = excluded.low_s,"
+                        b" high_s = excluded.high_s",
+                        {
+                            "run": rival.run_id,
+                            "final": known.id,
+                            "score": rival.outcome.score_s,
+                            "low": rival.outcome.low_s,
+                            "high": rival.outcome.high_s,
+                        },
+                    )
+            said = {"final": known.id, "gpu": known.gpu, "by": by}
+            _tell(connection, "staff.final_applied", f"board:{self._held(board).id}", said, at)
+        return known
+
+    def forget_final(self, board: str, gpu: str, *, by: str, now: datetime | None = None) -> Final:
+        """Let nothing come of it. What waits or runs is cancelled."""
+        known, at = self._known_final(board, gpu), _moment(now)
+        with self._pool.transaction() as connection:
+            self._decide_final(connection, known, "forgotten", at)
+            said = {"final": known.id, "gpu": known.gpu, "by": by}
+            _tell(connection, "staff.final_forgotten", f"board:{self._held(board).id}", said, at)
+        return known
+
+    def final_run(self, board: str, gpu: str) -> int:
+        """The submission that an open final runs as: what is cancelled when it is forgotten."""
+        known = self._known_final(board, gpu)
+        found = self._one(
+            "SELECT r.submission_id AS id FROM final f JOIN run r ON r.id = f.run_id WHERE f.id = %(id)s",
+            {"id": known.id},
+        )
+        assert found is not None
+        return int(found["id"])
+
+    def rivals_of_run(self, run: int) -> list[str]:
+        """The texts that meet in this run, in the order of their places; none where it is no final."""
+        found = self._all(
+            "SELECT s.source FROM final f JOIN final_rival fr ON fr.final_id = f.id JOIN run r ON r.id = fr.run_id"
+            " JOIN submission s ON s.id = r.submission_id WHERE f.run_id = %(run)s ORDER BY fr.place",
+            {"run": run},
+        )
+        return [row["source"] for row in found]
+
+    def _known_final(self, board: str, gpu: str) -> Final:
+        known = self.open_final(board, gpu)
+        if known is None:
+            raise NotFound("open final of board", board)
+        return known
+
+    def _sources(self, submissions: Sequence[int]) -> list[tuple[str, bool]]:
+        found = self._all(
+            "SELECT id, source, by_staff FROM submission WHERE id = ANY(%(ids)s)", {"ids": list(submissions)}
+        )
+        by_id = {row["id"]: (row["source"], row["by_staff"]) for row in found}
+        return [by_id[number] for number in submissions]
+
+    def _decide_final(self, connection: Connection, known: Final, state: State, at: datetime) -> None:
+        found = connection.execute(
+            b"UPDATE final SET state = %(state)s, decided_at = %(now)s WHERE id = %(id)s AND state = 'open'"
+            b" RETURNING id",
+            {"id": known.id, "state": state, "now": at},
+        ).fetchone()
+        if found is None:
+            raise Refused("somebody else has decided on this final just now")

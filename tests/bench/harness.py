@@ -1,0 +1,409 @@
+"""What the harness's own way of measuring costs, how far its figures are to be trusted, and what a start takes.
+
+Run by `make bench-harness` alone: it takes minutes, most of them for 30 whole runs. Every comparison is made in turns,
+so that what else the machine does hits both sides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from kbslurm_eval import clock, values, wire
+from kbslurm_eval.check import Case, Prepared, Reference
+from kbslurm_eval.judge import Allowance, Launch, Pulse
+from kbslurm_eval.link import DONE, GO, JudgeEnd, Kind
+from kbslurm_eval.run import reachable
+from kbslurm_eval.supervisor import Local
+from tests.adversarial import trial
+from tests.bench import Row, percentile, scaled
+
+APART = True
+NULLS, CALLS, STARTS, REPEATS, COMPARED, SIMULATED = 400, 200, 12, 30, 20, 2_000
+PLAIN_AT_LEAST, PLAIN_AT_MOST, PLAIN_ERROR = 3, 100, 0.001
+WORDS = 32_768
+SOURCE = """
+import numpy as np
+
+
+def custom_kernel(data):
+    a, b, out = data
+    for _ in range({times}):
+        np.multiply(a, b, out=out)
+        np.add(out, np.float32(1), out=out)
+    return out
+"""
+PROBLEM = """
+import numpy as np
+
+
+def generate_input(n, seed):
+    r = np.random.default_rng(seed)
+    a, b = (r.random(n, dtype=np.float32) for _ in range(2))
+    return a, b, np.zeros(n, np.float32)
+
+
+def ref_kernel(data):
+    a, b, out = data
+    np.multiply(a, b, out=out)
+    np.add(out, np.float32(1), out=out)
+    return out
+
+
+def check_implementation(data, output):
+    return bool(np.allclose(output, data[0] * data[1] + 1)), ""
+"""
+SHORT, LONG = SOURCE.format(times=1), SOURCE.format(times=30)
+
+
+def run() -> list[Row]:
+    level, _ = reachable()
+    reference = Reference(_manifest(SHORT))
+    with _ground(level) as ground:
+        rows = _null_calls(ground, reference)
+        rows += _biases(ground, reference)
+        rows += _cost(ground, reference)
+    rows += _starts(level)
+    rows += _repeated(level)
+    rows += _simulated()
+    return rows
+
+
+def _manifest(source: str, **changed: Any) -> wire.Manifest:
+    told = {
+        "version": wire.WIRE_VERSION,
+        "token": "bench",
+        "attempt": 1,
+        "nonce": "bench",
+        "mode": "benchmark",
+        "problem": "bench",
+        "problem_digest": "d" * 64,
+        "lang": "py",
+        "gpu": "cpu",
+        "files": {"reference.py": PROBLEM},
+        "runner_files": [],
+        "source": source,
+        "tests": [{"n": WORDS, "seed": 1}],
+        "benchmarks": [{"n": WORDS, "seed": 2}],
+        "hidden": [],
+        "secret_seed": "bench",
+        "ranking_by": "geom",
+        "limits": wire.Limits(total_s=900, memory_bytes=1 << 30),
+        "budget": wire.Budget(launches=5, calls=12),
+    }
+    return wire.Manifest(**{**told, **changed})
+
+
+@contextlib.contextmanager
+def _ground(level: int) -> Iterator[Local]:
+    ground = Local(wire.Limits(), level=level)
+    try:
+        yield ground
+    finally:
+        ground.close()
+
+
+@contextlib.contextmanager
+def _launched(ground: Local, source: str | None = None) -> Iterator[Launch]:
+    launch = Launch(ground, Allowance(left_s=900, whole_s=900), Pulse(None))
+    try:
+        if source is not None:
+            launch.load(_manifest(source))
+        yield launch
+    finally:
+        launch.close()
+
+
+def _prepared(reference: Reference, n: int, seed: int) -> Prepared:
+    return reference.prepare(Case(index=n, params={"n": n, "seed": seed}), seed, exact=True)
+
+
+# ------------------------------------------------------------------------------------------------------- single calls
+
+
+def _null_calls(ground: Local, reference: Reference) -> list[Row]:
+    """A call's whole way without the call, as it is taken off each measured one."""
+    rows = []
+    for name, words in (
+        ("24 KiB, written to a runner that is awake", 2_048),
+        ("384 KiB, written while it stands", WORDS),
+    ):
+        prepared = _prepared(reference, words, 1)
+        with _launched(ground) as launch:
+            took = [launch.null(prepared) / 1000 for _ in range(scaled(NULLS, least=40))][10:]
+        rows += [
+            Row(name=f"null call p{percent}, {name}", value=percentile(took, percent), unit="µs")
+            for percent in (50, 95)
+        ]
+    return rows
+
+
+def _biases(ground: Local, reference: Reference) -> list[Row]:
+    return [_bias(ground, reference, name, source) for name, source in (("short", SHORT), ("long", LONG))]
+
+
+def _bias(ground: Local, reference: Reference, name: str, source: str) -> Row:
+    """The same function on the same inputs in this process and through the harness; the answer copied out in both."""
+    call = _function(source)
+    times, here = clock.LaunchTimes(), []
+    first = _prepared(reference, WORDS, 0)
+    room = memoryview(bytearray(first.layout.size))
+    with _launched(ground) as launch:
+        times.trusted_null_ns += [launch.null(first) for _ in range(20)][4:]
+        times.bare_null_ns += [launch.bare_null(first) for _ in range(20)][4:]
+        launch.load(_manifest(source))
+        for n in range(scaled(CALLS, least=20)):
+            prepared = _prepared(reference, WORDS, n)
+            ns = launch.call(prepared).ns
+            data = values.copied(prepared.packed)
+            began = time.perf_counter_ns()
+            prepared.layout.write(call(data), room)
+            own = time.perf_counter_ns() - began
+            if n >= 4:
+                times.calls_ns.append(ns)
+                here.append(own)
+            if n % 8 == 7:
+                times.null_ns.append(launch.null(first))
+    inside, through = statistics.median(here) / 1000, clock.net(times).median_ns / 1000
+    allowed = max(0.5, 0.03 * inside)
+    return Row(
+        name=f"bias of a {name} honest call (× what is allowed: max(0.5 µs, 3 %))",
+        value=through - inside,
+        unit="µs",
+        against=f"{inside:.1f} µs in process, {through:.1f} µs through the harness",
+        ratio=abs(through - inside) / allowed,
+        at_most=1.0,
+    )
+
+
+def _function(source: str) -> Callable[[Any], Any]:
+    space: dict[str, Any] = {}
+    exec(source, space)
+    return space["custom_kernel"]  # type: ignore[no-any-return]
+
+
+def _cost(ground: Local, reference: Reference) -> list[Row]:
+    """All that a ranked call takes, input, call and check, against a loop that does these three in one process."""
+    call = _function(LONG)
+    ours, naive = 0.0, 0.0
+    with _launched(ground, LONG) as launch:
+        for n in range(scaled(CALLS, least=20)):
+            began = time.perf_counter()
+            prepared = reference.prepare(Case(index=0, params={"n": WORDS, "seed": n}), n)
+            reply = launch.call(prepared)
+            good, _ = reference.check(prepared, prepared.layout.read(reply.out))
+            middle = time.perf_counter()
+            data = reference.input(Case(index=0, params={"n": WORDS, "seed": n}), n)
+            kept = (data[0].copy(), data[1].copy(), None)
+            right = bool(reference._check(kept, call(data)))
+            ended = time.perf_counter()
+            assert good
+            assert right
+            ours += middle - began
+            naive += ended - middle
+    count = scaled(CALLS, least=20)
+    return [
+        Row(
+            name="a measured and checked call, once runners have started",
+            value=ours / count * 1000,
+            unit="ms",
+            against=f"{naive / count * 1000:.2f} ms in a naive loop",
+            ratio=ours / naive,
+            at_most=2.0,
+        )
+    ]
+
+
+# -------------------------------------------------------------------------------------------------------------- starts
+
+
+FORKING = """
+import os, time
+import numpy
+from kbslurm_eval import child
+took = []
+for _ in range(20):
+    began = time.perf_counter()
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    took.append(time.perf_counter() - began)
+print(sorted(took)[10])
+"""
+
+
+def _starts(level: int) -> list[Row]:
+    """From nothing to a runner that has answered with numpy in it, and what of that a fork of one that had it saves.
+
+    With a zygote, interpreter and imports give way to a fork; namespaces, limits and filter stay. The second figure is
+    reckoned from these parts, measured in turns.
+    """
+    import numpy as np
+
+    fresh, program = [], []
+    payload = values.pack(np.zeros(64, np.float32))
+    path = f"import sys; sys.path.insert(0, {str(trial.EVAL)!r})\n"
+    argv = [sys.executable, "-I", "-B", "-c", f"{path}import numpy\nfrom kbslurm_eval import child"]
+    with _ground(level) as ground:
+        for _ in range(scaled(STARTS, least=3)):
+            fresh.append(_started(ground, payload))
+            began = time.perf_counter()
+            subprocess.run(argv, check=True, timeout=60)
+            program.append(time.perf_counter() - began)
+    forking = [sys.executable, "-I", "-c", path + FORKING]
+    fork_s = float(subprocess.run(forking, capture_output=True, text=True, check=True, timeout=60).stdout)
+    plain = statistics.median(fresh)
+    saved = max(0.0, statistics.median(program) - fork_s)
+    return [
+        Row(name="runner start with numpy, a fresh program", value=plain * 1000, unit="ms"),
+        Row(
+            name="the same from a zygote, reckoned",
+            value=(plain - saved) * 1000,
+            unit="ms",
+            against=f"{plain * 1000:.0f} ms; a fork takes {fork_s * 1000:.1f} ms",
+            ratio=(plain - saved) / plain,
+        ),
+    ]
+
+
+def _started(ground: Local, payload: bytes) -> float:
+    folder = ground.prepare()
+    end = JudgeEnd(folder)
+    began = time.perf_counter()
+    runner = ground.start(folder)
+    try:
+        _rung(end, Kind.HELLO, values.pack({**ground.hello(), "native": False}))
+        _rung(end, Kind.NULL, payload)
+        return time.perf_counter() - began
+    finally:
+        runner.kill()
+        end.close()
+
+
+def _rung(end: JudgeEnd, kind: Kind, payload: bytes) -> None:
+    token = end.token().to_bytes(8, "little")
+    end.words(kind, size=len(payload))
+    end.put(payload)
+    os.pwrite(end.bell, token, GO)
+    deadline = time.monotonic() + 60
+    while os.pread(end.bell, 8, DONE) != token:
+        if time.monotonic() > deadline:
+            raise TimeoutError("the runner doesn't answer")
+        os.sched_yield()
+
+
+# ---------------------------------------------------------------------------------------------------------- whole runs
+
+
+def _repeated(level: int) -> list[Row]:
+    """Whole runs of one submission, and beside each a plain loop that stops once its error seems small."""
+    scores, intervals, plain = [], [], []
+    for _ in range(scaled(REPEATS, least=3)):
+        timed = _whole_run(level)
+        assert timed.ratio is not None
+        assert timed.ratio_low is not None
+        assert timed.ratio_high is not None
+        scores.append(timed.ratio)
+        intervals.append((timed.ratio_low, timed.ratio_high))
+        plain.append(_plain_rule())
+    centre = math.exp(statistics.fmean(map(math.log, scores)))
+    held = sum(low <= centre <= high for low, high in intervals) / len(intervals)
+    ours, theirs = _spread(scores[:COMPARED]), _spread(plain[:COMPARED])
+    return [
+        Row(
+            name=f"coefficient of variation of a score, {len(scores[:COMPARED])} runs",
+            value=100 * ours,
+            unit="%",
+            against=f"{100 * theirs:.2f} % where a loop stops once its error is below 0.1 %",
+            ratio=ours / theirs,
+            at_most=0.5,
+        ),
+        Row(
+            name=f"95 % intervals that hold the mean of all, {len(scores)} runs",
+            value=100 * held,
+            unit="%",
+            against=f"median width {100 * statistics.median(h / low - 1 for low, h in intervals):.1f} %",
+        ),
+    ]
+
+
+def _whole_run(level: int) -> wire.BenchmarkResult:
+    told = _manifest(LONG, config={"baseline": LONG})
+    with tempfile.TemporaryDirectory(prefix="kbbench-") as place:
+        folder = Path(place)
+        (folder / "manifest.json").write_text(wire.dumps(told))
+        (folder / "key").write_bytes(b"k" * 32)
+        argv = [sys.executable, "-I", str(trial.EVAL), str(folder / "manifest.json"), "--key", str(folder / "key")]
+        argv += ["--out", str(folder / "out")]
+        env = {"PATH": "/usr/bin:/bin", "KBSLURM_EVAL_LEVEL": str(level)}
+        subprocess.run(argv, check=True, timeout=1000, env=env)
+        report = wire.unseal((folder / "out" / "report.json").read_bytes(), b"k" * 32)
+    assert report.verdict == "passed", report.reason
+    return report.benchmarks[-1]
+
+
+PLAIN = """
+import statistics, sys, time
+import numpy as np
+space = {}
+exec(sys.argv[1], space)
+exec(sys.argv[2], space)
+call, made, took = space["custom_kernel"], space["generate_input"], []
+call(made(int(sys.argv[3]), 0))
+while len(took) < int(sys.argv[5]):
+    data = made(int(sys.argv[3]), len(took))
+    began = time.perf_counter()
+    call(data)
+    took.append(time.perf_counter() - began)
+    if len(took) >= int(sys.argv[4]):
+        mean = statistics.fmean(took)
+        if statistics.stdev(took) / len(took) ** 0.5 < float(sys.argv[6]) * mean:
+            break
+print(statistics.fmean(took))
+"""
+
+
+def _plain_rule() -> float:
+    """One process that calls until the standard error of its mean is small, at least 3 and at most 100 times."""
+    argv = [sys.executable, "-I", "-c", PLAIN, LONG, PROBLEM, str(WORDS)]
+    argv += [str(PLAIN_AT_LEAST), str(PLAIN_AT_MOST), str(PLAIN_ERROR)]
+    return float(subprocess.run(argv, capture_output=True, text=True, check=True, timeout=300).stdout)
+
+
+def _spread(found: Sequence[float]) -> float:
+    return statistics.stdev(found) / statistics.fmean(found)
+
+
+def _simulated() -> list[Row]:
+    """Launches that differ by 1 %, calls within one by 3 % with a few slow ones, null calls by a twentieth."""
+    dice = random.Random(20_260_101)
+    truth, null = 100_000.0, 10_000.0
+    held = 0
+    for _ in range(SIMULATED):
+        nets = []
+        for _ in range(5):
+            # one in fifty calls is half as slow again: what a median leaves out of the launch's figure
+            base = truth * math.exp(dice.gauss(0, 0.01))
+            calls = [
+                null + base * math.exp(dice.gauss(0, 0.03)) * (1.5 if dice.random() < 0.02 else 1) for _ in range(30)
+            ]
+            nulls = [int(null * math.exp(abs(dice.gauss(0, 0.05)))) for _ in range(16)]
+            nets.append(clock.net(clock.LaunchTimes(calls_ns=[int(c) for c in calls], trusted_null_ns=nulls)))
+        found = clock.interval([n.median_ns for n in nets])
+        held += found.low <= truth <= found.high
+    return [
+        Row(name=f"95 % intervals that hold the truth, {SIMULATED} simulated", value=100 * held / SIMULATED, unit="%",
+            at_least=93.0),
+        Row(name="the same, as an upper bound", value=100 * held / SIMULATED, unit="%", at_most=97.0),
+    ]  # fmt: skip

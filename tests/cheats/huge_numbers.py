@@ -1,6 +1,0 @@
-# ruff: noqa
-# mypy: ignore-errors
-# tries: numbers that take for ever to convert or print
-# verdict: wrong error
-def custom_kernel(data):
-    return [10**20_000 + n for n in range(len(data))]

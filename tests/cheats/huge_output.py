@@ -1,6 +1,0 @@
-# ruff: noqa
-# mypy: ignore-errors
-# tries: return far more than was asked for
-# verdict: wrong memory
-def custom_kernel(data):
-    return [0.0] * (100 << 17)

@@ -1,9 +1,0 @@
-# ruff: noqa
-# mypy: ignore-errors
-# tries: import the reference or the check, which must not be there
-# verdict: error wrong
-from reference import ref_kernel
-
-
-def custom_kernel(data):
-    return ref_kernel(data)

@@ -1,9 +1,0 @@
-# ruff: noqa
-# mypy: ignore-errors
-# tries: crash the interpreter
-# verdict: error
-import ctypes
-
-
-def custom_kernel(data):
-    ctypes.string_at(0)

@@ -1,9 +1,0 @@
-# ruff: noqa
-# mypy: ignore-errors
-# tries: raise SystemExit(0) in a call
-# verdict: error
-import sys
-
-
-def custom_kernel(data):
-    sys.exit(0)

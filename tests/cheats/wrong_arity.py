@@ -1,6 +1,0 @@
-# ruff: noqa
-# mypy: ignore-errors
-# tries: take another number of arguments
-# verdict: error
-def custom_kernel(a, b, c):
-    return a

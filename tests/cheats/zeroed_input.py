@@ -1,8 +1,0 @@
-# ruff: noqa
-# mypy: ignore-errors
-# tries: destroy the input so that a reference run on it gives the same
-# verdict: wrong
-def custom_kernel(data):
-    for at in range(len(data)):
-        data[at] = 0.0
-    return data

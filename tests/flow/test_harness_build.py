@@ -1,0 +1,389 @@
+"""The builder: what compiles is compiled once, in a cage of its own, and nothing else of that process is left."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbslurm_eval import archive, border, wire, workshop
+from tests.flow import harness_ground as ground
+from tests.services import command, missing
+
+SCALED = """
+import array
+import random
+
+
+def generate_input(n, seed):
+    r = random.Random(seed)
+    return array.array("f", [r.random() for _ in range(n)]), 2.5, 3, [1, 2, 3, 4, 5]
+
+
+def ref_kernel(data):
+    x, a, b, more = data
+    return array.array("f", [v * a + b + sum(more) for v in x]), len(x)
+
+
+def check_implementation(data, output):
+    (want, count), (got, counted) = ref_kernel(data), output
+    good = count == counted and all(abs(a - b) < 1e-4 for a, b in zip(want, got, strict=True))
+    return good, "" if good else "another answer"
+"""
+SCALES = """
+#include "kbslurm.h"
+#include <cstdint>
+
+KB_ENTRY int custom_kernel(const kb_array *in, int inputs, kb_array *out, int outputs) {
+  if (inputs != 4 || outputs != 2 || in[0].dtype != KB_F32 || in[3].dtype != KB_I64) return 1;
+  const float *x = static_cast<const float *>(in[0].data);
+  const double a = *static_cast<const double *>(in[1].data);
+  const int64_t b = *static_cast<const int64_t *>(in[2].data);
+  int64_t more = 0;
+  for (long long i = 0; i < in[3].size; ++i) more += static_cast<const int64_t *>(in[3].data)[i];
+  float *y = static_cast<float *>(out[0].data);
+  for (long long i = 0; i < in[0].size; ++i) y[i] = static_cast<float>(x[i] * a + b + more);
+  *static_cast<int64_t *>(out[1].data) = in[0].size;
+  return 0;
+}
+"""
+# Compiles when it is imported, unless it was compiled before: what load_inline does, without torch.
+COMPILES_ONCE = """
+import ctypes, os, subprocess
+home = os.environ["KBSLURM_CACHE"]
+library = os.path.join(home, "add.so")
+found = os.path.exists(library)
+if not found:
+    with open(os.path.join(home, "add.cpp"), "w") as file:
+        file.write('extern "C" long add(long a, long b) { return a + b; }')
+    subprocess.run(["g++", "-shared", "-fPIC", "-o", library, os.path.join(home, "add.cpp")], check=True)
+add = ctypes.CDLL(library).add
+
+
+def custom_kernel(data):
+    print("found:", found, add(40, 2))
+    return sorted(data)
+"""
+
+
+@pytest.fixture(scope="module")
+def level() -> int:
+    return ground.achieved_level()
+
+
+def _compiled(source: str, **changed: Any) -> wire.Manifest:
+    command("g++")
+    told: dict[str, Any] = {
+        "lang": "cu",
+        "entry": "submission.cu",
+        "files": {"reference.py": SCALED},
+        "mode": "test",
+        **changed,
+    }
+    return ground.manifest(source, **{**told, **changed})
+
+
+def _python(source: str, **changed: Any) -> wire.Manifest:
+    build = wire.Build(when="always", limit_s=60, output_bytes=1 << 20)
+    return ground.manifest(source, **{"mode": "test", "build": build, **changed})
+
+
+@pytest.mark.parametrize("wanted", [2, 1])
+def test_a_compiled_submission_passes_every_phase(tmp_path: Path, level: int, wanted: int) -> None:
+    if level < wanted:
+        missing("isolation", f"this machine reaches level {level}")
+    told = _compiled(SCALES, mode="leaderboard")
+    report = ground.judged(tmp_path, told, env={"KBSLURM_EVAL_LEVEL": str(wanted)}).told
+    assert report.verdict == "passed", report.reason
+    assert report.isolation.level == wanted
+    built = report.host["build"]
+    assert (built["files"], len(built["sha256"])) == (1, 64)
+    ranked = next(b for b in report.benchmarks if b.phase == "ranked")
+    assert ranked.null_ns is not None
+    assert ranked.null_ns > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "said"),
+    [
+        (("y[i] = static", "z[i] = static"), "error", "while building: submission.cu:13:"),
+        (("  return 0;", "  return 7;"), "error", "the submission returned an error"),
+        (("  return 0;", "  throw 5;"), "error", "an exception of another type"),
+        (("+ more", "- more"), "wrong", "another answer"),
+        (("  return 0;", "  *(volatile int *)0 = 1; return 0;"), "error", "signal SIGSEGV"),
+        (("custom_kernel", "another_kernel"), "error", "custom_kernel"),
+        (("int64_t more = 0;", '#include "reference.py"'), "error", "reference.py: No such file"),
+        (("<cstdint>", "<cstdint>\n__global__ void k() {}"), None, "here, and this is device code"),
+    ],
+)
+def test_one_verdict_for_compiled_code(tmp_path: Path, change: tuple[str, str], verdict: str | None, said: str) -> None:
+    if verdict is None and any(workshop.find(name) for name in ("nvcc", "hipcc")):
+        pytest.skip("this machine has a compiler for devices")
+    report = ground.judged(tmp_path, _compiled(SCALES.replace(*change))).told
+    assert report.verdict == (verdict or "infrastructure"), report.reason
+    assert said in report.reason
+    assert len(report.reason.splitlines()) == 1
+    if "while building" in said:
+        assert "submission.cu" in report.log, "the compiler's whole text is in the log"
+        assert [t.status for t in report.tests] == ["error", "skipped"]
+
+
+def test_an_endless_build_and_a_hungry_one_have_their_verdicts(tmp_path: Path) -> None:
+    endless = """
+template <class A, class B, int N> struct Grow { Grow<Grow<A, B, 0>, A, N - 1> a; Grow<B, Grow<A, B, 0>, N - 1> b; };
+template <class A, class B> struct Grow<A, B, 0> {};
+Grow<int, char, 40> never;
+"""
+    told = _compiled(SCALES + endless, build=wire.Build(limit_s=3))
+    report = ground.judged(tmp_path / "endless", told).told
+    assert report.verdict in ("timeout", "memory"), report.reason
+    assert "while building" in report.reason
+    report = ground.judged(tmp_path / "loop", _python("while True: pass\n", build=_build(limit_s=2))).told
+    assert (report.verdict, report.reason) == ("timeout", "test phase, while building: no answer within 2 s")
+    hungry = "hoard = [bytearray(b'x' * (1 << 26)) for _ in range(99)]\n"
+    report = ground.judged(tmp_path / "hungry", _python(hungry)).told
+    assert report.verdict == "memory", report.reason
+
+
+def _build(**changed: Any) -> wire.Build:
+    return wire.Build(**{"when": "always", "limit_s": 60, "output_bytes": 1 << 20, **changed})
+
+
+def test_what_an_import_compiles_is_there_in_every_runner(tmp_path: Path, level: int) -> None:
+    command("g++")
+    for wanted in (2, 1, 0):
+        if level < wanted:
+            continue
+        told = _python(COMPILES_ONCE, mode="benchmark", limits=ground.limits(memory_bytes=2 << 30))
+        report = ground.judged(tmp_path / str(wanted), told, env={"KBSLURM_EVAL_LEVEL": str(wanted)}).told
+        assert report.verdict == "passed", report.reason
+        seen = report.log.split("found: ")[1:]
+        assert "True 42" in report.log
+        builders_calls = len(told.tests) + len(told.benchmarks)
+        assert [s.split()[0] for s in seen[:builders_calls]] == ["False"] * builders_calls
+        assert all(s.startswith("True") for s in seen[builders_calls:]), "a runner compiled again"
+
+
+def test_a_text_that_compiles_is_told_from_one_that_does_not(tmp_path: Path) -> None:
+    plain = ground.judged(tmp_path / "plain", ground.manifest("custom_kernel = sorted\n", mode="test")).told
+    assert "build" not in plain.host
+    compiles = "# torch.utils.cpp_extension\ndef custom_kernel(data): return sorted(data)\n"
+    report = ground.judged(tmp_path / "compiles", ground.manifest(compiles, mode="test")).told
+    assert (report.verdict, report.host["build"]["files"]) == ("passed", 0)
+
+
+# Each is imported by the builder first; what it tries there, and what a runner may find of it.
+CHEATS = {
+    "writes outside": (
+        """
+import os
+tried = []
+for path in ("/built/x", "/eval/x", "/usr/x", "/etc/x", "/x", "/link/x", "/tmp/outside", "/dev/shm/outside"):
+    try:
+        print("found" if os.path.exists(path) else "missing", path)
+        open(path, "w").write("was here")
+    except OSError as error:
+        tried.append(path)
+assert "/usr/x" in tried and "/eval/x" in tried, tried
+""",
+        "passed",
+        "found /",
+    ),
+    "leaves a process": (
+        """
+import os, time
+names = [open(f"/proc/{p}/comm").read().strip() for p in os.listdir("/proc") if p.isdigit()]
+print("met it" if "kb-left-over" in names else "alone")
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        open("/proc/self/comm", "w").write("kb-left-over")
+        time.sleep(600)
+    os._exit(0)
+""",
+        "passed",
+        "met it",
+    ),
+    "reads secrets": (
+        """
+import os
+for root in ("/link", "/eval", "/tmp", "/proc", "/built", "/etc"):
+    for place, _, names in os.walk(root):
+        if place.count("/") > 3: continue
+        for name in names:
+            try:
+                text = open(os.path.join(place, name), "rb").read(65536)
+            except OSError:
+                continue
+            if b"NOBODY-MAY-" + b"SEE-THIS" in text or b"sealed-" + b"problem" in text:
+                print("leaked in", place, name)
+""",
+        "passed",
+        "leaked in",
+    ),
+    "calls somebody": (
+        """
+import socket
+try:
+    socket.socket().connect(("127.0.0.1", 80))
+    print("connected")
+except OSError as error:
+    print(type(error).__name__)
+""",
+        "passed",
+        "connected",
+    ),
+    "leaves too much": (
+        """
+import os
+with open(os.path.join(os.environ["KBSLURM_CACHE"], "big"), "wb") as file:
+    file.write(bytes(2 << 20))
+""",
+        "error",
+        "was here",
+    ),
+    "leaves links and devices": (
+        """
+import os
+home = os.environ["KBSLURM_CACHE"]
+print("seen", sorted(os.listdir(home)))
+for make in (lambda: os.symlink("/etc/passwd", home + "/link"), lambda: os.mkfifo(home + "/pipe"),
+             lambda: open(home + "/odd name;", "w").close(), lambda: open(home + "/plain", "w").close(),
+             lambda: os.chmod(home + "/plain", 0o6777)):
+    try: make()
+    except OSError: pass
+print("mode", oct(os.stat(home + "/plain").st_mode & 0o7000))
+""",
+        "passed",
+        "'link'",
+    ),
+    "changes what was built": (
+        """
+import os
+home = "/built/own"
+if os.path.isdir(home):
+    for path in (home + "/kept", home + "/more"):
+        try:
+            open(path, "w").write("changed")
+            print("changed it")
+        except OSError as error:
+            print(type(error).__name__, error.errno)
+else:
+    open(os.environ["KBSLURM_CACHE"] + "/kept", "w").write("kept")
+""",
+        "passed",
+        "changed it",
+    ),
+    "forges the archive": (
+        """
+import sys, struct
+from kbslurm_eval import workshop
+name = b"../../../../tmp/kbslurm-cheat-was-here"
+blob = b"KBBUILD1" + struct.pack("<I", 1) + struct.pack("<HBQQ", len(name), 0, 0, 4) + name + b"evil"
+workshop.collected = lambda cache, cap: (0, str(len(blob)), blob)
+""",
+        "violation",
+        "evil",
+    ),
+    "forges its size": (
+        """
+from kbslurm_eval import workshop
+workshop.collected = lambda cache, cap: (0, "99999999999", b"")
+""",
+        "violation",
+        "evil",
+    ),
+}
+SORTS = "\ndef custom_kernel(data):\n    return sorted(data)\n"
+
+
+@pytest.mark.parametrize("name", sorted(CHEATS))
+def test_a_build_leaves_nothing_but_its_output(tmp_path: Path, level: int, name: str) -> None:
+    if level < 2:
+        missing("isolation", f"this machine reaches level {level}")
+    source, verdict, never = CHEATS[name]
+    report = ground.judged(tmp_path, _python(source + SORTS)).told
+    assert report.verdict == verdict, report.reason
+    assert never not in report.log
+    assert ground.SECRET not in report.log + report.reason
+    assert not Path("/tmp/kbslurm-cheat-was-here").exists()
+    assert not _running("kb-left-over")
+
+
+def _running(name: str) -> bool:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if (entry / "comm").read_text().strip() == name:
+                    return True
+            except OSError:
+                continue
+    return False
+
+
+# ------------------------------------------------------------------------------------------------- its small parts
+
+
+def test_an_archive_comes_back_as_it_went(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "c.so").write_bytes(b"\x7fELF")
+    (tmp_path / "a" / "b" / "c.so").chmod(0o755)
+    (tmp_path / "d").write_bytes(b"")
+    os.utime(tmp_path / "d", ns=(5, 1_234_567_890_123_456_789))
+    found = list(archive.read(archive.written(str(tmp_path), 1 << 20), 1 << 20))
+    assert [(e.name, e.data, e.program) for e in found] == [("a/b/c.so", b"\x7fELF", True), ("d", b"", False)] or [
+        e.name for e in found
+    ] == ["d", "a/b/c.so"]
+    assert {e.name: e.mtime_ns for e in found}["d"] == 1_234_567_890_123_456_789
+    with pytest.raises(archive.TooLarge):
+        archive.written(str(tmp_path), 3)
+
+
+def _archive(*entries: tuple[bytes, bytes]) -> bytes:
+    parts = [struct.pack("<HBQQ", len(name), 0, 0, len(data)) + name + data for name, data in entries]
+    return archive.MAGIC + struct.pack("<I", len(entries)) + b"".join(parts)
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        b"",
+        b"KBBUILD2\0\0\0\0",
+        archive.MAGIC + struct.pack("<I", 1),
+        archive.MAGIC + struct.pack("<I", 1 << 31),
+        _archive((b"a", b"1")) + b"x",
+        _archive((b"a", b"1"))[:-1],
+        _archive((b"/etc/x", b"1")),
+        _archive((b"a/../../x", b"1")),
+        _archive((b"a//x", b"1")),
+        _archive((b".", b"1")),
+        _archive((b"", b"1")),
+        _archive((b"a\0b", b"1")),
+        _archive((b"a\xffb", b"1")),
+        _archive((b"a", b"1"), (b"a", b"2")),
+        _archive((b"a", b"1"), (b"a/b", b"2")),
+        _archive((b"a/b", b"1"), (b"a", b"2")),
+        _archive((b"a", b"1" * 2000)),
+        _archive((b"n" * 500, b"1")),
+    ],
+)
+def test_no_other_bytes_are_an_archive(blob: bytes) -> None:
+    with pytest.raises(archive.Broken):
+        list(archive.read(blob, 1000))
+
+
+def test_parameters_are_read_off_cpp() -> None:
+    text = "// int generate_input(int no) {\nstatic input_t generate_input(int seed, const std::string &kind,\n"
+    text += "  double p = .5) {"
+    assert border.parameters(text) == [["int", "seed"], ["std::string", "kind"], ["double", "p"]]
+    assert border.parameters("input_t generate_input() {") == []
+    assert border.parameters("input_t generate_input(int a);") is None
+
+
+def test_the_first_errors_are_what_is_told() -> None:
+    said = "In file included from x\nsubmission.cu:3:1: error: one\n  3 | foo\nsubmission.cu:4:1: error: two\n"
+    assert workshop.excerpt(said) == "submission.cu:3:1: error: one; submission.cu:4:1: error: two"
+    assert workshop.excerpt("nothing known\nlast line\n") == "nothing known; last line"

@@ -1,0 +1,106 @@
+"""Device code through the builder: compiled by nvcc from PyPI everywhere, run where a GPU is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kbslurm_eval import wire
+from tests.flow import harness_ground as ground
+from tests.flow.test_harness_build import SCALED
+from tests.services import command, missing
+
+TOOLKIT = ground.ROOT / ".nvcc" / "nvidia" / "cu13"
+# Launches its kernel; where no device is it says so, and the host does the work.
+SCALES = """
+#include "kbslurm.h"
+#include <cuda_runtime.h>
+#include <cstdint>
+
+__global__ void scale(const float *x, float *y, long long n, float a, float b) {
+  const long long i = blockIdx.x * static_cast<long long>(blockDim.x) + threadIdx.x;
+  if (i < n) y[i] = x[i] * a + b;
+}
+
+static bool on_device(const float *x, float *y, long long n, float a, float b) {
+  float *dx = nullptr, *dy = nullptr;
+  const size_t bytes = n * sizeof(float);
+  if (cudaMalloc(&dx, bytes + 1) != cudaSuccess || cudaMalloc(&dy, bytes + 1) != cudaSuccess) return false;
+  cudaMemcpy(dx, x, bytes, cudaMemcpyHostToDevice);
+  if (n) scale<<<(n + 127) / 128, 128>>>(dx, dy, n, a, b);
+  const cudaError_t done = cudaMemcpy(y, dy, bytes, cudaMemcpyDeviceToHost);
+  cudaFree(dx);
+  cudaFree(dy);
+  return done == cudaSuccess;
+}
+
+KB_ENTRY int custom_kernel(const kb_array *in, int inputs, kb_array *out, int outputs) {
+  const float *x = static_cast<const float *>(in[0].data);
+  float *y = static_cast<float *>(out[0].data);
+  const float a = static_cast<float>(*static_cast<const double *>(in[1].data));
+  const float b = static_cast<float>(*static_cast<const int64_t *>(in[2].data)) + 15;
+  const long long n = in[0].size;
+  if (!on_device(x, y, n, a, b)) {
+#ifdef DEVICE_ONLY
+    return 1;
+#endif
+    for (long long i = 0; i < n; ++i) y[i] = x[i] * a + b;
+  }
+  *static_cast<int64_t *>(out[1].data) = n;
+  return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def toolkit() -> dict[str, str]:
+    """Where nvcc is, as an environment says it."""
+    command("g++")
+    if os.uname().machine != "x86_64":
+        pytest.skip("the wheels of nvcc that we name are for x86_64")
+    if not (TOOLKIT / "bin" / "nvcc").is_file():
+        missing("nvcc", "make nvcc puts it into .nvcc/")
+    return {"CUDA_HOME": str(TOOLKIT), "PATH": f"{TOOLKIT}/bin:/usr/bin:/bin"}
+
+
+def _manifest(source: str, *, gpu: str, defines: tuple[str, ...] = ()) -> wire.Manifest:
+    build = wire.Build(when="always", defines=list(defines), limit_s=120)
+    limits = ground.limits(memory_bytes=8 << 30, file_bytes=256 << 20, processes=256)
+    return ground.manifest(
+        source, lang="cu", entry="submission.cu", files={"reference.py": SCALED}, mode="test", gpu=gpu, build=build,
+        limits=limits,
+    )  # fmt: skip
+
+
+def test_device_code_is_compiled_for_the_board_s_gpu(tmp_path: Path, toolkit: dict[str, str]) -> None:
+    report = ground.judged(tmp_path, _manifest(SCALES, gpu="H100"), env=toolkit).told
+    assert report.verdict == "passed", report.reason
+    assert report.host["build"]["bytes"] > 100_000, "the runtime is linked in"
+
+
+def test_an_error_in_device_code_is_told_with_its_line(tmp_path: Path, toolkit: dict[str, str]) -> None:
+    report = ground.judged(tmp_path, _manifest(SCALES.replace("y[i] = x[i] * a + b;\n}", "y[i] = z;\n}"), gpu="H100"),
+                           env=toolkit).told  # fmt: skip
+    assert report.verdict == "error"
+    assert report.reason.startswith("test phase, while building: submission.cu(8): error:"), report.reason
+
+
+def test_a_board_s_gpu_is_what_it_is_compiled_for(tmp_path: Path, toolkit: dict[str, str]) -> None:
+    """An instruction that only a newer device has: the same source on two boards."""
+    source = SCALES.replace("if (i < n) y", "#if __CUDA_ARCH__ >= 900\n#error newer\n#endif\n  if (i < n) y")
+    assert source != SCALES
+    for gpu, verdict in (("A100", "passed"), ("H100", "error")):
+        report = ground.judged(tmp_path / gpu, _manifest(source, gpu=gpu), env=toolkit).told
+        assert report.verdict == verdict, report.reason
+
+
+@pytest.mark.gpu
+def test_device_code_runs(tmp_path: Path) -> None:
+    if subprocess.run(["nvidia-smi", "-L"], capture_output=True, check=False).returncode != 0:
+        missing("a GPU", "nvidia-smi lists none")
+    env = {"PATH": os.environ["PATH"], "CUDA_HOME": os.environ.get("CUDA_HOME", "")}
+    report = ground.judged(tmp_path, _manifest(SCALES, gpu="cuda", defines=("DEVICE_ONLY",)), env=env).told
+    assert report.verdict == "passed", report.reason

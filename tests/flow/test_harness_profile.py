@@ -1,0 +1,144 @@
+"""Profile mode: files and a text from where the submission ran, which change nothing, whatever they are."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib.util
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from kbslurm.domain.profiler import around
+from kbslurm_eval import profile, wire
+from tests.flow import harness_ground as ground
+
+RIGHT = "def custom_kernel(data):\n    return sorted(data)\n"
+# All of these pass, and misbehave where they are profiled.
+ENDS = """
+import os, sys
+
+def custom_kernel(data):
+    if sys.getprofile() is not None:
+        os._exit(3)
+    return sorted(data)
+"""
+HANGS = ENDS.replace("os._exit(3)", "while True: pass")
+FORGES = """
+import struct
+from kbslurm_eval import tracer
+
+def traced(call, told, fresh, out):
+    (_, first, cap), (_, second, _), (_, third, room) = told["slots"]
+    struct.pack_into("<Q", out, first, 1 << 63)
+    struct.pack_into("<Q", out, second, 6)
+    out[second + 8 : second + 14] = b"<html>"
+    struct.pack_into("<Q", out, third, room)
+    return "\\x1b[2J" + "x" * 100_000
+
+tracer.traced = traced
+
+def custom_kernel(data):
+    return sorted(data)
+"""
+
+
+def profiled(tmp_path: Path, source: str, **changed: object) -> tuple[wire.Report, Path]:
+    told = ground.manifest(source, mode="profile", benchmarks=[{"n": 300, "seed": 7}], **changed)
+    outcome = ground.judged(tmp_path, told)
+    return outcome.told, outcome.out / "artifacts"
+
+
+def refuses_what_no_judge_leaves(report: wire.Report) -> None:
+    whole = json.loads(wire.dumps(report))
+    assert wire.read_report(json.dumps(whole)).artifacts == report.artifacts
+    good = whole["artifacts"][0]
+    for bad in (
+        [{**good, "name": "../report.json"}], [{**good, "name": ".hidden"}], [good, good], [{**good, "size": 0}],
+        [{**good, "size": wire.ARTIFACT_CAP + 1}], [{**good, "sha256": "?"}],
+        [{**good, "name": f"n{n}"} for n in range(wire.ARTIFACTS_CAP + 1)],
+    ):  # fmt: skip
+        with pytest.raises(wire.WireError, match="artifact"):
+            wire.read_report(json.dumps({**whole, "artifacts": bad}))
+    with pytest.raises(wire.WireError, match="only a profile"):
+        wire.read_report(json.dumps({**whole, "mode": "benchmark"}))
+
+
+def test_what_ran_is_told_and_kept_as_the_report_says(tmp_path: Path) -> None:
+    report, folder = profiled(tmp_path, RIGHT)
+    assert report.verdict == "passed", report.reason
+    assert "NO_PROFILE" not in report.flags
+    assert [phase.name for phase in report.phases] == ["test", "benchmark"]
+    assert "custom_kernel" in report.profile
+    assert report.profile.startswith("benchmark-0 (n: 300; seed: 7): cProfile, 5 calls")
+    kept = {file.name: file.read_bytes() for file in folder.iterdir()}
+    assert (
+        kept.keys() == {one.name for one in report.artifacts} == {"benchmark-0.table.txt", "benchmark-0.functions.json"}
+    )
+    for one in report.artifacts:
+        assert (len(kept[one.name]), hashlib.sha256(kept[one.name]).hexdigest()) == (one.size, one.sha256)
+    rows = json.loads(kept["benchmark-0.functions.json"])
+    assert [row["calls"] for row in rows if row["function"] == "custom_kernel"] == [5]
+    refuses_what_no_judge_leaves(report)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (ENDS, "no profile: the submission ended itself (exit code 3)"),
+        (HANGS, "no profile: no answer within 4 s"),
+    ],
+)
+def test_whoever_misbehaves_under_the_profiler_has_no_profile_and_the_same_verdict(
+    tmp_path: Path, source: str, said: str
+) -> None:
+    limits = ground.limits(benchmark_s=4.0) if source is HANGS else ground.limits()
+    report, folder = profiled(tmp_path, source, limits=limits, budget=wire.Budget(launches=1, calls=2))
+    assert report.verdict == "passed", report.reason
+    assert report.score_s is not None
+    assert said in report.profile
+    assert report.artifacts == [] and not folder.exists()
+
+
+def test_a_forged_profile_is_bytes_under_our_names_and_a_clean_text(tmp_path: Path) -> None:
+    report, folder = profiled(tmp_path, FORGES)
+    assert report.verdict == "passed", report.reason
+    assert [(one.name, one.size) for one in report.artifacts] == [("benchmark-0.functions.json", 6)]
+    assert (folder / "benchmark-0.functions.json").read_bytes() == b"<html>"
+    assert "\x1b" not in report.profile
+    assert len(report.profile) <= wire.PROFILE_TEXT_CAP
+
+
+def test_what_a_program_around_the_runner_left_is_read_only_when_it_is_a_plain_file(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"a secret")
+    plain, link, hard, pipe, large = (tmp_path / name for name in ("plain", "link", "hard", "pipe", "large"))
+    plain.write_bytes(b"a report")
+    link.symlink_to(secret)
+    os.link(secret, hard)
+    os.mkfifo(pipe)
+    with large.open("wb") as file:
+        file.truncate(wire.ARTIFACT_CAP + 1)
+    assert profile.read_left(plain) == b"a report"
+    assert [profile.read_left(path) for path in (link, hard, pipe, large, tmp_path, tmp_path / "none")] == [b""] * 6
+
+
+def test_the_programs_argv() -> None:
+    assert around("none", "/link") == ()
+    ncu, rocprof = around("ncu", "/link"), around("rocprof", "/link")
+    assert ncu[0] == "ncu" and ncu[-2:] == ("--export", "/link/profile")
+    assert ncu[ncu.index("--profile-from-start") :][:2] == ("--profile-from-start", "off")
+    assert rocprof[0] == "rocprofv3" and rocprof[-1] == "--"
+    assert {"/link", "profile"} < set(rocprof)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch isn't installed")
+def test_torchs_profiler_is_used_where_torch_is(tmp_path: Path) -> None:
+    source = "import torch\n\ndef custom_kernel(data):\n    torch.tensor(data).sort()\n    return sorted(data)\n"
+    report, folder = profiled(tmp_path, source, limits=wire.Limits(), budget=wire.Budget(launches=1, calls=2))
+    assert report.verdict == "passed", report.reason
+    assert "aten::sort" in report.profile
+    trace = json.loads(gzip.decompress((folder / "benchmark-0.trace.json.gz").read_bytes()))
+    assert trace["traceEvents"]

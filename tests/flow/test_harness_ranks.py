@@ -1,0 +1,158 @@
+"""Problems for several GPUs: every rank a process of one launch, at every level of isolation that there is.
+
+The example's submissions are judged by test_examples; here is what its verdicts don't show.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbslurm.domain.run import new_job_name
+from kbslurm.flow.manifest import manifest_for
+from kbslurm.problems import load
+from kbslurm_eval import wire
+from tests.flow.harness_ground import SECRET, achieved_level, judged
+from tests.services import missing
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples/allreduce"
+# by level; at 2 and above test_examples judges them all
+VERDICTS = {
+    0: {"accepted/by_rank_zero.py": "passed", "cheat/another_ranks_token.py": "violation"},
+    1: {"accepted/by_rank_zero.py": "passed", "crash/one_rank_dies.py": "error", "crash/one_rank_raises.py": "error"},
+}
+
+
+def allreduce(source: str, *, mode: wire.Mode = "test", **changed: Any) -> wire.Manifest:
+    told = manifest_for(
+        load(EXAMPLE), token=new_job_name(), attempt=1, nonce="n0nce", mode=mode, gpu="cpu", source=source,
+        secret_seed=SECRET,
+    )  # fmt: skip
+    fields = {name: getattr(told, name) for name in told.__dataclass_fields__}
+    return wire.Manifest(**{**fields, **changed})
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_bare_machine_gives_the_same_verdicts(level: int, tmp_path: Path) -> None:
+    for name, verdict in VERDICTS[level].items():
+        source = (EXAMPLE / "submissions" / name).read_text(encoding="utf-8")
+        env = {"KBSLURM_EVAL_LEVEL": str(level)}
+        report = judged(tmp_path / Path(name).stem, allreduce(source), env=env).told
+        assert report.verdict == verdict, (name, report.reason)
+        assert report.isolation.level == level
+
+
+LOOKS_OUTSIDE = """
+import os, socket
+from ring import Ring
+from task import input_t, output_t
+
+ring = Ring()
+
+
+def custom_kernel(data):
+    assert os.environ["LOCAL_RANK"] == os.environ["RANK"] == str(data[0])
+    assert os.environ["WORLD_SIZE"] == str(data[1]) == "2"
+    try:
+        socket.create_connection(("127.0.0.1", {port}), timeout=5).close()
+    except ConnectionRefusedError:
+        raise RuntimeError("nobody there, as it should be") from None
+    return data[2]
+"""
+
+
+def test_ranks_speak_with_each_other_and_with_nobody_else(tmp_path: Path) -> None:
+    if achieved_level() < 2:
+        missing("a network namespace", "none can be had on this machine")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        source = LOOKS_OUTSIDE.replace("{port}", str(server.getsockname()[1]))
+        report = judged(tmp_path, allreduce(source)).told
+    assert "nobody there, as it should be" in report.reason
+    assert report.verdict == "error"
+    assert report.host["interfaces"] == ["lo"]
+    assert report.host["ranks"] == 2
+    assert report.isolation.level >= 2, report.isolation.notes
+
+
+def test_the_last_rank_is_timed_and_nothing_is_left(tmp_path: Path) -> None:
+    source = (EXAMPLE / "submissions/accepted/early_rank.py").read_text(encoding="utf-8")
+    report = judged(tmp_path, allreduce(source, mode="benchmark", budget=wire.Budget(launches=1, calls=3))).told
+    assert report.verdict == "passed", report.reason
+    assert report.score_s is not None
+    assert report.score_s > 0.02, "rank 1 sleeps that long after rank 0 is done"
+    ours = [p for p in Path("/proc").iterdir() if p.name.isdigit() and _says(p, f"{tmp_path}")]
+    assert ours == []
+
+
+def _says(process: Path, text: str) -> bool:
+    try:
+        return text.encode() in (process / "cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def test_a_reference_whose_ranks_dont_meet_is_the_problems_trouble(tmp_path: Path) -> None:
+    told = allreduce("def custom_kernel(data): return data[2]")
+    head = "def ref_kernel(data: input_t) -> output_t:\n"
+    alone = f"{head}    if data[0] == 1:\n        raise RuntimeError('alone')\n"
+    lonely = told.files["reference.py"].replace(head, alone)
+    report = judged(tmp_path, allreduce(told.source, files={**told.files, "reference.py": lonely})).told
+    assert report.verdict == "infrastructure"
+    assert "RuntimeError: alone" in report.reason
+    assert "(rank 1)" in report.reason
+
+
+def test_cases_of_different_worlds_are_refused(tmp_path: Path) -> None:
+    report = judged(tmp_path, allreduce("", tests=[{"world_size": 2, "size": 1}, {"world_size": 3, "size": 1}])).told
+    assert report.verdict == "infrastructure"
+    assert "differ in world_size" in report.reason
+
+
+GLOO = {
+    "reference.py": """
+import torch
+import torch.distributed as dist
+
+
+def generate_input(rank, world_size, n, seed):
+    return (torch.randn(n, generator=torch.Generator().manual_seed(seed + rank)), rank, world_size)
+
+
+def ref_kernel(data):
+    total = data[0].clone()
+    dist.all_reduce(total)
+    return total
+
+
+def check_implementation(data, output):
+    return bool(torch.allclose(output, ref_kernel(data))), "not the sum"
+"""
+}
+ALL_REDUCE = """
+import torch.distributed as dist
+
+
+def custom_kernel(data):
+    total = data[0].clone()
+    dist.all_reduce(total)
+    return total
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch isn't installed")
+@pytest.mark.parametrize(
+    ("source", "verdict"), [(ALL_REDUCE, "passed"), (ALL_REDUCE.replace("dist.all", "#"), "wrong")]
+)
+def test_torchs_process_group_is_ready(source: str, verdict: str, tmp_path: Path) -> None:
+    plain = wire.Limits()
+    cases: list[Any] = [{"world_size": 2, "n": 100, "seed": 1}]
+    told = allreduce(source, files=GLOO, tests=cases, benchmarks=cases, hidden=[], limits=plain, mode="benchmark",
+                     budget=wire.Budget(launches=1, calls=3))  # fmt: skip
+    report = judged(tmp_path, told).told
+    assert report.verdict == verdict, report.reason
+    assert report.host["process_group"] in ("gloo", "nccl")

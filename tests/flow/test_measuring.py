@@ -1,0 +1,307 @@
+"""Reference times, second measurements and the charts of nodes, on real Postgres: what a ranked score is made of."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kbslurm.domain import board as boards
+from kbslurm.domain import measure
+from kbslurm.domain.run import Ending, OpenAttempt, RunState, SubmissionId
+from kbslurm.domain.verdict import Verdict
+from kbslurm.flow.place import Place
+from kbslurm.flow.score import Scored, give_up, score
+from kbslurm.store.rejudging import Wanted
+from kbslurm_eval import clock
+from tests.command_line import CommandLine
+from tests.flow.puppet import RUNNING, Puppet, sealed_report
+from tests.flow.stage import PROBLEM, Stage
+
+PLACE = Place(backend=Puppet(slots={"A100": 9}))
+PAIRED = dataclasses.replace(PROBLEM, config={"baseline": "def custom_kernel(data):\n    return data\n"})
+
+
+@pytest.fixture
+def stage(database_url: str) -> Iterator[Stage]:
+    built = Stage.build(database_url, problem=PAIRED, confirm=True)
+    yield built
+    built.close()
+
+
+@pytest.fixture
+def plain(database_url: str) -> Iterator[Stage]:
+    built = Stage.build(database_url, confirm=True)
+    yield built
+    built.close()
+
+
+def next_attempt(stage: Stage) -> OpenAttempt:
+    stage.store.tend(stage.clock.now())
+    attempt = stage.claim(PLACE)
+    assert stage.store.note_seen(attempt, RUNNING, stage.clock.now())
+    return next(a for a in stage.store.open_attempts() if a.id == attempt.id)
+
+
+def judge(stage: Stage, score_s: float, *, baseline_s: float = 0.5, verdict: str = "passed") -> Scored:
+    """The fairest waiting run took this long."""
+    attempt = next_attempt(stage)
+    told: dict[str, object] = {"score_s": score_s, "baseline_s": baseline_s, "interval_s": [0, score_s * 1.02]}
+    if verdict != "passed":
+        told = {"verdict": verdict, "phases": [], "reason": "so"}
+    return score(stage.store, attempt, sealed_report(stage.store.work(attempt.id), **told), stage.clock.now())
+
+
+def board(stage: Stage) -> list[tuple[str, float]]:
+    return [(entry.person, round(entry.score_s, 4)) for entry in stage.store.scored("board", "A100")]
+
+
+def state(stage: Stage) -> str:
+    held = stage.store.board("board")
+    assert held is not None
+    return stage.store.calibrations(held)["A100"].state
+
+
+def standing(stage: Stage, submission: SubmissionId) -> str:
+    (run,) = stage.store.submission(submission).runs
+    return run.standing
+
+
+def test_ranked_runs_wait_for_the_reference_times_and_are_scored_in_them(stage: Stage) -> None:
+    ours = stage.submit(by="ada", mode="leaderboard").submission_id
+    assert state(stage) == "calibrating" and standing(stage, ours) == "calibrating"
+    quick = stage.submit(by="bob", mode="test").submission_id
+    assert judge(stage, 0.5, baseline_s=0.25) is Scored.VERDICT  # the house's own, first of all
+    assert state(stage) == "calibrated" and board(stage) == []
+    assert standing(stage, ours) == "queued", "the same statement lets go of what waited"
+    judge(stage, 0.5)
+    assert standing(stage, quick) == "scored" or standing(stage, ours) != "queued"
+    # On a node that is twice as slow, four times the baseline's time there is four times the reference time.
+    while stage.open_runs():
+        judge(stage, 2.0, baseline_s=0.5)
+    assert board(stage) == [("ada", 1.0)]
+    held = stage.store.board("board")
+    assert held is not None and held.submissions == 2, "the house's own submission is on no list"
+    assert [round(one, 6) for one in stage.store.calibrations(held)["A100"].b_ref_s or ()] == [0.25]
+    assert stage.store.tend(stage.clock.now()) == 0
+
+
+def test_reference_times_are_never_changed_and_each_version_has_its_own(stage: Stage) -> None:
+    judge(stage, 0.5, baseline_s=0.25)
+    with pytest.raises(Exception, match="never changed"):
+        stage.rows("UPDATE calibration SET b_ref_s = '{1}'")
+    stage.submit(by="ada", mode="leaderboard")
+    while stage.open_runs():
+        judge(stage, 0.25, baseline_s=0.25)
+    version = stage.store.add_problem_version(dataclasses.replace(PAIRED, tests=({"seed": 9},)))
+    stage.store.order_rejudging("board", Wanted(), version, by="host", now=stage.clock.now())
+    assert [run["held"] for run in stage.runs() if run["ended_at"] is None] == [True]
+    judge(stage, 0.5, baseline_s=0.75)
+    judge(stage, 0.5, baseline_s=0.5)
+    assert stage.open_runs() == 0, "what hosts order again isn't measured twice"
+    stage.store.apply_rejudging("board", by="host")
+    assert board(stage) == [("ada", 0.75)]
+
+
+def test_a_calibration_that_fails_is_ordered_again_later_and_the_board_says_so(
+    stage: Stage, database_url: str, tmp_path: Path
+) -> None:
+    stage.submit(by="ada", mode="leaderboard")
+    assert judge(stage, 0.5, verdict="wrong") is Scored.VERDICT
+    assert state(stage) == "failed"
+    assert stage.store.tend(stage.clock.now()) == 0, "not at once again"
+    kbslurm = CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})
+    told = kbslurm("board", "board", "--json").json()
+    assert told["paired"] and told["calibration"]["A100"]["state"] == "failed"
+    assert "calibrating: the last attempt failed" in kbslurm("board", "board").out
+    stage.clock.go(measure.AGAIN_AFTER_S + 1)  # type: ignore[attr-defined]
+    judge(stage, 0.5)
+    assert state(stage) == "calibrated"
+
+
+def test_an_improvement_is_measured_once_more_and_the_second_score_counts(plain: Stage) -> None:
+    first = plain.submit(by="ada", mode="leaderboard").submission_id
+    judge(plain, 0.4)
+    assert board(plain) == [] and standing(plain, first) == "confirming"
+    view = plain.store.submission(first)
+    assert not view.is_done and view.runs[0].first_score_s == pytest.approx(0.4, rel=1e-4)
+    judge(plain, 0.6)
+    assert board(plain) == [("ada", 0.6)] and plain.store.submission(first).is_done
+    slower = plain.submit(by="ada", mode="leaderboard").submission_id
+    judge(plain, 0.7)
+    assert plain.open_runs() == 0 and standing(plain, slower) == "scored", "what improves nothing isn't confirmed"
+    near = plain.submit(by="ada", mode="leaderboard").submission_id
+    judge(plain, 0.595)
+    (run,) = plain.store.submission(near).runs
+    assert run.verdict is not None and not run.verdict.ranked and "that one stays" in run.verdict.reason
+    plain.submit(by="ada", mode="leaderboard")
+    judge(plain, 0.5)  # lucky
+    judge(plain, 0.65)  # and not again
+    assert board(plain)[0] == ("ada", 0.6)
+    counts = [(run["second"], run["counts"]) for run in plain.runs()]
+    assert counts == [(False, False), (True, True), (False, True), (False, True), (False, False), (True, True)]
+
+
+@pytest.mark.parametrize("fate", ["wrong", "timeout", "infrastructure", "cancelled"])
+def test_a_second_measurement_that_does_not_pass_leaves_no_score(plain: Stage, fate: str) -> None:
+    number = plain.submit(by="ada", mode="leaderboard").submission_id
+    judge(plain, 0.4)
+    if fate == "cancelled":
+        plain.store.cancel(number, None, plain.clock.now())
+    elif fate == "infrastructure":
+        for _ in range(3):
+            give_up(plain.store, next_attempt(plain), Ending.NODE_FAILURE, "the node failed", plain.clock.now())
+    else:
+        judge(plain, 0.4, verdict=fate)
+    assert board(plain) == [] and plain.open_runs() == 0 and plain.store.submission(number).is_done
+    (run,) = plain.store.submission(number).runs
+    assert (run.verdict.name if run.verdict else run.state) == fate
+
+
+def test_many_at_once_are_confirmed_one_after_the_other_and_the_needless_not_at_all(plain: Stage) -> None:
+    numbers = [plain.submit(by="ada", mode="leaderboard").submission_id for _ in range(4)]
+    attempts = [next_attempt(plain) for _ in numbers]
+    for attempt, took in zip(attempts, (0.5, 0.42, 0.4, 0.44), strict=True):
+        report = sealed_report(plain.store.work(attempt.id), score_s=took, interval_s=[0, took * 1.02])
+        score(plain.store, attempt, report, plain.clock.now())
+    waiting = [run for run in plain.runs() if run["ended_at"] is None]
+    assert [run["held"] for run in waiting] == [False, True, True, True]
+    judge(plain, 0.51)
+    judge(plain, 0.43)  # the second of the best first one, 0.4
+    assert board(plain) == [("ada", 0.43), ("ada", 0.51)]
+    plain.store.tend(plain.clock.now())
+    assert plain.open_runs() == 0, "0.42 and 0.44 are no improvement that could be told"
+    assert {standing(plain, number) for number in numbers} == {"scored"}
+    assert board(plain) == [("ada", 0.43), ("ada", 0.51)]
+
+
+def test_a_board_may_do_without_and_others_are_not_held_up(plain: Stage) -> None:
+    plain.submit(by="ada", mode="leaderboard")
+    plain.submit(by="bob", mode="leaderboard")
+    judge(plain, 0.4)
+    judge(plain, 0.5)
+    assert [run["held"] for run in plain.runs() if run["second"]] == [False, False]
+    plain.rows("UPDATE leaderboard SET confirm = false RETURNING id")
+    plain.submit(by="eve", mode="leaderboard")
+    for took in (0.4, 0.5, 0.3):
+        judge(plain, took)
+    assert board(plain) == [("eve", 0.3), ("ada", 0.4), ("bob", 0.5)]
+
+
+def test_a_node_that_is_not_itself_is_trouble_of_the_house_and_no_persons_doing(stage: Stage) -> None:
+    stage.rows("UPDATE leaderboard SET confirm = false RETURNING id")
+    judge(stage, 0.5, baseline_s=0.5)
+    for n in range(12):
+        stage.submit(by=f"p{n % 4}", mode="leaderboard")
+        assert judge(stage, 0.5, baseline_s=0.5 * (1 + 0.001 * (n % 3))) is Scored.VERDICT
+    stage.submit(by="ada", mode="leaderboard")
+    assert judge(stage, 0.1, baseline_s=0.8) is Scored.RETRY_OR_FAILED
+    (open_run,) = [run for run in stage.runs() if run["ended_at"] is None]
+    assert open_run["state"] == RunState.QUEUED and "the baseline took" in open_run["reason"]
+    work = stage.store.work(stage.claim(PLACE).id)
+    assert work.avoid_nodes == ("node1",), "it is tried again elsewhere"
+    assert "unsteady" in {found.kind for found in stage.store.attention(now=stage.clock.now())}
+    # One person's runs are a fifth of the chart at most: they can't make it follow them.
+    for _ in range(30):
+        stage.rows(
+            "INSERT INTO baseline_point (attempt_id, person_id, backend, node, gpu, problem_version_id, level, inside,"
+            " at) SELECT a.id, %s, p.backend, p.node, p.gpu, p.problem_version_id, 99, false, p.at"
+            " FROM baseline_point p, attempt a WHERE a.id NOT IN (SELECT attempt_id FROM baseline_point) LIMIT 1"
+            " RETURNING id",
+            stage.person("eve"),
+        )
+    yard = stage.store.yardstick(work.attempt, "node1")
+    assert sum(level == 99 for level in yard.chart) <= measure.CHART_PER_PERSON
+
+
+def test_the_chart_says_nothing_early_and_lets_the_usual_pass() -> None:
+    source = random.Random(5)
+    assert measure.drift([0.0] * 9, 5.0) is None
+    outside = 0
+    for _ in range(2000):
+        history = [source.gauss(0, 0.05) for _ in range(50)]
+        outside += measure.drift(history, source.gauss(0, 0.05)) is not None
+    assert outside / 2000 < 0.012  # 0.27 % were the spread known; it is estimated from fifty
+    assert measure.drift([0.0] * 50, math.log(1.02)) is None
+    said = measure.drift([0.0] * 50, math.log(1.2))
+    assert said is not None and "+20.0%" in said
+
+
+def test_a_final_measures_the_leaders_together_and_counts_when_a_host_says_so(
+    stage: Stage, database_url: str, tmp_path: Path
+) -> None:
+    kbslurm = CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})
+    stage.rows("UPDATE leaderboard SET confirm = false RETURNING id")
+    judge(stage, 0.5, baseline_s=0.5)
+    assert kbslurm("final", "board").code == 2, "nobody ranks yet"
+    for name, took in (("ada", 0.40), ("bob", 0.41), ("eve", 0.42), ("dan", 0.9)):
+        stage.submit(by=name, mode="leaderboard")
+        judge(stage, took)
+    ordered = kbslurm("final", "board", "--top", "3", "--json").json()
+    assert [row["person"] for row in ordered["rivals"]] == ["ada", "bob", "eve"] and not ordered["measured"]
+    assert kbslurm("final", "board", "--top", "3").code == 2 and kbslurm("final", "board", "--apply").code == 5
+    attempt = next_attempt(stage)
+    work = stage.store.work(attempt.id)
+    assert len(work.problem.config["rivals"]) == 3 and not work.by_staff, "it runs only where others' code may"
+    assert work.source == PAIRED.baseline
+    assert work.problem.limits.ranked_s == 5 * PAIRED.limits.ranked_s
+    # On a node at half speed bob is ahead of ada there, and eve gave a wrong answer.
+    report = sealed_report(work, score_s=1.0, baseline_s=1.0, rivals=(0.9, 0.78, None))
+    assert score(stage.store, attempt, report, stage.clock.now()) is Scored.VERDICT
+    before = board(stage)
+    assert [name for name, _ in before] == ["ada", "bob", "eve", "dan"], "nothing counts yet"
+    shown = kbslurm("final", "board", "--json").json()
+    assert [row["verdict"] for row in shown["rivals"]] == ["passed", "passed", "wrong"]
+    assert [row["score_s"] and round(row["score_s"], 2) for row in shown["rivals"]] == [0.45, 0.39, None]
+    (gap,) = shown["gaps"]
+    assert (gap["ahead"], gap["behind"], gap["separated"]) == ("bob", "ada", True)
+    assert "told apart" in kbslurm("final", "board").out
+    assert kbslurm("final", "board", "--apply").code == 0
+    assert [(name, round(took, 2)) for name, took in board(stage)] == [
+        ("bob", 0.39),
+        ("eve", 0.42),
+        ("ada", 0.45),
+        ("dan", 0.9),
+    ]
+    assert [event.kind for event in stage.store.audit_log()][:2] == ["staff.final_applied", "staff.final"]
+    assert kbslurm("final", "board", "--apply").code == 2, "there is none any more"
+    kbslurm("final", "board", "--top", "2")
+    assert kbslurm("final", "board", "--forget").code == 0
+    assert stage.open_runs() == 0 and stage.store.open_final("board", "A100") is None
+    assert [name for name, _ in board(stage)] == ["bob", "eve", "ada", "dan"]
+
+
+@pytest.mark.parametrize("between", [0.0, 0.005])
+def test_resubmitting_for_luck_gains_next_to_nothing(between: float) -> None:
+    """Forty submissions of the same kernel, launches 1 % apart: the plain best of them is 1 % better than the truth.
+
+    `between`: what whole runs differ by beside that, and their intervals don't know of.
+    """
+    source, rounds = random.Random(9), 200
+
+    def run() -> Verdict:
+        level = source.gauss(0, between)
+        found = clock.interval([math.exp(level + source.gauss(0, 0.01)) for _ in range(5)])
+        told = {"score_s": found.value, "low_s": found.low, "high_s": found.high}
+        return Verdict(name="passed", reason="", ranked=True, **told)  # type: ignore[arg-type]
+
+    plain_gain = confirmed_gain = 0.0
+    for _ in range(rounds):
+        best, stands = math.inf, None
+        for _ in range(40):
+            first = run()
+            best = min(best, first.score_s or math.inf)
+            yard = measure.Yardstick(calibrates=False, may_confirm=True, b_ref_s=None, standing=stands)
+            if measure.settled(first, yard)[1]:
+                second = run()
+                if stands is None or (second.score_s or math.inf) < stands.score_s:
+                    stands = boards.Measured(**{k: getattr(second, k) for k in ("score_s", "low_s", "high_s")})
+        assert stands is not None
+        plain_gain -= math.log(best) / rounds
+        confirmed_gain -= math.log(stands.score_s) / rounds
+    assert plain_gain > 0.009
+    assert confirmed_gain < (0.15 if between == 0 else 0.35) * plain_gain, (plain_gain, confirmed_gain)

@@ -1,0 +1,75 @@
+"""A problem's check is put to the test by spoilt answers: a blind one is found out, the examples' are sound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kbslurm import problems, trial
+from kbslurm.share import eval_dir
+from tests.services import command
+
+ROOT = Path(__file__).resolve().parents[2]
+BLIND = """
+import random
+
+
+def generate_input(n, seed):
+    r = random.Random(seed)
+    return [[r.random() for _ in range(n)] for _ in range(n)]
+
+
+def ref_kernel(data):
+    return [[2 * x for x in row] for row in data]
+
+
+def check_implementation(data, output):
+    want = ref_kernel(data)
+    return CHECK, "off"
+"""
+CHECKS = {
+    "len(output) == len(want)": {
+        "zeros": "error", "constant": "error", "permuted rows": "warning", "half the tiles": "warning",
+        "last row missing": "warning", "off by one": "warning", "lower precision": "warning",
+    },
+    "abs(sum(map(sum, output)) - sum(map(sum, want))) < 1e-6": {"constant": "error", "permuted rows": "warning"},
+    "all(abs(a - b) < 0.05 for x, y in zip(want, output) for a, b in zip(x, y))": {"lower precision": "warning"},
+    "want[:-1] == output[:-1]": {"last row missing": "warning"},
+    "want == output": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("check", list(CHECKS))
+def test_a_blind_check_is_found_out(tmp_path: Path, check: str) -> None:
+    file = tmp_path / "blind.py"
+    file.write_text(BLIND.replace("CHECK", check) + '\n\nTESTS = [{"n": 9, "seed": 1}, {"n": 16, "seed": 2}]\n')
+    seen = trial.mutations(problems.load(file), work=tmp_path / "work", eval_dir=eval_dir())
+    assert seen.trouble == ""
+    assert {f["mutation"]: f["severity"] for f in seen.findings if f["severity"] != "none"} == CHECKS[check]
+    assert {f["cases"] for f in seen.findings} == {2}
+    assert seen.sound == ("error" not in CHECKS[check].values())
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["examples/transpose", "examples/rowsoftmax", "examples/one_file/running_sum.py", "tests/problems/typed",
+     "tests/problems/two_entries", "tests/problems/cu_header"],
+)  # fmt: skip
+def test_our_own_checks_are_sound(tmp_path: Path, name: str) -> None:
+    if "cu_" in name:
+        command("g++")
+    problem = problems.load(ROOT / name, root=ROOT)
+    seen = trial.mutations(problem, work=tmp_path, eval_dir=eval_dir())
+    assert seen.trouble == ""
+    assert [f["message"] for f in seen.findings if f["severity"] != "none"] == []
+    assert any(f["cases"] for f in seen.findings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_problem_that_fails_itself_is_trouble(tmp_path: Path) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text(BLIND.replace("CHECK", "False") + '\n\nTESTS = [{"n": 3, "seed": 1}]\n')
+    seen = trial.mutations(problems.load(file), work=tmp_path / "work", eval_dir=eval_dir())
+    assert "fails its check" in seen.trouble
+    assert not seen.sound

@@ -1,0 +1,162 @@
+"""A whole repository of problems, tried: does each load, does its reference run here, does its default submission pass?
+
+    KBSLURM_PROBLEM_REPO=DIR make test-problems ARGS="--json --only NAME --cases 2 --limit 60"
+
+Every task.yml below DIR is tried by itself, on the CPU, with its smallest test cases, through the real harness; a
+faulty one is a row of the table and nothing more. The problem sets of `problems/*.yaml` are read, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from kbslurm import problems, share, trial
+from kbslurm.domain.problem import Problem
+from kbslurm.errors import KbslurmError
+
+MEMORY_BYTES = 8 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What one problem came to."""
+
+    problem: str
+    loads: bool
+    reference: bool = False
+    default: bool = False
+    why_not: str = ""
+    took_s: float = 0.0
+
+
+def main() -> int:
+    """0 when the repository could be read, whatever is in it; 2 when there is none."""
+    parser = argparse.ArgumentParser(prog="make test-problems", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="one object instead of the table")
+    parser.add_argument("--only", default="", help="problems whose path contains this")
+    parser.add_argument("--cases", type=int, default=2, help="so many of the smallest test cases (2)")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds for the calls of one submission (60)")
+    told = parser.parse_args()
+    root = Path(os.environ.get("KBSLURM_PROBLEM_REPO", "."))
+    if not os.environ.get("KBSLURM_PROBLEM_REPO") or not root.is_dir():
+        print("Set KBSLURM_PROBLEM_REPO to the folder of a repository of problems.", file=sys.stderr)
+        return 2
+    sets = list(_sets(root))
+    rows = []
+    if not told.json:
+        print(f"{'problem':<44} loads reference default  why not")
+    for place in sorted(p.parent for p in root.rglob("task.y*ml")):
+        if told.only in str(place):
+            rows.append(_tried(place, root, cases=told.cases, limit_s=told.limit))
+            if not told.json:
+                _show(rows[-1])
+    if told.json:
+        print(json.dumps({"sets": sets, "problems": [asdict(row) for row in rows], "sums": _sums(rows)}, indent=1))
+    else:
+        for found in sets:
+            print(f"set {found['set']}: {found['said']}")
+        print("  ".join(f"{name} {count}" for name, count in _sums(rows).items()))
+    return 0
+
+
+def _sets(root: Path) -> Iterator[dict[str, str]]:
+    for file in sorted((root / "problems").glob("*.y*ml") if (root / "problems").is_dir() else root.glob("*.y*ml")):
+        try:
+            found = problems.load_set(file, root=root)
+            bad = [entry.name for entry, problem in problems.load_each(found) if isinstance(problem, KbslurmError)]
+            said = f"{len(found.problems)} problems, {len(bad)} don't load"
+        except Exception as error:
+            said = _line(error)
+        yield {"set": file.name, "said": said}
+
+
+def _tried(place: Path, root: Path, *, cases: int, limit_s: float) -> Row:
+    name = str(place.resolve().relative_to(root.resolve()))
+    try:
+        problem = problems.load(place, root=root)
+    except Exception as error:
+        return Row(problem=name, loads=False, why_not=_line(error))
+    try:
+        return _judged(problem, place, name, cases=cases, limit_s=limit_s)
+    except Exception as error:
+        return Row(problem=name, loads=True, why_not=_line(error))
+
+
+def _judged(problem: Problem, place: Path, name: str, *, cases: int, limit_s: float) -> Row:
+    small = replace(
+        problem,
+        tests=tuple(sorted(problem.tests, key=_size)[:cases]),
+        limits=replace(problem.limits, test_s=limit_s, memory_bytes=MEMORY_BYTES, total_s=4 * limit_s),
+    )
+    source = _default(problem, place)
+    with tempfile.TemporaryDirectory(prefix="kbslurm-problems-") as work:
+        found = trial.run_trial(small, source[0], source[1], "test", "cpu", work=Path(work), eval_dir=share.eval_dir())
+    report = found.report
+    passed = report.verdict == "passed"
+    at_fault = report.verdict == "infrastructure"
+    return Row(
+        problem=name,
+        loads=True,
+        reference=not at_fault,
+        default=passed,
+        why_not="" if passed else f"{report.verdict}: {_short(report.reason)}",
+        took_s=round(found.took_s, 1),
+    )
+
+
+def _default(problem: Problem, place: Path) -> tuple[str, str]:
+    """The submission that lies beside the problem, or its template."""
+    suffix = Path(problem.entry).suffix
+    known = [place / problem.entry, *sorted(place.glob(f"submission*{suffix}")), *sorted(place.glob("template*"))]
+    for file in known:
+        if file.is_file() and file.suffix == suffix:
+            return file.name, file.read_text(encoding="utf-8")
+    for text in problem.templates.values():
+        return problem.entry, text
+    return problem.entry, "def custom_kernel(data):\n    return None\n"
+
+
+def _size(case: object) -> float:
+    size = 1.0
+    for key, value in case.items() if isinstance(case, dict) else ():
+        if isinstance(value, int) and not isinstance(value, bool) and key != "seed":
+            size *= max(1, abs(value))
+    return size
+
+
+def _sums(rows: list[Row]) -> dict[str, int]:
+    return {
+        "problems": len(rows),
+        "load": sum(row.loads for row in rows),
+        "reference runs": sum(row.reference for row in rows),
+        "default passes": sum(row.default for row in rows),
+    }
+
+
+def _show(row: Row) -> None:
+    def mark(good: bool) -> str:
+        return "yes" if good else "no"
+
+    print(
+        f"{row.problem:<44} {mark(row.loads):<5} {mark(row.reference):<9} {mark(row.default):<8} {row.why_not}",
+        flush=True,
+    )
+
+
+def _line(error: Exception) -> str:
+    return _short(f"{type(error).__name__}: {error}")
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split())[:160]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

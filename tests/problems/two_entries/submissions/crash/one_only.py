@@ -1,0 +1,2 @@
+def forward(x):
+    return [3 * v * v for v in x]
