@@ -53,6 +53,8 @@ def set_up(*, as_json: bool = False, level: str = "info", stream: IO[str] | None
     logger.handlers[:] = [handler]
     logger.setLevel(level.upper())
     logger.propagate = False
+    # A connection that breaks tells its user so; what its rollback meets after that is no decision of ours.
+    logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 
 class AsText(logging.Formatter):

@@ -24,6 +24,7 @@ SPECIAL = {
     "live": "KBSLURM_TEST_LIVE",
     "matrix": "KBSLURM_SLURM_MATRIX",
     "pyslurm": "KBSLURM_PYSLURM_PYTHON",
+    "packing": "KBSLURM_TEST_TORCH_IMAGE",
 }
 OURS_TO_KEEP = ("KBSLURM_TEST_", *SPECIAL.values())
 OF_THE_USERS_OWN = (

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
+import threading
 from contextlib import suppress
-from typing import Any
+from typing import Any, Never
 
 from kbslurm.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, KbslurmError, Misconfigured
 
@@ -22,9 +24,10 @@ def __getattr__(name: str) -> Any:
 
 def main() -> int:
     """Run one command line. What we foresaw is one sentence and an exit code; a bug of ours says where its log is."""
-    from kbslurm.cli.frame import app
-
     try:
+        _interrupt_by_name()
+        from kbslurm.cli.frame import app
+
         return _code(app(prog_name="kbslurm", standalone_mode=False))
     except KbslurmError as error:
         return _told(error)
@@ -39,6 +42,20 @@ def main() -> int:
         return _bug(error) if found is None else _told(found)
     except Exception as error:  # noqa: BLE001 - no traceback reaches a user; the whole of it is kept in a file
         return _usage(error)
+
+
+class Interrupted(KeyboardInterrupt):
+    """^C. By a name of its own: Python ends itself by a signal, whatever its caller made of it, once a plain
+    KeyboardInterrupt has left an `exec`, and every dataclass is made by one."""
+
+
+def _interrupt_by_name() -> None:
+    def interrupted(*_: object) -> Never:
+        raise Interrupted
+
+    # Where nobody is to be interrupted (a script's `&`), it stays so.
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, interrupted)
 
 
 def _code(found: Any) -> int:

@@ -44,7 +44,7 @@ from kbslurm.store.views import (
 NAME_CAP = 64
 PROBLEMS_KEPT = 64
 OLD_IN_QUEUE = timedelta(hours=6)
-OLD_UNSENT = timedelta(minutes=2)
+OLD_UNSENT = timedelta(minutes=10)
 
 _PERSON = "id, name, role, banned_at, ban_reason, discord_id, github_id, created_at"
 _TOKEN = "id, person_id, device, kind, created_at, expires_at, revoked_at, used_at"

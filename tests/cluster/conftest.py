@@ -83,6 +83,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     for told in _carried[item.path].get(item.nodeid) or [_unreported(item, _carried[item.path])]:
         report = item.config.hook.pytest_report_from_serializable(config=item.config, data=told)
+        if report.skipped and isinstance(report.longrepr, list):
+            report.longrepr = tuple(report.longrepr)  # JSON knows no tuples, and pytest asks for one
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True

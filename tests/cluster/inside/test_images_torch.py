@@ -81,9 +81,7 @@ def test_a_torch_problem_is_judged_in_the_image_of_the_cpu_recipe(database_url: 
         stage.close()
 
 
-@pytest.mark.skipif(
-    os.environ.get("KBSLURM_TEST_TORCH_IMAGE") != "1", reason="packing takes many minutes: KBSLURM_TEST_TORCH_IMAGE=1"
-)
+@pytest.mark.packing
 def test_the_cpu_recipe_makes_a_sif_with_torch() -> None:
     built("cpu.sif")
     told = subprocess.run(
