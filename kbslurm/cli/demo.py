@@ -10,7 +10,7 @@ import threading
 import time
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import EXIT_OK, EXIT_REJECTED, Invalid, Misconfigured
 
 if TYPE_CHECKING:
-    from kbslurm.daemon import Daemon
+    from kbslurm.config import Config
     from kbslurm.store.postgres import PostgresStore
     from kbslurm.store.views import SubmissionView
 
@@ -73,10 +73,20 @@ def demo(
 
         return played_on_slurm(as_json=as_json)
     place = directory or _usual_place()
-    with _served(place, site) as (store, daemon):
-        code = _played(store, daemon, as_json)
-        if not as_json and not once and sys.stdin.isatty() and sys.stdout.isatty():
-            _stay(place)
+    stays = not as_json and not once and sys.stdin.isatty() and sys.stdout.isatty()
+    with ExitStack() as stack:
+        config, store = stack.enter_context(_served(place, site))
+        told = script()
+        _set_up(store, told)
+        url = ""
+        if stays:
+            from kbslurm.cli import demo_face
+
+            url = stack.enter_context(demo_face.shown(config, store))
+            _say(f"{url}/board/{told.board} shows the board live")
+        code = _played(store, told, as_json)
+        if stays:
+            demo_face.stay(store, place, url, told.board, told.gpus[0])
     return code
 
 
@@ -107,7 +117,7 @@ def script() -> Script:
 
 
 @contextmanager
-def _served(place: Path, site: Path | None) -> Iterator[tuple[PostgresStore, Daemon]]:
+def _served(place: Path, site: Path | None) -> Iterator[tuple[Config, PostgresStore]]:
     """The demo's own database and daemon, for as long as the demo runs."""
     from kbslurm import config as configs
     from kbslurm import logs, wiring
@@ -123,7 +133,7 @@ def _served(place: Path, site: Path | None) -> Iterator[tuple[PostgresStore, Dae
         thread = threading.Thread(target=daemon.run, args=(stop,), name="daemon")
         thread.start()
         try:
-            yield store, daemon
+            yield config, store
         finally:
             stop.set()
             daemon.wake.ring()
@@ -158,9 +168,7 @@ def _usual_place() -> Path:
 # ------------------------------------------------------------------------------------------------------------ the play
 
 
-def _played(store: PostgresStore, daemon: Daemon, as_json: bool) -> int:
-    told = script()
-    _set_up(store, told)
+def _played(store: PostgresStore, told: Script, as_json: bool) -> int:
     ids = _round(store, told, quiet=as_json)
     views = _watched(store, ids, quiet=as_json)
     played = list(zip(told.plays, views, strict=True))
@@ -292,20 +300,6 @@ def _tell(store: PostgresStore, told: Script, played: list[tuple[Play, Submissio
 
 def _verdicts(view: SubmissionView) -> set[str]:
     return {run.verdict.name if run.verdict else run.state.value for run in view.runs}
-
-
-def _stay(place: Path) -> None:
-    """On a terminal: the service stays up to be looked at, until ^C."""
-    show.say("")
-    show.say("It stays up until ^C. In another terminal:")
-    show.say(f"  export KBSLURM_CONFIG={place / 'kbslurm.toml'}")
-    kbslurm = show.command()
-    show.say(f"  {kbslurm} status; {kbslurm} board transpose")
-    show.say(f"  {kbslurm} submit YOUR_KERNEL.py --leaderboard transpose --watch")
-    try:
-        threading.Event().wait()
-    except KeyboardInterrupt:
-        show.say(f"stopped; {show.command()} demo plays another round")
 
 
 def _say(text: str, quiet: bool = False) -> None:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import httpx
 import psutil
+
+from tests.popcorn.client import Popcorn
+from tests.popcorn.ground import GOOD
 
 PATIENCE_S = 400.0
 
@@ -66,3 +72,47 @@ def test_it_survives_an_interruption_ends_by_itself_and_leaves_nothing(tmp_path:
     while (left := of_the_demo(place)) and time.monotonic() < until:
         time.sleep(0.1)
     assert left == []
+
+
+def test_on_a_terminal_it_stays_up_for_a_browser_and_for_popcorn(tmp_path: Path) -> None:
+    place = tmp_path / "demo"
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("KBSLURM_", "PG"))}
+    command = [sys.executable, "-m", "kbslurm", "demo", "--dir", str(place)]
+    ours, theirs = pty.openpty()
+    demo = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env={**env, "TERM": "dumb"})
+    os.close(theirs)
+    seen = ""
+
+    def until(pattern: str) -> str:
+        nonlocal seen
+        while not (found := re.search(pattern, seen)):
+            text = os.read(ours, 65536).decode(errors="replace")
+            assert text, seen
+            seen += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", text)
+        return found[1]
+
+    try:
+        # Given a demo on a terminal: while it plays, its board can be looked at
+        url = until(r"(http://[\d.:]+)/board/transpose shows the board live")
+        assert "transpose" in httpx.get(f"{url}/board/transpose/H100").raise_for_status().text
+
+        # When it has played, it stays, with a token for whoever types what it says
+        guest = Popcorn(url, until(r"cli_id: (\S+?)' > ~/\.popcorn\.yaml"))
+        until(r"(--mode leaderboard YOUR_KERNEL)")
+        assert [row["name"] for row in guest.leaderboards()] == ["transpose"]
+        number = guest.submit("transpose", guest.gpus("transpose")[0], "leaderboard", "mine.py", GOOD)
+        assert guest.wait(number)["done"]
+        assert number in [row["id"] for row in guest.submissions("transpose")]
+        assert "you" in httpx.get(f"{url}/board/transpose/H100").raise_for_status().text
+        guest.delete(number)
+        guest.hang_up()
+
+        # Then ^C ends it all
+        demo.send_signal(signal.SIGINT)
+        until(r"(stopped; )")
+        assert demo.wait(PATIENCE_S) == 0, seen
+    finally:
+        demo.kill()
+        demo.wait()
+        os.close(ours)
+    assert of_the_demo(place) == []
