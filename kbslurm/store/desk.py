@@ -32,7 +32,7 @@ SELECT max(e.id) AS newest, bool_or(CASE
     WHEN e.kind = 'run.scored' THEN (e.data ->> 'ranked')::boolean
         AND (SELECT s.board_id FROM submission s WHERE s.id = (e.data ->> 'submission')::bigint) = %(board)s
     WHEN e.subject LIKE 'board:%%' THEN e.subject = 'board:' || %(board)s
-    ELSE e.kind IN ('staff.ban', 'staff.unban', 'staff.remove_submission', 'submission.removed') END) AS moved
+    ELSE e.kind IN ('staff.ban', 'staff.unban', 'submission.removed') END) AS moved
 FROM (SELECT * FROM event WHERE id > %(after)s AND id <= %(settled)s ORDER BY id LIMIT %(limit)s) e
 """
 STANDING_LOOK = 2000

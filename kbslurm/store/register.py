@@ -586,16 +586,6 @@ class Register:
             runs.setdefault(row["submission_id"], []).append(_run(row, tries.get(row["id"], ())))
         return [SubmissionView(**row, runs=tuple(runs.get(row["id"], ()))) for row in found]
 
-    def remove_submission(self, submission: SubmissionId, *, by: str, now: datetime | None = None) -> None:
-        """Take it off the boards and lists; the rows stay. Its open runs are cancelled by `cancel`, not by this."""
-        self._change(
-            "submission",
-            "UPDATE submission SET removed_at = coalesce(removed_at, %(now)s) WHERE id = %(id)s RETURNING id",
-            {"id": submission, "now": _moment(now)},
-            (by, "remove_submission", f"submission:{submission}", {}),
-            now,
-        )
-
     # ----------------------------------------------------------------------------------------- settings, state
 
     def setting(self, key: str, default: Any = None) -> Any:

@@ -290,13 +290,14 @@ VALUES ('report.stale', 'run:' || %(run)s::bigint,
 
 # Law 1. The UPDATE is the gate: what it doesn't give back, the other parts have nothing to feed on. With a seed for a
 # second measurement, that run is queued here and counts instead of this one; it waits while another of the same
-# person's is on its way there. With reference times, a calibration is kept and what waited for it is let go.
+# person's is on its way there. With reference times, a calibration is kept and what waited for it is let go. Files of a
+# profile that was taken back meanwhile aren't kept: whoever removes a submission cancels it first, under the run's lock.
 SCORE = f"""
 WITH moved AS (
     UPDATE run SET state = 'scored', ended_at = %(now)s, reason = %(reason)s,
         counts = counts AND %(second_seed)s::text IS NULL
     WHERE id = %(run)s AND attempts = %(number)s AND {LIVE}
-    RETURNING id, submission_id, gpu, person_id, counts, problem_version_id, fair_at, cost_s, by_staff
+    RETURNING id, submission_id, gpu, person_id, counts, problem_version_id, fair_at, cost_s, by_staff, cancel_at
 ), closed AS (
     UPDATE attempt SET state = CASE WHEN %(ending)s = 'reported' THEN 'reported' ELSE 'dead' END, ending = %(ending)s,
         ended_at = coalesce(attempt.ended_at, %(now)s), telemetry = %(telemetry)s, reason = %(reason)s
@@ -333,7 +334,8 @@ WITH moved AS (
     RETURNING id, submission_id, gpu
 ), drawn AS (
     INSERT INTO artifact (attempt_id, name, data, at) SELECT closed.id, file.name, file.data, %(now)s
-    FROM closed, unnest(%(names)s::text[], %(files)s::bytea[]) AS file(name, data)
+    FROM closed, moved, unnest(%(names)s::text[], %(files)s::bytea[]) AS file(name, data)
+    WHERE moved.cancel_at IS NULL
 ), noted AS (
     INSERT INTO event (kind, subject, data, at)
     SELECT 'run.scored', 'run:' || moved.id, jsonb_build_object('submission', moved.submission_id, 'gpu', moved.gpu,

@@ -36,6 +36,7 @@ from kbslurm.domain.run import (
     SubmissionId,
 )
 from kbslurm.errors import BackendTrouble, DeadlinePassed, Misconfigured, NotAccepting, NotFound, Refused
+from kbslurm.flow.remove import remove
 from kbslurm.ports import Store
 from kbslurm.store import connect, migrate, sql
 from kbslurm.store.embedded import Embedded
@@ -377,6 +378,22 @@ def test_a_profiles_files_come_with_its_verdict_and_are_forgotten_in_time(rig: R
     assert rig.store.forget_artifacts(rig.now) == 0
     assert rig.store.forget_artifacts(rig.later(1)) == 2
     assert rig.store.artifacts(receipt.submission_id) == []
+
+
+def test_of_what_was_removed_neither_source_nor_files_are_kept_whichever_came_first(rig: Rig) -> None:
+    files = {"benchmark-0.table.txt": b"a table"}
+    before, after = rig.accept("ada", mode="profile"), rig.accept("bob", mode="profile")
+    first, second = rig.running(), rig.running()
+    assert rig.store.score(first, PASSED, Ending.REPORTED, rig.now, telemetry={}, artifacts=files)
+    for receipt in (before, after):
+        remove(rig.store, receipt.submission_id, None, "host", rig.now)
+    assert rig.store.score(second, PASSED, Ending.REPORTED, rig.now, telemetry={}, artifacts=files)
+    for receipt in (before, after):
+        assert rig.store.artifacts(receipt.submission_id) == []
+        assert rig.store.submission(receipt.submission_id).source == ""
+    assert rig.store.submissions(board="main") == []
+    with pytest.raises(NotFound):
+        remove(rig.store, SubmissionId(99), None, "host", rig.now)
 
 
 def test_many_score_at_once_and_one_wins(rig: Rig) -> None:

@@ -196,7 +196,7 @@ def test_the_board_ranks_what_counts_and_nothing_else(rig: Rig) -> None:
     assert (first.score_s, first.at, first.file_name) == (2e-3, START + timedelta(seconds=2), "kernel.py")
     rig.store.ban(rig.person("eve"))
     assert names() == ["bob", "ada"]
-    rig.store.remove_submission(first_of(rig, "bob", "H100"), by="host")
+    rig.store.take_back(first_of(rig, "bob", "H100"), "host", rig.now)
     assert names() == ["ada"]
     assert rig.store.submissions(person=rig.person("bob"))[0].runs[0].gpu == "A100"
     changed = rig.store.add_problem_version(dataclasses.replace(HELLO, tests=({"n": 3},)))
@@ -219,8 +219,8 @@ def test_a_board_can_rank_the_last_instead_of_the_best(rig: Rig) -> None:
         return [entry.score_s for entry in rig.store.scored("latest", gpu)]
 
     assert scores() == [2e-3, 5e-3], "what was rejected later takes nothing away"
-    rig.store.remove_submission(first_of(rig, "ada", "H100"), by="host")  # the rejected one
-    rig.store.remove_submission(first_of(rig, "ada", "H100"), by="host")
+    rig.store.take_back(first_of(rig, "ada", "H100"), "host", rig.now)  # the rejected one
+    rig.store.take_back(first_of(rig, "ada", "H100"), "host", rig.now)
     assert scores("H100") == [1e-3]
 
 
@@ -267,7 +267,7 @@ def test_submissions_are_listed_newest_first_in_pages(rig: Rig) -> None:
     assert [view.id for view in rig.store.submissions(person=rig.person("ada"), limit=1, offset=1)] == [ids[2]]
     assert [view.id for view in rig.store.submissions(board="MAIN")] == ids[::-1]
     assert rig.store.submissions(board="none") == []
-    rig.store.remove_submission(ids[2], by="ada")
+    rig.store.take_back(ids[2], "ada", rig.now)
     assert [view.id for view in rig.store.submissions(person=rig.person("ada"))] == [ids[3], ids[0]]
     assert len(rig.store.submissions(person=rig.person("ada"), removed=True)) == 3
 

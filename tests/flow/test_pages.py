@@ -22,7 +22,9 @@ import pytest
 from kbslurm.api.login import SESSION
 from kbslurm.api.pages import drawing
 from kbslurm.api.pages.rendering import measured, static_file, took
+from kbslurm.domain.run import SubmissionId
 from kbslurm.flow.queue import claim, free_slots
+from kbslurm.flow.remove import remove
 from kbslurm.flow.score import score
 from kbslurm.flow.submit import accept
 from kbslurm.store.views import Role
@@ -147,8 +149,9 @@ def test_a_submission_is_its_owners_and_hides_what_is_hidden(ground: Ground) -> 
             text = ada.get(path).text
             for secret in (SECRET_LOG, HIDDEN_SPEC, ADMIN, "Traceback"):
                 assert secret not in text, path
-        ground.store.remove_submission(ground.store.submission(number).id, by="ada")  # type: ignore[arg-type]
+        remove(ground.store, SubmissionId(number), None, "ada", ground.now)
         assert ada.get(f"/s/{number}").status_code == 404
+        assert ground.store.submission(SubmissionId(number)).source == "", "it is purged"
 
 
 def test_a_profile_is_text_and_downloads_for_its_owner_only(ground: Ground) -> None:
