@@ -146,6 +146,7 @@ class Lane:
     clock: Clock
     wake: Wake
     metrics: Metrics
+    places: Sequence[Place] = ()
     vigil: Vigil = field(default_factory=Vigil)
     rung: bool = True
     busy: bool = False
@@ -214,6 +215,8 @@ class Lane:
             "why": self.why if self.troubles else "",
             "pace": dataclasses.asdict(pace()) if pace is not None else None,
             "slots": dict(self.place.backend.capacity()),
+            "widest": dict(self.place.widest),
+            "staff_only": not self.place.untrusted,
         }
 
     def forget(self) -> None:
@@ -304,7 +307,7 @@ class Lane:
                 continue
             # From here on it was perhaps sent: if this dies or fails, the sweep looks for it by name.
             del self.vigil.unsent[attempt.id]
-            came = launch(self.store, self.place, attempt, now)
+            came = launch(self.store, self.place, attempt, now, others=self.places)
             self.metrics.launches.labels(self.place.name, came).inc()
             if not is_settled(came):
                 self._put_off(attempt)
@@ -355,7 +358,9 @@ class Daemon:
         self.holder = holder or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self.wake = Wake()
         self.lanes = {
-            place.name: Lane(store=store, place=place, clock=self.clock, wake=self.wake, metrics=self.metrics)
+            place.name: Lane(
+                store=store, place=place, clock=self.clock, wake=self.wake, metrics=self.metrics, places=tuple(places)
+            )
             for place in places
         }
         self.leading: bool | None = None
@@ -502,6 +507,7 @@ class Daemon:
             {place.name: place.backend.capacity() for place in places},
             attempts,
             staff_only=[place.name for place in places if not place.untrusted],
+            widest={place.name: place.widest for place in places},
         )
         claimed: list[OpenAttempt] = []
         while slots and len(claimed) < CLAIMS_PER_TICK:

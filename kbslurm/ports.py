@@ -136,7 +136,9 @@ class Store(Protocol):
 
     def accept(self, new: NewSubmission, now: datetime) -> Receipt: ...
     def claim(self, slots: Sequence[Slot], now: datetime) -> OpenAttempt | None:
-        """Give the fairest waiting run that fits a slot its next attempt (state INTENT), or None. SKIP LOCKED."""
+        """Give the fairest waiting run that fits a slot its next attempt (state INTENT), or None. SKIP LOCKED.
+
+        A run doesn't fit where it wants more GPUs than one run may have there, nor where it was refused before."""
 
     def work(self, attempt: AttemptId) -> Work: ...
     def open_attempts(self) -> Sequence[OpenAttempt]: ...
@@ -184,9 +186,12 @@ class Store(Protocol):
         """Remove the files of profiles that are older; how many."""
 
     def keep_stale(self, attempt: OpenAttempt, report: bytes, why: str, now: datetime) -> None: ...
-    def give_up_attempt(self, attempt: OpenAttempt, ending: Ending, why: str, now: datetime) -> RunState | None:
+    def give_up_attempt(
+        self, attempt: OpenAttempt, ending: Ending, why: str, now: datetime, *, elsewhere: Sequence[str] = ()
+    ) -> RunState | None:
         """Close the attempt; the run goes back to QUEUED or, when no retry is owed, FAILED with verdict infrastructure.
 
+        One is also owed while a backend of `elsewhere` hasn't refused this run.
         None: the attempt is no longer the run's. A run with `cancel_at` isn't queued again: it ends CANCELLED.
         """
 

@@ -125,6 +125,7 @@ def slurm_place(site: Site) -> Place:
         poll_s=min(1.0, site.poll.min_interval_s),  # files are looked at each time, the controller at its own pace
         grace_s=site.paths.visibility_delay_s + SHARED_GRACE_S,
         peaks={name: _peak(gpu) for name, gpu in site.gpus.items()},
+        widest={name: gpu.most for name, gpu in site.gpus.items() if gpu.most is not None},
     )
 
 

@@ -17,7 +17,9 @@ from kbslurm.errors import EXIT_BUG, EXIT_OK, KbslurmError
 if TYPE_CHECKING:
     from kbslurm.config import Config
     from kbslurm.domain.site import Fleet
+    from kbslurm.flow.place import Place
     from kbslurm.store.postgres import PostgresStore
+    from kbslurm.store.views import Want
 
 
 GIVEN_UP_ON = 3
@@ -155,8 +157,51 @@ def _look_at_backends(config: Config, store: PostgresStore, found: Status) -> No
             f"{count} attempts are open at {backend} ({gpu}), which neither the leader nor this host has:"
             " they wait for one that does, or to be cancelled"
         )
+    offers = [offer for place in wiring.places(config) for offer in _offers_of(place)]
+    _look_for_takers(store, [*offers, *(offer for lane in found.places for offer in _offers_told(lane))], found)
     if not found.backends:
         found.troubles.append("no backend is configured: nothing can run (kbslurm site init, or [daemon.local] slots)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """What a place gives a run: a GPU type, how many of them on one node, and whether only staff's runs go there."""
+
+    gpu: str
+    most: int | None
+    staff_only: bool
+
+    def meets(self, want: Want) -> bool:
+        """Whether these runs could ever go there."""
+        wide_enough = self.most is None or want.gpus <= self.most
+        return self.gpu == want.gpu and wide_enough and (want.by_staff or not self.staff_only)
+
+
+def _offers_of(place: Place) -> list[Offer]:
+    return [
+        Offer(gpu=gpu, most=place.widest.get(gpu), staff_only=not place.untrusted)
+        for gpu, slots in place.backend.capacity().items()
+        if slots
+    ]
+
+
+def _offers_told(lane: Mapping[str, Any]) -> list[Offer]:
+    """The same of a place that only the leader has."""
+    widest, staff_only = lane.get("widest", {}), lane.get("staff_only", False)
+    slots = lane.get("slots", {})
+    return [Offer(gpu=gpu, most=widest.get(gpu), staff_only=staff_only) for gpu, count in slots.items() if count]
+
+
+def _look_for_takers(store: PostgresStore, offers: list[Offer], found: Status) -> None:
+    """Runs that no place can take wait for ever, and nothing else would say so."""
+    for want in store.wants():
+        if not any(offer.meets(want) for offer in offers):
+            what = want.gpu if want.gpus == 1 else f"{want.gpus} {want.gpu} on one node"
+            whose = "" if want.by_staff else " to others than staff"
+            found.troubles.append(
+                f"queued runs that no place takes: {want.runs} want {what}, which nothing here gives{whose};"
+                " they wait for a place that does, or to be cancelled"
+            )
 
 
 def _shown(found: Status, as_json: bool) -> None:

@@ -100,7 +100,8 @@ OWN_FAULT: dict[Ending, VerdictName] = {Ending.TIMEOUT: "timeout", Ending.MEMORY
 def is_retried(ending: Ending, attempts: int) -> bool:
     """Whether another attempt is owed. The submitter's own failures are never tried again, others at most thrice.
 
-    Neither is a refusal: an attempt is only given up as REFUSED when the same request would be refused for ever.
+    Neither is a refusal at the same place: an attempt is only given up as REFUSED when the same request would be
+    refused there for ever. Whether another place may still take the run, the store sees by who has refused it.
     """
     if ending in OWN_FAULT or ending in (Ending.REPORTED, Ending.REFUSED):
         return False
@@ -142,12 +143,14 @@ class Slot:
     """The right to have `free` more attempts open at a backend for a GPU type. Earlier slots are preferred.
 
     `staff_only`: the place can't keep a submission from the rest of the site, so only trusted people's runs go there.
+    `most`: how many GPUs one run may have there; None: as many as it wants.
     """
 
     backend: str
     gpu: str
     free: int
     staff_only: bool = False
+    most: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

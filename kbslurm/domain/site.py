@@ -62,6 +62,13 @@ class GpuType:
         """How many attempts may be open at once: enough that no GPU waits for us, few enough that the queue is ours."""
         return self.max_open if self.max_open is not None else max(LEAST_OPEN, 2 * self.count)
 
+    @property
+    def most(self) -> int | None:
+        """How many GPUs of one node one job may ask for; None: nothing says that there is an end to it."""
+        if self.vendor != "none" and not self.multi:
+            return 1
+        return self.per_node or None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Container:

@@ -2,13 +2,14 @@
 
 What can come of it, and what is written down:
   a handle               → the attempt is SUBMITTED
-  refused for ever       → the run has FAILED, with the backend's reason
+  refused for ever       → the run waits for another place that has what it wants, or has FAILED, with the reason
   refused for now        → nothing; the attempt keeps its INTENT and is sent again later
   anything else          → AMBIGUOUS: perhaps started; `sweep` looks before anybody sends it again
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import assert_never
@@ -34,14 +35,23 @@ class Launched(StrEnum):
     REFUSED = "refused"
 
 
-def launch(store: Store, place: Place, attempt: OpenAttempt, now: datetime) -> Launched:
-    """Send this attempt's job. Whatever the backend does, the rows then say what is known of it, no more."""
+def launch(
+    store: Store, place: Place, attempt: OpenAttempt, now: datetime, *, others: Sequence[Place] = ()
+) -> Launched:
+    """Send this attempt's job. Whatever the backend does, the rows then say what is known of it, no more.
+
+    `others`: where a run that this place never takes may go instead.
+    """
     work = store.work(attempt.id)
+    elsewhere = [other.name for other in others if other.name != place.name and other.fits(work)]
     if not place.admits(work):
-        return _refused(store, attempt, f"{place.name} only runs submissions of staff: it can't isolate others", now)
+        why = f"{place.name} only runs submissions of staff: it can't isolate others"
+        return _refused(store, attempt, why, now, elsewhere)
     try:
         job = render.job(work, place)
-    except (Invalid, Misconfigured) as error:
+    except Misconfigured as error:
+        return _refused(store, attempt, error.message, now, elsewhere)
+    except Invalid as error:
         return _refused(store, attempt, error.message, now)
     except Exception as error:  # noqa: BLE001 - rendering is pure: it would fail for ever, and hold up the others
         return _refused(store, attempt, f"a bug of ours in rendering the job: {type(error).__name__}: {error}", now)
@@ -50,7 +60,7 @@ def launch(store: Store, place: Place, attempt: OpenAttempt, now: datetime) -> L
         handle = place.backend.submit(job)
     except BackendRefused as error:
         if error.permanent:
-            return _refused(store, attempt, error.message, now)
+            return _refused(store, attempt, error.message, now, elsewhere)
         tell("put off", run=attempt.run_id, attempt=attempt.number, backend=place.name, why=error.message)
         return Launched.LATER
     except BackendTrouble as error:
@@ -70,9 +80,9 @@ def deadline_at(work: Work, place: Place, now: datetime) -> datetime:
     return now + timedelta(seconds=place.patience_s + limit_s + place.grace_s)
 
 
-def _refused(store: Store, attempt: OpenAttempt, why: str, now: datetime) -> Launched:
+def _refused(store: Store, attempt: OpenAttempt, why: str, now: datetime, elsewhere: Sequence[str] = ()) -> Launched:
     probe("give_up.before_commit")
-    state = store.give_up_attempt(attempt, Ending.REFUSED, why, now)
+    state = store.give_up_attempt(attempt, Ending.REFUSED, why, now, elsewhere=elsewhere)
     probe("give_up.after_commit")
     tell("refused", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend, why=why, run_state=state)
     return Launched.REFUSED

@@ -23,7 +23,8 @@ class Place:
     late). `sweep_gap_s`: how far apart the two clean sweeps of law 2 are. `patience_s`: how long a job may wait there
     to be started. `stray_s`: how long after its deadline a job that is still seen running is waited for. `keep_s`: how
     long files of attempts that ended are kept. `ranked_min_isolation`: what may rank from here; a board may want more.
-    `peaks`: what one of its GPUs can do, by type.
+    `peaks`: what one of its GPUs can do, by type. `widest`: how many GPUs one run may have, by type, where there is a
+    bound.
     """
 
     backend: Backend
@@ -38,6 +39,7 @@ class Place:
     stray_s: float = 3_600.0
     keep_s: float = 7 * 86_400.0
     peaks: Mapping[str, Peak] = field(default_factory=dict)
+    widest: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -46,3 +48,9 @@ class Place:
     def admits(self, work: Work) -> bool:
         """Whether this submission may run here: untrusted code only where it is kept from the rest of the site."""
         return self.untrusted or work.by_staff
+
+    def fits(self, work: Work) -> bool:
+        """Whether this place has what the run wants at all, busy or not."""
+        gpu = work.attempt.gpu
+        wide_enough = gpu not in self.widest or work.problem.world_size <= self.widest[gpu]
+        return gpu in self.backend.capacity() and wide_enough and self.admits(work)

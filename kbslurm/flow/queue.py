@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from kbslurm.domain.run import OpenAttempt, Slot
@@ -29,19 +30,30 @@ def claim(store: Store, slots: Sequence[Slot], now: datetime) -> OpenAttempt | N
 
 
 def free_slots(
-    capacity: Mapping[str, Mapping[str, int]], open_attempts: Iterable[OpenAttempt], *, staff_only: Iterable[str] = ()
+    capacity: Mapping[str, Mapping[str, int]],
+    open_attempts: Iterable[OpenAttempt],
+    *,
+    staff_only: Iterable[str] = (),
+    widest: Mapping[str, Mapping[str, int]] | None = None,
 ) -> list[Slot]:
     """What may still be opened, by backend and GPU type, in the order of `capacity`: earlier backends are preferred.
 
     An attempt on several GPUs takes as many slots. It is given the last one that is free, all the same: waiting until
-    enough are free at once would keep it waiting for ever beside small ones, and a slot is no GPU.
+    enough are free at once would keep it waiting for ever beside small ones, and a slot is no GPU. `widest` says, by
+    backend and GPU type, how many one run may have at all.
     """
     used: Counter[tuple[str, str]] = Counter()
     for attempt in open_attempts:
         used[attempt.backend, attempt.gpu] += attempt.gpus
-    closed = frozenset(staff_only)
+    closed, bounds = frozenset(staff_only), widest or {}
     return [
-        Slot(backend=backend, gpu=gpu, free=free, staff_only=backend in closed)
+        Slot(
+            backend=backend,
+            gpu=gpu,
+            free=free,
+            staff_only=backend in closed,
+            most=bounds.get(backend, {}).get(gpu),
+        )
         for backend, gpus in capacity.items()
         for gpu, most in gpus.items()
         if (free := most - used[backend, gpu]) > 0
@@ -55,5 +67,5 @@ def taken(slots: Sequence[Slot], attempt: OpenAttempt) -> list[Slot]:
         mine = slot.backend == attempt.backend and slot.gpu == attempt.gpu
         free = slot.free - attempt.gpus if mine else slot.free
         if free > 0:
-            left.append(Slot(backend=slot.backend, gpu=slot.gpu, free=free, staff_only=slot.staff_only))
+            left.append(replace(slot, free=free))
     return left

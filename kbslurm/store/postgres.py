@@ -147,20 +147,19 @@ class PostgresStore(FinalsDesk):
 
     def claim(self, slots: Sequence[Slot], now: datetime) -> OpenAttempt | None:
         """One statement. None can also mean that every candidate was just being claimed by others: ask again later."""
-        everyone: dict[str, str | None] = {}
-        staff: dict[str, str] = {}
-        for slot in slots:
-            if slot.free > 0:
-                staff.setdefault(slot.gpu, slot.backend)
-                if everyone.get(slot.gpu) is None:
-                    everyone[slot.gpu] = None if slot.staff_only else slot.backend
-        if not staff:
+        free = [slot for slot in slots if slot.free > 0]
+        if not free:
             return None
         told = {"name": new_job_name(), "key": secrets.token_bytes(32), "nonce": secrets.token_hex(16), "now": now}
-        ours: dict[str, Any] = {"gpus": list(staff), "everyone": list(everyone.values()), "staff": list(staff.values())}
-        if None in everyone.values():
+        ours: dict[str, Any] = {
+            "gpus": [slot.gpu for slot in free],
+            "backends": [slot.backend for slot in free],
+            "most": [sql.ANY_WIDTH if slot.most is None else slot.most for slot in free],
+            "staff_only": [slot.staff_only for slot in free],
+        }
+        if any(slot.staff_only for slot in free):
             statement = sql.CLAIM_BESIDE_STAFF
-        elif len(staff) > 1:
+        elif len(free) > 1:
             statement = sql.CLAIM
         else:
             statement, ours = sql.CLAIM_OF_ONE, {name: values[0] for name, values in ours.items()}
@@ -287,12 +286,15 @@ class PostgresStore(FinalsDesk):
         with self._pool.statement() as connection:
             connection.execute(sql.KEEP_STALE.encode(), told)
 
-    def give_up_attempt(self, attempt: OpenAttempt, ending: Ending, why: str, now: datetime) -> RunState | None:
+    def give_up_attempt(
+        self, attempt: OpenAttempt, ending: Ending, why: str, now: datetime, *, elsewhere: Sequence[str] = ()
+    ) -> RunState | None:
         told = {
             **_fence(attempt),
             "ending": ending.value,
             "why": clean(why),
             "retried": is_retried(ending, attempt.number),
+            "elsewhere": list(elsewhere),
             "now": now,
         }
         found = self._one(sql.GIVE_UP, told)

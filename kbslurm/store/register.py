@@ -39,6 +39,7 @@ from kbslurm.store.views import (
     Token,
     TokenKind,
     Visibility,
+    Want,
 )
 
 NAME_CAP = 64
@@ -617,6 +618,15 @@ class Register:
             " FROM run WHERE state IN ('queued', 'launching', 'running') GROUP BY gpu ORDER BY gpu"
         )
         return [QueueLine(**row) for row in found]
+
+    def wants(self) -> list[Want]:
+        """What the queued runs that may be claimed want of a place."""
+        found = self._all(
+            "SELECT run.gpu, v.ranks AS gpus, run.by_staff, count(*) AS runs"
+            " FROM run JOIN problem_version v ON v.id = run.problem_version_id"
+            " WHERE run.state = 'queued' AND NOT run.held GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
+        )
+        return [Want(**row) for row in found]
 
     def lease_view(self) -> list[LeaseLine]:
         return [LeaseLine(**row) for row in self._all(sql.LEASES)]

@@ -56,48 +56,57 @@ SELECT submission_id, array_agg(id ORDER BY id) AS run_ids FROM due GROUP BY sub
 
 # -------------------------------------------------------------------------------------------------------- 2: claim
 
-# Of one GPU type: the first of the partial index that nobody holds. Of several: a few candidates of each come off the
-# index without a lock, then the fairest that nobody holds is locked; locking while picking would hide the best run of
-# every other type from whoever claims beside us. A slot for staff only looks at staff's runs, by an index of their own.
-# `everyone` and `staff` are the backends that a run of a guest or of staff would go to; NULL: none would take it.
+# Of one slot: the first of the partial index that nobody holds. Of several: a few candidates for each come off the
+# index without a lock, then the fairest that nobody holds is locked, for the first slot that it fits; locking while
+# picking would hide the best run of every other slot from whoever claims beside us. A slot for staff only looks at
+# staff's runs, by an index of their own. A run that is too wide for a slot, or that its backend has refused for ever,
+# is stepped over: it waits for another place.
 CANDIDATES = 8
+ANY_WIDTH = (1 << 31) - 1
 
 _ATTEMPT_COLUMNS = """a.id, a.run_id, a.number, a.name, a.backend, a.gpu, a.state, a.handle, a.opened_at, a.deadline_at,
     a.clean_sweeps, a.swept_at, a.seen_at, a.started_at, a.node, a.gpus"""
 
-_PICKED_OF_ONE = """
+_FITS = """state = 'queued' AND NOT held AND gpu = {gpu}
+            AND (SELECT v.ranks FROM problem_version v WHERE v.id = run.problem_version_id) <= {most}
+            AND (attempts = 0 OR NOT EXISTS (SELECT FROM attempt tried WHERE tried.run_id = run.id
+                AND tried.state = 'refused' AND tried.backend = {backend}))"""
+_FITS_SLOT = _FITS.format(gpu="slot.gpu", most="slot.most", backend="slot.backend")
+
+_PICKED_OF_ONE = f"""
 WITH picked AS MATERIALIZED (
-    SELECT id, CASE WHEN by_staff THEN %(staff)s ELSE %(everyone)s END AS backend FROM run
-    WHERE state = 'queued' AND NOT held AND gpu = %(gpus)s ORDER BY gpu, fair_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
+    SELECT id, %(backends)s::text AS backend FROM run
+        WHERE {_FITS.format(gpu="%(gpus)s", most="%(most)s", backend="%(backends)s")}
+    ORDER BY gpu, fair_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
 )"""
 
-_KIND = """
-WITH kind AS MATERIALIZED (
-    SELECT gpu, everyone, staff FROM unnest(%(gpus)s::text[], %(everyone)s::text[], %(staff)s::text[])
-        AS k(gpu, everyone, staff)
+_SLOTS = """
+WITH slot AS MATERIALIZED (
+    SELECT * FROM unnest(%(gpus)s::text[], %(backends)s::text[], %(most)s::int[], %(staff_only)s::bool[])
+        WITH ORDINALITY AS s(gpu, backend, most, staff_only, place)
 )"""
 
 _CANDIDATES = f"""
-    SELECT q.id, q.fair_at, CASE WHEN q.by_staff THEN kind.staff ELSE kind.everyone END AS backend
-    FROM kind CROSS JOIN LATERAL (
-        SELECT id, fair_at, by_staff FROM run
-        WHERE state = 'queued' AND NOT held AND gpu = kind.gpu AND kind.everyone IS NOT NULL
+    SELECT q.id, q.fair_at, slot.backend, slot.place
+    FROM slot CROSS JOIN LATERAL (
+        SELECT id, fair_at FROM run
+        WHERE {_FITS_SLOT} AND NOT slot.staff_only
         ORDER BY gpu, fair_at, id LIMIT {CANDIDATES}
     ) q"""
 
 _STAFFS_CANDIDATES = f"""
     UNION ALL
-    SELECT q.id, q.fair_at, kind.staff
-    FROM kind CROSS JOIN LATERAL (
+    SELECT q.id, q.fair_at, slot.backend, slot.place
+    FROM slot CROSS JOIN LATERAL (
         SELECT id, fair_at FROM run
-        WHERE state = 'queued' AND NOT held AND by_staff AND gpu = kind.gpu AND kind.everyone IS NULL
+        WHERE {_FITS_SLOT} AND slot.staff_only AND by_staff
         ORDER BY gpu, fair_at, id LIMIT {CANDIDATES}
     ) q"""
 
 _PICKED = """, candidate AS MATERIALIZED ({}
 ), picked AS MATERIALIZED (
     SELECT run.id, c.backend FROM candidate c JOIN run ON run.id = c.id
-    WHERE run.state = 'queued' ORDER BY c.fair_at, c.id LIMIT 1 FOR UPDATE OF run SKIP LOCKED
+    WHERE run.state = 'queued' ORDER BY c.fair_at, c.id, c.place LIMIT 1 FOR UPDATE OF run SKIP LOCKED
 )"""
 
 _CLAIMED = f""", moved AS (
@@ -119,8 +128,8 @@ SELECT {_ATTEMPT_COLUMNS}, NULL::timestamptz AS cancel_at FROM opened a
 """
 
 CLAIM_OF_ONE = _PICKED_OF_ONE + _CLAIMED
-CLAIM = _KIND + _PICKED.format(_CANDIDATES) + _CLAIMED
-CLAIM_BESIDE_STAFF = _KIND + _PICKED.format(_CANDIDATES + _STAFFS_CANDIDATES) + _CLAIMED
+CLAIM = _SLOTS + _PICKED.format(_CANDIDATES) + _CLAIMED
+CLAIM_BESIDE_STAFF = _SLOTS + _PICKED.format(_CANDIDATES + _STAFFS_CANDIDATES) + _CLAIMED
 
 OPEN_ATTEMPTS = f"""
 SELECT {_ATTEMPT_COLUMNS}, run.cancel_at FROM attempt a JOIN run ON run.id = a.run_id
@@ -291,7 +300,7 @@ VALUES ('report.stale', 'run:' || %(run)s::bigint,
 # Law 1. The UPDATE is the gate: what it doesn't give back, the other parts have nothing to feed on. With a seed for a
 # second measurement, that run is queued here and counts instead of this one; it waits while another of the same
 # person's is on its way there. With reference times, a calibration is kept and what waited for it is let go. Files of a
-# profile that was taken back meanwhile aren't kept: whoever removes a submission cancels it first, under the run's lock.
+# profile aren't kept once it was taken back: whoever removes a submission cancels it first, under the run's lock.
 SCORE = f"""
 WITH moved AS (
     UPDATE run SET state = 'scored', ended_at = %(now)s, reason = %(reason)s,
@@ -355,12 +364,16 @@ SELECT run_id FROM judged
 
 # The wish to cancel is read from the run's newest version, under its lock: a cancelled run is never queued again.
 GIVE_UP = f"""
-WITH moved AS (
+WITH owed AS MATERIALIZED (
+    SELECT %(retried)s OR EXISTS (SELECT FROM unnest(%(elsewhere)s::text[]) AS other(backend)
+        WHERE NOT EXISTS (SELECT FROM attempt tried WHERE tried.run_id = %(run)s AND tried.backend = other.backend
+            AND (tried.state = 'refused' OR tried.id = %(attempt)s))) AS another
+), moved AS (
     UPDATE run SET
-        state = CASE WHEN cancel_at IS NOT NULL THEN 'cancelled' WHEN %(retried)s THEN 'queued' ELSE 'failed' END,
-        ended_at = CASE WHEN cancel_at IS NULL AND %(retried)s THEN NULL ELSE %(now)s::timestamptz END,
+        state = CASE WHEN cancel_at IS NOT NULL THEN 'cancelled' WHEN another THEN 'queued' ELSE 'failed' END,
+        ended_at = CASE WHEN cancel_at IS NULL AND another THEN NULL ELSE %(now)s::timestamptz END,
         reason = %(why)s
-    WHERE id = %(run)s AND attempts = %(number)s AND {LIVE}
+    FROM owed WHERE id = %(run)s AND attempts = %(number)s AND {LIVE}
     RETURNING id, state, submission_id, gpu, person_id
 ), closed AS (
     UPDATE attempt SET state = CASE WHEN %(ending)s = 'refused' THEN 'refused'

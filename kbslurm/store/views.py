@@ -223,6 +223,16 @@ class QueueLine:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Want:
+    """What so many queued runs want: a GPU type, so many of them on one node, and a place for guests or for staff."""
+
+    gpu: str
+    gpus: int
+    by_staff: bool
+    runs: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class LeaseLine:
     """Who leads. `info` is what the holder told about itself (host, pid, version, …)."""
 

@@ -91,6 +91,9 @@ class Rig:
     def give_up(self, attempt: OpenAttempt, ending: Ending = Ending.NODE_FAILURE) -> RunState | None:
         return self.store.give_up_attempt(attempt, ending, "it died", self.now)
 
+    def refuse(self, attempt: OpenAttempt, *elsewhere: str) -> RunState | None:
+        return self.store.give_up_attempt(attempt, Ending.REFUSED, "never here", self.now, elsewhere=elsewhere)
+
     def rows(self, statement: str) -> list[dict[str, Any]]:
         """A look that goes round the store."""
         return [dict(row) for row in self.store._all(statement)]

@@ -185,6 +185,47 @@ def test_the_earlier_slot_of_a_gpu_is_preferred_and_a_full_one_not_at_all(rig: R
     assert [attempt.backend for attempt in taken if attempt] == ["two", "one"]
 
 
+def test_a_run_that_is_too_wide_for_a_slot_waits_for_another_and_holds_nobody_up(rig: Rig) -> None:
+    cases = tuple({**case, "world_size": 4} for case in HELLO.tests)
+    several = dataclasses.replace(HELLO, name="several", multi_gpu=True, tests=cases, benchmarks=cases, hidden=())
+    board = rig.store.add_board("several", several, gpus=("H100",), now=rig.now)
+    wide: dict[str, Any] = {"board_id": board.id, "problem_version_id": board.problem_version_id}
+    for n in range(sql.CANDIDATES + 2):
+        rig.accept(f"wide{n}", **wide)
+    rig.later(1)
+    rig.accept("ada")
+    narrow, pair, node = (
+        Slot(backend=name, gpu="H100", free=9, most=most) for name, most in (("one", 1), ("two", 2), ("node", None))
+    )
+    assert [(w.gpus, w.runs) for w in rig.store.wants()] == [(1, 1), (4, sql.CANDIDATES + 2)]
+    for given in ([narrow], [narrow, pair]):
+        taken = rig.store.claim(given, rig.now)
+        assert taken is not None and (taken.backend, taken.gpus) == ("one", 1)
+        assert rig.store.claim(given, rig.now) is None, "the wide ones aren't for these"
+        rig.give_up(taken)
+    for given in ([narrow, node, pair], [node], [Slot(backend="four", gpu="H100", free=1, most=4), narrow]):
+        taken = rig.store.claim(given, rig.now)
+        assert taken is not None and taken.gpus == 4 and taken.backend in ("node", "four"), taken
+
+
+def test_a_run_that_a_place_refuses_for_ever_goes_to_the_others_and_to_each_of_them_once(rig: Rig) -> None:
+    rig.accept()
+    here, there = Slot(backend="here", gpu="H100", free=1), Slot(backend="there", gpu="H100", free=1)
+    other = rig.store.claim([here, there], rig.now)
+    assert other is not None and other.backend == "here"
+    assert rig.refuse(other, "here", "there") is RunState.QUEUED
+    assert rig.store.claim([here], rig.now) is None
+    rig.later(1)
+    rig.accept("bob")
+    both = [rig.store.claim([here, there], rig.now) for _ in range(2)]
+    taken = {rig.store.work(attempt.id).person: attempt.backend for attempt in both if attempt}
+    assert taken == {"ada": "there", "bob": "here"}
+    (second,) = [attempt for attempt in rig.store.open_attempts() if attempt.number == 2]
+    assert rig.refuse(second, "here", "there") is RunState.FAILED, "nobody is left"
+    (verdict,) = rig.rows("SELECT name, reason FROM verdict")
+    assert verdict == {"name": "infrastructure", "reason": "never here"}
+
+
 def test_a_slot_for_staff_takes_only_their_runs_wherever_those_stand(rig: Rig) -> None:
     for n in range(sql.CANDIDATES + 2):
         rig.accept(f"guest{n}")
@@ -267,12 +308,16 @@ def test_the_claim_walks_the_partial_index_at_50_000_queued(rig: Rig) -> None:
 
 def check_plan(rig: Rig, claim: str) -> None:
     told = {"name": "kb-x", "key": b"k", "nonce": "n", "now": rig.now}
-    backends = ["local", "local"]
-    ours = {"gpus": ["H100", "A100"], "everyone": backends, "staff": backends}
+    ours: dict[str, Any] = {
+        "gpus": ["H100", "A100"],
+        "backends": ["local", "local"],
+        "most": [1, sql.ANY_WIDTH],
+        "staff_only": [False, claim == sql.CLAIM_BESIDE_STAFF],
+    }
     with rig.store._pool.transaction() as connection:
         statement = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {claim}".encode()
         if claim == sql.CLAIM_OF_ONE:
-            ours = {name: values[0] for name, values in ours.items()}  # type: ignore[misc]
+            ours = {name: values[0] for name, values in ours.items()}
         found = connection.execute(statement, {**told, **ours}).fetchone()
         assert found is not None
         connection.execute("ROLLBACK AND CHAIN")

@@ -161,6 +161,21 @@ def test_slots_of_another_host_are_told_from_ours(kbslurm: CommandLine, database
     assert "open at local@other (H100)" in kbslurm("status").out
 
 
+def test_status_tells_of_runs_that_no_place_can_take(kbslurm: CommandLine, database_url: str) -> None:
+    kbslurm("submit", str(GOOD), "-l", "transpose", "-g", "H100")
+    with PostgresStore(database_url) as store:
+        assert store.hold_lease("daemon", "here", 60.0, datetime.now(UTC))
+        assert kbslurm("status").code == 0
+        for column, value in (("gpu", "'B200'"), ("gpu", "'H100'")):
+            store._do(f"UPDATE run SET {column} = {value}")
+            found = kbslurm("status")
+            assert ("no place takes: 1 want B200" in found.out) == (value == "'B200'") == (found.code == 1), found.out
+        with store._pool.transaction() as connection:
+            connection.execute("ALTER TABLE problem_version DISABLE TRIGGER USER")
+            connection.execute("UPDATE problem_version SET ranks = 4")
+        assert kbslurm("status").code == 0, "this machine's slots are as wide as a run wants"
+
+
 def test_people_are_added_promoted_and_banned(kbslurm: CommandLine) -> None:
     assert kbslurm("user", "add", "grace", "--role", "staff").code == 0
     assert kbslurm("user", "add", "GRACE").code == 2

@@ -16,7 +16,7 @@ import pytest
 
 from kbslurm.daemon import Daemon, Turn, WallClock
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Sighting, SubmissionId
-from kbslurm.errors import BackendRefused, BackendTrouble, Refused
+from kbslurm.errors import BackendRefused, BackendTrouble, Misconfigured, Refused
 from kbslurm.flow.announce import feed, follow
 from kbslurm.flow.cancel import cancel
 from kbslurm.flow.collect import Vigil, collect
@@ -179,6 +179,31 @@ def test_one_attempt_that_nobody_can_look_at_holds_up_no_other(stage: Stage) -> 
     with overheard(), pytest.raises(BackendTrouble):
         sweep(stage.store, place, stage.store.open_attempts()[::-1], Vigil(), stage.clock.now())
     assert sore.cancelled == [attempts[0].name], "the cancel was reached behind those that can't be found"
+
+
+def test_a_run_that_one_place_never_takes_goes_to_the_next_and_fails_when_none_is_left(stage: Stage) -> None:
+    def never(job: JobSpec) -> Handle:
+        raise BackendRefused("first", "there is no such partition", permanent=True)
+
+    def unwritten(*_: object) -> str:
+        raise Misconfigured("the problem needs 40 minutes and this site gives 30", fix="Raise max_time.")
+
+    first = Place(backend=Puppet(name="first", on_submit=never))
+    second = Place(backend=Puppet(name="second"), root=Path("somewhere"), script=unwritten)
+    closed = Place(backend=Puppet(name="closed"), untrusted=False)
+    narrow = Place(backend=Puppet(name="narrow"), widest={"A100": 0})
+    elsewhere = Place(backend=Puppet(name="elsewhere", slots={"H100": 1}))
+    places = [first, second, closed, narrow, elsewhere]
+    stage.submit(gpus=["A100"])
+    with overheard() as told:
+        for place in (first, second):
+            attempt = stage.claim(first, second)
+            assert attempt.backend == place.name
+            assert launch(stage.store, place, attempt, stage.clock.now(), others=places) is Launched.REFUSED
+    assert "run_state=queued" in told.getvalue() and "run_state=failed" in told.getvalue()
+    run = stage.run()
+    assert (run["state"], run["attempts"]) == ("failed", 2)
+    assert "40 minutes" in run["verdict_reason"]
 
 
 def test_a_job_that_cannot_be_written_down_fails_and_holds_up_no_other(stage: Stage) -> None:

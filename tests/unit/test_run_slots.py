@@ -112,6 +112,12 @@ def test_a_burst_by_one_person_never_starves_another(burst: int, after_s: int) -
     assert order.index(burst) == ahead <= after_s / cost_s + 1
 
 
+def test_a_slot_says_how_wide_a_run_may_be_there_also_when_another_has_taken_its_part() -> None:
+    slots = free_slots({"a": {"H100": 4}, "b": {"H100": 4}}, [], widest={"a": {"H100": 2}})
+    assert [slot.most for slot in slots] == [2, None]
+    assert [(slot.free, slot.most) for slot in taken(slots, attempt(1, "a", "H100"))] == [(3, 2), (4, None)]
+
+
 def test_earlier_backends_are_preferred_and_full_ones_left_out() -> None:
     slots = free_slots({"cluster": {"A100": 1}, "local": {"A100": 2}}, [attempt(1, "cluster", "A100")])
     assert slots == [Slot(backend="local", gpu="A100", free=2)]

@@ -17,6 +17,7 @@ from kbslurm.domain.run import JobName
 from kbslurm.domain.site import FleetNode, Site
 from kbslurm.errors import Misconfigured, NotFound
 from kbslurm.flow.script import node_text, script_for, shell_quoted
+from kbslurm.wiring import slurm_place
 
 PLAIN = """\
 name = "here"
@@ -113,6 +114,25 @@ def test_a_job_on_several_gpus_asks_for_them_or_says_what_to_configure(tmp_path:
         several(site, 8)
     bare = sites.load(written(tmp_path, PLAIN.replace("count = 3", 'vendor = "none"').replace("--gres=gpu:h100:1", "")))
     assert "#SBATCH --cpus-per-task=8" in several(bare, 4), "ranks without GPUs need no request for any"
+
+
+def test_a_place_is_as_wide_as_its_script_can_ask_for(tmp_path: Path) -> None:
+    """What a slot promises, rendering keeps: a run that is claimed for a site isn't refused there for its width."""
+    multi = 'multi = "--gres=gpu:h100:{n}"'
+    for more, widest in {
+        "": 1,
+        "per_node = 4": 1,
+        f"{multi}\nper_node = 4": 4,
+        multi: None,
+        'vendor = "none"': None,
+        'vendor = "none"\nper_node = 2': 2,
+    }.items():
+        site = sites.load(written(tmp_path, PLAIN.replace("count = 3", more)))
+        assert slurm_place(site).widest == ({} if widest is None else {"H100": widest}), more
+        assert several(site, widest or 8)
+        if widest is not None:
+            with pytest.raises(Misconfigured, match=f"{widest + 1} GPUs"):
+                several(site, widest + 1)
 
 
 def test_going_without_containers_is_said_in_so_many_words(tmp_path: Path) -> None:
