@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from kbslurm.domain.intake import Intake
+from kbslurm.domain.intake import Basis, Intake
 from kbslurm.domain.measure import Yardstick
 from kbslurm.domain.run import (
     AttemptId,
@@ -103,6 +103,7 @@ class NewSubmission:
     cost_s: float
     by_staff: bool = False
     via: str = "cli"
+    basis: Basis | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +132,7 @@ class Store(Protocol):
     False from a fenced method means: the attempt is no longer the run's, nothing was changed.
     """
 
-    def intake(self, person: PersonId, board: str) -> Intake:
+    def intake(self, person: PersonId, board: str, mode: Mode = "test") -> Intake:
         """What accept must know of this person and board, in one read. NotFound names the boards that there are."""
 
     def accept(self, new: NewSubmission, now: datetime) -> Receipt: ...

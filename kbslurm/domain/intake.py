@@ -15,8 +15,23 @@ from kbslurm_eval.wire import Mode
 
 
 @dataclass(frozen=True, kw_only=True)
+class Basis:
+    """What an intake rests on, all of it in one text: what was decided by it holds while that is still the same.
+
+    With the last open run of the person, which the next one's place in the queue follows from.
+    """
+
+    seen: str
+    fair_at: datetime | None
+    cost_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Intake:
-    """What accept must know of a person, a board and the house. `gpus` are the board's; `closed` is the host's act."""
+    """What accept must know of a person, a board and the house. `gpus` are the board's; `closed` is the host's act.
+
+    There is no `basis` where something has to be counted, and so to be decided where nobody can change it meanwhile.
+    """
 
     person_id: PersonId
     person: str
@@ -31,6 +46,7 @@ class Intake:
     closed: bool = False
     deadline_at: datetime | None = None
     zone: str = "UTC"
+    basis: Basis | None = None
 
 
 def check_may_submit(intake: Intake, now: datetime) -> None:

@@ -34,7 +34,7 @@ def accept(
     """
     source = checked_source(file_name, text.encode() if isinstance(text, str) else text)
     said = directives(source.text)
-    intake = store.intake(person, contest.board_name(settled_board(said, board)))
+    intake = store.intake(person, contest.board_name(settled_board(said, board)), mode)
     check_may_submit(intake, now)
     check_mode(intake, mode, source)
     new = NewSubmission(
@@ -50,6 +50,7 @@ def accept(
         cost_s=time_limit_s(intake.problem.limits, mode),
         by_staff=intake.by_staff,
         via=via,
+        basis=intake.basis,
     )
     probe("accept.before_commit")
     receipt = store.accept(new, now)

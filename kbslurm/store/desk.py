@@ -87,14 +87,6 @@ SELECT r.gpu, count(DISTINCT r.id) AS runs,
 FROM submission s JOIN run r ON r.submission_id = s.id LEFT JOIN attempt a ON a.run_id = r.id
 WHERE {_OF_BOARD} GROUP BY r.gpu ORDER BY r.gpu
 """
-_FACTS = """
-SELECT
-    EXISTS (SELECT 1 FROM invite i JOIN invite_board ib ON ib.invite_id = i.id
-        WHERE i.person_id = %(person)s AND i.revoked_at IS NULL AND ib.board_id = %(board)s) AS invited,
-    (SELECT deadline_at FROM extension WHERE board_id = %(board)s AND person_id = %(person)s) AS extended_to,
-    (SELECT most_per_hour FROM rate_limit WHERE board_id = %(board)s AND category = %(category)s) AS most_per_hour,
-    (SELECT gpu_s_per_day FROM quota WHERE board_id = %(board)s) AS quota_gpu_s
-"""
 # Taking a submission back doesn't give it back.
 _RECENT = """
 SELECT accepted_at FROM submission
@@ -522,17 +514,10 @@ class Desk(Register):
         return [Event(**{**row, "id": EventId(row["id"])}) for row in found]
 
 
-def facts(connection: Connection, person: PersonId, board: int, kind: Category, now: datetime) -> Facts:
-    """What the policy must know of a person and a board."""
-    found = connection.execute(_FACTS.encode(), {"person": person, "board": board, "category": kind}).fetchone()
-    assert found is not None
-    return completed(connection, found, person, board, kind, now)
-
-
 def completed(
     connection: Connection, found: Mapping[str, Any], person: PersonId, board: int, kind: Category, now: datetime
 ) -> Facts:
-    """The same with what costs more to count, which only boards with limits and quotas ask for."""
+    """What the policy must know, with what costs more to count: only boards with limits and quotas ask for that."""
     told: dict[str, Any] = {"person": person, "board": board, "category": kind}
     told |= {"hour": now - policy.WINDOW, "day": now - policy.QUOTA_WINDOW, "now": now}
     known = {name: found[name] for name in ("invited", "extended_to", "most_per_hour", "quota_gpu_s")}

@@ -8,7 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Self, assert_never
 
 import psycopg
@@ -16,7 +16,7 @@ from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
 from kbslurm.domain import fairness, policy
-from kbslurm.domain.intake import Intake, check_may_submit
+from kbslurm.domain.intake import Basis, Intake, check_may_submit
 from kbslurm.domain.run import (
     AttemptId,
     AttemptState,
@@ -42,8 +42,9 @@ from kbslurm.flow.finals import FINAL, staged
 from kbslurm.ports import Event, NewSubmission, Receipt
 from kbslurm.store import sql
 from kbslurm.store.connect import Connection, connect
-from kbslurm.store.desk import completed, facts
+from kbslurm.store.desk import completed
 from kbslurm.store.finals import FinalsDesk
+from kbslurm_eval.wire import Mode
 
 CHANNEL = "kbslurm_news"
 
@@ -72,16 +73,15 @@ class PostgresStore(FinalsDesk):
 
     # ------------------------------------------------------------------------------------------------ 1: accept
 
-    def intake(self, person: PersonId, board: str) -> Intake:
-        found = self._one(sql.INTAKE, {"person": person, "board": board})
+    def intake(self, person: PersonId, board: str, mode: Mode = "test") -> Intake:
+        found = self._one(sql.INTAKE, {"person": person, "board": board, "category": policy.category(mode)})
         if found is None:
             raise NotFound("person", str(person))
         if found["board_id"] is None:
             raise NotFound("board", board, known=self.board_names(public_only=True))
         by_staff = found["role"] in ("owner", "staff")
-        with self._pool.statement() as connection:
-            known = facts(connection, person, found["board_id"], "test", datetime.now(UTC))
-        seen = policy.may_see(found["visibility"], invited=known.invited, staff=by_staff)
+        seen = policy.may_see(found["visibility"], invited=found["invited"], staff=by_staff)
+        counted = found["most_per_hour"] is not None or found["quota_gpu_s"] is not None
         return Intake(
             person_id=PersonId(found["person_id"]),
             person=found["person"],
@@ -94,32 +94,45 @@ class PostgresStore(FinalsDesk):
             banned=found["ban_reason"] if found["banned_at"] else None,
             accepting=found["accepts_jobs"] is not False,
             closed=found["closed_at"] is not None or not seen,
-            deadline_at=policy.deadline(found["deadline_at"], known.extended_to),
+            deadline_at=policy.deadline(found["deadline_at"], found["extended_to"]),
             zone=found["zone"],
+            basis=None if counted else _basis(found),
         )
 
     def accept(self, new: NewSubmission, now: datetime) -> Receipt:
-        """Rows and events, or a refusal: ban, pause, closing and deadline are looked at again in the transaction."""
-        kind = policy.category(new.mode)
-        asked = {"person": new.person_id, "board": new.board_id, "category": kind}
-        with self._pool.transaction() as connection:
-            now_so = _row(connection, sql.INTAKE_NOW, asked)
-            if now_so is None:
-                raise NotFound("person", str(new.person_id))
-            if now_so["name"] is None:
-                raise NotFound("board", str(new.board_id))
-            known = completed(connection, now_so, new.person_id, new.board_id, kind, now)
-            self._check_again(new, now_so, known, now)
-            problem = self.problem_of_version(new.problem_version_id)
-            paired = new.mode == "leaderboard" and problem.baseline is not None
-            told = {**_accepted(new, _stamps(new, now_so, now), now), "paired": paired}
-            made = _row(connection, sql.ACCEPT, told)
-            assert made is not None
+        """Rows and events, or a refusal. What was decided by holds if it is still so; else it is decided anew."""
+        made = None if new.basis is None else self._one(sql.ACCEPT, self._told(new, new.basis, now))
+        if made is None or made["submission_id"] is None:
+            made = self._accept_locked(new, now)
         return Receipt(
             submission_id=SubmissionId(made["submission_id"]),
             run_ids=tuple(RunId(n) for n in made["run_ids"]),
             accepted_at=now,
         )
+
+    def _accept_locked(self, new: NewSubmission, now: datetime) -> DictRow:
+        """Ban, pause, closing, deadline and limits are looked at again where nobody can change them."""
+        kind = policy.category(new.mode)
+        asked = {"person": new.person_id, "board": new.board_id, "category": kind}
+        with self._pool.transaction() as connection:
+            _row(connection, sql.LOCK_INTAKE, asked)
+            now_so = _row(connection, sql.FACTS, asked)
+            if now_so is None or now_so["person"] is None:
+                raise NotFound("person", str(new.person_id))
+            if now_so["name"] is None:
+                raise NotFound("board", str(new.board_id))
+            known = completed(connection, now_so, new.person_id, new.board_id, kind, now)
+            self._check_again(new, now_so, known, now)
+            made = _row(connection, sql.ACCEPT, self._told(new, _basis(now_so), now))
+            assert made is not None and made["submission_id"] is not None, "under the locks it is still so"
+            return made
+
+    def _told(self, new: NewSubmission, basis: Basis, now: datetime) -> dict[str, Any]:
+        problem = self.problem_of_version(new.problem_version_id)
+        paired = new.mode == "leaderboard" and problem.baseline is not None
+        category = policy.category(new.mode)
+        told = _accepted(new, _stamps(new, basis, now), now)
+        return {**told, "paired": paired, "seen": basis.seen, "category": category}
 
     def _check_again(self, new: NewSubmission, now_so: DictRow, known: policy.Facts, now: datetime) -> None:
         seen = policy.may_see(now_so["visibility"], invited=known.invited, staff=new.by_staff)
@@ -458,9 +471,13 @@ def _without_nul(value: Any) -> Any:
             return value
 
 
-def _stamps(new: NewSubmission, facts: DictRow, now: datetime) -> list[datetime]:
+def _basis(facts: DictRow) -> Basis:
+    return Basis(seen=facts["seen"], fair_at=facts["fair_at"], cost_s=facts["cost_s"] or 0.0)
+
+
+def _stamps(new: NewSubmission, basis: Basis, now: datetime) -> list[datetime]:
     """The runs' virtual times: each pays for the person's run before it, by what that one is expected to cost."""
-    last, cost_s = facts["fair_at"], facts["cost_s"] or 0.0
+    last, cost_s = basis.fair_at, basis.cost_s
     stamps: list[datetime] = []
     for _ in new.gpus:
         last, cost_s = fairness.fair_at(now, last, cost_s=cost_s), new.cost_s

@@ -15,43 +15,22 @@ OPEN_ATTEMPT = "state IN ('intent', 'ambiguous', 'submitted', 'running')"
 
 # ------------------------------------------------------------------------------------------------------- 1: accept
 
-INTAKE_LOCK = 4_927_306  # held shared by whoever accepts, alone by whoever pauses: see kb_intake in tables.PROGRAMS
+INTAKE_LOCK = 4_927_306  # held shared by whoever accepts, alone by whoever pauses: see tables.PROGRAMS
 
 INTAKE = """
-SELECT p.id AS person_id, p.name AS person, p.role, p.banned_at, p.ban_reason, b.id AS board_id, b.name AS board,
-    b.gpus, b.problem_version_id, b.closed_at, b.deadline_at, b.zone, b.visibility,
-    (SELECT value FROM setting WHERE key = 'accepts_jobs') AS accepts_jobs
+SELECT p.id AS person_id, p.role, b.id AS board_id, b.name AS board, b.gpus, b.problem_version_id, f.*
 FROM person p LEFT JOIN leaderboard b ON lower(b.name) = lower(%(board)s) AND b.deleted_at IS NULL
+LEFT JOIN LATERAL kb_facts(p.id, b.id, %(category)s) f ON true
 WHERE p.id = %(person)s
 """
 
-INTAKE_NOW = "SELECT * FROM kb_intake(%(person)s, %(board)s, %(category)s)"
+LOCK_INTAKE = "SELECT kb_intake_lock(%(person)s)"
+FACTS = "SELECT * FROM kb_facts(%(person)s, %(board)s, %(category)s)"
 
 ACCEPT = """
-WITH taken AS (
-    INSERT INTO submission (person_id, board_id, mode, file_name, source, sha256, via, by_staff, accepted_at)
-    VALUES (%(person)s, %(board)s, %(mode)s, %(file_name)s, %(source)s, %(sha256)s, %(via)s, %(by_staff)s, %(now)s)
-    RETURNING id
-), due AS (
-    INSERT INTO run (submission_id, problem_version_id, person_id, gpu, fair_at, queued_at, cost_s, by_staff,
-        secret_seed, held)
-    SELECT taken.id, %(version)s, %(person)s, r.gpu, r.fair_at, %(now)s, %(cost_s)s, %(by_staff)s, r.seed,
-        %(paired)s AND NOT EXISTS (SELECT 1 FROM calibration c
-            WHERE c.board_id = %(board)s AND c.problem_version_id = %(version)s AND c.gpu = r.gpu)
-    FROM taken, unnest(%(gpus)s::text[], %(fair_at)s::timestamptz[], %(seeds)s::text[]) AS r(gpu, fair_at, seed)
-    RETURNING id, gpu, submission_id
-), noted AS (
-    INSERT INTO event (kind, subject, data, at)
-    SELECT 'submission.accepted', 'submission:' || taken.id,
-        jsonb_build_object('person', %(person)s::bigint, 'board', %(board)s::bigint, 'mode', %(mode)s::text,
-            'via', %(via)s::text), %(now)s
-    FROM taken
-    UNION ALL
-    SELECT 'run.queued', 'run:' || due.id,
-        jsonb_build_object('submission', due.submission_id, 'gpu', due.gpu), %(now)s
-    FROM due
-)
-SELECT submission_id, array_agg(id ORDER BY id) AS run_ids FROM due GROUP BY submission_id
+SELECT made AS submission_id, due AS run_ids FROM kb_accept(%(seen)s, %(category)s, %(person)s, %(board)s, %(mode)s,
+    %(file_name)s, %(source)s, %(sha256)s, %(via)s, %(by_staff)s, %(version)s, %(gpus)s, %(fair_at)s, %(seeds)s,
+    %(cost_s)s, %(paired)s, %(now)s)
 """
 
 # -------------------------------------------------------------------------------------------------------- 2: claim

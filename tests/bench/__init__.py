@@ -43,23 +43,26 @@ def scaled(count: int, *, least: int = 1) -> int:
     return max(least, int(count * SCALE))
 
 
-def seconds_each(act: Callable[[], object], count: int) -> list[float]:
-    """How long each of `count` calls took."""
+def seconds_each(act: Callable[[], object], count: int, prepare: Callable[[], object] = tuple) -> list[float]:
+    """How long each of `count` calls took, without what `prepare` did before it."""
     took = []
     for _ in range(count):
+        prepare()
         began = perf_counter()
         act()
         took.append(perf_counter() - began)
     return took
 
 
-def in_turns(one: Callable[[], object], other: Callable[[], object], count: int) -> tuple[list[float], list[float]]:
+def in_turns(
+    one: Callable[[], object], other: Callable[[], object], count: int, *, prepare: Callable[[], object] = tuple
+) -> tuple[list[float], list[float]]:
     """`count` calls of each, in turns of a few, so that whatever else the machine does hits both alike."""
     turn = max(1, count // 20)
     first: list[float] = []
     second: list[float] = []
     while len(first) < count:
-        first += seconds_each(one, turn)
+        first += seconds_each(one, turn, prepare)
         second += seconds_each(other, turn)
     return first, second
 

@@ -35,9 +35,9 @@ from kbslurm.domain.run import (
     Slot,
     SubmissionId,
 )
-from kbslurm.errors import BackendTrouble, DeadlinePassed, Misconfigured, NotAccepting, NotFound, Refused
+from kbslurm.errors import BackendTrouble, DeadlinePassed, Misconfigured, NotAccepting, NotFound, QuotaSpent, Refused
 from kbslurm.flow.remove import remove
-from kbslurm.ports import Store
+from kbslurm.ports import NewSubmission, Store
 from kbslurm.store import connect, migrate, sql
 from kbslurm.store.embedded import Embedded
 from kbslurm.store.postgres import PostgresStore
@@ -107,6 +107,50 @@ def test_accept_looks_again_inside_its_transaction(rig: Rig) -> None:
     with pytest.raises(NotFound):
         rig.accept("bob")
     assert len(rig.rows("SELECT 1 FROM submission")) == len(rig.rows("SELECT 1 FROM run")) == 1, "the host's"
+
+
+def looked(rig: Rig, who: str = "ada", gpus: tuple[str, ...] = ("H100",)) -> NewSubmission:
+    """A submission that was decided on by how things are now."""
+    basis = rig.store.intake(rig.person(who), "main", "leaderboard").basis
+    assert basis is not None
+    return rig.new(who, gpus, basis=basis)
+
+
+@pytest.mark.parametrize(
+    ("changed", "refusal"),
+    [
+        (lambda rig: rig.store.set_deadline("main", START - timedelta(seconds=1), now=START), DeadlinePassed),
+        (lambda rig: rig.store.set_accepts_jobs(False), NotAccepting),
+        (lambda rig: rig.store.close_board("main", now=START), Refused),
+        (lambda rig: rig.store.set_visibility("main", "closed"), Refused),
+        (lambda rig: rig.store.ban(rig.person("ada"), "shared an account"), Refused),
+        (lambda rig: rig.store.set_rate_limit("main", "leaderboard", 0, by="host"), QuotaSpent),
+        (lambda rig: rig.store.delete_board("main"), NotFound),
+    ],
+)
+def test_what_changed_since_the_look_is_seen(
+    rig: Rig, changed: Callable[[Rig], object], refusal: type[Exception]
+) -> None:
+    new = looked(rig)
+    changed(rig)
+    with pytest.raises(refusal):
+        rig.store.accept(new, rig.now)
+    assert rig.rows("SELECT 1 FROM submission") == [], "nothing half-written"
+
+
+def test_one_look_serves_one_submission_at_a_time(rig: Rig) -> None:
+    news = [looked(rig, gpus=("H100", "A100")) for _ in range(6)]
+    assert len({new.basis for new in news}) == 1
+    at_once([lambda new=new: rig.store.accept(new, rig.now) for new in news])  # type: ignore[misc]
+    stamps = sorted(row["fair_at"] for row in rig.rows("SELECT fair_at FROM run"))
+    assert stamps == [START + timedelta(seconds=60 * n) for n in range(12)]
+    assert len(rig.rows("SELECT 1 FROM event WHERE kind = 'run.queued'")) == 12
+
+
+def test_where_something_is_counted_it_is_decided_under_the_lock(rig: Rig) -> None:
+    rig.store.set_rate_limit("main", "leaderboard", 2, by="host")
+    assert rig.store.intake(rig.person("ada"), "main", "leaderboard").basis is None
+    assert rig.store.intake(rig.person("ada"), "main", "test").basis is not None
 
 
 def test_a_pause_waits_for_what_is_being_accepted_and_then_holds(rig: Rig) -> None:
