@@ -195,6 +195,7 @@ class Client:
         token: str | None = None,
         admin: str | None = None,
         timeout_s: float = TIMEOUT_S,
+        trust_env: bool = False,
         _shared: httpx.Client | None = None,
         _acting: str | None = None,
     ) -> None:
@@ -206,7 +207,7 @@ class Client:
         if _acting:
             self._headers["X-Kbslurm-Acting-For"] = _acting
         self._admin, self._url, self._timeout_s = admin, url.rstrip("/"), timeout_s
-        self._http = _shared or httpx.Client(base_url=self._url, timeout=timeout_s, trust_env=False)
+        self._http = _shared or httpx.Client(base_url=self._url, timeout=timeout_s, trust_env=trust_env)
 
     def acting_for(self, whom: str) -> Client:
         """The same hosts' client as this person: `discord:ID`, `github:ID` or `person:ID`. Shares its connections."""
@@ -261,6 +262,43 @@ class Client:
             timeout=UPLOAD_TIMEOUT_S,
         )
         return Accepted(submission_id=told["details"]["id"], queue=_queue(told["runner_queue"]))
+
+    def submit_to_many(
+        self, board: str | None, gpus: Sequence[str], mode: str, file_name: str, source: bytes
+    ) -> Accepted:
+        """Submit a file for several GPU types; where board or GPU types aren't said, its #!POPCORN lines say them."""
+        wanted: dict[str, Any] = {"gpu": list(gpus), "mode": mode, **({"leaderboard": board} if board else {})}
+        told = self._told(
+            "POST", "/user/submissions", params=wanted, files={"file": (file_name, source)}, timeout=UPLOAD_TIMEOUT_S
+        )
+        return Accepted(submission_id=told["details"]["id"], queue=_queue(told["runner_queue"]))
+
+    def whole(self, number: int) -> Mapping[str, Any]:
+        """All of one's own submission as the server tells it: `submission`, `runner_queue`, `message`."""
+        found: Mapping[str, Any] = self._get(f"/user/submissions/{number}/whole")
+        return found
+
+    def lines(self, board: str | None = None, *, limit: int = 50, offset: int = 0) -> list[Mapping[str, Any]]:
+        """One's own submissions, newest first, as the server tells them."""
+        wanted: dict[str, Any] = {"limit": limit, "offset": offset, **({"leaderboard": board} if board else {})}
+        return list(self._get("/user/submissions", **wanted))
+
+    def board_rows(self) -> list[Mapping[str, Any]]:
+        """The boards that the caller may see, as the server tells them."""
+        return list(self._get("/leaderboards"))
+
+    def pending(self, provider: Literal["discord", "github"] = "discord") -> str:
+        """A new token that is nobody's until somebody links it."""
+        return str(self._get("/auth/init", provider=provider)["state"])
+
+    def logout(self) -> None:
+        """End the token that this client carries."""
+        self._told("POST", "/user/logout")
+
+    def check(self) -> None:
+        """ServerGone unless a kbslurm answers there."""
+        if self._get("/health") != {"status": "ok"} or not isinstance(self._get("/leaderboards"), list):
+            raise self._stranger("something else")
 
     def submission(self, number: int) -> SubmissionInfo:
         """How one's own submission stands."""
@@ -407,17 +445,36 @@ class Client:
         try:
             answer = self._http.request(method, path, headers=self._headers, **more)
         except httpx.HTTPError as error:
-            raise ServerGone("server", _why(error), hint="Is it running? Try again soon.") from error
+            raise ServerGone(self._url, _why(error), hint="Is it running? Try again soon.") from error
+        if answer.is_redirect:
+            where = answer.headers.get("Location", "elsewhere")
+            raise ServerGone(self._url, f"it sends on to {where}", hint="Name the service's own address.")
         if not answer.is_success:
+            if answer.status_code < 500 and not _is_ours(answer):
+                kind = answer.headers.get("Content-Type", "nothing").partition(";")[0]
+                raise self._stranger(f"{answer.status_code} with {kind}")
             raise refusal(answer)
         return answer
+
+    def _stranger(self, said: str) -> ServerGone:
+        return ServerGone(
+            self._url, f"this isn't kbslurm, it seems: it answers {said}", hint="Look at the address once more."
+        )
 
     def _told(self, method: str, path: str, **more: Any) -> Any:
         answer = self._answered(method, path, **more)
         try:
             return answer.json()
         except ValueError:
-            raise ServerGone("server", f"{self._url} answers something else than kbslurm does") from None
+            raise self._stranger("no JSON") from None
+
+
+def _is_ours(answer: httpx.Response) -> bool:
+    """Whether an error has the shape that ours have."""
+    try:
+        return isinstance(answer.json()["detail"], str)
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def refusal(answer: httpx.Response) -> KbslurmError:

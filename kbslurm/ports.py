@@ -87,6 +87,14 @@ class LeavesArtifacts(Protocol):
         """Those of these files that are there, each size-capped. Never looked into here."""
 
 
+@runtime_checkable
+class TellsProgress(Protocol):
+    """A backend whose running jobs say how far they are."""
+
+    def progress(self, attempt: OpenAttempt) -> Mapping[str, Any] | None:
+        """What the job last said of itself, unchecked: for the eye only. None when nothing is known. Never raises."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class NewSubmission:
     """What a person did, checked and ready to become rows."""
@@ -159,6 +167,9 @@ class Store(Protocol):
         """Give every open attempt so much more time; how many there were. For time that only the clock has seen."""
 
     def note_seen(self, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> bool: ...
+    def note_told(self, told: Mapping[AttemptId, Mapping[str, Any]]) -> None:
+        """What open attempts were heard to say, beside what is known of them, in one go. For the eye: not fenced."""
+
     def score(
         self,
         attempt: OpenAttempt,

@@ -7,18 +7,20 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query
 
-from kbslurm.api import identity, shapes, unfold, waiting
+from kbslurm.api import identity, shapes, unfold, waiting, whole
 from kbslurm.api.house import House
 from kbslurm.api.identity import Sender
 from kbslurm.api.shapes import Ascii, answers
 from kbslurm.api.standings import Standings
-from kbslurm.domain import contest, policy
+from kbslurm.domain import contest, measure, policy
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import Invalid, NotFound, Refused
 from kbslurm.flow.cancel import cancel
 from kbslurm.flow.remove import remove
+from kbslurm.logs import teller
 from kbslurm.store.views import Board, Person, SubmissionView
 
+tell = teller("api")
 PENDING_FOR = timedelta(hours=1)
 
 Name = Annotated[str, Path(max_length=contest.NAME_CAP, description="A board's name, in any case.")]
@@ -94,6 +96,14 @@ def routes(house: House, histories: waiting.Histories, standings: Standings) -> 
         view = own(house, sender, submission_id)
         return Ascii(unfold.submission(view, waiting.of_submission(house, histories, view)))
 
+    @router.get("/user/submissions/{submission_id}/whole", responses=answers(shapes.Whole, 400, 401, 403, 404))
+    def all_of_it(submission_id: Number, sender: Sender) -> Ascii:
+        """A submission of one's own with attempts, progress and report: what `kbslurm watch` shows."""
+        view = own(house, sender, submission_id)
+        queue = waiting.of_submission(house, histories, view)
+        told = {"submission": whole.told(view), "runner_queue": queue, "message": waiting.words(view, queue)}
+        return Ascii(told)
+
     @router.delete("/user/submissions/{submission_id}", responses=answers(shapes.Fine, 400, 401, 403, 404))
     def delete(submission_id: Number, sender: Sender) -> Ascii:
         """Take a submission back: open runs are cancelled, it leaves every list, its source is purged."""
@@ -113,6 +123,16 @@ def routes(house: House, histories: waiting.Histories, standings: Standings) -> 
     def me(sender: Sender) -> Ascii:
         """Who the token stands for."""
         return Ascii(person_told(identity.caller(house, sender)))
+
+    @router.post("/user/logout", responses=answers(shapes.Fine, 400, 401))
+    def logout(sender: Sender) -> Ascii:
+        """End the token that this call carries."""
+        person, now = identity.caller(house, sender), house.clock.now()
+        if sender.acting or not sender.key:
+            raise Invalid("who acts for others has no token of theirs to end")
+        house.store.revoke_secret(sender.key, now=now)
+        tell("a token was ended by its holder", person=person.id)
+        return Ascii({"status": "ok"})
 
     @router.post("/user/join", responses=answers(shapes.Joined, 400, 401, 403, 404))
     def join(wanted: shapes.Code, sender: Sender) -> Ascii:
@@ -175,6 +195,7 @@ def may_see(board: Board, person: Person | None, joined: frozenset[int]) -> bool
 
 def _leaderboard(house: House, board: Board) -> dict[str, Any]:
     now = house.clock.now()
+    calibrations, paired = house.store.calibrations(board), board.problem.baseline is not None
     is_open = board.closed_at is None and not contest.closed(board.deadline_at, now)
     return {
         "id": board.id,
@@ -186,8 +207,9 @@ def _leaderboard(house: House, board: Board) -> dict[str, Any]:
         "visibility": board.visibility,
         "zone": board.zone,
         "is_open": is_open,
-        "paired": board.problem.baseline is not None,
-        "calibration": {gpu: one.state for gpu, one in house.store.calibrations(board).items()},
+        "paired": paired,
+        "calibration": {gpu: one.state for gpu, one in calibrations.items()},
+        "notes": {gpu: measure.sentence(gpu, calibrations, paired=paired) for gpu in board.gpus},
     }
 
 

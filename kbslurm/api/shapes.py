@@ -67,7 +67,7 @@ class Leaderboard(Shape):
     """A board as anybody may know it. `task` says what is judged: no secret seed, no hidden case.
 
     `paired`: scores are in units of a baseline's times, whose state stands in `calibration` by GPU type; else raw
-    times.
+    times. `notes` says what is to be known of the scores, by GPU type; mostly nothing.
     """
 
     model_config = ConfigDict(
@@ -85,6 +85,7 @@ class Leaderboard(Shape):
                 "is_open": True,
                 "paired": True,
                 "calibration": {"H100": "calibrated"},
+                "notes": {"H100": ""},
             }
         },
     )
@@ -99,6 +100,7 @@ class Leaderboard(Shape):
     is_open: bool
     paired: bool
     calibration: dict[str, Literal["calibrated", "calibrating", "failed"]]
+    notes: dict[str, str]
 
 
 class Details(Shape):
@@ -186,6 +188,141 @@ class Submission(Shape):
     runner_queue: RunnerQueue | None
 
 
+class Progress(Shape):
+    """How far a job is: cases done in this phase. Of the hidden cases not even how many there are."""
+
+    phase: Literal["start", "test", "benchmark", "ranked", "hidden", "profile"]
+    done: int | None = None
+    of: int | None = None
+
+
+class WholeVerdict(Shape):
+    """What a run came to. `report` is the judge's, without what only the hosts may see."""
+
+    name: str
+    reason: str
+    score_s: float | None
+    low_s: float | None
+    high_s: float | None
+    isolation: int | None
+    ranked: bool
+    report: dict[str, Any] | None
+
+
+class WholeAttempt(Shape):
+    """One try. `harness_…_at_ns` are by the node's clock."""
+
+    number: int
+    backend: str
+    state: str
+    job: str | None
+    node: str | None
+    ending: str | None
+    opened_at: str
+    submitted_at: str | None
+    started_at: str | None
+    ended_at: str | None
+    harness_started_at_ns: int | None
+    harness_ended_at_ns: int | None
+
+
+class WholeRun(Shape):
+    """A run. `standing` is its state in the word that people are shown."""
+
+    id: Id
+    gpu: str
+    state: Literal["queued", "launching", "running", "scored", "failed", "cancelled"]
+    standing: str
+    second: bool
+    held: bool
+    first_score_s: float | None
+    queued_at: str
+    ended_at: str | None
+    reason: str
+    progress: Progress | None
+    verdict: WholeVerdict | None
+    verdict_at: str | None
+    attempts: list[WholeAttempt]
+
+
+class WholeSubmission(Shape):
+    id: Id
+    person_id: str
+    person: str
+    board_id: Id
+    board: str
+    mode: Literal["test", "benchmark", "leaderboard", "profile"]
+    file_name: str
+    source: str
+    sha256: str
+    accepted_at: str
+    done: bool
+    runs: list[WholeRun]
+
+
+class Whole(Shape):
+    """A submission as `kbslurm watch` shows it; `message` is one line of real progress."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "submission": {
+                    "id": 412,
+                    "person_id": "7",
+                    "person": "ada",
+                    "board_id": 1,
+                    "board": "transpose",
+                    "mode": "leaderboard",
+                    "file_name": "kernel.py",
+                    "source": "def custom_kernel(data):\n    ...\n",
+                    "sha256": "5f8a",
+                    "accepted_at": "2026-05-01T12:00:00+00:00",
+                    "done": False,
+                    "runs": [
+                        {
+                            "id": 690,
+                            "gpu": "H100",
+                            "state": "running",
+                            "standing": "running",
+                            "second": False,
+                            "held": False,
+                            "first_score_s": None,
+                            "queued_at": "2026-05-01T12:00:00+00:00",
+                            "ended_at": None,
+                            "reason": "",
+                            "progress": {"phase": "test", "done": 3, "of": 17},
+                            "verdict": None,
+                            "verdict_at": None,
+                            "attempts": [
+                                {
+                                    "number": 1,
+                                    "backend": "dgx",
+                                    "state": "running",
+                                    "job": "88123",
+                                    "node": "gpu07",
+                                    "ending": None,
+                                    "opened_at": "2026-05-01T12:00:01+00:00",
+                                    "submitted_at": "2026-05-01T12:00:02+00:00",
+                                    "started_at": "2026-05-01T12:00:09+00:00",
+                                    "ended_at": None,
+                                    "harness_started_at_ns": None,
+                                    "harness_ended_at_ns": None,
+                                }
+                            ],
+                        }
+                    ],
+                },
+                "runner_queue": {**RQ, "place": None, "starts_in_s": None},
+                "message": "running on H100, node gpu07, test 3/17",
+            }
+        },
+    )
+    submission: WholeSubmission
+    runner_queue: RunnerQueue | None
+    message: str
+
+
 class ArtifactTold(Shape):
     """A file that a profile left: bytes of the submission's making under a name of the judge's."""
 
@@ -223,8 +360,12 @@ class Artifacts(Shape):
 
 
 class LineRun(Shape):
+    """`standing`: the verdict, or where the run stands; `interval`: that of a score that ranks."""
+
     gpu_type: str
     score: float | None
+    standing: str
+    interval: list[float] | None
 
 
 class SubmissionLine(Shape):
@@ -241,7 +382,14 @@ class SubmissionLine(Shape):
                 "mode": "leaderboard",
                 "done": True,
                 "status": "succeeded",
-                "runs": [{"gpu_type": "H100", "score": 0.000041836}],
+                "runs": [
+                    {
+                        "gpu_type": "H100",
+                        "score": 0.000041836,
+                        "standing": "passed",
+                        "interval": [0.0000417, 0.000042],
+                    }
+                ],
             }
         },
     )

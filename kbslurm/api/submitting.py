@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, cast, get_args
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
@@ -15,6 +15,7 @@ from kbslurm.api.house import House
 from kbslurm.api.identity import Given, Sender
 from kbslurm.api.popcorn import Gpu, Name
 from kbslurm.api.shapes import Ascii, answers
+from kbslurm.domain import contest
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import Invalid, KbslurmError, NotFound
 from kbslurm.flow.submit import accept
@@ -36,7 +37,28 @@ def routes(house: House, histories: waiting.Histories) -> APIRouter:
     async def taken(leaderboard: str, gpu: str, mode: str, request: Request, sender: Given) -> dict[str, Any]:
         with house.metrics.submitting(mode):
             sent = await upload.read(request)
-            return await run_in_threadpool(_accepted, house, histories, sender, leaderboard, gpu, mode, sent)
+            return await run_in_threadpool(_accepted, house, histories, sender, leaderboard, [gpu], mode, sent)
+
+    @router.post(
+        "/user/submissions",
+        status_code=202,
+        responses=answers(shapes.Accepted, *refusals, status=202),
+        openapi_extra=upload.OPENAPI,
+    )
+    async def submit_to_many(
+        request: Request,
+        sender: Sender,
+        leaderboard: Annotated[
+            str | None, Query(max_length=contest.NAME_CAP, description="A #!POPCORN line may say it.")
+        ] = None,
+        gpu: Annotated[list[str] | None, Query(max_length=64, description="May be said again.")] = None,
+        mode: Annotated[str, Query(max_length=32)] = "leaderboard",
+    ) -> Ascii:
+        """Submit a file for several GPU types at once. After this answer it will not be lost."""
+        with house.metrics.submitting(mode):
+            sent = await upload.read(request)
+            told = await run_in_threadpool(_accepted, house, histories, sender, leaderboard, gpu or [], mode, sent)
+        return Ascii(told, status_code=202)
 
     @router.post(
         "/submission/{leaderboard}/{gpu}/{mode}",
@@ -75,18 +97,19 @@ def _accepted(
     house: House,
     histories: waiting.Histories,
     sender: Given,
-    leaderboard: str,
-    gpu: str,
+    leaderboard: str | None,
+    gpus: Sequence[str],
     mode: str,
     sent: upload.Upload,
 ) -> dict[str, Any]:
     person = identity.caller(house, sender)
     now = house.clock.now()
     receipt = accept(
-        house.store, person.id, leaderboard, sent.file_name, sent.data, mode_named(mode), [gpu], now, via=VIA
+        house.store, person.id, leaderboard, sent.file_name, sent.data, mode_named(mode), gpus, now, via=VIA
     )
     view = house.store.submission(receipt.submission_id)
-    queue = waiting.of_submission(house, histories, view) or waiting.runner_queue(house, histories, gpu)
+    queue = waiting.of_submission(house, histories, view)
+    queue = queue or waiting.runner_queue(house, histories, view.runs[0].gpu)
     return {
         "status": "accepted",
         "details": {"id": receipt.submission_id, "job_status_id": receipt.run_ids[0]},

@@ -5,6 +5,7 @@ What only hosts may see never comes here: of the hidden phase nothing but whethe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -16,7 +17,6 @@ from kbslurm.store.views import RunView, SubmissionView
 
 TOLD_FAILURES = 3
 FIRST_PROFILE = "profile.0"
-FENCE = "```"
 TOLD_LINES = 12
 TOLD_CHARACTERS = 2000
 # The phases of a report as popcorn calls them: (mode, secret).
@@ -60,10 +60,21 @@ def line(view: SubmissionView) -> dict[str, Any]:
         "done": view.is_done,
         "status": job_status(view),
         "runs": [
-            {"gpu_type": run.gpu, "score": run.verdict.score_s if run.verdict and run.verdict.ranked else None}
+            {
+                "gpu_type": run.gpu,
+                "score": run.verdict.score_s if run.verdict and run.verdict.ranked else None,
+                "standing": run.verdict.name if run.verdict else run.standing,
+                "interval": _interval(run),
+            }
             for run in view.runs
         ],
     }
+
+
+def _interval(run: RunView) -> list[float] | None:
+    found = run.verdict
+    ranked = found is not None and found.ranked
+    return [found.low_s, found.high_s] if ranked and found and found.low_s is not None and found.high_s else None
 
 
 def job(view: SubmissionView) -> dict[str, Any]:
@@ -103,8 +114,8 @@ def runs(view: SubmissionView, run: RunView) -> list[dict[str, Any]]:
                 mode,
                 secret=secret,
                 passed=bool(phase["passed"]),
-                start=moment(phase["started_at_ns"]),
-                end=moment(phase["ended_at_ns"]),
+                start=None if secret else moment(phase["started_at_ns"]),
+                end=None if secret else moment(phase["ended_at_ns"]),
                 score_s=run.verdict.score_s if ranked and phase["passed"] else None,
                 result=result(detail, phase["name"]) if mode in ("test", "benchmark") else {},
             )
@@ -160,10 +171,17 @@ def markdown(view: SubmissionView, run: RunView) -> str:
     for phase in (verdict.detail or {}).get("phases", ()) if verdict else ():
         lines.append(f"* {phase['name']}: {'passed' if phase['passed'] else 'not passed'}")
     if name != "passed":
-        lines += ["", FENCE, report_of(run), FENCE]
+        lines += ["", *fenced(report_of(run))]
     if drawn := str(((verdict.detail if verdict else None) or {}).get("profile", "")):
-        lines += ["", "Profile, as the submission's own process drew it:", "", FENCE, drawn.replace(FENCE, "'"), FENCE]
+        lines += ["", "Profile, as the submission's own process drew it:", "", *fenced(drawn)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def fenced(text: str) -> list[str]:
+    """The text as a block of code that nothing in it can end: the fence is longer than any run of backticks in it."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [fence, text, fence]
 
 
 def report(view: SubmissionView) -> str:

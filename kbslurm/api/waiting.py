@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import datetime
 from typing import Any
 
 from kbslurm.api.house import House
-from kbslurm.domain import eta
+from kbslurm.domain import eta, public
 from kbslurm.domain.eta import Service
 from kbslurm.domain.run import OPEN_RUNS, RunState
 from kbslurm.store.views import RunView, SubmissionView
@@ -65,7 +66,26 @@ def runner_queue(house: House, histories: Histories, gpu: str, run: RunView | No
     if run is not None and run.state == RunState.QUEUED:
         range_s = eta.starts_in_s(now.ahead, now.open_now, slots, histories.of(house, named or gpu))
         found |= {"place": now.ahead + 1, "starts_in_s": None if range_s is None else [round(s, 1) for s in range_s]}
+    if run is not None and run.state == RunState.LAUNCHING and (expected := _expected_at(run)) is not None:
+        range_s = eta.planned_in_s((expected - house.clock.now()).total_seconds())
+        found |= {"starts_in_s": [round(s, 1) for s in range_s]}
     return found
+
+
+def _heard(run: RunView, key: str) -> Any:
+    """What the daemon heard of the run's open attempt."""
+    return run.attempts[-1].telemetry.get(key) if run.attempts else None
+
+
+def _expected_at(run: RunView) -> datetime | None:
+    """When the cluster means to start its job, as far as it has said."""
+    said = _heard(run, "expected_at")
+    return datetime.fromisoformat(said) if isinstance(said, str) else None
+
+
+def progress(run: RunView) -> dict[str, Any] | None:
+    """How far its job is, while it runs."""
+    return public.progress(_heard(run, "progress")) if run.state == RunState.RUNNING else None
 
 
 def of_submission(house: House, histories: Histories, view: SubmissionView) -> dict[str, Any] | None:
@@ -86,9 +106,11 @@ def words(view: SubmissionView, queue: dict[str, Any] | None) -> str:
     run = open_runs[0]
     if run.state == RunState.RUNNING:
         node = run.attempts[-1].node if run.attempts else None
-        return f"running on {run.gpu}{f', node {node}' if node else ''}{of}"
+        far = public.in_words(progress(run))
+        return f"running on {run.gpu}{f', node {node}' if node else ''}{f', {far}' if far else ''}{of}"
     if run.state == RunState.LAUNCHING:
-        return f"being started on {run.gpu}{of}"
+        why = _heard(run, "waits")
+        return f"being started on {run.gpu}{f', {why}' if why else ''}{_soon(queue.get('starts_in_s'))}{of}"
     place = queue.get("place")
     return f"waiting for {run.gpu}, place {place}{_soon(queue.get('starts_in_s'))}{of}"
 
@@ -97,4 +119,6 @@ def _soon(range_s: list[float] | None) -> str:
     if range_s is None:
         return ""
     low, high = (max(0, round(s / 60)) for s in range_s)
-    return ", starts within a minute" if high <= 1 else f", starts in about {low} to {high} min"
+    if high <= 1:
+        return ", starts within a minute"
+    return f", starts in about {low} to {high} min" if low else f", starts within {high} min"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,11 +12,13 @@ import typer
 from kbslurm.cli import show
 from kbslurm.cli.frame import As, Json, acting, app, opened_store
 from kbslurm.cli.problem import newest
+from kbslurm.cli.service import reached, url
 from kbslurm.domain import board as boards
 from kbslurm.domain import contest, measure
 from kbslurm.errors import EXIT_OK, Invalid, NotFound
 
 if TYPE_CHECKING:
+    from kbslurm.client import Client, Place
     from kbslurm.domain.problem import Problem
     from kbslurm.store.postgres import PostgresStore
     from kbslurm.store.views import Board
@@ -35,12 +38,16 @@ group = typer.Typer(
 )
 app.add_typer(group, name="board")
 
+PAGE = 100  # as many places as the service tells at once
+
 Name = Annotated[str, typer.Argument(help="The board's name.")]
 
 
 @group.command("list")
 def list_(as_json: Json = False) -> int:
-    """The boards that there are."""
+    """The boards that there are. Over HTTP those that you may see."""
+    if (named := url()) is not None:
+        return _list_over_http(named, as_json)
     with opened_store() as store:
         found = store.boards()
     now = datetime.now(UTC)
@@ -64,6 +71,8 @@ def show_(
     as_json: Json = False,
 ) -> int:
     """The standings, one table per GPU type: rank, person, score with its interval, when."""
+    if (named := url()) is not None:
+        return _shown_over_http(named, name, gpu, limit, as_json)
     with opened_store() as store:
         board = board_of(store, name)
         gpus = (contest.known_gpu(gpu, board.gpus),) if gpu else board.gpus
@@ -142,6 +151,92 @@ def create(
     show.say(f"board {made.name}: problem {made.problem_name}, {' '.join(made.gpus)}, closes {_closes(made, None)}")
     show.say(f"kbslurm submit FILE --leaderboard {made.name} submits to it")
     return EXIT_OK
+
+
+def _list_over_http(named: str, as_json: bool) -> int:
+    with reached(named, anybody=True) as client:
+        found = client.board_rows()
+    if as_json:
+        show.as_json([_summary_told(row) for row in found])
+    elif found:
+        rows = [
+            (
+                show.escape(row["name"]),
+                show.escape(str(row["task"].get("name", ""))),
+                " ".join(row["gpu_types"]),
+                _closes_told(row),
+                row["visibility"],
+            )
+            for row in found
+        ]
+        show.table(("board", "problem", "GPUs", "closes", "visibility"), rows)
+    else:
+        show.say(f"there is no board at {named} that you may see")
+    return EXIT_OK
+
+
+def _shown_over_http(named: str, name: str, gpu: str | None, limit: int, as_json: bool) -> int:
+    with reached(named, anybody=True) as client:
+        board = client.board(name)
+        row = next(one for one in client.board_rows() if one["id"] == board.id)
+        gpus = (contest.known_gpu(gpu, board.gpus),) if gpu else board.gpus
+        standings = {one: [_standing(place) for place in _places(client, board.name, one, limit)] for one in gpus}
+    if as_json:
+        told = {one: rows[:limit] for one, rows in standings.items()}
+        show.as_json({**_summary_told(row), "standings": told})
+    else:
+        show.standings(board.name, standings, limit=limit, notes=row.get("notes", {}))
+    return EXIT_OK
+
+
+def _places(client: Client, board: str, gpu: str, limit: int) -> list[Place]:
+    """As many as asked for and one more, so that it can be said that there are more."""
+    found: list[Place] = []
+    while len(found) <= limit:
+        page = client.ranking(board, gpu, limit=PAGE, offset=len(found))
+        found += page
+        if len(page) < PAGE:
+            break
+    return found
+
+
+def _standing(place: Place) -> boards.Standing:
+    entry = boards.Entry(
+        person_id=place.person_id,
+        person=place.person,
+        submission_id=place.submission_id,
+        run_id=0,
+        score_s=place.score_s,
+        low_s=place.low_s,
+        high_s=place.high_s,
+        at=place.at,
+        file_name=place.file_name,
+    )
+    return boards.Standing(rank=place.rank, tied_with=place.tied_with, entry=entry)
+
+
+def _closes_told(row: Mapping[str, Any]) -> str:
+    if not row["deadline"]:
+        return "never" if row["is_open"] else "closed by a host"
+    local = datetime.fromisoformat(row["deadline"]).astimezone(contest.zone(row["zone"]))
+    return f"{local:%Y-%m-%d %H:%M} {row['zone']}" + ("" if row["is_open"] else " (over)")
+
+
+def _summary_told(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What the service tells of a board, in the words that the database's answer has."""
+    return {
+        "board": row["name"],
+        "description": row["description"],
+        "problem": row["task"].get("name"),
+        "gpus": row["gpu_types"],
+        "deadline_at": row["deadline"],
+        "zone": row["zone"],
+        "visibility": row["visibility"],
+        "is_open": row["is_open"],
+        "paired": row["paired"],
+        "calibration": {gpu: {"state": state} for gpu, state in row["calibration"].items()},
+        "modes": row["task"].get("modes", []),
+    }
 
 
 def board_of(store: PostgresStore, name: str) -> Board:

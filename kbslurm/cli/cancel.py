@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from kbslurm.cli import show
-from kbslurm.cli.frame import As, Json, acting, app, opened_store
-from kbslurm.domain.run import SubmissionId
+from kbslurm.cli.frame import As, Json, app
+from kbslurm.cli.service import service
 
 
 @app.command()
@@ -19,11 +18,8 @@ def cancel(
     as_json: Json = False,
 ) -> int:
     """Take a submission back. What waits ends at once; what runs is ended where it runs; verdicts stay."""
-    from kbslurm.flow.cancel import cancel as take_back
-
-    with opened_store() as store:
-        person = acting(store, as_)
-        reached = take_back(store, SubmissionId(submission), person.id, datetime.now(UTC))
+    with service(as_) as found:
+        reached = found.cancel(submission)
     if as_json:
         show.as_json({"submission": submission, "still_to_end": reached})
     elif reached:

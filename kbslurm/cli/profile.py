@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from kbslurm.cli import show
-from kbslurm.cli.frame import As, Json, acting, app, opened_store
-from kbslurm.domain.run import SubmissionId
-from kbslurm.errors import Invalid, Refused
+from kbslurm.cli.frame import As, Json, app
+from kbslurm.cli.service import service
+from kbslurm.errors import Invalid
 
 
 @app.command()
@@ -22,22 +22,19 @@ def profile(
 ) -> int:
     """Show a profile's summary and its files, or fetch them. They are whatever the submission wrote: mind what opens
     them."""
-    with opened_store() as store:
-        person = acting(store, as_)
-        view = store.submission(SubmissionId(submission))
-        if view.person_id != person.id and not person.is_staff:
-            raise Refused(f"submission {submission} isn't yours")
+    with service(as_) as desk:
+        view = desk.look(submission).view
+        found = desk.artifacts(view)
         if view.mode != "profile":
             raise Invalid(
                 f"submission {submission} is no profile, but a {view.mode}", hint="Submit it with --mode profile."
             )
-        found = store.artifacts(view.id)
         written = []
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
             for one in found:
                 path = out / f"{view.id}-{one.gpu}-{one.name}"
-                path.write_bytes(store.artifact(view.id, one.gpu, one.name))
+                path.write_bytes(desk.artifact(view, one.gpu, one.name))
                 written.append(str(path))
     if as_json:
         rows = [{"gpu": one.gpu, "name": one.name, "size": one.size, "at": one.at} for one in found]

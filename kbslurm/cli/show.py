@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.markup import escape as escape
 from rich.table import Table
 
+from kbslurm.domain import public
 from kbslurm.errors import KbslurmError
 
 if TYPE_CHECKING:
@@ -289,7 +290,7 @@ def _run_json(run: RunView) -> dict[str, Any]:
             for a in run.attempts
         ],
         "waterfall": {name: round(took, 6) for name, took in waterfall(run)},
-        "report": public_report(found.detail) if found else None,
+        "report": public.report(found.detail) if found else None,
     }
 
 
@@ -297,16 +298,6 @@ def profile_of(run: RunView) -> str:
     """What a profile said of itself; the submission's own process drew it."""
     detail = run.verdict.detail if run.verdict else None
     return str((detail or {}).get("profile", ""))
-
-
-def public_report(detail: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """A report without what only the hosts may see: the log of secret phases and the hidden cases."""
-    if detail is None:
-        return None
-    shown = {name: value for name, value in detail.items() if name not in ("secret_log", "token", "nonce", "host")}
-    for name in ("tests", "benchmarks"):
-        shown[name] = [row for row in detail.get(name, ()) if row.get("phase") != "hidden"]
-    return shown
 
 
 def waterfall(run: RunView) -> list[tuple[str, float]]:

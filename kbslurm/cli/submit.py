@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from kbslurm.cli import show
-from kbslurm.cli.frame import As, Json, acting, app, opened_store
+from kbslurm.cli.frame import As, Json, app
+from kbslurm.cli.service import service
 from kbslurm.cli.trial import checked_mode, read_source
 
 
@@ -30,21 +30,18 @@ def submit(
     With --watch the exit code tells the verdict: 0 passed, 3 rejected, 6 the infrastructure failed, 130 it
     was taken back.
     """
-    from kbslurm.flow.submit import accept
-
     asked = checked_mode(mode)
     source = read_source(file)
-    with opened_store() as store:
-        person = acting(store, as_)
-        receipt = accept(store, person.id, board, file.name, source, asked, gpu or [], datetime.now(UTC))
+    with service(as_) as found:
+        number, runs = found.submit(board, file.name, source, asked, gpu or [])
         if not watch:
-            _told(receipt.submission_id, len(receipt.run_ids), as_json)
+            _told(number, runs, as_json)
             return 0
         if not as_json:
-            show.say(f"submission #{receipt.submission_id} accepted")
+            show.say(f"submission #{number} accepted")
         from kbslurm.cli.watch import followed
 
-        return followed(store, receipt.submission_id, as_json=as_json)
+        return followed(found, number, as_json=as_json)
 
 
 def _told(submission: int, runs: int, as_json: bool) -> None:

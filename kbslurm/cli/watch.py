@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kbslurm.cli import show
-from kbslurm.cli.frame import Json, app, opened_store
-from kbslurm.domain.run import RunId, RunState, SubmissionId
-from kbslurm.errors import EXIT_INFRASTRUCTURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_REJECTED
+from kbslurm.cli.frame import Json, app
+from kbslurm.cli.service import Look, Service, service
+from kbslurm.domain.run import RunId, RunState
+from kbslurm.errors import (
+    EXIT_INFRASTRUCTURE,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_REJECTED,
+    BackendTrouble,
+    NotAccepting,
+)
 
 if TYPE_CHECKING:
-    from kbslurm.store.postgres import PostgresStore
     from kbslurm.store.views import RunView, SubmissionView
 
 LOOK_S = 2.0
+# A laptop sleeps, a service is restarted: so long nobody has to type anything again.
+AWAY_S = 900.0
+LONGEST_WAIT_S = 15.0
 
 
 @app.command()
@@ -25,37 +36,59 @@ def watch(
     as_json: Json = False,
 ) -> int:
     """Follow a submission to its verdict; ^C only stops the watching. --json prints one object at the end."""
-    with opened_store() as store:
+    with service() as found:
         if once:
-            return shown(store.submission(SubmissionId(submission)), as_json=as_json)
-        return followed(store, SubmissionId(submission), as_json=as_json)
+            look = found.look(submission)
+            if not as_json and not look.view.is_done:
+                show.say(look.words)
+            return shown(look.view, as_json=as_json)
+        return followed(found, submission, as_json=as_json)
 
 
-def followed(store: PostgresStore, submission: SubmissionId, *, as_json: bool) -> int:
-    """Wait for every run's end, telling each change once; then show the whole and return its exit code."""
+def followed(found: Service, submission: int, *, as_json: bool) -> int:
+    """Wait for every run's end, telling each change once; then show the whole and return its exit code.
+
+    ^C only ends the watching: it says how to come back, and the exit code is 130.
+    """
     told: dict[RunId, str] = {}
-    with show.progress(as_json) as tell:
-        while True:
-            view = store.submission(submission)
-            for run in view.runs:
-                if told.get(run.id) != run.standing and not as_json:
-                    told[run.id] = run.standing
-                    _say_move(run)
-            if view.is_done:
-                break
-            tell({"phase": _waiting_for(view)})
-            store.wait_for_news(LOOK_S)
-    return shown(view, as_json=as_json)
+    try:
+        with show.progress(as_json) as tell:
+            look: Look = found.look(submission)
+            while True:
+                for run in look.view.runs:
+                    if told.get(run.id) != run.standing and not as_json:
+                        told[run.id] = run.standing
+                        _say_move(run)
+                if look.view.is_done:
+                    break
+                tell({"phase": look.words})
+                found.rest(LOOK_S)
+                look = _looked(found, submission, tell)
+    except KeyboardInterrupt:
+        again = f"{show.command()} watch {submission}"
+        show.err().print(f"\nno longer watched; submission #{submission} goes on. {again} comes back to it")
+        return EXIT_INTERRUPTED
+    return shown(look.view, as_json=as_json)
+
+
+def _looked(found: Service, submission: int, tell: show.Tell) -> Look:
+    """Look again, and again while the service is away: the submission is not."""
+    until, wait_s = time.monotonic() + AWAY_S, LOOK_S
+    while True:
+        try:
+            return found.look(submission)
+        except (BackendTrouble, NotAccepting) as error:
+            if time.monotonic() > until:
+                raise
+            tell({"phase": f"{error.message}; trying again"})
+            time.sleep(wait_s)
+            wait_s = min(LONGEST_WAIT_S, wait_s * 1.5)
 
 
 def _say_move(run: RunView) -> None:
     node = run.attempts[-1].node if run.attempts else None
     where = f" on {node}" if run.state == "running" and node else ""
     show.out().print(f"{run.gpu}  {show.coloured(run.standing)}{where}")
-
-
-def _waiting_for(view: SubmissionView) -> str:
-    return ", ".join(f"{run.gpu} {run.standing}" for run in view.runs if run.ended_at is None)
 
 
 def shown(view: SubmissionView, *, as_json: bool) -> int:

@@ -16,6 +16,12 @@ class Service:
     slow_s: float
 
 
+def planned_in_s(expected_in_s: float) -> tuple[float, float]:
+    """The same for a job that the cluster has planned: it counts on all before it to use up their limits, so it will
+    hardly be later, and may be at once."""
+    return 0.0, max(0.0, expected_in_s) + LAUNCH_S
+
+
 def starts_in_s(ahead: int, open_now: int, slots: int, service: Service | None) -> tuple[float, float] | None:
     """Between how many seconds from now a run with `ahead` runs before it will start. None: nobody can know yet.
 

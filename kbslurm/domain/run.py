@@ -126,7 +126,7 @@ class Seen(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Sighting:
-    """One look at one attempt. `ending` is set exactly when it is seen ENDED."""
+    """One look at one attempt. `ending` is set exactly when it is seen ENDED, `expected_at` at most while it waits."""
 
     seen: Seen
     handle: Handle | None = None
@@ -136,6 +136,7 @@ class Sighting:
     reason: str = ""
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    expected_at: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import assert_never
+from typing import Any, assert_never
 
+from kbslurm.domain import public
 from kbslurm.domain.run import (
     OWN_FAULT,
     AttemptId,
@@ -26,7 +27,7 @@ from kbslurm.errors import BackendTrouble
 from kbslurm.flow import score
 from kbslurm.flow.place import Place
 from kbslurm.logs import teller
-from kbslurm.ports import LeavesArtifacts, Store
+from kbslurm.ports import LeavesArtifacts, Store, TellsProgress
 from kbslurm.probe import probe
 
 tell = teller("collect")
@@ -41,18 +42,20 @@ class Vigil:
     """What one process remembers of its open attempts. Nothing here matters: a new process starts with an empty one.
 
     `ended`: when an attempt was first seen ended without a report. `asked`: when its end was last asked for.
-    `unsent`: attempts that this process knows were not started, and when to send them (again).
+    `unsent`: attempts that this process knows were not started, and when to send them (again). `told`: what was last
+    written down of how far each is.
     """
 
     ended: dict[AttemptId, datetime] = field(default_factory=dict)
     asked: dict[AttemptId, datetime] = field(default_factory=dict)
     unsent: dict[AttemptId, datetime] = field(default_factory=dict)
     put_off: dict[AttemptId, int] = field(default_factory=dict)
+    told: dict[AttemptId, Mapping[str, Any]] = field(default_factory=dict)
 
     def forget_all_but(self, attempts: Sequence[OpenAttempt]) -> None:
         """Drop what concerns attempts that are no longer open."""
         still = {attempt.id for attempt in attempts}
-        for memory in (self.ended, self.asked, self.unsent, self.put_off):
+        for memory in (self.ended, self.asked, self.unsent, self.put_off, self.told):
             for gone in [known for known in memory if known not in still]:
                 del memory[gone]
 
@@ -85,9 +88,33 @@ def collect(store: Store, place: Place, attempts: Sequence[OpenAttempt], vigil: 
                 break
         except Exception as error:  # noqa: BLE001 - raised below: a bug in one attempt's path is told, the others go on
             trouble = error
+    _hear(store, place, started, sightings, vigil)
     if trouble is not None:
         raise trouble
     return settled
+
+
+def _hear(
+    store: Store, place: Place, started: Sequence[OpenAttempt], sightings: Mapping[JobName, Sighting], vigil: Vigil
+) -> None:
+    """Write down how far those are that run, and when those will start that wait, where it says something new."""
+    news: dict[AttemptId, Mapping[str, Any]] = {}
+    for attempt in started:
+        seen = sightings.get(attempt.name, _UNSEEN)
+        if seen.seen is Seen.WAITING:
+            at = seen.expected_at
+            said: dict[str, Any] = {
+                "expected_at": None if at is None else at.isoformat(),
+                "waits": seen.reason.replace("\0", ""),
+            }
+        elif seen.seen is Seen.RUNNING and isinstance(place.backend, TellsProgress):
+            said = {"progress": public.progress(place.backend.progress(attempt))}
+        else:
+            continue
+        if said != vigil.told.get(attempt.id, {"progress": None}):
+            news[attempt.id] = vigil.told[attempt.id] = said
+    if news:
+        store.note_told(news)
 
 
 def collect_late(store: Store, place: Place, dead: Sequence[OpenAttempt], now: datetime) -> int:

@@ -257,6 +257,11 @@ class PostgresStore(FinalsDesk):
             case _:
                 assert_never(sighting.seen)
 
+    def note_told(self, told: Mapping[AttemptId, Mapping[str, Any]]) -> None:
+        if told:
+            said = [json.dumps(one) for one in told.values()]
+            self._do(sql.NOTE_TOLD, {"attempts": list(told), "said": said})
+
     # ------------------------------------------------------------------------------------------------- 7: score
 
     def score(

@@ -256,6 +256,12 @@ WITH locked AS MATERIALIZED (
 SELECT id FROM noted_attempt
 """
 
+NOTE_TOLD = f"""
+UPDATE attempt SET telemetry = attempt.telemetry || told.said
+FROM unnest(%(attempts)s::bigint[], %(said)s::text[]::jsonb[]) AS told(id, said)
+WHERE attempt.id = told.id AND {OPEN_ATTEMPT}
+"""
+
 # What was seen of an end is written down; whether it is the end of the attempt is decided by evidence, elsewhere.
 NOTE_ENDED = f"""
 UPDATE attempt SET seen_at = %(now)s, handle = coalesce(%(handle)s, handle), node = coalesce(%(node)s, node),

@@ -179,6 +179,20 @@ def test_a_profile_is_text_and_downloads_for_its_owner_only(ground: Ground) -> N
         assert (eve.get(address).status_code, nobody.get(address).status_code) == (404, 303)
 
 
+def test_a_token_that_waits_is_made_ones_own_by_pasting_it(ground: Ground) -> None:
+    pending = ground.client(None).register()
+    with browsing(ground, "ada") as ada:
+        token = csrf(ada.get("/me").text)
+        assert ada.post("/me/link", data={"csrf": "x", "token": pending}).status_code == 403
+        answer = ada.post("/me/link", data={"csrf": token, "token": pending})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/me?linked=1")
+        assert "yours now" in ada.get("/me?linked=1").text
+    with browsing(ground, "eve") as eve:
+        assert eve.post("/me/link", data={"csrf": csrf(eve.get("/me").text), "token": pending}).status_code == 400
+    person = ground.store.person_of_token(pending, now=ground.now)
+    assert person is not None and person.name == "ada"
+
+
 def test_a_hostile_name_stays_text(ground: Ground) -> None:
     judged(ground, "<img src=x onerror=alert(1)>")
     with browsing(ground) as anybody:

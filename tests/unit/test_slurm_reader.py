@@ -67,14 +67,17 @@ def test_squeue_is_read_and_noise_is_left_out() -> None:
         "CLUSTER: c1\n"
         "12|kb-abc|RUNNING|1700000000|1700000005|n1|None\n"
         "13|kb-def|PENDING|1700000000|N/A||(QOSMaxJobsPerUserLimit)\n"
+        "16|kb-jkl|PENDING|1700000000|1700009000||(Priority)\n"
         "14|kb-ghi|PENDING|2026-01-02T03:04:05|Unknown|(null)|Nodes required | for job are DOWN\n"
         "slurm_load_jobs error: something\n"
         "15|cut off\n"
     )
-    running, waiting, third = read_squeue(text)
+    running, waiting, planned, third = read_squeue(text)
     assert (running.id, running.name, running.node) == ("12", "kb-abc", "n1")
     assert running.started_at == datetime.fromtimestamp(1700000005, UTC)
     assert (waiting.phase, waiting.node, waiting.started_at) == (Phase.WAITING, None, None)
+    assert (running.expected_at, waiting.expected_at, third.expected_at) == (None, None, None)
+    assert (planned.started_at, planned.expected_at) == (None, datetime.fromtimestamp(1700009000, UTC))
     assert reason_text(waiting.reason) == "the account's limit on running jobs is reached"
     assert third.reason == "Nodes required | for job are DOWN"
     assert third.submitted_at_s > 0

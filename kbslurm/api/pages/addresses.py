@@ -19,14 +19,16 @@ from kbslurm.api.pages import drawing
 from kbslurm.api.pages.rendering import HEADERS, STATIC, measured, page, static_file, took
 from kbslurm.api.popcorn import Gpu, Name, Number, may_see, seen_board
 from kbslurm.api.standings import KEPT, Standings
-from kbslurm.domain import contest, measure
+from kbslurm.domain import contest, measure, public
 from kbslurm.domain.board import Standing
 from kbslurm.domain.run import EventId, PersonId, SubmissionId
 from kbslurm.domain.waterfall import waterfall
 from kbslurm.errors import Invalid, KbslurmError, NotFound, Refused
 from kbslurm.flow.cancel import cancel
+from kbslurm.logs import teller
 from kbslurm.store.views import Board, Person, RunView, SubmissionView
 
+tell = teller("api.pages")
 HEARTBEAT_S = 15.0
 PAGE = 100
 MINE = 50
@@ -207,14 +209,28 @@ class _Trends:
 
 def _own(router: APIRouter, house: House, reader: _Reader, histories: waiting.Histories, standings: Standings) -> None:
     @router.get("/me")
-    def me(request: Request, start: Offset = 0) -> Response:
+    def me(request: Request, start: Offset = 0, linked: bool = False) -> Response:
         """One's own submissions, newest first."""
         person = reader.who(request)
         if person is None:
             return _to_login(request)
         found = house.store.submissions(person=person.id, limit=MINE, offset=start)
         rows = [{"view": view, "status": unfold.job_status(view)} for view in found]
-        return reader.page(request, "me.html", person, rows=rows, start=start, step=MINE)
+        return reader.page(request, "me.html", person, rows=rows, start=start, step=MINE, linked=linked)
+
+    @router.post("/me/link")
+    async def link(request: Request) -> Response:
+        """Make a token that `popcorn register` or `kbslurm login --register` wrote that of whoever is signed on."""
+        form = await _form(request)
+
+        def linked() -> None:
+            person, secret = reader.sender(request, form), form.get("token", "").strip()[:512]
+            if not secret or not house.store.claim_token(secret, person.id, now=house.clock.now()):
+                raise Invalid("this token isn't waiting to be linked", hint="Get another: kbslurm login --register")
+            tell("a token was linked by its holder", person=person.id)
+
+        await run_in_threadpool(linked)
+        return RedirectResponse("/me?linked=1", status_code=303)
 
     @router.get("/s/{submission_id}")
     def submission(submission_id: Number, request: Request) -> Response:
@@ -302,7 +318,7 @@ def _shown(detail: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
             **{name: _seconds(row.get(f"{name}_ns")) for name in ("mean", "median", "best", "worst")},
         }
         for row in detail.get(key, ())
-        if row["phase"] != "hidden"
+        if row["phase"] != public.HIDDEN
     ]
 
 

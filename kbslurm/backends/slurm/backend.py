@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from kbslurm.backends.paths import AttemptPaths, make_folder, read_artifacts, read_capped, said, write_once
 from kbslurm.backends.slurm import evidence
@@ -38,6 +40,7 @@ from kbslurm_eval.wire import ARTIFACT_CAP
 
 tell = teller("slurm")
 
+HEARTBEAT_CAP = 4096
 BATCH = 200
 REQUEUED = "it was requeued from outside; an attempt runs once, so it isn't started again"
 NO_ANSWER = "the scheduler can't be asked"
@@ -191,6 +194,14 @@ class SlurmBackend:
         except OSError as error:
             message, hint = said(error, self.root)
             raise BackendTrouble(self.name, message, hint=hint) from None
+
+    def progress(self, attempt: OpenAttempt) -> Mapping[str, Any] | None:
+        """What the harness last said of itself, unchecked; read from its file, so no call to Slurm is spent on it."""
+        try:
+            told = json.loads(read_capped(self._paths(attempt.name).heartbeat, HEARTBEAT_CAP) or b"null")
+        except (OSError, ValueError, RecursionError):
+            return None
+        return told if isinstance(told, dict) else None
 
     def artifacts(self, attempt: OpenAttempt, names: Sequence[str]) -> Mapping[str, bytes]:
         """What a profile left beside the report."""
@@ -365,7 +376,7 @@ class SlurmBackend:
             case Phase.WAITING if _came_back(row, proof):
                 return replace(_ended(proof, Ending.CANCELLED, REQUEUED), handle=Handle(row.id))
             case Phase.WAITING:
-                return replace(plain, node=None)
+                return replace(plain, node=None, expected_at=row.expected_at)
             case Phase.RUNNING:
                 return replace(plain, seen=Seen.RUNNING, reason="", started_at=started_at)
             case Phase.ENDED:

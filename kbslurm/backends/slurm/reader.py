@@ -35,6 +35,7 @@ class JobRow:
     state: str
     submitted_at_s: int = 0
     started_at: datetime | None = None
+    expected_at: datetime | None = None  # when Slurm means to start it; it counts every limit as used up
     ended_at: datetime | None = None
     node: str | None = None
     reason: str = ""
@@ -131,7 +132,9 @@ def read_squeue(text: str) -> tuple[JobRow, ...]:
                 name=name,
                 state=state,
                 submitted_at_s=_epoch(submitted) or 0,
-                started_at=_moment(started) if phase_of(state) is not Phase.WAITING else None,
+                # %S is what `squeue --start` shows: of a waiting job the start that Slurm has planned.
+                started_at=None if phase_of(state) is Phase.WAITING else _moment(started),
+                expected_at=_moment(started) if phase_of(state) is Phase.WAITING else None,
                 node=_node(node),
                 reason=reason,
             )

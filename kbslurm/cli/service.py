@@ -1,0 +1,232 @@
+"""What a competitor's commands ask of the service: over HTTP where $KBSLURM_URL names one, else of the database.
+
+Both answer with the same values, so a command prints the same whichever it is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kbslurm.domain import public
+from kbslurm.domain.run import RunState, SubmissionId
+from kbslurm.errors import Invalid, Refused, Unauthenticated, Unnamed
+
+if TYPE_CHECKING:
+    from kbslurm.client import Client
+    from kbslurm.store.postgres import PostgresStore
+    from kbslurm.store.views import ArtifactView, Person, SubmissionView
+    from kbslurm_eval.wire import Mode
+
+URL = "KBSLURM_URL"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """A submission as it stands now; `words` is one line of progress."""
+
+    view: SubmissionView
+    words: str
+
+
+class Service(Protocol):
+    """A person's way to their submissions."""
+
+    def submit(
+        self, board: str | None, file_name: str, source: bytes, mode: Mode, gpus: Sequence[str]
+    ) -> tuple[SubmissionId, int]:
+        """Submit a file: its number, and how many runs that makes. After it returns nothing is lost."""
+
+    def look(self, number: int) -> Look: ...
+    def rest(self, at_most_s: float) -> None:
+        """Wait until something may have happened."""
+
+    def cancel(self, number: int) -> int:
+        """Take it back; how many of its jobs are still to be ended."""
+
+    def mine(self, board: str | None, *, limit: int, offset: int = 0) -> Sequence[Mapping[str, Any]]:
+        """One's own submissions, newest first, each as the API's line of it."""
+
+    def artifacts(self, view: SubmissionView) -> Sequence[ArtifactView]: ...
+    def artifact(self, view: SubmissionView, gpu: str, name: str) -> bytes: ...
+
+
+def url() -> str | None:
+    """The service that $KBSLURM_URL names."""
+    from kbslurm.cli import keys
+
+    named = os.environ.get(URL, "").strip()
+    return keys.address(named) if named else None
+
+
+@contextmanager
+def service(as_: str | None = None) -> Iterator[Service]:
+    """The service at hand."""
+    named = url()
+    if named is None:
+        from kbslurm.cli.frame import opened_store
+
+        with opened_store() as store:
+            yield ByRows(store, as_)
+        return
+    if as_ is not None:
+        raise Invalid(f"--as is for the database: {named} knows you by your token", hint="Run: kbslurm login")
+    with reached(named) as client:
+        yield ByHttp(client)
+
+
+@contextmanager
+def reached(named: str, token: str | None = None, *, anybody: bool = False) -> Iterator[Client]:
+    """A client of the service there, with the kept token. `anybody`: without one, too."""
+    from kbslurm.cli import keys
+    from kbslurm.client import Client
+
+    token = token or keys.token_for(named)
+    if token is None and not anybody:
+        raise Unnamed(f"you aren't signed on at {named}", hint="Run: kbslurm login")
+    with Client(named, token=token, trust_env=not _is_near(named)) as client:
+        try:
+            yield client
+        except Unauthenticated:
+            raise Unauthenticated(
+                f"{named} doesn't take the token that is kept for it: it ended, was revoked, or waits to be linked",
+                hint="Run: kbslurm login",
+            ) from None
+
+
+def _is_near(named: str) -> bool:
+    """Whether it is on this machine: no proxy is asked for that."""
+    from urllib.parse import urlsplit
+
+    host = urlsplit(named).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+class ByRows:
+    """By the database. Whoever can open it is known by name."""
+
+    def __init__(self, store: PostgresStore, as_: str | None) -> None:
+        self._store, self._as = store, as_
+
+    def submit(
+        self, board: str | None, file_name: str, source: bytes, mode: Mode, gpus: Sequence[str]
+    ) -> tuple[SubmissionId, int]:
+        from kbslurm.flow.submit import accept
+
+        person = self._person()
+        receipt = accept(self._store, person.id, board, file_name, source, mode, gpus, datetime.now(UTC))
+        return receipt.submission_id, len(receipt.run_ids)
+
+    def look(self, number: int) -> Look:
+        view = self._store.submission(SubmissionId(number))
+        return Look(view=view, words=_words(view))
+
+    def rest(self, at_most_s: float) -> None:
+        self._store.wait_for_news(at_most_s)
+
+    def cancel(self, number: int) -> int:
+        from kbslurm.flow.cancel import cancel
+
+        return cancel(self._store, SubmissionId(number), self._person().id, datetime.now(UTC))
+
+    def mine(self, board: str | None, *, limit: int, offset: int = 0) -> Sequence[Mapping[str, Any]]:
+        from kbslurm.api import unfold
+        from kbslurm.cli.board import board_of
+
+        named = board_of(self._store, board).name if board else None
+        found = self._store.submissions(person=self._person().id, board=named, limit=limit, offset=offset)
+        return [unfold.line(view) for view in found]
+
+    def artifacts(self, view: SubmissionView) -> Sequence[ArtifactView]:
+        person = self._person()
+        if view.person_id != person.id and not person.is_staff:
+            raise Refused(f"submission {view.id} isn't yours")
+        return self._store.artifacts(view.id)
+
+    def artifact(self, view: SubmissionView, gpu: str, name: str) -> bytes:
+        return self._store.artifact(view.id, gpu, name)
+
+    def _person(self) -> Person:
+        from kbslurm.cli.frame import acting
+
+        return acting(self._store, self._as)
+
+
+def _words(view: SubmissionView) -> str:
+    found = []
+    for run in view.runs:
+        if run.ended_at is None:
+            beat = run.attempts[-1].telemetry.get("progress") if run.attempts else None
+            far = public.in_words(public.progress(beat)) if run.state is RunState.RUNNING else ""
+            found.append(f"{run.gpu} {run.standing}{f', {far}' if far else ''}")
+    return ", ".join(found)
+
+
+def _is_plain(name: str) -> bool:
+    """Whether it may become part of a file's name here, whatever the service is."""
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name) is not None
+
+
+class ByHttp:
+    """Over HTTP, by a token."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def submit(
+        self, board: str | None, file_name: str, source: bytes, mode: Mode, gpus: Sequence[str]
+    ) -> tuple[SubmissionId, int]:
+        from kbslurm.client import ServerGone
+
+        try:
+            number = self._client.submit_to_many(board, gpus, mode, file_name, source).submission_id
+        except ServerGone as error:
+            error.hint = "It may have been taken all the same: kbslurm history says, once the service is back."
+            raise
+        return SubmissionId(number), len(self.look(number).view.runs)
+
+    def look(self, number: int) -> Look:
+        from kbslurm.api import whole
+        from kbslurm.client import ServerGone
+
+        told = self._client.whole(number)
+        try:
+            return Look(view=whole.seen(told["submission"]), words=str(told["message"]))
+        except (KeyError, TypeError, ValueError) as error:
+            why = f"it tells of a submission in another way than this kbslurm knows ({type(error).__name__})"
+            raise ServerGone("service", why, hint="Have both of the same version.") from None
+
+    def rest(self, at_most_s: float) -> None:
+        time.sleep(at_most_s)
+
+    def cancel(self, number: int) -> int:
+        self._client.cancel(number)
+        return sum(run.ended_at is None for run in self.look(number).view.runs)
+
+    def mine(self, board: str | None, *, limit: int, offset: int = 0) -> Sequence[Mapping[str, Any]]:
+        found: list[Mapping[str, Any]] = []
+        while len(found) < limit:
+            step = min(100, limit - len(found))
+            page = self._client.lines(board, limit=step, offset=offset + len(found))
+            found += page
+            if len(page) < step:
+                break
+        return found
+
+    def artifacts(self, view: SubmissionView) -> Sequence[ArtifactView]:
+        from kbslurm.store.views import ArtifactView
+
+        return [
+            ArtifactView(gpu=one.gpu, name=one.name, size=one.size, at=one.at)
+            for one in self._client.artifacts(view.id)
+            if _is_plain(one.gpu) and _is_plain(one.name)
+        ]
+
+    def artifact(self, view: SubmissionView, gpu: str, name: str) -> bytes:
+        return self._client.artifact(view.id, gpu, name)
