@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import hmac
+import ipaddress
 import os
 import platform
 import re
@@ -74,6 +75,15 @@ def _address(text: str) -> str:
     return text
 
 
+def _networks(texts: tuple[str, ...]) -> tuple[str, ...]:
+    for text in texts:
+        try:
+            ipaddress.ip_network(text, strict=False)
+        except ValueError:
+            raise Invalid(f"{text!r} is no address or network", hint='Write ["127.0.0.1", "10.3.0.0/16"].') from None
+    return texts
+
+
 def _public_url(text: str) -> str:
     if text and not re.match(r"https?://[^/]+", text):
         raise Invalid(f"{text!r} is no address of a page", hint='Write "https://kernels.example.edu".')
@@ -94,6 +104,13 @@ class Server:
             "doc": "Host and port for Prometheus, asked for no token; empty: only /metrics at `listen`, for hosts.",
             "check": _address,
         },
+    )
+    trusted_proxies: tuple[str, ...] = field(
+        default=("127.0.0.0/8", "::1"),
+        metadata={"doc": "Whose X-Forwarded-For and -Proto are believed: addresses or networks.", "check": _networks},
+    )
+    requests_per_minute: int = field(
+        default=6000, metadata={"doc": "How many requests of one address (IPv6: /64) are answered.", "least": 60}
     )
 
 

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kbslurm import __version__
 from kbslurm.api import admin, artifacts, feed, login, pages, popcorn, shapes, submitting, waiting
+from kbslurm.api.door import Door, Limits, networks
 from kbslurm.api.house import THREADS, House
 from kbslurm.api.metrics import Measured
 from kbslurm.api.shapes import Ascii
@@ -76,6 +77,13 @@ def create_app(house: House, *, more: Sequence[APIRouter] = ()) -> FastAPI:
     app.add_exception_handler(UnicodeError, _unkeepable)
     app.add_exception_handler(Exception, _bug)
     app.add_middleware(Guarded)
+    server = house.config.server
+    app.add_middleware(
+        Door,
+        trusted=networks(server.trusted_proxies),
+        limits=Limits.of(server.requests_per_minute),
+        refused=_said,
+    )
     app.add_middleware(Measured, metrics=house.metrics)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app

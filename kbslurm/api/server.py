@@ -96,6 +96,7 @@ class Serving:
                 timeout_graceful_shutdown=STOP_WITHIN_S,
                 h11_max_incomplete_event_size=HEAD_CAP,
                 limit_concurrency=MOST_AT_ONCE,
+                proxy_headers=False,  # the door does, by what server.trusted_proxies says
             ),
             house,
         )

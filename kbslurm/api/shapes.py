@@ -493,9 +493,9 @@ FAILURES = {
 
 
 def answers(model: Any, *failures: int, status: int = 200) -> dict[int | str, dict[str, Any]]:
-    """What a call may answer, for OpenAPI: its shape, and the failures that it can have beside 422, 500 and 503."""
+    """What a call may answer, for OpenAPI: its shape, and the failures that it can have beside those of every call."""
     found: dict[int | str, dict[str, Any]] = {status: {"model": model, "description": "As asked."}}
-    for code in sorted({*failures, 422, 500, 503}):
+    for code in sorted({*failures, 422, 429, 500, 503}):
         found[code] = {"model": Failure, "description": FAILURES[code]}
     return found
 

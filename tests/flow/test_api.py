@@ -203,6 +203,19 @@ def test_every_answer_carries_safe_headers_and_says_no_software(ground: Ground) 
         assert anybody.post("/user/join", content=b"{", headers={"Content-Type": "application/json"}).status_code == 422
 
 
+def test_registering_without_end_is_refused_by_address_and_told_in_the_shape_that_was_asked_for(
+    ground: Ground,
+) -> None:
+    with httpx.Client(base_url=ground.url, headers={"X-Forwarded-For": "6.6.6.6, 203.0.113.9"}) as greedy:
+        answers = [greedy.get("/auth/init") for _ in range(61)]
+        assert [one.status_code for one in answers] == [200] * 60 + [429]
+        assert "registered from your address" in answers[-1].json()["detail"] and answers[-1].headers["retry-after"]
+        page = greedy.get("/auth/init", headers={"Accept": "text/html"})
+        assert page.status_code == 429 and "<!doctype html>" in page.text
+        assert greedy.get("/leaderboards").status_code == 200
+        assert greedy.get("/auth/init", headers={"X-Forwarded-For": "203.0.113.10"}).status_code == 200
+
+
 def test_a_slow_client_holds_nobody_up(ground: Ground) -> None:
     host, port = ground.url.removeprefix("http://").split(":")
     slow = [socket.create_connection((host, int(port))) for _ in range(60)]
