@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import secrets
-import shutil
 import subprocess
 import sys
 import time
@@ -27,6 +26,7 @@ from kbslurm.domain.source import check_language, checked_source
 from kbslurm.domain.verdict import FOLDERS
 from kbslurm.errors import EXIT_INFRASTRUCTURE, EXIT_OK, EXIT_REJECTED, Invalid, Misconfigured
 from kbslurm.flow.manifest import manifest_for, manifest_text, time_limit_s
+from kbslurm_eval import broom
 from kbslurm_eval.wire import (
     ARTIFACT_CAP,
     REPORT_CAP,
@@ -123,7 +123,7 @@ def run_trial(
         names = [one.name for one in found.report.artifacts]
         return replace(found, artifacts=read_artifacts(paths.artifacts, names, ARTIFACT_CAP))
     finally:
-        _remove(paths.dir)
+        broom.remove(paths.dir)
 
 
 def as_try_json(trial: Trial) -> dict[str, Any]:
@@ -384,14 +384,3 @@ def _report_of_ours(manifest: Manifest, verdict: VerdictName, reason: str, log: 
         ended_at_ns=max(started_at_ns, time.time_ns()),
         log=log,
     )
-
-
-def _remove(folder: Path) -> None:
-    """All of it, even where the submission took its own folders' permissions away."""
-    for place, folders, _ in os.walk(folder):
-        for name in folders:
-            inner = Path(place) / name
-            if not inner.is_symlink():
-                with contextlib.suppress(OSError):
-                    inner.chmod(0o700)
-    shutil.rmtree(folder, ignore_errors=True)

@@ -4,7 +4,8 @@
                                                 size: u64, bytes
 
 No links, no devices, no owners, no rights but whether it is a program. The reader takes nothing on trust: a name that
-leads anywhere but down, a name twice, a file where another has a folder, a byte too many or too few, and it is Broken.
+leads anywhere but down, or down further than any build goes, a name twice, a file where another has a folder, more
+folders than files may be, a byte too many or too few, and it is Broken: every launch lays all of it out again.
 Times are kept because build tools compare them.
 """
 
@@ -20,7 +21,10 @@ from dataclasses import dataclass
 
 MAGIC = b"KBBUILD1"
 FILES_CAP = 4096
+FOLDERS_CAP = 4096
+DEPTH_CAP = 24
 NAME_CAP = 400
+LATEST_NS = 1 << 62  # of a file's time: the year 2116, which every file system can write down
 _PART = re.compile(r"[A-Za-z0-9_.+=@,#-]{1,200}")
 _HEAD = struct.Struct("<HBQQ")
 
@@ -52,20 +56,33 @@ def digest(entries: Iterable[Entry]) -> str:
     return told.hexdigest()
 
 
+def most(cap: int) -> int:
+    """How many bytes an archive can have whose files come to so many."""
+    return cap + len(MAGIC) + 4 + FILES_CAP * (_HEAD.size + NAME_CAP)
+
+
+def folders(entries: Iterable[Entry]) -> list[str]:
+    """Every folder that these files need, each once, outer ones first."""
+    return sorted({above for entry in entries for above in _above(entry.name)})
+
+
 def written(folder: str, cap: int) -> bytes:
     """The builder's part: the regular files below this folder. Links are left out, and so are odd names."""
     parts, count, total = [], 0, 0
+    inside: set[str] = set()
     for name, path in _files(folder):
         found = os.stat(path, follow_symlinks=False)
         total += found.st_size
         count += 1
-        if total > cap or count > FILES_CAP:
+        inside.update(_above(name))
+        if total > cap or count > FILES_CAP or len(inside) > FOLDERS_CAP:
             raise TooLarge
         with open(path, "rb") as file:
             data = file.read(found.st_size + 1)
         encoded = name.encode("ascii")
         program = bool(found.st_mode & stat.S_IXUSR)
-        parts.append(_HEAD.pack(len(encoded), program, max(0, found.st_mtime_ns), len(data)) + encoded + data)
+        at = min(max(0, found.st_mtime_ns), LATEST_NS)
+        parts.append(_HEAD.pack(len(encoded), program, at, len(data)) + encoded + data)
     return MAGIC + struct.pack("<I", count) + b"".join(parts)
 
 
@@ -100,7 +117,7 @@ def read(blob: bytes, cap: int) -> Iterator[Entry]:
         at += length
         _place(name, seen, folders)
         total += size
-        if total > cap or program > 1 or mtime_ns >= 1 << 63:
+        if total > cap or program > 1 or mtime_ns > LATEST_NS:
             raise Broken("a number in it is too large")
         yield Entry(name=name, data=blob[at : at + size], program=bool(program), mtime_ns=mtime_ns)
         at += size
@@ -110,16 +127,23 @@ def read(blob: bytes, cap: int) -> Iterator[Entry]:
 
 def _good(name: str) -> bool:
     parts = name.split("/")
-    return 0 < len(name) <= NAME_CAP and all(_PART.fullmatch(p) and p not in (".", "..") for p in parts)
+    plain = 0 < len(name) <= NAME_CAP and len(parts) <= DEPTH_CAP
+    return plain and all(_PART.fullmatch(p) and p not in (".", "..") for p in parts)
+
+
+def _above(name: str) -> set[str]:
+    parts = name.split("/")[:-1]
+    return {"/".join(parts[: n + 1]) for n in range(len(parts))}
 
 
 def _place(name: str, seen: set[str], folders: set[str]) -> None:
     """Refuse what couldn't be laid beside the others."""
     if not _good(name):
         raise Broken("a file's name in it can't be one")
-    above = name.split("/")[:-1]
-    mine = {"/".join(above[: n + 1]) for n in range(len(above))}
+    mine = _above(name)
     if name in seen or name in folders or mine & seen:
         raise Broken("a name in it stands twice")
     seen.add(name)
     folders |= mine
+    if len(folders) > FOLDERS_CAP:
+        raise Broken("too many folders")

@@ -306,8 +306,8 @@ def reference_unit(adapter: Mapping[str, Any]) -> str:
                 f"TestReporter reporter; check_implementation(reporter, {data}, {out}); "
                 "return kb_passed(reporter, said, cap);"
             )
-        case "output_reference":
-            checked = f"return kb_verdict(check_implementation({out}, kb::taken<output_t>(in, inputs)), said, cap);"
+        case "output_reference":  # the first is the output here, as the judge gives it
+            checked = f"return kb_verdict(check_implementation(kb::taken<output_t>(in, inputs), {out}), said, cap);"
         case _:
             checked = f"return kb_verdict(check_implementation({data}, {out}), said, cap);"
     return (

@@ -64,6 +64,7 @@ class Reference:
         sys.meta_path.insert(0, _Texts(manifest.files))
         if cpu_twin.wanted(manifest.gpu, manifest.files.values()):
             cpu_twin.install()
+        self._compiled = compiled
         module = compiled or self._loaded(manifest.reference)
         self._generate = self._function(module, ("generate_input",))
         self._answer = self._function(module, ANSWERS)
@@ -120,7 +121,9 @@ class Reference:
         self.answer(prepared.packed)
 
     def close(self) -> None:
-        """Nothing of it is left running: it runs here."""
+        """Nothing of it is left running. Python's runs here; what was compiled has a process of its own."""
+        if self._compiled is not None:
+            self._compiled.__dict__["close"]()
 
     def prepare(self, case: Case, seed: int | None, *, exact: bool = False) -> Prepared:
         """Everything of one call that the judge must know before it."""
@@ -171,7 +174,9 @@ class Reference:
             return good, said
         # comparisons with NaN are false, so many a check that looks for errors finds none
         expected = self.answer(prepared.packed) if prepared.expected is None else prepared.expected
-        return (False, "a number isn't finite where the reference's are") if values.finite(expected) else (True, said)
+        if values.finite_where(output, expected):
+            return True, said
+        return False, "a number isn't finite where the reference's are"
 
     def _verdict(self, prepared: Prepared, output: Any, expected: Any) -> tuple[bool, str]:
         if self._one_file:

@@ -184,12 +184,12 @@ class _Voice:
     def send(self, told: dict[str, Any], blob: bytes) -> None:
         """One message. A process that has ended is noticed by its answer."""
         with contextlib.suppress(OSError):
-            _send(self.line, told, blob)
+            send(self.line, told, blob)
 
     def receive(self) -> _Answer | None:
         """Its answer; None when it has ended."""
         try:
-            told, blob = _receive(self.line)
+            told, blob = receive(self.line)
         except (OSError, EOFError):
             return None
         return _Answer(told=told, blob=blob)
@@ -208,13 +208,15 @@ class _Voice:
         self._process.wait()
 
 
-def _send(line: socket.socket, told: dict[str, Any], blob: bytes) -> None:
+def send(line: socket.socket, told: dict[str, Any], blob: bytes) -> None:
+    """One message between the judge and a process of its own: a few words, and bytes."""
     head = json.dumps(told).encode()
     line.sendall(_HEAD.pack(len(head), len(blob)) + head)
     line.sendall(blob)
 
 
-def _receive(line: socket.socket) -> tuple[dict[str, Any], bytes]:
+def receive(line: socket.socket) -> tuple[dict[str, Any], bytes]:
+    """The next message; EOFError when there is none to come."""
     head, blob = _HEAD.unpack(_exactly(line, _HEAD.size))
     return json.loads(_exactly(line, head)), _exactly(line, blob)
 
@@ -239,29 +241,29 @@ def sing(fd: int) -> int:
         guard.prctl(guard.PR_SET_PDEATHSIG, signal.SIGKILL)
     guard.hide_judge()
     line = socket.socket(fileno=fd)
-    told, blob = _receive(line)
+    told, blob = receive(line)
     rank, world = int(told["rank"]), int(told["world"])
     os.environ.update(conductor.environment(rank, world, int(told["port"])), GLOO_SOCKET_IFNAME="lo")
     try:
         part = _Part(wire.read_manifest(blob), rank)
         group = conductor.join_group(rank=rank, world=world) if "torch" in sys.modules else ""
     except ProblemTrouble as trouble:
-        _send(line, {"trouble": str(trouble)}, b"")
+        send(line, {"trouble": str(trouble)}, b"")
         return 1
     except Exception as error:  # noqa: BLE001 - of whatever library; it is told, not thrown
-        _send(line, {"trouble": f"the reference's ranks can't meet: {type(error).__name__}: {error}"[:1000]}, b"")
+        send(line, {"trouble": f"the reference's ranks can't meet: {type(error).__name__}: {error}"[:1000]}, b"")
         return 1
-    _send(line, {"group": group}, b"")
+    send(line, {"group": group}, b"")
     while True:
         try:
-            told, blob = _receive(line)
+            told, blob = receive(line)
         except (OSError, EOFError):
             return 0
         try:
             answer, out = part.done(told, blob)
         except ProblemTrouble as trouble:
             answer, out = {"trouble": str(trouble)}, b""
-        _send(line, answer, out)
+        send(line, answer, out)
 
 
 class _Part:

@@ -29,6 +29,11 @@ def rivals_of(config: Mapping[str, Any]) -> list[str]:
     return [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
 
 
+def many(config: Mapping[str, Any]) -> int:
+    """How many runners a final's limits are for, the lead and the baseline among them; 1 in an ordinary run."""
+    return len(rivals_of(config)) + 2 if rivals_of(config) else 1
+
+
 @dataclass(kw_only=True)
 class Field:
     """Whoever is still in, over all launches of the phase."""

@@ -13,9 +13,8 @@ import ctypes
 import json
 import os
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 from . import border, values
@@ -271,7 +270,7 @@ def _count(shape: list[int]) -> int:
     return count
 
 
-# ------------------------------------------------------------------------------------------------ for the judge
+# ------------------------------------------------------------------- for the process that a reference runs in: aside.py
 
 
 class _Param(ctypes.Structure):
@@ -280,16 +279,6 @@ class _Param(ctypes.Structure):
 
 class CompiledTrouble(RuntimeError):
     """The reference's own code says that it can't."""
-
-
-def reference_module(library: bytes, name: str, adapter: Mapping[str, Any]) -> ModuleType:
-    """The problem's three functions, from its compiled library, as a module of Python's."""
-    made = ModuleType(name)
-    loaded = _Reference(_loaded(library), [str(param) for _, param in adapter["generate"]])
-    made.__dict__["generate_input"] = loaded.generate()
-    made.__dict__["ref_kernel"] = loaded.answer
-    made.__dict__["check_implementation"] = loaded.check
-    return made
 
 
 def _loaded(library: bytes) -> ctypes.CDLL:
@@ -303,31 +292,25 @@ def _loaded(library: bytes) -> ctypes.CDLL:
         os.close(fd)
 
 
-class _Reference:
+class Compiled:
     """A reference in C++. Inputs and outputs are lists of `array.array`."""
 
-    def __init__(self, library: ctypes.CDLL, names: list[str]) -> None:
-        self._library, self._names = library, names
+    def __init__(self, text: bytes, names: list[str]) -> None:
+        library = self._library = _loaded(text)
+        self._names = names
         for name in ("kb_generate", "kb_answer"):
             getattr(library, name).restype = ctypes.c_void_p
         library.kb_leaf.restype = ctypes.c_void_p
         self._said = ctypes.create_string_buffer(SAID_CAP)
 
-    def generate(self) -> Callable[..., list[Any]]:
-        """generate_input, with the parameters that the C++ one has."""
-        import inspect
-
-        def generate_input(**params: Any) -> list[Any]:
-            if missing := [n for n in self._names if n not in params]:
-                raise CompiledTrouble(f"generate_input needs {missing[0]}, which the case lacks")
-            given = (_Param * max(1, len(self._names)))()
-            for into, name in zip(given, self._names, strict=False):
-                into.real, into.whole, into.text = _param(params[name])
-            return self._kept(self._library.kb_generate(given, self._said, SAID_CAP))
-
-        kinds = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY) for n in self._names]
-        generate_input.__signature__ = inspect.Signature(kinds)  # type: ignore[attr-defined]
-        return generate_input
+    def generate(self, params: Mapping[str, Any]) -> list[Any]:
+        """What generate_input gives for these parameters."""
+        if missing := [n for n in self._names if n not in params]:
+            raise CompiledTrouble(f"generate_input needs {missing[0]}, which the case lacks")
+        given = (_Param * max(1, len(self._names)))()
+        for into, name in zip(given, self._names, strict=False):
+            into.real, into.whole, into.text = _param(params[name])
+        return self._kept(self._library.kb_generate(given, self._said, SAID_CAP))
 
     def answer(self, data: list[Any]) -> list[Any]:
         """The reference's own answer."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from . import link, values
+from . import finals, link, values
 from .check import Case, Prepared, ProblemTrouble
 from .chorus import Chorus, Parts, free_port
 from .judge import LATE_CAP, SPIN_NS, START_S, Allowance, Launch, Pulse, Rejected, Reply, claimed, with_last_line
@@ -30,6 +31,7 @@ from .wire import Limits, Manifest
 
 MOST = 64
 GRACE_NS = 1_000_000_000  # when one rank has failed, how long the others may take before its failure counts for all
+_DICE = random.SystemRandom()
 _RANK = re.compile(r"rank \d{1,3}\Z")
 
 
@@ -56,8 +58,10 @@ def ranks_of(manifest: Manifest) -> int:
 
 
 def limits_of(manifest: Manifest) -> Limits:
-    """The limits of one launch: a problem's memory and processes are each rank's."""
+    """The limits of one launch: a problem's memory and processes are each rank's, and a final's memory is all its
+    runners'."""
     world, limits = ranks_of(manifest), manifest.limits
+    limits = replace(limits, memory_bytes=limits.memory_bytes // finals.many(manifest.config))
     if world == 1:
         return limits
     return replace(limits, memory_bytes=limits.memory_bytes * world, processes=(limits.processes + 1) * world)
@@ -141,8 +145,9 @@ class RanksLaunch(Launch):
                 end.poison(sizes[rank])
         allowed_s = self._allowance.left_s if limit_s is None else limit_s
         before_ns = time.perf_counter_ns()
+        slept_in_ns = 0
         if late:
-            self._wake_all(allowed_s)
+            slept_in_ns = self._slept_in(self._wake_all(allowed_s))
             start_ns = time.perf_counter_ns()
             for end, payload, token in zip(self._ends, payloads, tokens, strict=True):
                 os.pwrite(end.input, payload, 0)
@@ -155,7 +160,10 @@ class RanksLaunch(Launch):
             self.runner.thaw()
         try:
             done_ns = self._all_done(tokens, start_ns, allowed_s)
-            first = [self._probe(size, end) for size, end in zip(sizes, self._ends, strict=True)]
+            # in an order that nobody knows: whoever comes last has the longest to go on writing
+            first: dict[int, list[tuple[int, bytes]]] = {}
+            for rank in _DICE.sample(range(self._world), self._world):
+                first[rank] = self._probe(sizes[rank], self._ends[rank])
             try:
                 self.runner.freeze()
             except Unstoppable:
@@ -167,7 +175,7 @@ class RanksLaunch(Launch):
                 self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9)
         if kind is Kind.CALL and self.runner.out_of_memory():
             raise Rejected("memory", "the submission used more memory than allowed")
-        ns = done_ns - start_ns
+        ns = done_ns - start_ns + slept_in_ns
         parts = [self._taken(rank, tokens[rank], sizes[rank], first[rank], ns) for rank in range(self._world)]
         return Chord(ns=ns, parts=tuple(parts))
 
@@ -186,15 +194,16 @@ class RanksLaunch(Launch):
         end.clear_text()
         return Reply(ns=ns, status=status, text=text, out=out)
 
-    def _wake_all(self, allowed_s: float) -> None:
+    def _wake_all(self, allowed_s: float) -> int:
         self._awake += 1
         word = self._awake.to_bytes(8, "little")
         for end in self._ends:
             os.pwrite(end.bell, word, link.PING)
-        self.runner.thaw()
         began = time.perf_counter_ns()
+        self.runner.thaw()
         left = list(self._ends)
-        self._wait(lambda: _drop(left, lambda end: os.pread(end.bell, 8, link.AWAKE) == word), began, allowed_s)
+        over = self._wait(lambda: _drop(left, lambda end: os.pread(end.bell, 8, link.AWAKE) == word), began, allowed_s)
+        return over - began
 
     def _all_done(self, tokens: Sequence[bytes], start_ns: int, allowed_s: float) -> int:
         left = list(range(self._world))
@@ -275,6 +284,7 @@ class RanksLaunch(Launch):
 
     def load(self, manifest: Manifest) -> Reply:
         """Hand the submission to every rank. The first failure stands for all."""
+        self._lose_patience()
         asked = []
         for rank in range(self._world):
             told = self._handed(manifest)

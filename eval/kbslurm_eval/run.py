@@ -46,6 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from . import chorus
 
             return chorus.sing(int(fd))
+        case ["--aside", fd]:
+            from . import aside
+
+            return aside.serve(int(fd))
         case ["--digest"]:
             from . import host
 

@@ -50,7 +50,6 @@ import fcntl
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -61,7 +60,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from . import guard
+from . import broom, guard
 from .link import FILES, rank_folder
 from .wire import LOG_CAP, Limits
 
@@ -395,7 +394,7 @@ class Local:
         """Every runner ended, every folder of ours removed."""
         for runner in self._live:
             runner.kill()
-        shutil.rmtree(self._base, ignore_errors=True)
+        broom.remove(self._base)
         os.close(self._lock)
 
 
@@ -408,7 +407,7 @@ def _sweep_and_hold(mine: Path) -> int:
             fd = os.open(folder / "lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
+                broom.remove(folder)
             finally:
                 os.close(fd)
     fd = os.open(mine / "lock.new", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -28,6 +28,7 @@ CHART_WIDTH = 3.0
 LEAST_SPREAD = 0.01  # a node can't be steadier than this and be caught for it
 AGAIN_AFTER_S = 900.0  # how long after a calibration that failed the next one is ordered
 TOO_NEAR = "passed, but not faster than your standing score by more than the two can be told apart; that one stays"
+AS_TAKEN_BACK = "passed, as fast as one that you took back, as far as the two can be told apart: that one's score stays"
 UNCALIBRATED = "measured before its board was calibrated, so it isn't ranked; ask a host to rejudge it"
 
 
@@ -36,7 +37,8 @@ class Yardstick:
     """What the score room must know of a leaderboard run. `standing` is its author's score so far.
 
     `may_confirm`: a first measurement whose board wants improvements confirmed. `latest_counts`: the board ranks the
-    latest, not the best. `chart`: what the baseline took on that node lately, as logarithms, the newest first.
+    latest, not the best. `taken_back`: the best that its author had and removed. `chart`: what the baseline took on
+    that node lately, as logarithms, the newest first.
     """
 
     calibrates: bool
@@ -44,6 +46,7 @@ class Yardstick:
     b_ref_s: tuple[float, ...] | None
     standing: Measured | None
     latest_counts: bool = False
+    taken_back: Measured | None = None
     chart: tuple[float, ...] = ()
 
 
@@ -79,8 +82,24 @@ def settled(verdict: Verdict, yard: Yardstick) -> tuple[Verdict, bool]:
     """The verdict of a first measurement, and whether it would improve its author's rank and is measured once more.
 
     Where the best counts, a score that is better than the standing one by less than the two can be told apart is no
-    improvement: it would make luck of every resubmission, so the standing one stays.
+    improvement: it would make luck of every resubmission, so the standing one stays. Nor does it help to take that one
+    back before: what can't be told from it has its score.
     """
+    verdict, again = _settled(verdict, yard)
+    gone = yard.taken_back
+    if again or gone is None or not verdict.ranked or verdict.score_s is None or verdict.score_s >= gone.score_s:
+        return verdict, again
+    if separated(_with_interval(verdict, verdict.score_s), gone):
+        return verdict, False
+    stays = dataclasses.replace(verdict, score_s=gone.score_s, low_s=gone.low_s, high_s=gone.high_s)
+    return dataclasses.replace(stays, reason=AS_TAKEN_BACK), False
+
+
+def _with_interval(verdict: Verdict, score_s: float) -> Measured:
+    return Measured(score_s=score_s, low_s=verdict.low_s or score_s, high_s=verdict.high_s or score_s)
+
+
+def _settled(verdict: Verdict, yard: Yardstick) -> tuple[Verdict, bool]:
     if not yard.may_confirm or not verdict.ranked or verdict.score_s is None:
         return verdict, False
     score_s, stands = verdict.score_s, yard.standing
@@ -88,8 +107,7 @@ def settled(verdict: Verdict, yard: Yardstick) -> tuple[Verdict, bool]:
         return verdict, True
     if score_s >= stands.score_s or yard.latest_counts:
         return verdict, score_s < stands.score_s
-    ours = Measured(score_s=score_s, low_s=verdict.low_s or score_s, high_s=verdict.high_s or score_s)
-    if separated(ours, stands):
+    if separated(_with_interval(verdict, score_s), stands):
         return verdict, True
     return dataclasses.replace(verdict, ranked=False, reason=TOO_NEAR), False
 

@@ -13,7 +13,7 @@ from kbslurm.ports import Store
 class Removing(Store, Protocol):
     """What this room needs beside the walk's rows."""
 
-    def take_back(self, submission: SubmissionId, by: str, now: datetime) -> None: ...
+    def take_back(self, submission: SubmissionId, by: str, now: datetime, person: PersonId | None = None) -> None: ...
 
 
 def remove(store: Removing, submission: SubmissionId, person: PersonId | None, by: str, now: datetime) -> None:
@@ -22,4 +22,4 @@ def remove(store: Removing, submission: SubmissionId, person: PersonId | None, b
     The two steps may be repeated: whoever dies between them leaves a cancelled submission that can be removed again.
     """
     cancel(store, submission, person, now)
-    store.take_back(submission, by, now)
+    store.take_back(submission, by, now, person)

@@ -179,8 +179,11 @@ class Desk(Register):
         )
         return [SubmissionId(row["id"]) for row in found]
 
-    def take_back(self, submission: SubmissionId, by: str, now: datetime) -> None:
-        """Off every list, and without its source. Its open runs are cancelled by `cancel`, not by this."""
+    def take_back(self, submission: SubmissionId, by: str, now: datetime, person: PersonId | None = None) -> None:
+        """Off every list, and without its source. Its open runs are cancelled by `cancel`, not by this.
+
+        Who takes back their own doesn't get rid of what was measured of it: see `domain.measure.settled`.
+        """
         told = {"id": submission, "now": now}
         with self._pool.transaction() as connection:
             found = connection.execute(
@@ -195,7 +198,7 @@ class Desk(Register):
                 b" WHERE artifact.attempt_id = a.id AND r.submission_id = %(id)s",
                 told,
             )
-            _tell(connection, "submission.removed", f"submission:{submission}", {"by": by}, now)
+            _tell(connection, "submission.removed", f"submission:{submission}", {"by": by, "person": person}, now)
 
     def artifacts(self, submission: SubmissionId) -> list[ArtifactView]:
         """What the profiles of this submission left, as far as it is still kept."""

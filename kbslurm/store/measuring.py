@@ -35,26 +35,39 @@ from kbslurm.store.views import Board
 TEND_LOCK = 4_927_307
 HOUSE = "house"
 
-_YARDSTICK = """
+# Somebody's score that counts on a board: the best, or the latest where that one counts.
+_STANDS_BEST = """SELECT coalesce(fs.score_s, v.score_s) AS score_s, coalesce(fs.low_s, v.low_s) AS low_s,
+        coalesce(fs.high_s, v.high_s) AS high_s
+    FROM submission t
+    JOIN run tr ON tr.submission_id = t.id AND tr.problem_version_id = {version} AND tr.gpu = {gpu}
+        AND tr.counts AND tr.may_rank
+    JOIN verdict v ON v.run_id = tr.id AND v.ranked
+    LEFT JOIN final_score fs ON fs.run_id = tr.id
+    WHERE t.board_id = {board} AND t.person_id = {person} AND {which}
+    ORDER BY CASE WHEN {ranking} = 'last' THEN -t.id END, coalesce(fs.score_s, v.score_s) LIMIT 1"""
+# By its own author: what staff take off a board is no measure of anything.
+_TAKEN_BACK = """t.removed_at IS NOT NULL AND (
+        SELECT e.data ->> 'person' FROM event e
+        WHERE e.subject = 'submission:' || t.id AND e.kind = 'submission.removed' ORDER BY e.id LIMIT 1
+    ) = t.person_id::text"""
+_YARDSTICK = f"""
 SELECT s.via = %(via)s AS calibrates, c.b_ref_s, r.problem_version_id AS version,
     b.confirm AND r.counts AND r.rejudging_id = 0 AND NOT r.second AND s.removed_at IS NULL AS may_confirm,
-    b.ranking = 'last' AS latest_counts, held.score_s AS standing_s, held.low_s, held.high_s
+    b.ranking = 'last' AS latest_counts, held.score_s AS standing_s, held.low_s, held.high_s,
+    gone.score_s AS gone_s, gone.low_s AS gone_low_s, gone.high_s AS gone_high_s
 FROM attempt a JOIN run r ON r.id = a.run_id JOIN submission s ON s.id = r.submission_id
 JOIN leaderboard b ON b.id = s.board_id
 LEFT JOIN calibration c ON c.board_id = s.board_id AND c.problem_version_id = r.problem_version_id AND c.gpu = r.gpu
 LEFT JOIN LATERAL (
-    SELECT coalesce(fs.score_s, v.score_s) AS score_s, coalesce(fs.low_s, v.low_s) AS low_s,
-        coalesce(fs.high_s, v.high_s) AS high_s
-    FROM submission t
-    JOIN run tr ON tr.submission_id = t.id AND tr.problem_version_id = r.problem_version_id AND tr.gpu = r.gpu
-        AND tr.counts AND tr.may_rank
-    JOIN verdict v ON v.run_id = tr.id AND v.ranked
-    LEFT JOIN final_score fs ON fs.run_id = tr.id
-    WHERE t.board_id = s.board_id AND t.person_id = s.person_id AND t.removed_at IS NULL
-    ORDER BY CASE WHEN b.ranking = 'last' THEN -t.id END, coalesce(fs.score_s, v.score_s) LIMIT 1
+    {_STANDS_BEST.format(version="r.problem_version_id", gpu="r.gpu", board="s.board_id", person="s.person_id",
+                         which="t.removed_at IS NULL", ranking="b.ranking")}
 ) held ON true
+LEFT JOIN LATERAL (
+    {_STANDS_BEST.format(version="r.problem_version_id", gpu="r.gpu", board="s.board_id", person="s.person_id",
+                         which=_TAKEN_BACK, ranking="b.ranking")}
+) gone ON b.confirm AND b.ranking <> 'last' AND r.rejudging_id = 0
 WHERE a.id = %(attempt)s
-"""
+"""  # fmt: skip
 _CHART = f"""
 SELECT level FROM (
     SELECT level, id, row_number() OVER (PARTITION BY person_id ORDER BY id DESC) AS nth FROM (
@@ -77,36 +90,36 @@ WHERE s.id = run.submission_id AND {_HELD} AND NOT run.second AND EXISTS (
     SELECT 1 FROM calibration c
     WHERE c.board_id = s.board_id AND c.problem_version_id = run.problem_version_id AND c.gpu = run.gpu)
 """
-# Second measurements that wait for another of the same person's on the same board: (the run, its first one's score).
-_WAITING_SECONDS = """
+# Second measurements that wait: (the run, its first one's score, and whether another of the same person's was confirmed
+# meanwhile that makes it needless). None of them waits any more once no other of that person's is being measured.
+_WAITING_SECONDS = f"""
 WITH waiting AS (
     SELECT h.id, h.submission_id, h.gpu, h.problem_version_id, h.person_id, s.board_id, f.id AS first_id, v.score_s,
-        v.low_s, v.high_s, b.ranking
+        b.ranking, CASE WHEN b.ranking = 'last' THEN held.score_s <= v.score_s
+            ELSE ln(held.score_s / v.score_s) <= greatest({LEAST_DIFFERENCE},
+                sqrt((ln(held.high_s / nullif(held.low_s, 0)) ^ 2 + ln(v.high_s / nullif(v.low_s, 0)) ^ 2) / 4))
+            END IS TRUE AS needless
     FROM run h JOIN submission s ON s.id = h.submission_id JOIN leaderboard b ON b.id = s.board_id
     JOIN run f ON f.submission_id = h.submission_id AND f.gpu = h.gpu AND f.problem_version_id = h.problem_version_id
         AND f.rejudging_id = 0 AND NOT f.second
     JOIN verdict v ON v.run_id = f.id
+    LEFT JOIN LATERAL (
+        {_STANDS_BEST.format(version="h.problem_version_id", gpu="h.gpu", board="s.board_id", person="h.person_id",
+                             which="t.removed_at IS NULL", ranking="b.ranking")}
+    ) held ON true
     WHERE h.held AND h.second AND h.state = 'queued' AND NOT EXISTS (
         SELECT 1 FROM run o JOIN submission os ON os.id = o.submission_id
         WHERE o.second AND NOT o.held AND o.ended_at IS NULL AND o.person_id = h.person_id AND o.gpu = h.gpu
             AND o.problem_version_id = h.problem_version_id AND os.board_id = s.board_id)
-)"""
-_DROP_SECONDS = f"""{_WAITING_SECONDS}, needless AS (
-    SELECT w.id, w.first_id FROM waiting w WHERE EXISTS (
-        SELECT 1 FROM submission t
-        JOIN run tr ON tr.submission_id = t.id AND tr.problem_version_id = w.problem_version_id AND tr.gpu = w.gpu
-            AND tr.counts AND tr.may_rank
-        JOIN verdict v ON v.run_id = tr.id AND v.ranked
-        WHERE t.board_id = w.board_id AND t.person_id = w.person_id AND t.removed_at IS NULL
-            AND CASE WHEN w.ranking = 'last' THEN v.score_s <= w.score_s ELSE ln(v.score_s / w.score_s) <= greatest(
-                {LEAST_DIFFERENCE}, sqrt((ln(v.high_s / v.low_s) ^ 2 + ln(w.high_s / w.low_s) ^ 2) / 4)) END)
-), gone AS (
+)"""  # fmt: skip
+# What would improve nothing any more isn't measured again. Where the latest counts its first measurement does, then.
+_DROP_SECONDS = f"""{_WAITING_SECONDS}, gone AS (
     UPDATE run SET state = 'cancelled', cancel_at = %(now)s, ended_at = %(now)s, counts = false, held = false,
         reason = 'another of the same person was confirmed as fast meanwhile'
-    FROM needless n WHERE run.id = n.id AND run.state = 'queued'
-    RETURNING run.id, run.submission_id, run.gpu, run.person_id, n.first_id
+    FROM waiting w WHERE w.needless AND run.id = w.id AND run.state = 'queued'
+    RETURNING run.id, run.submission_id, run.gpu, run.person_id, w.first_id, w.ranking
 ), back AS (
-    UPDATE run SET counts = true, may_rank = false FROM gone WHERE run.id = gone.first_id
+    UPDATE run SET counts = true, may_rank = may_rank AND gone.ranking = 'last' FROM gone WHERE run.id = gone.first_id
 ), noted AS (
     INSERT INTO event (kind, subject, data, at)
     SELECT 'run.cancelled', 'run:' || id, jsonb_build_object('submission', submission_id, 'gpu', gpu,
@@ -114,8 +127,9 @@ _DROP_SECONDS = f"""{_WAITING_SECONDS}, needless AS (
 )
 SELECT count(*) AS n FROM gone
 """
+# One statement sees who is being measured and what stands: what ends between it and the one before it changes neither.
 _RELEASE_SECONDS = f"""{_WAITING_SECONDS}, best AS (
-    SELECT DISTINCT ON (person_id, board_id, gpu, problem_version_id) id FROM waiting
+    SELECT DISTINCT ON (person_id, board_id, gpu, problem_version_id) id FROM waiting WHERE NOT needless
     ORDER BY person_id, board_id, gpu, problem_version_id, score_s, id
 )
 UPDATE run SET held = false FROM best WHERE run.id = best.id AND {_HELD}
@@ -183,6 +197,9 @@ class MeasuringDesk(RejudgingDesk):
             b_ref_s=None if found["b_ref_s"] is None else tuple(found["b_ref_s"]),
             latest_counts=found["latest_counts"],
             standing=None if found["standing_s"] is None else _measured(found["standing_s"], found),
+            taken_back=None
+            if found["gone_s"] is None
+            else _measured(found["gone_s"], {"low_s": found["gone_low_s"], "high_s": found["gone_high_s"]}),
             chart=tuple(row["level"] for row in self._all(_CHART, told)) if node else (),
         )
 
@@ -198,15 +215,25 @@ class MeasuringDesk(RejudgingDesk):
             return 0
         done = 0
         with self._pool.transaction() as connection:
-            connection.execute(b"SELECT pg_advisory_xact_lock(%(lock)s)", {"lock": TEND_LOCK})
+            self._line_up(connection)
             for due in connection.execute(_DUE.encode(), told).fetchall():
                 self._order_calibration(connection, due, now)
                 done += 1
             done += connection.execute(_RELEASE_CALIBRATED.encode()).rowcount
-            dropped = connection.execute(_DROP_SECONDS.encode(), told).fetchone()
-            done += 0 if dropped is None else int(dropped["n"])
-            done += connection.execute(_RELEASE_SECONDS.encode()).rowcount
+            done += self._release_seconds(connection, now)
         return done
+
+    @staticmethod
+    def _line_up(connection: Connection) -> None:
+        """Whoever lets runs go does so alone, and sees what the one before did."""
+        connection.execute(b"SELECT pg_advisory_xact_lock(%(lock)s)", {"lock": TEND_LOCK})
+
+    @staticmethod
+    def _release_seconds(connection: Connection, now: datetime) -> int:
+        """Drop second measurements that became needless and let the best of the others go, one for each person."""
+        dropped = connection.execute(_DROP_SECONDS.encode(), {"now": now}).fetchone()
+        gone = 0 if dropped is None else int(dropped["n"])
+        return gone + connection.execute(_RELEASE_SECONDS.encode()).rowcount
 
     def calibrations(self, board: Board) -> Mapping[str, Calibration]:
         """How the live version stands on each of the board's GPU types; empty where the problem has no baseline."""
@@ -255,7 +282,7 @@ class MeasuringDesk(RejudgingDesk):
         return PersonId(made["id"])
 
 
-def _measured(score_s: float, row: DictRow) -> Measured:
+def _measured(score_s: float, row: Mapping[str, Any]) -> Measured:
     return Measured(score_s=score_s, low_s=row["low_s"] or score_s, high_s=row["high_s"] or score_s)
 
 

@@ -278,26 +278,31 @@ class PostgresStore(FinalsDesk):
         artifacts: Mapping[str, bytes] | None = None,
     ) -> bool:
         files = artifacts or {}
-        return self._fenced(
-            sql.SCORE,
-            attempt,
-            now,
-            verdict=verdict.name,
-            reason=clean(verdict.reason),
-            score_s=verdict.score_s,
-            low_s=verdict.low_s,
-            high_s=verdict.high_s,
-            isolation=verdict.isolation,
-            ranked=verdict.ranked,
-            detail=None if verdict.detail is None else as_jsonb(verdict.detail),
-            ending=ending.value,
-            telemetry=as_jsonb(telemetry),
-            samples=samples,
-            second_seed=second_seed,
-            b_ref_s=None if b_ref_s is None else list(b_ref_s),
-            names=list(files),
-            files=list(files.values()),
-        )
+        told: dict[str, Any] = {
+            "verdict": verdict.name,
+            "reason": clean(verdict.reason),
+            "score_s": verdict.score_s,
+            "low_s": verdict.low_s,
+            "high_s": verdict.high_s,
+            "isolation": verdict.isolation,
+            "ranked": verdict.ranked,
+            "detail": None if verdict.detail is None else as_jsonb(verdict.detail),
+            "ending": ending.value,
+            "telemetry": as_jsonb(telemetry),
+            "samples": samples,
+            "second_seed": second_seed,
+            "b_ref_s": None if b_ref_s is None else list(b_ref_s),
+            "names": list(files),
+            "files": list(files.values()),
+        }
+        if second_seed is None:
+            return self._fenced(sql.SCORE, attempt, now, **told)
+        with self._pool.transaction() as connection:
+            self._line_up(connection)
+            if connection.execute(sql.SCORE.encode(), {**_fence(attempt), "now": now, **told}).fetchone() is None:
+                return False
+            self._release_seconds(connection, now)
+        return True
 
     def keep_stale(self, attempt: OpenAttempt, report: bytes, why: str, now: datetime) -> None:
         told = {**_fence(attempt), "report": report, "why": clean(why), "now": now}

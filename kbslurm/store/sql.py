@@ -283,9 +283,10 @@ VALUES ('report.stale', 'run:' || %(run)s::bigint,
 # -------------------------------------------------------------------------------------------------------- 7: score
 
 # Law 1. The UPDATE is the gate: what it doesn't give back, the other parts have nothing to feed on. With a seed for a
-# second measurement, that run is queued here and counts instead of this one; it waits while another of the same
-# person's is on its way there. With reference times, a calibration is kept and what waited for it is let go. Files of a
-# profile aren't kept once it was taken back: whoever removes a submission cancels it first, under the run's lock.
+# second measurement, that run is queued here and counts instead of this one; it is held until it is its turn, one of a
+# person's after the other (store/measuring.py). With reference times, a calibration is kept and what waited for it is
+# let go. Files of a profile aren't kept once it was taken back: whoever removes a submission cancels it first, under
+# the run's lock.
 SCORE = f"""
 WITH moved AS (
     UPDATE run SET state = 'scored', ended_at = %(now)s, reason = %(reason)s,
@@ -320,11 +321,8 @@ WITH moved AS (
     INSERT INTO run (submission_id, problem_version_id, person_id, gpu, fair_at, queued_at, cost_s, by_staff,
         secret_seed, second, held)
     SELECT moved.submission_id, moved.problem_version_id, moved.person_id, moved.gpu, moved.fair_at, %(now)s,
-        moved.cost_s, moved.by_staff, %(second_seed)s, true, EXISTS (
-            SELECT 1 FROM run o JOIN submission os ON os.id = o.submission_id
-            WHERE o.second AND o.ended_at IS NULL AND o.person_id = moved.person_id AND o.gpu = moved.gpu
-                AND o.problem_version_id = moved.problem_version_id AND os.board_id = s.board_id)
-    FROM moved JOIN submission s ON s.id = moved.submission_id WHERE %(second_seed)s::text IS NOT NULL
+        moved.cost_s, moved.by_staff, %(second_seed)s, true, true
+    FROM moved WHERE %(second_seed)s::text IS NOT NULL
     RETURNING id, submission_id, gpu
 ), drawn AS (
     INSERT INTO artifact (attempt_id, name, data, at) SELECT closed.id, file.name, file.data, %(now)s

@@ -5,7 +5,7 @@
 # tries: …                   what it wants (cheats) or `does: …` (honest)
 # verdict: passed error      exactly these are right; `verdict at 1:` where a lower isolation allows others
 # never: WORD …              what may stand in no log and no reason, whatever the verdict
-# problem: sorting           or arrays: numpy, outputs allocated by the judge
+# problem: sorting           or arrays (numpy, outputs allocated by the judge), or masked (some are infinite)
 # works s: 0.02              an honest twin sleeps this long in each call, because this one does
 # n: 6000                    the size at which it attacks, where that isn't any size
 # levels: 2 1                the isolation levels at which it means anything
@@ -27,8 +27,8 @@ from kbslurm_eval import wire
 HERE = Path(__file__).resolve().parent
 GROUPS = ("timing", "correctness", "forgery", "environment", "precomputation", "exfiltration", "persistence")
 VERDICTS = typing.get_args(wire.VerdictName)
-SMALL = {"sorting": 3_000, "arrays": 30_001}
-SIZES = {"sorting": (3_000, 6_000), "arrays": (30_001, 200)}
+SMALL = {"sorting": 3_000, "arrays": 30_001, "masked": 3_000}
+SIZES = {"sorting": (3_000, 6_000), "arrays": (30_001, 200), "masked": (3_000, 6_000)}
 HIDDEN = {"n": 4409, "seed": 918_273}
 PROBLEMS = {
     "sorting": """
@@ -75,7 +75,28 @@ def check_implementation(data, output):
     return not wrong.any(), f"{int(wrong.sum())} of {wrong.size} numbers are wrong" if wrong.any() else ""
 """,
 }
+PROBLEMS["masked"] = """
+# sealed-problem: nothing of this text may be seen by a submission
+import random
+
+
+def generate_input(n, seed):
+    r = random.Random(seed)
+    return [1 + r.random() if r.random() < 0.9 else 0.0 for _ in range(n)]
+
+
+def ref_kernel(data):
+    return [-2.0 * x if x else float("-inf") for x in data]
+
+
+def check_implementation(data, output):
+    for got, want in zip(output, ref_kernel(data), strict=True):
+        if got != want and abs(got - want) / max(abs(got), abs(want)) > 1e-9:
+            return False, "too far off"
+    return True, ""
+"""
 RIGHT = {
+    "masked": "    return [-2.0 * x if x else float('-inf') for x in data]\n",
     "sorting": "    return sorted(data)\n",
     "arrays": "    a, b, out = data\n    np.multiply(a, b, out=out)\n    out += np.float32(1)\n    return out\n",
 }

@@ -368,6 +368,9 @@ def _archive(*entries: tuple[bytes, bytes]) -> bytes:
         _archive((b"a/b", b"1"), (b"a", b"2")),
         _archive((b"a", b"1" * 2000)),
         _archive((b"n" * 500, b"1")),
+        _archive((b"a/" * archive.DEPTH_CAP + b"x", b"")),
+        _archive(*((b"/".join(b"%d" % (n + m) for m in range(20)) + b"/x", b"") for n in range(0, 8000, 20))),
+        archive.MAGIC + struct.pack("<IHBQQ", 1, 1, 0, 1 << 63, 0) + b"a",
     ],
 )
 def test_no_other_bytes_are_an_archive(blob: bytes) -> None:

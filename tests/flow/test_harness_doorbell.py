@@ -57,6 +57,27 @@ def folders(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
 NAMESPACES = "unshare --user --map-root-user --pid --fork --mount-proc --ipc --net"
 
 
+# A container shows its runner the folder of its link: what stands there by the end is the submission's choice.
+SPOILS = (
+    """
+import os, sys
+link = sys.argv[-1]
+for name in ("bell", "in", "out", "log"):
+    os.rename(f"{link}/{name}", f"{link}/{name}.old")
+    os.makedirs(f"{link}/{name}/inner")
+    os.chmod(f"{link}/{name}", 0)
+here = os.open(link, os.O_RDONLY)
+for _ in range(1500):
+    os.mkdir("d", dir_fd=here)
+    deeper = os.open("d", os.O_RDONLY, dir_fd=here)
+    os.close(here)
+    here = deeper
+os.chmod(link, 0)
+"""
+    + RIGHT
+)
+
+
 def _judged(tmp_path: Path, folders: tuple[Path, Path], told: wire.Manifest, wrap: str = "") -> ground.Outcome:
     asked, link = folders
     argv = ["sh", "-c", SCRIPT, "sh", str(asked), str(link), sys.executable, str(ground.EVAL)]
@@ -121,3 +142,11 @@ def test_no_answer_from_the_script_is_infrastructure(tmp_path: Path, folders: tu
     report = ground.judged(tmp_path, ground.manifest(RIGHT), "--supervisor", str(asked), "--link", str(link)).told
     assert report.verdict == "infrastructure"
     assert "before it had the submission" in report.reason
+
+
+def test_what_a_submission_makes_of_its_links_folder_costs_nobody_anything(
+    tmp_path: Path, folders: tuple[Path, Path]
+) -> None:
+    outcome = _judged(tmp_path, folders, ground.manifest(SPOILS, mode="test"))
+    assert outcome.told.verdict == "passed", outcome.told.reason
+    assert [path.name for path in folders[1].iterdir() if not path.name.endswith(".built")] == []

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kbslurm_eval import clock, judge, values
+from kbslurm import problems
+from kbslurm.flow.manifest import manifest_for
+from kbslurm_eval import build, clock, judge, ranks, values, wire
 from tests.flow import harness_ground as ground
+from tests.services import command
 
 LAX = """
 import random
@@ -38,6 +41,28 @@ def ref_kernel(data):
 def check_implementation(data, output):
     return output and output == data
 """
+
+# Its check takes the answer's numbers for places, as many a check of indices does.
+COUNTED = """
+// TESTS = [{"size": 9, "seed": 1}]
+// BENCHMARKS = [{"size": 9, "seed": 2}]
+#include <vector>
+using input_t = std::vector<int>;
+using output_t = std::vector<int>;
+input_t generate_input(int size, int seed) {
+  input_t found(static_cast<size_t>(size));
+  for (int i = 0; i < size; ++i) found[static_cast<size_t>(i)] = (i * 7 + seed) % size;
+  return found;
+}
+output_t reference(input_t data) { return data; }
+bool check_implementation(output_t output, output_t expected) {
+  std::vector<int> seen(expected.size());
+  for (int i : output) seen[static_cast<size_t>(static_cast<unsigned>(i))] += 1;
+  for (int n : seen) if (n != 1) return false;
+  return true;
+}
+"""
+PLACES = "output_t custom_kernel(input_t data) { for (auto &x : data) x = -2000000000; return data; }\n"
 
 
 def test_what_a_faster_decoder_could_save_is_not_resolved() -> None:
@@ -96,3 +121,67 @@ def test_another_answer_to_the_same_input_is_flagged_with_its_evidence(tmp_path:
     report = ground.judged(tmp_path, ground.manifest(source, mode="test")).told
     assert (report.verdict, report.flags) == ("wrong", [judge.NONDETERMINISTIC])
     assert "n: 40; seed: 1: right at first, and then an answer is wrong" in report.host["evidence"][report.flags[0]]
+
+
+def test_an_answer_that_brings_a_compiled_check_down_is_wrong(tmp_path: Path) -> None:
+    """In the judge's process it would have ended the judge, which is tried again, or written into its memory."""
+    command("g++")
+    home = tmp_path / "counted"
+    home.mkdir()
+    (home / "reference.cu").write_text(COUNTED)
+    problem = problems.load(home / "reference.cu")
+    words = {"token": "t0ken", "attempt": 1, "nonce": "n0nce", "gpu": "cpu", "secret_seed": ground.SECRET}
+    told = manifest_for(problem, mode="test", source=PLACES, **words)  # type: ignore[arg-type]
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "wrong", report.reason
+    assert "signal 11" in report.reason
+
+
+def test_where_the_references_number_is_finite_the_answers_must_be() -> None:
+    inf, nan = float("inf"), float("nan")
+    expected = [1.0, (inf, {"a": -inf}), 2]
+    assert values.finite_where([3.0, (nan, {"a": inf}), 5], expected)
+    for bad in ([nan, (inf, {"a": -inf}), 2], [1.0, (inf, {"a": -inf}, 1), 2], [1.0, (inf, {}), 2]):
+        assert not values.finite_where(bad, expected)
+
+
+def test_what_a_baselines_compiler_says_is_for_staff(tmp_path: Path) -> None:
+    right = "def custom_kernel(data):\n    return sorted(data)\n"
+    loud = f"# KBSLURM_CACHE\nprint('a line of the baseline')\n{right}"
+    told = ground.manifest(right, mode="benchmark", config={"baseline": loud}, budget=wire.Budget(launches=1, calls=2))
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+    assert "a line of the baseline" not in report.log
+    assert "a line of the baseline" in report.secret_log
+
+
+def test_no_submission_reads_off_a_folders_name_in_which_role_it_is_there() -> None:
+    told = ground.manifest("# the same text\n", config={"role": "rival0"})
+    names = {build._key(ground.manifest(told.source, nonce=nonce, config=told.config)) for nonce in ("a", "b")}
+    assert len(names) == 2
+
+
+def test_one_rival_takes_no_other_ones_time_or_memory(tmp_path: Path) -> None:
+    right = "def custom_kernel(data):\n    return sorted(data)\n"
+    slow = "import time\ndef custom_kernel(data):\n    time.sleep(0.8)\n    return sorted(data)\n"
+    told = ground.manifest(
+        right,
+        limits=ground.limits(ranked_s=8.0, memory_bytes=4 << 30),
+        config={"rivals": [right, slow]},
+        budget=wire.Budget(launches=1, calls=4),
+    )
+    assert ranks.limits_of(told).memory_bytes == 1 << 30, "a quarter: the lead, the baseline and two rivals"
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+    assert [row["verdict"] for row in report.host["rivals"]] == ["passed", "timeout"]
+
+
+def test_time_that_goes_into_clearing_up_after_a_submission_is_its_own(tmp_path: Path) -> None:
+    class Nothing:
+        means, notes = "none", ()
+
+    found = judge.Judge(ground.manifest("", limits=ground.limits(total_s=100)), Nothing())  # type: ignore[arg-type]
+    found._allowances.append(judge.Allowance(left_s=40, whole_s=60))
+    assert found._out_of_time()[0] == "infrastructure"
+    found._allowances[0].aside_s += 40
+    assert found._out_of_time()[0] == "timeout"

@@ -6,8 +6,10 @@ import dataclasses
 import math
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from kbslurm.domain import board as boards
@@ -15,7 +17,9 @@ from kbslurm.domain import measure
 from kbslurm.domain.run import Ending, OpenAttempt, RunState, SubmissionId
 from kbslurm.domain.verdict import Verdict
 from kbslurm.flow.place import Place
+from kbslurm.flow.remove import remove
 from kbslurm.flow.score import Scored, give_up, score
+from kbslurm.store.measuring import TEND_LOCK
 from kbslurm.store.rejudging import Wanted
 from kbslurm_eval import clock
 from tests.command_line import CommandLine
@@ -177,6 +181,89 @@ def test_many_at_once_are_confirmed_one_after_the_other_and_the_needless_not_at_
     assert plain.open_runs() == 0, "0.42 and 0.44 are no improvement that could be told"
     assert {standing(plain, number) for number in numbers} == {"scored"}
     assert board(plain) == [("ada", 0.43), ("ada", 0.51)]
+
+
+def together(stage: Stage, times: list[float]) -> None:
+    """These first measurements of one person are scored at the same instant, each over a connection of its own."""
+    for _ in times:
+        stage.submit(by="ada", mode="leaderboard")
+    attempts = [next_attempt(stage) for _ in times]
+    works = [stage.store.work(attempt.id) for attempt in attempts]
+    reports = [
+        sealed_report(work, score_s=took, interval_s=[0, took * 1.02]) for work, took in zip(works, times, strict=True)
+    ]
+    with psycopg.connect(stage.url, autocommit=True) as gate, ThreadPoolExecutor(len(times)) as pool:
+        gate.execute("SELECT pg_advisory_lock(%s)", (TEND_LOCK,))
+        told = [
+            pool.submit(score, stage.store, attempt, report, stage.clock.now())
+            for attempt, report in zip(attempts, reports, strict=True)
+        ]
+        waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        while (found := gate.execute(waiting).fetchone()) != (len(times),):
+            assert not any(one.done() for one in told), f"nobody waits for anybody: {found}"
+        gate.execute("SELECT pg_advisory_unlock(%s)", (TEND_LOCK,))
+        assert [one.result() for one in told] == [Scored.VERDICT] * len(times)
+
+
+def test_two_first_scores_at_the_same_instant_are_confirmed_one_after_the_other(plain: Stage) -> None:
+    together(plain, [0.4, 0.5])
+    seconds = [run for run in plain.runs() if run["second"]]
+    assert sorted(run["held"] for run in seconds) == [False, True], "each saw that no other was there, and both go"
+    judge(plain, 0.3)
+    plain.store.tend(plain.clock.now())
+    assert plain.open_runs() == 0 and board(plain) == [("ada", 0.3)], "and the other is no improvement any more"
+
+
+def test_what_was_decided_by_a_standing_score_that_is_out_of_date_is_not_measured(plain: Stage) -> None:
+    plain.submit(by="ada", mode="leaderboard")
+    plain.submit(by="ada", mode="leaderboard")
+    late, early = next_attempt(plain), next_attempt(plain)
+    work = plain.store.work(late.id)
+    report = sealed_report(work, score_s=0.5, interval_s=[0, 0.51])
+
+    class Dawdling:
+        """Between its look at what stands and its verdict the other one is measured, twice."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(plain.store, name)
+
+        def yardstick(self, attempt: OpenAttempt, node: str) -> measure.Yardstick:
+            seen = plain.store.yardstick(attempt, node)
+            theirs = sealed_report(plain.store.work(early.id), score_s=0.4, interval_s=[0, 0.41])
+            score(plain.store, early, theirs, plain.clock.now())
+            judge(plain, 0.4)
+            return seen
+
+    score(Dawdling(), late, report, plain.clock.now())  # type: ignore[arg-type]
+    plain.store.tend(plain.clock.now())
+    assert plain.open_runs() == 0 and board(plain) == [("ada", 0.4)]
+
+
+def test_taking_back_what_was_unlucky_buys_no_other_draw(plain: Stage) -> None:
+    unlucky = plain.submit(by="ada", mode="leaderboard").submission_id
+    judge(plain, 0.4)
+    judge(plain, 0.405)
+    assert board(plain) == [("ada", 0.405)]
+    ada = plain.person("ada")
+    remove(plain.store, unlucky, ada, "ada", plain.clock.now())
+    assert board(plain) == []
+    again = plain.submit(by="ada", mode="leaderboard").submission_id
+    judge(plain, 0.4)
+    judge(plain, 0.4)
+    assert board(plain) == [("ada", 0.405)], "the same, as far as can be told: the score that was drawn stays"
+    (run,) = plain.store.submission(again).runs
+    assert run.verdict is not None and run.verdict.reason == measure.AS_TAKEN_BACK
+    remove(plain.store, again, ada, "ada", plain.clock.now())
+    for took in (0.3, 0.31):
+        if took == 0.3:
+            plain.submit(by="ada", mode="leaderboard")
+        judge(plain, took)
+    assert board(plain) == [("ada", 0.31)], "what is faster beyond doubt counts"
+    plain.store.take_back(SubmissionId(plain.store.scored("board", "A100")[0].submission_id), "host", plain.clock.now())
+    plain.submit(by="ada", mode="leaderboard")
+    judge(plain, 0.306)
+    judge(plain, 0.306)
+    assert board(plain) == [("ada", 0.306)], "what staff removed is no measure of anything"
 
 
 def test_a_board_may_do_without_and_others_are_not_held_up(plain: Stage) -> None:

@@ -16,7 +16,6 @@ import json
 import os
 import platform
 import secrets
-import shutil
 import signal
 import subprocess
 import sys
@@ -32,6 +31,7 @@ from kbslurm.backends.paths import FOLDER_MODE, AttemptPaths, open_up, read_arti
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear, Misconfigured
 from kbslurm.ports import JobSpec
+from kbslurm_eval import broom
 from kbslurm_eval.wire import ARTIFACT_CAP, REPORT_CAP
 
 T = TypeVar("T")
@@ -198,7 +198,7 @@ class LocalBackend:
                 ):
                     continue
                 if entry.name.startswith((".new-", ".old-")):
-                    shutil.rmtree(entry.path, ignore_errors=True)
+                    broom.remove(entry.path)
                 elif entry.name.startswith("kb-") and entry.name not in kept:
                     gone += self._prune_one(self.paths(JobName(entry.name)), before)
         return gone
@@ -266,7 +266,7 @@ class LocalBackend:
     def _settle(self, paths: AttemptPaths, ending: Ending, reason: str, *, started_at: datetime | None) -> Sighting:
         """Write down how it ended, unless somebody has; what then stands there."""
         paths.forget_secrets()
-        shutil.rmtree(_work_folder(paths), ignore_errors=True)
+        broom.remove(_work_folder(paths))
         facts = {
             "ending": ending.value,
             "exit_code": None,
@@ -403,7 +403,7 @@ class LocalBackend:
             return False
         leaving = self.root / f".old-{paths.name}-{secrets.token_hex(4)}"
         paths.dir.rename(leaving)
-        shutil.rmtree(leaving, ignore_errors=True)
+        broom.remove(leaving)
         return True
 
     def _empty_doorbell(self) -> None:
