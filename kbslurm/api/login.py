@@ -30,7 +30,7 @@ from kbslurm.api import shapes
 from kbslurm.api.house import House
 from kbslurm.api.shapes import Ascii, answers
 from kbslurm.domain.run import PersonId
-from kbslurm.errors import BackendTrouble, Invalid, NotFound, Refused, Unauthenticated
+from kbslurm.errors import BackendTrouble, NotFound, Refused, Unauthenticated
 from kbslurm.logs import teller
 from kbslurm.store.views import Person
 
@@ -284,7 +284,8 @@ def _person(house: House, asked: Provider, account: Account, linking: Person | N
     store, now = house.store, house.clock.now()
     if asked.name == "oidc":
         if linking is not None:
-            raise Invalid("a university's account can't be added to another", hint="Sign on with it by itself.")
+            store.link_subject(PersonId(linking.id), asked.issuer, account.subject)
+            return linking
         return store.person_for_subject(asked.issuer, account.subject, account.name, now=now)
     if linking is not None:
         store.link_account(PersonId(linking.id), asked.name, account.subject)

@@ -44,7 +44,7 @@ def routes(house: House, histories: waiting.Histories, standings: Standings) -> 
         """The boards that the caller may see, newest first."""
         person = identity.maybe_caller(house, sender)
         mine = house.store.joined(person.id) if person else frozenset()
-        found = [board for board in house.store.boards() if may_see(board, person, mine)]
+        found = [board for board in house.store.boards(counted=False) if may_see(board, person, mine)]
         return Ascii([_leaderboard(house, board) for board in found])
 
     @router.get("/gpus/{leaderboard}", responses=answers(list[str], 404))
@@ -62,7 +62,7 @@ def routes(house: House, histories: waiting.Histories, standings: Standings) -> 
         """The ranked, each person's best, best first."""
         board = seen_board(house, leaderboard, identity.maybe_caller(house, sender))
         known = contest.known_gpu(gpu, board.gpus)
-        return Ascii(standings.lines(board, known)[offset : offset + limit])
+        return Ascii(standings.lines(board, known, offset=offset, limit=limit))
 
     @router.get("/submission_count/{leaderboard}/{gpu}", responses=answers(shapes.Count, 404))
     def submission_count(
@@ -177,7 +177,7 @@ def seen_board(house: House, name: str, person: Person | None) -> Board:
     """The board, or NotFound: the same for one that isn't there and for one that the caller may not see."""
     known = house.store.board_names(public_only=True)
     try:
-        board = house.store.board(contest.board_name(name))
+        board = house.store.board(contest.board_name(name), counted=False)
     except Invalid:
         board = None
     if board is None:

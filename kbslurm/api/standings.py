@@ -42,13 +42,13 @@ class Standings:
                 self._keep(key, _Known(upto=upto, version=known.version, rows=known.rows))
                 return known.rows
         upto = store.last_event()
-        rows = boards.ranked(store.scored(board.name, gpu))
+        rows = boards.ranked(store.best(board.name, gpu))
         self._keep(key, _Known(upto=upto, version=board.problem_version_id, rows=rows))
         return rows
 
-    def lines(self, board: Board, gpu: str) -> list[dict[str, Any]]:
-        """The same as popcorn reads it."""
-        return [line(board, gpu, row) for row in self.of(board, gpu)]
+    def lines(self, board: Board, gpu: str, *, offset: int, limit: int) -> list[dict[str, Any]]:
+        """So many of the same as popcorn reads it."""
+        return [line(board, gpu, row) for row in self.of(board, gpu)[offset : offset + limit]]
 
     def _keep(self, key: tuple[int, str], known: _Known) -> None:
         with self._lock:

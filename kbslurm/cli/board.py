@@ -76,7 +76,7 @@ def show_(
     with opened_store() as store:
         board = board_of(store, name)
         gpus = (contest.known_gpu(gpu, board.gpus),) if gpu else board.gpus
-        standings = {one: boards.ranked(store.scored(board.name, one)) for one in gpus}
+        standings = {one: boards.ranked(store.best(board.name, one)) for one in gpus}
         calibrations = store.calibrations(board)
     paired = board.problem.baseline is not None
     if as_json:

@@ -35,9 +35,7 @@ def export(
     with opened_store() as store:
         board = board_of(store, name)
         rows = [
-            _row(board, gpu, standing)
-            for gpu in board.gpus
-            for standing in boards.ranked(store.scored(board.name, gpu))
+            _row(board, gpu, standing) for gpu in board.gpus for standing in boards.ranked(store.best(board.name, gpu))
         ]
     if out is None:
         _write(sys.stdout, rows, as_json)

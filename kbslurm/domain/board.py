@@ -8,11 +8,14 @@ The order stays total all the same (score, then who came first), since a page ha
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+WIDE = 4.0  # so many times the usual doubt is a doubt of its own kind
+CLOSE = 1e-9
 LEAST_DIFFERENCE = 0.005  # of the logarithms: nobody's rank hangs on less
 
 
@@ -88,20 +91,27 @@ def ranked(entries: Iterable[Entry]) -> list[Standing]:
         if held is None or _order(entry) < _order(held):
             best[entry.person_id] = entry
     rows = sorted(best.values(), key=_order)
-    return [Standing(rank=n, tied_with=_tied(rows, n - 1), entry=entry) for n, entry in enumerate(rows, start=1)]
+    ties = _ties(rows)
+    return [
+        Standing(rank=n, tied_with=tied, entry=entry)
+        for n, (entry, tied) in enumerate(zip(rows, ties, strict=True), start=1)
+    ]
 
 
 def separated(one: Timed, other: Timed) -> bool:
     """Whether the measurements tell the two apart: the interval of the difference leaves zero out, and it is no
     trifle. The two were measured on their own, so the half-widths of their logarithms add as squares."""
-    difference = abs(math.log(one.score_s / other.score_s))
-    doubt = math.hypot(_half_width(one), _half_width(other))
-    return difference > max(LEAST_DIFFERENCE, doubt)
+    return _difference(one, other) > max(LEAST_DIFFERENCE, math.hypot(_half_width(one), _half_width(other)))
 
 
 def overlap(one: Timed, other: Timed) -> bool:
     """Whether the measurements can't tell the two apart."""
     return not separated(one, other)
+
+
+def _difference(one: Timed, other: Timed) -> float:
+    """Of the logarithms, the same whoever is asked about first."""
+    return math.log(max(one.score_s, other.score_s) / min(one.score_s, other.score_s))
 
 
 def _half_width(timed: Timed) -> float:
@@ -126,5 +136,34 @@ def _order(entry: Entry) -> tuple[float, datetime, int, int]:
     return (entry.score_s, entry.at, entry.submission_id, entry.run_id)
 
 
-def _tied(rows: Sequence[Entry], here: int) -> tuple[int, ...]:
-    return tuple(n + 1 for n, other in enumerate(rows) if n != here and overlap(rows[here], other))
+def _ties(rows: Sequence[Entry]) -> list[tuple[int, ...]]:
+    """Of each row the ranks that it can't be told from. Rows come by score, so only neighbours are compared, and the
+    few with much more doubt than most are compared with all: boards have thousands of rows."""
+    logs = [math.log(row.score_s) for row in rows]
+    doubts = [_half_width(row) for row in rows]
+    usual = WIDE * sorted(doubts)[len(doubts) // 2] if doubts else 0.0
+    wide = {n for n, doubt in enumerate(doubts) if not doubt <= usual}
+    widest = max((doubt for n, doubt in enumerate(doubts) if n not in wide), default=0.0)
+    found: list[list[int]] = [[] for _ in rows]
+
+    def compare(one: int, other: int) -> None:
+        apart, doubt = logs[other] - logs[one], max(LEAST_DIFFERENCE, math.hypot(doubts[one], doubts[other]))
+        if abs(apart - doubt) < CLOSE:  # a difference of two logarithms isn't quite the logarithm of the ratio
+            apart = _difference(rows[one], rows[other])
+        if not apart > doubt:
+            found[one].append(other + 1)
+            found[other].append(one + 1)
+
+    for here in range(len(rows)):
+        if here in wide:
+            for other in range(len(rows)):
+                # Of two such rows the upper one has met the lower one already.
+                if other != here and not (other in wide and other < here):
+                    compare(min(here, other), max(here, other))
+            continue
+        # A little further than doubt reaches: what is at its very end is for `compare` to say.
+        reach = max(LEAST_DIFFERENCE, math.hypot(doubts[here], widest)) + CLOSE
+        for other in range(here + 1, bisect_right(logs, logs[here] + reach)):
+            if other not in wide:
+                compare(here, other)
+    return [tuple(sorted(ranks)) for ranks in found]

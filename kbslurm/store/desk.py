@@ -257,6 +257,24 @@ class Desk(Register):
             assert found is not None
         return self._known(PersonId(found["person_id"]))
 
+    def link_subject(self, person: PersonId, issuer: str, subject: str) -> None:
+        """Let a university's account stand for the person, too. Invalid when it stands for somebody else, or they have
+        another of the same university."""
+        told = {"issuer": issuer, "subject": subject, "person": person}
+        self._do(
+            "INSERT INTO oidc_account (issuer, subject, person_id) SELECT %(issuer)s, %(subject)s, id FROM person"
+            " WHERE id = %(person)s AND NOT EXISTS (SELECT 1 FROM oidc_account WHERE issuer = %(issuer)s"
+            " AND person_id = %(person)s) ON CONFLICT DO NOTHING",
+            told,
+        )
+        found = self._one(
+            "SELECT person_id FROM oidc_account WHERE issuer = %(issuer)s AND subject = %(subject)s", told
+        )
+        if found is None:
+            raise Invalid("you have another account of this university already", hint="Ask a host.")
+        if found["person_id"] != person:
+            raise Invalid("that account of the university belongs to somebody else", hint="Ask a host.")
+
     def use_state(self, hashed: bytes, expires_at: datetime, *, now: datetime) -> bool:
         """Spend a state of a sign-on. False: it was spent before."""
         with self._pool.transaction() as connection:

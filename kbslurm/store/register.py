@@ -52,10 +52,15 @@ _TOKEN = "id, person_id, device, kind, created_at, expires_at, revoked_at, used_
 _BOARD = """
 SELECT b.id, b.name, b.description, pr.name AS problem_name, b.problem_version_id, b.deadline_at, b.zone, b.visibility,
     b.gpus, b.ranking, b.secret_seed, b.min_isolation, b.confirm, b.created_by, b.created_at, b.closed_at,
-    (SELECT count(*) FROM submission s WHERE s.board_id = b.id AND s.removed_at IS NULL) AS submissions
+    {submissions} AS submissions
 FROM leaderboard b JOIN problem pr ON pr.id = b.problem_id
 WHERE b.deleted_at IS NULL
 """
+# Of a board with a million submissions they aren't counted for somebody who only reads its standings.
+_COUNTED = _BOARD.format(
+    submissions="(SELECT count(*) FROM submission s WHERE s.board_id = b.id AND s.removed_at IS NULL)"
+)
+_UNCOUNTED = _BOARD.format(submissions="NULL::bigint")
 _SUBMISSION = """
 SELECT s.id, s.person_id, p.name AS person, s.board_id, b.name AS board, s.mode, s.file_name, s.sha256, s.via,
     s.by_staff, s.accepted_at, s.removed_at, {source} AS source
@@ -100,6 +105,18 @@ WHERE s.board_id = %(board)s AND s.removed_at IS NULL AND p.banned_at IS NULL
         WHERE t.board_id = s.board_id AND t.person_id = s.person_id AND t.removed_at IS NULL
     ))
 ORDER BY coalesce(fs.score_s, v.score_s), s.accepted_at, s.id, r.id
+"""
+_BEST = f"""
+SELECT * FROM (
+    SELECT DISTINCT ON (person_id) * FROM ({_SCORED}) scored ORDER BY person_id, score_s, at, submission_id, run_id
+) best ORDER BY score_s, at, submission_id, run_id
+"""
+_RECORDS = f"""
+SELECT person_id, person, submission_id, run_id, score_s, low_s, high_s, at, file_name FROM (
+    SELECT scored.*, min(score_s) OVER (
+        ORDER BY at, submission_id, score_s, run_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS before FROM ({_SCORED}) scored
+) compared WHERE before IS NULL OR score_s < before ORDER BY at, submission_id, score_s, run_id
 """
 _ATTENTION = f"""
 SELECT 'ambiguous' AS kind, 'run:' || a.run_id AS subject, 'attempt ' || a.number || ' at ' || a.backend
@@ -425,19 +442,21 @@ class Register:
             _tell(connection, "board.created", f"board:{found['id']}", {"name": known, "by": created_by}, at)
         return self._held(known)
 
-    def boards(self, *, public_only: bool = False) -> list[Board]:
+    def boards(self, *, public_only: bool = False, counted: bool = True) -> list[Board]:
         """Every board that isn't deleted, newest first."""
         wanted = " AND b.visibility = 'public'" if public_only else ""
-        return [self._board(found) for found in self._all(f"{_BOARD}{wanted} ORDER BY b.id DESC")]
+        statement = _COUNTED if counted else _UNCOUNTED
+        return [self._board(found) for found in self._all(f"{statement}{wanted} ORDER BY b.id DESC")]
 
     def board_names(self, *, public_only: bool = False) -> list[str]:
         wanted = " AND visibility = 'public'" if public_only else ""
         found = self._all(f"SELECT name FROM leaderboard WHERE deleted_at IS NULL{wanted} ORDER BY name")
         return [row["name"] for row in found]
 
-    def board(self, name: str) -> Board | None:
+    def board(self, name: str, *, counted: bool = True) -> Board | None:
         """The board of this name, in whatever case."""
-        found = self._one(f"{_BOARD} AND lower(b.name) = lower(%(name)s)", {"name": name.strip()})
+        statement = _COUNTED if counted else _UNCOUNTED
+        found = self._one(f"{statement} AND lower(b.name) = lower(%(name)s)", {"name": name.strip()})
         return None if found is None else self._board(found)
 
     def _held(self, name: str) -> Board:
@@ -530,13 +549,24 @@ class Register:
 
         On a board that ranks by `last` only each person's latest one per GPU type.
         """
+        return self._scored(_SCORED, board, gpu)
+
+    def best(self, board: str, gpu: str) -> list[Entry]:
+        """Of the same the best of each person, in order: all that a standing is made of."""
+        return self._scored(_BEST, board, gpu)
+
+    def records(self, board: str, gpu: str) -> list[Entry]:
+        """Of the same those that were better than all before them, oldest first."""
+        return self._scored(_RECORDS, board, gpu)
+
+    def _scored(self, statement: str, board: str, gpu: str | None) -> list[Entry]:
         held = self._one(
             "SELECT id FROM leaderboard WHERE lower(name) = lower(%(name)s) AND deleted_at IS NULL",
             {"name": board.strip()},
         )
         if held is None:
             raise NotFound("board", board, known=self.board_names(public_only=True))
-        return [Entry(**row) for row in self._all(_SCORED, {"board": held["id"], "gpu": gpu})]
+        return [Entry(**row) for row in self._all(statement, {"board": held["id"], "gpu": gpu})]
 
     # -------------------------------------------------------------------------------------------- submissions
 

@@ -85,7 +85,7 @@ class Board:
     created_by: PersonId | None
     created_at: datetime
     closed_at: datetime | None
-    submissions: int
+    submissions: int | None  # None: nobody counted
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from kbslurm.domain import board as boards
 from kbslurm.domain.run import Ending, EventId, RunState, SubmissionId
 from kbslurm.domain.waterfall import Stamps
 from kbslurm.errors import Invalid, NotAccepting, NotFound
@@ -192,6 +193,18 @@ def test_the_board_ranks_what_counts_and_nothing_else(rig: Rig) -> None:
 
     assert names() == ["bob", "ada", "eve"]
     assert names(None) == ["bob", "bob", "ada", "eve"]
+    every = rig.store.scored("main", "H100")
+    assert rig.store.best("main", "H100") == every, "each has one there"
+    again = dataclasses.replace(PASSED, score_s=1e-3, low_s=1e-3, high_s=1e-3)
+    rig.accept("eve")
+    rig.score(rig.running(), again)
+    every = rig.store.scored("main", "H100")
+    assert [(one.person, one.score_s) for one in rig.store.best("main", "H100")] == [
+        ("eve", 1e-3), ("bob", 2e-3), ("ada", 3e-3),
+    ]  # fmt: skip
+    assert boards.ranked(rig.store.best("main", "H100")) == boards.ranked(every)
+    assert [one.score_s for one in rig.store.records("main", "H100")] == [3e-3, 2e-3, 1e-3]
+    rig.store.take_back(first_of(rig, "eve", "H100"), "host", rig.now)
     first = rig.store.scored("main", "H100")[0]
     assert (first.score_s, first.at, first.file_name) == (2e-3, START + timedelta(seconds=2), "kernel.py")
     rig.store.ban(rig.person("eve"))

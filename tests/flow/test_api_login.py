@@ -175,6 +175,18 @@ def test_an_account_is_added_only_by_who_is_signed_on(desk: Desk) -> None:
     back = desk.returning(ada, "discord", link="true")
     eve.cookies.set(PROOF, str(ada.cookies.get(PROOF)), path="/auth")
     assert eve.get(back).status_code == 403
+    # A university's account is added like the others: hers once it is, nobody else's, and one of each university.
+    assert desk.sign_on(ada, "oidc", link="true").status_code == 303
+    again = desk.browser()
+    desk.sign_on(again, "oidc")
+    same = desk.who(again)
+    assert same is not None and same.id == person.id
+    other = desk.browser()
+    desk.sign_on(other, "github")
+    hers = desk.who(other)
+    assert hers is not None and hers.id != person.id
+    assert desk.sign_on(other, "oidc", link="true").status_code == 400
+    desk.fake.user = {"id": "777", "name": "ada-too"}
     assert desk.sign_on(ada, "oidc", link="true").status_code == 400
     known = desk.house.store.person_by_account("github", "666")
     assert known is not None and known.name == "eve"

@@ -193,6 +193,85 @@ def test_a_token_that_waits_is_made_ones_own_by_pasting_it(ground: Ground) -> No
     assert person is not None and person.name == "ada"
 
 
+def stream(browser: httpx.Client, path: str) -> Iterator[str]:
+    """The named events of a page's stream, as they come."""
+    with browser.stream("GET", path) as answer:
+        assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/event-stream")
+        for line in answer.iter_lines():
+            if line.startswith(":"):
+                yield ":"
+            if line.startswith("event: "):
+                yield line.removeprefix("event: ")
+
+
+def test_a_submissions_page_is_told_of_each_step_and_of_the_end(ground: Ground) -> None:
+    store = ground.store
+    ada = store.ensure_person("ada")
+    number = accept(store, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], ground.now).submission_id
+    with browsing(ground, "ada") as browser:
+        page = browser.get(f"/s/{number}").text
+        assert f'data-live="/live/-/s/{number}"' in page and "live.js" in page
+        events = stream(browser, f"/live/-/s/{number}")
+        assert [next(events), next(events)] == [":", ":"], "it is there, and nothing moved yet"
+        attempt = claim(store, free_slots({"puppet": Puppet(slots={"H100": 9}).capacity()}, ()), ground.now)
+        assert attempt is not None
+        assert next(one for one in events if one != ":") == "moved"
+        score(store, attempt, sealed_report(store.work(attempt.id)), ground.now)
+        rest = [one for one in events if one != ":"]
+        assert rest[-1] == "over" and set(rest) == {"moved", "over"}
+        assert "live.js" not in browser.get(f"/s/{number}").text, "nothing more will come"
+        assert list(stream(browser, f"/live/-/s/{number}"))[-1] == "over"
+    for name in ("eve", None):
+        with browsing(ground, name) as other:
+            assert other.get(f"/live/-/s/{number}").status_code == 404
+
+
+def test_the_staff_page_is_told_that_something_happened(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kbslurm.api.pages.addresses.STAFF_S", 0.05)
+    with browsing(ground, "hana", "staff") as hana:
+        assert 'data-live="/live/-/staff"' in hana.get("/staff").text
+        events = stream(hana, "/live/-/staff")
+        assert next(events) == ":"
+        ground.store.audit("host", "waved", "nobody", now=ground.now)
+        assert next(one for one in events if one != ":") == "moved"
+        events.close()  # type: ignore[attr-defined]
+    for name in ("eve", None):
+        with browsing(ground, name) as other:
+            assert other.get("/live/-/staff").status_code == 403
+
+
+def test_long_lists_come_in_pages_that_lead_to_one_another(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kbslurm.api.pages.addresses.PAGE", 2)
+    monkeypatch.setattr("kbslurm.api.pages.addresses.MINE", 2)
+    numbers = [judged(ground, "ada", 0.9), *(judged(ground, "ada", 0.5 + n / 10) for n in range(2))]
+    for n in range(4):
+        judged(ground, f"p{n}", 0.1 + n / 50, 0.0001)
+
+    def people(text: str) -> list[str]:
+        return re.findall(r'<th scope="row">(\w+)</th><td class="number">', text.partition("<details")[0])
+
+    with browsing(ground, "ada") as ada:
+        for start, seen, leads in (
+            (0, ["p0", "p1"], {"Further": "2"}),
+            (2, ["p2", "p3"], {"Better": "0", "Further": "4"}),
+            (4, ["ada"], {"Better": "2"}),
+        ):
+            text = ada.get(f"/board/transpose/H100?from={start}").text
+            assert people(text) == seen
+            found = re.findall(r'<a href="\?from=(\d+)">(Better|Further) places', text)
+            assert {word: number for number, word in found} == leads
+        assert people(ada.get("/board/transpose/H100?from=99").text) == []
+        for start, mine in ((0, numbers[:0:-1]), (2, numbers[:1]), (9, [])):
+            text = ada.get(f"/me?from={start}").text
+            assert [int(one) for one in re.findall(r'href="/s/(\d+)"', text)] == mine
+        assert ada.get("/me?from=-1").status_code == 422 and ada.get(f"/me?from={2**31}").status_code == 422
+    client = ground.client("ada")
+    rows = [client.call("GET", f"/submissions/transpose/H100?limit=2&offset={n}").good() for n in (0, 2, 4, 6)]
+    assert [[row["rank"] for row in page] for page in rows] == [[1, 2], [3, 4], [5], []]
+    lines = [client.call("GET", f"/user/submissions?limit=2&offset={n}").good() for n in (0, 2, 4)]
+    assert [[row["id"] for row in page] for page in lines] == [numbers[:0:-1], numbers[:1], []]
+
+
 def test_a_hostile_name_stays_text(ground: Ground) -> None:
     judged(ground, "<img src=x onerror=alert(1)>")
     with browsing(ground) as anybody:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from typing import Annotated, Any
 from urllib.parse import parse_qs, quote
 
@@ -30,6 +32,8 @@ from kbslurm.store.views import Board, Person, RunView, SubmissionView
 
 tell = teller("api.pages")
 HEARTBEAT_S = 15.0
+PROGRESS_S = 4.0  # how far a job is makes no event: a submission that somebody looks at is looked up this often
+STAFF_S = 2.0
 PAGE = 100
 MINE = 50
 LOG_CHARACTERS = 8000
@@ -47,7 +51,7 @@ def routes(house: House, histories: waiting.Histories, standings: Standings) -> 
         more(router, house, reader, histories, standings)
     _sign_on(router, house, reader)
     _staff(router, house, reader)
-    _live(router, house, reader)
+    _live(router, house, reader, histories)
     return router
 
 
@@ -196,7 +200,7 @@ class _Trends:
         known = self._known.get((board.id, gpu))
         if known is not None and known[0] is rows:
             return known[1]
-        held = drawing.records(self._house.store.scored(board.name, gpu))
+        held = self._house.store.records(board.name, gpu)
         found = drawing.curve([(entry.at, entry.score_s, entry.person) for entry in held], steps=True)
         if len(self._known) >= KEPT:
             self._known.clear()
@@ -216,7 +220,8 @@ def _own(router: APIRouter, house: House, reader: _Reader, histories: waiting.Hi
             return _to_login(request)
         found = house.store.submissions(person=person.id, limit=MINE, offset=start)
         rows = [{"view": view, "status": unfold.job_status(view)} for view in found]
-        return reader.page(request, "me.html", person, rows=rows, start=start, step=MINE, linked=linked)
+        more = login.providers(house)
+        return reader.page(request, "me.html", person, rows=rows, start=start, step=MINE, linked=linked, providers=more)
 
     @router.post("/me/link")
     async def link(request: Request) -> Response:
@@ -462,7 +467,7 @@ def _in_words(told: Any) -> str:
 # ----------------------------------------------------------------------------------------------------------------- live
 
 
-def _live(router: APIRouter, house: House, reader: _Reader) -> None:
+def _live(router: APIRouter, house: House, reader: _Reader, histories: waiting.Histories) -> None:
     @router.get("/live/{leaderboard}")
     async def live(
         leaderboard: Name,
@@ -476,8 +481,78 @@ def _live(router: APIRouter, house: House, reader: _Reader) -> None:
             after = int(last_event_id)
         settled = await run_in_threadpool(house.store.last_event)
         start = settled if after is None else EventId(min(after, settled))
-        headers = {**HEADERS, "X-Accel-Buffering": "no"}
-        return StreamingResponse(_moves(house, board.id, start), media_type="text/event-stream", headers=headers)
+        return _stream(_moves(house, board.id, start))
+
+    @router.get("/live/-/s/{submission_id}")
+    async def submission(submission_id: Number, request: Request) -> StreamingResponse:
+        """A short event whenever something of a submission of one's own moved, and `over` when nothing more will."""
+
+        def owned() -> None:
+            person = reader.who(request)
+            view = house.store.submission(SubmissionId(submission_id))
+            if person is None or view.person_id != person.id or view.removed_at is not None:
+                raise NotFound("submission", str(submission_id))
+
+        await run_in_threadpool(owned)
+        return _stream(_steps(house, histories, SubmissionId(submission_id)))
+
+    @router.get("/live/-/staff")
+    async def staff(request: Request) -> StreamingResponse:
+        """A short event when something happened, at most one in `STAFF_S`."""
+
+        def checked() -> None:
+            person = reader.who(request)
+            if person is None or not person.is_staff:
+                raise Refused("this page is for staff")
+
+        await run_in_threadpool(checked)
+        return _stream(_stirs(house))
+
+
+def _stream(lines: AsyncIterator[str]) -> StreamingResponse:
+    return StreamingResponse(lines, media_type="text/event-stream", headers={**HEADERS, "X-Accel-Buffering": "no"})
+
+
+async def _steps(house: House, histories: waiting.Histories, number: SubmissionId) -> AsyncIterator[str]:
+    def looked() -> tuple[object, bool]:
+        view = house.store.submission(number)
+        standings = tuple((run.standing, run.verdict and run.verdict.name) for run in view.runs)
+        words = waiting.words(view, waiting.of_submission(house, histories, view))
+        return (standings, words), view.is_done or view.removed_at is not None
+
+    before: object = None
+    with house.news.follow(number) as ring:
+        yield ": here\n\n"
+        while not house.news.is_over:
+            try:
+                now, over = await run_in_threadpool(looked)
+            except KbslurmError as error:
+                house.metrics.met(error)
+                return  # the reader comes back
+            if over:
+                yield "event: moved\ndata: {}\n\nevent: over\ndata: {}\n\n"
+                return
+            yield "event: moved\ndata: {}\n\n" if before not in (None, now) else ":\n\n"
+            before = now
+            await house.news.rest(ring, PROGRESS_S)
+
+
+async def _stirs(house: House) -> AsyncIterator[str]:
+    with house.news.follow() as ring:
+        yield ": here\n\n"
+        while not house.news.is_over:
+            heard = await _rung(house, ring)
+            yield "event: moved\ndata: {}\n\n" if heard else ":\n\n"
+            await asyncio.sleep(STAFF_S)
+
+
+async def _rung(house: House, ring: asyncio.Event) -> bool:
+    """Whether it rang before a heartbeat's time was over."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(ring.wait(), HEARTBEAT_S)
+    heard = ring.is_set() and not house.news.is_over
+    ring.clear()
+    return heard
 
 
 async def _moves(house: House, board: int, seen: EventId) -> AsyncIterator[str]:

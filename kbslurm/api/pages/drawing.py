@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from kbslurm.domain.board import Entry
 from kbslurm.domain.waterfall import Stage
 
 WIDTH, HEIGHT, EDGE = 640.0, 160.0, 12.0
@@ -40,15 +39,6 @@ class Bar:
     y: float
     width: float
     stage: Stage
-
-
-def records(entries: Iterable[Entry]) -> list[Entry]:
-    """Those that were the best of all when they came, oldest first."""
-    found: list[Entry] = []
-    for entry in sorted(entries, key=lambda one: (one.at, one.submission_id)):
-        if not found or entry.score_s < found[-1].score_s:
-            found.append(entry)
-    return found
 
 
 def curve(points: Sequence[tuple[datetime, float, str]], *, steps: bool) -> Curve:

@@ -1,5 +1,5 @@
 "use strict";
-// Fetches the page again when a place may have moved, and puts the new tables where the old ones were.
+// Fetches the page again when something may have moved, and puts the new part where the old one was.
 (() => {
   const here = document.getElementById("live");
   if (!here || !window.EventSource) return;
@@ -13,13 +13,15 @@
       if (answer.ok) {
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
         const fresh = page.getElementById("live");
-        if (fresh) here.replaceChildren(...fresh.childNodes);
+        if (fresh && fresh.innerHTML !== here.innerHTML) here.replaceChildren(...fresh.childNodes);
       }
     } catch { again = false; }
     busy = false;
     if (again) { again = false; look(); }
   };
-  const source = new EventSource(`/live/${encodeURIComponent(here.dataset.board)}?after=${here.dataset.seen}`);
+  const source = new EventSource(here.dataset.live);
   source.addEventListener("scored", look);
+  source.addEventListener("moved", look);
+  source.addEventListener("over", () => source.close());
   addEventListener("pagehide", () => source.close());
 })();
