@@ -675,8 +675,9 @@ def control(action: str, name: str, timeout_s: float) -> int:
     if action in ("freeze", "thaw"):
         os.kill(pid, signal.SIGSTOP if action == "freeze" else signal.SIGCONT)
         return 0
-    os.kill(pid, signal.SIGKILL if action == "kill" else signal.SIGTERM)
-    os.kill(pid, signal.SIGCONT)  # a frozen one can't obey
+    with suppress(ProcessLookupError):  # it may be gone at the first of the two
+        os.kill(pid, signal.SIGKILL if action == "kill" else signal.SIGTERM)
+        os.kill(pid, signal.SIGCONT)  # a frozen one can't obey
     wait_for(f"{name} did not end", lambda: _pid_of(name) is None, deadline)
     return 0
 
