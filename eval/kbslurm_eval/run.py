@@ -23,11 +23,20 @@ if TYPE_CHECKING:
     from .wire import Manifest, Report
 
 NO_REPORT = 6
+UNWRITTEN = 74  # the service knows it, too: of a run whose disk is full this number may be all that is left
 KEY_CAP = 4096
 
 
 class CantJudge(RuntimeError):
     """No report can be written."""
+
+    status = NO_REPORT
+
+
+class CantWrite(CantJudge):
+    """There is a report, and no room for it."""
+
+    status = UNWRITTEN
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -103,7 +112,7 @@ def _judging(argv: Sequence[str]) -> int:
         )
     except CantJudge as error:
         print(f"eval: {error}", file=sys.stderr)
-        return NO_REPORT
+        return error.status
     return 0
 
 
@@ -141,7 +150,7 @@ def judge(
     try:
         put_file(out / "report.json", wire.seal(report, secret))
     except OSError as error:
-        raise CantJudge(f"the report can't be written: {error}") from None
+        raise CantWrite(f"the report can't be written: {error}") from None
     return report
 
 

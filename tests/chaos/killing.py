@@ -20,12 +20,12 @@ PATIENCE_S = 180.0
 
 
 class Killer:
-    """Daemons by fork from one prepared process."""
+    """Daemons by fork from one prepared process: `module` with these arguments, its log below `root`."""
 
-    def __init__(self, url: str, root: Path, slots: int, checkout: Path) -> None:
-        self.root, self.slots = root, slots
+    def __init__(self, module: str, *arguments: str, root: Path, checkout: Path) -> None:
+        self.root = root
         self.zygote = subprocess.Popen(
-            [sys.executable, "-m", "tests.chaos.zygote", url, str(root), str(slots)],
+            [sys.executable, "-m", module, *arguments],
             cwd=checkout,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -76,7 +76,7 @@ class Killer:
         return self.zygote.stdout.readline().decode().strip() if ready else None
 
     def close(self) -> None:
-        """End the daemon, the process that forks them, and every job that they started."""
+        """End the daemon and the process that forks them."""
         if self.zygote.poll() is None:
             if self.pid:
                 with suppress(ProcessLookupError):
@@ -90,16 +90,17 @@ class Killer:
                 self.zygote.wait()
         if self.zygote.stdout is not None:
             self.zygote.stdout.close()
-        end_all_jobs(self.root, self.slots)
 
 
 @contextmanager
 def killer(url: str, root: Path, slots: int, checkout: Path) -> Iterator[Killer]:
-    made = Killer(url, root, slots, checkout)
+    """The hand for daemons whose jobs run on this machine; none of those outlives it."""
+    made = Killer("tests.chaos.zygote", url, str(root), str(slots), root=root, checkout=checkout)
     try:
         yield made
     finally:
         made.close()
+        end_all_jobs(root, slots)
 
 
 def end_all_jobs(root: Path, slots: int) -> None:

@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from kbslurm import logs
@@ -32,16 +33,15 @@ def place(root: Path, slots: int) -> Place:
     return Place(backend=backend, poll_s=0.5, grace_s=0.0, sweep_gap_s=0.1, patience_s=300.0)
 
 
-def serve(url: str, root: Path, slots: int, wanted: str) -> None:
+def serve(url: str, found: Place, log: Path, pace: Pace = PACE) -> None:
     """One life of a daemon. Always the same holder: the dead one's lease is its own."""
-    if wanted != "-":
-        os.environ[VARIABLE] = wanted
-    with (root / "daemon.log").open("a") as log, stop_on_signals() as stop:
-        logs.set_up(stream=log)
-        Daemon(PostgresStore(url), [place(root, slots)], pace=PACE, holder="chaos").run(stop)
+    with log.open("a") as stream, stop_on_signals() as stop:
+        logs.set_up(stream=stream)
+        Daemon(PostgresStore(url), [found], pace=pace, holder="chaos").run(stop)
 
 
-def main(url: str, root: Path, slots: int) -> None:
+def main(live: Callable[[], None]) -> None:
+    """Fork a daemon's life for each line on stdin."""
     buffer = b""
     while True:
         while b"\n" not in buffer:
@@ -53,7 +53,10 @@ def main(url: str, root: Path, slots: int) -> None:
         child = os.fork()
         if child == 0:
             try:
-                serve(url, root, slots, line.decode())
+                wanted = line.decode()
+                if wanted != "-":
+                    os.environ[VARIABLE] = wanted
+                live()
             finally:
                 os._exit(0)
         print(child, flush=True)
@@ -77,4 +80,5 @@ def _outlived(child: int) -> bool:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    at, slots = Path(sys.argv[2]), int(sys.argv[3])
+    main(lambda: serve(sys.argv[1], place(at, slots), at / "daemon.log"))

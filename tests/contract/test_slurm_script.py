@@ -160,6 +160,13 @@ def test_a_scratch_folder_that_somebody_else_prepared_is_not_taken(rig: Rig) -> 
     assert rig.left() == ["kb-7"], "and what isn't ours stays"
 
 
+def test_a_disk_with_less_room_than_a_submission_may_use_is_the_nodes_fault(rig: Rig) -> None:
+    told = rig.run("exit 9", scratch=f'node_scratch = "{rig.root}/disk"\nscratch = "90000T"')
+    assert (told["cause"], told["began"]) == ("setup", False), "nobody is blamed for room that isn't there"
+    assert "the disk for scratch has less than" in str(told["why"])
+    assert rig.left() == []
+
+
 def test_a_runner_that_has_ended_is_not_killed_again_by_a_number_that_is_anothers_now(rig: Rig) -> None:
     decoy = f"""
 setsid sleep 100 &

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import subprocess
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from kbslurm.domain.site import Submission
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
 from kbslurm.flow.script import harness_folder, script_for
 from kbslurm.ports import JobSpec
+from kbslurm_eval.run import UNWRITTEN
 from tests.contract.backend_suite import attempt_of, make_eval, make_job
 
 SITE = """\
@@ -252,6 +254,23 @@ def test_of_two_jobs_of_one_name_the_one_that_claimed_is_ours_and_the_other_is_e
     assert rig.calls("scancel")[-1] == "--quiet 8"
 
 
+def test_a_report_that_had_no_room_is_told_by_what_is_left_of_it(rig: Rig) -> None:
+    """The judge's own words lie on the disk that is full; its exit status, if anything, came through."""
+    job = rig.job()
+    rig.says("sbatch", "echo 7")
+    rig.backend().submit(rig.finished(job))
+    folder = rig.folder / "root" / "attempts" / job.name
+    (folder / "claim").mkdir()
+    (folder / "claim" / "owner.json").write_text(json.dumps({"job": "7", "node": "n1", "at": 4}))
+    said = {"cause": "judge", "status": UNWRITTEN, "began": True, "why": "", "job": "7", "node": "n1", "at": 5}
+    (folder / "exit.json").write_text(json.dumps(said))
+    ended = rig.backend().poll([rig.attempt(job, "7")])[job.name]
+    assert (ended.ending, ended.reason) == (
+        Ending.NO_REPORT,
+        "the shared root was full or closed when the judge wrote its report on n1",
+    )
+
+
 def test_the_twin_that_found_the_claim_taken_ends_nothing(rig: Rig) -> None:
     job = rig.job()
     rig.says("sbatch", "echo 8")
@@ -339,3 +358,18 @@ def test_a_job_for_nobody_is_refused(rig: Rig) -> None:
         rig.backend().submit(job)
     assert rig.calls("sbatch") == []
     assert JobName(job.name)
+
+
+def test_folders_of_attempts_that_ended_long_ago_go_and_those_that_are_open_stay(rig: Rig) -> None:
+    rig.says("sbatch", "echo 7")
+    backend, day, now = rig.backend(), timedelta(days=1), datetime.now(UTC)
+    assert backend.prune(now, keep=[]) == 0, "nothing was ever submitted"
+    old, still_open = (rig.finished(rig.job()) for _ in range(2))
+    for job in (old, still_open):
+        backend.submit(job)
+    (backend.root / ".new-kb-half").mkdir()
+    assert backend.prune(now - day, keep=[]) == 0
+    assert {entry.name for entry in backend.root.iterdir()} == {old.name, still_open.name, ".new-kb-half"}
+    assert backend.prune(now + day, keep=[still_open.name]) == 1
+    assert {entry.name for entry in backend.root.iterdir()} == {still_open.name}
+    assert rig.backend().collect(rig.attempt(still_open)) is None

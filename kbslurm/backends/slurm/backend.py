@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import secrets
+import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +53,7 @@ NO_ANSWER = "the scheduler can't be asked"
 CONTROLLERS = ("squeue",)
 _EXCLUDE = re.compile(r"^#SBATCH --exclude=.*\n", re.MULTILINE)
 LOOK_BACK_S = 300
+PRUNED = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,6 +232,31 @@ class SlurmBackend:
         if answer.complaint and not _is_gone(answer.complaint):
             raise BackendTrouble(self.name, f"scancel: {answer.complaint}")
 
+    def prune(self, before: datetime, *, keep: Collection[JobName]) -> int:
+        """Remove the folders of attempts that nothing has happened in since this moment, at most PRUNED at a time.
+
+        `keep`: the attempts that are still open in the rows, however old. A job that starts later all the same finds
+        no folder to claim, and ends. Returns how many attempts went.
+        """
+        kept, gone = frozenset(keep), 0
+        try:
+            for entry in list(os.scandir(self.root)):
+                if gone == PRUNED:
+                    break
+                if entry.name in kept or not entry.name.startswith(("kb-", ".new-", ".old-")):
+                    continue
+                if entry.is_dir(follow_symlinks=False) and _last_change(Path(entry.path)) < before.timestamp():
+                    leaving = self.root / f".old-{secrets.token_hex(8)}"
+                    Path(entry.path).rename(leaving)
+                    shutil.rmtree(leaving, ignore_errors=True)
+                    gone += entry.name.startswith("kb-")
+        except FileNotFoundError:
+            return gone  # no attempt was ever made here
+        except OSError as error:
+            message, hint = said(error, self.root)
+            raise BackendTrouble(self.name, message, hint=hint) from None
+        return gone
+
     # --------------------------------------------------------------------------------------------------- for operators
 
     def pace_report(self) -> PaceReport:
@@ -388,12 +419,14 @@ class SlurmBackend:
                 if ending in OWN_FAULT and not proof.began:
                     ending = Ending.BOOT_FAILURE
                 requeued = proof.restarted and ending is Ending.NO_REPORT
+                mute = ending is Ending.NO_REPORT and proof.exit is None and row.state.startswith("FAILED")
+                why = "it left no last word in its folder, as when the shared root is full; " if mute else ""
                 return replace(
                     plain,
                     seen=Seen.ENDED,
                     ending=Ending.CANCELLED if requeued else ending,
                     exit_code=row.exit_code if proof.exit is None else proof.exit.status,
-                    reason=REQUEUED if requeued else _ending_text(row, node),
+                    reason=REQUEUED if requeued else why + _ending_text(row, node),
                     started_at=started_at,
                     ended_at=row.ended_at,
                 )
@@ -470,6 +503,15 @@ def _ending_text(row: JobRow, node: str | None) -> str:
     why = reason_text(row.reason)
     told = f"Slurm: {row.state.split(' ')[0]}{where}"
     return f"{told} ({why})" if why else told
+
+
+def _last_change(folder: Path) -> float:
+    """When a file last came into this attempt's folder, or its report did."""
+    found = [folder.stat().st_mtime]
+    for inner in ("out", "claim"):
+        with suppress(FileNotFoundError):
+            found.append((folder / inner).stat().st_mtime)
+    return max(found)
 
 
 def _came_back(row: JobRow, proof: Evidence) -> bool:

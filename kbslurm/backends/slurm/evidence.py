@@ -22,6 +22,7 @@ WHY_CAP = 300
 SEALED_CAP = 2 * REPORT_CAP
 Cause = Literal["judge", "expired", "term", "image", "setup", "cancelled"]
 CAUSES: tuple[Cause, ...] = ("judge", "expired", "term", "image", "setup", "cancelled")
+UNWRITTEN = 74  # the harness's own status (kbslurm_eval.run)
 SIGNALLED = (128 + 9, 128 + 15)  # Slurm's signals reach the judge, too, often before the script hears them
 
 
@@ -84,6 +85,10 @@ class Evidence:
                 return self._ended(Ending.CANCELLED, "it was cancelled")
             case "judge" if self.unfit:
                 return self._ended(Ending.BAD_REPORT, "what it left as its report isn't a plain file of a fit size")
+            case "judge" if self.exit.status == UNWRITTEN:
+                return self._ended(
+                    Ending.NO_REPORT, "the shared root was full or closed when the judge wrote its report"
+                )
             case "judge" if self.exit.status not in SIGNALLED:
                 return self._ended(
                     Ending.NO_REPORT, f"the judge ended with status {self.exit.status} and left no report"

@@ -86,6 +86,7 @@ REASONS: Mapping[str, str] = {
     "PartitionDown": "the cluster's partition is down",
     "PartitionInactive": "the cluster's partition is closed",
     "ReqNodeNotAvail": "every node that fits is reserved, drained or down",
+    "Nodes required for job are DOWN": "every node that fits is reserved, drained or down",
     "BeginTime": "not before a set time",
     "Reservation": "waiting for its reservation to begin",
     "QOSMaxJobsPerUserLimit": "the account's limit on running jobs is reached",

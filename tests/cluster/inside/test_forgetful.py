@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import signal
 import subprocess
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -87,18 +90,42 @@ def test_two_jobs_of_one_attempt_run_once_whoever_comes_first(case: SlurmCase) -
     assert backend.find(job.name).handle == second
 
 
-def test_a_node_without_room_for_scratch_is_the_nodes_fault(case: SlurmCase) -> None:
-    paths = dataclasses.replace(case.site.paths, node_scratch="/scratch/none/$SLURM_JOB_ID")
-    case.site = dataclasses.replace(case.site, paths=paths)
-    Path("/scratch/none").write_text("a file where a folder must be")
+@contextmanager
+def nothing_left() -> Iterator[None]:
+    """The node's disk of 64 MiB is full to its last page."""
+    filling = Path("/scratch/fill")
+    with suppress(OSError), filling.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
     try:
-        job = make_job(case, "report")
-        backend = case.backend()
-        ended = wait_seen(case, backend, attempt_of(case, job, backend.submit(job)), Seen.ENDED)
-        assert ended.ending is Ending.BOOT_FAILURE
-        assert executions(case, job) == 0
+        yield
     finally:
-        Path("/scratch/none").unlink()
+        filling.unlink()
+
+
+def why_it_ended(case: SlurmCase, **paths: object) -> str:
+    """What is told of a job that this node can't prepare, its paths being these."""
+    case.site = dataclasses.replace(case.site, paths=dataclasses.replace(case.site.paths, **paths))  # type: ignore[arg-type]
+    job, backend = make_job(case, "report"), case.backend()
+    ended = wait_seen(case, backend, attempt_of(case, job, backend.submit(job)), Seen.ENDED)
+    assert ended.ending is Ending.BOOT_FAILURE
+    assert executions(case, job) == 0
+    return ended.reason.rpartition(" on ")[0]
+
+
+def test_a_node_without_room_is_the_nodes_fault_and_the_room_is_named(case: SlurmCase) -> None:
+    shm, blocked = Path("/scratch/shm"), Path("/scratch/none")
+    shm.mkdir()
+    blocked.write_text("a file where a folder must be")
+    cannot = "the node couldn't prepare the job"
+    try:
+        assert why_it_ended(case, node_scratch=f"{blocked}/$SLURM_JOB_ID") == f"{cannot}: no scratch can be made"
+        with nothing_left():
+            assert why_it_ended(case, node_scratch="/scratch/mine") == f"{cannot}: the disk for scratch is full"
+            assert why_it_ended(case, node_scratch="", shm=PurePosixPath(shm)) == f"{cannot}: shared memory is full"
+    finally:
+        blocked.unlink()
+        shutil.rmtree(shm)
 
 
 def test_a_full_shared_disk_or_node_leaves_no_half_report(case: SlurmCase) -> None:
@@ -107,20 +134,12 @@ def test_a_full_shared_disk_or_node_leaves_no_half_report(case: SlurmCase) -> No
     case.site = site_at(root, runtime="none", accounting=False)
     job = make_job(case, "report")
     case.submit_unstarted(job)
-    with Path("/scratch/fill").open("wb") as fill:
-        try:
-            while True:
-                fill.write(b"x" * 65_536)
-                fill.flush()
-        except OSError:
-            pass
-    try:
+    with nothing_left():
         backend = case.backend()
         case.let_start(job)
         attempt = attempt_of(case, job, Handle(case.held[job.name]))
         ended = wait_seen(case, backend, attempt, Seen.ENDED)
         assert ended.ending in (Ending.BOOT_FAILURE, Ending.NO_REPORT)
+        assert "it left no last word in its folder, as when the shared root is full" in ended.reason
         assert backend.collect(attempt) is None
         assert executions(case, job) == 0
-    finally:
-        Path("/scratch/fill").unlink(missing_ok=True)

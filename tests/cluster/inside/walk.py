@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,17 +12,19 @@ from typing import Any
 
 from kbslurm import problems, share, sites
 from kbslurm.backends.slurm.backend import SlurmBackend
-from kbslurm.daemon import Daemon, WallClock, stop_on_signals
+from kbslurm.daemon import Daemon, WallClock
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.site import Site
 from kbslurm.flow.place import Place
 from kbslurm.flow.script import script_writer
 from kbslurm.probe import probe
-from kbslurm.store.postgres import PostgresStore
+from tests.chaos import zygote
+from tests.chaos.killing import Killer
 from tests.cluster.inside.site import site_at
 from tests.contract.backend_suite import REPOSITORY
 from tests.flow.stage import QUICK, Stage, running
 
+GOOD = "accepted/by_row.py"
 EXAMPLE = REPOSITORY / "examples" / "rowsoftmax"
 PATIENCE_S = 240.0
 
@@ -72,23 +73,22 @@ class Walk:
     url: str
 
     @contextmanager
-    def daemon(self) -> Iterator[SlurmBackend]:
+    def daemon(self, *, late_s: float = QUICK.late_s) -> Iterator[SlurmBackend]:
         """A daemon in this process."""
         place, backend = place_of(self.site)
-        with running(Daemon(self.stage.store, [place], clock=self.stage.clock, pace=QUICK)):
+        pace = dataclasses.replace(QUICK, late_s=late_s)
+        with running(Daemon(self.stage.store, [place], clock=self.stage.clock, pace=pace)):
             yield backend
 
-    def daemon_process(self, probe_at: str = "") -> subprocess.Popen[bytes]:
-        """A daemon of its own, that kills itself at this probe."""
-        environment = {"KBSLURM_PROBE": probe_at} if probe_at else {}
-        return subprocess.Popen(
-            [
-                *("env", *(f"{k}={v}" for k, v in environment.items()), sys.executable, "-m"),
-                *("tests.cluster.inside.walk", self.url, str(Path(self.site.paths.shared_root) / "site.toml")),
-            ],
-            cwd=REPOSITORY,
-            stdin=subprocess.DEVNULL,
-        )
+    @contextmanager
+    def killer(self) -> Iterator[Killer]:
+        """Daemons in processes of their own, that die where they are told to."""
+        root = Path(self.site.paths.shared_root)
+        hand = Killer("tests.cluster.inside.walk", self.url, str(root / "site.toml"), root=root, checkout=REPOSITORY)
+        try:
+            yield hand
+        finally:
+            hand.close()
 
     def wait_ended(self, runs: int = 1) -> list[dict[str, Any]]:
         """Every run's row, once all have ended."""
@@ -126,6 +126,24 @@ class Walk:
         (found,) = self.stage.rows("SELECT count(*) AS n FROM verdict")
         return int(found["n"])
 
+    def is_well(self, *, attempts: int = 1, claims: int | None = None) -> dict[str, Any]:
+        """The one run passed, after so many attempts, claimed as often as jobs were really started; one verdict."""
+        (run,) = self.wait_ended()
+        assert (run["state"], run["verdict"]) == ("scored", "passed"), run
+        assert run["attempts"] == attempts, self.attempts()
+        assert self.verdicts() == 1
+        assert self.claims() == (attempts if claims is None else claims)
+        return run
+
+    def gave_up(self, number: int = 1) -> str:
+        """Why that attempt was given up, as the event says it to everybody who follows."""
+        (row,) = self.stage.rows(
+            "SELECT data ->> 'why' AS why FROM event"
+            " WHERE kind IN ('run.requeued', 'run.failed') AND (data ->> 'attempt')::int = %s",
+            number,
+        )
+        return str(row["why"])
+
 
 @contextmanager
 def walk_at(
@@ -145,14 +163,10 @@ def walk_at(
         stage.close()
 
 
-def main(url: str, file: str) -> None:
-    """The daemon of `daemon_process`."""
-    place, _ = place_of(sites.load(Path(file)))
-    store = PostgresStore(url)
-    with stop_on_signals() as stop:
-        Daemon(store, [place], clock=WallClock(), pace=QUICK).run(stop)
-    store.close()
+def main(url: str, file: Path) -> None:
+    """The daemons of `killer`."""
+    zygote.main(lambda: zygote.serve(url, place_of(sites.load(file))[0], file.with_name("daemon.log"), QUICK))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1], Path(sys.argv[2]))

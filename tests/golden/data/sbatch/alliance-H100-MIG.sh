@@ -130,6 +130,8 @@ done
 mkdir -p "${SLURM_TMPDIR}" && SCRATCH=$(mktemp -d "${SLURM_TMPDIR}"/kb-"$JOB"-XXXXXXXXXX) && mkdir "$SCRATCH/judge" "$SCRATCH/tmp" ||
     finish setup 1 71 "no scratch can be made"
 [ -d "${SLURM_TMPDIR:-}" ] || { say "this node gave no SLURM_TMPDIR"; finish setup 1 71; }
+# Folders can be made on a disk that has no room for a single byte.
+{ printf room >"$SCRATCH/tmp/.room"; } 2>/dev/null || finish setup 1 71 "the disk for scratch is full"
 [ -e "$IMAGE" ] || finish image 1 72 "there is no image ${IMAGE##*/}"
 command -v apptainer >/dev/null || finish image 1 72 "there is no container program"
 for name in CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL ZE_AFFINITY_MASK; do
@@ -226,6 +228,14 @@ put "$SHM/ask/facts" container=apptainer || finish setup 1 71
 printf 'image=%s\nimage_digest=%s\nimage_pinned=%s\nimage_seen=%s\n' "$IMAGE" "$DIGEST" "$PINNED" "$SEEN" >>"$SHM/ask/facts"
 printf 'scratch=%s\n' "$scratch" >>"$SHM/ask/facts"
 
+
+# What a runner may write to the node's disk must be there: a submission would be blamed for what isn't.
+if [ "$CAN" != yes ]; then
+    free=$(df -k --output=avail "$SCRATCH" 2>/dev/null)
+    free=${free##*[!0-9]}
+    [ -z "$free" ] || [ "$free" -ge 1048576 ] ||
+        finish setup 1 71 "the disk for scratch has less than 1024 MiB left"
+fi
 
 # The judge: it sees, stops, resumes and ends the runners, so it gets no PID namespace of its own.
 (
