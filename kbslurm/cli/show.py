@@ -272,7 +272,7 @@ def _run_json(run: RunView) -> dict[str, Any]:
         "state": run.state,
         "standing": run.standing,
         "first_score_s": run.first_score_s,
-        "reason": found.reason if found else run.reason,
+        "reason": found.reason if found else run.waits_for or run.reason,
         "verdict": found.name if found else None,
         "score_s": found.score_s if found else None,
         "interval_s": [found.low_s, found.high_s] if found and found.score_s is not None else None,
@@ -286,6 +286,7 @@ def _run_json(run: RunView) -> dict[str, Any]:
                 "node": a.node,
                 "state": a.state,
                 "ending": a.ending,
+                "reason": a.reason,
             }
             for a in run.attempts
         ],
@@ -327,6 +328,8 @@ def submission(view: SubmissionView) -> None:
     )
     for run in view.runs:
         console.print(_run_line(run), soft_wrap=True)
+        for line in _given_up(run):
+            console.print(f"      [dim]{escape(line)}[/]", soft_wrap=True)
         for line in _failures(run):
             console.print(f"      {escape(line)}", soft_wrap=True)
         if drawn := profile_of(run):
@@ -340,7 +343,8 @@ def submission(view: SubmissionView) -> None:
 def _run_line(run: RunView) -> str:
     found = run.verdict
     if found is None:
-        tail = f"  {escape(run.reason)}" if run.reason else ""
+        why = run.waits_for or run.reason
+        tail = f"  {escape(why)}" if why else ""
         if run.second and run.ended_at is None and run.first_score_s is not None:
             tail = f"  {score(run.first_score_s)} would improve the rank, so it is measured once more{tail}"
         return f"{run.gpu:>6}  {coloured(run.standing)}{tail}"
@@ -348,6 +352,15 @@ def _run_line(run: RunView) -> str:
     why = f"  {escape(found.reason)}" if found.reason else ""
     unranked = "  [dim](not ranked)[/]" if found.score_s is not None and not found.ranked else ""
     return f"{run.gpu:>6}  {coloured(found.name)}{shown}{unranked}{why}"
+
+
+def _given_up(run: RunView) -> list[str]:
+    """The tries that came to nothing through no fault of the submission's, while there is or was another."""
+    return [
+        f"attempt {a.number} at {a.backend} was given up: {a.reason or a.ending}"
+        for a in run.attempts
+        if a.state in ("dead", "refused") and a.number < run.attempt_count
+    ]
 
 
 def _failures(run: RunView) -> list[str]:

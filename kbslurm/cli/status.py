@@ -35,6 +35,7 @@ class Status:
     queue: list[dict[str, Any]] = field(default_factory=list)
     backends: list[dict[str, Any]] = field(default_factory=list)
     attention: list[dict[str, Any]] = field(default_factory=list)
+    waiting: list[dict[str, Any]] = field(default_factory=list)
     places: list[dict[str, Any]] = field(default_factory=list)
     fleet: list[dict[str, Any]] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
@@ -96,6 +97,7 @@ def _look_at_rows(store: PostgresStore, found: Status) -> None:
         for line in store.queue_view()
     ]
     found.attention = [dict(show.plain(line)) for line in store.attention()]
+    found.waiting = [dict(show.plain(line)) for line in store.waits()]
 
 
 def _look_at_lanes(info: Mapping[str, Any], found: Status) -> None:
@@ -221,6 +223,9 @@ def _shown(found: Status, as_json: bool) -> None:
         show.table(("GPU", "queued", "launching", "running", "oldest"), [_line(row) for row in found.queue])
     elif found.accepts_jobs is not None:
         say("the queue is empty")
+    for row in found.waiting:
+        where = f"{row['backend']}, {row['gpu']}: {row['attempts']} submitted and not started"
+        say(f"{show.escape(where)}: {show.escape(row['reason'])}", soft_wrap=True)
     for row in found.places:
         _say_place(say, row)
     for row in found.fleet:

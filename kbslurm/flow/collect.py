@@ -228,7 +228,8 @@ def _note(store: Store, attempt: OpenAttempt, sighting: Sighting, now: datetime)
         or attempt.clean_sweeps > 0
     )
     if news and store.note_seen(attempt, sighting, now):
-        tell("seen", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend, seen=sighting.seen)
+        told = {"why": sighting.reason} if sighting.reason else {}
+        tell("seen", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend, seen=sighting.seen, **told)
 
 
 def _is_stray(place: Place, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> bool:

@@ -39,6 +39,7 @@ from kbslurm.store.views import (
     Token,
     TokenKind,
     Visibility,
+    Waiting,
     Want,
 )
 
@@ -657,6 +658,14 @@ class Register:
             " WHERE run.state = 'queued' AND NOT run.held GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
         )
         return [Want(**row) for row in found]
+
+    def waits(self) -> list[Waiting]:
+        """Why attempts that were submitted haven't begun."""
+        found = self._all(
+            "SELECT backend, gpu, telemetry ->> 'waits' AS reason, count(*) AS attempts FROM attempt"
+            " WHERE state = 'submitted' AND telemetry ->> 'waits' <> '' GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
+        )
+        return [Waiting(**row) for row in found]
 
     def lease_view(self) -> list[LeaseLine]:
         return [LeaseLine(**row) for row in self._all(sql.LEASES)]

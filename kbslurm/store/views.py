@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from kbslurm.domain.policy import Category
 from kbslurm.domain.problem import Problem
-from kbslurm.domain.run import PersonId, RunId, RunState, SubmissionId
+from kbslurm.domain.run import AttemptState, PersonId, RunId, RunState, SubmissionId
 from kbslurm.domain.verdict import Verdict
 from kbslurm.domain.waterfall import Stamps, moment
 from kbslurm_eval.wire import Mode
@@ -141,6 +141,12 @@ class RunView:
     first_score_s: float | None = None
 
     @property
+    def waits_for(self) -> str:
+        """Why the attempt that is open hasn't begun, as far as the place where it waits has said so."""
+        last = self.attempts[-1] if self.attempts else None
+        return str(last.telemetry.get("waits", "")) if last and last.state == AttemptState.SUBMITTED else ""
+
+    @property
     def standing(self) -> str:
         """Where it stands, in the word that people are shown: a second measurement is 'confirming' until it ended, a
         run that waits for its board's reference times 'calibrating'."""
@@ -230,6 +236,16 @@ class Want:
     gpus: int
     by_staff: bool
     runs: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """So many attempts wait at a place for the same reason, as the place said."""
+
+    backend: str
+    gpu: str
+    reason: str
+    attempts: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kbslurm.cli import show
-from kbslurm.domain.run import Slot
+from kbslurm.domain.run import Ending, Handle, OpenAttempt, Seen, Sighting, Slot
 from kbslurm.store.postgres import PostgresStore
 from kbslurm_eval.wire import BenchmarkResult
 from tests.command_line import CommandLine
@@ -159,6 +159,33 @@ def test_slots_of_another_host_are_told_from_ours(kbslurm: CommandLine, database
         store.release_lease("daemon", "other")
         assert store.hold_lease("daemon", "here", 60.0, now)
     assert "open at local@other (H100)" in kbslurm("status").out
+
+
+def test_why_a_job_waits_and_why_an_attempt_was_given_up_is_shown(kbslurm: CommandLine, database_url: str) -> None:
+    number = kbslurm("submit", str(GOOD), "-l", "transpose", "-g", "H100", "--json").json()["submission"]
+    with PostgresStore(database_url) as store:
+        now = datetime.now(UTC)
+
+        def claimed() -> OpenAttempt:
+            attempt = store.claim([Slot(backend="cluster", gpu="H100", free=1)], now)
+            assert attempt is not None and store.note_handle(attempt, Handle("17"), now, now)
+            return attempt
+
+        first = claimed()
+        store.note_told({first.id: {"waits": "held by the cluster's administrators"}})
+        status, watched = kbslurm("status"), kbslurm("watch", str(number), "--once")
+        assert "cluster, H100: 1 submitted and not started: held by the cluster's administrators" in status.out
+        assert "launching  held by the cluster's administrators" in watched.out
+        store.note_seen(first, Sighting(seen=Seen.RUNNING, node="n1"), now)
+        assert "held" not in kbslurm("status").out + kbslurm("watch", str(number), "--once").out
+        store.give_up_attempt(first, Ending.NODE_FAILURE, "Slurm: NODE_FAIL on n1", now)
+        assert "queued  Slurm: NODE_FAIL on n1" in kbslurm("watch", str(number), "--once").out
+        claimed()
+        assert (
+            "attempt 1 at cluster was given up: Slurm: NODE_FAIL on n1" in kbslurm("watch", str(number), "--once").out
+        )
+    (run,) = kbslurm("watch", str(number), "--once", "--json").json()["runs"]
+    assert [attempt["reason"] for attempt in run["attempts"]] == ["Slurm: NODE_FAIL on n1", ""]
 
 
 def test_status_tells_of_runs_that_no_place_can_take(kbslurm: CommandLine, database_url: str) -> None:
