@@ -1,0 +1,39 @@
+"""A stand-in for a GPU: `driver.cpp`, built once in a test session."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from kbslurm_eval import driver
+from tests.services import command
+
+SOURCE = Path(__file__).with_name("driver.cpp")
+LIBRARIES = {"cuda": "libcuda.so.1", "hip": "libamdhip64.so"}
+OTHERWISE = ("retain", "release_context", "gather")  # what HIP has in another form, or not at all
+
+
+@functools.cache
+def built(kind: str) -> Path:
+    """The library of this kind."""
+    folder = tempfile.mkdtemp(prefix="kb-standin-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    argv = [command("g++"), "-std=c++17", "-O0", "-shared", "-fPIC", "-pthread", str(SOURCE)]
+    if kind == "hip":
+        argv += ["-DSTANDIN_HIP", *(f"-D{c}={h}" for n, (c, h) in driver.NAMES.items() if n not in OTHERWISE)]
+    library = Path(folder) / LIBRARIES[kind]
+    subprocess.run([*argv, "-o", str(library)], check=True, timeout=240)
+    return library
+
+
+def device(folder: Path, kind: str = "cuda", **settings: int) -> dict[str, str]:
+    """The environment in which a process finds a device with these settings: a cage shows what is below CUDA_HOME."""
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    folder.chmod(0o755)
+    shutil.copy(built(kind), folder)
+    (folder / "device.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+    return {"CUDA_HOME": str(folder), "LD_LIBRARY_PATH": str(folder), "PATH": "/usr/bin:/bin"}
