@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from . import archive, broom, native, values
-from .check import Case, ProblemTrouble, Reference, derived_seed
+from .check import Case, Prepared, ProblemTrouble, Reference, derived_seed
 from .link import Kind, Status
 from .supervisor import SUFFIX
 from .wire import Manifest, VerdictName
@@ -69,8 +69,8 @@ class Bench(Protocol):
         """Hand the submission over."""
         ...
 
-    def declare(self, layout: values.Layout) -> None:
-        """It knows this layout from now on."""
+    def call(self, prepared: Prepared) -> Reply:
+        """One call of the submission."""
         ...
 
     def built(self) -> dict[str, Any]:
@@ -208,9 +208,7 @@ class Workshop:
             raise Failed(verdict, _plain(reply.text) or "it can't be imported")
         cases = [*manifest.tests, *manifest.benchmarks][:WARMED_CASES]
         for case in (Case(index=n, params=params) for n, params in enumerate(cases)):
-            prepared = reference.prepare(case, derived_seed("dummy", manifest.nonce, case.index))
-            bench.declare(prepared.layout)
-            bench.ring(Kind.CALL, prepared.packed, layout=prepared.layout)
+            bench.call(reference.prepare(case, derived_seed("dummy", manifest.nonce, case.index)))
 
     @staticmethod
     def _collected(manifest: Manifest, bench: Bench) -> tuple[archive.Entry, ...]:

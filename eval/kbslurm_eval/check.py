@@ -57,13 +57,16 @@ class Prepared:
 class Reference:
     """The problem's reference, loaded."""
 
-    def __init__(self, manifest: Manifest, compiled: types.ModuleType | None = None) -> None:
+    def __init__(
+        self, manifest: Manifest, compiled: types.ModuleType | None = None, *, no_device: bool = False
+    ) -> None:
+        """With `no_device` the problem's own code keeps off the device, which belongs to the submission alone."""
         self._one_file = manifest.style == "one-file"
         self._layouts: dict[tuple[int, bytes], values.Layout] = {}
         self._moving: set[int] = set()
         sys.meta_path.insert(0, _Texts(manifest.files))
-        if cpu_twin.wanted(manifest.gpu, manifest.files.values()):
-            cpu_twin.install()
+        if cpu_twin.wanted("cpu" if no_device else manifest.gpu, manifest.files.values()):
+            cpu_twin.install(no_device=no_device)
         self._compiled = compiled
         module = compiled or self._loaded(manifest.reference)
         self._generate = self._function(module, ("generate_input",))

@@ -7,19 +7,24 @@ code.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import io
 import json
 import os
 import sys
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import link, values
 from .link import Kind, RunnerEnd, Status
 
+if TYPE_CHECKING:
+    import socket
+
 WRITTEN_AT = 1_000_000_000
 _kernel_type: Any = None
+_line: socket.socket | None = None  # by which the judge lends memory of a device
 
 
 def serve(folder: str) -> int:
@@ -32,6 +37,7 @@ def serve(folder: str) -> int:
     call: Any = None
     unpacked: Any = values.unpack  # what a call of this runner's does with its input before the submission sees it
     cache, blob = "", b""
+    device: Any = None  # the runner's half of a GPU, where the judge lends one's memory
     words = line.words
     go, ping, awake, kind_at, size_at, layout_at, room_at = (
         0,
@@ -79,6 +85,17 @@ def serve(folder: str) -> int:
 
                 return conductor.conduct(line, token, text, told, folder, serve)
             line.answer(token, status, text)
+        elif kind == Kind.DEVICE_CALL:
+            layout = layouts[words[layout_at]]
+            status, text = _called(_begun(call, device), layout, view, line.grow("out", words[room_at]))
+            line.answer(token, *_ended(device, line, status, text))
+        elif kind == Kind.DEVICE_NULL:
+            unpacked(view)
+            device.begin()
+            line.answer(token, *_ended(device, line, Status.OK, ""))
+        elif kind == Kind.DEVICE:
+            device, status, text = _lent(device, values.unpack(view))
+            line.answer(token, status, text)
         elif kind == Kind.PROFILE:
             status, text = _profiled(call, values.unpack(view), line.grow("out", words[room_at]))
             line.answer(token, status, text)
@@ -120,6 +137,38 @@ def _called(call: Any, layout: values.Layout, view: memoryview, out: memoryview)
     return Status.OK, ""
 
 
+def _begun(call: Any, device: Any) -> Any:
+    """The same call, with the device's first event right before it."""
+    if type(call) is _kernel_type:
+        call.before = device.begin
+        return call
+    return device.around(call)
+
+
+def _ended(device: Any, line: RunnerEnd, status: int, text: str) -> tuple[int, str]:
+    """The device is done; the claim of how long it took."""
+    try:
+        line.words[link.CLAIM // 8] = device.end()
+    except RuntimeError as error:
+        return (status, text) if status != Status.OK else (Status.RAISED, _short(error))
+    return status, text
+
+
+def _lent(device: Any, told: dict[str, Any]) -> tuple[Any, int, str]:
+    """The judge's device, and memory of its own that it lends; it was sent before this was asked."""
+    from . import mapped
+
+    try:
+        if device is None:
+            device = values.device_side = mapped.Side(told["kind"], told["uuid"])
+        for name, size in told["maps"]:
+            assert _line is not None
+            device.map(name, mapped.received(_line), size)
+    except (OSError, RuntimeError) as error:
+        return device, Status.NO_DEVICE, str(error)
+    return device, Status.OK, ""
+
+
 def _profiled(call: Any, told: dict[str, Any], out: memoryview) -> tuple[int, str]:
     from . import tracer
 
@@ -133,6 +182,12 @@ def _hello(told: dict[str, Any], folder: str) -> tuple[int, str]:
     """The cage as it is found from inside; in a container the runner puts on the inner part of it now."""
     from . import guard
 
+    if told.get("lent"):
+        from . import mapped
+
+        global _line
+        with contextlib.suppress(OSError):  # without it nothing can be lent, and the judge sees that
+            _line = mapped.connected(folder)
     if told.get("supervised"):
         guard.caged_from_inside(told, folder)
     seen = guard.seen_from_inside()

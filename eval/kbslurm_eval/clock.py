@@ -15,6 +15,7 @@ from typing import Literal
 UNRESOLVED = "UNRESOLVED"
 ONE_LAUNCH = "ONE_LAUNCH"
 LEAST_NS = 50.0
+AGREE_NS, AGREE_SHARE, AGREE_SPREAD = 2_000.0, 0.03, 3.0  # how far a claimed device time may be from the judge's
 RESOLVABLE = 5.0  # standard deviations of a null call that a net time must be long
 # two-sided 95 % quantiles of Student's t for 1, 2, 3 … 30 degrees of freedom, and then for 40, 60, 120
 _T95 = (
@@ -95,6 +96,12 @@ def net(times: LaunchTimes) -> Net:
         baseline_ns=base,
         null_sd_ns=spread,
     )
+
+
+def agrees(seen_ns: float, claimed_ns: float, null_sd_ns: float) -> bool:
+    """Whether a device time that a runner claims is what the judge's clock shows: within 2 µs, 3 %, or three standard
+    deviations of a null call, whichever is most."""
+    return abs(seen_ns - claimed_ns) <= max(AGREE_NS, AGREE_SHARE * seen_ns, AGREE_SPREAD * null_sd_ns)
 
 
 def is_resolved(nets: Sequence[Net]) -> bool:

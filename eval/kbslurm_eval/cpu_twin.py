@@ -26,8 +26,9 @@ def wanted(gpu: str, texts: Iterable[str]) -> bool:
     return gpu.lower() == "cpu" and any(_TORCH.search(text) for text in texts)
 
 
-def install() -> bool:
-    """From here on, in this thread: whether torch is there at all and has no CUDA device of its own."""
+def install(*, no_device: bool = False) -> bool:
+    """From here on, in this thread: whether torch is there at all and has no CUDA device of its own. With `no_device`
+    it is as if it had none."""
     if _installed:
         return True
     try:
@@ -35,6 +36,9 @@ def install() -> bool:
         overrides: Any = importlib.import_module("torch.overrides")
     except ImportError:
         return False
+    if no_device:
+        torch.cuda.is_available = lambda: False
+        torch.cuda.device_count = lambda: 0
     if torch.cuda.is_available():
         return False
 

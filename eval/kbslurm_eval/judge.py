@@ -7,7 +7,7 @@ stopped that process.
 What remains open, and is known: turning the link's bytes into lists and numbers of Python, and copying an answer into
 its place, is part of the measured time, so a submission that replaces the runner's own decoder saves that much on
 problems whose values aren't arrays. Below isolation level 2 a submission can leave files on the machine. A submission
-may say in its run time what it can't say otherwise. GPU tensors are copied to and from the device inside the window.
+may say in its run time what it can't say otherwise. What a GPU adds to all of this is in `device.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import statistics
 import time
 import traceback
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -53,6 +53,7 @@ from .wire import (
 
 if TYPE_CHECKING:
     from .chorus import Chorus
+    from .device import Ground
     from .profile import Drawn
 
 LATE_CAP = 32_768  # an input up to this size is written inside the window, to a runner that is already awake
@@ -195,7 +196,12 @@ class Launch:
         finally:
             if limit_s is None:
                 self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9)
-        if kind is Kind.CALL and self.runner.out_of_memory():
+        return self._collected(kind, token, out_size, first, done_ns - start_ns + slept_in_ns)
+
+    def _collected(self, kind: Kind, token: bytes, out_size: int, first: list[tuple[int, bytes]], ns: int) -> Reply:
+        """The answer of a runner that is stopped, when nothing of it has moved since it was given."""
+        end = self._link
+        if kind in (Kind.CALL, Kind.DEVICE_CALL) and self.runner.out_of_memory():
             raise Rejected("memory", "the submission used more memory than allowed")
         if end.resized():  # filled up, the memory that links live in would end the judge's run, which is then repeated
             raise Rejected("violation", "the submission changed the size of the link's files")
@@ -207,7 +213,7 @@ class Launch:
         self._last = token
         status, text = end.status()
         end.clear_text()
-        return Reply(ns=done_ns - start_ns + slept_in_ns, status=status, text=text, out=out)
+        return Reply(ns=ns, status=status, text=text, out=out)
 
     def _wake(self, allowed_s: float) -> int:
         """A runner that runs, has nothing to work on, and looks for its next message."""
@@ -334,6 +340,19 @@ class Launch:
         self.declare(prepared.layout)
         return self.ring(Kind.CALL, prepared.packed, layout=prepared.layout, late=len(prepared.packed) <= LATE_CAP)
 
+    def by_hand(self, prepared: Prepared) -> bytes:
+        """The input for calls that aren't judged."""
+        return prepared.packed
+
+    def keep(self, index: int) -> None:
+        """The last call is one that counts."""
+
+    def witness(self, name: PhaseName, times: Mapping[int, clock.LaunchTimes]) -> None:
+        """What else than the judge's clock was seen of the calls that count."""
+
+    def counted(self) -> None:
+        """This launch was the submission's own."""
+
     def close(self) -> str:
         """End it; what it wrote."""
         began = time.monotonic()
@@ -445,6 +464,7 @@ class Judge:
         self._workshop = build.Workshop(manifest=manifest)
         self._field: finals.Field | None = None
         self._rivals: dict[int, Allowance] = {}
+        self._ground: Ground | None = None
 
     def note(self, notes: Sequence[str]) -> None:
         """Something that the report says about the isolation."""
@@ -472,6 +492,8 @@ class Judge:
             self._supervisor.close()
             if self._reference is not None:
                 self._reference.close()
+            if self._ground is not None:
+                self._ground.close()
         return self._report(verdict, clean(reason, 2 * MESSAGE_CAP), started)
 
     def _profile(self) -> None:
@@ -529,6 +551,11 @@ class Judge:
 
     def _judged(self) -> tuple[VerdictName, str]:
         manifest = self._manifest
+        if manifest.gpu.lower() != "cpu":
+            from . import device
+
+            self._ground, why_none = device.ground_of(manifest)
+            self._course.notes += [f"no device: {why_none}"] if why_none else []
         self._reference = self._reference_of(manifest)
         for name in PHASES[manifest.mode]:
             began, fault = time.time_ns(), None
@@ -551,7 +578,10 @@ class Judge:
         world = ranks.world_of(manifest)
         if world > 1 and manifest.lang == "cu":
             raise ProblemTrouble("a problem of several ranks takes Python submissions; lang cu has one process")
-        return Reference(manifest, self.compiled_reference()) if world == 1 else chorus.Chorus(manifest, world)
+        if world > 1:
+            return chorus.Chorus(manifest, world)
+        exclusive = self._ground is not None and self._ground.facts.exclusive
+        return Reference(manifest, self.compiled_reference(), no_device=exclusive)
 
     def _phase(self, name: PhaseName) -> Rejected | None:
         limits = self._manifest.limits
@@ -606,7 +636,14 @@ class Judge:
 
     def _verified(self, case: Case, seed: int | None) -> None:
         assert self._reference is not None
-        self._reference.verify(self._reference.prepare(case, seed, exact=True))
+        prepared = self._reference.prepare(case, seed, exact=True)
+        self._look(prepared)
+        self._reference.verify(prepared)
+
+    def _look(self, prepared: Prepared) -> None:
+        """Whether the device is needed at all."""
+        if self._ground is not None and isinstance(self._reference, Reference):
+            self._ground.look(prepared)
 
     def _checked(self, name: PhaseName, case: Case, launch: Launch) -> Rejected | None:
         """One call of one case, judged. What ends the launch is raised; a wrong answer or an exception is returned."""
@@ -624,7 +661,8 @@ class Judge:
         if fault is not None and fault.verdict == "wrong":
             self._course.flags.append(NONDETERMINISTIC)
             said = clean(fault.said, MESSAGE_CAP)
-            self._course.facts["evidence"] = {NONDETERMINISTIC: f"{case.spec}: right at first, and then {said}"}
+            evidence = self._course.facts.setdefault("evidence", {})
+            evidence[NONDETERMINISTIC] = f"{case.spec}: right at first, and then {said}"
         return fault
 
     def _one_call(self, name: PhaseName, case: Case, seed: int | None, launch: Launch) -> tuple[Rejected | None, int]:
@@ -703,6 +741,7 @@ class Judge:
         assert self._reference is not None
         budget = self._manifest.budget
         prepared = self._reference.prepare(case, self._seed(name, case, "pace"), exact=True)
+        self._look(prepared)
         self._reference.verify(prepared)
         began = time.perf_counter_ns()
         self._reference.answer_again(prepared)
@@ -719,14 +758,18 @@ class Judge:
         patterns = {c.index: self._reference.prepare(c, self._seed(name, c, number, "null")) for c in cases}
         launch, at, fault = None, cases[0], None
         meeting: finals.Round | None = None
+        plan = [case for case in cases for _ in range(calls[case.index] + WARM_UPS)]
+        self._random.shuffle(plan)
         base, base_times = self._baseline(name, patterns)
         try:
+            if base is not None and self._ground is not None and self._ground.alone:
+                self._base_alone(name, plan, number, base, base_times)
+                base.close()
+                base = None
             launch = self._started(name, allowance, self._built(name, self._manifest))
             times = _nulls(launch, patterns)
             self._hand_over(launch, self._manifest)
             meeting = self._meeting(name, patterns)
-            plan = [case for case in cases for _ in range(calls[case.index] + WARM_UPS)]
-            self._random.shuffle(plan)
             counts = dict.fromkeys(times, 0)
             with _quiet():
                 for step, at in enumerate(plan):
@@ -744,9 +787,12 @@ class Judge:
                     counts[at.index] += 1
                     if kept:
                         times[at.index].calls_ns.append(ns)
+                        launch.keep(at.index)
                     if step % 8 == 7:
                         times[at.index].null_ns.append(launch.null(patterns[at.index]))
                     self._pulse.step()
+            if fault is None:
+                launch.witness(name, times)
             if meeting is not None and fault is None:
                 self._course.samples += meeting.samples(name, number, base_times)
         finally:
@@ -784,10 +830,28 @@ class Judge:
             raise
         return base, times
 
+    def _base_alone(
+        self,
+        name: PhaseName,
+        plan: Sequence[Case],
+        number: int,
+        base: Launch,
+        times: dict[int, clock.LaunchTimes],
+    ) -> None:
+        """All of the baseline's calls before the candidate starts, on a device that only one process may use."""
+        counts = dict.fromkeys(times, 0)
+        with _quiet():
+            for at in plan:
+                count = counts[at.index]
+                self._base_call(name, at, (number, count), base, times, count >= WARM_UPS)
+                counts[at.index] += 1
+
     def _meeting(self, name: PhaseName, patterns: dict[int, Prepared]) -> finals.Round | None:
         """The rivals' runners for one launch, where this is a final."""
         if self._field is None or name != "ranked":
             return None
+        if self._ground is not None and self._ground.alone:
+            raise CantStart("a final's kernels take turns, and this device is in exclusive-process mode")
         each_s = self._manifest.limits.ranked_s / finals.many(self._manifest.config)
 
         def open_one(rival: int, source: str) -> tuple[Launch, dict[int, clock.LaunchTimes]]:
@@ -854,6 +918,10 @@ class Judge:
         return launch
 
     def _launch(self, allowance: Allowance, built: build.Built | None = None) -> Launch:
+        if self._ground is not None and self._ground.needed:
+            from . import device
+
+            return device.DeviceLaunch(self._supervisor, allowance, self._pulse, built, ground=self._ground)
         if built is not None or isinstance(self._reference, Reference):
             return Launch(self._supervisor, allowance, self._pulse, built)
         from . import ranks
@@ -929,6 +997,7 @@ class Judge:
     def _ended(self, name: PhaseName, launch: Launch | None) -> None:
         if launch is None:
             return
+        launch.counted()
         text = launch.close()
         secret = name in SECRET
         self._course.logs[secret] = (self._course.logs[secret] + clean(text, LOG_CAP))[:LOG_CAP]
@@ -947,6 +1016,11 @@ class Judge:
     def _report(self, verdict: VerdictName, reason: str, started: int) -> Report:
         manifest, course = self._manifest, self._course
         score = self._score() if verdict == "passed" else None
+        if self._ground is not None:
+            course.flags += self._ground.flags()
+            course.facts.update(self._ground.told())
+            if found := self._ground.evidence():
+                course.facts.setdefault("evidence", {}).update(found)
         launched = course.launches > 0
         report = Report(
             version=WIRE_VERSION,

@@ -1,14 +1,15 @@
 """The link between judge and runner: three files in a private shared-memory folder, and nothing else.
 
 `bell`  16 KiB  words of 64 bits. The judge writes GO, KIND, SIZE, LAYOUT and PING; the runner writes DONE, STATUS,
-                TEXT, AWAKE and, behind them, at most 8 KiB of text. Every GO is a random token of 63 bits; DONE is
-its echo. `in`            what the judge packed (`values.pack`), always complete before GO.
+                TEXT, AWAKE, CLAIM and, behind them, at most 8 KiB of text. Every GO is a random token of 63 bits;
+DONE is its echo. `in`            what the judge packed (`values.pack`), always complete before GO.
 `out`           bytes of the declared layout.
 
 The judge reads and writes with pread and pwrite only, never through a mapping: a runner that cuts a file short then
 costs itself its life, not the judge. The runner maps all three.
 
-A launch of several ranks has one such folder more for each of them, with tokens of their own.
+A launch of several ranks has one such folder more for each of them, with tokens of their own. Where a GPU is there is a
+fourth, `lent`: a socket by which the judge hands over descriptors of memory of the device's. It never reads from it.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from pathlib import Path
 
 BELL_SIZE = 16_384
 GO, KIND, SIZE, LAYOUT, PING, OUT_SIZE = 0, 8, 16, 24, 32, 40
-DONE, STATUS, TEXT_SIZE, AWAKE = 2048, 2056, 2064, 2072
+DONE, STATUS, TEXT_SIZE, AWAKE, CLAIM = 2048, 2056, 2064, 2072, 2080
 TEXT_AT, TEXT_CAP = 4096, 8192
 FIRST_SIZE = 65_536
 MASK = (1 << 63) - 1
 FILES = ("bell", "in", "out")
+LENT = "lent"
 
 
 def rank_folder(folder: Path, rank: int) -> Path:
@@ -49,6 +51,9 @@ class Kind(enum.IntEnum):
     COLLECT = 8
     FETCH = 9
     PROFILE = 10
+    DEVICE = 11
+    DEVICE_CALL = 12
+    DEVICE_NULL = 13
 
 
 class Status(enum.IntEnum):
@@ -67,6 +72,7 @@ class Status(enum.IntEnum):
     NOT_BUILT = 10
     NO_COMPILER = 11
     TOO_LARGE = 12
+    NO_DEVICE = 13
 
 
 class JudgeEnd:
@@ -143,6 +149,11 @@ class JudgeEnd:
         number, length = struct.unpack("<QQ", raw)
         text = os.pread(self.bell, min(length, TEXT_CAP), TEXT_AT) if length else b""
         return number if number < len(Status) else Status.BROKEN, text.decode("utf-8", "replace")
+
+    def claim(self) -> int:
+        """The device time that the runner says its last call took: nothing but a claim."""
+        raw = os.pread(self.bell, 8, CLAIM)
+        return int.from_bytes(raw, "little") if len(raw) == 8 else 0
 
     def clear_text(self) -> None:
         """The next answer comes with its own text or none."""

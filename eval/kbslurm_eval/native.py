@@ -13,11 +13,11 @@ import ctypes
 import json
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from . import border, values
+from . import border, mapped, values
 from .link import Status
 from .wire import Manifest
 
@@ -95,6 +95,7 @@ class _Held:
     count: int
     kept: list[Any]
     devices: list[tuple[Any, int, int]]  # tensors of a GPU, and where their bytes belong
+    fetched: list[tuple[int, int, int]]  # addresses on a device, and where the bytes there belong
     wholes: list[tuple[int, int]]  # whole numbers, written as 64 bits, and how wide their places are
 
 
@@ -106,19 +107,26 @@ class Kernel:
         self._call = self._library.kb_call
         self._call.restype = ctypes.c_int
         self._said = ctypes.create_string_buffer(SAID_CAP)
-        self._outputs: dict[tuple[int, int], _Held] = {}
+        self._outputs: dict[tuple[int, int, int], _Held] = {}
+        self.before: Callable[[], None] | None = None  # what happens between the last preparation and the call
 
     def answers_with(self, layout: values.Layout, view: memoryview, out: memoryview) -> tuple[int, str]:
         """One call: a status of the link, and a text where it isn't OK."""
         given = flattened(view)
         place = _address(out)
-        held = self._outputs.get((id(layout), place))
+        side = side_here()
+        key = (id(layout), place, 0 if side is None else side.version)
+        held = self._outputs.get(key)
         if held is None:
-            held = self._outputs[id(layout), place] = outputs_of(layout, out)
+            held = self._outputs[key] = outputs_of(layout, out)
         self._said[0] = b"\0"
+        if self.before is not None:
+            self.before()
         code = self._call(given.arrays, given.count, held.arrays, held.count, self._said, SAID_CAP)
         for tensor, at, size in held.devices:
             values.copy_tensor(tensor, out[at : at + size])
+        if side is not None and held.fetched:
+            side.fetch(held.fetched, out)
         for at, width in held.wholes:
             whole = int.from_bytes(out[at : at + 8], "little", signed=True)
             out[at : at + width] = whole.to_bytes(width, "little", signed=True)
@@ -132,6 +140,12 @@ class Kernel:
                 return Status.MEMORY, text
             case _:
                 return Status.RAISED, text or "the submission returned an error"
+
+
+def side_here() -> mapped.Side | None:
+    """Who has the arrays of the device in this runner, when it has one."""
+    side = values.device_side
+    return side if isinstance(side, mapped.Side) else None
 
 
 def flattened(view: memoryview) -> _Held:
@@ -169,6 +183,11 @@ def _walk(node: Any, base: int, found: list[_Place], kept: list[Any], view: Any)
                 tensor = values.made(node, view).contiguous()
                 kept.append(tensor)
                 found.append((tensor.data_ptr(), tensor.numel(), _OF_TORCH.get(name, OTHER), tuple(tensor.shape)))
+        case ["G" | "H" as kind, inner]:
+            side = side_here()
+            assert side is not None
+            at = side.input_at(inner, None if kind == "G" else view)
+            found.append((at, *_described(inner, packed=True)))
         case ["c", real, imag]:
             found.append(_inline(struct.pack("<dd", real, imag), C128, kept))
         case None:
@@ -185,6 +204,22 @@ def _walk(node: Any, base: int, found: list[_Place], kept: list[Any], view: Any)
             found.append((at, len(blob), code, (len(blob),)))
         case _:
             raise values.Unsendable("an input that compiled code can't be given")
+
+
+def _described(node: list[Any], *, packed: bool = False) -> tuple[int, int, tuple[int, ...]]:
+    """How many elements of what type in what shape an array of the device has."""
+    match node:
+        case ["n", dtype, shape, *_]:
+            return _count(shape), _OF_NUMPY.get(dtype[1:], OTHER), tuple(shape)
+        case ["T", name, shape, *_]:
+            return _count(shape), _OF_TORCH.get(name, OTHER), tuple(shape)
+        case ["a", code, _, count]:  # a packed one says how many bytes
+            count //= array.array(code).itemsize if packed else 1
+            return count, _OF_ARRAY.get(code, OTHER), (count,)
+        case [code, _, count]:
+            return count, I64 if code == "q" else F64, (count,)
+        case _:
+            raise values.Unsendable("an array that no device has")
 
 
 def _numpy(dtype: str, shape: list[int], at: int, order: list[int], base: int, kept: list[Any], view: Any) -> _Place:
@@ -206,7 +241,7 @@ def outputs_of(layout: values.Layout, out: memoryview) -> _Held:
     """The places of a declared layout, as arrays."""
     found: list[_Place] = []
     kept: list[Any] = [out]
-    held = _Held(arrays=None, count=0, kept=kept, devices=[], wholes=[])
+    held = _Held(arrays=None, count=0, kept=kept, devices=[], fetched=[], wholes=[])
     _lay(layout.tree, _address(out), found, held)
     return _held(found, kept, held)
 
@@ -235,6 +270,12 @@ def _lay(node: Any, base: int, found: list[_Place], held: _Held) -> None:
             held.kept.append(tensor)
             held.devices.append((tensor, at, size))
             found.append((tensor.data_ptr(), _count(shape), _OF_TORCH.get(name, OTHER), tuple(shape)))
+        case ["G" | "H" as kind, inner]:
+            side = side_here()
+            assert side is not None
+            place, fetched = side.output_at(inner, shared=kind == "G")
+            held.fetched += fetched
+            found.append((place, *_described(inner)))
         case ["g", at]:
             found.append((base + at, 1, F64, ()))
         case ["c", at]:
@@ -255,8 +296,8 @@ def _held(found: list[_Place], kept: list[Any], like: _Held | None = None) -> _H
         kept.append(dims)
         into.data, into.size, into.dtype, into.ndim = at or None, size, code, len(shape)
         into.shape = ctypes.cast(dims, ctypes.POINTER(ctypes.c_longlong))
-    devices, wholes = ([], []) if like is None else (like.devices, like.wholes)
-    return _Held(arrays=arrays, count=len(found), kept=kept, devices=devices, wholes=wholes)
+    devices, fetched, wholes = ([], [], []) if like is None else (like.devices, like.fetched, like.wholes)
+    return _Held(arrays=arrays, count=len(found), kept=kept, devices=devices, fetched=fetched, wholes=wholes)
 
 
 def _address(view: memoryview) -> int:

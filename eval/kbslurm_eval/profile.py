@@ -83,13 +83,13 @@ def draw(launch: Launch, prepared: Prepared, drawn: Drawn) -> None:
         for rank, reply in list(enumerate(chord.parts))[:RANKS]:
             _kept(drawn, f"{name}.rank{rank}", prepared.case, reply, slots)
         return
-    reply = launch.ring(Kind.PROFILE, _asked(prepared.packed, slots, "auto"), layout=layout)
+    reply = launch.ring(Kind.PROFILE, _asked(launch.by_hand(prepared), slots, "auto"), layout=layout)
     _kept(drawn, name, prepared.case, reply, slots)
 
 
 def draw_around(launch: Launch, prepared: Prepared, drawn: Drawn, tool: str) -> None:
     """The same calls in a runner that was started by a profiler: its file is written when the runner ends."""
-    launch.ring(Kind.PROFILE, _asked(prepared.packed, [], tool), layout=values.Layout(tree=["0"], size=8))
+    launch.ring(Kind.PROFILE, _asked(launch.by_hand(prepared), [], tool), layout=values.Layout(tree=["0"], size=8))
     launch.ring(Kind.QUIT, b"")
     launch.runner.thaw()
     deadline = time.monotonic() + ENDS_S

@@ -9,7 +9,8 @@ runner N).
     DIR/ask            a FIFO made by the script (mkfifo). The judge writes whole lines, each below 64 bytes; the script
                        holds it open for reading and writing (`exec 3<>"$dir/ask"`) and reads lines from it.
       run N            start runner container N (N = 1, 2, 3 …; each number is used once). Before it asks, the judge has
-                       made LINK/N with the files bell, in, out and the FIFO log. The script binds LINK/N at /link
+                       made LINK/N with the files bell, in, out and the FIFO log (and, where a GPU's memory is lent,
+                       the socket lent). The script binds LINK/N at /link
                        (read-write) and the eval folder at /eval (read-only), nothing else of the attempt, and runs
                        `python3 -I -B /eval --runner /link` in it, in the background, with stdin from /dev/null and
                        its own stdout and stderr into DIR/run.N.err (the runner itself writes to LINK/N/log).
@@ -61,7 +62,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from . import broom, guard
-from .link import FILES, rank_folder
+from .link import FILES, LENT, rank_folder
 from .wire import LOG_CAP, Limits
 
 SUFFIX = ".built"  # LINK/N.built lies beside LINK/N: what was built for that launch
@@ -554,6 +555,7 @@ class _LocalRunner:
             "link": str(self._folder),
             "links": [
                 *FILES,
+                *([LENT] if (self._folder / LENT).exists() else ()),
                 *(f"{rank_folder(Path(), n)}/{f}" for n in range(self._ranks if self._ranks > 1 else 0) for f in FILES),
             ],
             "ranks": self._ranks,

@@ -18,7 +18,7 @@ import operator
 import struct
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 ALIGN = 64
 INT64 = range(-(1 << 63), 1 << 63)
@@ -27,6 +27,21 @@ DEPTH_CAP = 60
 
 class Unsendable(TypeError):
     """A value of a kind that has no place in the link: the problem's author has to change it."""
+
+
+class DeviceSide(Protocol):
+    """Who has the arrays that lie on a device, in a runner."""
+
+    def made(self, node: Any, blocks: memoryview | None) -> Any:
+        """The value of a node there: over the judge's memory, or of these bytes."""
+        ...
+
+    def take(self, node: Any, value: Any, out: memoryview | None, where: str) -> None:
+        """The value's bytes into the place of a node there, or into this one; Misfit otherwise."""
+        ...
+
+
+device_side: DeviceSide | None = None  # set in a runner that has a device
 
 
 class Misfit(Exception):
@@ -240,6 +255,8 @@ def _made(node: Any, buffer: memoryview, start: int) -> Any:
             np = _library("numpy")
 
             return np.ndarray((), dtype, buffer, start + at)[()]
+        case ["G" | "H" as kind, inner] if device_side is not None:
+            return device_side.made(inner, None if kind == "G" else buffer[start:])
         case _:
             raise Unsendable("a packed value that nobody packed")
 
@@ -409,7 +426,7 @@ def _laid(value: Any, room: Any, where: str, depth: int) -> Any:
             raise Unsendable(f"{where} is a {kind.__name__}, which can't come back from a runner")
 
 
-def _fit(condition: bool, said: str, *, shape: bool = False) -> None:
+def fit(condition: bool, said: str, *, shape: bool = False) -> None:
     if not condition:
         raise Misfit(said, shape=shape)
 
@@ -418,14 +435,14 @@ def _write(node: Any, value: Any, out: memoryview, where: str) -> None:
     kind = node[0]
     if kind in ("l", "t"):
         want = list if kind == "l" else tuple
-        _fit(isinstance(value, want), f"{where} is a {type(value).__name__}; a {want.__name__} was expected")
-        _fit(len(value) == len(node[1]), f"{where} has {len(value)} items; {len(node[1])} were expected", shape=True)
+        fit(isinstance(value, want), f"{where} is a {type(value).__name__}; a {want.__name__} was expected")
+        fit(len(value) == len(node[1]), f"{where} has {len(value)} items; {len(node[1])} were expected", shape=True)
         for n, inner in enumerate(node[1]):
             _write(inner, value[n], out, f"{where}[{n}]")
     elif kind == "d":
-        _fit(isinstance(value, dict), f"{where} is a {type(value).__name__}; a dict was expected")
+        fit(isinstance(value, dict), f"{where} is a {type(value).__name__}; a dict was expected")
         keys = [tuple(k[1]) if isinstance(k, list) else k for k, _ in node[1]]
-        _fit(
+        fit(
             len(value) == len(keys) and all(k in value for k in keys),
             f"{where} has other keys than expected",
             shape=True,
@@ -435,7 +452,9 @@ def _write(node: Any, value: Any, out: memoryview, where: str) -> None:
     elif kind == "n":
         _write_numpy(node, value, out, where)
     elif kind == "T":
-        _write_torch(node, value, out, where)
+        write_torch(node, value, out, where)
+    elif kind in ("G", "H") and device_side is not None:
+        device_side.take(node[1], value, None if kind == "G" else out, where)
     else:
         _write_leaf(node, value, out, where)
 
@@ -445,15 +464,15 @@ def _write_leaf(node: Any, value: Any, out: memoryview, where: str) -> None:
     try:
         match kind:
             case "q" | "f":
-                _fit(isinstance(value, list), f"{where} is a {type(value).__name__}; a list was expected")
-                _fit(len(value) == node[2], f"{where} has {len(value)} items; {node[2]} were expected", shape=True)
+                fit(isinstance(value, list), f"{where} is a {type(value).__name__}; a list was expected")
+                fit(len(value) == node[2], f"{where} has {len(value)} items; {node[2]} were expected", shape=True)
                 out[node[1] : node[1] + 8 * node[2]] = memoryview(array.array("q" if kind == "q" else "d", value)).cast(
                     "B"
                 )
             case "0":
-                _fit(value is None, f"{where} is a {type(value).__name__}; None was expected")
+                fit(value is None, f"{where} is a {type(value).__name__}; None was expected")
             case "?":
-                _fit(isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"), f"{where} is no bool")
+                fit(isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"), f"{where} is no bool")
                 out[node[1]] = 1 if value else 0
             case "i":
                 out[node[1] : node[1] + node[2]] = operator.index(value).to_bytes(node[2], "little", signed=True)
@@ -466,16 +485,14 @@ def _write_leaf(node: Any, value: Any, out: memoryview, where: str) -> None:
 
                 np.ndarray((), node[1], out, node[2])[()] = value
             case "a":
-                _fit(
-                    isinstance(value, array.array) and value.typecode == node[1], f"{where} is no array of {node[1]!r}"
-                )
-                _fit(len(value) == node[3], f"{where} has {len(value)} items; {node[3]} were expected", shape=True)
+                fit(isinstance(value, array.array) and value.typecode == node[1], f"{where} is no array of {node[1]!r}")
+                fit(len(value) == node[3], f"{where} has {len(value)} items; {node[3]} were expected", shape=True)
                 out[node[2] : node[2] + len(value) * value.itemsize] = memoryview(value).cast("B")
             case _:
                 want = {"u": str, "b": bytes, "B": bytearray}[kind]
-                _fit(isinstance(value, want), f"{where} is a {type(value).__name__}; {want.__name__} was expected")
+                fit(isinstance(value, want), f"{where} is a {type(value).__name__}; {want.__name__} was expected")
                 blob = value.encode("utf-8", "surrogatepass") if kind == "u" else bytes(value)
-                _fit(len(blob) <= node[2], f"{where} is too long", shape=True)
+                fit(len(blob) <= node[2], f"{where} is too long", shape=True)
                 struct.pack_into("<Q", out, node[1], len(blob))
                 out[node[1] + 8 : node[1] + 8 + len(blob)] = blob
     except (TypeError, ValueError, OverflowError, struct.error) as error:
@@ -485,22 +502,23 @@ def _write_leaf(node: Any, value: Any, out: memoryview, where: str) -> None:
 def _write_numpy(node: Any, value: Any, out: memoryview, where: str) -> None:
     np = _library("numpy")
 
-    _fit(isinstance(value, np.ndarray), f"{where} is a {type(value).__name__}; a numpy array was expected")
+    fit(isinstance(value, np.ndarray), f"{where} is a {type(value).__name__}; a numpy array was expected")
     dtype, shape = np.dtype(node[1]), tuple(node[2])
-    _fit(value.dtype == dtype, f"{where} has dtype {value.dtype}; {dtype} was expected")
-    _fit(value.shape == shape, f"{where} has shape {value.shape}; {shape} was expected", shape=True)
+    fit(value.dtype == dtype, f"{where} has dtype {value.dtype}; {dtype} was expected")
+    fit(value.shape == shape, f"{where} has shape {value.shape}; {shape} was expected", shape=True)
     if node[4]:
         np.copyto(np.ndarray(shape, dtype, out, node[3]), value)
 
 
-def _write_torch(node: Any, value: Any, out: memoryview, where: str) -> None:
+def write_torch(node: Any, value: Any, out: memoryview, where: str) -> None:
+    """A tensor's bytes into its place, or Misfit."""
     torch = _library("torch")
 
-    _fit(isinstance(value, torch.Tensor), f"{where} is a {type(value).__name__}; a tensor was expected")
+    fit(isinstance(value, torch.Tensor), f"{where} is a {type(value).__name__}; a tensor was expected")
     dtype, shape = getattr(torch, node[1]), tuple(node[2])
-    _fit(value.dtype == dtype, f"{where} has dtype {value.dtype}; {dtype} was expected")
-    _fit(tuple(value.shape) == shape, f"{where} has shape {tuple(value.shape)}; {shape} was expected", shape=True)
-    _fit(value.device.type == node[5], f"{where} is on {value.device.type}; {node[5]} was expected")
+    fit(value.dtype == dtype, f"{where} has dtype {value.dtype}; {dtype} was expected")
+    fit(tuple(value.shape) == shape, f"{where} has shape {tuple(value.shape)}; {shape} was expected", shape=True)
+    fit(value.device.type == node[5], f"{where} is on {value.device.type}; {node[5]} was expected")
     if node[4]:
         torch.frombuffer(out, dtype=dtype, count=value.numel(), offset=node[3]).reshape(shape).copy_(value.detach())
 
@@ -517,7 +535,7 @@ def _read(node: Any, found: memoryview) -> Any:
         case "d":
             return {tuple(k[1]) if isinstance(k, list) else k: _read(n, found) for k, n in node[1]}
         case "?":
-            _fit(found[node[1]] in (0, 1), "a bool that is neither")
+            fit(found[node[1]] in (0, 1), "a bool that is neither")
             return bool(found[node[1]])
         case "i":
             return int.from_bytes(found[node[1] : node[1] + node[2]], "little", signed=True)
@@ -551,12 +569,12 @@ def _read(node: Any, found: memoryview) -> Any:
 
 def _truths(are: bool, blob: bytearray | memoryview) -> None:
     """A library that is told that a byte is a truth value may compute with it; whoever wrote it chose which."""
-    _fit(not are or not bytes(blob).translate(None, b"\0\1"), "a bool that is neither")
+    fit(not are or not bytes(blob).translate(None, b"\0\1"), "a bool that is neither")
 
 
 def _read_text(kind: str, node: Any, found: memoryview) -> Any:
     length = struct.unpack_from("<Q", found, node[1])[0]
-    _fit(length <= node[2], "a text longer than its room", shape=True)
+    fit(length <= node[2], "a text longer than its room", shape=True)
     blob = bytes(found[node[1] + 8 : node[1] + 8 + length])
     if kind == "b":
         return blob

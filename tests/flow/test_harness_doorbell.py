@@ -8,13 +8,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from kbslurm_eval import wire
+from tests import standin
 from tests.flow import harness_ground as ground
+from tests.flow.test_harness_device import HONEST, on_device
 from tests.services import missing
 
 SCRIPT = r"""
@@ -78,12 +80,18 @@ os.chmod(link, 0)
 )
 
 
-def _judged(tmp_path: Path, folders: tuple[Path, Path], told: wire.Manifest, wrap: str = "") -> ground.Outcome:
+def _judged(
+    tmp_path: Path,
+    folders: tuple[Path, Path],
+    told: wire.Manifest,
+    wrap: str = "",
+    env: Mapping[str, str] | None = None,
+) -> ground.Outcome:
     asked, link = folders
     argv = ["sh", "-c", SCRIPT, "sh", str(asked), str(link), sys.executable, str(ground.EVAL)]
-    script = subprocess.Popen(argv, env={**os.environ, "KB_WRAP": wrap})
+    script = subprocess.Popen(argv, env={**os.environ, **(env or {}), "KB_WRAP": wrap})
     try:
-        return ground.judged(tmp_path / "attempt", told, "--supervisor", str(asked), "--link", str(link))
+        return ground.judged(tmp_path / "attempt", told, "--supervisor", str(asked), "--link", str(link), env=env)
     finally:
         assert script.wait(timeout=ground.GENEROUS_S) == 0
 
@@ -105,6 +113,15 @@ def test_runners_in_namespaces_of_their_own(tmp_path: Path, folders: tuple[Path,
     report = _judged(tmp_path / "right", folders, ground.manifest(RIGHT), NAMESPACES).told
     assert report.verdict == "passed", report.reason
     assert not any("pid namespace" in note or "net namespace" in note for note in report.isolation.notes)
+
+
+def test_a_device_s_memory_is_lent_across_namespaces(tmp_path: Path, folders: tuple[Path, Path]) -> None:
+    if subprocess.run([*NAMESPACES.split(), "true"], capture_output=True, check=False).returncode != 0:
+        missing("user namespaces", "unshare can't make them here")
+    env = standin.device(tmp_path / "toolkit")
+    report = _judged(tmp_path, folders, on_device(HONEST), NAMESPACES, env).told
+    assert report.verdict == "passed", report.reason
+    assert report.host["device"]["transport"] == "shared memory"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,549 @@
+"""A GPU in a run: the judge owns the memory that inputs and outputs lie in, and lends it to the runner.
+
+The judge allocates, fills from its own layout, exports each piece as a file descriptor (SCM_RIGHTS over the launch's
+socket, on which it never reads) and looks at its own mapping afterwards; the runner maps the same memory. So nothing
+that a submission says of an output counts, only what stands in memory that the judge holds.
+
+Three things differ from a call on a CPU. Work on a device goes on while its process is stopped: therefore an input is
+staged in memory that nobody else has, and is moved to the lent one by a copy on the device when the clock has started;
+the clock ends when the judge's own look at the output is back, so that whatever had to be waited for is in the time;
+and after every call the device must come to rest before anything else happens. Null calls go the same way.
+
+Where the device belongs to one process only (exclusive mode), or memory can't be exported, a call's arrays travel
+through the link and the runner copies them itself: the run is flagged HOST_COPIES. In exclusive mode the judge makes no
+context at all, and the reference runs on the CPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import build, clock, driver, link, mapped, parting, values
+from .check import Prepared
+from .judge import LATE_CAP, PROBE_SIZE, PROBES, SMALL_OUTPUT, Allowance, Launch, Pulse, Rejected, Reply
+from .link import Kind, Status
+from .ranks import world_of
+from .supervisor import CantStart, Supervisor, Unstoppable
+from .wire import Manifest, PhaseName
+
+HOST_COPIES, TIMING_DISPUTED, DEVICE_BUSY = "HOST_COPIES", "TIMING_DISPUTED", "DEVICE_BUSY"
+LOOKS, REST_S = 5, 2.0
+IDLE_NS = 300_000  # the smallest piece of work takes some 20 µs on a device at rest, and a slice of ms on a busy one
+BUSY_SHARE = 0.1  # of a run's calls, before it is told
+POISON = 1 << 16
+MOST_PITCH = (1 << 31) - 1
+LEAST_FREE = 512 << 20  # of the device's memory; a fiftieth where that is less
+_DICE = random.SystemRandom()
+
+
+@dataclass(kw_only=True)
+class Ground:
+    """The device of one run, as the judge knows it. Nothing is opened before a case has an array for it."""
+
+    gpu: driver.Driver
+    choice: parting.Choice
+    shares: bool
+    why: str = ""
+    needed: bool = False
+    sizes: tuple[int, int] = (0, 0)
+    calls: int = 0
+    busy: int = 0
+    times: list[dict[str, Any]] = field(default_factory=list)
+    idle_ns: int = IDLE_NS
+    busy_before: bool = False
+    _device: driver.Device | None = None
+
+    @property
+    def facts(self) -> driver.Facts:
+        """The device that is used: the first one that this job sees."""
+        return self.gpu.devices[0]
+
+    @property
+    def alone(self) -> bool:
+        """Whether only one process at a time may use it, and it is used."""
+        return self.needed and self.facts.exclusive
+
+    def look(self, prepared: Prepared) -> None:
+        """Whether a call like this needs the device, and how much of its memory."""
+        place, found = parting.placed(prepared.layout, self.choice), parting.sent(prepared.packed, self.choice)
+        self.needed = self.needed or place is not None or found is not None
+        mine = (0 if found is None else found.size, 0 if place is None else place.size)
+        self.sizes = (max(mine[0], self.sizes[0]), max(mine[1], self.sizes[1]))
+
+    def device(self) -> driver.Device:
+        """The judge's own context; CantStart when there is none to be had."""
+        if self._device is None:
+            try:
+                self._device = self.gpu.open(self.facts.index)
+                self._calibrate(self._device)
+            except driver.DriverError as error:
+                raise CantStart(f"the judge can't use the device: {error}") from None
+        self._device.enter()
+        return self._device
+
+    def _calibrate(self, device: driver.Device) -> None:
+        """What the smallest piece of work takes on this device at rest."""
+        scratch = device.allocate(4)
+        least = min(device.touch(scratch.at) for _ in range(24))
+        device.free(scratch)
+        self.busy_before = least > IDLE_NS
+        self.idle_ns = max(IDLE_NS, 4 * least)
+
+    def copies(self, why: str) -> None:
+        """From here on no memory is shared."""
+        self.shares, self.why = False, why
+
+    def flags(self) -> list[str]:
+        """What staff and the author should know of the run."""
+        if not self.needed:
+            return []
+        found = [] if self.shares else [HOST_COPIES]
+        if self.busy_before or self.busy > max(1, BUSY_SHARE * self.calls):
+            found.append(DEVICE_BUSY)
+        if any(not one["agreed"] for one in self._summary()):
+            found.append(TIMING_DISPUTED)
+        return found
+
+    def evidence(self) -> dict[str, str]:
+        """What the flags rest on, in words."""
+        found, flags = {}, self.flags()
+        if HOST_COPIES in flags:
+            found[HOST_COPIES] = self.why
+        if DEVICE_BUSY in flags:
+            late = f"after {self.busy} of {self.calls} calls the device wasn't at rest when they were reported done"
+            found[DEVICE_BUSY] = "other work was on the device before the run" if self.busy_before else late
+        for one in self._summary():
+            if not one["agreed"] and TIMING_DISPUTED not in found:
+                found[TIMING_DISPUTED] = (
+                    f"{one['phase']} {one['index']}: the runner claims {one['claimed_ns']:.0f} ns on the device, the "
+                    f"judge's clock says {one['judge_ns']:.0f} ns"
+                )
+        return found
+
+    def told(self) -> dict[str, Any]:
+        """For the report."""
+        if not self.needed:
+            return {}
+        facts = self.facts
+        told = {
+            "kind": facts.kind, "name": facts.name, "pci": facts.pci, "uuid": facts.uuid, "driver": facts.version,
+            "transport": "shared memory" if self.shares else "host copies", "calls": self.calls, "busy": self.busy,
+            "times": self._summary(),
+        }  # fmt: skip
+        return {"device": told}
+
+    def _summary(self) -> list[dict[str, Any]]:
+        """Of each case over its launches: the device time that was claimed, what the judge saw, whether most agree."""
+        rows = []
+        for phase, index in dict.fromkeys((one["phase"], one["index"]) for one in self.times):
+            mine = [one for one in self.times if (one["phase"], one["index"]) == (phase, index)]
+            rows.append(
+                {
+                    "phase": phase,
+                    "index": index,
+                    "claimed_ns": statistics.median(one["claimed_ns"] for one in mine),
+                    "judge_ns": statistics.median(one["judge_ns"] for one in mine),
+                    "agreed": 2 * sum(one["agreed"] for one in mine) >= len(mine),
+                }
+            )
+        return rows
+
+    def close(self) -> None:
+        """The context is given back."""
+        if self._device is not None:
+            self._device.close()
+            self._device = None
+
+
+def ground_of(manifest: Manifest) -> tuple[Ground | None, str]:
+    """The device of a run on a GPU's board; None where there is no driver for one process, and then why.
+
+    CantStart where the problem's arrays must lie on a device and there is none.
+    """
+    arrays = manifest.config.get("arrays") == "device"
+    if world_of(manifest) > 1:  # ranks copy their tensors themselves
+        return None, ""
+    try:
+        found = driver.found()
+    except driver.DriverError as error:
+        if arrays:
+            raise CantStart(f"the problem's arrays lie on a {manifest.gpu}, and {error}") from None
+        return None, "" if isinstance(error, driver.NoDriver) else str(error)
+    facts = found.devices[0]
+    why = ""
+    if facts.exclusive:
+        why = "the device is in exclusive-process mode: the submission has it alone, and the reference runs on the CPU"
+    elif not facts.exportable:
+        why = "the device's driver can't export memory to another process"
+    choice = parting.Choice(arrays=arrays, native=manifest.lang == "cu", tensors=facts.exclusive)
+    return Ground(gpu=found, choice=choice, shares=not why, why=why), ""
+
+
+@dataclass(kw_only=True)
+class _Lent:
+    """The memory that one launch has: what it was lent, and what is staged for it out of its reach."""
+
+    input: driver.Memory | None = None
+    output: driver.Memory | None = None
+    staged: driver.Memory | None = None
+    old: list[driver.Memory] = field(default_factory=list)
+
+    def all(self) -> list[driver.Memory]:
+        """Every piece of it."""
+        return [*self.old, *(m for m in (self.input, self.output, self.staged) if m is not None)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Call:
+    """One call in its two parts."""
+
+    payload: bytes
+    image: bytes | None
+    in_size: int
+    layout: values.Layout
+    placed: parting.Placed
+
+    @property
+    def out_size(self) -> int:
+        """What of the output lies on the device."""
+        return self.placed.size
+
+
+class DeviceLaunch(Launch):
+    """One runner that has been lent some of the device's memory."""
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        allowance: Allowance,
+        pulse: Pulse,
+        built: build.Built | None = None,
+        *,
+        ground: Ground,
+    ) -> None:
+        self._ground, self._lent, self._loaded = ground, _Lent(), False
+        self._ear: socket.socket | None = None
+        self._line: socket.socket | None = None
+        self._layouts: dict[str, parting.Placed | None] = {}
+        self._claims: dict[int, list[int]] = {}
+        self._calls = self._busy = self._claim_ns = 0
+        super().__init__(supervisor, allowance, pulse, built)
+        try:
+            self._meet()
+        except BaseException:
+            self.close()
+            raise
+
+    def _opened(self, folder: Path) -> None:
+        self._ear = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        above = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._ear.bind(mapped.short_path(str(folder), above))
+        finally:
+            os.close(above)
+        (folder / link.LENT).chmod(0o666)
+        self._ear.listen(1)
+
+    def _greeting(self, supervisor: Supervisor) -> dict[str, Any]:
+        return {**super()._greeting(supervisor), "lent": True}
+
+    def _meet(self) -> None:
+        """The runner's end of the socket, and its device: nothing of the submission is there yet."""
+        assert self._ear is not None
+        self._ear.settimeout(1.0)
+        try:
+            self._line = self._ear.accept()[0]
+            self._line.setblocking(False)
+        except OSError:
+            if self._ground.shares:
+                self._ground.copies("the runner's cage lets no descriptor through")
+        finally:
+            self._ear.close()
+            (self.runner.folder / link.LENT).unlink(missing_ok=True)
+        facts = self._ground.facts
+        reply = self.ring(Kind.DEVICE, values.pack({"kind": facts.kind, "uuid": facts.uuid, "maps": []}), limit_s=60.0)
+        if reply.status != Status.OK:
+            raise CantStart(f"a runner can't use the device: {reply.text}")
+        if self._ground.shares:
+            free, whole = self._ground.device().free_bytes()
+            self._least = min(LEAST_FREE, whole // 50, free // 2)
+            self._room(*self._ground.sizes)
+
+    def load(self, manifest: Manifest) -> Reply:
+        """Hand the submission over."""
+        self._loaded = True
+        return super().load(manifest)
+
+    # -------------------------------------------------------------------------------------------------- messages
+
+    def call(self, prepared: Prepared) -> Reply:
+        """One call of the submission."""
+        told = self._call_of(prepared.packed, prepared.layout)
+        if told is None:
+            return super().call(prepared)
+        self._calls += 1
+        self.declare(told.placed.layout)
+        if not self._ground.shares:
+            kind, late = Kind.CALL, len(told.payload) <= LATE_CAP
+            return self.ring(kind, told.payload, layout=told.placed.layout, late=late)
+        return self._ring_there(Kind.DEVICE_CALL, told)
+
+    def null(self, prepared: Prepared) -> int:
+        """A call's way without the call."""
+        return self._nothing(prepared, self._null_payload(prepared))
+
+    def bare_null(self, prepared: Prepared) -> int:
+        """The same with nothing to decode in as many bytes."""
+        return self._nothing(prepared, None)
+
+    def _nothing(self, prepared: Prepared, packed: bytes | None) -> int:
+        told = self._call_of(prepared.packed, prepared.layout)
+        if told is None:
+            return super().bare_null(prepared) if packed is None else super().null(prepared)
+        mark = "G" if self._ground.shares else "H"
+        arrays = self._null_payload(prepared) if packed is None else packed
+        found = parting.sent(arrays, self._ground.choice, mark)
+        payload = arrays if found is None else found.payload
+        if packed is None:
+            payload = values.pack(None).ljust(len(payload), b"\0")
+        if not self._ground.shares:
+            return self.ring(Kind.NULL, payload, late=len(told.payload) <= LATE_CAP).ns
+        nothing = _Call(payload=payload, image=None, in_size=told.in_size, layout=told.layout, placed=told.placed)
+        return self._ring_there(Kind.DEVICE_NULL, nothing).ns
+
+    def by_hand(self, prepared: Prepared) -> bytes:
+        """The input for a call that isn't judged: the runner puts its arrays onto the device."""
+        found = parting.sent(prepared.packed, self._ground.choice, "H")
+        return prepared.packed if found is None else found.payload
+
+    def _call_of(self, packed: bytes, layout: values.Layout) -> _Call | None:
+        """The call in its two parts, with the memory that it needs; None where nothing is the device's."""
+        mark = "G" if self._ground.shares else "H"
+        found = parting.sent(packed, self._ground.choice, mark)
+        text = layout.text()
+        if text not in self._layouts:
+            self._layouts[text] = parting.placed(layout, self._ground.choice, mark)
+        place = self._layouts[text]
+        if found is None and place is None:
+            return None
+        size = 0 if found is None else found.size
+        plain = parting.Placed(layout=layout, pieces=(), size=0)
+        told = _Call(
+            payload=packed if found is None else found.payload,
+            image=found.image() if found is not None and size else None,
+            in_size=size,
+            layout=layout,
+            placed=place or plain,
+        )
+        if self._ground.shares and not self._room(told.in_size, told.out_size):
+            self._layouts.clear()
+            return self._call_of(packed, layout)
+        return told
+
+    # ---------------------------------------------------------------------------------------------------- memory
+
+    def _room(self, in_size: int, out_size: int) -> bool:
+        """The lent memory holds this much. False where it can't be lent at all: then it is copied from here on."""
+        device, lent, line = self._ground.device(), self._lent, self._line
+        maps: list[list[Any]] = []
+        assert line is not None
+        try:
+            for name, size in (("in", in_size), ("out", out_size)):
+                held = lent.input if name == "in" else lent.output
+                if size == 0 or (held is not None and held.size >= size):
+                    continue
+                fresh, fd = device.share(size)
+                try:
+                    lent.old += [] if held is None else [held]
+                    if name == "in":
+                        lent.input = fresh
+                    else:
+                        lent.output = fresh
+                    device.cover(fresh.at, os.urandom(POISON), fresh.size)  # what was there before is nobody's business
+                    socket.send_fds(line, [b"m"], [fd])
+                finally:
+                    os.close(fd)
+                maps.append([name, fresh.size])
+            if in_size and (lent.staged is None or lent.staged.size < in_size):
+                if lent.staged is not None:
+                    device.free(lent.staged)
+                    lent.staged = None
+                lent.staged = device.allocate(in_size)
+        except driver.OutOfDeviceMemory:
+            if not self._loaded:
+                raise CantStart("the device has too little memory free for this problem's arrays") from None
+            raise Rejected("memory", "the submission left too little of the device's memory free") from None
+        except (driver.DriverError, OSError) as error:
+            raise self._failed(error) from None
+        if not maps:
+            return True
+        reply = self.ring(Kind.DEVICE, values.pack({"maps": maps}), limit_s=60.0)
+        if reply.status == Status.OK:
+            return True
+        if self._loaded:
+            raise Rejected("error", f"the submission's process can't map its memory: {reply.text}")
+        self._ground.copies(f"the runner can't map the judge's memory: {reply.text}")
+        return False
+
+    def _failed(self, error: Exception) -> Exception:
+        """Whose trouble a failing device is: before the submission was there, the machine's."""
+        if not self._loaded:
+            return CantStart(f"the device can't be used: {error}")
+        if isinstance(error, driver.Stuck):
+            return Rejected("timeout", f"the device hangs: {error}", "the time limit was reached")
+        return Rejected("error", f"the device failed: {error}", "the device failed")
+
+    # ------------------------------------------------------------------------------------------------------ ring
+
+    def _ring_there(self, kind: Kind, told: _Call) -> Reply:
+        """One message whose arrays lie on the device."""
+        try:
+            return self._rung_there(kind, told)
+        except driver.DriverError as error:
+            raise self._failed(error) from None
+
+    def _rung_there(self, kind: Kind, told: _Call) -> Reply:
+        end, device, lent = self._link, self._ground.device(), self._lent
+        host = told.placed.layout if kind is Kind.DEVICE_CALL else None
+        host_size = host.size if host is not None else 0
+        token = end.token().to_bytes(8, "little")
+        number = self._ids.get(host.text(), 0) if host is not None else 0
+        end.words(kind, size=len(told.payload), layout=number, out_size=host_size)
+        if host_size:
+            end.room(host_size)
+            end.poison(host_size)
+        source, to = (0, 0) if lent.staged is None or lent.input is None else (lent.staged.at, lent.input.at)
+        out = 0 if lent.output is None else lent.output.at
+        if told.out_size and host is not None:
+            device.cover(out, os.urandom(POISON), told.out_size)
+        if told.image is not None:
+            device.write(source, told.image)
+        device.synchronize()  # nothing of our own is left on it
+        before_ns = time.perf_counter_ns()
+        slept_in_ns = 0
+        if len(told.payload) <= LATE_CAP:
+            slept_in_ns = self._slept_in(self._wake(self._allowance.left_s))
+            start_ns = time.perf_counter_ns()
+            device.copy(to, source, told.in_size)
+            os.pwrite(end.input, told.payload, 0)
+            os.pwrite(end.bell, token, link.GO)
+        else:
+            end.put(told.payload)
+            start_ns = time.perf_counter_ns()
+            device.copy(to, source, told.in_size)
+            os.pwrite(end.bell, token, link.GO)
+            self.runner.thaw()
+        try:
+            self._answered(token, start_ns, self._allowance.left_s)
+            places = _strided(told.out_size)
+            seen = self._look_at(out, places)
+            done_ns = time.perf_counter_ns()  # whatever the look had to wait for is in the time
+            first = self._probe(host_size, end)
+            try:
+                self.runner.freeze()
+            except Unstoppable:
+                raise self._gone() or Rejected(
+                    "violation", "a process of the submission kept running when it was stopped"
+                ) from None
+        finally:
+            self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9)
+        self._rest(kind)
+        ns = done_ns - start_ns + slept_in_ns
+        if host is None:
+            return self._collected(kind, token, 0, [], ns)
+        there = device.read(out, told.out_size)
+        # the bytes that the look saw, where they stand now
+        if seen != _at_places(there, places):
+            raise Rejected("violation", "the output was still being written after it was reported done")
+        reply = self._collected(kind, token, host_size, first, ns)
+        self._claim_ns = end.claim()
+        whole = told.placed.whole(reply.out, there, told.layout.size) if told.out_size else reply.out
+        return Reply(ns=reply.ns, status=reply.status, text=reply.text, out=whole)
+
+    def _look_at(self, out: int, places: tuple[int, int, int, int]) -> bytes:
+        start, pitch, width, rows = places
+        return self._ground.device().gather(out + start, pitch, width, rows) if rows else b""
+
+    def _rest(self, kind: Kind) -> None:
+        """The device is at rest when this returns, and enough of its memory is free for others."""
+        ground = self._ground
+        device, held = ground.device(), self._lent.output or self._lent.input
+        if held is None or kind is not Kind.DEVICE_CALL:
+            return
+        scratch = self._scratch(device)
+        if not any(device.touch(scratch) <= ground.idle_ns for _ in range(LOOKS)):
+            self._busy += 1
+            until = time.monotonic() + REST_S
+            while device.touch(scratch) > ground.idle_ns:
+                if time.monotonic() > until:
+                    said = f"work of the submission was still on the device {REST_S:g} s after it was reported done"
+                    raise Rejected("violation", said)
+        free, _ = device.free_bytes()
+        if free < self._least:
+            said = f"the submission left {free >> 20} MiB of the device's memory free; {self._least >> 20} MiB must be"
+            raise Rejected("memory", said, "the submission used more of the device's memory than allowed")
+
+    def _scratch(self, device: driver.Device) -> int:
+        if self._lent.staged is None:
+            self._lent.staged = device.allocate(POISON)
+        return self._lent.staged.at
+
+    # ------------------------------------------------------------------------------------------------- witnesses
+
+    def keep(self, index: int) -> None:
+        """The last call is one that counts."""
+        self._claims.setdefault(index, []).append(self._claim_ns)
+
+    def witness(self, name: PhaseName, times: Mapping[int, clock.LaunchTimes]) -> None:
+        """What the runner claims of its calls beside what the judge saw."""
+        if not self._ground.shares:
+            return
+        for index, claims in self._claims.items():
+            mine = clock.net(times[index])
+            seen, said = statistics.median(mine.samples_ns), statistics.median(claims)
+            agreed = clock.agrees(seen, said, mine.null_sd_ns)
+            row = {"phase": name, "index": index, "claimed_ns": said, "judge_ns": seen, "agreed": agreed}
+            self._ground.times.append(row)
+
+    def counted(self) -> None:
+        """This launch was the submission's own: its calls are told in the report."""
+        self._ground.calls += self._calls
+        self._ground.busy += self._busy
+
+    def close(self) -> str:
+        """End it; what it wrote. Its memory is taken back."""
+        for one in (self._ear, self._line):
+            if one is not None:
+                one.close()
+        text = super().close()
+        with contextlib.suppress(driver.DriverError, CantStart):
+            for memory in self._lent.all():
+                self._ground.device().free(memory)
+        self._lent = _Lent()
+        return text
+
+
+def _strided(size: int) -> tuple[int, int, int, int]:
+    """Where the judge looks at an output at once: all of a small one; of a large one places at a random distance from a
+    random one, so that one command brings them all. Start, distance, width, how many."""
+    if size == 0:
+        return 0, 0, 0, 0
+    if size <= SMALL_OUTPUT:
+        return 0, size, size, 1
+    pitch = min(_DICE.randint(size // (2 * PROBES), size // PROBES), MOST_PITCH)
+    room = size - pitch * (PROBES - 1) - PROBE_SIZE
+    return _DICE.randint(0, max(0, room)), pitch, PROBE_SIZE, PROBES
+
+
+def _at_places(found: bytes, places: tuple[int, int, int, int]) -> bytes:
+    start, pitch, width, rows = places
+    return b"".join(found[start + n * pitch : start + n * pitch + width] for n in range(rows))

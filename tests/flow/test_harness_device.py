@@ -1,0 +1,443 @@
+"""A GPU in the harness: memory that the judge lends, and what a submission can do with it. The device is a stand-in
+(`tests/standin`), judge, cage and runner are the real ones."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbslurm_eval import wire
+from tests import standin
+from tests.flow import harness_ground as ground
+
+DOUBLING = """
+import array
+import random
+
+
+def generate_input(n, seed):
+    r = random.Random(seed)
+    return array.array("d", [r.random() for _ in range(n)]), array.array("d", bytes(8 * n)), 3
+
+
+def ref_kernel(data):
+    x, _, k = data
+    return array.array("d", [v * k for v in x])
+
+
+def check_implementation(data, output):
+    bad = [n for n, (v, w) in enumerate(zip(data[0], output)) if not abs(v * data[2] - w) < 1e-12]
+    return not bad, f"wrong at {bad[0]}" if bad else ""
+"""
+# The device's memory is the host's, so that Python can do what a kernel would.
+KERNEL = """
+import ctypes
+import kbslurm_eval.mapped as mapped
+
+gpu = ctypes.CDLL("libcuda.so.1")
+gpu.standin_write.argtypes = [ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64]
+gpu.standin_busy.argtypes = [ctypes.c_uint64]
+
+
+def view(a):
+    return (ctypes.c_double * a.shape[0]).from_address(a.ptr)
+
+
+def kernel(data):
+    x, y, k = data
+    view(y)[:] = [v * k for v in view(x)]
+    return y
+
+"""
+HONEST = KERNEL + "\ncustom_kernel = kernel\n"
+# A runner that says done without waiting for its device.
+HURRIED = (
+    KERNEL
+    + """
+import kbslurm_eval.values
+
+mapped.Side.end = lambda side: 1000
+
+
+def later(y, found, ns):
+    for at in range(0, len(found), 2000):
+        part = (ctypes.c_double * len(found[at : at + 2000]))(*found[at : at + 2000])
+        assert gpu.standin_write(y + 8 * at, part, ctypes.sizeof(part), ns) == 0
+
+
+def place():
+    return kbslurm_eval.values.device_side._out  # where the judge looks
+"""
+)
+IN_C = """
+#include "kbslurm.h"
+KB_ENTRY int custom_kernel(const kb_array *in, int inputs, kb_array *out, int outputs) {
+  const double *x = static_cast<const double *>(in[0].data);
+  double *y = static_cast<double *>(out[0].data);
+  const long long k = *static_cast<const long long *>(in[2].data);
+  if (inputs != 3 || outputs != 1 || in[0].size != out[0].size) return 9;
+  for (long long i = 0; i < in[0].size; ++i) y[i] = x[i] * k;
+  return 0;
+}
+"""
+
+
+@pytest.fixture
+def gpu(tmp_path: Path) -> Any:
+    """An environment with a device of these settings."""
+    return lambda **settings: standin.device(tmp_path / "toolkit", **settings)
+
+
+def on_device(source: str, **changed: Any) -> wire.Manifest:
+    """A manifest whose arrays lie on a device."""
+    told: dict[str, Any] = {
+        "mode": "test",
+        "gpu": "H100",
+        "files": {"reference.py": DOUBLING},
+        "config": {"arrays": "device"},
+        "tests": [{"n": 5, "seed": 1}, {"n": 3000, "seed": 2}],
+        "benchmarks": [{"n": 4000, "seed": 7}],
+        "hidden": [],
+        "budget": wire.Budget(launches=2, calls=5),
+    }
+    return ground.manifest(source, **{**told, **changed})
+
+
+def _judged(folder: Path, env: dict[str, str], source: str, **changed: Any) -> wire.Report:
+    return ground.judged(folder, on_device(source, **changed), env=env).told
+
+
+CALLS = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from kbslurm_eval import driver
+device = driver.found().open(0)
+mine, fd = device.share(100_000)
+theirs = device.imported(fd, mine.size)
+os.close(fd)
+device.cover(mine.at, bytes(range(251)), mine.size)
+held = device.read(theirs.at, 100_000)
+assert held == (bytes(range(251)) * 400)[:100_000]
+assert device.gather(theirs.at + 7, 5000, 64, 16) == b"".join(held[7 + n * 5000 :][:64] for n in range(16))
+private = device.allocate(5000)
+device.copy(private.at, theirs.at + 251, 5000)
+assert device.read(private.at, 5000) == held[:5000]
+first, last = device.event(), device.event()
+device.record(first)
+device.record(last)
+device.synchronize()
+assert device.elapsed_ns(first, last) >= 0
+free = device.free_bytes()[0]
+device.free(private)
+assert device.free_bytes()[0] == free + 5000
+device.free(theirs)
+device.free(mine)
+device.close()
+print(device.facts.kind, device.facts.name)
+"""
+
+
+@pytest.mark.parametrize("kind", ["cuda", "hip"])
+def test_each_driver_is_called_as_it_wants(tmp_path: Path, kind: str) -> None:
+    argv = [sys.executable, "-I", "-c", CALLS, str(ground.EVAL)]
+    done = subprocess.run(
+        argv, env=standin.device(tmp_path / "toolkit", kind), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.stdout, done.stderr) == (f"{kind} Stand-in 1\n", "")
+
+
+def test_inputs_and_outputs_lie_in_memory_of_the_judge_s(tmp_path: Path, gpu: Any) -> None:
+    report = _judged(tmp_path, gpu(), HONEST, mode="benchmark", budget=wire.Budget(launches=1, calls=5))
+    assert report.verdict == "passed", report.reason
+    assert report.isolation.level == ground.achieved_level()
+    told = report.host["device"]
+    assert (told["name"], told["pci"], told["transport"]) == ("Stand-in 1", "0000:01:00.0", "shared memory")
+    assert told["uuid"] == "40" * 16
+    assert [(row["phase"], row["index"]) for row in told["times"]] == [("benchmark", 0)]
+    assert told["times"][0]["claimed_ns"] > 0
+    assert "HOST_COPIES" not in report.flags
+    assert report.score_s is not None
+
+
+def test_compiled_code_gets_the_device_s_addresses(tmp_path: Path, gpu: Any) -> None:
+    report = _judged(tmp_path, gpu(), IN_C, lang="cu", entry="submission.cu", mode="benchmark",
+                     tests=[], budget=wire.Budget(launches=1, calls=5))  # fmt: skip
+    assert report.verdict == "passed", report.reason
+    assert report.host["device"]["transport"] == "shared memory"
+    assert report.host["device"]["times"][0]["claimed_ns"] > 0
+
+
+NUMPY = """
+import numpy as np
+
+
+def generate_input(n, seed):
+    r = np.random.default_rng(seed)
+    return r.random((n, n + 1)).T, np.zeros((n + 1, n), dtype="float32")
+
+
+def ref_kernel(data):
+    return (data[0] * 2).astype("float32")
+
+
+def check_implementation(data, output):
+    return bool((output == ref_kernel(data)).all()), ""
+"""
+STRIDED = """
+import ctypes
+
+
+def custom_kernel(data):
+    x, y = data
+    told = x.__cuda_array_interface__
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            at = told["data"][0] + i * told["strides"][0] + j * told["strides"][1]
+            value = ctypes.c_double.from_address(at).value
+            ctypes.c_float.from_address(y.ptr + 4 * (i * y.shape[1] + j)).value = value * 2
+    return ANSWER
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict", "said"),
+    [
+        ("y", "passed", ""),
+        ("x", "wrong", "output has dtype <f8; <f4 was expected"),
+        ("[1.0]", "wrong", "output is a list; an array on the device was expected"),
+    ],
+)
+def test_numpy_s_arrays_by_their_interface(tmp_path: Path, gpu: Any, answer: str, verdict: str, said: str) -> None:
+    source, files = STRIDED.replace("ANSWER", answer), {"reference.py": NUMPY}
+    report = _judged(tmp_path, gpu(), source, files=files, tests=[{"n": 9, "seed": 1}])
+    assert report.verdict == verdict, report.reason
+    assert said in report.reason
+
+
+def test_a_builder_and_a_profiler_have_the_device_too(tmp_path: Path, gpu: Any) -> None:
+    """Their calls aren't judged: they put copies onto the device themselves."""
+    told = on_device(HONEST, mode="profile", build=wire.Build(when="always"), budget=wire.Budget(launches=1, calls=3))
+    outcome = ground.judged(tmp_path, told, env=gpu())
+    assert outcome.told.verdict == "passed", outcome.told.reason
+    assert outcome.told.profile.startswith("benchmark-0 (n: 4000; seed: 7): "), outcome.told.profile
+    assert {one.name for one in outcome.told.artifacts} == {"benchmark-0.table.txt", "benchmark-0.functions.json"}
+
+
+# ------------------------------------------------------------------------------------------------------------ cheats
+
+AFTER_DONE = (
+    HURRIED
+    + """
+class Nothing:
+    def __init__(self, at, shape):
+        self.__cuda_array_interface__ = {"typestr": "<f8", "shape": shape, "data": (at, False)}
+
+
+def custom_kernel(data):
+    x, y, k = data
+    later(place(), [v * k for v in view(x)], AFTER)
+    return Nothing(place(), y.shape)  # already there, so nothing is copied
+"""
+)
+# The same, by a second mapping of the same memory: what was imported second is the output's.
+TWICE = AFTER_DONE.replace(
+    "class Nothing",
+    """
+again = kbslurm_eval.values.device_side.device._mapped(2, 65536).at
+
+
+class Nothing""",
+).replace("later(place()", "later(again")
+SWAPPED = (
+    KERNEL
+    + """
+import kbslurm_eval.values
+
+libc = ctypes.CDLL(None)
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.mmap.restype = ctypes.c_void_p
+
+
+def custom_kernel(data):
+    at = kbslurm_eval.values.device_side._out
+    libc.mmap(at, 65536, 3, 0x32, -1, 0)  # private memory where the judge's was
+    return kernel(data)
+"""
+)
+OTHER_FD = (
+    KERNEL
+    + """
+import os
+import kbslurm_eval.child as child
+import kbslurm_eval.values
+
+mine = os.open("/tmp", os.O_TMPFILE | os.O_RDWR)
+os.ftruncate(mine, 4 << 20)
+child._line.sendmsg([b"swap"], [(1, 1, mine.to_bytes(4, "little"))])  # SCM_RIGHTS: nobody takes it
+side = kbslurm_eval.values.device_side
+side._out = side.device.imported(mine, 65536).at
+custom_kernel = kernel
+"""
+)
+UNMAPPED = (
+    KERNEL
+    + """
+import kbslurm_eval.values
+
+
+def custom_kernel(data):
+    gpu.cuMemUnmap(ctypes.c_uint64(kbslurm_eval.values.device_side._out), ctypes.c_size_t(65536))
+    return kernel(data)
+"""
+)
+HOARDING = (
+    KERNEL
+    + """
+at = ctypes.c_uint64()
+size = 1 << 30
+
+
+def custom_kernel(data):
+    global size
+    while size >= 4096:
+        if gpu.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(size)) != 0:
+            size //= 2
+    return kernel(data)
+"""
+)
+REPLAYED = (
+    KERNEL
+    + """
+kept = []
+
+
+def custom_kernel(data):
+    if kept:
+        return kept[0]
+    kept.append(kernel(data))
+    return kept[0]
+"""
+)
+LEFT_BUSY = (
+    KERNEL
+    + """
+mapped.Side.end = lambda side: gpu.standin_busy(BUSY) or 1000
+custom_kernel = kernel
+"""
+)
+CHEATS = {
+    "it writes when it has said done": (AFTER_DONE.replace("AFTER", "400_000_000"), "violation", "still being written"),
+    "by a second mapping": (TWICE.replace("AFTER", "400_000_000"), "violation", "still being written"),
+    "its own memory in the judge's place": (SWAPPED, "wrong", ""),
+    "another descriptor": (OTHER_FD, "wrong", ""),
+    "unmapped": (UNMAPPED, "error", "SIGSEGV"),
+    "all of the memory taken": (HOARDING, "memory", "MiB of the device's memory free"),
+    "the first answer again": (REPLAYED, "wrong", ""),
+    "work that doesn't end": (LEFT_BUSY.replace("BUSY", "10_000_000_000"), "violation", "still on the device"),
+}
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_cheats_on_the_device(tmp_path: Path, gpu: Any, name: str) -> None:
+    source, verdict, said = CHEATS[name]
+    report = _judged(tmp_path, gpu(), source, tests=[{"n": 50, "seed": 1}, {"n": 3000, "seed": 2}])
+    assert report.verdict == verdict, report.reason
+    assert said in report.reason
+
+
+def _timed(folder: Path, env: dict[str, str], source: str) -> wire.Report:
+    budget = wire.Budget(launches=1, calls=3)
+    return _judged(folder, env, source, mode="benchmark", tests=[], benchmarks=[{"n": 50, "seed": 7}], budget=budget)
+
+
+def test_what_the_judge_waits_for_is_in_the_time(tmp_path: Path, gpu: Any) -> None:
+    """On a device that lets copies wait for their turn, deferred work is done before the judge's look at it: it passes,
+    at the time that it really took, whatever it claims."""
+    source = AFTER_DONE.replace("AFTER", "1_500_000")
+    report = _timed(tmp_path, gpu(copies_wait=1), source)
+    assert report.verdict == "passed", report.reason
+    assert min(report.samples[0].own.calls_ns) >= 1_500_000
+
+
+def test_a_claimed_device_time_is_a_claim(tmp_path: Path, gpu: Any) -> None:
+    source = (
+        KERNEL
+        + """
+import time
+
+ended = mapped.Side.end
+mapped.Side.end = lambda side: ended(side) // 1000
+
+
+def custom_kernel(data):
+    time.sleep(0.1)
+    return kernel(data)
+"""
+    )
+    report = _timed(tmp_path, gpu(), source)
+    assert report.verdict == "passed", report.reason
+    assert "TIMING_DISPUTED" in report.flags
+    assert "the runner claims" in report.host["evidence"]["TIMING_DISPUTED"]
+    assert min(report.samples[0].own.calls_ns) >= 100_000_000, "the judge's clock is what counts"
+
+
+def test_a_device_that_is_left_busy_is_told(tmp_path: Path, gpu: Any) -> None:
+    source = LEFT_BUSY.replace("BUSY", "600_000_000")
+    tests = [{"n": 50, "seed": n} for n in range(2)]
+    report = _judged(tmp_path, gpu(), source, tests=tests)
+    assert report.verdict == "passed", report.reason
+    assert report.flags == ["DEVICE_BUSY"]
+    assert re.match(r"after [23] of 3 calls", report.host["evidence"]["DEVICE_BUSY"]), "the first test is asked twice"
+
+
+# ------------------------------------------------------------------------------------------ where it can't be shared
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"export": 0}, "can't export memory"),
+        ({"import": 0}, "the runner can't map the judge's memory"),
+        ({"mode": 3}, "exclusive-process mode"),
+    ],
+    ids=["no export", "no import", "exclusive"],
+)
+def test_host_copies_where_memory_can_t_be_lent(tmp_path: Path, gpu: Any, settings: dict[str, int], why: str) -> None:
+    """The stand-in gives an exclusive device's context to one process: the baseline has it before the candidate."""
+    config = {"arrays": "device", "baseline": HONEST} if "mode" in settings else {"arrays": "device"}
+    report = _judged(tmp_path, gpu(**settings), HONEST, mode="benchmark", tests=[{"n": 50, "seed": 1}], config=config,
+                     budget=wire.Budget(launches=1, calls=5))  # fmt: skip
+    assert report.verdict == "passed", report.reason
+    assert report.flags[0] == "HOST_COPIES"
+    assert why in report.host["evidence"]["HOST_COPIES"]
+    assert report.paired == ("mode" in settings)
+
+
+def test_compiled_code_with_host_copies(tmp_path: Path, gpu: Any) -> None:
+    report = _judged(tmp_path, gpu(export=0), IN_C, lang="cu", entry="submission.cu")
+    assert report.verdict == "passed", report.reason
+    assert report.flags == ["HOST_COPIES"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"version": 10020}, "the GPU's driver speaks CUDA 10.2 and 11.4 is needed; update it"),
+        ({"devices": 0}, "the CUDA driver is there and shows no device; is one allocated to this job?"),
+        ({"memory": 70_000}, "the device has too little memory free for this problem's arrays"),
+        (None, "this machine has neither libcuda.so.1 nor libamdhip64.so: no GPU driver is installed"),
+    ],
+    ids=["old driver", "no device", "no memory", "no driver"],
+)
+def test_a_machine_without_a_usable_device_is_its_own_trouble(
+    tmp_path: Path, gpu: Any, settings: dict[str, int] | None, said: str
+) -> None:
+    env = {} if settings is None else gpu(**settings)
+    report = _judged(tmp_path, env, HONEST)
+    assert report.verdict == "infrastructure"
+    assert report.reason.endswith(said)

@@ -1,0 +1,155 @@
+"""The harness on a real GPU: `make test-gpu`, on a machine that has one. Each test says what it would show.
+
+What the stand-in of `test_harness_device.py` can't tell is here: that a real driver exports and maps memory between two
+cages, that tensors over it are tensors, and that a kernel which goes on after "done" is caught on hardware.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbslurm_eval import driver, wire
+from tests.flow import harness_ground as ground
+from tests.flow.test_harness_device import DOUBLING
+from tests.services import missing
+
+pytestmark = pytest.mark.gpu
+
+TENSORS = """
+import torch
+
+
+def generate_input(n, seed, device):
+    g = torch.Generator(device=device).manual_seed(seed)
+    x = torch.randn(n, n, generator=g, device=device)
+    return x, torch.empty_like(x)
+
+
+def ref_kernel(data):
+    return data[0] * 2 + 1
+
+
+def check_implementation(data, output):
+    good = torch.equal(data[0] * 2 + 1, output)
+    return good, "" if good else "not twice and one"
+"""
+HONEST = """
+import torch
+
+
+def custom_kernel(data):
+    x, y = data
+    torch.mul(x, 2, out=y)
+    y += 1
+    return y
+"""
+# A kernel that begins some milliseconds late, on a stream of its own, in a runner that doesn't wait for it.
+LATE = """
+import torch
+import kbslurm_eval.mapped as mapped
+import kbslurm_eval.values as values
+
+mapped.Side.end = lambda side: 1000
+mapped.Side.take = lambda side, node, value, out, where: None
+stream = torch.cuda.Stream()
+
+
+def custom_kernel(data):
+    x, y = data
+    side = values.device_side
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(100_000_000)
+        side._over(side._out, "float32", list(x.shape)).copy_(x * 2 + 1)
+    return y
+"""
+IN_CUDA = """
+#include "kbslurm.h"
+#include <cuda_runtime.h>
+
+__global__ void scale(const double *x, double *y, long long n, double k) {
+  const long long i = blockIdx.x * static_cast<long long>(blockDim.x) + threadIdx.x;
+  if (i < n) y[i] = x[i] * k;
+}
+
+KB_ENTRY int custom_kernel(const kb_array *in, int inputs, kb_array *out, int outputs) {
+  const double k = static_cast<double>(*static_cast<const long long *>(in[2].data));
+  const long long n = in[0].size;
+  scale<<<(n + 127) / 128, 128>>>(static_cast<const double *>(in[0].data), static_cast<double *>(out[0].data), n, k);
+  return cudaGetLastError();
+}
+"""
+
+
+@pytest.fixture
+def env() -> dict[str, str]:
+    """An environment in which this machine's device is found."""
+    try:
+        driver.found()
+    except driver.DriverError as error:
+        missing("a GPU", str(error))
+    kept = ("CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
+    return {"PATH": os.environ["PATH"], **{name: os.environ[name] for name in kept if name in os.environ}}
+
+
+def _judged(folder: Path, env: dict[str, str], source: str, **changed: Any) -> wire.Report:
+    told: dict[str, Any] = {
+        "gpu": "cuda",
+        "files": {"reference.py": TENSORS},
+        "mode": "test",
+        "tests": [{"n": 64, "seed": 1}, {"n": 1000, "seed": 2}],
+        "benchmarks": [{"n": 4096, "seed": 3}],
+        "hidden": [],
+        "limits": ground.limits(memory_bytes=32 << 30, file_bytes=256 << 20, processes=512),
+    }
+    return ground.judged(folder, ground.manifest(source, **{**told, **changed}), env=env).told
+
+
+def test_the_driver_lends_memory_and_sees_what_is_written(env: dict[str, str]) -> None:
+    """Allocate, export, import and map in one process: the two mappings are one memory."""
+    device = driver.found().open(0)
+    mine, fd = device.share(1 << 20)
+    theirs = device.imported(fd, mine.size)
+    os.close(fd)
+    device.write(mine.at, b"lent" * 1000)
+    assert device.read(theirs.at, 4000) == b"lent" * 1000
+    device.cover(theirs.at, os.urandom(777), mine.size)
+    assert device.gather(mine.at + 5, 70_000, 64, 3) == b"".join(
+        device.read(mine.at + 5 + 70_000 * n, 64) for n in range(3)
+    )
+    device.free(theirs)
+    device.free(mine)
+
+
+def test_tensors_lie_in_the_judge_s_memory(tmp_path: Path, env: dict[str, str]) -> None:
+    """Shared across the cage (otherwise the flag HOST_COPIES says why), timed, and the claimed device time agrees."""
+    pytest.importorskip("torch")
+    report = _judged(tmp_path, env, HONEST, mode="benchmark")
+    assert report.verdict == "passed", report.reason
+    assert "HOST_COPIES" not in report.flags, report.host["evidence"]
+    assert "TIMING_DISPUTED" not in report.flags, report.host["evidence"]
+    assert report.host["device"]["transport"] == "shared memory"
+
+
+def test_a_kernel_that_goes_on_after_done_gains_nothing(tmp_path: Path, env: dict[str, str]) -> None:
+    """Caught by the look at the output, or waited for in it: rejected, or with the time that it really took."""
+    pytest.importorskip("torch")
+    report = _judged(tmp_path, env, LATE, mode="benchmark")
+    if report.verdict == "passed":
+        assert min(report.samples[0].own.calls_ns) > 10_000_000
+    else:
+        assert report.verdict in ("violation", "wrong"), report.reason
+
+
+def test_cuda_code_gets_device_pointers(tmp_path: Path, env: dict[str, str]) -> None:
+    """`arrays: device` without torch: nvcc's kernel works on the judge's memory, nothing is copied by it."""
+    report = _judged(
+        tmp_path, env, IN_CUDA, lang="cu", entry="submission.cu", files={"reference.py": DOUBLING},
+        config={"arrays": "device"}, mode="benchmark", build=wire.Build(limit_s=240),
+        benchmarks=[{"n": 9000, "seed": 1}],
+    )  # fmt: skip
+    assert report.verdict == "passed", report.reason
+    assert report.host["device"]["transport"] == "shared memory", report.host["evidence"]

@@ -1,0 +1,132 @@
+"""What of a call lies on a device: an input and a layout in two parts, and an output in one again."""
+
+from __future__ import annotations
+
+import array
+import json
+import random
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kbslurm_eval import clock, parting, values
+from kbslurm_eval.parting import Choice
+
+ARRAYS = Choice(arrays=True)
+NATIVE = Choice(arrays=True, native=True)
+DATA = (array.array("d", [1.5, 2.5]), [1, 2, 3, 4, 5], {"k": array.array("i", []), "b": b"xyz"}, 7)
+
+
+class _Device:
+    """Memory as the judge fills it; the values of nodes over it."""
+
+    def __init__(self, image: bytes, out: int = 0) -> None:
+        self.image, self.out = image, bytearray(out)
+
+    def made(self, node: Any, blocks: memoryview | None) -> Any:
+        return values.made(node, memoryview(bytearray(self.image)) if blocks is None else blocks)
+
+    def take(self, node: Any, value: Any, out: memoryview | None, where: str) -> None:
+        values.Layout(tree=node, size=0).write(value, memoryview(self.out) if out is None else out)
+
+
+@pytest.fixture
+def device() -> Iterator[Any]:
+    def side(image: bytes, out: int = 0) -> _Device:
+        values.device_side = found = _Device(image, out)
+        return found
+
+    yield side
+    values.device_side = None
+
+
+def test_nothing_is_the_device_s_where_nobody_says_so() -> None:
+    packed = values.pack(DATA)
+    assert parting.sent(packed, Choice()) is None
+    assert parting.placed(values.Layout.of(DATA), Choice()) is None
+
+
+@pytest.mark.parametrize("choice", [ARRAYS, NATIVE], ids=["python", "native"])
+@pytest.mark.parametrize("mark", ["G", "H"])
+def test_an_input_in_two_parts_is_the_same_input(device: Any, choice: Choice, mark: str) -> None:
+    found = parting.sent(values.pack(DATA), choice, mark)
+    assert found is not None
+    device(found.image())
+    assert values.copied(found.payload) == DATA
+    assert (found.size > 0) == (mark == "G")
+
+
+def test_what_is_the_device_s_doesn_t_travel_by_the_link() -> None:
+    secret = array.array("d", [3.25] * 40)
+    packed = values.pack((secret, b"plain"))
+    found = parting.sent(packed, ARRAYS)
+    assert found is not None
+    assert struct.pack("<d", 3.25) in packed
+    assert struct.pack("<d", 3.25) not in found.payload
+    assert b"plain" in found.payload
+
+
+def test_blocks_on_a_device_are_aligned() -> None:
+    found = parting.sent(values.pack([array.array("b", b"x" * n) for n in (1, 300, 0, 5)]), ARRAYS)
+    assert found is not None
+    assert [at % parting.ALIGN for at, _ in found.blocks] == [0] * 4
+    assert found.image()[256:556] == b"x" * 300
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_an_output_in_two_parts_is_the_same_output(device: Any, seed: int) -> None:
+    dice = random.Random(seed)
+    output = {
+        "y": array.array("d", [dice.random() for _ in range(dice.randrange(50))]),
+        "rest": [dice.randrange(9), (array.array("q", range(dice.randrange(9))), "text"), dice.random()],
+    }
+    layout = values.Layout.of(output)
+    place = parting.placed(layout, ARRAYS)
+    assert place is not None
+    side = device(b"", place.size)
+    host = bytearray(place.layout.size)
+    told = values.layout_from(place.layout.text())
+    told.write(output, memoryview(host))
+    assert layout.read(place.whole(bytes(host), bytes(side.out), layout.size)) == output
+
+
+def test_an_output_that_is_all_the_device_s_needs_nothing_of_the_link() -> None:
+    place = parting.placed(values.Layout.of((array.array("d", [1.0]), None)), ARRAYS)
+    assert place is not None
+    assert place.layout.size == 0
+
+
+def test_too_few_bytes_are_no_output() -> None:
+    layout = values.Layout.of(array.array("d", [1.0, 2.0]))
+    place = parting.placed(layout, ARRAYS)
+    assert place is not None
+    with pytest.raises(values.Misfit):
+        layout.read(place.whole(b"", bytes(8), layout.size))
+
+
+def test_compiled_code_gets_arrays_in_c_order(device: Any) -> None:
+    given = np.arange(6.0).reshape(2, 3).T
+    found = parting.sent(values.pack(given), NATIVE)
+    assert found is not None
+    (mark, node) = json.loads(found.payload[16 : 16 + int.from_bytes(found.payload[:8], "little")])
+    assert (mark, node[2], node[4]) == ("G", [3, 2], [0, 1])
+    assert found.image()[: given.nbytes] == given.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("seen", "claimed", "sd", "agreed"),
+    [
+        (10_000, 8_500, 0, True),
+        (10_000, 7_900, 0, False),
+        (1_000_000, 971_000, 0, True),
+        (1_000_000, 969_000, 0, False),
+        (1_000_000, 1_031_000, 0, False),
+        (10_000, 4_100, 2_000, True),
+        (10_000, 0, 2_000, False),
+    ],
+)
+def test_a_claimed_device_time_agrees_within_bounds(seen: float, claimed: float, sd: float, agreed: bool) -> None:
+    assert clock.agrees(seen, claimed, sd) is agreed
