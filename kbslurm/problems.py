@@ -65,7 +65,7 @@ OWN_KEYS = frozenset(
     {
         *("hidden", "modes", "eval", "call", "baseline", "flops", "bytes", "reference", "judge_files", "runner_files"),
         *("memory_mb", "processes", "launches", "calls", "max_calls", "target_s"),
-        *("build", "build_timeout", "build_mb"),
+        *("build", "build_timeout", "build_mb", "arrays"),
     }
 )
 CONFIG_KEYS = ("sources", "include_dirs", "defines", "compile_flags")
@@ -299,7 +299,7 @@ def _of_task(file: Path, *, root: Path | None, name: str | None) -> Problem:
 
 def _config(task: _Task) -> dict[str, Any]:
     """What else the harness is told: the function to call, and the trusted submission that is measured beside all."""
-    found = _calls(task.own)
+    found = _calls(task.own) | _arrays(task)
     if "baseline" in task.own:
         at = task.own["baseline"]
         text = task.folder.text(at.text(), at)
@@ -323,6 +323,8 @@ def _formula(task: _Task, at: Marked) -> str:
 def _of_compiled_task(task: _Task, entry: str, files: Mapping[str, str], reference: str, *, name: str) -> Problem:
     """A problem whose reference is C++ or CUDA, too."""
     table, own = task.table, task.own
+    if _arrays(task):
+        raise own["arrays"].wrong("a reference in C++ has its arrays in the host's memory", hint="Write it in Python.")
     found = read_reference(reference, files, task.file.parent / reference)
     check = _CaseCheck(generate=found.generate)
     tests = check.cases(_wanted(table, "tests", task.file), least=1)
@@ -416,6 +418,17 @@ def _calls(own: Mapping[str, Marked]) -> dict[str, Any]:
         return {}
     called = own["call"]
     return {"call": list(called.texts()) if isinstance(called.value, list) else called.text()}
+
+
+def _arrays(task: _Task) -> dict[str, Any]:
+    """Where the arrays of a call lie on a GPU's board; a reference in C++ has its own ways."""
+    if "arrays" not in task.own:
+        return {}
+    at = task.own["arrays"]
+    where = at.one_of("host", "device")
+    if where == "device" and "multi_gpu" in task.table and task.table["multi_gpu"].flag():
+        raise at.wrong("several ranks get their arrays in the host's memory", hint="Leave it out, or give tensors.")
+    return {"arrays": where} if where == "device" else {}
 
 
 def _check_calls(task: _Task) -> None:

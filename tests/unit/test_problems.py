@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -208,6 +209,25 @@ def test_the_entry_point_may_have_another_name(folder: Path) -> None:
     assert ("leaderboard" in problem.modes, problem.config) == (True, {"call": "solve"})
 
 
+def test_arrays_lie_on_the_device_where_the_author_says_so(folder: Path) -> None:
+    assert "arrays" not in load(folder).config
+    append(folder, "kbslurm: {arrays: device}\n")
+    assert load(folder).config == {"arrays": "device"}
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [("examples/allreduce", "several ranks get their arrays"), ("tests/problems/cu_header", "a reference in C")],
+)
+def test_arrays_that_no_device_could_have_are_refused(tmp_path: Path, problem: str, said: str) -> None:
+    copied = shutil.copytree(Path(__file__).resolve().parents[2] / problem, tmp_path / "problem")
+    text = (copied / "task.yml").read_text()
+    braced = text.replace("\nkbslurm: {", "\nkbslurm: {arrays: device, ")
+    (copied / "task.yml").write_text(braced.replace("\nkbslurm:\n", "\nkbslurm:\n  arrays: device\n"))
+    with pytest.raises(Invalid, match=rf"kbslurm\.arrays: {said}"):
+        load(copied)
+
+
 def test_without_benchmarks_there_is_only_the_test_mode(folder: Path) -> None:
     change(folder, "benchmarks:\n  - {n: 64, seed: 3}\n", "")
     problem = load(folder)
@@ -261,6 +281,7 @@ def test_files_of_the_repository_are_shared_and_no_others(folder: Path, tmp_path
             r"task\.yml:8: tests\[0\]: lacks world_size, which multi_gpu needs in each case",
         ),
         ("lang: py", "kbslurm: {call: a.b}", r"task\.yml:1: kbslurm\.call: 'a\.b' can't be a function's name"),
+        ("lang: py", "kbslurm: {arrays: gpu}", r"task\.yml:1: kbslurm\.arrays: .*host.*device"),
         ("lang: py", "multi_gpu: perhaps", r"task\.yml:1: multi_gpu: true or false was expected, this is a text"),
         ("lang: py", "kbslurm: {modes: []}", r"task\.yml:1: kbslurm\.modes: names no mode"),
         ("lang: py", "kbslurm: {launches: 0}", r"task\.yml:1: kbslurm\.launches: 0 isn't from 1 to 50"),
