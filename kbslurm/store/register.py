@@ -64,7 +64,7 @@ _COUNTED = _BOARD.format(
 _UNCOUNTED = _BOARD.format(submissions="NULL::bigint")
 _SUBMISSION = """
 SELECT s.id, s.person_id, p.name AS person, s.board_id, b.name AS board, s.mode, s.file_name, s.sha256, s.via,
-    s.by_staff, s.accepted_at, s.removed_at, {source} AS source
+    s.by_staff, s.accepted_at, s.removed_at, {source}
 FROM submission s JOIN person p ON p.id = s.person_id JOIN leaderboard b ON b.id = s.board_id
 """
 _RUNS = """
@@ -86,6 +86,15 @@ SELECT a.run_id, a.number, a.name, a.backend, a.state, a.handle, a.node, a.endin
 FROM attempt a JOIN run r ON r.id = a.run_id
 WHERE r.submission_id = ANY(%(submissions)s) ORDER BY a.run_id, a.number
 """
+# Polled more often than anything else is asked: one journey to the database and back instead of three.
+_WHOLE = (
+    _SUBMISSION.format(
+        source=f"""s.source,
+    (SELECT json_agg(a) FROM ({_ATTEMPTS}) a) AS attempts,
+    (SELECT json_agg(r) FROM ({_RUNS.format(detail="v.detail")}) r) AS runs"""
+    )
+    + "WHERE s.id = %(id)s"
+)
 _SCORED = """
 SELECT p.id AS person_id, p.name AS person, s.id AS submission_id, r.id AS run_id,
     coalesce(fs.score_s, v.score_s) AS score_s, coalesce(fs.low_s, v.low_s) AS low_s,
@@ -573,10 +582,11 @@ class Register:
 
     def submission(self, submission: SubmissionId) -> SubmissionView:
         """All of it: source, runs, attempts, verdicts with their reports."""
-        found = self._all(_SUBMISSION.format(source="s.source") + "WHERE s.id = %(id)s", {"id": submission})
-        if not found:
+        found = self._one(_WHOLE, {"id": submission, "submissions": [submission]})
+        if found is None:
             raise NotFound("submission", str(submission))
-        return self._submissions(found, whole=True)[0]
+        attempts, runs = ([_timed(row) for row in found.pop(name) or ()] for name in ("attempts", "runs"))
+        return _views([found], attempts, runs)[0]
 
     def submissions(
         self,
@@ -599,24 +609,16 @@ class Register:
         }
         where = " AND ".join(words for words, is_wanted in wanted.items() if is_wanted)
         found = self._all(
-            _SUBMISSION.format(source="NULL::text")
+            _SUBMISSION.format(source="NULL::text AS source")
             + (f"WHERE {where}" if where else "")
             + " ORDER BY s.id DESC LIMIT %(limit)s OFFSET %(offset)s",
             told,
         )
-        return self._submissions(found, whole=False)
-
-    def _submissions(self, found: list[DictRow], *, whole: bool) -> list[SubmissionView]:
         if not found:
             return []
-        told = {"submissions": [row["id"] for row in found]}
-        tries: dict[int, list[AttemptView]] = {}
-        for row in self._all(_ATTEMPTS, told):
-            tries.setdefault(row.pop("run_id"), []).append(AttemptView(**row))
-        runs: dict[int, list[RunView]] = {}
-        for row in self._all(_RUNS.format(detail="v.detail" if whole else "NULL::jsonb"), told):
-            runs.setdefault(row["submission_id"], []).append(_run(row, tries.get(row["id"], ())))
-        return [SubmissionView(**row, runs=tuple(runs.get(row["id"], ()))) for row in found]
+        these = {"submissions": [row["id"] for row in found]}
+        attempts = self._all(_ATTEMPTS, these)
+        return _views(found, attempts, self._all(_RUNS.format(detail="NULL::jsonb"), these))
 
     # ----------------------------------------------------------------------------------------- settings, state
 
@@ -772,6 +774,24 @@ def _person(row: DictRow) -> Person:
 
 def _maybe_person(row: DictRow | None) -> Person | None:
     return None if row is None else Person(**row)
+
+
+def _views(found: Sequence[DictRow], attempts: Sequence[DictRow], runs: Sequence[DictRow]) -> list[SubmissionView]:
+    tries: dict[int, list[AttemptView]] = {}
+    for row in attempts:
+        tries.setdefault(row.pop("run_id"), []).append(AttemptView(**row))
+    ran: dict[int, list[RunView]] = {}
+    for row in runs:
+        ran.setdefault(row["submission_id"], []).append(_run(row, tries.get(row["id"], ())))
+    return [SubmissionView(**row, runs=tuple(ran.get(row["id"], ()))) for row in found]
+
+
+def _timed(row: DictRow) -> DictRow:
+    """A row that came as JSON, with its moments."""
+    return {
+        name: datetime.fromisoformat(value) if name.endswith("_at") and value is not None else value
+        for name, value in row.items()
+    }
 
 
 def _run(row: DictRow, attempts: Iterable[AttemptView]) -> RunView:
