@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -65,9 +66,9 @@ class Rig:
     root: Path
 
     def run(
-        self, judge: str, runner: str = "", *, scratch: str = "", more: str = "", **environ: str
+        self, judge: str, runner: str = "", *, scratch: str = "", more: str = "", path: str = "", **environ: str
     ) -> dict[str, object]:
-        """Run the script to its end; its exit.json."""
+        """Run the script to its end, its programs taken from `path` first; its exit.json."""
         file = self.root / "site.toml"
         file.write_text(SITE.format(root=self.root, scratch=scratch, more=more))
         directory = self.root / "attempt"
@@ -81,6 +82,7 @@ class Rig:
             memory_bytes=1 << 30,
             templates=share.path("sbatch_templates"),
         )
+        text = text.replace("\nPATH=", f"\nPATH={path}:" if path else "\nPATH=", 1)
         for name, said in (("judge", judge), ("runner", runner), ("script", text)):
             (self.root / name).write_text(said)
         (self.root / "apptainer").write_text(PROGRAM.replace("ROOT", str(self.root)))
@@ -226,6 +228,63 @@ def test_an_image_that_isnt_what_is_pinned_never_runs(rig: Rig, by: str) -> None
     assert (told["cause"], told["began"]) == ("image", True)
     assert told["why"] == f"the image image is {true} and {false} is pinned"
     assert not (rig.root / "facts").exists(), "the judge was never started"
+
+
+def test_a_change_is_seen_below_a_link_to_an_image_too(rig: Rig) -> None:
+    (rig.root / "image").rename(rig.root / "image-of-today")
+    (rig.root / "image").symlink_to("image-of-today")
+    assert rig.run("exit 0")["status"] == 0
+    (known,) = (rig.root / "shm").glob(".kb-images-*/tree-*")
+    known.write_text("tree:remembered\n")
+    (rig.root / "image-of-today" / "new").touch()
+    shutil.rmtree(rig.root / "attempt" / "claim")
+    assert rig.run("exit 0")["status"] == 0
+    assert rig.facts()["image_digest"] == "tree:measured"
+
+
+def test_its_folders_are_its_own_and_their_names_cant_be_guessed(rig: Rig) -> None:
+    """Both places are everybody's: whoever could take the name first would own what the job writes."""
+    look = 'stat -c "%F %a %u %n" "$SHM" "$SHM"/* ROOT/disk/kb-7-* ROOT/disk/kb-7-*/* | grep ^dir >ROOT/{}'
+    mine = "directory 700 " + str(NOBODY if os.getuid() == 0 else os.getuid())
+    seen = []
+    for number in ("first", "second"):
+        told = rig.run(look.replace("ROOT", str(rig.root)).format(number), scratch=f'node_scratch = "{rig.root}/disk"')
+        assert told["status"] == 0
+        lines = [line.rsplit(" ", 1) for line in (rig.root / number).read_text().splitlines()]
+        assert {looks for looks, _ in lines} == {mine}
+        seen.append({Path(name).relative_to(rig.root).parts[1] for _, name in lines})
+        shutil.rmtree(rig.root / "attempt" / "claim")
+    random = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+    for names in seen:
+        assert re.fullmatch(f"kb-{random} kb-7-{random}", " ".join(sorted(names, key=len))), names
+    assert not seen[0] & seen[1]
+
+
+def test_a_node_without_shared_memory_is_said_plainly(rig: Rig) -> None:
+    (rig.root / "shm").rmdir()
+    told = rig.run("exit 0")
+    (rig.root / "shm").mkdir()
+    assert (told["cause"], told["why"], told["began"]) == ("setup", "no shared memory", False)
+
+
+COUNTED = "chmod cut date find id ls mkdir mkfifo mktemp mv rm setsid sha256sum sleep stat tr"
+
+
+def test_a_job_starts_no_process_that_its_shell_can_do_without(rig: Rig) -> None:
+    """On a node of short jobs these are most of what a job costs."""
+    (rig.root / "bin").mkdir()
+    for name in COUNTED.split():
+        (rig.root / "bin" / name).write_text(f'#!/bin/sh\necho {name} >>{rig.root}/count\nexec /usr/bin/{name} "$@"\n')
+        (rig.root / "bin" / name).chmod(0o755)
+    for _ in range(2):  # the first one on a node looks at the image
+        shutil.rmtree(rig.root / "attempt" / "claim", ignore_errors=True)
+        (rig.root / "count").write_text("")
+        (rig.root / "count").chmod(0o666)
+        assert rig.run("sleep 0.1", path=f"{rig.root}/bin")["status"] == 0
+    counted = sorted((rig.root / "count").read_text().split())
+    # the claim, the folder, the FIFO, what the image looks like, the folder of what is known, the judge, the watchdog
+    expected = "mkdir mkdir mkfifo find sha256sum stat setsid sleep rm mv".split()
+    assert counted == sorted([*expected, "sleep"]), "and the judge's own sleep"
 
 
 def test_a_signal_from_outside_is_never_taken_for_the_time_limit(rig: Rig) -> None:

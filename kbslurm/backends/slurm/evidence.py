@@ -133,11 +133,11 @@ def look(paths: AttemptPaths) -> Evidence:
         reported=fit is True,
         unfit=fit is False,
         cancelled=paths.cancelled.name in names,
-        exit=_exit(_note(paths, paths.exit.name)) if paths.exit.name in names else None,
+        exit=_exit(_note(paths, paths.exit.name), _moment(paths.exit)) if paths.exit.name in names else None,
         owner=job,
         node=_text(owner, "node"),
         claimed=paths.claim.name in names,
-        claimed_at=_moment(owner),
+        claimed_at=_moment(paths.owner) if owner else None,
         began=paths.heartbeat.name in inner,
         job_id=_line(paths, JOB_ID_FILE) if JOB_ID_FILE in names else None,
         restarted=job is not None and f"restart-{job}" in names,
@@ -186,11 +186,11 @@ def _note(paths: AttemptPaths, name: str) -> Mapping[str, Any]:
 
 def _line(paths: AttemptPaths, name: str) -> str | None:
     raw = read_capped(paths.dir / name, NOTE_CAP)
-    text = (raw or b"").decode(errors="replace").strip()
-    return text if text.isdigit() else None
+    text, end, _ = (raw or b"").decode(errors="replace").partition("\n")
+    return text if end and text.isdigit() else None  # without its end it is perhaps half a number
 
 
-def _exit(told: Mapping[str, Any]) -> Exit | None:
+def _exit(told: Mapping[str, Any], at: datetime | None) -> Exit | None:
     cause, status = told.get("cause"), told.get("status")
     if cause not in CAUSES or not isinstance(status, int):
         return None
@@ -200,7 +200,7 @@ def _exit(told: Mapping[str, Any]) -> Exit | None:
         began=told.get("began") is True,
         job=_text(told, "job") or "",
         node=_text(told, "node") or "",
-        at=_moment(told),
+        at=at,
         why="".join(letter for letter in _text(told, "why") or "" if letter.isprintable())[:WHY_CAP],
     )
 
@@ -210,6 +210,9 @@ def _text(told: Mapping[str, Any], key: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _moment(told: Mapping[str, Any]) -> datetime | None:
-    value = told.get("at")
-    return datetime.fromtimestamp(value, UTC) if isinstance(value, int) and 0 < value < 1 << 40 else None
+def _moment(path: Path) -> datetime | None:
+    """When this file was written. A script would need a process of its own to know the time."""
+    try:
+        return datetime.fromtimestamp(path.lstat().st_mtime, UTC)
+    except FileNotFoundError:
+        return None

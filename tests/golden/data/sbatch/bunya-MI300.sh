@@ -18,6 +18,7 @@
 
 # This script is the attempt's supervisor. It claims, starts the judge, starts a fresh runner whenever the judge asks
 # for one by a line in a FIFO, and leaves exit.json when nothing of it is left. It holds no secret and no user code.
+# What the shell can do by itself starts no process: a node that runs short jobs does little else than start processes.
 set -u
 umask 077
 # shellcheck disable=SC3045
@@ -36,11 +37,38 @@ WATCH=
 
 say() { printf 'kbslurm: %s\n' "$*" >&2; }
 
+# note FILE TEXT…: in one write; half a line or half an object, which a full disk leaves, is nothing to whoever reads it
+note() {
+    note_to=$1
+    shift
+    printf '%s\n' "$*" >"$note_to"
+}
+
 # put FILE TEXT…: the whole text under this name, or nothing
 put() {
     put_to=$1
     shift
     printf '%s\n' "$*" >"$put_to.$JOB.tmp" && mv -f "$put_to.$JOB.tmp" "$put_to"
+}
+
+# dice: a word that nobody can guess
+dice() {
+    { read -r diced </proc/sys/kernel/random/uuid; } 2>/dev/null
+    case ${diced-} in
+        ????????-????-????-????-????????????) ;;
+        *) diced=$(mktemp -u XXXXXXXXXXXXXXXXXXXX) && [ -n "$diced" ] ;;
+    esac
+}
+
+# remove FOLDER…
+remove() {
+    rm -rf -- "$@" 2>/dev/null && return
+    # a runner may have taken its own folders' rights away
+    chmod -R u+rwX -- "$@" 2>/dev/null
+    rm -rf -- "$@" 2>/dev/null && return
+    # and whoever waits for one that was just ended writes its status still
+    sleep 1
+    rm -rf -- "$@" || say "can't remove $*"
 }
 
 # Every runner and the judge lead a session of their own: what they started is ended with them. Who has ended already
@@ -61,15 +89,8 @@ end_all() {
         for end_file in "$SHM"/ask/run.*.pid "$SHM"/judge.pid; do
             [ -f "$end_file" ] && end_one "$end_file"
         done
-        # a runner may have taken its own folders' rights away
-        chmod -R u+rwX -- "$SHM" 2>/dev/null
-        # and whoever waits for one that was just ended writes its status still
-        rm -rf -- "$SHM" 2>/dev/null || { sleep 1; rm -rf -- "$SHM"; } || say "can't remove $SHM"
     fi
-    if [ -n "$SCRATCH" ]; then
-        chmod -R u+rwX -- "$SCRATCH" 2>/dev/null
-        rm -rf -- "$SCRATCH" || say "can't remove $SCRATCH"
-    fi
+    [ -z "$SHM$SCRATCH" ] || remove ${SHM:+"$SHM"} ${SCRATCH:+"$SCRATCH"}
 }
 
 # finish CAUSE STATUS EXIT [WHY]: end what is left, say how it ended, end. Of WHY only plain characters are told.
@@ -80,15 +101,15 @@ finish() {
     why=
     [ -n "${4-}" ] && why=$(printf %s "$4" | tr -cd '[:alnum:] ._:/=+,@%()-')
     say "ends: $1, status $2${why:+, $why}"
-    put "$DIR/exit.json" "{\"cause\":\"$1\",\"status\":$2,\"began\":$began,\"why\":\"$why\",\"job\":\"$JOB\",\"node\":\"$NODE\",\"at\":$(date +%s)}"
+    put "$DIR/exit.json" "{\"cause\":\"$1\",\"status\":$2,\"began\":$began,\"why\":\"$why\",\"job\":\"$JOB\",\"node\":\"$NODE\"}"
     exit "$3"
 }
 
 # The claim: whoever makes this folder runs; everybody else, for ever, doesn't. That holds for this very job, too: one that
 # Slurm requeued comes back under its old number, and what ran the first time may live on.
 if mkdir "$DIR/claim"; then
-    put "$DIR/claim/job" "$JOB" || exit 70
-    put "$DIR/claim/owner.json" "{\"job\":\"$JOB\",\"node\":\"$NODE\",\"at\":$(date +%s)}" || exit 70
+    note "$DIR/claim/job" "$JOB" || exit 70
+    note "$DIR/claim/owner.json" "{\"job\":\"$JOB\",\"node\":\"$NODE\"}" || exit 70
 elif [ -d "$DIR/claim" ]; then
     owner=
     [ -f "$DIR/claim/job" ] && read -r owner <"$DIR/claim/job"
@@ -105,22 +126,28 @@ else
     exit 70
 fi
 trap 'finish term 143 76' TERM INT HUP
-ls "$DIR" >/dev/null
+: "$DIR"/* # a look at the whole folder makes a network file system look anew
 [ -e "$DIR/cancelled" ] && finish cancelled 0 75
 
 
 [ -f "$EVAL/__main__.py" ] || finish setup 1 71 "the harness is not there"
-SHM=$(mktemp -d /dev/shm/kb-XXXXXXXXXX) || { SHM=; finish setup 1 71 "no shared memory"; }
-mkdir "$SHM/ask" "$SHM/link" "$SHM/home" && put "$SHM/script" "$$" || finish setup 1 71 "shared memory is full"
+# Everybody writes to these places: a name that nobody could guess, and a folder that is made here or not taken.
+dice || finish setup 1 71 "no random name for shared memory"
+SHM=/dev/shm/kb-$diced
+mkdir -m 700 "$SHM" "$SHM/ask" "$SHM/link" "$SHM/home" ||
+    { rmdir "$SHM"/* "$SHM" 2>/dev/null; SHM=; finish setup 1 71 "no shared memory"; }
+note "$SHM/script" "$$" || finish setup 1 71 "shared memory is full"
 # What a killed script of ours left on this node goes now: its process is gone, its shared memory isn't.
 for left in /dev/shm/kb-*; do
     [ -f "$left/script" ] && [ -r "$left/script" ] && read -r left_pid <"$left/script" || continue
     kill -0 "$left_pid" 2>/dev/null || rm -rf -- "$left"
 done
 [ -n "${TMPDIR-}" ] || finish setup 1 71 "a variable of the path of the scratch folder is not set"
-# A name that nobody could guess and take first: this may be a folder that everybody writes to.
-mkdir -p "${TMPDIR}" && SCRATCH=$(mktemp -d "${TMPDIR}"/kb-"$JOB"-XXXXXXXXXX) && mkdir "$SCRATCH/judge" "$SCRATCH/tmp" ||
-    finish setup 1 71 "no scratch can be made"
+[ -d "${TMPDIR}" ] || mkdir -p "${TMPDIR}"
+dice || finish setup 1 71 "no random name for scratch"
+SCRATCH="${TMPDIR}"/kb-$JOB-$diced
+mkdir -m 700 "$SCRATCH" "$SCRATCH/judge" "$SCRATCH/tmp" "$SCRATCH/room" ||
+    { rmdir "$SCRATCH"/* "$SCRATCH" 2>/dev/null; SCRATCH=; finish setup 1 71 "no scratch can be made"; }
 # A job that forgot its qos gets a node without a device: say so here instead of in the kernel's own error.
 [ -e /dev/kfd ] || { say "this node has no AMD GPU"; finish setup 1 71; }
 # Folders can be made on a disk that has no room for a single byte.
@@ -147,10 +174,13 @@ SEEN="file"
 [ -d "$IMAGE" ] && SEEN=tree
 looks_of_image() {
     if [ "$SEEN" = tree ]; then
-        find "$IMAGE" -xdev -printf '%i %s %m %C@ %P\n' 2>/dev/null | sha256sum | cut -d ' ' -f 1
+        looks=$(find -H "$IMAGE" -xdev -printf '%i %s %m %C@ %P\n' 2>/dev/null | sha256sum)
     else
-        stat -L -c '%d-%i-%s-%.9Y-%.9Z' "$IMAGE"
+        looks=$(stat -L -c '%d-%i-%s-%.9Y-%.9Z' "$IMAGE")
     fi
+    looks=${looks%% *}
+    [ -n "$looks" ] || KNOWN=
+    looks=$SEEN-$looks
 }
 
 measured() {
@@ -163,33 +193,40 @@ measured() {
 
 # What the lock beside the image says of it, as kbslurm image build and pull write it.
 digest_beside() {
+    written=
     beside=
     [ -r "${IMAGE%/*}/digests.lock" ] || return 0
     while IFS= read -r line; do
         case $line in
             "[images.\"${IMAGE##*/}\"]") beside=here ;;
             "["*) beside= ;;
-            "digest = \""*) [ -n "$beside" ] && { line=${line#*\"}; printf '%s\n' "${line%%\"*}"; } ;;
+            "digest = \""*) [ -n "$beside" ] && { line=${line#*\"}; written=${line%%\"*}; return 0; } ;;
         esac
     done <"${IMAGE%/*}/digests.lock"
 }
 
-me=$(id -u)
+me=
+while read -r field me _; do
+    [ "$field" = Uid: ] && break
+done </proc/self/status
 KNOWN=/dev/shm/.kb-images-$me
-mkdir -m 700 "$KNOWN" 2>/dev/null
+[ -e "$KNOWN" ] || mkdir -m 700 "$KNOWN" 2>/dev/null
 [ "$(stat -c '%u %a %F' "$KNOWN" 2>/dev/null)" = "$me 700 directory" ] || KNOWN=
-looks=$SEEN-$(looks_of_image)
+looks_of_image
 DIGEST=
 [ -n "$KNOWN" ] && [ -f "$KNOWN/$looks" ] && read -r DIGEST <"$KNOWN/$looks"
 if [ -z "$DIGEST" ]; then
     DIGEST=$(measured 2>/dev/null) || DIGEST=
     # an image that changed meanwhile isn't remembered
-    [ -n "$KNOWN" ] && [ -n "$DIGEST" ] && [ "$looks" = "$SEEN-$(looks_of_image)" ] && put "$KNOWN/$looks" "$DIGEST"
+    looked=$looks
+    looks_of_image
+    [ -n "$KNOWN" ] && [ -n "$DIGEST" ] && [ "$looks" = "$looked" ] && put "$KNOWN/$looks" "$DIGEST"
 fi
 PINNED=''
-[ -n "$PINNED" ] || PINNED=$(digest_beside)
+[ -n "$PINNED" ] || { digest_beside; PINNED=$written; }
 if [ -z "$DIGEST" ]; then # files in it that this account can't read: what is written down beside it has to do
-    DIGEST=$(digest_beside)
+    digest_beside
+    DIGEST=$written
     SEEN=record
 fi
 [ -z "$PINNED" ] || [ "$PINNED" = "$DIGEST" ] ||
@@ -200,7 +237,7 @@ fi
 # scratch is the node's disk, and whoever takes more of that than is allowed is ended.
 # Apptainer binds nothing below /dev to /dev/shm, so the place where it is mounted is elsewhere; only the runner sees it.
 ROOM=$SCRATCH/room
-mkdir -p "$ROOM"
+[ -d "$ROOM" ] || mkdir -p "$ROOM"
 # shellcheck disable=SC2016
 ENTER='mount -t tmpfs -o size=1024m,nr_inodes=100k,mode=700,nosuid,nodev room "$1" && mkdir "$1/shm" && chmod 1777 "$1/shm" && shift && exec "$@"'
 CAN=
@@ -217,12 +254,18 @@ esac
 
 mkfifo -m 600 "$SHM/ask/ask" || finish setup 1 71 "no FIFO in shared memory"
 exec 3<>"$SHM/ask/ask"
-put "$SHM/ask/facts" container=apptainer || finish setup 1 71
-printf 'image=%s\nimage_digest=%s\nimage_pinned=%s\nimage_seen=%s\n' "$IMAGE" "$DIGEST" "$PINNED" "$SEEN" >>"$SHM/ask/facts"
-printf 'scratch=%s\n' "$scratch" >>"$SHM/ask/facts"
+# Nobody reads this before the judge is started.
+printf '%s\n' container=apptainer "image=$IMAGE" "image_digest=$DIGEST" "image_pinned=$PINNED" \
+    "image_seen=$SEEN" "scratch=$scratch" >"$SHM/ask/facts" || finish setup 1 71
 # The highest isolation is claimed where this node keeps it: a cgroup of the job's, no core but its own, no GPU but its own.
 is_alone() {
-    grep -q "/job_$JOB/" /proc/self/cgroup || return 1
+    alone_group=
+    while IFS= read -r alone_line; do
+        case $alone_line in
+            */job_"$JOB"/*) alone_group=found; break ;;
+        esac
+    done </proc/self/cgroup
+    [ -n "$alone_group" ] || return 1
     alone_cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) || return 1
     [ "$alone_cores" -le "${SLURM_CPUS_ON_NODE:-0}" ] || return 1
     alone_gpus=0
@@ -251,7 +294,7 @@ fi
     trap : TERM
     setsid apptainer --silent exec --contain --ipc --cleanenv --no-home --no-mount home,cwd,hostfs,bind-paths --no-eval --no-privs --net --network none --rocm --workdir "${SCRATCH}"/judge --pwd / --bind "${EVAL}":/eval:ro --bind /shared/attempts/kb-abcdefghijklmnopqrstuvwxyz/manifest.json:/kb/manifest.json:ro --bind /shared/attempts/kb-abcdefghijklmnopqrstuvwxyz/key:/kb/key:ro --bind /shared/attempts/kb-abcdefghijklmnopqrstuvwxyz/out:/kb/out:rw --bind "${SHM}"/ask:/kb/ask:rw --bind "${SHM}"/link:/kb/link:rw "${IMAGE}" python3 -I /eval /kb/manifest.json --key /kb/key --out /kb/out --supervisor /kb/ask --link /kb/link </dev/null 3<&- &
     pid=$!
-    put "$SHM/judge.pid" "$pid"
+    note "$SHM/judge.pid" "$pid"
     wait "$pid"
     ended=$?
     kill -KILL -- "-$pid" 2>/dev/null
@@ -260,10 +303,12 @@ fi
 
 # Our own watchdog: Slurm's comes up to a minute late.
 (
-    nap=
-    trap 'kill "$nap" 2>/dev/null; exit 0' TERM
+    early=
+    trap 'early=yes' TERM # a job may be over before its sleep's number is known
     sleep 975 &
     nap=$!
+    trap 'kill "$nap" 2>/dev/null; exit 0' TERM
+    [ -z "$early" ] || { kill "$nap"; exit 0; }
     # a sleep that a signal ended isn't over: whoever signalled it means us all
     wait "$nap" && printf 'expired 0\n' >&3
 ) &
@@ -275,7 +320,7 @@ start_runner() {
     [ -d "$SHM/link/$N" ] || return 1
     [ -e "$SHM/ask/run.$N.pid" ] && return 0
     # what was built for this one; the judge has made it where something was
-    mkdir -p "$SHM/link/$N.built" || return 1
+    [ -d "$SHM/link/$N.built" ] || mkdir "$SHM/link/$N.built" || return 1
     (
         trap : TERM
         if [ "$CAN" = yes ]; then
