@@ -30,7 +30,7 @@ from kbslurm.backends.slurm.backend import SlurmBackend
 from kbslurm.daemon import Daemon, WallClock
 from kbslurm.domain.apptainer import ApptainerCommand, Bind
 from kbslurm.domain.run import SubmissionId
-from kbslurm.domain.site import Site
+from kbslurm.domain.site import GpuType, Site
 from kbslurm.flow.place import Place
 from kbslurm.flow.script import attempts_folder, harness_folder, script_writer
 from kbslurm.store import migrate
@@ -182,7 +182,7 @@ def _counting(folder: Path) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class ByHand:
-    """The same harness in the same container, sent by whoever sits there: one sbatch --wrap, no house around it."""
+    """The same harness in the same containers, sent by whoever sits there: one sbatch --wrap, no house around it."""
 
     house: House
     manifest: bytes
@@ -200,7 +200,11 @@ class ByHand:
         (folder / "out").mkdir(parents=True)
         (folder / "manifest.json").write_bytes(self.manifest)
         (folder / "key").write_bytes(self.key)
-        wrap = f"date +%s%N >{folder}/script-${{SLURM_ARRAY_TASK_ID:-0}}; exec {self._container(folder, out)}"
+        # each kind of GPU has its image, a directory or a file, for them as for us
+        ways = "".join(
+            f"{gpu.partition}) exec {self._container(gpu, folder, out)} ;; " for gpu in self.house.site.gpus.values()
+        )
+        wrap = f"date +%s%N >{folder}/script-${{SLURM_ARRAY_TASK_ID:-0}}; case $SLURM_JOB_PARTITION in {ways}esac"
         gpu = self.house.site.gpus["H100"]
         subprocess.run(
             [
@@ -212,10 +216,10 @@ class ByHand:
             stdout=subprocess.DEVNULL,
         )
 
-    def _container(self, folder: Path, out: str) -> str:
+    def _container(self, gpu: GpuType, folder: Path, out: str) -> str:
         site = self.house.site
         words = ApptainerCommand(
-            image=site.image_of(site.gpus["H100"]),
+            image=site.image_of(gpu),
             network=site.container.network,
             own_pids=False,
             binds=(
@@ -311,9 +315,9 @@ def _medians(ways: Sequence[Way]) -> Way:
     return Way(**{name: percentile([way[name] for way in told], 50) for name in told[0]})
 
 
-def _walked(our: House) -> Way:
+def _walked(our: House, gpu: str = "H100") -> Way:
     began_ns = time.time_ns()
-    receipt = our.stage.submit("# 0.1\n", mode="test", gpus=["H100"])
+    receipt = our.stage.submit("# 0.1\n", mode="test", gpus=[gpu])
     our.wait_over(receipt.submission_id)
     seen_ns = time.time_ns()
     last = max(our.attempts(), key=lambda attempt: attempt.began_ns)
@@ -390,7 +394,8 @@ def busy(server: databases.Server) -> list[Row]:
     count = scaled(QUEUED, least=60)
     with house(server, min_interval_s=1.0) as our:
         with our.daemon():
-            _walked(our)
+            for gpu in GPUS:  # the first ones pay for connections and caches, and for what each node learns of an image
+                _walked(our, gpu)
         by_hand = ByHand.like(our)
         before = {attempt.began_ns for attempt in our.attempts()}
         for n in range(count):

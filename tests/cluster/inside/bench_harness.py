@@ -9,6 +9,7 @@ import time
 STARTED_AT_NS = time.time_ns()  # before anything else is imported: the first line is what is measured
 
 import argparse  # noqa: E402
+import hashlib  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 from kbslurm_eval import wire  # noqa: E402
@@ -55,6 +56,8 @@ def report(manifest: wire.Manifest) -> wire.Report:
         isolation=wire.Isolation(level=0, means="none"),
         started_at_ns=STARTED_AT_NS,
         ended_at_ns=now,
+        submission_sha256=hashlib.sha256(manifest.source.encode()).hexdigest(),
+        seed_commitment=wire.commitment(manifest.secret_seed),
     )
 
 
