@@ -176,7 +176,7 @@ class Lane:
         if not attempts and not claimed and not dead:
             return None
         poll = bool(attempts) and (self.rung or now >= self.poll_at)
-        swept = bool(attempts) and (now >= self.sweep_at or self._has_new_cancels(attempts))
+        swept = bool(attempts) and (now >= self.sweep_at or any(at <= now for at in self._cancels_due(attempts)))
         launches = bool(claimed) or self._has_due_launches(now)
         if not (poll or launches or dead or (swept and self._has_unsettled(attempts, now))):
             return None
@@ -186,7 +186,7 @@ class Lane:
         """When it has something to do, should nothing else happen."""
         if self.busy or not attempts:
             return None
-        moments = [self.poll_at, *self.vigil.unsent.values()]
+        moments = [self.poll_at, *self.vigil.unsent.values(), *self._cancels_due(attempts)]
         if self._has_unsettled(attempts, now):
             moments.append(self.sweep_at)
         return max(self.ready_at, min(moments))
@@ -204,7 +204,7 @@ class Lane:
             self.ready_at = self.poll_at = self.sweep_at = self.prune_at = NEVER
             self.vigil.unsent = dict.fromkeys(self.vigil.unsent, now)
             self.vigil.ended.clear()
-            self.vigil.asked.clear()
+            self.vigil.ask_at.clear()
         self.known_at = now
 
     def told(self) -> dict[str, Any]:
@@ -236,12 +236,14 @@ class Lane:
     def _has_unsettled(self, attempts: Sequence[OpenAttempt], now: datetime) -> bool:
         return any(attempt.id not in self.vigil.unsent for attempt in unsettled(attempts, now))
 
-    def _has_new_cancels(self, attempts: Sequence[OpenAttempt]) -> bool:
-        """Cancels that a sweep can act on at once; whether a job without a handle exists needs its own time."""
-        return any(
-            a.cancel_at is not None and (a.id in self.vigil.unsent or (a.handle and a.id not in self.vigil.asked))
+    def _cancels_due(self, attempts: Sequence[OpenAttempt]) -> list[datetime]:
+        """When a sweep should act on cancels that it can act on; whether a job without a handle exists needs its own
+        time."""
+        return [
+            self.vigil.ask_at.get(a.id, NEVER)
             for a in attempts
-        )
+            if a.cancel_at is not None and (a.id in self.vigil.unsent or a.handle)
+        ]
 
     def _has_due_launches(self, now: datetime) -> bool:
         return any(at <= now for at in self.vigil.unsent.values())
@@ -272,20 +274,26 @@ class Lane:
         now = self.clock.now()
         self.vigil.forget_all_but([*turn.attempts, *turn.claimed])
         self.vigil.unsent.update({attempt.id: now for attempt in turn.claimed})
-        self._launch_due([*turn.attempts, *turn.claimed])
-        try:
-            if turn.poll:
-                self.poll_at = self.clock.now() + timedelta(seconds=self.place.poll_s)
-                settled = collect(self.store, self.place, turn.attempts, self.vigil, self.clock.now())
-                self.metrics.settled.labels(self.place.name).inc(settled)
-        finally:
-            # Trouble with one report must not keep the others' cancels and recoveries from being seen to.
-            self._tidy(turn, now)
+        # Trouble with one of these must not keep the others from being seen to.
+        with contextlib.ExitStack() as steps:
+            steps.callback(self._tidy, turn, now)
+            steps.callback(self._collect, turn)
+            steps.callback(self._launch_due, [*turn.attempts, *turn.claimed])
+            self._sweep(turn, now)
 
-    def _tidy(self, turn: Turn, now: datetime) -> None:
+    def _sweep(self, turn: Turn, now: datetime) -> None:
+        """Before launches: a site that allows so many calls a minute is to be spared first, then given more."""
         if turn.sweep:
             self.sweep_at = self.clock.now() + timedelta(seconds=max(0.05, self.place.sweep_gap_s))
             sweep(self.store, self.place, unsettled(turn.attempts, now), self.vigil, self.clock.now())
+
+    def _collect(self, turn: Turn) -> None:
+        if turn.poll:
+            self.poll_at = self.clock.now() + timedelta(seconds=self.place.poll_s)
+            settled = collect(self.store, self.place, turn.attempts, self.vigil, self.clock.now())
+            self.metrics.settled.labels(self.place.name).inc(settled)
+
+    def _tidy(self, turn: Turn, now: datetime) -> None:
         collect_late(self.store, self.place, turn.dead, now)
         if now >= self.prune_at:
             self.prune_at = now + timedelta(seconds=PRUNE_EVERY_S)

@@ -76,7 +76,10 @@ class Backend(Protocol):
         """The sealed report, size-capped, or None while there is none. Never parsed here."""
 
     def cancel(self, attempt: OpenAttempt) -> None:
-        """End it and all that it started, if it runs; keep it from starting, if it doesn't. Twice is fine."""
+        """End it and all that it started, if it runs; keep it from starting, if it doesn't. Twice is fine.
+
+        BackendRefused: not now, it is to be asked again.
+        """
 
 
 @runtime_checkable

@@ -41,13 +41,13 @@ _UNSEEN = Sighting(seen=Seen.UNKNOWN)
 class Vigil:
     """What one process remembers of its open attempts. Nothing here matters: a new process starts with an empty one.
 
-    `ended`: when an attempt was first seen ended without a report. `asked`: when its end was last asked for.
+    `ended`: when an attempt was first seen ended without a report. `ask_at`: when its end is to be asked for again.
     `unsent`: attempts that this process knows were not started, and when to send them (again). `told`: what was last
     written down of how far each is.
     """
 
     ended: dict[AttemptId, datetime] = field(default_factory=dict)
-    asked: dict[AttemptId, datetime] = field(default_factory=dict)
+    ask_at: dict[AttemptId, datetime] = field(default_factory=dict)
     unsent: dict[AttemptId, datetime] = field(default_factory=dict)
     put_off: dict[AttemptId, int] = field(default_factory=dict)
     told: dict[AttemptId, Mapping[str, Any]] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Vigil:
     def forget_all_but(self, attempts: Sequence[OpenAttempt]) -> None:
         """Drop what concerns attempts that are no longer open."""
         still = {attempt.id for attempt in attempts}
-        for memory in (self.ended, self.asked, self.unsent, self.put_off, self.told):
+        for memory in (self.ended, self.ask_at, self.unsent, self.put_off, self.told):
             for gone in [known for known in memory if known not in still]:
                 del memory[gone]
 

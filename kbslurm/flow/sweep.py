@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import assert_never
 
 from kbslurm.domain.run import AttemptState, Ending, Handle, OpenAttempt, Seen, Sighting
-from kbslurm.errors import BackendTrouble
+from kbslurm.errors import BackendRefused, BackendTrouble
 from kbslurm.flow import score
 from kbslurm.flow.collect import CLEAN_SWEEPS, TROUBLES_IN_A_ROW, Vigil, end_cancelled, is_overdue
 from kbslurm.flow.launch import deadline_at
@@ -24,6 +24,7 @@ from kbslurm.probe import probe
 tell = teller("sweep")
 
 ASK_AGAIN_S = 30.0
+ASK_LATER_S = 2.0
 DIED_LAUNCHING = "the daemon ended while it launched this"
 
 
@@ -44,6 +45,9 @@ def sweep(store: Store, place: Place, attempts: Sequence[OpenAttempt], vigil: Vi
                 ask_for_end(place, attempt, vigil, now)
             in_a_row = 0
         except BackendTrouble as error:
+            if isinstance(error, BackendRefused) and not error.permanent:
+                _put_off(place, attempt, vigil, now, error.message)
+                continue
             trouble, in_a_row = error, in_a_row + 1
             if in_a_row >= TROUBLES_IN_A_ROW:
                 break
@@ -87,14 +91,18 @@ def recover(store: Store, place: Place, attempt: OpenAttempt, vigil: Vigil, now:
 
 def ask_for_end(place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime) -> None:
     """Ask the backend to end it, at most twice a minute. Its end is proved by what `collect` sees, not by asking."""
-    last = vigil.asked.get(attempt.id)
-    if last is not None and now - last < timedelta(seconds=ASK_AGAIN_S):
+    if now < vigil.ask_at.get(attempt.id, now):
         return
     probe("cancel.before_effect")
     place.backend.cancel(attempt)
     probe("cancel.after_effect")
-    vigil.asked[attempt.id] = now
+    vigil.ask_at[attempt.id] = now + timedelta(seconds=ASK_AGAIN_S)
     tell("asked for the end", run=attempt.run_id, attempt=attempt.number, backend=place.name)
+
+
+def _put_off(place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime, why: str) -> None:
+    vigil.ask_at[attempt.id] = now + timedelta(seconds=ASK_LATER_S)
+    tell("end put off", run=attempt.run_id, attempt=attempt.number, backend=place.name, why=why)
 
 
 def _adopt(store: Store, place: Place, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> None:
@@ -122,7 +130,7 @@ def _found_nowhere(store: Store, place: Place, attempt: OpenAttempt, vigil: Vigi
 
 
 def _drop_if_cancelled(store: Store, place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime) -> None:
-    if attempt.cancel_at is None:
+    if attempt.cancel_at is None or now < vigil.ask_at.get(attempt.id, now):
         return
     place.backend.cancel(attempt)
     end_cancelled(store, attempt, now)

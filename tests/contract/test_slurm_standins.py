@@ -44,6 +44,9 @@ request = "--gres=gpu:1"
 """
 
 
+UNHEARD_OF = "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"
+
+
 class Rig:
     """A site whose commands are shell texts."""
 
@@ -60,6 +63,7 @@ class Rig:
         self.environ = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "SLURM_JOB_ID": "1", "SBATCH_PARTITION": "x"}
         for tool in ("sbatch", "squeue", "sacct", "scancel"):
             self.says(tool, "")
+        self.says("scontrol", UNHEARD_OF)
 
     def says(self, tool: str, text: str) -> None:
         """From now on this tool is this shell text. Each call leaves a line in TOOL.calls."""
@@ -138,6 +142,32 @@ def test_an_unknown_state_concludes_nothing_and_anothers_job_of_our_id_isnt_ours
     assert seen(rig, job) is Seen.WAITING
 
 
+@pytest.mark.parametrize("accounting", [False, True])
+def test_a_list_that_was_cut_at_a_lines_end_makes_nobody_vanish(rig: Rig, accounting: bool) -> None:
+    """A cache before squeue, or what carries its answer, leaves out the end of the list and says that all is well."""
+    site = dataclasses.replace(rig.site, slurm=dataclasses.replace(rig.site.slurm, accounting=accounting))
+    backend = SlurmBackend(site, eval_dir=rig.eval_dir, environ=rig.environ)
+    first, cut = rig.job(), rig.job()
+    attempts = [rig.attempt(first, "7"), rig.attempt(cut, "8")]
+    rig.says("squeue", f"echo '7|{first.name}|RUNNING|1|2|n1|None'")
+    rig.says("scontrol", f"echo 'JobId=8 JobName={cut.name} UserId=kb(1) JobState=RUNNING NodeList=n2'")
+    for _ in range(3):
+        assert {name: one.seen for name, one in backend.poll(attempts).items()} == {first.name: Seen.RUNNING}
+    assert [len(rig.calls(tool)) for tool in ("squeue", "scontrol")] == [3, 3]
+    # a controller that doesn't answer denies nothing
+    rig.says("scontrol", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
+    assert cut.name not in backend.poll(attempts)
+    # what it denies is gone, and that is asked once
+    rig.says("scontrol", UNHEARD_OF)
+    for _ in range(3):
+        assert backend.poll(attempts)[cut.name].seen is Seen.ABSENT
+    assert rig.calls("scontrol")[3:] == ["show job --oneliner 8"] * 2
+    # and so is one whose number is another's now
+    again = SlurmBackend(site, eval_dir=rig.eval_dir, environ=rig.environ)
+    rig.says("scontrol", "echo 'JobId=8 JobName=of-somebody-else UserId=kb(1) JobState=RUNNING'")
+    assert again.poll(attempts)[cut.name].seen is Seen.ABSENT
+
+
 def test_a_vanished_job_is_looked_up_once_for_all(rig: Rig) -> None:
     jobs = [rig.job() for _ in range(5)]
     rig.says("sacct", "\n".join(f"echo '{n}|{job.name}|NODE_FAIL|0:0|1|2|3|n1|None'" for n, job in enumerate(jobs, 1)))
@@ -194,6 +224,33 @@ def test_a_silent_controller_is_left_alone_and_asked_again_later(rig: Rig) -> No
     rig.says("sbatch", "echo 12")
     watch[0] += 60
     assert [backend.submit(rig.job()) for _ in range(2)] == ["12", "12"]
+
+
+def test_cancels_searches_and_submissions_keep_to_the_sites_calls_per_minute(rig: Rig) -> None:
+    watch = [1000.0]
+    poll = dataclasses.replace(rig.site.poll, calls_per_minute=6.0)
+    site = dataclasses.replace(rig.site, poll=poll)
+    backend = SlurmBackend(site, eval_dir=rig.eval_dir, environ=rig.environ, monotonic=lambda: watch[0])
+    rig.says("sbatch", "echo 12")
+    jobs = [rig.job() for _ in range(9)]
+    assert backend.submit(jobs[0]) == "12"
+    refused = {}
+    for job in jobs:
+        try:
+            backend.cancel(rig.attempt(job, "12"))
+        except BackendRefused as error:
+            refused[job.name] = error.permanent
+    assert refused == {job.name: False for job in jobs[4:]}
+    assert AttemptPaths(root=backend.root, name=jobs[0].name).cancelled.exists()
+    # One call is left, for a look: neither a search nor a submission takes it
+    assert backend.find(jobs[1].name).seen is Seen.UNKNOWN
+    with pytest.raises(BackendRefused, match="used up"):
+        backend.submit(jobs[2])
+    assert not {job.name for job in jobs} & set(backend.poll([rig.attempt(jobs[3], "12")]))
+    assert backend.calls() == {"sbatch": 1, "scancel": 4, "squeue": 1, "sacct": 1}
+    watch[0] += 60
+    assert backend.find(jobs[1].name).seen is Seen.ABSENT
+    backend.cancel(rig.attempt(jobs[4], "12"))
 
 
 def test_accounting_that_is_away_keeps_nothing_from_being_submitted(rig: Rig) -> None:
@@ -304,6 +361,21 @@ def test_the_job_that_claimed_is_the_one_that_is_cancelled(rig: Rig) -> None:
     (claim / "owner.json").write_text('{"job":"6","node":"n1","at":1}')
     rig.backend().cancel(rig.attempt(job, "7"))
     assert sorted(rig.calls("scancel")[-1].split()) == ["--quiet", "6", "7"]
+
+
+def test_what_a_full_disk_cut_short_in_an_attempts_folder_is_nothing(rig: Rig) -> None:
+    job = rig.job()
+    rig.says("sbatch", "echo 7")
+    rig.backend().submit(job)
+    paths = AttemptPaths(root=rig.folder / "root" / "attempts", name=job.name)
+    paths.claim.mkdir()
+    (paths.claim / "job").write_text("12")
+    paths.owner.write_text('{"job":"123","node":"n')
+    paths.exit.write_text('{"cause":"judge","status":0,"beg')
+    found = rig.backend().find(job.name)
+    assert (found.seen, found.handle, found.node) == (Seen.RUNNING, "7", None), "claimed, and by whom isn't known yet"
+    (paths.claim / "job").write_text("123\n")
+    assert rig.backend().find(job.name).handle == "123"
 
 
 def test_through_ssh_nothing_is_asked_and_keys_only_are_used(rig: Rig) -> None:

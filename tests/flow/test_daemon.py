@@ -320,6 +320,31 @@ def test_cancel_is_for_owner_and_staff_and_reaches_the_running_job(stage: Stage)
     assert len(puppet.cancelled) == 1
 
 
+def test_a_cancel_comes_before_submissions_and_one_that_is_put_off_is_asked_again(stage: Stage) -> None:
+    class Spent(Puppet):
+        """A site whose calls for this minute are used up when the first cancel comes."""
+
+        def cancel(self, attempt: OpenAttempt) -> None:
+            refused = "cancel" not in self.calls
+            super().cancel(attempt)
+            if refused:
+                raise BackendRefused(self.name, "the site's calls for this minute are used up", permanent=False)
+            self.sightings[attempt.name] = ended(Ending.CANCELLED)
+
+    spent = Spent(name="spent", default=RUNNING)
+    place = quick(spent)
+    for _ in range(2):
+        stage.submit(gpus=["A100"])
+    launch(stage.store, place, stage.claim(place), stage.clock.now())
+    cancel(stage.store, SubmissionId(1), None, stage.clock.now())
+    with overheard(as_json=True) as told, running(Daemon(stage.store, [place], pace=QUICK)):
+        stage.wait_until(lambda: stage.runs()[0]["state"] == "cancelled")
+        stage.wait_until(lambda: stage.runs()[1]["state"] == "running")
+    assert [call for call in spent.calls if call in ("submit", "cancel")] == ["submit", "cancel", "submit", "cancel"]
+    said = [json.loads(line)["what"] for line in told.getvalue().splitlines()]
+    assert "end put off" in said and "trouble" not in said
+
+
 def test_attempts_at_a_place_that_is_not_configured_any_more_wait_or_are_cancelled(stage: Stage) -> None:
     gone = quick(Puppet(name="gone", default=RUNNING))
     receipt = stage.submit(gpus=["A100"])

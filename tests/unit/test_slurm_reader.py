@@ -192,7 +192,7 @@ def test_submissions_keep_to_the_budget_and_leave_the_last_call_for_a_look() -> 
     watch = Watch()
     pace = Pace(Poll(min_interval_s=0, calls_per_minute=5, slow_s=2), watch)
     sent = 0
-    while pace.may_submit():
+    while pace.has_room():
         sent += 1
         pace.called(0.01)
     assert sent == 4

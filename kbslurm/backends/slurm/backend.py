@@ -49,6 +49,7 @@ HEARTBEAT_CAP = 4096
 BATCH = 200
 REQUEUED = "it was requeued from outside; an attempt runs once, so it isn't started again"
 NO_ANSWER = "the scheduler can't be asked"
+USED_UP = "the site's calls for this minute are used up"
 # Accounting may be away, and a job to be cancelled may be gone: neither says anything of the controller.
 CONTROLLERS = ("squeue",)
 _EXCLUDE = re.compile(r"^#SBATCH --exclude=.*\n", re.MULTILINE)
@@ -104,6 +105,7 @@ class SlurmBackend:
         self._wall, self._probe = wall, probe
         self._lock = threading.Lock()
         self._ended: dict[JobName, Sighting] = {}
+        self._denied: dict[JobName, Handle] = {}
 
     # ------------------------------------------------------------------------------------------------------ the port
 
@@ -129,8 +131,8 @@ class SlurmBackend:
             return there
         if self.pace.is_resting():
             raise BackendRefused(self.name, "the controller doesn't answer; it is tried again", permanent=False)
-        if not self.pace.may_submit():
-            raise BackendRefused(self.name, "the site's calls for this minute are used up", permanent=False)
+        if not self.pace.has_room():
+            raise BackendRefused(self.name, USED_UP, permanent=False)
         self._probe("folder")
         try:
             handle = self._sbatch(paths, job.script)
@@ -144,15 +146,20 @@ class SlurmBackend:
         return handle
 
     def find(self, name: JobName) -> Sighting:
-        """Id file, claim, squeue by name, sacct by name. ABSENT only when all that the site has answered."""
+        """Id file, claim, squeue by name, sacct by name. ABSENT only when all that the site has answered.
+
+        It can wait: without room in the budget it is UNKNOWN this time.
+        """
         paths = self._paths(name)
         found = self._look(paths)
         sure = found.sighting()
         if sure is not None:
             return sure
-        if self.pace.is_resting():
+        rests = self.pace.is_resting()
+        if rests or not self.pace.has_room(2 if self.site.slurm.accounting else 1):
             waiting = Seen.WAITING if found.handle is not None else Seen.UNKNOWN
-            return found.running() or Sighting(seen=waiting, handle=found.handle, reason=NO_ANSWER)
+            why = NO_ANSWER if rests else USED_UP
+            return found.running() or Sighting(seen=waiting, handle=found.handle, reason=why)
         told = self._by_name(name, paths)
         if told.rows():
             return self._adopt(name, found, told.rows(), told)
@@ -218,7 +225,10 @@ class SlurmBackend:
             raise BackendTrouble(self.name, message, hint=hint) from None
 
     def cancel(self, attempt: OpenAttempt) -> None:
-        """Leave the marker that a job which starts later obeys, then scancel by id, or by name when there is no id."""
+        """Leave the marker that a job which starts later obeys, then scancel by id, or by name when there is no id.
+
+        Without room in the budget it is BackendRefused, for now.
+        """
         paths = self._paths(attempt.name)
         try:
             if paths.dir.is_dir():
@@ -228,6 +238,8 @@ class SlurmBackend:
         # Who claimed is the attempt, whatever handle was noted; a twin that hasn't found that out yet ends, too.
         ids = sorted({str(handle) for handle in (attempt.handle, self._look_softly(paths).handle) if handle})
         which = ids or [f"--name={attempt.name}"]
+        if not self.pace.has_room():
+            raise BackendRefused(self.name, USED_UP, permanent=False)
         answer = self.commands.run("scancel", ["--quiet", *which])
         if answer.complaint and not _is_gone(answer.complaint):
             raise BackendTrouble(self.name, f"scancel: {answer.complaint}")
@@ -380,15 +392,43 @@ class SlurmBackend:
                 proof = self._look_softly(self._paths(name))
                 return proof.sighting() or self._of_row(row, proof)
             if row.phase is Phase.WAITING and _came_back(row, proof):  # for a GPU, only to end at its claim
-                self._asked("scancel", ["--quiet", row.id])
+                self._end_quietly(row.id)
             return self._of_row(row, proof)
-        if not told.proves_absence:
+        if not told.proves_absence or (handle is not None and not self._is_denied(name, handle)):
             return proof.running()
         if proof.reported:
             return replace(_ended(proof, Ending.REPORTED, ""), handle=handle)
         if proof.exit is not None:  # it said goodbye to a signal, and Slurm has forgotten why
             return replace(_ended(proof, Ending.NO_REPORT, f"it was ended from outside on {proof.node}"), handle=handle)
         return Sighting(seen=Seen.ABSENT, handle=handle, node=proof.node, reason="no source knows the job any more")
+
+    def _is_denied(self, name: JobName, handle: Handle) -> bool:
+        """Whether the controller itself says that it doesn't know this job. Asked once per job that vanished.
+
+        A list of jobs can be cut where a line ends, by a site's cache or on its way, and then nothing shows it: what is
+        missing in it isn't known to be missing. A job's own number is answered by a yes or a no.
+        """
+        if self._denied.get(name) == handle:
+            return True
+        if not self.pace.has_room():
+            return False
+        try:
+            answer = self.commands.run("scontrol", ["show", "job", "--oneliner", handle])
+        except BackendTrouble as error:
+            tell("no answer", level="warning", site=self.name, tool="scontrol", why=error.message)
+            return False
+        shown = re.search(rf"\bJobId={handle}\b.*? JobName=(\S+)", answer.out)
+        if "Invalid job id" in answer.complaint or (shown is not None and shown[1] != name):
+            self._denied[name] = handle
+            return True
+        why = "scontrol shows it" if shown is not None else f"scontrol: {answer.complaint or 'nothing'}"
+        tell("not in the list, not vanished", level="warning", site=self.name, job=name, handle=handle, why=why)
+        return False
+
+    def _end_quietly(self, job: str) -> None:
+        """Spare it the wait for a GPU. Where the budget has no room it just waits: its claim is taken."""
+        if self.pace.has_room():
+            self._asked("scancel", ["--quiet", job])
 
     def _row_of(self, name: JobName, handle: Handle | None, told: _Told) -> JobRow | None:
         """The row of this attempt; an id that Slurm gave to another job since isn't it."""
@@ -441,7 +481,7 @@ class SlurmBackend:
         chosen = str(found.handle) if found.handle is not None else str(ids[0]) if ids else None
         for extra in ids:
             if str(extra) != chosen and any(int(r.id) == extra and r.phase is not Phase.ENDED for r in ours):
-                self._asked("scancel", ["--quiet", str(extra)])
+                self._end_quietly(str(extra))
         row = self._row_of(name, Handle(chosen) if chosen else None, told)
         seen = self._of_row(row, found) if row is not None else found.running()
         return seen or Sighting(
@@ -460,8 +500,9 @@ class SlurmBackend:
 
     def _forget_but(self, unsure: Mapping[JobName, object]) -> None:
         with self._lock:
-            for name in [known for known in self._ended if known not in unsure]:
-                del self._ended[name]
+            for memory in (self._ended, self._denied):
+                for name in [known for known in memory if known not in unsure]:
+                    del memory[name]
 
     def _paths(self, name: JobName) -> AttemptPaths:
         return AttemptPaths(root=self.root, name=name)

@@ -129,6 +129,8 @@ class Commands:
                 self._tell(tool, 124, "", "", began)
                 raise BackendTrouble(self.site.name, f"{tool} didn't answer in {limit_s:.0f} s") from None
         answer = self._tell(tool, process.returncode, _text(out), _text(err), began)
+        if len(out) > OUTPUT_CAP:
+            raise BackendTrouble(self.site.name, f"{tool} said more than {OUTPUT_CAP // 1_000_000} MB")
         if answer.status in (124, 137):
             raise BackendTrouble(self.site.name, f"{tool} didn't answer in time")
         if answer.status in (126, 127):

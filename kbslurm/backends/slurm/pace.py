@@ -46,11 +46,11 @@ class Pace:
             self._looked_at = now
             return True
 
-    def may_submit(self) -> bool:
-        """Whether the budget has room for a submission. The last call of it is kept for a look at what is open."""
+    def has_room(self, calls: int = 1) -> bool:
+        """Whether the budget has room for so many calls. The last one of it is kept for a look at what is open."""
         with self._lock:
             self._refill(self._now())
-            return self._tokens >= min(2.0, self._poll.calls_per_minute)
+            return self._tokens >= min(calls + 1.0, self._poll.calls_per_minute)
 
     def is_resting(self) -> bool:
         """Whether the controller didn't answer just now: whoever can wait should, a hundred time-outs help nobody."""
@@ -63,7 +63,7 @@ class Pace:
             now = self._now()
             self._refill(now)
             self._calls += 1
-            # what couldn't wait (an end, a search) is owed for a minute at most: looks go on after it
+            # what belongs to a call that was allowed (what vanished from a look) is owed, for a minute at most
             self._tokens = max(-self._poll.calls_per_minute, self._tokens - 1)
             self._failures = self._failures + 1 if failed else 0
             self._failed_at = now if failed else self._failed_at
