@@ -765,8 +765,24 @@ def _of_one_file(file: Path, *, name: str | None) -> Problem:
         tests=tests,
         benchmarks=benchmarks,
         hidden=_literal_cases(code, "HIDDEN", generate),
+        config=_literal_baseline(code, file, text),
         warnings=tuple(warnings),
     )
+
+
+def _literal_baseline(code: Code, file: Path, text: str) -> dict[str, Any]:
+    """BASELINE of a problem in one file: a function of that file, or another file beside it, that is measured beside
+    every submission."""
+    found = code.literal("BASELINE")
+    if found is None:
+        return {}
+    at = _marked(found[0], file, found[1], "BASELINE")
+    if at.text().endswith(".py"):
+        beside = _Folder(base=file.parent, root=file.parent).text(at.text(), at)
+        return {"baseline": _placed(at, lambda: checked_source(PurePosixPath(at.text()).name, beside.encode())).text}
+    if not at.text().isidentifier() or code.function(at.text()) is None:
+        raise at.wrong(f"{at.text()!r} is neither a function of this file nor a .py file beside it")
+    return {"baseline": f"{text.rstrip()}\n\n\ncustom_kernel = {at.text()}\n"}
 
 
 def _of_one_compiled_file(file: Path, *, name: str | None) -> Problem:

@@ -15,6 +15,7 @@ import inspect
 import linecache
 import random
 import sys
+import time
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from typing import Any
 from . import cpu_twin, values
 from .wire import Manifest
 
+MARGIN_S = 0.5  # a slow check isn't asked that often
 ANSWERS = ("ref_kernel", "reference", "ref")
 
 
@@ -180,6 +182,29 @@ class Reference:
         if values.finite_where(output, expected):
             return True, said
         return False, "a number isn't finite where the reference's are"
+
+    def margin(self, prepared: Prepared, output: Any, most: int = 64) -> int | None:
+        """How many times as wrong a right answer might be, in powers of two, before the check takes it for wrong.
+
+        0: it is the reference's own. `most`: as much at least. A slow check isn't asked to the end. None where that
+        can't be said.
+        """
+        try:
+            expected = self.answer(prepared.packed) if prepared.expected is None else prepared.expected
+            if not values.differs(output, expected):
+                return 0
+            factor, until = 1, time.monotonic() + MARGIN_S
+            while (
+                factor < most
+                and time.monotonic() < until
+                and values.differs(far := values.stretched(output, expected, 2.0 * factor), output)
+            ):
+                if not self._verdict(prepared, far, prepared.expected)[0]:
+                    break
+                factor *= 2
+        except (Exception, SystemExit):  # noqa: BLE001 - a figure for the curious; no verdict hangs on it
+            return None
+        return factor
 
     def _verdict(self, prepared: Prepared, output: Any, expected: Any) -> tuple[bool, str]:
         if self._one_file:

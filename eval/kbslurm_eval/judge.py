@@ -688,6 +688,11 @@ class Judge:
         good, said = self._reference.check(prepared, output)
         self._course.checked += 1
         if good:
+            if name == "test" and not self._course.facts.get("tolerance", {}).get("times"):  # of the first that differs
+                self._course.facts["tolerance"] = {
+                    "case": case.spec,
+                    "times": self._reference.margin(prepared, output),
+                }
             return None, reply.ns
         return Rejected(
             "wrong", f"an answer is wrong: {said}" if said else "an answer is wrong", "an answer is wrong"
@@ -1054,6 +1059,7 @@ class Judge:
                 **course.facts,
                 **self._workshop.facts(),
                 "launches": course.launches,
+                "spread": self._spread(),
                 "calls_checked": course.checked,
             },
             flags=self._flags(),
@@ -1072,6 +1078,15 @@ class Judge:
         wanted = "ranked" if self._manifest.mode == "leaderboard" else "benchmark"
         found = [b.launch_medians_ns for b in self._course.benchmarks if b.phase == wanted]
         return clock.combined(found, self._manifest.ranking_by) if found else None
+
+    def _spread(self) -> dict[str, list[dict[str, float] | None]]:
+        """By timed phase, for each benchmark: the spread between launches and between the calls of one."""
+        told: dict[str, list[dict[str, float] | None]] = {}
+        for result in self._course.benchmarks:
+            if result.status == "pass":
+                seen = samples.nets(self._course.samples, result.phase, result.index)
+                told.setdefault(result.phase, []).append(samples.components(seen))
+        return told
 
     def _flags(self) -> list[str]:
         found = {flag for b in self._course.benchmarks for flag in b.flags if flag.isupper()}

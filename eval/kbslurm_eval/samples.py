@@ -81,6 +81,20 @@ def ratios(found: Sequence[clock.Net]) -> list[float] | None:
     return each if each and len(each) == len(found) else None
 
 
+def components(found: Sequence[clock.Net]) -> dict[str, float] | None:
+    """How much of the spread is between launches and how much between the calls of one, as standard deviations of
+    logarithms, by the method of moments; None of one launch. They say which of the two a larger budget should have."""
+    if len(found) < 2 or min(len(n.samples_ns) for n in found) < 2:
+        return None
+    logs = [[math.log(max(value, clock.LEAST_NS)) for value in n.samples_ns] for n in found]
+    within = statistics.fmean(map(statistics.variance, logs))
+    calls = statistics.harmonic_mean([len(launch) for launch in logs])
+    # a median of n has about π/2 times the variance of a mean of n
+    owed = math.pi / 2 * within / calls
+    between = statistics.variance(map(math.log, clock.paired(found))) - owed
+    return {"between": math.sqrt(max(0.0, between)), "within": math.sqrt(within)}
+
+
 def in_units(cases: Sequence[Sequence[clock.Net]], b_ref_ns: Sequence[float], ranking_by: RankingBy) -> clock.Estimate:
     """The score over cases in units of the reference times: B_ref x exp(mean over launches of log(t / t_baseline)),
     combined within each launch, with the t interval over launches. ValueError without a baseline."""

@@ -338,6 +338,36 @@ def finite(value: Any) -> bool:
             return _finite_array(value)
 
 
+def stretched(value: Any, expected: Any, factor: float) -> Any:
+    """An output whose difference from the reference's answer is so many times as large; numbers with a point only.
+    TypeError or ValueError where the two can't be compared place by place."""
+    match value:
+        case bool() | int() | str() | bytes() | None:
+            return value
+        case float() | complex():
+            return expected + (value - expected) * factor
+        case array.array():
+            if value.typecode not in "fd":
+                return value
+            each = zip(value, expected, strict=True)
+            return array.array(value.typecode, [e + (v - e) * factor for v, e in each])
+        case list() | tuple():
+            return type(value)([stretched(v, e, factor) for v, e in zip(value, expected, strict=True)])
+        case dict():
+            return {name: stretched(v, expected[name], factor) for name, v in value.items()}
+        case _ if _array_kind(value) == "numpy" and value.dtype.kind in "fc":
+            return (expected + (value - expected) * factor).astype(value.dtype)
+        case _ if _array_kind(value) == "torch" and value.is_floating_point():
+            return (expected.double() + (value.double() - expected.double()) * factor).to(value.dtype)
+        case _:
+            return value
+
+
+def differs(value: Any, expected: Any) -> bool:
+    """Whether two packed values aren't the same, byte by byte."""
+    return pack(value) != pack(expected)
+
+
 def finite_where(value: Any, expected: Any) -> bool:
     """Whether every number of an output is finite whose counterpart in the reference's answer is, place by place."""
     match value:

@@ -8,6 +8,7 @@ import random
 
 TESTS = [{"n": 1, "seed": 1}, {"n": 100, "seed": 2}, {"n": 1000, "seed": 3}]
 BENCHMARKS = [{"n": 5000, "seed": 4}]
+BASELINE = "ref_kernel"  # every submission is measured beside it
 HIDDEN = [{"n": 77, "seed": 5}, {"n": 1023, "seed": 6}]
 
 

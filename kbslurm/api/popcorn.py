@@ -11,7 +11,7 @@ from kbslurm.api import identity, shapes, unfold, waiting, whole
 from kbslurm.api.house import House
 from kbslurm.api.identity import Sender
 from kbslurm.api.shapes import Ascii, answers
-from kbslurm.api.standings import Standings
+from kbslurm.api.standings import Standings, final_told
 from kbslurm.domain import contest, measure, policy
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import Invalid, NotFound, Refused
@@ -63,6 +63,15 @@ def routes(house: House, histories: waiting.Histories, standings: Standings) -> 
         board = seen_board(house, leaderboard, identity.maybe_caller(house, sender))
         known = contest.known_gpu(gpu, board.gpus)
         return Ascii(standings.lines(board, known, offset=offset, limit=limit))
+
+    @router.get("/final/{leaderboard}/{gpu}", responses=answers(shapes.FinalTold, 404))
+    def final(leaderboard: Name, gpu: Gpu, sender: Sender) -> Ascii:
+        """The board's final, once hosts have let it count: the leaders, measured head to head in one job."""
+        board = seen_board(house, leaderboard, identity.maybe_caller(house, sender))
+        found = house.store.applied_final(board.name, contest.known_gpu(gpu, board.gpus))
+        if found is None:
+            raise NotFound("final of board", board.name)
+        return Ascii(final_told(found))
 
     @router.get("/submission_count/{leaderboard}/{gpu}", responses=answers(shapes.Count, 404))
     def submission_count(

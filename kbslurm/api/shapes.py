@@ -403,6 +403,58 @@ class SubmissionLine(Shape):
     runs: list[LineRun]
 
 
+class FinalRival(Shape):
+    """One who met the others: the place and the score before, and what came of it."""
+
+    place: int
+    user_name: str
+    submission_id: Id
+    before: float
+    verdict: str | None
+    score: float | None
+    interval: list[float] | None
+
+
+class FinalGap(Shape):
+    """How many times as long the one behind takes as the one ahead, launch by launch."""
+
+    ahead: Id
+    behind: Id
+    ratio: float
+    interval: list[float]
+    separated: bool
+
+
+class FinalTold(Shape):
+    """A final that counts."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "leaderboard_name": "transpose",
+                "gpu_type": "H100",
+                "rivals": [
+                    {
+                        "place": 1,
+                        "user_name": "ada",
+                        "submission_id": 412,
+                        "before": 0.000041836,
+                        "verdict": "passed",
+                        "score": 0.0000419,
+                        "interval": [0.0000418, 0.000042],
+                    }
+                ],
+                "gaps": [],
+            }
+        },
+    )
+    leaderboard_name: str
+    gpu_type: str
+    rivals: list[FinalRival]
+    gaps: list[FinalGap]
+
+
 class Standing(Shape):
     """One line of a leaderboard; `interval` is that of the measurement, `tied_with` the ranks it can't be told from."""
 

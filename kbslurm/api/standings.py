@@ -10,6 +10,7 @@ from kbslurm.api.house import House
 from kbslurm.domain import board as boards
 from kbslurm.domain.board import Standing
 from kbslurm.domain.run import EventId
+from kbslurm.store.finals import Final
 from kbslurm.store.views import Board
 
 KEPT = 256
@@ -55,6 +56,38 @@ class Standings:
             if len(self._known) >= KEPT:
                 self._known.clear()
             self._known[key] = known
+
+
+def final_told(found: Final) -> dict[str, Any]:
+    """A final that counts, as everybody may read it: who met whom, and what came of it."""
+    return {
+        "leaderboard_name": found.board,
+        "gpu_type": found.gpu,
+        "rivals": [
+            {
+                "place": rival.place,
+                "user_name": rival.person,
+                "submission_id": rival.submission_id,
+                "before": rival.before_s,
+                "verdict": rival.outcome.verdict if rival.outcome else None,
+                "score": rival.outcome.score_s if rival.outcome else None,
+                "interval": [rival.outcome.low_s, rival.outcome.high_s]
+                if rival.outcome and rival.outcome.score_s is not None
+                else None,
+            }
+            for rival in found.rivals
+        ],
+        "gaps": [
+            {
+                "ahead": found.rivals[gap.ahead].submission_id,
+                "behind": found.rivals[gap.behind].submission_id,
+                "ratio": gap.ratio,
+                "interval": [gap.low, gap.high],
+                "separated": gap.separated,
+            }
+            for gap in found.gaps
+        ],
+    }
 
 
 def line(board: Board, gpu: str, row: Standing) -> dict[str, Any]:

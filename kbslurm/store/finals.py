@@ -43,11 +43,11 @@ WITH taken AS (
 INSERT INTO final (board_id, problem_version_id, gpu, run_id, created_by, created_at)
 SELECT %(board)s, %(version)s, %(gpu)s, id, %(by)s, %(now)s FROM due RETURNING id
 """
-_OPEN = """
+_FINAL = """
 SELECT f.id, f.board_id, f.gpu, f.state, f.created_by, f.created_at, r.id AS run_id, r.state AS run_state, r.reason,
     v.detail, v.name AS verdict, v.reason AS verdict_reason
 FROM final f JOIN run r ON r.id = f.run_id LEFT JOIN verdict v ON v.run_id = r.id
-WHERE f.board_id = %(board)s AND f.gpu = %(gpu)s AND f.state = 'open'
+WHERE f.board_id = %(board)s AND f.gpu = %(gpu)s AND f.state = %(state)s ORDER BY f.id DESC LIMIT 1
 """
 _RIVALS = """
 SELECT fr.place, fr.run_id, s.id AS submission_id, p.name AS person, v.score_s
@@ -100,8 +100,16 @@ class FinalsDesk(MeasuringDesk):
 
     def open_final(self, board: str, gpu: str) -> Final | None:
         """The one that waits for a decision."""
+        return self._final(board, gpu, "open")
+
+    def applied_final(self, board: str, gpu: str) -> Final | None:
+        """The latest whose scores stand."""
+        return self._final(board, gpu, "applied")
+
+    def _final(self, board: str, gpu: str, state: State) -> Final | None:
         held = self._held(board)
-        found = self._one(_OPEN, {"board": held.id, "gpu": contest.known_gpu(gpu, held.gpus)})
+        told = {"board": held.id, "gpu": contest.known_gpu(gpu, held.gpus), "state": state}
+        found = self._one(_FINAL, told)
         if found is None:
             return None
         outcomes, gaps = from_detail(found["detail"])

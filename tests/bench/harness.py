@@ -264,7 +264,8 @@ def _starts(level: int) -> list[Row]:
     forking = [sys.executable, "-I", "-c", path + FORKING]
     fork_s = float(subprocess.run(forking, capture_output=True, text=True, check=True, timeout=60).stdout)
     plain = statistics.median(fresh)
-    saved = max(0.0, statistics.median(program) - fork_s)
+    # on a busy machine the parts can seem to take longer than the whole: a fork is the least there is
+    saved = min(max(0.0, statistics.median(program) - fork_s), plain - fork_s)
     return [
         Row(name="runner start with numpy, a fresh program", value=plain * 1000, unit="ms"),
         Row(
@@ -318,7 +319,7 @@ def _repeated(level: int) -> list[Row]:
         intervals.append((timed.ratio_low, timed.ratio_high))
         plain.append(_plain_rule())
     centre = math.exp(statistics.fmean(map(math.log, scores)))
-    held = sum(low <= centre <= high for low, high in intervals) / len(intervals)
+    shares = [sum(low <= truth <= high for low, high in intervals) / len(intervals) for truth in (1.0, centre)]
     ours, theirs = _spread(scores[:COMPARED]), _spread(plain[:COMPARED])
     return [
         Row(
@@ -330,8 +331,14 @@ def _repeated(level: int) -> list[Row]:
             at_most=0.5,
         ),
         Row(
+            name=f"95 % intervals that hold the truth, which is 1 beside its own twin, {len(scores)} runs",
+            value=100 * shares[0],
+            unit="%",
+            against=f"the mean of all is {centre:.4f}",
+        ),
+        Row(
             name=f"95 % intervals that hold the mean of all, {len(scores)} runs",
-            value=100 * held,
+            value=100 * shares[1],
             unit="%",
             against=f"median width {100 * statistics.median(h / low - 1 for low, h in intervals):.1f} %",
         ),

@@ -185,3 +185,13 @@ def test_time_that_goes_into_clearing_up_after_a_submission_is_its_own(tmp_path:
     assert found._out_of_time()[0] == "infrastructure"
     found._allowances[0].aside_s += 40
     assert found._out_of_time()[0] == "timeout"
+
+
+def test_a_report_tells_how_near_to_wrong_an_answer_was_and_where_its_spread_is(tmp_path: Path) -> None:
+    rough = "def custom_kernel(data):\n    return [2 * x * (1 + 1e-7) for x in data]\n"
+    told = ground.manifest(rough, files={"reference.py": LAX}, mode="benchmark")
+    report = ground.judged(tmp_path, told).told
+    assert report.verdict == "passed", report.reason
+    assert report.host["tolerance"]["times"] == 8, "ten times as far off is too far"
+    (spread,) = report.host["spread"]["benchmark"]
+    assert spread["within"] >= 0 and spread["between"] >= 0

@@ -9,9 +9,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import psycopg
 import pytest
 
+from kbslurm.api import shapes
+from kbslurm.api.server import Serving, house_of
+from kbslurm.config import Config
 from kbslurm.domain import board as boards
 from kbslurm.domain import measure
 from kbslurm.domain.run import Ending, OpenAttempt, RunState, SubmissionId
@@ -356,10 +360,31 @@ def test_a_final_measures_the_leaders_together_and_counts_when_a_host_says_so(
     ]
     assert [event.kind for event in stage.store.audit_log()][:2] == ["staff.final_applied", "staff.final"]
     assert kbslurm("final", "board", "--apply").code == 2, "there is none any more"
+    shown_to_all(stage)
     kbslurm("final", "board", "--top", "2")
     assert kbslurm("final", "board", "--forget").code == 0
     assert stage.open_runs() == 0 and stage.store.open_final("board", "A100") is None
     assert [name for name, _ in board(stage)] == ["bob", "eve", "ada", "dan"]
+
+
+def shown_to_all(stage: Stage) -> None:
+    """By the HTTP face and by the board's page: what came of it, in the order of the places before."""
+    house = house_of(Config(), stage.store, clock=stage.clock)
+    with Serving(house, host="127.0.0.1", port=0) as serving, httpx.Client(base_url=serving.url) as client:
+        told = client.get("/final/board/A100")
+        page = client.get("/board/board/A100", headers={"Accept": "text/html"}).text
+    assert told.status_code == 200, told.text
+    rows = shapes.FinalTold.model_validate(told.json()).rivals
+    assert [(row.place, row.user_name, row.verdict) for row in rows] == [
+        (1, "ada", "passed"),
+        (2, "bob", "passed"),
+        (3, "eve", "wrong"),
+    ]
+    rows_of_it = page.partition("The final")[2].partition("</table>")[0]
+    assert [rows_of_it.index(f">{name}<") for name in ("ada", "bob", "eve")] == sorted(
+        rows_of_it.index(f">{name}<") for name in ("ada", "bob", "eve")
+    )
+    assert ">wrong</td>" in rows_of_it
 
 
 @pytest.mark.parametrize("between", [0.0, 0.005])

@@ -171,3 +171,17 @@ def test_diagnostics_are_what_they_are_called() -> None:
     found = samples.batch_means_error([likes])
     assert found is not None and found > 2 * plain  # neighbours are alike: the plain error is far too small
     assert samples.batch_means_error([[1.0]]) is None
+
+
+def test_the_spread_falls_into_that_between_launches_and_that_within() -> None:
+    draw = random.Random(3)
+    found = []
+    for _ in range(200):
+        launch = 1e6 * math.exp(draw.gauss(0, 0.02))
+        calls = [int(launch * math.exp(draw.gauss(0, 0.05))) + 1000 for _ in range(40)]
+        found.append(clock.net(clock.LaunchTimes(calls_ns=calls, trusted_null_ns=[1000] * 8)))
+    told = samples.components(found)
+    assert told is not None
+    assert math.isclose(told["between"], 0.02, rel_tol=0.2)
+    assert math.isclose(told["within"], 0.05, rel_tol=0.05)
+    assert samples.components(found[:1]) is None

@@ -28,6 +28,7 @@ from kbslurm.domain.waterfall import waterfall
 from kbslurm.errors import Invalid, KbslurmError, NotFound, Refused
 from kbslurm.flow.cancel import cancel
 from kbslurm.logs import teller
+from kbslurm.store.finals import Final
 from kbslurm.store.views import Board, Person, RunView, SubmissionView
 
 tell = teller("api.pages")
@@ -150,6 +151,7 @@ def _public(
             step=PAGE,
             trend=trends.of(shown, known, rows),
             queue=waiting.runner_queue(house, histories, known),
+            final=_final(house.store.applied_final(shown.name, known)),
             note=measure.sentence(known, house.store.calibrations(shown), paired=shown.problem.baseline is not None),
         )
 
@@ -180,6 +182,18 @@ def _public(
             raise NotFound("file", name)
         headers = {**HEADERS, "Cache-Control": "public, max-age=300"}
         return Response(static_file(name), media_type=STATIC[name], headers=headers)
+
+
+def _final(found: Final | None) -> list[dict[str, Any]]:
+    rows = []
+    for rival in found.rivals if found else ():
+        came, after = rival.outcome, ""
+        if came is not None and came.score_s is not None:
+            after = measured(came.score_s, came.low_s or came.score_s, came.high_s or came.score_s)
+        elif came is not None:
+            after = came.verdict
+        rows.append({"place": rival.place, "person": rival.person, "before": rival.before_s, "after": after})
+    return rows
 
 
 def _standing(row: Standing) -> dict[str, Any]:
