@@ -73,7 +73,9 @@ def _prepared(site: Site, entry: corpus.Entry, size: int, in_full: bool) -> tupl
     """The attempt's folder, as a submission makes it, its script included."""
     name, key = JobName(f"kb-{entry.name.replace('_', '-')}-{size}-{secrets.token_hex(3)}"), secrets.token_bytes(32)
     told = trial.manifest(entry, size, trial.QUICK if in_full else ONCE)
-    told = replace(told, token=name, config=told.config if in_full else {})
+    if not in_full:  # without a twin beside it; and what isn't about time ends with the tests: a container less
+        told = replace(told, config={}, mode=told.mode if _is_timed(entry) else "test")
+    told = replace(told, token=name)
     paths = AttemptPaths(root=attempts_folder(site), name=name)
     script = script_for(
         site,
@@ -87,6 +89,10 @@ def _prepared(site: Site, entry: corpus.Entry, size: int, in_full: bool) -> tupl
     )
     paths.create(manifest=wire.dumps(told), key=key, script=script)
     return told, key
+
+
+def _is_timed(entry: corpus.Entry) -> bool:
+    return entry.all_phases or entry.works_s > 0 or entry.group in ("timing", "precomputation", "persistence", "honest")
 
 
 def _batch(site: Site, root: Path, names: Sequence[str], job: str) -> subprocess.Popen[str]:

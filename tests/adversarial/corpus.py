@@ -4,6 +4,7 @@
 # catalogue: T1 T2           the kinds of attack it stands for
 # tries: …                   what it wants (cheats) or `does: …` (honest)
 # verdict: passed error      exactly these are right; `verdict at 1:` where a lower isolation allows others
+# why several: …           needed where more than one verdict is right: what decides between them
 # never: WORD …              what may stand in no log and no reason, whatever the verdict
 # problem: sorting           or arrays (numpy, outputs allocated by the judge), or masked (some are infinite)
 # works s: 0.02              an honest twin sleeps this long in each call, because this one does
@@ -167,6 +168,8 @@ def read(path: Path) -> Entry:
     )
     if not entry.tries or not entry.verdicts or (not honest and entry.group not in GROUPS):
         raise ValueError(f"{path} doesn't say its group, what it tries and which verdicts are right")
+    if len(entry.verdicts) > 1 and not head.get("why several"):
+        raise ValueError(f"{path} allows several verdicts and doesn't say why")
     if entry.problem not in PROBLEMS or set(entry.verdicts) - set(VERDICTS):
         raise ValueError(f"{path} names a problem or a verdict that there isn't")
     return entry

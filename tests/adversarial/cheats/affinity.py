@@ -3,7 +3,7 @@
 # group: timing
 # catalogue: T17
 # tries: crowd the judge off its core by pinning a busy thread of the highest priority to its core
-# verdict: passed error
+# verdict: passed
 # works s: 0.006
 import os
 import threading

@@ -3,7 +3,7 @@
 # group: forgery
 # catalogue: R7
 # tries: fill the link's control words with nonsense
-# verdict: violation wrong error timeout
+# verdict: violation
 # patience s: 8
 import gc
 import struct

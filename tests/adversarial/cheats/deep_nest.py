@@ -3,7 +3,7 @@
 # group: correctness
 # catalogue: R12
 # tries: bring recursion over its limit with an answer nested without end
-# verdict: wrong error
+# verdict: wrong
 def custom_kernel(data):
     inner = []
     for _ in range(100_000):

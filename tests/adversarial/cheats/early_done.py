@@ -4,6 +4,7 @@
 # catalogue: T7
 # tries: ring 'done' first and do the work afterwards, while the judge is copying
 # verdict: violation wrong
+# why several: wrong where the answer was still as it had been, violation where it changed between two looks
 # race: yes
 import gc
 import struct

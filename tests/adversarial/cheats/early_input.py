@@ -3,7 +3,7 @@
 # group: timing
 # catalogue: T16
 # tries: have a thread read the next input before its call, and answer the call from what it had ready
-# verdict: passed violation wrong error
+# verdict: passed
 # race: yes
 # n: 6000
 import gc

@@ -3,7 +3,7 @@
 # group: forgery
 # catalogue: R9
 # tries: answer, and end with success before anybody has looked
-# verdict: error violation wrong
+# verdict: error
 # race: yes
 import os
 import threading

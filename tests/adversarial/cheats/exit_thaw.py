@@ -3,7 +3,7 @@
 # group: timing
 # catalogue: T16
 # tries: have a helper woken by the deaths of its children (SIGCONT as their exit signal) after it was seen stopped
-# verdict: passed violation memory error
+# verdict: passed
 # race: yes
 # n: 6000
 # never: UNFROZEN

@@ -3,7 +3,7 @@
 # group: forgery
 # catalogue: R1 R2
 # tries: write a forged report into every descriptor and every descriptor of every process
-# verdict: passed error violation
+# verdict: passed
 # works s: 0.02
 import glob
 import os

@@ -3,7 +3,7 @@
 # group: forgery
 # catalogue: R7
 # tries: rewrite what the runner said of its cage, and answer for it again
-# verdict: passed violation wrong
+# verdict: passed
 import gc
 import json
 import time

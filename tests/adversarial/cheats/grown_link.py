@@ -3,7 +3,7 @@
 # group: environment
 # catalogue: R12
 # tries: fill the memory that the link lives in, so that the judge fails and the run is repeated until luck is good
-# verdict: violation memory error
+# verdict: violation
 # race: yes
 import gc
 import os

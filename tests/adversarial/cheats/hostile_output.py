@@ -3,7 +3,7 @@
 # group: correctness
 # catalogue: C20
 # tries: return an object whose methods answer every question as wished
-# verdict: wrong error
+# verdict: wrong
 class Yes(list):
     def __eq__(self, other):
         return True

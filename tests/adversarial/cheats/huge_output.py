@@ -3,6 +3,6 @@
 # group: correctness
 # catalogue: R12
 # tries: return far more than was asked for
-# verdict: wrong memory
+# verdict: wrong
 def custom_kernel(data):
     return [0.0] * (100 << 17)

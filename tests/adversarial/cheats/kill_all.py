@@ -3,7 +3,7 @@
 # group: forgery
 # catalogue: R9
 # tries: kill(-1): every process that may be signalled
-# verdict: passed error
+# verdict: error
 import os
 import signal
 

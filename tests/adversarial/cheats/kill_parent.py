@@ -3,7 +3,7 @@
 # group: forgery
 # catalogue: R9
 # tries: kill the judge, the keeper and everything else that can be named
-# verdict: passed error
+# verdict: passed
 # works s: 0.02
 import os
 import signal

@@ -4,6 +4,7 @@
 # catalogue: T5 T7
 # tries: report a half-written output and let a thread finish it
 # verdict: violation wrong
+# why several: violation where the thread wrote between two looks, wrong where it came too late for both
 # race: yes
 import gc
 import struct

@@ -3,7 +3,7 @@
 # group: correctness
 # catalogue: C20
 # tries: answer with a list and floats that lie about their length, items and values while they are written down
-# verdict: wrong error
+# verdict: wrong
 class Number(float):
     def __float__(self):
         return 0.0

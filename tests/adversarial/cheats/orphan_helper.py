@@ -3,7 +3,7 @@
 # group: timing
 # catalogue: T16
 # tries: leave the runner's own tree by a double fork, so that the judge doesn't stop it (below isolation level 2)
-# verdict: passed violation
+# verdict: passed
 # race: yes
 # n: 6000
 # levels: 1

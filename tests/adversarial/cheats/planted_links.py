@@ -3,7 +3,7 @@
 # group: persistence
 # catalogue: S1
 # tries: put links, pipes and other files into the place of the link's own, for the judge and the job script to follow
-# verdict: passed violation error timeout
+# verdict: passed
 # patience s: 10
 import os
 

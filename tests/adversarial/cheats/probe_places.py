@@ -4,6 +4,7 @@
 # catalogue: T7
 # tries: find out from the input's seed where the judge will look first, and write only that much before it is done
 # verdict: violation wrong error passed
+# why several: which places are looked at is drawn: it may meet them all, or a few, or be stopped before it has written
 # race: yes
 # n: 6000
 import gc

@@ -3,7 +3,7 @@
 # group: precomputation
 # catalogue: C7
 # tries: import the reference or the check, which must not be there
-# verdict: error wrong
+# verdict: error
 from reference import ref_kernel
 
 

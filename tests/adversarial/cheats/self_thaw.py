@@ -3,7 +3,8 @@
 # group: timing
 # catalogue: T18
 # tries: have a child that keeps waking its parent while the judge wants it stopped
-# verdict: passed violation wrong error
+# verdict: violation error
+# why several: violation where it is seen running, error where it ended while it was being stopped
 # race: yes
 # works s: 0.02
 import os

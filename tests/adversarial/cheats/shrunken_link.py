@@ -3,7 +3,8 @@
 # group: environment
 # catalogue: R9
 # tries: cut the shared files short so that the judge falls over its mapping
-# verdict: error violation wrong
+# verdict: violation error
+# why several: the runner dies of its own cut mapping, or answers with nothing before it does
 # race: yes
 import os
 

@@ -3,7 +3,7 @@
 # group: timing
 # catalogue: T16
 # tries: have the kernel's own timers wake a helper while the judge believes it stopped, to read the next input early
-# verdict: passed violation error
+# verdict: passed
 # race: yes
 # n: 6000
 # never: UNFROZEN
