@@ -10,13 +10,14 @@ PY      := $(BIN)/python
 READY   := .venv/.kbslurm-ready
 SLURM   ?= 22.05,24.11,26.05
 CLUSTER ?= .cluster/interactive
+comma   := ,
 FLOORS  := unit contract flow chaos golden architecture cluster
 # pip asks neither a local wheel folder nor a private index for what the lock names: a hash that isn't in it is refused.
 PIP     := $(PY) -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test test-again lint format types bench bench-cluster bench-harness wheel-check cluster cluster-shell \
-        cluster-down adversarial demo-slurm test-slurm-matrix test-gpu test-live test-popcorn test-pyslurm lock clean
+        cluster-trees cluster-down adversarial demo-slurm test-slurm-matrix test-gpu test-live test-popcorn test-pyslurm lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -71,6 +72,9 @@ wheel-check: $(READY)  ## build the wheel, install it in a clean environment els
 
 cluster: $(READY)  ## a real Slurm with real Apptainer on this machine (root); stays up until make cluster-down
 	$(PY) tests/cluster/up.py start --dir $(CLUSTER) $(ARGS)
+
+cluster-trees: $(READY)  ## build beforehand what the test cluster runs on (root, minutes; SLURM=24.11,22.05)
+	$(foreach slurm,$(subst $(comma), ,$(SLURM)),$(PY) tests/cluster/tree.py build --slurm $(slurm) &&) true
 
 cluster-shell: $(READY)  ## a shell on that cluster's login node
 	$(PY) tests/cluster/up.py shell --dir $(CLUSTER) $(ARGS)
