@@ -145,8 +145,14 @@ class TestMakefile:
 
     def test_ci_types_what_the_readme_says(self) -> None:
         ci = (ROOT / ".ci/run").read_text()
-        for target in ("test", "lint", "types", "wheel-check", "demo"):
+        for target in ("lint", "types", "wheel-check", "demo"):
             assert re.search(rf"^.*step \S+ \d+ make {target}( \|\||;)", ci, flags=re.MULTILINE), target
+        # The floors in two halves, side by side: together they are all of them
+        assert re.search(r"^ +step others \d+ make test \"FLOORS=\$\{FLOORS\[others\]\}\"", ci, flags=re.MULTILINE)
+        assert re.search(r"^ +timeout .* make test FLOORS=cluster ", ci, flags=re.MULTILINE)
+        others = re.search(r'\[others\]="([a-z ]+)"', ci)
+        floors = re.search(r"^FLOORS +:= (.+)$", self.makefile, flags=re.MULTILINE)
+        assert others and floors and f"{others[1]} cluster" == floors[1]
 
     def test_an_old_python_is_refused_in_one_sentence(self, tmp_path: Path) -> None:
         old = tmp_path / "python2"
