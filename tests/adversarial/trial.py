@@ -235,6 +235,8 @@ def judged(entry: Entry, told: wire.Manifest, report: wire.Report, key: bytes, t
 
 
 def _ratio(report: wire.Report) -> float | None:
+    if not report.benchmarks:
+        return None  # it ended with the tests
     timed = report.benchmarks[-1]
     return timed.median_ns / timed.baseline_ns if timed.median_ns and timed.baseline_ns else None
 
