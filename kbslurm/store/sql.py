@@ -89,9 +89,9 @@ _PICKED = """, candidate AS MATERIALIZED ({}
 )"""
 
 _CLAIMED = f""", moved AS (
-    UPDATE run SET state = 'launching', attempts = attempts + 1, reason = '' FROM picked
-    WHERE run.id = picked.id AND run.state = 'queued'
-    RETURNING run.id, run.attempts, run.gpu, run.submission_id, run.problem_version_id, picked.backend
+    UPDATE run SET state = 'launching', attempts = attempts + 1, reason = ''
+    WHERE id = (SELECT id FROM picked) AND state = 'queued'
+    RETURNING id, attempts, gpu, submission_id, problem_version_id, (SELECT backend FROM picked) AS backend
 ), opened AS (
     INSERT INTO attempt (run_id, number, name, backend, gpu, key, nonce, opened_at, gpus)
     SELECT id, attempts, %(name)s, backend, gpu, %(key)s, %(nonce)s, %(now)s,

@@ -264,6 +264,7 @@ attempt = Table(
     UniqueConstraint("run_id", "number"),
     UniqueConstraint("name"),
     Index("ix_attempt_open", "id", postgresql_where=text("state IN ('intent', 'ambiguous', 'submitted', 'running')")),
+    Index("ix_attempt_refused", "run_id", "backend", postgresql_where=text("state = 'refused'")),
     Index("ix_attempt_dead", "ended_at", postgresql_where=text("state = 'dead' AND node IS NOT NULL")),
 )
 

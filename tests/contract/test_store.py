@@ -350,7 +350,24 @@ def test_the_claim_walks_the_partial_index_at_50_000_queued(rig: Rig) -> None:
         check_plan(rig, claim)
 
 
-def check_plan(rig: Rig, claim: str) -> None:
+def test_a_claim_of_what_was_tried_before_reads_no_attempt_that_was_not_refused(rig: Rig) -> None:
+    receipt = rig.accept()
+    fill(rig, receipt.submission_id, queued=2_000)
+    rig.store._do(
+        "INSERT INTO attempt (run_id, number, name, backend, gpu, key, nonce, opened_at, state, ending, ended_at)"
+        " SELECT id, 1, 'kb-' || id, 'local', gpu, '', '', %(now)s, 'dead', 'vanished', %(now)s FROM run",
+        {"now": rig.now},
+    )
+    rig.store._do("UPDATE run SET attempts = 1")
+    rig.store._do("ANALYZE attempt")
+    for claim in (sql.CLAIM, sql.CLAIM_OF_ONE, sql.CLAIM_BESIDE_STAFF):
+        nodes = check_plan(rig, claim)
+        read = [node for node in nodes if node.get("Relation Name") == "attempt" and "Scan" in node["Node Type"]]
+        assert read, "nobody asked for refusals"
+        assert {node.get("Index Name") for node in read} == {"ix_attempt_refused"}
+
+
+def check_plan(rig: Rig, claim: str) -> list[dict[str, Any]]:
     told = {"name": "kb-x", "key": b"k", "nonce": "n", "now": rig.now}
     ours: dict[str, Any] = {
         "gpus": ["H100", "A100"],
@@ -375,6 +392,7 @@ def check_plan(rig: Rig, claim: str) -> None:
         "Update",
     }
     assert max(node["Actual Rows"] for node in nodes) <= 4 * sql.CANDIDATES, "it read no more than the candidates"
+    return nodes
 
 
 def fill(rig: Rig, submission: SubmissionId, *, queued: int) -> None:
