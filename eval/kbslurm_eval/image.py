@@ -11,6 +11,9 @@ import os
 import stat
 from pathlib import Path
 
+# The exit status that says so: a job asks once, not again until the image changes.
+UNREADABLE = 77
+
 
 def digest_of(image: Path) -> str:
     """The digest of a SIF file or of a directory image. OSError where something of it can't be read."""

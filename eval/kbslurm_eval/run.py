@@ -67,9 +67,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         case ["--image-digest", image]:
             from pathlib import Path
 
-            from .image import digest_of
+            from .image import UNREADABLE, digest_of
 
-            print(digest_of(Path(image)))
+            try:
+                print(digest_of(Path(image)))
+            except PermissionError as error:
+                print(f"this account can't read {error.filename}, so what the image is isn't known", file=sys.stderr)
+                return UNREADABLE
             return 0
         case ["--mutate", manifest]:
             import json

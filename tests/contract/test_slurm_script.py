@@ -20,6 +20,7 @@ import pytest
 from kbslurm import images, share, sites
 from kbslurm.domain.run import JobName
 from kbslurm.flow.script import script_for
+from kbslurm_eval.image import UNREADABLE
 
 NOBODY = 65534
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -44,7 +45,12 @@ for word in "$@"; do
     case $word in
         */ask:/kb/ask:rw) SHM=${word%/ask:/kb/ask:rw} ;;
         */link/1:/link:rw) LINK=${word%:/link:rw} ;;
-        --image-digest) echo tree:measured; exit 0 ;;
+        --image-digest)
+            echo looked >>ROOT/measured
+            [ ! -e ROOT/says ] || exit "$(cat ROOT/says)"
+            echo tree:measured
+            exit 0
+            ;;
         *statvfs*) exit 1 ;;
     esac
 done
@@ -206,6 +212,16 @@ def test_what_an_image_is_is_measured_once_and_never_what_somebody_pinned(rig: R
     shutil.rmtree(rig.root / "attempt" / "claim")
     assert rig.run("exit 0")["status"] == 0
     assert rig.facts()["image_digest"] == "tree:measured"
+
+
+@pytest.mark.parametrize(("status", "looks"), [(UNREADABLE, 1), (1, 2)])
+def test_what_cant_be_read_is_asked_for_once_and_what_went_wrong_again(rig: Rig, status: int, looks: int) -> None:
+    (rig.root / "says").write_text(str(status))
+    for _ in range(2):
+        assert rig.run("exit 0")["status"] == 0
+        assert (rig.facts()["image_digest"], rig.facts()["image_seen"]) == ("", "record")
+        shutil.rmtree(rig.root / "attempt" / "claim")
+    assert len((rig.root / "measured").read_text().splitlines()) == looks
 
 
 @pytest.mark.parametrize("by", ["site", "lock"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +15,7 @@ from kbslurm import images, share
 from kbslurm.domain.finding import Grade, worst
 from kbslurm.errors import Invalid, Misconfigured, NotFound
 from kbslurm.images import Maker, Pin
+from kbslurm_eval.image import UNREADABLE
 
 NOW = datetime(2026, 11, 22, 1, 0, tzinfo=UTC)
 DIGEST = "sha256:" + "0" * 64
@@ -169,6 +172,21 @@ def test_a_broken_lock_is_said_with_its_file(tmp_path: Path) -> None:
     (tmp_path / images.LOCK).write_text("[images.x]\nnonsense = 1\n")
     with pytest.raises(Misconfigured, match=r"digests\.lock"):
         images.read_lock(tmp_path / images.LOCK)
+
+
+def test_what_this_account_may_not_read_is_said_by_a_status_of_its_own(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "image").mkdir(mode=0o755)
+    (tmp_path / "image" / "shadow").write_text("x")
+    (tmp_path / "image" / "shadow").chmod(0)
+    asked = (
+        "import os, sys; from kbslurm_eval import image, run\n"  # as root, who alone may reach this Python
+        "if os.getuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "sys.exit(run.main(['--image-digest', 'image']))"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (UNREADABLE, ""), done.stderr
+    assert done.stderr == "this account can't read image/shadow, so what the image is isn't known\n"
 
 
 def test_verify_holds_an_image_to_its_pin_and_the_sites_goes_before_the_locks(tmp_path: Path) -> None:

@@ -176,7 +176,8 @@ SINGULARITY_TMPDIR=$SCRATCH/tmp
 export APPTAINER_TMPDIR SINGULARITY_TMPDIR
 
 # What will run is what the image is, not what somebody meant it to be: a digest over its bytes. It is taken once per node
-# and remembered, where no submission can write, for as long as no inode, size or time of it changes.
+# and remembered, where no submission can write, for as long as no inode, size or time of it changes; so is that this
+# account can't read all of it (status 77).
 SEEN="file"
 [ -d "$IMAGE" ] && SEEN=tree
 looks_of_image() {
@@ -223,12 +224,14 @@ looks_of_image
 DIGEST=
 [ -n "$KNOWN" ] && [ -f "$KNOWN/$looks" ] && read -r DIGEST <"$KNOWN/$looks"
 if [ -z "$DIGEST" ]; then
-    DIGEST=$(measured 2>/dev/null) || DIGEST=
+    DIGEST=$(measured 2>/dev/null)
+    case $? in 0) ;; 77) DIGEST=unreadable ;; *) DIGEST= ;; esac
     # an image that changed meanwhile isn't remembered
     looked=$looks
     looks_of_image
     [ -n "$KNOWN" ] && [ -n "$DIGEST" ] && [ "$looks" = "$looked" ] && put "$KNOWN/$looks" "$DIGEST"
 fi
+[ "$DIGEST" = unreadable ] && DIGEST=
 PINNED=''
 [ -n "$PINNED" ] || { digest_beside; PINNED=$written; }
 if [ -z "$DIGEST" ]; then # files in it that this account can't read: what is written down beside it has to do
