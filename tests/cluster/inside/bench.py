@@ -162,7 +162,8 @@ def _harness(folder: Path) -> Path:
     package = folder / "kbslurm_eval"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
-    shutil.copy(REPOSITORY / "eval" / "kbslurm_eval" / "wire.py", package / "wire.py")
+    for name in ("wire.py", "image.py"):
+        shutil.copy(REPOSITORY / "eval" / "kbslurm_eval" / name, package / name)
     shutil.copy(HARNESS, folder / "__main__.py")
     return folder
 
@@ -259,7 +260,7 @@ def latency(server: databases.Server) -> list[Row]:
     """accept → first line against sbatch --wrap, one after the other in turns; and exit → verdict."""
     ours, bare = [], []
     with house(server, min_interval_s=15.0) as our, our.daemon():
-        _walked(our)  # the first one pays for connections, caches and the staged harness
+        _walked(our)  # the first one pays for connections, caches, the staged harness and the image's digest
         by_hand = ByHand.like(our)
         _sent(by_hand, "warm")
         pairs = scaled(PAIRS, least=3)
