@@ -28,7 +28,7 @@ def show_(as_json: Json = False) -> int:
 
 
 @group.command()
-def schema() -> int:
+def schema(as_json: Json = False) -> int:
     """The JSON schema of kbslurm.toml, for editors."""
     from kbslurm import config
 

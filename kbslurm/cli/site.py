@@ -38,6 +38,7 @@ def init(
     gpu: Annotated[list[str] | None, typer.Option("--gpu", help="Only these GPU types.")] = None,
     bin_dir: Annotated[str, typer.Option("--bin-dir", help="Where Slurm's commands are, if not in PATH.")] = "",
     force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    as_json: Json = False,
 ) -> int:
     """Write a cluster's first file from what Slurm shows here. Run it on the login node; see its lines with a `?`."""
     from kbslurm import sites
@@ -70,11 +71,16 @@ def init(
     with tempfile.TemporaryDirectory(prefix="kb-site-", dir=out.parent if out else None) as folder:
         fresh = Path(folder) / (out.name if out else "site.toml")
         fresh.write_text(text, encoding="utf-8")
-        sites.load(fresh)  # what we write ourselves has to be taken by whoever reads it
-        if out is None:
-            print(text, end="")
-            return EXIT_OK
-        fresh.replace(out)
+        site = sites.load(fresh)  # what we write ourselves has to be taken by whoever reads it
+        if out is not None:
+            fresh.replace(out)
+    if as_json:
+        where = None if out is None else str(out)
+        show.as_json({"site": site.name, "gpus": sorted(site.gpus), "file": where, "toml": text})
+        return EXIT_OK
+    if out is None:
+        print(text, end="")
+        return EXIT_OK
     show.say(f"{out} is written; look at the lines with a ?")
     show.say(f"then: kbslurm site check {out}; kbslurm doctor --site {out} --live")
     return EXIT_OK
@@ -143,7 +149,7 @@ def show_(
 
 
 @group.command()
-def schema() -> int:
+def schema(as_json: Json = False) -> int:
     """The JSON schema of a cluster's file, for editors."""
     from kbslurm import sites
 

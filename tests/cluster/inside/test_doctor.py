@@ -166,6 +166,9 @@ def test_site_init_writes_a_file_with_which_a_submission_is_scored(database_url:
         "1g.10gb": ("mig", False, 2),
     }
     assert kbslurm(*words).returncode == 2, "it replaces nothing unasked"
+    told = json.loads(kbslurm(*words, "--image-dir", "/opt/kb/images", "--image", "cpu", "--force", "--json").stdout)
+    written = (folder / "sites" / "first.toml").read_text()
+    assert told == {"site": "first", "gpus": sorted(site.gpus), "file": words[5], "toml": written}
     assert kbslurm("site", "check", str(folder / "sites" / "first.toml")).returncode == 0
 
     code, found = doctor(folder / "sites" / "first.toml", "--live", *WAIT)
