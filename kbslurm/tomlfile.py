@@ -24,6 +24,7 @@ Where = tuple[str | int, ...]
 
 _AT_LINE = re.compile(r"at line (\d+)")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+_EXAMPLE: Mapping[Any, str] = {str: '"…"', int: "1", float: "1.0", bool: "true"}
 _PLAIN = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
@@ -104,7 +105,8 @@ class TomlFile:
             return tuple(self._value(inner[0], item, (*where, n), hints) for n, item in enumerate(raw))
         if isinstance(origin, type) and issubclass(origin, Mapping):
             if not isinstance(raw, Mapping):
-                self.wrong(where, "a table was expected", f"Write [{dotted(where)}] above its keys.")
+                word = _EXAMPLE.get(inner[1], "…")
+                self.wrong(where, "a table was expected", f"Like this: {where[-1]} = {{ NAME = {word} }}.")
             return {key: self._value(inner[1], item, (*where, key), hints) for key, item in raw.items()}
         return self._plain(kind, raw, where)
 

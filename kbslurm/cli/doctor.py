@@ -227,7 +227,7 @@ def backend_findings(config: Config) -> Iterator[Finding]:
         yield caution(
             "backends",
             "none is configured: nothing can run",
-            "kbslurm site init, or [daemon.local] slots in kbslurm.toml.",
+            "kbslurm site init, or below [daemon.local] in kbslurm.toml: slots = { H100 = 1 }",
         )
     if slots and slots * CORES_PER_RUN > cores:
         text = f"{slots} at once want {slots * CORES_PER_RUN} cores and there are {cores}: timings disturb each other"

@@ -162,7 +162,9 @@ def _look_at_backends(config: Config, store: PostgresStore, found: Status) -> No
     offers = [offer for place in wiring.places(config) for offer in _offers_of(place)]
     _look_for_takers(store, [*offers, *(offer for lane in found.places for offer in _offers_told(lane))], found)
     if not found.backends:
-        found.troubles.append("no backend is configured: nothing can run (kbslurm site init, or [daemon.local] slots)")
+        found.troubles.append(
+            "no backend is configured: nothing can run (kbslurm site init, or [daemon.local] slots = { H100 = 1 })"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,7 +40,7 @@ def up(
     if not config.sites.use and not config.daemon.local.slots:
         raise Misconfigured(
             "no backend is configured, so nothing could run",
-            fix="Name sites in kbslurm.toml ([sites] use), or give this machine [daemon.local] slots.",
+            fix="Name sites in kbslurm.toml ([sites] use), or write: [daemon.local] slots = { H100 = 1 }.",
         )
     if once or not api:
         run_daemon(config, once=once, log_json=log_json, verbose=verbose)

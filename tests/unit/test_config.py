@@ -107,6 +107,11 @@ def test_the_first_place_that_has_a_file_wins(tmp_path: Path) -> None:
             "At least 1, or leave it out.",
         ),
         (
+            "[daemon.local]\nslots = ['H100']\n",
+            ":2: daemon.local.slots: a table was expected",
+            "Like this: slots = { NAME = 1 }.",
+        ),
+        (
             "[daemon.local]\nname = 'my box'\n",
             ":2: daemon.local.name: 'my box' can't be",
             "Letters, digits, and @ . _ - in between.",
