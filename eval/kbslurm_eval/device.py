@@ -11,7 +11,7 @@ and after every call the device must come to rest before anything else happens. 
 
 Where the device belongs to one process only (exclusive mode), or memory can't be exported, a call's arrays travel
 through the link and the runner copies them itself: the run is flagged HOST_COPIES. In exclusive mode the judge makes no
-context at all, and the reference runs on the CPU.
+context at all, the reference runs on the CPU, and answers are checked from their copies when the runner has ended.
 """
 
 from __future__ import annotations

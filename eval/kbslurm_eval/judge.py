@@ -66,6 +66,7 @@ START_S = 60.0
 NONDETERMINISTIC = "NONDETERMINISTIC"
 SECRET: tuple[PhaseName, ...] = ("ranked", "hidden")
 MESSAGE_CAP = 1_000
+HELD_CAP = 2 << 30  # of inputs and answers that wait for their runner's end to be checked
 _DICE = random.SystemRandom()
 
 
@@ -420,6 +421,36 @@ def put_file(path: Path, text: str) -> None:
         raise
 
 
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What one call of the submission gave, on the host, not yet looked at."""
+
+    prepared: Prepared
+    out: bytes
+
+
+@dataclass(kw_only=True)
+class Held:
+    """Answers that are checked when their runner is gone, since the device belongs to it alone until then."""
+
+    answers: list[Answer] = field(default_factory=list)
+    size: int = 0
+
+    def room(self, one: Answer) -> bool:
+        """Whether this one may wait, too."""
+        return self.size + len(one.prepared.packed) + len(one.out) <= HELD_CAP
+
+    def add(self, one: Answer) -> None:
+        """It waits."""
+        self.answers.append(one)
+        self.size += len(one.prepared.packed) + len(one.out)
+
+    def taken(self) -> list[Answer]:
+        """All of them, in the order of their calls; none is left."""
+        found, self.answers, self.size = self.answers, [], 0
+        return found
+
+
 @dataclass(kw_only=True)
 class Course:
     """What has come of the run so far."""
@@ -465,6 +496,7 @@ class Judge:
         self._field: finals.Field | None = None
         self._rivals: dict[int, Allowance] = {}
         self._ground: Ground | None = None
+        self._held = Held()
 
     def note(self, notes: Sequence[str]) -> None:
         """Something that the report says about the isolation."""
@@ -609,7 +641,7 @@ class Judge:
             return None
         self._pulse.enter(name, len(cases))
         results: dict[int, TestResult] = {}
-        worst: Rejected | None = None
+        faults: dict[int, Rejected] = {}
         order = self._random.sample(cases, len(cases)) if secret else cases
         launch = None
         try:
@@ -618,15 +650,24 @@ class Judge:
             for case in order:
                 fault = self._checked(name, case, launch)
                 results[case.index] = self._result(name, case, fault)
-                worst = worst or fault
+                if fault is not None:
+                    faults[case.index] = fault
                 self._pulse.step()
         except Rejected as fault:
-            worst = worst or fault
             unseen = next((c for c in order if c.index not in results), None)
+            faults[-1 if unseen is None else unseen.index] = fault
             if unseen is not None:
                 results[unseen.index] = self._result(name, unseen, fault)
+        except OutOfTime:
+            self._held.taken()  # nobody has time to check them
+            raise
         finally:
             self._ended(name, launch)
+            for case, fault in self._checked_late(name):
+                if case.index not in faults:
+                    faults[case.index] = fault
+                    results[case.index] = self._result(name, case, fault)
+            worst = next((faults[n] for n in (*(c.index for c in order), -1) if n in faults), None)
             if secret:
                 self._course.tests.append(_one_for_all(worst))
             else:
@@ -650,20 +691,40 @@ class Judge:
         fault, _ = self._one_call(name, case, self._seed(name, case), launch)
         if fault is None and name == "test" and not self._repeated:
             fault = self._checked_again(name, case, launch)
-        if fault is not None and len(self._manifest.tests) + len(self._manifest.hidden) > 1 and name == "test":
+        return None if fault is None else self._placed(name, case, fault)
+
+    def _placed(self, name: PhaseName, case: Case, fault: Rejected) -> Rejected:
+        """The same, told with the test that it came of where there are several."""
+        if len(self._manifest.tests) + len(self._manifest.hidden) > 1 and name == "test":
             fault.said = f"test {case.index + 1} of {len(self._manifest.tests)} ({case.spec}): {fault.said}"
         return fault
+
+    def _checked_late(self, name: PhaseName) -> Iterator[tuple[Case, Rejected]]:
+        """What had to wait for the runner's end, checked now that it is gone: what is wrong, in the order of calls."""
+        seen: set[int] = set()
+        for answer in self._held.taken():
+            case = answer.prepared.case
+            fault = self._fault_of(name, answer)
+            if fault is not None:
+                if name == "test" and case.index in seen:
+                    self._note_changing(case, fault)
+                yield case, self._placed(name, case, fault)
+            seen.add(case.index)
 
     def _checked_again(self, name: PhaseName, case: Case, launch: Launch) -> Rejected | None:
         """The first test's input a second time: a wrong answer now is no question of the input, and staff are told."""
         self._repeated = True
         fault, _ = self._one_call(name, case, self._seed(name, case), launch)
-        if fault is not None and fault.verdict == "wrong":
+        if fault is not None:
+            self._note_changing(case, fault)
+        return fault
+
+    def _note_changing(self, case: Case, fault: Rejected) -> None:
+        if fault.verdict == "wrong":
             self._course.flags.append(NONDETERMINISTIC)
             said = clean(fault.said, MESSAGE_CAP)
             evidence = self._course.facts.setdefault("evidence", {})
             evidence[NONDETERMINISTIC] = f"{case.spec}: right at first, and then {said}"
-        return fault
 
     def _one_call(self, name: PhaseName, case: Case, seed: int | None, launch: Launch) -> tuple[Rejected | None, int]:
         assert self._reference is not None
@@ -681,10 +742,20 @@ class Judge:
             return self._one_call(name, case, again, launch)
         if reply.status != Status.OK:
             return claimed(reply), reply.ns
+        answer = Answer(prepared=prepared, out=reply.out)
+        if self._ground is not None and self._ground.alone and self._held.room(answer):
+            self._held.add(answer)
+            return None, reply.ns
+        return self._fault_of(name, answer), reply.ns
+
+    def _fault_of(self, name: PhaseName, answer: Answer) -> Rejected | None:
+        """Whether this answer is right, by the problem's own check."""
+        assert isinstance(self._reference, Reference)
+        prepared, case = answer.prepared, answer.prepared.case
         try:
-            output = prepared.layout.read(reply.out)
+            output = prepared.layout.read(answer.out)
         except values.Misfit as misfit:
-            return Rejected("wrong", f"an answer is wrong: {misfit}", "an answer is wrong"), reply.ns
+            return Rejected("wrong", f"an answer is wrong: {misfit}", "an answer is wrong")
         good, said = self._reference.check(prepared, output)
         self._course.checked += 1
         if good:
@@ -693,10 +764,8 @@ class Judge:
                     "case": case.spec,
                     "times": self._reference.margin(prepared, output),
                 }
-            return None, reply.ns
-        return Rejected(
-            "wrong", f"an answer is wrong: {said}" if said else "an answer is wrong", "an answer is wrong"
-        ), reply.ns
+            return None
+        return Rejected("wrong", f"an answer is wrong: {said}" if said else "an answer is wrong", "an answer is wrong")
 
     def _result(self, name: PhaseName, case: Case, fault: Rejected | None) -> TestResult:
         if fault is None:
@@ -771,6 +840,8 @@ class Judge:
                 self._base_alone(name, plan, number, base, base_times)
                 base.close()
                 base = None
+                for _, wrong in self._checked_late(name):
+                    raise ProblemTrouble(f"the problem's baseline fails: {wrong.said}")
             launch = self._started(name, allowance, self._built(name, self._manifest))
             times = _nulls(launch, patterns)
             self._hand_over(launch, self._manifest)
@@ -806,6 +877,8 @@ class Judge:
                 base.close()
             if meeting is not None:
                 meeting.close()
+        for case, wrong in self._checked_late(name):
+            return times, case, wrong
         for index, found in base_times.items():
             times[index].baseline = found
         return times, at, fault

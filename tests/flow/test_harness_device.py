@@ -418,6 +418,72 @@ def test_host_copies_where_memory_can_t_be_lent(tmp_path: Path, gpu: Any, settin
     assert report.paired == ("mode" in settings)
 
 
+# Only who has an exclusive device to himself can open it: a check can do so when no runner is left.
+LOOKING = f"""
+from kbslurm_eval import driver
+
+{DOUBLING.replace("def check_implementation", "def right")}
+
+def check_implementation(data, output):
+    driver.found().open(0).close()
+    return right(data, output)
+"""
+LATER = KERNEL + """
+calls = 0
+
+
+def custom_kernel(data):
+    global calls
+    calls += 1
+    if calls in (WRONG):
+        view(data[1])[:] = [0.5] * data[1].shape[0]
+        return data[1]
+    if calls in (RAISES):
+        raise ValueError("no more")
+    return kernel(data)
+"""
+
+
+def test_on_an_exclusive_device_answers_are_checked_when_the_runner_has_ended(tmp_path: Path, gpu: Any) -> None:
+    config = {"arrays": "device", "baseline": HONEST}
+    report = _judged(tmp_path, gpu(mode=3), HONEST, mode="benchmark", files={"reference.py": LOOKING}, config=config)
+    assert report.verdict == "passed", report.reason
+    assert report.host["calls_checked"] > 20
+    assert report.paired
+
+
+def test_a_check_that_opens_an_exclusive_device_beside_a_runner_would_fail(tmp_path: Path, gpu: Any) -> None:
+    """The other test's ground: without the wait every answer would be wrong."""
+    held = LOOKING.replace("def generate_input(n, seed):", "def generate_input(n, seed):\n    open_now()").replace(
+        "import random", "import random\n\n\ndef open_now():\n    driver.found().open(0).close()"
+    )
+    report = _judged(tmp_path, gpu(mode=3), HONEST, files={"reference.py": held})
+    assert report.verdict == "infrastructure"
+    assert "generate_input failed" in report.reason
+
+
+@pytest.mark.parametrize(
+    ("wrong", "raises", "mode", "verdict", "reason", "statuses"),
+    [
+        ("3, 0", "0,", "test", "wrong", "test phase, test 2 of 3 (n: 3000; seed: 2)", ["pass", "fail", "pass"]),
+        ("2, 0", "0,", "test", "wrong", "test phase, test 1 of 3 (n: 5; seed: 1)", ["fail", "pass", "pass"]),
+        ("3, 0", "4,", "test", "wrong", "test phase, test 2 of 3 (n: 3000; seed: 2)", ["pass", "fail", "error"]),
+        ("4, 0", "3,", "test", "error", "test phase, test 2 of 3 (n: 3000; seed: 2)", ["pass", "error", "fail"]),
+        ("6, 0", "0,", "benchmark", "wrong", "benchmark phase: an answer is wrong: wrong at 0", ["pass"] * 3),
+    ],
+    ids=["a later test", "the second time", "and an exception after it", "and one before it", "a timed call"],
+)
+def test_what_an_exclusive_device_answered_wrongly_is_told_as_elsewhere(
+    tmp_path: Path, gpu: Any, wrong: str, raises: str, mode: str, verdict: str, reason: str, statuses: list[str]
+) -> None:
+    source = LATER.replace("WRONG", wrong).replace("RAISES", raises)
+    tests = [{"n": 5, "seed": 1}, {"n": 3000, "seed": 2}, {"n": 70, "seed": 3}]
+    report = _judged(tmp_path, gpu(mode=3), source, mode=mode, tests=tests)
+    assert (report.verdict, report.reason[: len(reason)]) == (verdict, reason)
+    assert [test.status for test in report.tests] == statuses
+    assert ("NONDETERMINISTIC" in report.flags) == (wrong == "2, 0")
+
+
 def test_compiled_code_with_host_copies(tmp_path: Path, gpu: Any) -> None:
     report = _judged(tmp_path, gpu(export=0), IN_C, lang="cu", entry="submission.cu")
     assert report.verdict == "passed", report.reason

@@ -55,7 +55,7 @@ std::map<uint64_t, size_t> &allocated = *new std::map<uint64_t, size_t>;
 std::map<std::string, long long> &conf = *new std::map<std::string, long long>;
 uint64_t next_handle = 1, used_here = 0;
 bool exporting = false, running = false;
-int held = -1;
+int held = -1, retained = 0;
 
 uint64_t now() {
   timespec t;
@@ -169,11 +169,22 @@ R cuDevicePrimaryCtxRetain(void **c, int) {
   *c = (void *)&conf;
   if (set("mode", 0) == 3 && held < 0) {
     held = open(conf_path().c_str(), O_RDONLY | O_CLOEXEC);
-    if (held < 0 || flock(held, LOCK_EX | LOCK_NB)) return 46;
+    if (held < 0 || flock(held, LOCK_EX | LOCK_NB)) {
+      if (held >= 0) close(held);
+      held = -1;
+      return 46;
+    }
+  }
+  retained++;
+  return 0;
+}
+R cuDevicePrimaryCtxRelease_v2(int) {
+  if (retained > 0 && --retained == 0 && held >= 0) {
+    close(held);
+    held = -1;
   }
   return 0;
 }
-R cuDevicePrimaryCtxRelease_v2(int) { return 0; }
 R cuCtxSetCurrent(void *) { return 0; }
 R cuCtxSynchronize() {
   if (exporting) return 0;
