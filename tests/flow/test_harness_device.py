@@ -428,7 +428,9 @@ def check_implementation(data, output):
     driver.found().open(0).close()
     return right(data, output)
 """
-LATER = KERNEL + """
+LATER = (
+    KERNEL
+    + """
 calls = 0
 
 
@@ -442,6 +444,7 @@ def custom_kernel(data):
         raise ValueError("no more")
     return kernel(data)
 """
+)
 
 
 def test_on_an_exclusive_device_answers_are_checked_when_the_runner_has_ended(tmp_path: Path, gpu: Any) -> None:
