@@ -24,6 +24,7 @@ _TYPES = re.compile(r"\busing\s+input_t\b|\btypedef\b[^;]*\binput_t\s*;|\b(?:str
 _REPORTER = re.compile(r"\b(?:class|struct)\s+TestReporter\b")
 _MAIN = re.compile(r"^\s*(?:int|auto)\s+main\s*\(", re.MULTILINE)
 _CASES = re.compile(r"^\s*//\s*(TESTS|BENCHMARKS|HIDDEN)\s*=\s*(\[.*\])\s*$", re.MULTILINE)
+_BASELINE = re.compile(r'^\s*//\s*BASELINE\s*=\s*"?([^"\n]*?)"?\s*$', re.MULTILINE)
 _ONCE = re.compile(r"^\s*#\s*pragma\s+once\b", re.MULTILINE)
 
 
@@ -91,6 +92,22 @@ def literal_cases(text: str, key: str) -> tuple[str, int] | None:
         if found.group(1) == key:
             return found.group(2), text.count("\n", 0, found.start()) + 1
     return None
+
+
+def baseline_of(text: str) -> tuple[str, int] | None:
+    """What stands behind `// BASELINE = ` and its line, or None."""
+    found = _BASELINE.search(text)
+    return None if found is None else (found.group(1), text.count("\n", 0, found.start()) + 1)
+
+
+def takes_data(text: str, name: str) -> bool:
+    """Whether this file defines such a function of one parameter."""
+    return name.isidentifier() and len(function_parameters(text, (name,)) or ()) == 1
+
+
+def called_as_submission(name: str, reference: str) -> str:
+    """A submission that does what this function of the reference does."""
+    return f'#include "{reference}"\n\noutput_t custom_kernel(input_t data) {{ return {name}(data); }}\n'
 
 
 def _check_kind(check: Sequence[Sequence[str]], file: Path) -> str:

@@ -20,10 +20,13 @@ from kbslurm.compiled_code import (
     REFERENCES,
     SUBMISSION_SUFFIXES,
     CompiledReference,
+    baseline_of,
+    called_as_submission,
     has_main,
     included_once,
     literal_cases,
     read_reference,
+    takes_data,
 )
 from kbslurm.domain.contest import board_name, gpu_name, parsed_deadline, zone
 from kbslurm.domain.physics import FORMULAS, amount
@@ -813,6 +816,7 @@ def _of_one_compiled_file(file: Path, *, name: str | None) -> Problem:
         tests=tests,
         benchmarks=cases["BENCHMARKS"] or tests,
         hidden=cases["HIDDEN"],
+        config=_commented_baseline(text, file, kept),
         build=Build(when="always", adapter=dict(found.adapter)),
         warnings=_told_of_sharing(file, file.name, found) if kept == file.name else (),
     )
@@ -828,6 +832,20 @@ def _commented_cases(text: str, key: str, file: Path, generate: Function) -> tup
     except ValueError:
         raise Invalid("must be a list of tables as in JSON", file=file, line=line, key=key) from None
     return _CaseCheck(generate=generate).cases(_marked(rows, file, line, key), least=1)
+
+
+def _commented_baseline(text: str, file: Path, kept: str) -> dict[str, Any]:
+    """BASELINE of a compiled problem in one file: a function of that file, or another file beside it."""
+    found = baseline_of(text)
+    if found is None:
+        return {}
+    at = _marked(found[0], file, found[1], "BASELINE")
+    if at.text().endswith(SUBMISSION_SUFFIXES):
+        beside = _Folder(base=file.parent, root=file.parent).text(at.text(), at)
+        return {"baseline": _placed(at, lambda: checked_source(PurePosixPath(at.text()).name, beside.encode())).text}
+    if not takes_data(text, at.text()):
+        raise at.wrong(f"{at.text()!r} is neither a function of this file that takes the data nor a .cu file beside it")
+    return {"baseline": called_as_submission(at.text(), kept)}
 
 
 def _only_case(code: Code, generate: Function) -> Params:

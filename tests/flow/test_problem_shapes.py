@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from pathlib import Path
 
 import pytest
 
+from kbslurm.errors import Invalid
 from kbslurm.problems import load
 from kbslurm.share import eval_dir
 from kbslurm.trial import run_trial, verify
@@ -34,6 +36,28 @@ def test_a_compiled_problem_is_ranked(tmp_path: Path) -> None:
     report = run_trial(problem, "host.cpp", source, "leaderboard", work=tmp_path, eval_dir=eval_dir()).report
     assert report.verdict == "passed", report.reason
     assert report.host["build"]["files"] == 1
+
+
+@pytest.mark.parametrize("baseline", ['"reference"', '"submissions/accepted/product.cu"'])
+def test_a_compiled_problem_in_one_file_has_a_baseline(tmp_path: Path, baseline: str) -> None:
+    command("g++")
+    shutil.copytree(SHAPES / "cu_one_file", tmp_path / "product")
+    file = tmp_path / "product/reference.cu"
+    file.write_text(file.read_text().replace('BASELINE = "reference"', f"BASELINE = {baseline}"))
+    source = (SHAPES / "cu_one_file/submissions/accepted/product.cu").read_text()
+    report = run_trial(load(file), "product.cu", source, "benchmark", work=tmp_path, eval_dir=eval_dir()).report
+    assert (report.verdict, report.paired) == ("passed", True), report.reason
+
+
+@pytest.mark.parametrize("baseline", ["generate_input", "nobody", "../nobody.cu", "2"])
+def test_a_baseline_that_is_none_is_told_with_its_line(tmp_path: Path, baseline: str) -> None:
+    file = tmp_path / "reference.cu"
+    text = (SHAPES / "cu_one_file/reference.cu").read_text()
+    file.write_text(text.replace('BASELINE = "reference"', f"BASELINE = {baseline}"))
+    with pytest.raises(Invalid) as told:
+        load(file)
+    assert told.value.line == 4
+    assert "BASELINE" in str(told.value)
 
 
 def test_what_torch_compiles_inline_is_compiled_once(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 // One file: types, inputs, reference and check. Its cases stand in comments, one line each.
 // TESTS = [{"size": 5, "seed": 1}, {"size": 64, "seed": 2}]
 // BENCHMARKS = [{"size": 2000, "seed": 3}]
+// BASELINE = "reference"
 #include <array>
 #include <cmath>
 #include <random>
