@@ -97,15 +97,16 @@ class Ending(StrEnum):
 OWN_FAULT: dict[Ending, VerdictName] = {Ending.TIMEOUT: "timeout", Ending.MEMORY: "memory"}
 
 
-def is_retried(ending: Ending, attempts: int) -> bool:
-    """Whether another attempt is owed. The submitter's own failures are never tried again, others at most thrice.
+def tries_owed(ending: Ending) -> int:
+    """After how many attempts none is owed any more. Own failures are never tried again, others at most thrice.
 
     Neither is a refusal at the same place: an attempt is only given up as REFUSED when the same request would be
-    refused there for ever. Whether another place may still take the run, the store sees by who has refused it.
+    refused there for ever. Whether another place may still take the run, the store sees by who has refused it; and
+    what was refused isn't counted here, it was never tried and costs the places that do take it nothing.
     """
     if ending in OWN_FAULT or ending in (Ending.REPORTED, Ending.REFUSED):
-        return False
-    return attempts < INFRASTRUCTURE_ATTEMPTS
+        return 0
+    return INFRASTRUCTURE_ATTEMPTS
 
 
 def new_job_name() -> JobName:

@@ -33,8 +33,8 @@ from kbslurm.domain.run import (
     Slot,
     SubmissionId,
     Work,
-    is_retried,
     new_job_name,
+    tries_owed,
 )
 from kbslurm.domain.verdict import Verdict
 from kbslurm.errors import KbslurmError, NotFound, Refused
@@ -316,7 +316,7 @@ class PostgresStore(FinalsDesk):
             **_fence(attempt),
             "ending": ending.value,
             "why": clean(why),
-            "retried": is_retried(ending, attempt.number),
+            "owed": tries_owed(ending),
             "elsewhere": list(elsewhere),
             "now": now,
         }

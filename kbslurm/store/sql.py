@@ -345,10 +345,12 @@ WITH moved AS (
 SELECT run_id FROM judged
 """
 
-# The wish to cancel is read from the run's newest version, under its lock: a cancelled run is never queued again.
+# The wish to cancel is read from the run's newest version, under its lock: a cancelled run is never queued again. An
+# attempt that was refused for ever is no attempt at infrastructure: it isn't counted among those.
 GIVE_UP = f"""
 WITH owed AS MATERIALIZED (
-    SELECT %(retried)s OR EXISTS (SELECT FROM unnest(%(elsewhere)s::text[]) AS other(backend)
+    SELECT (SELECT count(*) FROM attempt tried WHERE tried.run_id = %(run)s AND tried.state <> 'refused') < %(owed)s
+        OR EXISTS (SELECT FROM unnest(%(elsewhere)s::text[]) AS other(backend)
         WHERE NOT EXISTS (SELECT FROM attempt tried WHERE tried.run_id = %(run)s AND tried.backend = other.backend
             AND (tried.state = 'refused' OR tried.id = %(attempt)s))) AS another
 ), moved AS (

@@ -270,6 +270,22 @@ def test_a_run_that_a_place_refuses_for_ever_goes_to_the_others_and_to_each_of_t
     assert verdict == {"name": "infrastructure", "reason": "never here"}
 
 
+def test_what_places_refused_costs_the_place_that_takes_the_run_none_of_its_three_attempts(rig: Rig) -> None:
+    rig.accept()
+    places = ("one", "two", "three", "last")
+    for place in places[:-1]:
+        refused = rig.store.claim([Slot(backend=place, gpu="H100", free=1)], rig.now)
+        assert refused is not None and rig.refuse(refused, *places) is RunState.QUEUED
+    last = [Slot(backend="last", gpu="H100", free=1)]
+    for number in range(len(places), len(places) + INFRASTRUCTURE_ATTEMPTS):
+        tried = rig.store.claim(last, rig.now)
+        assert tried is not None and tried.number == number
+        end = number == len(places) + INFRASTRUCTURE_ATTEMPTS - 1
+        assert rig.give_up(tried) is (RunState.FAILED if end else RunState.QUEUED), number
+    assert rig.store.claim(last, rig.now) is None
+    assert rig.rows("SELECT count(*) AS n FROM verdict") == [{"n": 1}]
+
+
 def test_a_slot_for_staff_takes_only_their_runs_wherever_those_stand(rig: Rig) -> None:
     for n in range(sql.CANDIDATES + 2):
         rig.accept(f"guest{n}")

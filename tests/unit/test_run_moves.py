@@ -17,8 +17,8 @@ from kbslurm.domain.run import (
     OWN_FAULT,
     Ending,
     RunState,
-    is_retried,
     new_job_name,
+    tries_owed,
 )
 from kbslurm_eval.wire import VerdictName
 
@@ -63,7 +63,7 @@ class RunLife(RuleBasedStateMachine):
     @precondition(lambda self: self.state in (RunState.LAUNCHING, RunState.RUNNING))
     @rule(ending=st.sampled_from(list(Ending)))
     def end_without_report(self, ending: Ending) -> None:
-        if is_retried(ending, self.attempts):
+        if self.attempts < tries_owed(ending):
             assert ending not in OWN_FAULT
             self._go(RunState.QUEUED)
         elif ending in OWN_FAULT:
@@ -94,12 +94,12 @@ TestRunLife = RunLife.TestCase
 
 @pytest.mark.parametrize("ending", OTHERS_FAULT)
 def test_what_is_nobodys_fault_is_tried_three_times(ending: Ending) -> None:
-    assert [is_retried(ending, n) for n in (1, 2, 3, 4)] == [True, True, False, False]
+    assert tries_owed(ending) == INFRASTRUCTURE_ATTEMPTS == 3
 
 
 @pytest.mark.parametrize("ending", [*OWN_FAULT, Ending.REPORTED, Ending.REFUSED])
 def test_ones_own_failure_and_a_refusal_are_never_tried_again(ending: Ending) -> None:
-    assert not is_retried(ending, 1)
+    assert tries_owed(ending) == 0
 
 
 def test_own_faults_have_verdicts_of_the_vocabulary() -> None:
