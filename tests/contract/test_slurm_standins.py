@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -445,3 +446,43 @@ def test_folders_of_attempts_that_ended_long_ago_go_and_those_that_are_open_stay
     assert backend.prune(now + day, keep=[still_open.name]) == 1
     assert {entry.name for entry in backend.root.iterdir()} == {still_open.name}
     assert rig.backend().collect(rig.attempt(still_open)) is None
+
+
+def test_harnesses_of_former_versions_go_when_they_are_old_and_no_attempt_is_to_run_them(rig: Rig) -> None:
+    rig.says("sbatch", "echo 7")
+    backend, day, now = rig.backend(), timedelta(days=1), datetime.now(UTC)
+    shared = Path(rig.site.paths.shared_root)
+    current = Path(harness_folder(rig.site, rig.eval_dir))
+    names = ("eval-0000000000000001", "eval-0000000000000002", ".eval-half-made-0a0b0c0d", "images")
+    for name in names:
+        (shared / name / "kbslurm_eval").mkdir(parents=True)
+    still_open = rig.finished(rig.job())
+    script = (still_open.script or "").replace(current.name, names[1])
+    backend.submit(dataclasses.replace(still_open, script=script))
+
+    def left() -> set[str]:
+        return {entry.name for entry in shared.iterdir()} - {"attempts"}
+
+    assert backend.prune(now - day, keep=[still_open.name]) == 0
+    assert left() == {current.name, *names}, "a week hasn't passed"
+    asked = len(rig.calls("sbatch"))
+    locked = backend.root / still_open.name / "locked.sh"
+    locked.symlink_to(backend.root / "nowhere")
+    assert backend.prune(now + day, keep=[still_open.name]) == 0
+    assert left() == {current.name, *names}, "a script that can't be read may name any of them"
+    locked.unlink()
+    assert backend.prune(now + day, keep=[still_open.name]) == 0
+    assert left() == {current.name, names[1], "images"}
+    assert backend.prune(now + day, keep=[]) == 1
+    assert left() == {current.name, "images"}, "nobody is to run that any more; the current one stays, however old"
+    assert rig.calls("squeue") == rig.calls("sacct") == rig.calls("scontrol") == []
+    assert len(rig.calls("sbatch")) == asked
+
+
+def test_a_harness_that_is_used_is_never_old(rig: Rig) -> None:
+    rig.says("sbatch", "echo 7")
+    rig.backend().submit(rig.finished(rig.job()))
+    current = Path(harness_folder(rig.site, rig.eval_dir))
+    os.utime(current, (1, 1))
+    rig.backend().submit(rig.finished(rig.job()))
+    assert current.stat().st_mtime > 1

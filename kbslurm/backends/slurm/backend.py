@@ -34,6 +34,7 @@ from kbslurm.backends.slurm.reader import (
     reason_text,
 )
 from kbslurm.backends.slurm.refusals import refusal_in
+from kbslurm.backends.slurm.stage import prune as prune_harnesses
 from kbslurm.backends.slurm.stage import stage
 from kbslurm.domain.run import OWN_FAULT, Ending, Handle, JobName, OpenAttempt, Seen, Sighting
 from kbslurm.domain.site import Site
@@ -248,7 +249,8 @@ class SlurmBackend:
         """Remove the folders of attempts that nothing has happened in since this moment, at most PRUNED at a time.
 
         `keep`: the attempts that are still open in the rows, however old. A job that starts later all the same finds
-        no folder to claim, and ends. Returns how many attempts went.
+        no folder to claim, and ends. Harnesses of former versions go, too, once no attempt that is left here is to run
+        them. Slurm isn't asked. Returns how many attempts went.
         """
         kept, gone = frozenset(keep), 0
         try:
@@ -262,6 +264,8 @@ class SlurmBackend:
                     Path(entry.path).rename(leaving)
                     shutil.rmtree(leaving, ignore_errors=True)
                     gone += entry.name.startswith("kb-")
+            for harness in prune_harnesses(self._harness, self.root, before.timestamp()):
+                tell("pruned harness", site=self.name, folder=harness)
         except FileNotFoundError:
             return gone  # no attempt was ever made here
         except OSError as error:

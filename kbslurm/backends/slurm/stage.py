@@ -7,6 +7,8 @@ import os
 import secrets
 import shutil
 import sys
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
@@ -14,8 +16,10 @@ from kbslurm.backends.paths import rename_folder
 
 
 def stage(eval_dir: Path, target: Path) -> Path:
-    """Have this harness at `target`; what is there already is left alone. OSError when it can't be written."""
+    """Have this harness at `target`; what is there already only gets a new time. OSError when it can't be written."""
     if (target / "__main__.py").is_file():
+        with suppress(OSError):  # the time of its last use: what wasn't used for long is pruned
+            os.utime(target)
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     building = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
@@ -34,6 +38,39 @@ def stage(eval_dir: Path, target: Path) -> Path:
         if building.exists():
             shutil.rmtree(building)
     return target
+
+
+def prune(current: Path, attempts: Path, before_s: float) -> Collection[str]:
+    """Remove the harnesses beside `current` that nothing was submitted with since then and no attempt's script names.
+
+    Their names. Only where one is old enough are the scripts looked into; one that can't be read keeps them all.
+    """
+    old = [
+        entry.name
+        for entry in list(os.scandir(current.parent))
+        if entry.name.startswith(("eval-", ".eval-", ".old-eval-"))
+        and entry.name != current.name
+        and entry.is_dir(follow_symlinks=False)
+        and entry.stat(follow_symlinks=False).st_mtime < before_s
+    ]
+    if not old:
+        return ()
+    try:
+        scripts = [
+            path.read_text(errors="replace")
+            for entry in list(os.scandir(attempts))
+            if entry.name.startswith("kb-")
+            for path in sorted(Path(entry.path).iterdir())
+            if path.suffix == ".sh"
+        ]
+    except OSError:
+        return ()
+    gone = [name for name in old if not any(name in script for script in scripts)]
+    for name in gone:
+        leaving = current.with_name(f".old-eval-{secrets.token_hex(8)}")
+        current.with_name(name).rename(leaving)
+        shutil.rmtree(leaving, ignore_errors=True)
+    return gone
 
 
 def compiled_for() -> str:
