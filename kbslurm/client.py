@@ -74,7 +74,7 @@ class BoardInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Queue:
-    """How it stands with a GPU type; place and start (a range in seconds) while a submission of ours waits."""
+    """How it stands with a GPU type; place, start (a range in seconds) and why while a submission of ours waits."""
 
     gpu: str
     queued: int | None
@@ -84,6 +84,7 @@ class Queue:
     error: str | None
     place: int | None = None
     starts_in_s: tuple[float, float] | None = None
+    waits_for: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -542,6 +543,7 @@ def _queue(row: Mapping[str, Any]) -> Queue:
         error=row["error"],
         place=row.get("place"),
         starts_in_s=None if starts is None else (starts[0], starts[1]),
+        waits_for=row.get("waits_for"),
     )
 
 

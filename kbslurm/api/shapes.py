@@ -37,7 +37,8 @@ class Health(Shape):
 
 
 class RunnerQueue(Shape):
-    """How it stands with a GPU type. `place` and `starts_in_s` (a range) are there while a submission waits."""
+    """How it stands with a GPU type. `place` and `starts_in_s` (a range) are there while a submission waits;
+    `waits_for` while its job waits where it was sent and that place says why."""
 
     runner: str
     gpu: str
@@ -48,6 +49,7 @@ class RunnerQueue(Shape):
     error: str | None
     place: int | None = None
     starts_in_s: list[float] | None = None
+    waits_for: str | None = None
 
 
 RQ: Any = {

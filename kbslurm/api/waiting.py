@@ -37,7 +37,8 @@ class Histories:
 
 
 def runner_queue(house: House, histories: Histories, gpu: str, run: RunView | None = None) -> dict[str, Any]:
-    """RQ for this GPU type; with a run that waits its place and when it will start, as a range in seconds."""
+    """RQ for this GPU type; with a run that waits its place, when it will start, as a range in seconds, and what its
+    job waits for."""
     known = {name.lower(): name for name in house.slots}
     named = known.get(gpu.lower())
     found: dict[str, Any] = {
@@ -69,6 +70,8 @@ def runner_queue(house: House, histories: Histories, gpu: str, run: RunView | No
     if run is not None and run.state == RunState.LAUNCHING and (expected := _expected_at(run)) is not None:
         range_s = eta.planned_in_s((expected - house.clock.now()).total_seconds())
         found |= {"starts_in_s": [round(s, 1) for s in range_s]}
+    if run is not None and run.state == RunState.LAUNCHING and run.waits_for:
+        found |= {"waits_for": run.waits_for}
     return found
 
 
@@ -109,7 +112,7 @@ def words(view: SubmissionView, queue: dict[str, Any] | None) -> str:
         far = public.in_words(progress(run))
         return f"running on {run.gpu}{f', node {node}' if node else ''}{f', {far}' if far else ''}{of}"
     if run.state == RunState.LAUNCHING:
-        why = _heard(run, "waits")
+        why = run.waits_for
         return f"being started on {run.gpu}{f', {why}' if why else ''}{_soon(queue.get('starts_in_s'))}{of}"
     place = queue.get("place")
     return f"waiting for {run.gpu}, place {place}{_soon(queue.get('starts_in_s'))}{of}"

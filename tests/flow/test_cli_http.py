@@ -221,8 +221,11 @@ def test_progress_and_the_planned_start_come_from_the_daemon_and_hide_the_hidden
     assert "waiting for a GPU to become free, starts within 20 min" in told
     rq = ground.client("ada").show(number)["runner_queue"]
     assert rq["starts_in_s"] == [0.0, 1230.0]
+    assert rq["waits_for"] == "waiting for a GPU to become free"
     running = Sighting(seen=Seen.RUNNING, node="n7", started_at=ground.now)
     backend.poll = lambda attempts: {JobName(attempt.name): running}  # type: ignore[method-assign]
+    collect(store, place, started, vigil, ground.now)
+    assert "waits_for" not in ground.client("ada").show(number)["runner_queue"], "it has begun"
     for beat, says in (
         ({"phase": "test", "done": 3, "of": 17}, "running on H100, node n7, test 3/17"),
         ({"phase": "hidden", "done": 4, "of": 6}, "running on H100, node n7, hidden cases\n"),
