@@ -115,7 +115,7 @@ def script_for(
         "harness": str(harness),
         "minutes": _minutes(site, kind, limit_s),
         "limit_s": limit_s,
-        "memory": f"{_memory_mb(kind, memory_bytes * gpus, gpus)}M",
+        "memory": f"{_memory_mb(site, kind, memory_bytes * gpus, gpus)}M",
         "avoid_nodes": ",".join(avoid_nodes),
         "image": site.image_of(kind),
         "image_digest": kind.image_digest,
@@ -296,8 +296,10 @@ def _several(site: Site, gpu: GpuType, count: int) -> GpuType:
     return replace(gpu, request=request, cpus=gpu.cpus * count, memory_mb=memory_mb)
 
 
-def _memory_mb(gpu: GpuType, memory_bytes: int, gpus: int) -> int:
-    return gpu.memory_mb or math.ceil((memory_bytes + JUDGE_MEMORY_BYTES * gpus) / MIB)
+def _memory_mb(site: Site, gpu: GpuType, memory_bytes: int, gpus: int) -> int:
+    """As the site's file says; else what submission and judge may use, and a runner's scratch, which is memory, too."""
+    scratch_mb = 0 if site.container.runtime == "none" else site.paths.scratch_mb
+    return gpu.memory_mb or math.ceil((memory_bytes + JUDGE_MEMORY_BYTES * gpus) / MIB) + scratch_mb
 
 
 @lru_cache(maxsize=8)

@@ -108,12 +108,21 @@ def test_a_job_on_several_gpus_asks_for_them_or_says_what_to_configure(tmp_path:
     can = PLAIN.replace("count = 3", 'multi = "--gres=gpu:h100:{n}"\nper_node = 4\ncpus = 3')
     site = sites.load(written(tmp_path, can))
     lines = several(site, 4).splitlines()
-    assert {"#SBATCH --gres=gpu:h100:4", "#SBATCH --cpus-per-task=12", "#SBATCH --mem=8192M"} <= set(lines)
+    assert {"#SBATCH --gres=gpu:h100:4", "#SBATCH --cpus-per-task=12", "#SBATCH --mem=9216M"} <= set(lines)
     assert "#SBATCH --gres=gpu:h100:1" not in lines
     with pytest.raises(Misconfigured, match="needs 8 GPUs on one node, and one of here has 4"):
         several(site, 8)
     bare = sites.load(written(tmp_path, PLAIN.replace("count = 3", 'vendor = "none"').replace("--gres=gpu:h100:1", "")))
     assert "#SBATCH --cpus-per-task=8" in several(bare, 4), "ranks without GPUs need no request for any"
+
+
+def test_a_job_has_memory_for_submission_judge_and_scratch_unless_the_file_says_how_much(tmp_path: Path) -> None:
+    for text, mib in (
+        (PLAIN, 3 * 1024),
+        (PLAIN.replace("[paths]", '[paths]\nscratch = "3G"'), 5 * 1024),
+        (PLAIN.replace("count = 3", 'memory = "7G"'), 7 * 1024),
+    ):
+        assert f"#SBATCH --mem={mib}M" in script(written(tmp_path, text)).splitlines()
 
 
 def test_a_place_is_as_wide_as_its_script_can_ask_for(tmp_path: Path) -> None:
