@@ -146,7 +146,7 @@ def own_fault_reason(work: Work, ending: Ending) -> str:
     """The true sentence: which limit ended it."""
     if ending is Ending.MEMORY:
         mib = work.problem.limits.memory_bytes / (1 << 20)
-        return f"it used more than the {mib:g} MiB of memory that a submission may use"
+        return f"its job used more memory than it was given, and was ended; a submission may use {mib:g} MiB"
     return f"it was still running when the job's {time_limit_s(work.problem.limits, work.mode):g} s were over"
 
 

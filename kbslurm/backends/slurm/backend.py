@@ -465,6 +465,8 @@ class SlurmBackend:
                 requeued = proof.restarted and ending is Ending.NO_REPORT
                 mute = ending is Ending.NO_REPORT and proof.exit is None and row.state.startswith("FAILED")
                 why = "it left no last word in its folder, as when the shared root is full; " if mute else ""
+                if ending is Ending.NO_REPORT and proof.exit is not None and proof.exit.cause == "judge":
+                    why = f"the judge was ended by a signal (status {proof.exit.status}) and left no report; "
                 return replace(
                     plain,
                     seen=Seen.ENDED,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,15 @@ from kbslurm_eval.wire import unseal
 from tests.cluster.inside import control
 from tests.cluster.inside.walk import GOOD, Walk, sleeping, submission, walk_at
 
+# More than the job of TIGHT has, less than the problem lets a submission use: the judge has nothing against it.
+HUNGRY = "import time\nheld = bytearray(700 << 20)\ntime.sleep(60)\n" + submission(GOOD)
 LOW = """
+[gpus.TIGHT]
+request = "--gres=gpu:h100:1"
+partition = "gpu-h100"
+vendor = "none"
+image = "cpu"
+memory = "500M"
 [gpus.LOW]
 request = "--gres=gpu:h100:1"
 partition = "low"
@@ -44,7 +54,7 @@ memory = "2G"
 @pytest.fixture
 def walk(database_url: str, request: pytest.FixtureRequest) -> Iterator[Walk]:
     folder = Path("/shared/faults") / request.node.name.replace("[", "-").rstrip("]")
-    gpus = ("H100", "LOW", "LOST", "BROKEN", "NOWHERE")
+    gpus = ("H100", "LOW", "LOST", "BROKEN", "NOWHERE", "TIGHT")
     with walk_at(database_url, folder, gpus=gpus, more=LOW, start="30s") as found:
         yield found
 
@@ -175,6 +185,72 @@ def test_slurms_own_time_limit_is_a_timeout_and_isnt_tried_again(walk: Walk) -> 
     assert (run["state"], run["verdict"], run["attempts"]) == ("scored", "timeout", 1), run
     assert walk.attempts()[0]["ending"] == "timeout"
     assert "still running when the job's" in run["verdict_reason"]
+
+
+def test_a_job_that_slurm_ends_for_its_memory_is_told_so_and_isnt_tried_again(walk: Walk) -> None:
+    walk.stage.submit(HUNGRY, gpus=["TIGHT"])
+    with walk.daemon():
+        (run,) = walk.wait_ended()
+    assert (run["state"], run["verdict"], run["attempts"]) == ("scored", "memory", 1), run
+    assert run["verdict_reason"].startswith("its job used more memory than it was given")
+    assert walk.attempts()[0]["ending"] == "memory"
+    assert (walk.verdicts(), walk.claims()) == (1, 1)
+
+
+def test_a_judge_that_is_killed_leaves_no_report_and_the_run_goes_on(walk: Walk) -> None:
+    walk.stage.submit(sleeping(4), gpus=["H100"])
+    with walk.daemon():
+        node = walk.wait_began()["node"]
+        (judge,) = Path("/dev/shm").glob("kb-*/judge.pid")
+        os.kill(int(judge.read_text()), signal.SIGKILL)
+        walk.is_well(attempts=2)
+    first = walk.attempts()[0]
+    assert first["ending"] == "no_report"
+    assert first["reason"].startswith(
+        "the judge was ended by a signal (status 137) and left no report; Slurm: FAILED on "
+    )
+    assert node in first["reason"] and walk.gave_up() == first["reason"]
+
+
+def test_a_judge_that_fails_without_a_report_is_told_with_its_status(walk: Walk) -> None:
+    """The first attempt's manifest is spoilt while its job waits: the judge can't read it, and ends by itself."""
+    control.as_root("scontrol", "update", "partitionname=gpu-h100", "state=down")
+    try:
+        walk.stage.submit(submission(GOOD), gpus=["H100"])
+        with walk.daemon():
+            first = walk.wait_attempt("submitted")
+            manifest = Path(walk.site.paths.shared_root) / "attempts" / first["name"] / "manifest.json"
+            manifest.chmod(0o600)
+            manifest.write_text("{}")
+            control.as_root("scontrol", "update", "partitionname=gpu-h100", "state=up")
+            walk.is_well(attempts=2)
+    finally:
+        control.as_root("scontrol", "update", "partitionname=gpu-h100", "state=up")
+    first = walk.attempts()[0]
+    assert first["ending"] == "no_report"
+    assert first["reason"].startswith("the judge ended with status "), first["reason"]
+    assert walk.gave_up() == first["reason"]
+
+
+def test_of_two_jobs_of_one_attempt_one_runs_though_it_isnt_the_one_that_was_noted(walk: Walk) -> None:
+    control.as_root("scontrol", "update", "partitionname=gpu-h100", "state=down")
+    try:
+        walk.stage.submit(submission(GOOD), gpus=["H100"])
+        with walk.daemon():
+            first = walk.wait_attempt("submitted")
+            noted, folder = job_of(first), Path(walk.site.paths.shared_root) / "attempts" / first["name"]
+            subprocess.run(["scontrol", "hold", noted], check=True)
+            sbatch = ["sbatch", "--parsable", str(folder / f"{noted}_submission.sh")]
+            twin = subprocess.run(sbatch, check=True, capture_output=True, text=True).stdout.strip()
+            control.as_root("scontrol", "update", "partitionname=gpu-h100", "state=up")
+            walk.is_well()
+            subprocess.run(["scontrol", "release", noted], check=True)
+            walk.stage.wait_until((folder / f"duplicate-{noted}").exists)
+            walk.is_well()
+    finally:
+        control.as_root("scontrol", "update", "partitionname=gpu-h100", "state=up")
+    assert (folder / "claim" / "job").read_text().strip() == twin != noted
+    assert not walk.stage.rows("SELECT 1 FROM stale_report")
 
 
 def test_a_preempted_job_is_tried_again(walk: Walk) -> None:

@@ -14,13 +14,14 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from kbslurm.domain.run import Ending, Handle, Seen
+from tests.cluster.inside import control
 from tests.cluster.inside.site import SlurmCase, site_at
+from tests.cluster.inside.walk import GOOD, PATIENCE_S, place_of, sleeping, submission, walk_at
 from tests.contract.backend_suite import (
     attempt_of,
     executions,
     make_eval,
     make_job,
-    wait_counted,
     wait_seen,
     wait_until,
 )
@@ -47,28 +48,48 @@ def is_forgotten(handle: Handle) -> bool:
     return done.returncode == 0 and str(handle) not in done.stdout.split()
 
 
-def test_a_job_that_vanished_before_anybody_looked_is_known_by_its_files(case: SlurmCase) -> None:
-    job = make_job(case, "report")
-    handle = case.backend().submit(job)
-    wait_counted(case, job)
-    wait_until(case, "Slurm has forgotten it", lambda: is_forgotten(handle))
-    ended = case.backend().poll([attempt_of(case, job, handle)])[job.name]
-    assert (ended.seen, ended.ending) == (Seen.ENDED, Ending.REPORTED)
-    assert case.backend().find(job.name).ending is Ending.REPORTED
-    assert "sacct" not in case.backend().calls()
-
-
-def test_a_job_that_was_killed_and_forgotten_is_absent_never_finished(case: SlurmCase) -> None:
-    job = make_job(case, "sleep")
-    handle = case.backend().submit(job)
-    wait_counted(case, job)
+def killed_without_a_word(folder: Path) -> None:
+    """End this attempt's judge and its script, so that neither can say anything any more."""
+    (shm,) = (
+        file.parent
+        for file in Path("/dev/shm").glob("kb-*/script")
+        if os.readlink(f"/proc/{file.read_text().strip()}/cwd") == str(folder)
+    )
     for pid in ("script", "judge.pid"):
-        for file in Path("/dev/shm").glob(f"kb-*/{pid}"):
-            os.kill(int(file.read_text()), signal.SIGKILL)
-    wait_until(case, "Slurm has forgotten it", lambda: is_forgotten(handle))
-    found = case.backend().poll([attempt_of(case, job, handle)])[job.name]
-    assert found.seen is Seen.ABSENT
-    assert case.backend().collect(attempt_of(case, job, handle)) is None
+        os.kill(int((shm / pid).read_text()), signal.SIGKILL)
+
+
+def test_jobs_that_vanished_before_anybody_looked_are_known_by_their_files_or_go_on(database_url: str) -> None:
+    """While no daemon is there one job ends well, another is killed with all that could tell of it, and Slurm forgets
+    both: the first is judged once, the second is absent, never finished, and its run goes on."""
+    with walk_at(database_url, Path("/shared/forgetful/walk"), accounting=False) as walk:
+        control.as_root("scontrol", "update", "partitionname=gpu-h100", "state=down")
+        try:
+            walk.stage.submit(submission(GOOD), by="ada", gpus=["H100"])
+            walk.stage.submit(sleeping(10), by="bob", gpus=["H100"])
+            with walk.daemon():
+                walk.stage.wait_until(lambda: [row["state"] for row in walk.attempts()] == ["submitted"] * 2)
+        finally:
+            control.as_root("scontrol", "update", "partitionname=gpu-h100", "state=up")
+        ada, bob = (Path(walk.site.paths.shared_root) / "attempts" / row["name"] for row in walk.attempts())
+        walk.stage.wait_until((bob / "out" / "heartbeat.json").exists, patience_s=PATIENCE_S)
+        killed_without_a_word(bob)
+        walk.stage.wait_until((ada / "exit.json").exists, patience_s=PATIENCE_S)
+        handles = [Handle(str(row["handle"])) for row in walk.attempts()]
+        walk.stage.wait_until(lambda: all(map(is_forgotten, handles)), patience_s=PATIENCE_S)
+        _, backend = place_of(walk.site)
+        known, gone = walk.stage.store.open_attempts()
+        found = backend.poll([known, gone])
+        assert (found[known.name].seen, found[known.name].ending) == (Seen.ENDED, Ending.REPORTED)
+        assert backend.find(known.name).ending is Ending.REPORTED
+        assert found[gone.name].seen is Seen.ABSENT and backend.collect(gone) is None
+        with walk.daemon() as following:
+            runs = walk.wait_ended(2)
+        assert "sacct" not in {**backend.calls(), **following.calls()}
+        assert [(run["verdict"], run["attempts"]) for run in runs] == [("passed", 1), ("passed", 2)], runs
+        _, lost, _ = walk.attempts()
+        assert (lost["ending"], lost["reason"]) == ("vanished", "no source knows the job any more")
+        assert (walk.verdicts(), walk.claims()) == (2, 3)
 
 
 def test_two_jobs_of_one_attempt_run_once_whoever_comes_first(case: SlurmCase) -> None:
