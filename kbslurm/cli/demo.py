@@ -263,6 +263,8 @@ def _short(run: Any) -> str:
     if found is None:
         return f"{run.gpu} {show.coloured(run.state.value)}"
     detail = show.score(found.score_s, found.low_s, found.high_s) if found.score_s is not None else found.reason
+    if found.score_s is not None and not found.ranked:
+        detail += f" (not ranked: {found.reason})"
     return f"{run.gpu} {show.coloured(found.name)}  {show.escape(detail)}"
 
 
