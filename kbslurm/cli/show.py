@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +18,8 @@ from rich.markup import escape as escape
 from rich.table import Table
 
 from kbslurm.domain import public
+from kbslurm.domain.amounts import score as score
+from kbslurm.domain.amounts import seconds as seconds
 from kbslurm.errors import KbslurmError
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ COLOURS = {
     "failed": "magenta",
 }
 UNRESOLVED = "UNRESOLVED"  # the harness's flag on a benchmark
-UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 def out() -> Console:
@@ -102,35 +102,6 @@ def error(found: KbslurmError, *, as_json: bool) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------ amounts
-
-
-def seconds(value: float | None) -> str:
-    """1.234e-3 → `1.23 ms`: three digits and the unit that fits."""
-    if value is None:
-        return "–"
-    size, unit = next((u for u in UNITS if abs(value) >= u[0]), UNITS[-1])
-    return f"{_digits(value / size)} {unit}"
-
-
-def score(value: float | None, low: float | None = None, high: float | None = None) -> str:
-    """A score with its interval: `7.2 ms ± 0.4`, or `10 ms +13 −6` where the sides differ much."""
-    if value is None:
-        return "–"
-    size, unit = next((u for u in UNITS if abs(value) >= u[0]), UNITS[-1])
-    if low is None or high is None or high <= low:
-        return f"{_digits(value / size)} {unit}"
-    below, above = (value - low) / size, (high - value) / size
-    wide = max(below, above)
-    places = max(0, 1 - math.floor(math.log10(wide))) if wide > 0 else 0
-    shown = f"{value / size:.{places}f} {unit}"
-    if abs(above - below) <= 0.15 * wide:
-        return f"{shown} ± {wide:.{places}f}"
-    return f"{shown} +{above:.{places}f} −{below:.{places}f}"
-
-
-def _digits(value: float) -> str:
-    magnitude = 0 if value == 0 else math.floor(math.log10(abs(value)))
-    return f"{value:.{max(0, 2 - magnitude)}f}"
 
 
 def when(at: datetime | None) -> str:
