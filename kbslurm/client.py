@@ -6,7 +6,7 @@ One `Client` may be shared by threads. `acting_for` gives the hosts' client the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -210,6 +210,11 @@ class Client:
         self._admin, self._url, self._timeout_s = admin, url.rstrip("/"), timeout_s
         self._http = _shared or httpx.Client(base_url=self._url, timeout=timeout_s, trust_env=trust_env)
 
+    @property
+    def url(self) -> str:
+        """Where the service is."""
+        return self._url
+
     def acting_for(self, whom: str) -> Client:
         """The same hosts' client as this person: `discord:ID`, `github:ID` or `person:ID`. Shares its connections."""
         return Client(self._url, admin=self._admin, timeout_s=self._timeout_s, _shared=self._http, _acting=whom)
@@ -349,6 +354,14 @@ class Client:
         """Give a pending token to the person that it is for."""
         return _person(self._told("POST", "/admin/link", json={"token": token, "person": whom}))
 
+    def discord_user(self, account: str, name: str) -> PersonInfo:
+        """The bot's call: the person of this Discord account, made when there is none."""
+        return _person(self._told("POST", "/bot/people", json={"account": account, "name": name}))
+
+    def link_mine(self, token: str) -> PersonInfo:
+        """The bot's call: give a pending token to the person that this client acts for."""
+        return _person(self._told("POST", "/bot/link", json={"token": token}))
+
     def set_accepting(self, accepting: bool) -> bool:
         """Take submissions, or take none, also after a restart."""
         return bool(self._told("POST", "/admin/start" if accepting else "/admin/stop")["accepts_jobs"])
@@ -432,6 +445,24 @@ class Client:
                     answer.read()
                     raise refusal(answer)
                 for text in answer.iter_lines():
+                    if text.strip():
+                        yield _event(json.loads(text))
+        except httpx.HTTPError as error:
+            raise ServerGone("server", _why(error), hint="Is it running? Try again soon.") from error
+
+    async def follow(self, since: str) -> AsyncIterator[FeedEvent]:
+        """As `events`, for whoever has an event loop: it ends at once when its task is cancelled."""
+        patience = httpx.Timeout(self._timeout_s, read=FEED_SILENCE_S)
+        wanted: dict[str, Any] = {"stream": True, "since_token": since}
+        try:
+            async with (
+                httpx.AsyncClient(base_url=self._url, timeout=patience, trust_env=False) as http,
+                http.stream("GET", "/events", params=wanted, headers=self._headers) as answer,
+            ):
+                if answer.status_code != 200:
+                    await answer.aread()
+                    raise refusal(answer)
+                async for text in answer.aiter_lines():
                     if text.strip():
                         yield _event(json.loads(text))
         except httpx.HTTPError as error:

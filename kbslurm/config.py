@@ -30,6 +30,7 @@ SECRETS = (
     "DISCORD_TOKEN",
     "GITHUB_TOKEN",
     "POPCORN_ADMIN_TOKEN",
+    "KBSLURM_BOT_TOKEN",
     "MODAL_TOKEN_ID",
     "MODAL_TOKEN_SECRET",
     "CLI_DISCORD_CLIENT_SECRET",
@@ -88,6 +89,12 @@ def _public_url(text: str) -> str:
     if text and not re.match(r"https?://[^/]+", text):
         raise Invalid(f"{text!r} is no address of a page", hint='Write "https://kernels.example.edu".')
     return text.rstrip("/")
+
+
+def _gateway_url(text: str) -> str:
+    if not re.match(r"wss?://[^/]+", text):
+        raise Invalid(f"{text!r} is no address of a gateway", hint='Write "wss://gateway.discord.gg/".')
+    return text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,10 +171,19 @@ class Policy:
 
 @dataclass(frozen=True, kw_only=True)
 class Discord:
-    """The Discord face. Its secret is DISCORD_TOKEN; that of signing on with Discord CLI_DISCORD_CLIENT_SECRET."""
+    """The Discord face. Its secret is DISCORD_TOKEN; that of signing on with Discord CLI_DISCORD_CLIENT_SECRET.
+
+    The bot shows itself to the API with KBSLURM_BOT_TOKEN; `kbslurm up` makes one where none is set.
+    """
 
     client_id: str = field(default="", metadata={"doc": "Of the OAuth application; empty: no sign-on with Discord."})
     oauth_url: str = field(default="https://discord.com", metadata={"doc": "Where Discord is.", "check": _public_url})
+    api_url: str = field(
+        default="https://discord.com/api/v10", metadata={"doc": "Where the bot's API is.", "check": _public_url}
+    )
+    gateway_url: str = field(
+        default="wss://gateway.discord.gg/", metadata={"doc": "Where the bot's gateway is.", "check": _gateway_url}
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

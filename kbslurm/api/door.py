@@ -181,7 +181,7 @@ def kind_of(method: str, path: str) -> str:
         return "register"
     if path.startswith(("/auth/login/", "/auth/callback/")):
         return "sign on"
-    if method == "POST" and path in ("/login", "/me/link", "/user/join", "/admin/link"):
+    if method == "POST" and path in ("/login", "/me/link", "/user/join", "/admin/link", "/bot/link"):
         return "sign on"
     return ""
 

@@ -51,7 +51,7 @@ def routes(house: House) -> APIRouter:
         stream: Annotated[bool, Query(description="Stay for what is to come.")] = True,
     ) -> StreamingResponse:
         """Every event after the token, then what happens, as it happens."""
-        await run_in_threadpool(identity.host, house, sender)
+        await run_in_threadpool(identity.service, house, sender)
         after = await run_in_threadpool(_started, house, since_token)
         lines = _lines(house, after, stream)
         return StreamingResponse(lines, media_type="application/x-ndjson", headers={"X-Accel-Buffering": "no"})

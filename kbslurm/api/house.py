@@ -39,6 +39,11 @@ class House:
         return await to_thread.run_sync(call, limiter=self.patient)
 
     @property
+    def bot_token(self) -> str | None:
+        """The secret by which the Discord bot is known; None: there is no bot."""
+        return self.config.secret("KBSLURM_BOT_TOKEN") or None
+
+    @property
     def admin_token(self) -> str | None:
         """The secret of the hosts' calls; None: those are off."""
         return self.config.secret("POPCORN_ADMIN_TOKEN") or None

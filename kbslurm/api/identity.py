@@ -14,6 +14,8 @@ from kbslurm.errors import NotFound, Unauthenticated, Unnamed
 from kbslurm.store.views import Person
 
 ADMIN = "admin"
+BOT = "bot"
+BOTS_PROVIDER = "discord"
 SECRET_CAP = 512
 
 _cli = APIKeyHeader(name="X-Popcorn-Cli-Id", scheme_name="cli", description="A person's token.", auto_error=False)
@@ -52,6 +54,8 @@ Sender = Annotated[Given, Security(given)]
 def caller(house: House, sender: Given) -> Person:
     """The person who calls. Unnamed without a token, Unauthenticated with one that isn't good any more."""
     if sender.acting and sender.bearer:
+        if is_bot(house, sender):
+            return _behind_the_bot(house, sender.acting)
         host(house, sender)
         return _acted_for(house, sender.acting)
     if not sender.key:
@@ -76,8 +80,15 @@ def maybe_caller(house: House, sender: Given) -> Person | None:
 def host(house: House, sender: Given) -> str:
     """Who acts as a host: `admin` by the configured token, or a member of staff by a token of their own.
 
-    With no admin token configured every such call is off.
+    With no admin token configured every such call is off. The bot is no host: what it asks for somebody who is, it may.
     """
+    if is_bot(house, sender):
+        if not sender.acting:
+            raise Unauthenticated("the bot is no host", hint="It says for whom it calls: X-Kbslurm-Acting-For.")
+        behind = _behind_the_bot(house, sender.acting)
+        if not behind.is_staff or behind.banned_at is not None:
+            raise Unauthenticated(f"{behind.name} is no host")
+        return behind.name
     wanted = house.admin_token
     if wanted is None:
         raise Unauthenticated("the hosts' calls are off", hint="POPCORN_ADMIN_TOKEN isn't set on the server.")
@@ -89,6 +100,26 @@ def host(house: House, sender: Given) -> str:
     if person is None or not person.is_staff:
         raise Unauthenticated("this bearer is no host's")
     return person.name
+
+
+def service(house: House, sender: Given) -> str:
+    """Who reads the feed and knows people by their Discord accounts: the bot by its own token, or a host."""
+    return BOT if is_bot(house, sender) else host(house, sender)
+
+
+def is_bot(house: House, sender: Given) -> bool:
+    """Whether the bearer is the bot's. It stands for nobody by itself."""
+    wanted = house.bot_token
+    if wanted is None or not sender.bearer:
+        return False
+    return hmac.compare_digest(sender.bearer.encode("utf-8", "replace"), wanted.encode())
+
+
+def _behind_the_bot(house: House, whom: str) -> Person:
+    """Discord has proved its users to the bot and nobody else: no other account is believed from there."""
+    if whom.partition(":")[0] != BOTS_PROVIDER:
+        raise Unauthenticated("the bot may only act for discord:ID")
+    return _acted_for(house, whom)
 
 
 def _acted_for(house: House, whom: str) -> Person:

@@ -819,6 +819,21 @@ class NewPerson(Wanted):
     account: Annotated[str, Field(min_length=1, max_length=64)]
 
 
+class DiscordUser(Wanted):
+    """Somebody by their number on Discord; asked for again it is the same person."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"account": "81384788765712384", "name": "ada"}})
+    account: Annotated[str, Field(pattern=r"^[0-9]{1,20}$")]
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+
+
+class PendingToken(Wanted):
+    """The state of `/auth/init`."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"token": "kZ0…"}})
+    token: Annotated[str, Field(min_length=1, max_length=512)]
+
+
 class PersonTold(Shape):
     model_config = ConfigDict(
         extra="forbid",
