@@ -102,6 +102,7 @@ def register() -> None:
     from kbslurm.cli import (  # noqa: F401
         audit,
         board,
+        bot,
         cancel,
         config_,
         db,

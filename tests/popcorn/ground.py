@@ -72,7 +72,13 @@ class Ground:
 
 @contextmanager
 def served(
-    url: str, place: Path, *, admin: str | None = ADMIN, clock: Clock | None = None, boards: bool = True
+    url: str,
+    place: Path,
+    *,
+    admin: str | None = ADMIN,
+    clock: Clock | None = None,
+    boards: bool = True,
+    bot: str | None = None,
 ) -> Iterator[Ground]:
     """The API alone."""
     slots = ", ".join(f"{gpu} = 1" for gpu in GPUS)
@@ -80,6 +86,7 @@ def served(
     file = place / "kbslurm.toml"
     file.write_text(f"[daemon]\nstate_dir = '{place}'\n[daemon.local]\nslots = {{ {slots} }}\n")
     env = {"DATABASE_URL": url, **({"POPCORN_ADMIN_TOKEN": admin} if admin else {})}
+    env |= {"KBSLURM_BOT_TOKEN": bot} if bot else {}
     with PostgresStore(url) as store:
         house = house_of(config.load(file, env, cwd=place), store, clock=clock)
         if boards:

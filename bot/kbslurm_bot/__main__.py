@@ -1,0 +1,79 @@
+"""`python -m kbslurm_bot`: the bot until SIGTERM. `python -m kbslurm_bot check [--json]`: is all set up?"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import threading
+
+import discord
+
+from kbslurm import logs
+from kbslurm.errors import KbslurmError, Misconfigured
+from kbslurm.logs import teller
+from kbslurm_bot import check, memory
+from kbslurm_bot.face import Face, connect_to
+from kbslurm_bot.settings import Settings
+from kbslurm_bot.voice import Voice
+
+tell = teller("bot")
+
+
+def main(argv: list[str]) -> int:
+    """Exit codes as everywhere: 2 for what an operator has to change."""
+    os.environ.pop("DATABASE_URL", None)
+    try:
+        settings = Settings.of(os.environ)
+        connect_to(settings)
+        if argv[:1] == ["check"]:
+            return asyncio.run(check.run(settings, as_json="--json" in argv))
+        logs.set_up(as_json=os.environ.get("KBSLURM_LOG_JSON") == "1")
+        asyncio.run(run(settings))
+    except KbslurmError as error:
+        fix = getattr(error, "fix", None) or error.hint
+        print(f"error: {error.message}", *([f"hint: {fix}"] if fix else []), sep="\n ", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+async def run(settings: Settings) -> None:
+    """Connect and stay until SIGTERM, SIGINT or the end of whoever started us."""
+    voice = Voice(settings.url, settings.bot_token)
+    with memory.opened(settings.memory) as kept, contextlib.closing(voice):
+        face = Face(settings, kept, voice)
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        if os.environ.get("KBSLURM_BOT_CHILD") == "1":
+            threading.Thread(target=_end_with_parent, args=(loop, stop), name="parent", daemon=True).start()
+        running, stopped = asyncio.create_task(start(face)), asyncio.create_task(stop.wait())
+        await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        await face.close()
+        await running
+        tell("stopped")
+
+
+async def start(face: Face) -> None:
+    """Stay connected; what only an operator can change is told as such."""
+    try:
+        await face.start(face.settings.token)
+    except discord.LoginFailure as error:
+        fix = "Reset it in the developer portal (Bot, Reset Token) and put it into DISCORD_TOKEN."
+        raise Misconfigured("Discord doesn't take the token", fix=fix) from error
+    except discord.PrivilegedIntentsRequired as error:
+        raise Misconfigured("Discord refuses the intents", fix="Run: kbslurm bot check") from error
+
+
+def _end_with_parent(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    while os.read(0, 1024):
+        pass
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(stop.set)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,95 @@
+"""The buttons on a card. Their ids say what they mean, so they work after a restart; who may is the API's word."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import TYPE_CHECKING, Any, Self
+
+import discord
+
+from kbslurm.errors import Invalid, KbslurmError
+from kbslurm_bot import cards
+
+if TYPE_CHECKING:
+    from kbslurm_bot.face import Face
+
+INLINE = 1800
+
+
+class Pressed(discord.ui.DynamicItem[discord.ui.Button[Any]], template=cards.PRESSED):
+    """Any of them, told apart by its id."""
+
+    def __init__(self, button: discord.ui.Button[Any], act: str, submission: int) -> None:
+        super().__init__(button)
+        self.act, self.submission = act, submission
+
+    @classmethod
+    async def from_custom_id(
+        cls, interaction: discord.Interaction[Any], item: discord.ui.Item[Any], match: re.Match[str], /
+    ) -> Self:
+        assert isinstance(item, discord.ui.Button)
+        return cls(item, match["act"], int(match["submission"]))
+
+    async def callback(self, interaction: discord.Interaction[Any]) -> None:
+        from kbslurm_bot.face import say_failure
+
+        await interaction.response.defer(ephemeral=True, thinking=True)
+        try:
+            await ACTS[self.act](interaction, self.submission)
+        except Exception as error:
+            if not isinstance(error, KbslurmError | discord.HTTPException):
+                await say_failure(interaction, error)
+                raise
+            await say_failure(interaction, error)
+
+
+async def cancel(interaction: discord.Interaction[Face], submission: int) -> None:
+    """End what is still open of it."""
+    face, user = interaction.client, interaction.user
+    await face.voice.for_user(user.id, user.display_name, lambda client: client.cancel(submission))
+    await interaction.followup.send(f"Submission {submission} is cancelled; verdicts that it has stay.", ephemeral=True)
+
+
+async def log(interaction: discord.Interaction[Face], submission: int) -> None:
+    """Reasons and log, for its owner's eyes."""
+    face, user = interaction.client, interaction.user
+    whole = await face.voice.for_user(user.id, user.display_name, lambda client: client.whole(submission))
+    text = cards.log(whole)
+    if len(text) <= INLINE and "```" not in text:
+        await interaction.followup.send(f"```\n{text}\n```", ephemeral=True)
+    else:
+        file = discord.File(io.BytesIO(text.encode()), filename=f"kbslurm-{submission}.txt")
+        await interaction.followup.send(f"The log of submission {submission}.", file=file, ephemeral=True)
+
+
+async def again(interaction: discord.Interaction[Face], submission: int) -> None:
+    """The same file for the same GPU types, as a new submission with a card of its own."""
+    from kbslurm_bot.commands.submitting import submitted
+
+    face, user = interaction.client, interaction.user
+    whole = await face.voice.for_user(user.id, user.display_name, lambda client: client.whole(submission))
+    told = whole["submission"]
+    if not told["source"]:
+        raise Invalid("its file isn't kept any more", hint="Submit the file itself.")
+    await submitted(
+        interaction,
+        told["board"],
+        [row["gpu"] for row in told["runs"]],
+        told["mode"],
+        told["file_name"],
+        told["source"].encode("utf-8", "surrogatepass"),
+    )
+
+
+async def compare(interaction: discord.Interaction[Face], submission: int) -> None:
+    """Beside one's own best before it, whoever is next, and the first."""
+    face, user = interaction.client, interaction.user
+    whole = await face.voice.for_user(user.id, user.display_name, lambda client: client.whole(submission))
+    standings = await face.voice.standings(user.id, whole)
+    leaders = await face.voice.leaders(user.id, whole)
+    await interaction.followup.send(cards.comparison(whole, standings, leaders)[:2000], ephemeral=True)
+
+
+ACTS = {"cancel": cancel, "log": log, "again": again, "compare": compare}
+BUTTONS = (Pressed,)

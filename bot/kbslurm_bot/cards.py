@@ -1,0 +1,257 @@
+"""What a submission looks like on Discord: `kbslurm`'s own view of it → Components V2 as JSON. Pure.
+
+A card is seen by the whole channel: it says how it stands and what it came to. Messages of tests, logs and sources are
+the owner's, and are only told to whoever asks the API in the owner's name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from kbslurm.domain import public
+from kbslurm.domain.amounts import score, seconds
+
+Row = Mapping[str, Any]
+Act = Literal["cancel", "log", "again", "compare"]
+
+IS_COMPONENTS_V2 = 1 << 15
+CONTAINER, ACTION_ROW, BUTTON, TEXT = 17, 1, 2, 10
+GREY, BLURPLE, GREEN, RED, ORANGE = 0x80848E, 0x5865F2, 0x23A55A, 0xF23F43, 0xF0B232
+SECONDARY, DANGER = 2, 4
+TEXT_CAP = 4000
+BAR = 8
+# Discord's word for what our modes are called.
+MODES = {"test": "test", "benchmark": "benchmark", "profile": "profile", "leaderboard": "ranked"}
+VERDICTS = {
+    "passed": "passed",
+    "wrong": "wrong answer",
+    "error": "error",
+    "timeout": "timed out",
+    "memory": "out of memory",
+    "violation": "against the rules",
+    "infrastructure": "no result: the machines failed, not the submission",
+}
+LABELS: dict[Act, str] = {"cancel": "Cancel", "log": "Log", "again": "Again", "compare": "Compare"}
+PRESSED = re.compile(r"kb:(?P<act>cancel|log|again|compare):(?P<submission>[0-9]{1,18})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Where a score stands on its board: against the owner's best before it, and against who is next."""
+
+    rank: int | None = None
+    of: int | None = None
+    best_before_s: float | None = None
+    next_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """All that a card is made of. `whole` is what the API tells a submission's owner; `standings` are by GPU type."""
+
+    whole: Row
+    owner: int
+    standings: Mapping[str, Standing] = field(default_factory=dict)
+
+
+def pressed(act: Act, submission: int) -> str:
+    """The custom id of a button: it says all, so that it works without a memory of ours."""
+    return f"kb:{act}:{submission}"
+
+
+def plain(text: str) -> str:
+    """Somebody's text as Discord shows it: no markup, no mention, one line."""
+    text = " ".join(text.split())
+    return re.sub(r"([\\*_~|`>#\[\]()<@:-])", r"\\\1", text)
+
+
+def message(shown: Shown) -> dict[str, Any]:
+    """The whole message, ready to be sent: it pings nobody."""
+    return {"flags": IS_COMPONENTS_V2, "allowed_mentions": {"parse": []}, "components": [card(shown)]}
+
+
+def taken_back(submission: int, owner: int) -> dict[str, Any]:
+    """What is left of a card whose submission is gone."""
+    text = {"type": TEXT, "content": f"### #{submission}\n-# <@{owner}> · taken back"}
+    container = {"type": CONTAINER, "accent_color": GREY, "components": [text]}
+    return {"flags": IS_COMPONENTS_V2, "allowed_mentions": {"parse": []}, "components": [container]}
+
+
+def digest(sent: Mapping[str, Any]) -> str:
+    """What tells two messages apart."""
+    return hashlib.sha256(json.dumps(sent, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def card(shown: Shown) -> dict[str, Any]:
+    """One container: a head, a line per GPU type, and what can be done."""
+    told = shown.whole["submission"]
+    head, *rest = lines(shown)
+    return {
+        "type": CONTAINER,
+        "accent_color": colour(told["runs"]),
+        "components": [
+            {"type": TEXT, "content": head[:1000]},
+            {"type": TEXT, "content": "\n".join(rest)[: TEXT_CAP - 1000]},
+            {"type": ACTION_ROW, "components": [button(act, told["id"]) for act in acts(told["done"])]},
+        ],
+    }
+
+
+def lines(shown: Shown) -> list[str]:
+    """The head, then a line or two per GPU type."""
+    told = shown.whole["submission"]
+    head = f"### #{told['id']} {plain(told['board'])} · {MODES[told['mode']]}"
+    return [
+        f"{head}\n-# <@{shown.owner}> · {plain(told['file_name'])}",
+        *(run_line(shown, row) for row in told["runs"]),
+    ]
+
+
+def acts(done: bool) -> tuple[Act, ...]:
+    """What its owner can do with it now."""
+    return ("log", "again", "compare") if done else ("cancel", "log")
+
+
+def button(act: Act, submission: int) -> dict[str, Any]:
+    """A button that is known again by its id alone."""
+    style = DANGER if act == "cancel" else SECONDARY
+    return {"type": BUTTON, "style": style, "label": LABELS[act], "custom_id": pressed(act, submission)}
+
+
+def colour(runs: Sequence[Row]) -> int:
+    """Of the worst that happened, once it is known."""
+    names = {row["verdict"]["name"] for row in runs if row["verdict"]}
+    if names - {"passed", "infrastructure"}:
+        return RED
+    if "infrastructure" in names:
+        return ORANGE
+    if any(row["state"] in ("queued", "launching", "running") for row in runs):
+        return BLURPLE
+    return GREY if any(row["state"] == "cancelled" for row in runs) else GREEN
+
+
+def run_line(shown: Shown, row: Row) -> str:
+    """How one GPU type stands."""
+    gpu = f"**{plain(row['gpu'])}**"
+    match row["state"]:
+        case "queued":
+            return f"{gpu} waiting{_place(shown, row)}"
+        case "launching":
+            return f"{gpu} being started"
+        case "running":
+            return f"{gpu} {_progress(row['progress'])}"
+        case "cancelled":
+            return f"{gpu} cancelled"
+        case _:
+            return _ended(shown, row, gpu)
+
+
+def _ended(shown: Shown, row: Row, gpu: str) -> str:
+    found = row["verdict"]
+    name = found["name"] if found else "infrastructure"
+    if name != "passed":
+        return f"{gpu} ✗ {VERDICTS.get(name, name)}"
+    if found["score_s"] is None:
+        return f"{gpu} ✓ passed"
+    line = f"{gpu} ✓ **{score(found['score_s'], found['low_s'], found['high_s'])}**"
+    if shown.whole["submission"]["mode"] == "leaderboard" and not found["ranked"]:
+        return f"{line} · doesn't rank"
+    return line + _standing(found["score_s"], shown.standings.get(row["gpu"]))
+
+
+def _standing(score_s: float, stands: Standing | None) -> str:
+    if stands is None:
+        return ""
+    parts = []
+    if stands.best_before_s is not None:
+        mark = "★ " if score_s < stands.best_before_s else ""
+        parts.append(f"{mark}{percent(score_s, stands.best_before_s)} vs own best {seconds(stands.best_before_s)}")
+    if stands.rank is not None:
+        parts.append(f"rank {stands.rank}" + (f" of {stands.of}" if stands.of else ""))
+    if stands.next_s is not None:
+        parts.append(f"next: {seconds(stands.next_s)} ({percent(stands.next_s, score_s)})")
+    return "".join(f"\n-# {part}" for part in ([" · ".join(parts)] if parts else []))
+
+
+def percent(now_s: float, before_s: float) -> str:
+    """How much less or more time: `−6.1 %`."""
+    if before_s <= 0:
+        return "–"
+    change = (now_s / before_s - 1) * 100
+    return f"{'−' if change < 0 else '+'}{abs(change):.1f} %"
+
+
+def _place(shown: Shown, row: Row) -> str:
+    queue = shown.whole["runner_queue"]
+    if not queue or queue["gpu"] != row["gpu"] or not queue.get("place"):
+        return ""
+    why = f" · {plain(queue['error'])}" if queue.get("error") else ""
+    return f", place {queue['place']}{_starts(queue.get('starts_in_s'))}{why}"
+
+
+def _starts(range_s: Sequence[float] | None) -> str:
+    if range_s is None:
+        return ""
+    low, high = (max(0, round(one / 60)) for one in range_s)
+    if high <= 1:
+        return ", starts within a minute"
+    return f", starts in about {low} to {high} min" if low else f", starts within {high} min"
+
+
+def _progress(told: Row | None) -> str:
+    said = public.in_words(told)
+    if not told or "of" not in told:
+        return f"running{f': {said}' if said else ''}"
+    full = told["done"] * BAR // told["of"]
+    return f"`{'▰' * full}{'▱' * (BAR - full)}` {said}"
+
+
+# ---------------------------------------------------------------------------------------------------- for the owner
+
+
+def log(whole: Row) -> str:
+    """What its owner may read of a submission: the verdicts with their reasons, each case that failed, the log."""
+    told = whole["submission"]
+    lines = [f"#{told['id']} {told['board']} {told['file_name']} ({MODES[told['mode']]})"]
+    for row in told["runs"]:
+        found = row["verdict"]
+        name = VERDICTS.get(found["name"], found["name"]) if found else row["standing"]
+        reason = (found["reason"] if found else "") or row["reason"]
+        lines += ["", f"{row['gpu']}: {name}{f': {reason}' if reason else ''}"]
+        report = (found["report"] if found else None) or {}
+        for phase in report.get("phases", ()):
+            lines.append(f"  {phase['name']}: {'passed' if phase['passed'] else 'failed'}")
+        for case in [*report.get("tests", ()), *report.get("benchmarks", ())]:
+            if case.get("status") != "pass":
+                lines.append(f"  {case.get('phase')} {case.get('index')} ({case.get('spec')}): {case.get('status')}")
+                lines += [f"    {line}" for line in str(case.get("message") or "").splitlines()[:40]]
+        lines += [f"  | {line}" for line in str(report.get("log") or "").splitlines()[-400:]]
+        lines += [f"  attempt {one['number']} at {one['backend']}: {one['state']}" for one in row["attempts"]]
+    return "\n".join(lines)
+
+
+def comparison(whole: Row, standings: Mapping[str, Standing], leaders: Mapping[str, float]) -> str:
+    """This submission beside its owner's best and the board's."""
+    told = whole["submission"]
+    lines = [f"**#{told['id']} {plain(told['board'])}**"]
+    for row in told["runs"]:
+        found = row["verdict"]
+        if not found or found["score_s"] is None:
+            lines.append(f"{plain(row['gpu'])}: no time to compare")
+            continue
+        here = found["score_s"]
+        parts = [f"{plain(row['gpu'])}: {score(here, found['low_s'], found['high_s'])}"]
+        stands = standings.get(row["gpu"], Standing())
+        if stands.best_before_s is not None:
+            parts.append(f"own best before {seconds(stands.best_before_s)} ({percent(here, stands.best_before_s)})")
+        if stands.next_s is not None:
+            parts.append(f"next ahead {seconds(stands.next_s)} ({percent(here, stands.next_s)})")
+        if row["gpu"] in leaders:
+            parts.append(f"first {seconds(leaders[row['gpu']])} ({percent(here, leaders[row['gpu']])})")
+        lines.append(" · ".join(parts))
+    return "\n".join(lines)

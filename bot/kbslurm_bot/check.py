@@ -1,0 +1,78 @@
+"""`kbslurm bot check`: token, servers, permissions, our own API. Each failure says what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import asdict, dataclass
+
+import discord
+
+from kbslurm.client import Client
+from kbslurm.errors import KbslurmError
+from kbslurm_bot.rights import invite_url, missing_here
+from kbslurm_bot.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """One thing that was looked at. `fix` is empty where all is well."""
+
+    what: str
+    ok: bool
+    said: str
+    fix: str = ""
+
+
+async def run(settings: Settings, *, as_json: bool) -> int:
+    """Print what was found; 2 when something has to be changed."""
+    found = [*await discords(settings), *await asyncio.to_thread(ours, settings)]
+    if as_json:
+        print(json.dumps({"ok": all(one.ok for one in found), "checks": [asdict(one) for one in found]}))
+    else:
+        for one in found:
+            print(f"{'ok  ' if one.ok else 'FAIL'} {one.what}: {one.said}")
+            if one.fix:
+                print(f"     {one.fix}")
+    return 0 if all(one.ok for one in found) else 2
+
+
+async def discords(settings: Settings) -> list[Found]:
+    """What Discord says. Opens no gateway: a bot that runs isn't disturbed."""
+    found: list[Found] = []
+    async with discord.Client(intents=discord.Intents.none(), proxy=settings.proxy) as client:
+        try:
+            await client.login(settings.token)
+        except discord.LoginFailure:
+            fix = "Reset it in the developer portal (Bot, Reset Token) and put it into DISCORD_TOKEN."
+            return [Found(what="token", ok=False, said="Discord doesn't take it", fix=fix)]
+        except (discord.HTTPException, OSError) as error:
+            fix = "Can this host reach Discord? A proxy is named by HTTPS_PROXY."
+            return [Found(what="token", ok=False, said=f"Discord can't be asked ({error})", fix=fix)]
+        found.append(Found(what="token", ok=True, said=f"it is {client.user}'s"))
+        found.append(Found(what="intents", ok=True, said="none that has to be allowed is used"))
+        assert client.application_id is not None
+        link = invite_url(client.application_id)
+        # What the bot's roles allow in each server, as Discord itself adds them up.
+        guilds = await client.http.get_guilds(200)
+        if not guilds:
+            found.append(Found(what="servers", ok=False, said="the bot is in none", fix=f"Open {link}"))
+        for guild in guilds:
+            lacking = missing_here(discord.Permissions(int(guild.get("permissions", 0))))
+            said = f"it lacks {', '.join(lacking)}" if lacking else "it may all that it needs"
+            fix = f"Open {link}" if lacking else ""
+            found.append(Found(what=f"server {guild['name']}", ok=not lacking, said=said, fix=fix))
+    return found
+
+
+def ours(settings: Settings) -> list[Found]:
+    """What our own API says to the bot."""
+    with Client(settings.url, admin=settings.bot_token) as client:
+        try:
+            client.check()
+            for _ in client.events("now", stream=False):
+                break
+        except KbslurmError as error:
+            fix = "Is kbslurm up? Have both the same KBSLURM_BOT_TOKEN?"
+            return [Found(what="service", ok=False, said=error.message, fix=error.hint or fix)]
+    return [Found(what="service", ok=True, said=f"{settings.url} knows the bot")]

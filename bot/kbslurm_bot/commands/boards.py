@@ -1,0 +1,147 @@
+"""`/leaderboard list|show|task|template|get-submission`: what there is, who leads, what is judged, where to begin."""
+
+from __future__ import annotations
+
+import io
+
+import discord
+from discord import app_commands
+
+from kbslurm.client import BoardInfo, Place
+from kbslurm.domain.amounts import score
+from kbslurm.domain.contest import known_gpu
+from kbslurm.errors import NotFound
+from kbslurm_bot import cards
+from kbslurm_bot.commands.asking import Asked, board_of, complete_board, complete_gpus, face
+
+PLACES = 20
+BOARDS = 20
+CASES = 12
+
+leaderboard = app_commands.Group(name="leaderboard", description="Boards: what there is, who leads, submit")
+
+
+@leaderboard.command(name="list", description="The boards, with deadline and GPU types")
+async def list_(interaction: Asked) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    found = await face(interaction).voice.boards(interaction.user.id)
+    lines = [board_line(board) for board in found[:BOARDS]]
+    if len(found) > BOARDS:
+        lines.append(f"-# and {len(found) - BOARDS} more")
+    await interaction.followup.send(_fitting(lines) or "There is no board yet.", ephemeral=True)
+
+
+@leaderboard.command(name="show", description="The first places of a board")
+@app_commands.describe(leaderboard="The board", gpu="One GPU type (default: the board's first)")
+@app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus)
+async def show(interaction: Asked, leaderboard: str, gpu: str | None = None) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    board = await board_of(interaction, leaderboard)
+    known = known_gpu(gpu, board.gpus) if gpu else board.gpus[0]
+    voice, user = face(interaction).voice, interaction.user
+    places = await voice.for_user(
+        user.id, user.display_name, lambda client: client.ranking(board.name, known, limit=PLACES)
+    )
+    await interaction.followup.send(_fitting(places_told(board.name, known, places)), ephemeral=True)
+
+
+@leaderboard.command(name="task", description="What is judged: description, cases, limits")
+@app_commands.describe(leaderboard="The board")
+@app_commands.autocomplete(leaderboard=complete_board)
+async def task(interaction: Asked, leaderboard: str) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    board = await board_of(interaction, leaderboard)
+    await interaction.followup.send(_fitting(task_told(board)), ephemeral=True)
+
+
+@leaderboard.command(name="template", description="A file to begin with")
+@app_commands.describe(leaderboard="The board")
+@app_commands.autocomplete(leaderboard=complete_board)
+async def template(interaction: Asked, leaderboard: str) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    board = await board_of(interaction, leaderboard)
+    templates = board.task.get("templates") or {}
+    if not templates:
+        raise NotFound("template of board", board.name)
+    files = [
+        discord.File(io.BytesIO(str(text).encode()), filename=_file_name(board, language))
+        for language, text in list(templates.items())[:10]
+    ]
+    await interaction.followup.send(f"To begin with on {cards.plain(board.name)}.", files=files, ephemeral=True)
+
+
+@leaderboard.command(name="get-submission", description="One of your submissions, as it stands now")
+@app_commands.describe(submission="Its number")
+async def get_submission(interaction: Asked, submission: app_commands.Range[int, 1, 2**53]) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    voice, user = face(interaction).voice, interaction.user
+    whole = await voice.for_user(user.id, user.display_name, lambda client: client.whole(submission))
+    lines = cards.lines(cards.Shown(whole=whole, owner=user.id, standings=await voice.standings(user.id, whole)))
+    source = str(whole["submission"]["source"] or "")
+    files = (
+        [discord.File(io.BytesIO(source.encode("utf-8", "replace")), filename=f"{submission}.txt")] if source else []
+    )
+    await interaction.followup.send(_fitting(lines), files=files, ephemeral=True)
+
+
+def board_line(board: BoardInfo) -> str:
+    """A board in one line."""
+    ends = "no deadline"
+    if board.deadline is not None:
+        moment = int(board.deadline.timestamp())
+        ends = f"<t:{moment}:f> (<t:{moment}:R>)"
+    state = ends if board.is_open else "closed"
+    closed = "" if board.visibility == "public" else " · by invitation"
+    return f"**{cards.plain(board.name)}** · {', '.join(map(cards.plain, board.gpus))} · {state}{closed}"
+
+
+def places_told(board: str, gpu: str, places: list[Place]) -> list[str]:
+    """The first places as a table of fixed width; those that can't be told from one another say so."""
+    head = f"**{cards.plain(board)}** on {cards.plain(gpu)}"
+    if not places:
+        return [head, "Nobody has ranked yet."]
+    rows = [f"{one.rank:>3}{'=' if one.tied_with else ' '} {_time(one):<22} {_cell(one.person)}" for one in places]
+    return [head, "```", *rows, "```"]
+
+
+def _time(one: Place) -> str:
+    return score(one.score_s, one.low_s, one.high_s)
+
+
+def task_told(board: BoardInfo) -> list[str]:
+    """What a competitor may know of what is judged."""
+    told = board.task
+    lines = [board_line(board), *cards.plain(board.description or "").split("\n")]
+    limits = ", ".join(f"{name} {told[key]:g} s" for name, key in LIMITS if told.get(key))
+    lines += [f"-# language {told.get('lang')} · ranked by {told.get('ranking_by')} · limits: {limits}"]
+    for name in ("tests", "benchmarks"):
+        cases = list(told.get(name) or ())
+        lines += [f"**{name}**", "```"]
+        lines += [_cell("; ".join(f"{key}: {value}" for key, value in case.items()), 90) for case in cases[:CASES]]
+        lines += [f"and {len(cases) - CASES} more"] if len(cases) > CASES else []
+        lines += ["```"]
+    return lines
+
+
+LIMITS = (("test", "test_timeout"), ("benchmark", "benchmark_timeout"), ("ranked", "ranked_timeout"))
+
+
+def _cell(text: str, width: int = 32) -> str:
+    """A text within a block of code: it can't end the block."""
+    return " ".join(text.replace("`", "'").split())[:width]
+
+
+def _file_name(board: BoardInfo, language: str) -> str:
+    ending = {"python": "py", "py": "py", "triton": "py", "cuda": "cu", "cu": "cu", "hip": "hip", "cpp": "cpp"}
+    return f"{board.name}-{language}.{ending.get(language.lower(), 'txt')}".replace(" ", "-").lower()
+
+
+def _fitting(lines: list[str], cap: int = 2000) -> str:
+    """As many lines as a message takes; a block of code that was cut is ended."""
+    text, fence = "", False
+    for line in lines:
+        if len(text) + len(line) + 8 > cap:
+            break
+        text += line + "\n"
+        fence ^= line == "```"
+    return text + ("```" if fence else "")

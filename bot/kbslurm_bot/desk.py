@@ -1,0 +1,187 @@
+"""Cards that live: each open submission's message follows it, is edited seldom, and is found again after a restart.
+
+A card is due when the feed named its submission, and every `LOOK_S` for what has no event (place, progress). One task
+per channel edits, since Discord counts per channel; what ended goes first, and while many wait nobody is told of mere
+progress. So a channel with 200 submissions at once has about two edits per card, the last of which is the verdict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from kbslurm.client import FeedEvent, NoSuch
+from kbslurm.errors import Invalid, KbslurmError
+from kbslurm.logs import teller
+from kbslurm_bot import cards
+from kbslurm_bot.memory import Card, Memory
+from kbslurm_bot.voice import Voice
+
+tell = teller("bot")
+LOOK_S = 15.0
+GAP_S = 2.0
+CROWD = 5
+BACK_OFF_S = (1.0, 30.0)
+
+
+class Gone(Exception):
+    """The message or its channel isn't there any more, or isn't ours to write in; the sentence says which."""
+
+
+class Board(Protocol):
+    """Where cards are pinned up: Discord, in JSON."""
+
+    async def post(self, channel: int, message: dict[str, Any], nonce: str) -> int: ...
+
+    async def edit(self, channel: int, message_id: int, message: dict[str, Any]) -> None: ...
+
+
+@dataclasses.dataclass
+class _Kept:
+    card: Card
+    looked_at: float = -LOOK_S
+    is_stirred: bool = True
+
+    @property
+    def due_at(self) -> float:
+        return self.looked_at + (GAP_S if self.is_stirred else LOOK_S)
+
+
+class Desk:
+    """All open cards. `start` once, `stop` at the end; `add` after every receipt; `heard` for every event."""
+
+    def __init__(
+        self, memory: Memory, voice: Voice, board: Board, steady: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._memory, self._voice, self._board, self._steady = memory, voice, board, steady
+        self._open: dict[int, dict[int, _Kept]] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._wakes: dict[int, asyncio.Event] = {}
+
+    def start(self) -> None:
+        """Go on with every card that was open."""
+        found = self._memory.open_cards()
+        for card in found:
+            self._keep(card)
+        if found:
+            tell("cards found again", cards=len(found))
+
+    async def stop(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def add(self, submission: int, channel: int, owner: int) -> None:
+        """A new submission: its card is kept before anybody sees it."""
+        card = Card(submission=submission, channel=channel, owner=owner)
+        self._memory.put(card)
+        self._keep(card)
+
+    def heard(self, event: FeedEvent) -> None:
+        """Something happened to a submission."""
+        number = event.data.get("submission")
+        if number is None and event.subject.startswith("submission:"):
+            number = event.subject.partition(":")[2]
+        for channel, kept in self._open.items():
+            if (one := kept.get(int(number or 0))) is not None:
+                one.is_stirred = True
+                self._wakes[channel].set()
+
+    def stir(self) -> None:
+        """The feed was away: look at everything."""
+        for channel, kept in self._open.items():
+            for one in kept.values():
+                one.is_stirred = True
+            self._wakes[channel].set()
+
+    def _keep(self, card: Card) -> None:
+        self._open.setdefault(card.channel, {})[card.submission] = _Kept(card)
+        self._wakes.setdefault(card.channel, asyncio.Event()).set()
+        if card.channel not in self._tasks:
+            self._tasks[card.channel] = asyncio.create_task(self._tend(card.channel), name=f"cards-{card.channel}")
+
+    async def _tend(self, channel: int) -> None:
+        kept = self._open[channel]
+        while True:
+            self._wakes[channel].clear()
+            now = self._steady()
+            # News before routine, older before newer.
+            due = sorted(
+                (one for one in kept.values() if one.due_at <= now),
+                key=lambda one: (not one.is_stirred, one.card.submission),
+            )
+            for one in due:
+                one.looked_at, one.is_stirred = self._steady(), False
+                try:
+                    await self._freshen(channel, one)
+                except Exception as error:  # noqa: BLE001 - what can't be drawn now is drawn later, whatever it was
+                    tell("a card waits", level="warning", submission=one.card.submission, why=repr(error))
+            await self._rest(channel)
+
+    async def _rest(self, channel: int) -> None:
+        """Until the next is due; what stirs may be due sooner."""
+        while True:
+            wait_s = min((one.due_at for one in self._open[channel].values()), default=math.inf) - self._steady()
+            if wait_s <= 0:
+                return
+            self._wakes[channel].clear()
+            try:
+                async with asyncio.timeout(None if wait_s == math.inf else wait_s):
+                    await self._wakes[channel].wait()
+            except TimeoutError:
+                return
+
+    async def _freshen(self, channel: int, kept: _Kept) -> None:
+        number, owner = kept.card.submission, kept.card.owner
+        try:
+            whole = await self._voice.for_owner(owner, lambda client: client.whole(number))
+        except NoSuch:
+            await self._put_up(channel, kept, cards.taken_back(number, owner), done=True)
+            return
+        done = whole["submission"]["done"]
+        crowd = sum(one.is_stirred or one.card.message is None for one in self._open[channel].values())
+        if kept.card.message is not None and not done and crowd >= CROWD:
+            return  # many wait for an edit: this one would only say that it goes on
+        standings = await self._voice.standings(owner, whole) if done else {}
+        sent = cards.message(cards.Shown(whole=whole, owner=owner, standings=standings))
+        await self._put_up(channel, kept, sent, done=done)
+
+    async def _put_up(self, channel: int, kept: _Kept, sent: dict[str, Any], *, done: bool) -> None:
+        digest, card = cards.digest(sent), kept.card
+        try:
+            if card.message is None:
+                number = await self._board.post(channel, sent, f"kb-{card.submission}")
+                card = dataclasses.replace(card, message=number, shown=digest)
+            elif digest != card.shown:
+                await self._board.edit(channel, card.message, sent)
+                card = dataclasses.replace(card, shown=digest)
+        except Gone as error:
+            tell("a card is gone", level="warning", submission=card.submission, why=str(error))
+            done = True
+        card = dataclasses.replace(card, done=done)
+        if card != kept.card:
+            self._memory.put(card)
+            kept.card = card
+        if done:
+            del self._open[channel][card.submission]
+
+
+async def follow(voice: Voice, desk: Desk) -> None:
+    """Tell the desk what happens, for ever. A feed that breaks off is taken up again, and everything looked at once."""
+    since, back_off = "now", BACK_OFF_S[0]
+    while True:
+        try:
+            desk.stir()
+            async for event in voice.client.follow(since):
+                since, back_off = event.token, BACK_OFF_S[0]
+                desk.heard(event)
+        except Invalid:
+            since = "now"  # it is another feed: an other database
+        except KbslurmError as error:
+            tell("the feed is away", level="warning", why=error.message)
+        await asyncio.sleep(back_off)
+        back_off = min(back_off * 2, BACK_OFF_S[1])

@@ -1,0 +1,138 @@
+"""The bot as Discord knows it: one connection, its commands, its buttons, and the cards on its desk.
+
+It asks for no privileged intent: commands and buttons come to it by themselves, messages of people never do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from typing import Any
+
+import discord
+import yarl
+from discord import app_commands
+from discord.http import Route
+
+from kbslurm.errors import KbslurmError
+from kbslurm.logs import teller
+from kbslurm_bot import commands
+from kbslurm_bot.buttons import BUTTONS
+from kbslurm_bot.desk import Desk, Gone, follow
+from kbslurm_bot.memory import Memory
+from kbslurm_bot.rights import missing_here
+from kbslurm_bot.settings import Settings
+from kbslurm_bot.voice import Voice, sentence
+
+tell = teller("bot")
+SYNCED = "commands"
+
+
+def connect_to(settings: Settings) -> None:
+    """Where Discord is, for this process."""
+    Route.BASE = settings.api_url
+    discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(settings.gateway_url)
+
+
+class Tree(app_commands.CommandTree["Face"]):
+    """Commands whose every failure is one sentence for whoever typed it."""
+
+    async def on_error(self, interaction: discord.Interaction[Face], error: app_commands.AppCommandError) -> None:
+        await say_failure(interaction, getattr(error, "original", error))
+
+
+class Face(discord.Client):
+    """One for a process. `settings` say where everything is; `memory` and `voice` are closed by whoever made them."""
+
+    def __init__(self, settings: Settings, memory: Memory, voice: Voice, **more: Any) -> None:
+        super().__init__(
+            intents=discord.Intents(guilds=True),
+            allowed_mentions=discord.AllowedMentions.none(),
+            proxy=settings.proxy,
+            **more,
+        )
+        self.settings, self.memory, self.voice = settings, memory, voice
+        self.desk = Desk(memory, voice, Pinboard(self))
+        self.tree = Tree(self)
+        self._following: asyncio.Task[None] | None = None
+        for one in commands.ALL:
+            self.tree.add_command(one)
+
+    async def setup_hook(self) -> None:
+        self.add_dynamic_items(*BUTTONS)
+        await self._sync()
+        self.desk.start()
+        self._following = asyncio.create_task(follow(self.voice, self.desk), name="feed")
+
+    async def _sync(self) -> None:
+        """Tell Discord of the commands, but only when they have changed: it counts how often it is told."""
+        payload = [one.to_dict(self.tree) for one in self.tree.get_commands()]
+        told = json.dumps([self.application_id, payload], sort_keys=True, default=str)
+        digest = hashlib.sha256(told.encode()).hexdigest()
+        if self.memory.word(SYNCED) != digest:
+            await self.tree.sync()
+            self.memory.keep(SYNCED, digest)
+            tell("commands synced", commands=len(payload))
+
+    async def on_ready(self) -> None:
+        tell("ready", guilds=len(self.guilds), user=str(self.user))
+        for guild in self.guilds:
+            lacking = missing_here(guild.me.guild_permissions)
+            if lacking:
+                tell(
+                    "a permission is missing",
+                    level="warning",
+                    guild=guild.name,
+                    missing=", ".join(lacking),
+                    fix="Invite the bot anew by the link that kbslurm bot check prints.",
+                )
+
+    async def close(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+        await self.desk.stop()
+        await super().close()
+
+
+class Pinboard:
+    """Discord's messages, in the JSON that cards are."""
+
+    def __init__(self, face: Face) -> None:
+        self._face = face
+
+    async def post(self, channel: int, message: dict[str, Any], nonce: str) -> int:
+        # Posted again within minutes, after a kill in between, it is the same message: Discord keeps the nonce.
+        sent = {**message, "nonce": nonce, "enforce_nonce": True}
+        route = Route("POST", "/channels/{channel_id}/messages", channel_id=channel)
+        return int((await self._sent(route, sent))["id"])
+
+    async def edit(self, channel: int, message_id: int, message: dict[str, Any]) -> None:
+        path = "/channels/{channel_id}/messages/{message_id}"
+        await self._sent(Route("PATCH", path, channel_id=channel, message_id=message_id), message)
+
+    async def _sent(self, route: Route, message: dict[str, Any]) -> dict[str, Any]:
+        try:
+            told: dict[str, Any] = await self._face.http.request(route, json=message)
+        except discord.NotFound as error:
+            raise Gone("the message or its channel was deleted") from error
+        except discord.Forbidden as error:
+            raise Gone("the bot may not write there: allow it View Channel and Send Messages") from error
+        return told
+
+
+async def say_failure(interaction: discord.Interaction[Any], error: BaseException) -> None:
+    """One sentence, for the one who asked."""
+    if isinstance(error, KbslurmError):
+        text = sentence(error)
+    else:
+        tell("a bug", level="error", why=repr(error), interaction=interaction.id)
+        text = f"A bug of ours. Tell a host: interaction {interaction.id} in the bot's log says more."
+    try:
+        if interaction.response.is_done():
+            await interaction.followup.send(text[:2000], ephemeral=True)
+        else:
+            await interaction.response.send_message(text[:2000], ephemeral=True)
+    except discord.HTTPException as failed:
+        tell("an answer was lost", level="warning", why=str(failed))

@@ -1,0 +1,23 @@
+"""What the bot needs to be allowed on Discord, and nothing more."""
+
+from __future__ import annotations
+
+import discord
+
+NEEDED = discord.Permissions(view_channel=True, send_messages=True, attach_files=True)
+NAMES = {"view_channel": "View Channels", "send_messages": "Send Messages", "attach_files": "Attach Files"}
+
+
+def missing_here(has: discord.Permissions) -> list[str]:
+    """By Discord's names, in the order in which its settings show them."""
+    if has.administrator:
+        return []
+    return [shown for name, shown in NAMES.items() if not getattr(has, name)]
+
+
+def invite_url(application: int) -> str:
+    """The link by which somebody who manages a server lets the bot in, with exactly these permissions."""
+    return (
+        f"https://discord.com/oauth2/authorize?client_id={application}"
+        f"&scope=bot+applications.commands&permissions={NEEDED.value}"
+    )

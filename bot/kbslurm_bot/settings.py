@@ -1,0 +1,47 @@
+"""What the bot is told, all of it by its environment: no file is read, so none can tell it a database password."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kbslurm.errors import Misconfigured
+
+API_URL = "https://discord.com/api/v10"
+GATEWAY_URL = "wss://gateway.discord.gg/"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """`token` is Discord's, `bot_token` shows us to our own API at `url`. `public_url` is what people reach that by."""
+
+    token: str
+    bot_token: str
+    url: str
+    public_url: str
+    memory: Path
+    api_url: str = API_URL
+    gateway_url: str = GATEWAY_URL
+    proxy: str | None = None
+
+    @classmethod
+    def of(cls, env: Mapping[str, str]) -> Settings:
+        """What this environment says, or Misconfigured."""
+        return cls(
+            token=_needed(env, "DISCORD_TOKEN", "Take it from Discord's developer portal, Bot, Reset Token."),
+            bot_token=_needed(env, "KBSLURM_BOT_TOKEN", "Give the API and the bot the same long random text."),
+            url=_needed(env, "KBSLURM_URL", "Name the address of kbslurm's API."),
+            public_url=env.get("KBSLURM_PUBLIC_URL", ""),
+            memory=Path(_needed(env, "KBSLURM_BOT_MEMORY", "Name a file that the bot may keep its cards in.")),
+            api_url=env.get("KBSLURM_DISCORD_API") or API_URL,
+            gateway_url=env.get("KBSLURM_DISCORD_GATEWAY") or GATEWAY_URL,
+            proxy=env.get("HTTPS_PROXY") or env.get("https_proxy") or None,
+        )
+
+
+def _needed(env: Mapping[str, str], name: str, fix: str) -> str:
+    found = env.get(name, "").strip()
+    if not found:
+        raise Misconfigured(f"{name} isn't set, so the bot can't start", fix=f"{fix} See docs/discord.md.")
+    return found

@@ -1,0 +1,131 @@
+"""How the bot speaks with kbslurm's API: in the name of the Discord user who asked, and only for them.
+
+Calls block, so each runs in a thread. What somebody may is the API's decision, never the bot's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from kbslurm.client import BoardInfo, Client, NoSuch, PersonInfo, Place
+from kbslurm.errors import KbslurmError
+from kbslurm.logs import teller
+from kbslurm_bot.cards import Row, Standing
+
+tell = teller("bot")
+T = TypeVar("T")
+BOARDS_FRESH_S = 10.0
+PLACES = 100
+LINES = 100
+
+
+class Voice:
+    """One for the whole bot; `url` is the API's, `token` shows us as the bot."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self.client = Client(url, admin=token)
+        self._people: dict[int, PersonInfo] = {}
+        self._boards: dict[int, tuple[float, list[BoardInfo]]] = {}
+
+    def close(self) -> None:
+        self.client.close()
+
+    async def ask(self, call: Callable[[Client], T]) -> T:
+        """Ask as the bot itself."""
+        return await asyncio.to_thread(call, self.client)
+
+    async def person(self, user: int, name: str) -> PersonInfo:
+        """Who this Discord user is to kbslurm; somebody new is made a person."""
+        known = self._people.get(user)
+        if known is None:
+            known = await self.ask(lambda client: client.discord_user(str(user), printable(name) or str(user)))
+            self._people[user] = known
+        return known
+
+    async def for_user(self, user: int, name: str, call: Callable[[Client], T]) -> T:
+        """Ask in the name of whoever has just pressed or typed something."""
+        await self.person(user, name)
+        return await self.for_owner(user, call)
+
+    async def for_owner(self, user: int, call: Callable[[Client], T]) -> T:
+        """Ask in the name of somebody who is known already."""
+        return await asyncio.to_thread(call, self.client.acting_for(f"discord:{user}"))
+
+    async def boards(self, user: int) -> list[BoardInfo]:
+        """The boards that this user may see, not asked for at every letter typed. Makes nobody a person."""
+        at, known = self._boards.get(user, (0.0, []))
+        if at and time.monotonic() - at < BOARDS_FRESH_S:
+            return known
+        try:
+            found = await self.for_owner(user, Client.boards)
+        except NoSuch:
+            found = await asyncio.to_thread(self._boards_of_anybody)
+        if len(self._boards) > 1000:
+            self._boards.clear()
+        self._boards[user] = (time.monotonic(), found)
+        return found
+
+    def _boards_of_anybody(self) -> list[BoardInfo]:
+        with Client(self.client.url) as stranger:
+            return stranger.boards()
+
+    async def standings(self, owner: int, whole: Row) -> dict[str, Standing]:
+        """Where each score of a ranked submission stands. What can't be asked for now is left out."""
+        told = whole["submission"]
+        gpus = [row["gpu"] for row in told["runs"] if row["verdict"] and row["verdict"]["ranked"]]
+        if told["mode"] != "leaderboard" or not gpus:
+            return {}
+
+        def asked(client: Client) -> dict[str, Standing]:
+            lines = client.lines(told["board"], limit=LINES)
+            return {gpu: standing(told, gpu, lines, client.ranking(told["board"], gpu, limit=PLACES)) for gpu in gpus}
+
+        try:
+            return await self.for_owner(owner, asked)
+        except KbslurmError as error:
+            tell("no standings", level="warning", submission=told["id"], why=error.message)
+            return {}
+
+    async def leaders(self, user: int, whole: Row) -> dict[str, float]:
+        """The first score of each of its GPU types."""
+        told = whole["submission"]
+
+        def asked(client: Client) -> dict[str, float]:
+            found = {row["gpu"]: client.ranking(told["board"], row["gpu"], limit=1) for row in told["runs"]}
+            return {gpu: places[0].score_s for gpu, places in found.items() if places}
+
+        return await self.for_owner(user, asked)
+
+
+def standing(told: Row, gpu: str, lines: Sequence[Row], places: Sequence[Place]) -> Standing:
+    """Pure: one's own list and the board's first places → where this submission stands."""
+    before = [
+        run["score"]
+        for line in lines
+        if line["id"] < told["id"] and line["mode"] == "leaderboard"
+        for run in line["runs"]
+        if run["gpu_type"] == gpu and run["score"] is not None
+    ]
+    mine = next((n for n, place in enumerate(places) if place.person_id == int(told["person_id"])), None)
+    ahead = [place.score_s for place in places[: mine or 0]]
+    return Standing(
+        rank=None if mine is None else places[mine].rank,
+        of=len(places) if len(places) < PLACES else None,
+        best_before_s=min(before, default=None),
+        next_s=ahead[-1] if ahead else None,
+    )
+
+
+def printable(name: str) -> str:
+    """A Discord name as kbslurm keeps names."""
+    return " ".join("".join(one if one.isprintable() else " " for one in name).split())[:60]
+
+
+def sentence(error: KbslurmError) -> str:
+    """What went wrong and what to do next, in one or two sentences."""
+    text = f"{error.message}." if not error.message.endswith((".", "!", "?")) else error.message
+    text = text[:1].upper() + text[1:]
+    return f"{text} {error.hint}" if error.hint else text

@@ -1,0 +1,73 @@
+"""`kbslurm bot …`: the Discord face as a process of its own. The command line never imports it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from kbslurm.cli.frame import Json, app, configuration
+from kbslurm.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from kbslurm.config import Config
+
+group = typer.Typer(help="The Discord bot: check its set-up, run it alone.", no_args_is_help=True)
+app.add_typer(group, name="bot")
+
+ARGV = (sys.executable, "-m", "kbslurm_bot")
+MEMORY = "bot.sqlite"
+
+
+@group.command()
+def check(as_json: Json = False) -> int:
+    """Look at token, intents, servers, permissions and the service; each failure with its remedy."""
+    argv = [*ARGV, "check", *(["--json"] if as_json else [])]
+    return subprocess.run(argv, env=environment(configuration()), check=False).returncode
+
+
+@group.command()
+def run(as_json: Json = False) -> int:
+    """Run the bot alone, on another host than the service; `kbslurm up` starts it by itself.
+
+    Both hosts need the same KBSLURM_BOT_TOKEN; KBSLURM_URL or [server] public_url says where the service is.
+    """
+    env = environment(configuration())
+    os.execve(sys.executable, list(ARGV), {**env, **({"KBSLURM_LOG_JSON": "1"} if as_json else {})})
+
+
+def environment(config: Config, *, bot_token: str | None = None, url: str | None = None) -> dict[str, str]:
+    """What the bot's process is told: Discord's token, how to reach the service, and no other secret of ours."""
+    from kbslurm.config import SECRETS
+
+    ours = {*SECRETS, *(f"{name}_FILE" for name in SECRETS)}
+    env = {name: value for name, value in os.environ.items() if name not in ours and not name.startswith("PG")}
+    token = config.secret("DISCORD_TOKEN")
+    if token is None:
+        raise Misconfigured("DISCORD_TOKEN isn't set, so there is no bot", fix="docs/discord.md says how to get it.")
+    shown = bot_token or config.secret("KBSLURM_BOT_TOKEN")
+    if shown is None:
+        raise Misconfigured(
+            "KBSLURM_BOT_TOKEN isn't set, so the service wouldn't know the bot",
+            fix="Give the service and the bot the same long random text; kbslurm up makes one for both by itself.",
+        )
+    where = url or env.get("KBSLURM_URL") or config.server.public_url or f"http://{loopback(config.server.listen)}"
+    return {
+        **env,
+        "DISCORD_TOKEN": token,
+        "KBSLURM_BOT_TOKEN": shown,
+        "KBSLURM_URL": where,
+        "KBSLURM_PUBLIC_URL": config.server.public_url,
+        "KBSLURM_BOT_MEMORY": str(config.state_dir / MEMORY),
+        "KBSLURM_DISCORD_API": config.discord.api_url,
+        "KBSLURM_DISCORD_GATEWAY": config.discord.gateway_url,
+    }
+
+
+def loopback(listen: str) -> str:
+    """Where somebody on the same host reaches what listens there."""
+    host, _, port = listen.rpartition(":")
+    return f"{ {'0.0.0.0': '127.0.0.1', '[::]': '[::1]'}.get(host, host) }:{port}"

@@ -1,0 +1,359 @@
+"""The Discord face against the real API on real Postgres: what is typed, what a channel sees, and bad days."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kbslurm import config
+from kbslurm.cli import bot as bot_process
+from kbslurm.client import Client
+from kbslurm.domain.run import PersonId
+from kbslurm.errors import Invalid, NotFound, Unauthenticated
+from kbslurm_bot import memory
+from kbslurm_bot.face import Face, connect_to
+from kbslurm_bot.settings import Settings
+from kbslurm_bot.voice import Voice
+from tests.fakes import discord as fake
+from tests.fakes.discord import Discord, User
+from tests.popcorn.ground import GOOD, WRONG, Ground, served, working
+
+ADA, EVE = User(501, "ada"), User(502, "eve")
+BOT_TOKEN = "a-bot-token-for-the-tests-0123456789"
+
+
+@pytest.fixture
+def discord() -> Iterator[Discord]:
+    with fake.served() as built:
+        yield built
+
+
+@pytest.fixture
+def ground(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ground]:
+    with served(database_url, tmp_path / "service", bot=BOT_TOKEN) as built:
+        yield built
+
+
+def settings_of(discord: Discord, ground: Ground, place: Path) -> Settings:
+    return Settings(
+        token=fake.TOKEN,
+        bot_token=BOT_TOKEN,
+        url=ground.url,
+        public_url="",
+        memory=place / "bot.sqlite",
+        api_url=f"{discord.url}/api/v10",
+        gateway_url=discord.gateway_url,
+    )
+
+
+@contextmanager
+def bot(discord: Discord, ground: Ground, place: Path) -> Iterator[Face]:
+    """The bot in a thread of its own; at the end it is gone, and only its memory stays."""
+    settings = settings_of(discord, ground, place)
+    connect_to(settings)
+    loop, faces, failed = asyncio.new_event_loop(), [], []
+    before = discord.met["identify"]
+
+    async def live() -> None:
+        with memory.opened(settings.memory) as kept, contextlib.closing(Voice(ground.url, BOT_TOKEN)) as voice:
+            face = Face(settings, kept, voice, guild_ready_timeout=0)
+            faces.append(face)
+            await face.start(fake.TOKEN)
+
+    def run() -> None:
+        try:
+            loop.run_until_complete(live())
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            loop.run_until_complete(loop.shutdown_default_executor())
+            loop.close()
+
+    thread = threading.Thread(target=run, name="bot")
+    thread.start()
+    try:
+        discord.wait_for(lambda: discord.met["identify"] > before or failed, "the bot")
+        assert not failed, failed
+        discord.wait_for(lambda: faces and faces[0].is_ready(), "a bot that is ready")
+        yield faces[0]
+    finally:
+        if faces and thread.is_alive():
+            asyncio.run_coroutine_threadsafe(faces[0].close(), loop)
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def text_of(message: fake.Json) -> str:
+    return "\n".join(one["content"] for one in fake.strict.walked(message["components"]) if "content" in one)
+
+
+def card(discord: Discord, words: str, channel: int = 3000) -> fake.Json:
+    """The only card in the channel, once it says these words."""
+
+    def found() -> fake.Json | None:
+        shown = discord.shown(channel)
+        return shown[-1] if shown and words in text_of(shown[-1]) else None
+
+    try:
+        told: fake.Json = discord.wait_for(found, f"a card that says {words!r}")
+    except AssertionError as error:
+        error.add_note("\n".join(text_of(one) for one in discord.shown(channel)))
+        raise
+    return told
+
+
+def test_a_submission_from_the_slash_to_the_verdict_over_a_restart(
+    discord: Discord, ground: Ground, tmp_path: Path
+) -> None:
+    with bot(discord, ground, tmp_path):
+        assert discord.complete(ADA, "leaderboard submit ranked", "leaderboard", "tra") == ["transpose"]
+        gpus = discord.complete(ADA, "leaderboard submit ranked", "gpu", "H100, ", leaderboard="transpose")
+        assert gpus == ["H100, A100"]
+        asked = discord.command(
+            ADA, "leaderboard submit ranked", file=("k.py", GOOD), leaderboard="transpose", gpu="H100, A100"
+        )
+        assert "Submission 1 is accepted" in discord.answer(asked)
+        assert all(one["flags"] & fake.strict.EPHEMERAL for one in asked.said)
+        first = card(discord, "waiting")
+        assert "transpose" in text_of(first) and text_of(first).count("waiting") == 2
+    with working(ground, tmp_path / "service"), bot(discord, ground, tmp_path):
+        last = card(discord, "rank 1 of 1")
+        assert last["id"] == first["id"] and len(discord.shown()) == 1, "it is the same message"
+        assert text_of(last).count("✓") == 2
+        assert discord.met["sync"] == 1, "nothing changed, so nothing is synced again"
+        assert "cases" not in text_of(last)
+        log = discord.press(ADA, last, "Log")
+        discord.answer(log)
+        foreign = discord.answer(discord.press(EVE, last, "Log"))
+        assert "isn't yours" in foreign
+        compared = discord.answer(discord.press(ADA, last, "Compare"))
+        assert "first" in compared
+        again = discord.answer(discord.press(ADA, last, "Again"))
+        assert "Submission 2 is accepted" in again
+        discord.wait_for(lambda: len(discord.shown()) == 2, "a second card")
+        card(discord, "vs own best")
+    assert not discord.refusals
+    assert max(discord.edits.values()) < 12
+    assert ground.store.submission(1).person == "ada"  # type: ignore[arg-type]
+
+
+def test_a_wrong_one_is_told_to_the_channel_without_its_reasons(
+    discord: Discord, ground: Ground, tmp_path: Path
+) -> None:
+    with working(ground, tmp_path / "service"), bot(discord, ground, tmp_path):
+        discord.command(ADA, "submit", file=("k.py", WRONG), leaderboard="transpose", gpu="h100", mode="test")
+        last = card(discord, "wrong answer")
+        log = discord.press(ADA, last, "Log")
+        said = discord.answer(log)
+        assert "an answer is wrong: row 0" in said
+        assert "row" not in text_of(last), "that is for its owner"
+
+
+def test_bad_days(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+    with bot(discord, ground, tmp_path):
+        discord.limit_next(1, globally=True)
+        discord.fail_next(502)
+        asked = discord.command(ADA, "submit", file=("k.py", GOOD), leaderboard="transpose", gpu="H100", mode="test")
+        discord.answer(asked)
+        shown = card(discord, "waiting")
+        discord.drop()
+        discord.wait_for(lambda: discord.met["resume"], "a resumed session")
+        assert "Pong" in discord.answer(discord.command(ADA, "ping"))
+        discord.invalidate()
+        discord.wait_for(lambda: discord.met["identify"] == 2, "a new session")
+        assert "isn't yours" in discord.answer(discord.press(EVE, shown, "Cancel"))
+        assert "cancelled" in discord.answer(discord.press(ADA, shown, "Cancel"))
+        card(discord, "cancelled")
+    assert not discord.refusals and len(discord.shown()) == 1
+
+
+def test_what_is_wrong_is_one_sentence(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+    with bot(discord, ground, tmp_path):
+        nowhere = discord.command(ADA, "submit", file=("k.py", GOOD), leaderboard="sort", gpu="H100")
+        assert "transpose" in discord.answer(nowhere) and "sort" in nowhere.text
+        other = discord.command(ADA, "submit", file=("k.py", GOOD), leaderboard="transpose", gpu="B200")
+        assert "B200" in discord.answer(other)
+        large = discord.command(ADA, "submit", file=("k.py", b"#" * 1_000_001), leaderboard="transpose", gpu="H100")
+        assert "1000001 bytes" in discord.answer(large)
+        discord.permissions = "0"
+        lacking = discord.command(ADA, "submit", file=("k.py", GOOD), leaderboard="transpose", gpu="H100")
+        assert "View Channels, Send Messages" in discord.answer(lacking)
+        assert not discord.shown()
+
+
+def test_boards_are_told(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+    with bot(discord, ground, tmp_path):
+        assert "**transpose** · H100, A100" in discord.answer(discord.command(ADA, "leaderboard list"))
+        empty = discord.answer(discord.command(ADA, "leaderboard show", leaderboard="transpose"))
+        assert "Nobody has ranked yet" in empty
+        task = discord.answer(discord.command(ADA, "leaderboard task", leaderboard="transpose"))
+        assert "**tests**" in task and "seed" in task
+        template = discord.command(ADA, "leaderboard template", leaderboard="transpose")
+        discord.answer(template)
+        assert template.said[0]["attachments"]
+        helped = discord.answer(discord.command(ADA, "help"))
+        for line in ("/submit", "/leaderboard submit ranked", "/leaderboard show", "/ping"):
+            assert f"`{line}`" in helped
+        discord.command(ADA, "submit", file=("k.py", GOOD), leaderboard="transpose", gpu="H100", mode="test")
+        card(discord, "waiting")
+        own = discord.command(ADA, "leaderboard get-submission", submission=1)
+        assert "waiting" in discord.answer(own) and own.said[0]["attachments"]
+        foreign = discord.command(EVE, "leaderboard get-submission", submission=1)
+        assert "isn't yours" in discord.answer(foreign)
+
+
+# ------------------------------------------------------------------------------------------ what the bot's token opens
+
+
+def test_the_bots_token_opens_no_more_than_the_person_may(ground: Ground) -> None:
+    store, now = ground.store, ground.now
+    with Client(ground.url, admin=BOT_TOKEN) as client, Client(ground.url, admin=BOT_TOKEN + "x") as wrong:
+        ada = client.discord_user("501", "ada")
+        assert client.discord_user("501", "somebody else") == ada, "asked for again it is the same person"
+        assert client.discord_user("502", "ada").name != "ada", "a name is nobody's account"
+        assert client.acting_for("discord:501").me() == ada
+        for call in (
+            wrong.acting_for("discord:501").me,
+            lambda: wrong.discord_user("9", "x"),
+            lambda: client.acting_for("person:1").me(),
+            lambda: client.acting_for("github:501").me(),
+            client.overview,
+            lambda: client.person_for("github", "1", "x"),
+            client.acting_for("discord:501").overview,
+            lambda: client.acting_for("discord:501").set_accepting(False),
+        ):
+            with pytest.raises(Unauthenticated):
+                call()
+        with pytest.raises(NotFound):
+            client.acting_for("discord:77").me()
+        store.set_role(PersonId(ada.id), "staff", now=now)
+        assert client.acting_for("discord:501").set_accepting(False) is False
+        assert (store.accepts_jobs(), client.acting_for("discord:501").audit()[0]["by"]) == (False, "ada")
+        store.ban(PersonId(ada.id), now=now)
+        with pytest.raises(Unauthenticated):
+            client.acting_for("discord:501").set_accepting(True)
+
+
+def test_a_pending_token_is_linked_once_and_told_to_the_audit(ground: Ground) -> None:
+    with Client(ground.url, admin=BOT_TOKEN) as client, Client(ground.url) as device:
+        client.discord_user("501", "ada")
+        pending = device.pending()
+        with pytest.raises(Invalid):
+            client.link_mine(pending)
+        assert client.acting_for("discord:501").link_mine(pending).name == "ada"
+        with Client(ground.url, token=pending) as theirs:
+            assert theirs.me().name == "ada"
+        with pytest.raises(Invalid):
+            client.acting_for("discord:501").link_mine(pending)
+        (added, linked) = sorted(ground.store.audit_log(limit=2), key=lambda event: event.id)
+        assert (added.kind, linked.kind, linked.data["by"]) == ("staff.user.add", "staff.link", "bot")
+
+
+def test_without_a_bots_token_there_is_no_bot(database_url: str, tmp_path: Path) -> None:
+    with served(database_url, tmp_path) as ground, Client(ground.url, admin="") as client:
+        with pytest.raises(Unauthenticated):
+            client.discord_user("501", "ada")
+        with Client(ground.url, admin="None") as other, pytest.raises(Unauthenticated):
+            other.discord_user("501", "ada")
+
+
+def test_the_feed_is_the_bots(ground: Ground) -> None:
+    with Client(ground.url, admin=BOT_TOKEN) as client:
+        client.discord_user("501", "ada")
+        assert [event.kind for event in client.events(stream=False)][-1] == "staff.user.add"
+
+
+# --------------------------------------------------------------------------------------------------------- its process
+
+
+def environment_of(discord: Discord, ground: Ground, place: Path, **more: str) -> dict[str, str]:
+    (place / "kbslurm.toml").write_text(
+        f"[daemon]\nstate_dir = '{place}'\n"
+        f"[discord]\napi_url = '{discord.url}/api/v10'\ngateway_url = '{discord.gateway_url}'\n"
+    )
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(place),
+        "KBSLURM_CONFIG": str(place / "kbslurm.toml"),
+        "KBSLURM_URL": ground.url,
+        "KBSLURM_BOT_TOKEN": BOT_TOKEN,
+        "DISCORD_TOKEN": fake.TOKEN,
+        **more,
+    }
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def checked(env: dict[str, str], place: Path) -> tuple[int, dict[str, fake.Json]]:
+    argv = [sys.executable, "-m", "kbslurm", "bot", "check", "--json"]
+    said = subprocess.run(argv, env=env, cwd=place, capture_output=True, text=True, timeout=120, check=False)
+    assert said.stdout, said.stderr
+    return said.returncode, {one["what"]: one for one in json.loads(said.stdout)["checks"]}
+
+
+def test_check_names_what_is_missing_and_its_remedy(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+    code, found = checked(environment_of(discord, ground, tmp_path), tmp_path)
+    assert code == 0 and set(found) == {"token", "intents", "server guild 2000", "service"}
+    discord.permissions = str(1 << 10)
+    code, found = checked(environment_of(discord, ground, tmp_path, KBSLURM_BOT_TOKEN="another"), tmp_path)
+    assert code == 2 and not found["service"]["ok"]
+    assert "Send Messages, Attach Files" in found["server guild 2000"]["said"]
+    assert "client_id=1000&scope=bot+applications.commands&permissions=35840" in found["server guild 2000"]["fix"]
+    code, found = checked(environment_of(discord, ground, tmp_path, DISCORD_TOKEN="no"), tmp_path)
+    assert code == 2 and "Reset it" in found["token"]["fix"]
+
+
+def test_the_bots_process_is_told_no_secret_but_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in config.SECRETS:
+        monkeypatch.setenv(name, f"planted-{name}")
+    monkeypatch.setenv("PGPASSWORD", "planted-too")
+    env = bot_process.environment(config.load(None, cwd=tmp_path))
+    planted = {name for name, value in env.items() if "planted" in value}
+    assert planted == {"DISCORD_TOKEN", "KBSLURM_BOT_TOKEN"}
+
+
+def test_up_starts_the_bot_and_the_bot_holds_no_database_password(
+    discord: Discord, database_url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "kbslurm.toml").write_text(
+        f"[server]\nlisten = '127.0.0.1:{free_port()}'\n"
+        f"[daemon]\nstate_dir = '{tmp_path}'\n[daemon.local]\nslots = {{ H100 = 1 }}\n"
+        f"[discord]\napi_url = '{discord.url}/api/v10'\ngateway_url = '{discord.gateway_url}'\n"
+    )
+    (tmp_path / ".env").write_text(f"DATABASE_URL={database_url}\nDISCORD_TOKEN={fake.TOKEN}\n")
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    argv = [sys.executable, "-m", "kbslurm", "up"]
+    with subprocess.Popen(argv, env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as up:
+        try:
+            discord.wait_for(lambda: discord.met["identify"], "the bot")
+            children = psutil.Process(up.pid).children()
+            (bots,) = [one for one in children if "kbslurm_bot" in one.cmdline()]
+            held = bots.environ()
+            assert held["DISCORD_TOKEN"] and "DATABASE_URL" not in held and database_url not in held.values()
+            discord.wait_for(lambda: discord.commands, "commands")
+
+            def service() -> bool:
+                return "service: up" in discord.answer(discord.command(ADA, "ping"))
+
+            discord.wait_for(service, "a service that is up")
+        finally:
+            up.send_signal(signal.SIGTERM)
+            said = up.stderr.read() if up.stderr else ""
+    assert up.returncode == 0, said

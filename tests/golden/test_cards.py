@@ -1,0 +1,116 @@
+"""A card in each state as the JSON that Discord is sent. KBSLURM_TEST_GOLDEN=write writes them anew."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbslurm_bot import cards
+from kbslurm_bot.cards import Shown, Standing
+from tests.fakes.discord import strict
+
+DATA = Path(__file__).parent / "data" / "cards"
+QUEUE = {"gpu": "H100", "place": 3, "starts_in_s": [240.0, 600.0], "error": None}
+
+
+def run(state: str, gpu: str = "H100", **more: Any) -> dict[str, Any]:
+    return {
+        "id": 1,
+        "gpu": gpu,
+        "state": state,
+        "standing": state,
+        "reason": "",
+        "progress": None,
+        "verdict": None,
+        "attempts": [],
+        **more,
+    }
+
+
+def verdict(name: str, **more: Any) -> dict[str, Any]:
+    found = {
+        "name": name,
+        "reason": "",
+        "score_s": None,
+        "low_s": None,
+        "high_s": None,
+        "ranked": False,
+        "report": None,
+    }
+    return {**found, **more}
+
+
+def whole(*runs: dict[str, Any], mode: str = "leaderboard", **more: Any) -> dict[str, Any]:
+    told = {
+        "id": 412,
+        "board": "matmul_v2",
+        "mode": mode,
+        "file_name": "my_kernel [x](http://evil) @everyone.py",
+        "person_id": "7",
+        "source": "",
+        "done": all(one["state"] in ("scored", "failed", "cancelled") for one in runs),
+        "runs": list(runs),
+    }
+    return {"submission": {**told, **more}, "runner_queue": QUEUE, "message": ""}
+
+
+RANKED = verdict("passed", score_s=41.8e-6, low_s=41.7e-6, high_s=42.0e-6, ranked=True)
+PROGRESS = {"phase": "test", "done": 12, "of": 17}
+CASES = {
+    "waiting": Shown(whole=whole(run("queued"), run("launching", "A100")), owner=501),
+    "running": Shown(whole=whole(run("running", progress=PROGRESS)), owner=501),
+    "hidden": Shown(whole=whole(run("running", progress={"phase": "hidden"})), owner=501),
+    "record": Shown(
+        whole=whole(run("scored", verdict=RANKED)),
+        owner=501,
+        standings={"H100": Standing(rank=3, of=31, best_before_s=44.5e-6, next_s=40.9e-6)},
+    ),
+    "mixed": Shown(
+        whole=whole(
+            run("scored", verdict=RANKED),
+            run("scored", "A100", verdict=verdict("wrong", reason="row 3 of the secret case")),
+            run("failed", "B200", verdict=verdict("infrastructure")),
+            run("cancelled", "T4"),
+        ),
+        owner=501,
+    ),
+    "tested": Shown(whole=whole(run("scored", verdict=verdict("passed")), mode="test"), owner=501),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_card(name: str) -> None:
+    sent = cards.message(CASES[name])
+    strict.message(sent)
+    text = json.dumps(sent, indent=1, ensure_ascii=False) + "\n"
+    file = DATA / f"{name}.json"
+    if os.environ.get("KBSLURM_TEST_GOLDEN") == "write":
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    assert text == file.read_text()
+
+
+def test_a_card_tells_the_channel_nothing_of_why() -> None:
+    assert "secret case" not in json.dumps(cards.message(CASES["mixed"]))
+
+
+def test_nobodys_text_is_markup_or_a_mention() -> None:
+    text = cards.message(CASES["waiting"])["components"][0]["components"][0]["content"]
+    assert "\\[x\\]\\(http" in text and "\\@everyone" in text
+    assert cards.message(CASES["waiting"])["allowed_mentions"] == {"parse": []}
+
+
+def test_a_card_of_many_gpu_types_and_long_names_still_fits() -> None:
+    runs = [run("scored", f"GPU-{n:03}-" + "X" * 40, verdict=RANKED) for n in range(80)]
+    strict.message(cards.message(Shown(whole=whole(*runs, file_name="k" * 255), owner=1)))
+
+
+def test_each_button_is_known_again_by_its_id() -> None:
+    for act in cards.LABELS:
+        found = cards.PRESSED.fullmatch(cards.pressed(act, 412))
+        assert found and (found["act"], found["submission"]) == (act, "412")
+    assert not cards.PRESSED.fullmatch("kb:delete:412")
