@@ -78,6 +78,8 @@ _CALLS: dict[str, tuple[int | None, int | None]] = {
     "adjtimex": (159, 171), "clock_adjtime": (305, 266), "shmget": (29, 194), "memfd_secret": (447, 447),
     # the kernel would send any signal for these two, SIGCONT too, to a process that the judge has stopped
     "timer_create": (222, 107), "mq_notify": (244, 184),
+    # it goes off while its process is stopped, and whatever watches it is woken in the baseline's turn
+    "timerfd_create": (283, 85),
 }  # fmt: skip
 # without a PID and an IPC namespace of its own a runner could reach others of its user by these
 _CALLS_BARE: dict[str, tuple[int | None, int | None]] = {
@@ -89,7 +91,9 @@ _MEMFD = (319, 279)  # memory that no limit but a control group's counts; GPU dr
 _CLONE, _CLONE3, _SOCKET, _KILL, _TGKILL = (56, 220), (435, 435), (41, 198), (62, 129), (234, 131)
 _SIGQUEUE, _TGSIGQUEUE, _PRLIMIT, _AFFINITY = (129, 138), (297, 240), (302, 261), (203, 122)
 _TKILL, _PIDFD_KILL, _FCNTL, _PRCTL = (200, 130), (424, 424), (72, 25), (157, 167)
+_IOCTL = (16, 29)
 _F_SETSIG = 10
+_TIOCSPTLCK, _TIOCSCTTY = 0x4004_5431, 0x540E
 _ARCH = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 
 
@@ -181,6 +185,10 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
     for pair, index in ((_KILL, 1), (_TKILL, 1), (_TGKILL, 2), (_SIGQUEUE, 1), (_TGSIGQUEUE, 2), (_PIDFD_KILL, 1)):
         refuse_argument(pair, signal.SIGCONT, index)
     refuse_argument(_FCNTL, _F_SETSIG, 1)
+    # Nor by a terminal that is hung up, which the kernel may do long after the last process closed it: a terminal of
+    # one's own can't be unlocked, nor another one taken.
+    for request in (_TIOCSPTLCK, _TIOCSCTTY):
+        refuse_argument(_IOCTL, request, 1)
     code.append((0x15, 0, 6, _PRCTL[column]))
     load(16)
     code.append((0x15, 0, 3, PR_SET_PDEATHSIG))

@@ -663,10 +663,10 @@ class Judge:
             raise
         finally:
             self._ended(name, launch)
-            for case, fault in self._checked_late(name):
+            for case, late in self._checked_late(name):
                 if case.index not in faults:
-                    faults[case.index] = fault
-                    results[case.index] = self._result(name, case, fault)
+                    faults[case.index] = late
+                    results[case.index] = self._result(name, case, late)
             worst = next((faults[n] for n in (*(c.index for c in order), -1) if n in faults), None)
             if secret:
                 self._course.tests.append(_one_for_all(worst))

@@ -179,6 +179,11 @@ def _state(pid: int) -> str:
         return "X"
 
 
+def _gone(pid: int) -> bool:
+    """No thread of it is left."""
+    return _state(pid) in "ZX" and _living(pid) == f"/proc/{pid}"
+
+
 def _stopped(pid: int) -> bool:
     """Every thread of it is stopped, or gone."""
     try:
@@ -203,21 +208,31 @@ def _signal(pid: int, number: int) -> bool:
     return True
 
 
+def _living(pid: int) -> str:
+    """Where the kernel tells of its memory: of one whose first thread has ended, at a thread that hasn't."""
+    if _state(pid) == "Z":
+        with contextlib.suppress(OSError):
+            for task in os.listdir(f"/proc/{pid}/task"):
+                if task != str(pid):
+                    return f"/proc/{pid}/task/{task}"
+    return f"/proc/{pid}"
+
+
 def _resident(pids: list[int], limit: int) -> int:
     """The memory that these processes hold; where it seems to be over the limit pages that they share count once."""
     resident = 0
     for pid in pids:
-        with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/statm", "rb") as file:
+        with contextlib.suppress(OSError, IndexError, ValueError), open(f"{_living(pid)}/statm", "rb") as file:
             resident += int(file.read().split()[1]) * _PAGE
     if resident <= limit or len(pids) < 2:
         return resident
     shared = 0
     for pid in pids:
         try:
-            with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+            with open(f"{_living(pid)}/smaps_rollup", "rb") as file:
                 shared += sum(int(line.split()[1]) * 1024 for line in file if line.startswith(b"Pss:"))
         except (OSError, IndexError, ValueError):
-            if _state(pid) not in "ZX":
+            if not _gone(pid):
                 return resident  # it can't be told apart: the plain sum counts
     return shared
 
@@ -826,9 +841,7 @@ class _Contained:
                 _signal(pid, signal.SIGKILL)
             self._bell.say(f"stop {self._number}")
             deadline = time.monotonic() + CALL_STOP_S
-            while (
-                self._status() is None and any(_state(p) not in "ZX" for p in members) and time.monotonic() < deadline
-            ):
+            while self._status() is None and not all(_gone(p) for p in members) and time.monotonic() < deadline:
                 time.sleep(0.002)
 
     def log(self) -> str:
