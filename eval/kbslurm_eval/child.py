@@ -238,6 +238,8 @@ def _imported(told: dict[str, Any]) -> tuple[int, str, Any]:
         from . import cpu_twin
 
         cpu_twin.install()
+    if told.get("interpreted"):
+        os.environ["TRITON_INTERPRET"] = "1"
     try:
         compile(told["source"], entry, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
@@ -254,7 +256,10 @@ def _imported(told: dict[str, Any]) -> tuple[int, str, Any]:
     except (SystemExit, KeyboardInterrupt) as end:
         return Status.ENDED, f"{type(end).__name__}: {end}", None
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the submission's
-        return Status.LOAD_RAISED, _short(error), None
+        said = _short(error)
+        if type(error) is ModuleNotFoundError and error.name == "triton":
+            said = f"triton isn't installed where this is judged, and {entry} imports it"
+        return Status.LOAD_RAISED, said, None
     names = [told["call"]] if isinstance(told["call"], str) else list(told["call"])
     for wanted in names:
         if not callable(getattr(module, wanted, None)):

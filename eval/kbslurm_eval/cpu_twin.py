@@ -2,7 +2,8 @@
 
 What is asked of torch for a CUDA device is given on the CPU: factories and `.to('cuda')`, `.cuda()`, generators, and
 the calls that only wait or tidy up on a device. `torch.cuda.is_available()` stays False, and what needs a device (a
-stream, an event, a kernel) fails as it did. It is for trying problems and for tests: nothing is ranked there.
+stream, an event, a kernel) fails as it did. Triton interprets its kernels there instead of compiling them. It is for
+trying problems and for tests: nothing is ranked there.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 _TORCH = re.compile(r"^\s*(?:import|from)\s+torch\b", re.MULTILINE)
+_TRITON = re.compile(r"^\s*(?:import|from)\s+triton\b", re.MULTILINE)
 # Waiting for a device and tidying it up: nothing to do for a CPU.
 NOTHING = (
     "synchronize", "empty_cache", "manual_seed", "manual_seed_all", "init", "reset_peak_memory_stats", "set_device",
@@ -24,6 +26,11 @@ _installed: list[Any] = []
 def wanted(gpu: str, texts: Iterable[str]) -> bool:
     """Whether this device is the CPU, and any of these texts uses torch."""
     return gpu.lower() == "cpu" and any(_TORCH.search(text) for text in texts)
+
+
+def interpreted(gpu: str, texts: Iterable[str]) -> bool:
+    """Whether this device is the CPU, and any of these texts has kernels in Triton."""
+    return gpu.lower() == "cpu" and any(_TRITON.search(text) for text in texts)
 
 
 def install(*, no_device: bool = False) -> bool:

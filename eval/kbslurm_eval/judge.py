@@ -314,6 +314,7 @@ class Launch:
             "call": manifest.config.get("call", "custom_kernel"),
             "work": None if self.runner.work is None else str(self.runner.work),
             "cpu_twin": cpu_twin.wanted(manifest.gpu, (manifest.source, *files.values())),
+            "interpreted": cpu_twin.interpreted(manifest.gpu, (manifest.source, *files.values())),
             **self.built(),
         }
 

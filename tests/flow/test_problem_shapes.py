@@ -72,3 +72,67 @@ def test_what_torch_compiles_inline_is_compiled_once(tmp_path: Path) -> None:
     ready = [float(line.split()[2]) for line in report.log.splitlines() if line.startswith("ready after")]
     assert len(ready) == 1 + 1 + problem.budget.launches
     assert max(ready[1:]) < ready[0], "a runner compiled again"
+
+
+def test_triton_is_interpreted_on_a_cpu(tmp_path: Path) -> None:
+    for library in ("torch", "triton"):
+        if importlib.util.find_spec(library) is None:
+            pytest.skip(f"{library} isn't installed")
+    folder = SHAPES / "triton_axpy"
+    found = list(verify(folder, problem=load(folder), work=tmp_path, eval_dir=eval_dir(), mode="test"))
+    assert {(v.file.name, v.got) for v in found} == {("blocks.py", "passed"), ("no_last_block.py", "wrong")}
+
+
+# A problem's own file of that name: what matters here is who calls it, where, and with which environment.
+TRITON = """
+import os
+
+
+def said(n):
+    print("interpreted" if os.environ.get("TRITON_INTERPRET") == "1" else "compiled", os.environ["TRITON_CACHE_DIR"])
+    with open(os.path.join(os.environ["TRITON_CACHE_DIR"], "kernel"), "a") as file:
+        file.write("x")
+    return n + 1
+"""
+PLUS_ONE = """
+def generate_input(n, seed):
+    return n
+
+
+def ref_kernel(data):
+    return data + 1
+
+
+def check_implementation(data, output):
+    return output == data + 1, ""
+"""
+
+
+def test_a_triton_submission_is_warmed_up_by_a_builder_and_told_to_interpret(tmp_path: Path) -> None:
+    folder = tmp_path / "plus"
+    folder.mkdir()
+    listed = ", ".join(f"{{name: {name}, source: {name}}}" for name in ("reference.py", "triton.py"))
+    (folder / "task.yml").write_text(
+        f'files: [{{name: submission.py, source: "@SUBMISSION@"}}, {listed}]\nlang: py\n'
+        "tests: [{n: 3, seed: 1}]\nkbslurm: {runner_files: [triton.py]}\n"
+    )
+    (folder / "reference.py").write_text(PLUS_ONE)
+    (folder / "triton.py").write_text(TRITON)
+    source = "import triton\n\n\ndef custom_kernel(data):\n    return triton.said(data)\n"
+    report = run_trial(load(folder), "plus.py", source, "test", work=tmp_path / "w", eval_dir=eval_dir()).report
+    assert report.verdict == "passed", report.reason
+    assert "compiled" not in report.log
+    assert report.log.count("interpreted") == 3, "by the builder once, and the first test is asked twice"
+    assert report.host["build"]["files"] == 1
+
+
+def test_a_machine_without_triton_says_so_in_one_sentence(tmp_path: Path) -> None:
+    if importlib.util.find_spec("triton") is not None:
+        pytest.skip("triton is installed")
+    file = tmp_path / "plus.py"
+    file.write_text(f"TESTS = [{{'n': 3, 'seed': 1}}]\n{PLUS_ONE}")
+    source = "import triton\n\n\ndef custom_kernel(data):\n    return data + 1\n"
+    report = run_trial(load(file), "mine.py", source, "test", work=tmp_path / "w", eval_dir=eval_dir()).report
+    assert report.verdict == "error"
+    assert report.reason.endswith("triton isn't installed where this is judged, and submission.py imports it")
+    assert load(SHAPES / "triton_axpy").templates.keys() == {"Triton"}
