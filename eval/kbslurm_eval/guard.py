@@ -83,7 +83,7 @@ _CALLS: dict[str, tuple[int | None, int | None]] = {
 }  # fmt: skip
 # without a PID and an IPC namespace of its own a runner could reach others of its user by these
 _CALLS_BARE: dict[str, tuple[int | None, int | None]] = {
-    "tkill": (200, 130), "pidfd_send_signal": (424, 424), "pidfd_open": (434, 434), "setpriority": (141, 140),
+    "tkill": (200, 130), "pidfd_send_signal": (424, 424), "pidfd_open": (434, 434),
     "sched_setscheduler": (144, 119), "sched_setparam": (142, 118), "sched_setattr": (314, 274),
     "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180), "ioprio_set": (251, 30),
 }  # fmt: skip
@@ -91,7 +91,7 @@ _MEMFD = (319, 279)  # memory that no limit but a control group's counts; GPU dr
 _CLONE, _CLONE3, _SOCKET, _KILL, _TGKILL = (56, 220), (435, 435), (41, 198), (62, 129), (234, 131)
 _SIGQUEUE, _TGSIGQUEUE, _PRLIMIT, _AFFINITY = (129, 138), (297, 240), (302, 261), (203, 122)
 _TKILL, _PIDFD_KILL, _FCNTL, _PRCTL = (200, 130), (424, 424), (72, 25), (157, 167)
-_IOCTL = (16, 29)
+_IOCTL, _SETPRIORITY = (16, 29), (141, 140)
 _F_SETSIG = 10
 _TIOCSPTLCK, _TIOCSCTTY = 0x4004_5431, 0x540E
 _ARCH = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
@@ -219,6 +219,14 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
             unless_argument(pair, [own_pid])
         for pair in (_PRLIMIT, _AFFINITY):
             unless_argument(pair, [0, own_pid])
+        code.append((0x15, 0, 7, _SETPRIORITY[column]))  # its own, as in a namespace; never its whole user's
+        load(16)
+        code.append((0x15, 0, 3, os.PRIO_PROCESS))
+        load(24)
+        code.append((0x15, 2, 0, 0))
+        code.append((0x15, 1, 0, own_pid))
+        give(refuse)
+        give(allow)
     give(allow)
     return b"".join(struct.pack("<HBBI", *line) for line in code)
 

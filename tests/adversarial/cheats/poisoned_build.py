@@ -4,6 +4,7 @@
 # catalogue: E4 S5
 # tries: have the builder leave start-up files, compiled modules and libraries where a runner's Python and linker look for theirs (KBSLURM_CACHE)
 # verdict: passed
+# levels: 2
 # never: POISONED
 import importlib.util
 import os
