@@ -109,6 +109,7 @@ test-popcorn: $(READY)  ## the real popcorn-cli against the service (CLI=PATH), 
 	$(if $(CLI),KBSLURM_POPCORN_CLI="$(CLI)" $(PY) -m pytest tests/popcorn/binary.py $(ARGS),@echo "No CLI=PATH of a popcorn-cli binary was given.")
 
 test-pyslurm: $(READY)  ## the state reader's contract against a real pyslurm (PYSLURM_PYTHON=/path/to/python that has it)
+	@"$(or $(PYSLURM_PYTHON),$(PYTHON))" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("pyslurm") is None)' || { echo "$(or $(PYSLURM_PYTHON),$(PYTHON)) has no pyslurm, which is built for one release of Slurm; name a python that has it with make test-pyslurm PYSLURM_PYTHON=/path/to/python, on a login node of that Slurm." >&2; exit 2; }
 	KBSLURM_PYSLURM_PYTHON="$(or $(PYSLURM_PYTHON),$(PYTHON))" $(PY) -m pytest tests -m pyslurm $(ARGS)
 
 lock:  ## resolve the dependencies anew for Python 3.11 to 3.14 on every platform; writes requirements.lock

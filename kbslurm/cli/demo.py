@@ -66,6 +66,7 @@ def demo(
         Path | None, typer.Option("--dir", envvar="KBSLURM_DEMO_DIR", help="Where its database and jobs live.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object at the end instead of text.")] = False,
+    ahead: Annotated[bool, typer.Option("--next/--no-next", hidden=True)] = True,
 ) -> int:
     """Play a small competition here: no root, no Slurm, no GPU, no account. Run it again for another round."""
     if slurm:
@@ -85,6 +86,8 @@ def demo(
             url = stack.enter_context(demo_face.shown(config, store))
             _say(f"{url}/board/{told.board} shows the board live")
         code = _played(store, told, as_json)
+        if ahead and not as_json:
+            say_next(told.problem)
         if stays:
             demo_face.stay(store, place, url, told.board, told.gpus[0])
     return code
@@ -291,13 +294,16 @@ def _tell(store: PostgresStore, told: Script, played: list[tuple[Play, Submissio
         if bad is not None and bad.name != "passed"
     ]
     show.table(("", "person", "file", "verdict", "reason"), rows, title="rejected", wrap=4)
+
+
+def say_next(problem: Path, *, again: str = "demo") -> None:
+    """What to try next, as it can be typed where the demo was started."""
+    named, kbslurm = show.path(problem), show.command()
     show.say("")
-    problem = show.path(told.problem)
-    kbslurm = show.command()
     show.say("Next:")
-    show.say(f"  {kbslurm} try {problem} YOUR_KERNEL.py      your own kernel, here, now")
-    show.say(f"  {kbslurm} problem verify {problem}      what a problem's author runs")
-    show.say(f"  {kbslurm} demo                              another round")
+    show.say(f"  {kbslurm} try {named} YOUR_KERNEL.py      your own kernel, here, now")
+    show.say(f"  {kbslurm} problem verify {named}      what a problem's author runs")
+    show.say(f"  {kbslurm} {again:<12}                      another round")
 
 
 def _verdicts(view: SubmissionView) -> set[str]:

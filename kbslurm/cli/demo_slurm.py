@@ -25,14 +25,20 @@ def played_on_slurm(*, as_json: bool) -> int:
             "--slurm needs root: it makes a cluster in namespaces of its own", fix="sudo make demo-slurm"
         )
     with tempfile.TemporaryDirectory(prefix="kb-demo-slurm-") as place:
-        return _played(up, Path(place), as_json)
+        code = _played(up, Path(place), as_json)
+    if not as_json and code == 0:
+        from kbslurm.cli.demo import say_next, script
+
+        say_next(script().problem, again="demo --slurm")
+    return code
 
 
 def _played(up: Path, place: Path, as_json: bool) -> int:
     _call(up, "start", "--dir", str(place), "--with-pid", str(os.getpid()))
     try:
         site = "/kb/src/tests/cluster/site.toml"
-        command = ["kbslurm", "demo", "--once", "--site", site, *(["--json"] if as_json else [])]
+        # what is told to be tried next is on this machine, not on that login node
+        command = ["kbslurm", "demo", "--once", "--no-next", "--site", site, *(["--json"] if as_json else [])]
         found = _call(up, "exec", "--dir", str(place), "--user", "kb", "--", *command, check=False)
         return found.returncode
     finally:

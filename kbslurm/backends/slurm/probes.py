@@ -9,6 +9,7 @@ import itertools
 import json
 import re
 import secrets
+import shlex
 import shutil
 import statistics
 import time
@@ -42,6 +43,7 @@ from kbslurm.flow.script import ShellText, node_text, script_for, shell_quoted
 from kbslurm_eval.wire import Report
 
 OLDEST = (20, 11)
+SSH_FAILED = 255  # its own status, not that of the command there
 RACES = 60
 TURN_LENGTH = 4096
 PROBE_MINUTES = 10
@@ -116,6 +118,11 @@ def _asked(commands: Commands, tool: str, *arguments: str) -> str | Finding:
         answer = commands.run(tool, arguments)
     except BackendTrouble as error:
         return failed(tool, error.message, error.hint or "Is this a login node of that cluster? See bin_dir and conf.")
+    far = commands.site.submit
+    if far.via == "ssh" and answer.status == SSH_FAILED:
+        words = ["ssh", *(("-i", far.identity) if far.identity else ()), *(("-l", far.user) if far.user else ())]
+        hand = shlex.join([*words, "-p", str(far.port), far.host, "true"])
+        return failed(f"ssh to {far.host}", answer.complaint, f"Correct [submit] until this works by hand: {hand}")
     if answer.status:
         return failed(tool, answer.complaint, "Is the controller up? Ask the admins (scontrol ping).")
     return answer.out

@@ -114,6 +114,17 @@ def test_a_missing_a_damaged_and_a_replaced_image_are_found_here_and_on_the_node
     assert doctor(folder / "site.toml")[1]["A100", "image"]["grade"] == "FAIL"
 
 
+def test_a_login_node_that_ssh_cant_reach_is_told_as_that() -> None:
+    folder = Path("/shared/doctor/far")
+    far = '[submit]\nvia = "ssh"\nhost = "localhost"\nidentity = "/nonexistent"\noptions = ["IdentityAgent=none"]\n'
+    known = 'known_hosts = "/home/kb/.ssh/known_hosts"\n[gpus.H100]'
+    code, found = doctor(written(folder, site_text(folder).replace("[gpus.H100]", far + known)))
+    told = found["", "ssh to localhost"]
+    assert (code, told["grade"]) == (1, "FAIL")
+    assert "Permission denied" in told["text"] or "nonexistent" in told["text"]
+    assert told["remedy"].endswith("by hand: ssh -i /nonexistent -p 22 localhost true")
+
+
 def test_a_node_without_squashfuse_is_warned_of() -> None:
     folder = Path("/shared/doctor/squashfuse")
     file = written(folder, site_text(folder))

@@ -21,6 +21,7 @@ from kbslurm.flow.script import script_for
 from tests.cluster.inside import control
 from tests.cluster.inside.site import SlurmCase, site_at
 from tests.contract.backend_suite import (
+    REPOSITORY,
     attempt_of,
     executions,
     make_eval,
@@ -179,3 +180,18 @@ def test_a_command_that_isnt_there_is_said_plainly(case: SlurmCase) -> None:
     nowhere = dataclasses.replace(case.site, slurm=dataclasses.replace(case.site.slurm, bin_dir="/nowhere"))
     with pytest.raises(BackendTrouble, match="isn't there"):
         TextFleet(commands=Commands(nowhere)).read()
+
+
+def test_the_unit_that_the_documents_give_is_one_that_systemd_takes(tmp_path: Path) -> None:
+    found = re.search(r"```ini\n(\[Unit\]\n.*?)```", (REPOSITORY / "docs" / "operate.md").read_text(), re.DOTALL)
+    assert found is not None
+    program = tmp_path / "kbslurm" / ".venv" / "bin" / "kbslurm"
+    program.parent.mkdir(parents=True)
+    program.touch(mode=0o755)
+    verify = ["systemd-analyze", "--user", "verify", str(tmp_path / "kbslurm.service")]
+    for text, status in ((found[1], 0), (found[1].replace("/bin/kbslurm ", "/bin/nothing "), 1)):
+        (tmp_path / "kbslurm.service").write_text(text.replace("%h", str(tmp_path)))
+        environ = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+        done = subprocess.run(verify, env=environ, capture_output=True, text=True, check=False)
+        assert done.returncode == status, done.stderr
+        assert status or not done.stderr, done.stderr
