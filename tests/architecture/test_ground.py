@@ -168,6 +168,14 @@ class TestMakefile:
         assert f"kbslurm needs Python 3.11 or newer and {old} is Python 3.10.1" in said.stderr
         assert not (tmp_path / ".venv").exists()
 
+    def test_a_python_without_pyslurm_is_told_in_one_sentence(self) -> None:
+        argv = [command("make"), "-s", "test-pyslurm", "READY=", f"PYSLURM_PYTHON={sys.executable}"]
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+        said = subprocess.run(argv, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
+        assert said.returncode == 2
+        assert f"{sys.executable} has no pyslurm" in said.stderr and "PYSLURM_PYTHON=" in said.stderr
+        assert not said.stdout
+
 
 class TestWheel:
     @pytest.fixture(scope="class")
