@@ -147,6 +147,8 @@ class Place:
 
     rank: int
     tied_with: tuple[int, ...]
+    best_rank: int
+    worst_rank: int
     submission_id: int
     person_id: int
     person: str
@@ -622,6 +624,8 @@ def _place(row: Mapping[str, Any]) -> Place:
     return Place(
         rank=row["rank"],
         tied_with=tuple(row["tied_with"]),
+        best_rank=row["best_rank"],
+        worst_rank=row["worst_rank"],
         submission_id=row["submission_id"],
         person_id=int(row["user_id"]),
         person=row["user_name"],

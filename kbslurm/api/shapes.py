@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 Id = Annotated[int, Field(ge=0, le=2**63 - 1)]
+WITHOUT_NUL = r"^[^\x00]*$"  # no file and no program's argument has one in its name
 
 
 class Shape(BaseModel):
@@ -458,7 +459,8 @@ class FinalTold(Shape):
 
 
 class Standing(Shape):
-    """One line of a leaderboard; `interval` is that of the measurement, `tied_with` the ranks it can't be told from."""
+    """One line of a leaderboard; `interval` is that of the measurement, `tied_with` the ranks it can't be told from
+    (the nearest fifty), `best_rank` and `worst_rank` the places that the measurements allow."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -475,6 +477,8 @@ class Standing(Shape):
                 "gpu_type": "H100",
                 "interval": [0.0000417, 0.000042],
                 "tied_with": [2],
+                "best_rank": 1,
+                "worst_rank": 2,
             }
         },
     )
@@ -489,6 +493,8 @@ class Standing(Shape):
     gpu_type: str
     interval: list[float]
     tied_with: list[int]
+    best_rank: int
+    worst_rank: int
 
 
 class Count(Shape):
@@ -654,7 +660,7 @@ class NewBoard(Wanted):
     model_config = ConfigDict(
         json_schema_extra={"example": {"directory": "/srv/problems/transpose", "visibility": "public"}},
     )
-    directory: Annotated[str, Field(min_length=1, max_length=4096)]
+    directory: Annotated[str, Field(min_length=1, max_length=4096, pattern=WITHOUT_NUL)]
     visibility: Literal["public", "closed"] | None = None
 
 
@@ -769,9 +775,9 @@ class SyncWanted(Wanted):
             "example": {"repository": "example/problems", "problem_set": "spring", "branch": "main", "force": False}
         },
     )
-    repository: Annotated[str, Field(min_length=1, max_length=1000)]
-    problem_set: Annotated[str, Field(max_length=200)] | None = None
-    branch: Annotated[str, Field(max_length=200)] | None = None
+    repository: Annotated[str, Field(min_length=1, max_length=1000, pattern=WITHOUT_NUL)]
+    problem_set: Annotated[str, Field(max_length=200, pattern=WITHOUT_NUL)] | None = None
+    branch: Annotated[str, Field(max_length=200, pattern=WITHOUT_NUL)] | None = None
     force: bool | None = None
     visibility: Literal["public", "closed"] | None = None
 

@@ -3,49 +3,88 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from kbslurm.api.house import House
 from kbslurm.domain import board as boards
-from kbslurm.domain.board import Standing
-from kbslurm.domain.run import EventId
+from kbslurm.domain.board import Entry, Ranking, Standing
+from kbslurm.domain.run import EventId, PersonId
 from kbslurm.store.finals import Final
 from kbslurm.store.views import Board
 
-KEPT = 256
+KEPT = 100_000  # places, of all boards together: some 60 MB
 
 
-@dataclass(frozen=True, kw_only=True)
 class _Known:
-    upto: EventId
-    version: int
-    rows: list[Standing]
+    """What is known of one board and GPU type. Whoever reads it anew holds the lock, so that one does for all."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.upto: EventId | None = None
+        self.version = 0
+        self.rows = Ranking(())
+        self.records: list[Entry] = []
 
 
 class Standings:
-    """The standings of every board that somebody looked at; never older than the last event of the database."""
+    """The standings of every board that somebody looked at; never older than the last event of the database.
 
-    def __init__(self, house: House) -> None:
-        self._house = house
-        self._known: dict[tuple[int, str], _Known] = {}
+    After an event only those whom it may have moved are read again. Boards that nobody looked at for longest are
+    forgotten when there are too many places.
+    """
+
+    def __init__(self, house: House, *, kept: int = KEPT) -> None:
+        self._house, self._kept = house, kept
+        self._known: OrderedDict[tuple[int, str], _Known] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, board: Board, gpu: str) -> list[Standing]:
+    def of(self, board: Board, gpu: str) -> Sequence[Standing]:
         """The ranked of this board and GPU type, best first."""
+        return self._now(board, gpu)[0]
+
+    def records(self, board: Board, gpu: str) -> list[Entry]:
+        """Of all that rank there those that were better than all before them, oldest first."""
+        return self._now(board, gpu)[1]
+
+    def _now(self, board: Board, gpu: str) -> tuple[Ranking, list[Entry]]:
         key = (board.id, gpu)
         with self._lock:
-            known = self._known.get(key)
+            known = self._known.setdefault(key, _Known())
+            self._known.move_to_end(key)
+        with known.lock:
+            self._refresh(known, board, gpu)
+            found = known.rows, known.records
+        with self._lock:
+            places = sum(len(one.rows) for one in self._known.values())
+            while places > self._kept and len(self._known) > 1:
+                places -= len(self._known.popitem(last=False)[1].rows)
+        return found
+
+    def _refresh(self, known: _Known, board: Board, gpu: str) -> None:
         store = self._house.store
-        if known is not None and known.version == board.problem_version_id:
-            upto = store.standing_until(board.id, known.upto)
-            if upto is not None:
-                self._keep(key, _Known(upto=upto, version=known.version, rows=known.rows))
-                return known.rows
+        if known.upto is not None and known.version == board.problem_version_id:
+            moved = store.moved(board.id, known.upto)
+            if moved.people is not None:
+                if moved.people:
+                    self._reread(known, board, gpu, moved.people)
+                known.upto = moved.upto
+                return
+        known.upto = None  # until all of it was read
         upto = store.last_event()
-        rows = boards.ranked(store.best(board.name, gpu))
-        self._keep(key, _Known(upto=upto, version=board.problem_version_id, rows=rows))
-        return rows
+        known.rows = Ranking(store.best(board.name, gpu))
+        known.records = store.records(board.name, gpu)
+        known.upto, known.version = upto, board.problem_version_id
+
+    def _reread(self, known: _Known, board: Board, gpu: str, people: Collection[PersonId]) -> None:
+        store = self._house.store
+        theirs = store.scored_of(board.name, gpu, people)
+        rows = Ranking([*(one for one in known.rows.entries if one.person_id not in people), *theirs])
+        # What beat all before it still does, and what didn't has still been beaten, as long as no record is gone.
+        still = {one for one in known.records if one.person_id in people} <= set(theirs)
+        records = boards.records([*known.records, *theirs]) if still else store.records(board.name, gpu)
+        known.rows, known.records = rows, records
 
     def lines(self, board: Board, gpu: str, *, offset: int, limit: int) -> list[dict[str, Any]]:
         """So many of the same as popcorn reads it."""
@@ -105,4 +144,6 @@ def line(board: Board, gpu: str, row: Standing) -> dict[str, Any]:
         "gpu_type": gpu,
         "interval": [entry.low_s, entry.high_s],
         "tied_with": list(row.tied_with),
+        "best_rank": row.best_rank,
+        "worst_rank": row.worst_rank,
     }

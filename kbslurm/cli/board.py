@@ -76,7 +76,7 @@ def show_(
     with opened_store() as store:
         board = board_of(store, name)
         gpus = (contest.known_gpu(gpu, board.gpus),) if gpu else board.gpus
-        standings = {one: boards.ranked(store.best(board.name, one)) for one in gpus}
+        standings = {one: boards.Ranking(store.best(board.name, one)) for one in gpus}
         calibrations = store.calibrations(board)
     paired = board.problem.baseline is not None
     if as_json:
@@ -212,7 +212,13 @@ def _standing(place: Place) -> boards.Standing:
         at=place.at,
         file_name=place.file_name,
     )
-    return boards.Standing(rank=place.rank, tied_with=place.tied_with, entry=entry)
+    return boards.Standing(
+        rank=place.rank,
+        tied_with=place.tied_with,
+        best_rank=place.best_rank,
+        worst_rank=place.worst_rank,
+        entry=entry,
+    )
 
 
 def _closes_told(row: Mapping[str, Any]) -> str:

@@ -10,15 +10,16 @@ The order stays total all the same (score, then who came first), since a page ha
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import combinations
-from typing import Protocol
+from itertools import combinations, islice
+from typing import Protocol, overload
 
-WIDE = 4.0  # so many times the usual doubt is a doubt of its own kind
 CLOSE = 1e-9
+BLOCK = 32  # rows whose doubt is looked at together first
+TIES_TOLD = 50
 LEAST_DIFFERENCE = 0.005  # of the logarithms: nobody's rank hangs on less
 TOP = 20  # whose pairs are judged together
 ALPHA = 0.05
@@ -46,7 +47,7 @@ class Measured:
     high_s: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
     """One run that ranks: seconds, lower is better, with the 95 % interval of the measurement."""
 
@@ -63,21 +64,14 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """One line of a leaderboard. `tied_with` are the ranks that this one can't be told apart from."""
+    """One line of a leaderboard. `tied_with` are the ranks that this one can't be told apart from, the nearest
+    `TIES_TOLD` where there are more; `best_rank` and `worst_rank` are the places that the measurements allow."""
 
     rank: int
     tied_with: tuple[int, ...]
+    best_rank: int
+    worst_rank: int
     entry: Entry
-
-    @property
-    def best_rank(self) -> int:
-        """The best place that the measurements allow."""
-        return min((self.rank, *self.tied_with))
-
-    @property
-    def worst_rank(self) -> int:
-        """The worst place that the measurements allow."""
-        return max((self.rank, *self.tied_with))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,17 +86,82 @@ class RecordChange:
 
 def ranked(entries: Iterable[Entry]) -> list[Standing]:
     """Each person's best entry, in order. Equal scores: the earlier submission is ahead."""
-    best: dict[int, Entry] = {}
-    for entry in entries:
-        held = best.get(entry.person_id)
-        if held is None or _order(entry) < _order(held):
-            best[entry.person_id] = entry
-    rows = sorted(best.values(), key=_order)
-    ties, apart = _ties(rows), _apart(rows[:TOP])
-    return [
-        Standing(rank=n, tied_with=_together(n, tied, apart, len(rows)), entry=entry)
-        for n, (entry, tied) in enumerate(zip(rows, ties, strict=True), start=1)
-    ]
+    return list(Ranking(entries))
+
+
+class Ranking(Sequence[Standing]):
+    """The same, each row's ties looked for when somebody looks at it: boards have thousands of rows, pages a few."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        best: dict[int, Entry] = {}
+        for entry in entries:
+            held = best.get(entry.person_id)
+            if held is None or _order(entry) < _order(held):
+                best[entry.person_id] = entry
+        self.entries = sorted(best.values(), key=_order)
+        self._logs = [math.log(row.score_s) for row in self.entries]
+        self._doubts = [_half_width(row) for row in self.entries]
+        self._widest = [_largest(self._doubts[n : n + BLOCK]) for n in range(0, len(self.entries), BLOCK)]
+        self._most = _largest(self._widest)
+        self._apart = _apart(self.entries[:TOP])
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @overload
+    def __getitem__(self, index: int) -> Standing: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Standing]: ...
+    def __getitem__(self, index: int | slice) -> Standing | list[Standing]:
+        found = range(len(self.entries))[index]
+        return self._standing(found) if isinstance(found, int) else [self._standing(row) for row in found]
+
+    def _standing(self, row: int) -> Standing:
+        above, below = self._above(row), self._below(row)
+        near = [*islice(self._tied(row, above[::-1]), TIES_TOLD), *islice(self._tied(row, below), TIES_TOLD)]
+        far = [*islice(self._tied(row, above), 1), *islice(self._tied(row, below[::-1]), 1)]
+        if row < TOP:  # among the first also those that all pairs together leave in doubt
+            near += (n for n in range(min(TOP, len(self))) if n != row and (row, n) not in self._apart)
+        told = sorted(set(near), key=lambda other: (abs(other - row), other))[:TIES_TOLD]
+        return Standing(
+            rank=row + 1,
+            tied_with=tuple(sorted(other + 1 for other in told)),
+            best_rank=min((row, *near, *far)) + 1,
+            worst_rank=max((row, *near, *far)) + 1,
+            entry=self.entries[row],
+        )
+
+    def _above(self, row: int) -> range:
+        """Where those can be that are ahead and yet tied: no further than the largest doubt of all reaches."""
+        return range(bisect_left(self._logs, self._logs[row] - self._reach(row, self._most), hi=row), row)
+
+    def _below(self, row: int) -> range:
+        return range(row + 1, bisect_right(self._logs, self._logs[row] + self._reach(row, self._most), lo=row + 1))
+
+    def _tied(self, row: int, where: range) -> Iterator[int]:
+        """Of these rows, in their order, those that this one can't be told from. Blocks that nobody's doubt spans are
+        passed over."""
+        step, here = where.step, where.start
+        while here in where:
+            block = here // BLOCK
+            # The first row beyond this block, on the way.
+            beyond = (block + 1) * BLOCK if step > 0 else block * BLOCK - 1
+            part = range(here, min(beyond, where.stop) if step > 0 else max(beyond, where.stop), step)
+            nearest = part[0] if (step > 0) == (here > row) else part[-1]
+            if abs(self._logs[nearest] - self._logs[row]) <= self._reach(row, self._widest[block]):
+                yield from (other for other in part if self._ties(row, other))
+            here = beyond
+
+    def _reach(self, row: int, widest: float) -> float:
+        """A little further than doubt reaches: what is at its very end is for `_ties` to say."""
+        return max(LEAST_DIFFERENCE, math.hypot(self._doubts[row], widest)) + CLOSE
+
+    def _ties(self, row: int, other: int) -> bool:
+        apart = abs(self._logs[other] - self._logs[row])
+        doubt = max(LEAST_DIFFERENCE, math.hypot(self._doubts[row], self._doubts[other]))
+        if abs(apart - doubt) < CLOSE:  # a difference of two logarithms isn't quite the logarithm of the ratio
+            apart = _difference(self.entries[row], self.entries[other])
+        return not apart > doubt
 
 
 def separated(one: Timed, other: Timed) -> bool:
@@ -159,10 +218,9 @@ def _half_width(timed: Timed) -> float:
 
 def record_change(before: Iterable[Entry], entry: Entry) -> RecordChange | None:
     """What changes at the top when this entry joins those before it; None when somebody (or its owner) stays ahead."""
-    leaders = ranked(before)
-    if not leaders:
+    leader = min(before, key=_order, default=None)
+    if leader is None:
         return RecordChange(entry=entry, before=None, ahead_s=None, separated=True)
-    leader = leaders[0].entry
     if _order(leader) <= _order(entry):
         return None
     return RecordChange(
@@ -170,46 +228,19 @@ def record_change(before: Iterable[Entry], entry: Entry) -> RecordChange | None:
     )
 
 
+def records(entries: Iterable[Entry]) -> list[Entry]:
+    """Those that were better than all that came before them, oldest first."""
+    found: list[Entry] = []
+    for entry in sorted(entries, key=lambda one: (one.at, one.submission_id, one.score_s, one.run_id)):
+        if not found or entry.score_s < found[-1].score_s:
+            found.append(entry)
+    return found
+
+
 def _order(entry: Entry) -> tuple[float, datetime, int, int]:
     return (entry.score_s, entry.at, entry.submission_id, entry.run_id)
 
 
-def _ties(rows: Sequence[Entry]) -> list[tuple[int, ...]]:
-    """Of each row the ranks that it can't be told from. Rows come by score, so only neighbours are compared, and the
-    few with much more doubt than most are compared with all: boards have thousands of rows."""
-    logs = [math.log(row.score_s) for row in rows]
-    doubts = [_half_width(row) for row in rows]
-    usual = WIDE * sorted(doubts)[len(doubts) // 2] if doubts else 0.0
-    wide = {n for n, doubt in enumerate(doubts) if not doubt <= usual}
-    widest = max((doubt for n, doubt in enumerate(doubts) if n not in wide), default=0.0)
-    found: list[list[int]] = [[] for _ in rows]
-
-    def compare(one: int, other: int) -> None:
-        apart, doubt = logs[other] - logs[one], max(LEAST_DIFFERENCE, math.hypot(doubts[one], doubts[other]))
-        if abs(apart - doubt) < CLOSE:  # a difference of two logarithms isn't quite the logarithm of the ratio
-            apart = _difference(rows[one], rows[other])
-        if not apart > doubt:
-            found[one].append(other + 1)
-            found[other].append(one + 1)
-
-    for here in range(len(rows)):
-        if here in wide:
-            for other in range(len(rows)):
-                # Of two such rows the upper one has met the lower one already.
-                if other != here and not (other in wide and other < here):
-                    compare(min(here, other), max(here, other))
-            continue
-        # A little further than doubt reaches: what is at its very end is for `compare` to say.
-        reach = max(LEAST_DIFFERENCE, math.hypot(doubts[here], widest)) + CLOSE
-        for other in range(here + 1, bisect_right(logs, logs[here] + reach)):
-            if other not in wide:
-                compare(here, other)
-    return [tuple(sorted(ranks)) for ranks in found]
-
-
-def _together(rank: int, tied: tuple[int, ...], apart: set[tuple[int, int]], count: int) -> tuple[int, ...]:
-    """The ranks that this one can't be told from: by pairs, and among the first also with all pairs in mind."""
-    if rank > TOP:
-        return tied
-    more = {n + 1 for n in range(min(TOP, count)) if n + 1 != rank and (rank - 1, n) not in apart}
-    return tuple(sorted(more.union(tied)))
+def _largest(doubts: Sequence[float]) -> float:
+    """Of these the largest; one that isn't a number is without bound."""
+    return max((math.inf if math.isnan(doubt) else doubt for doubt in doubts), default=0.0)

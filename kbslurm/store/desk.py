@@ -17,7 +17,7 @@ from kbslurm.ports import Event
 from kbslurm.store import sql
 from kbslurm.store.connect import Connection
 from kbslurm.store.register import NAME_CAP, Register, _moment, _tell
-from kbslurm.store.views import ArtifactView, Invite, Person, RateLimit, RunView
+from kbslurm.store.views import ArtifactView, Invite, Moved, Person, RateLimit, RunView
 
 HISTORY = 60
 HISTORY_DEPTH = 3000
@@ -26,16 +26,28 @@ MOST_PENDING = 5000
 ALPHABET = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
 CODE_GROUPS, CODE_LETTERS = 3, 4
 
-# What can move a place on a board: a ranked verdict of it, its own changes, and people and submissions that come or go.
-_STANDING = """
-SELECT max(e.id) AS newest, bool_or(CASE
-    WHEN e.kind = 'run.scored' THEN (e.data ->> 'ranked')::boolean
-        AND (SELECT s.board_id FROM submission s WHERE s.id = (e.data ->> 'submission')::bigint) = %(board)s
-    WHEN e.subject LIKE 'board:%%' THEN e.subject = 'board:' || %(board)s
-    ELSE e.kind IN ('staff.ban', 'staff.unban', 'submission.removed') END) AS moved
-FROM (SELECT * FROM event WHERE id > %(after)s AND id <= %(settled)s ORDER BY id LIMIT %(limit)s) e
+# What can move a place on a board: a ranked verdict of it, a second measurement that was dropped, its own changes, and
+# people and submissions that come or go. Whose places, where it is known; else `whole`.
+_MOVED = """
+SELECT bool_or(e.subject = 'board:' || %(board)s) AS changed,
+    bool_or(e.subject = 'board:' || %(board)s AND NOT e.kind = ANY(%(still)s)) AS whole,
+    array_agg(DISTINCT CASE
+        WHEN e.kind IN ('staff.ban', 'staff.unban') THEN substr(e.subject, length('person:') + 1)::bigint
+        WHEN e.kind = 'run.cancelled' OR e.kind = 'run.scored' AND (e.data ->> 'ranked')::boolean THEN
+            (SELECT s.person_id FROM submission s WHERE s.id = (e.data ->> 'submission')::bigint
+                AND s.board_id = %(board)s)
+        WHEN e.kind = 'submission.removed' THEN
+            (SELECT s.person_id FROM submission s
+                WHERE s.id = substr(e.subject, length('submission:') + 1)::bigint AND s.board_id = %(board)s)
+        END) AS people
+FROM event e WHERE e.id > %(after)s AND e.id <= %(settled)s
 """
-STANDING_LOOK = 2000
+MOVED_LOOK = 20_000
+# What hosts do to a board without moving anybody's place.
+_STILL = [
+    "board.calibrated", "staff.close", "staff.deadline", "staff.extend", "staff.final", "staff.final_forgotten",
+    "staff.invite", "staff.quota", "staff.rate_limit", "staff.rejudge", "staff.rejudge_cancelled", "staff.visibility",
+]  # fmt: skip
 
 _ARTIFACTS = """
 SELECT r.gpu, f.name, octet_length(f.data) AS size, f.at FROM run r
@@ -147,17 +159,17 @@ class Desk(Register):
         quick_s, slow_s = found["took"]
         return Service(quick_s=quick_s, slow_s=slow_s)
 
-    def standing_until(self, board: int, after: EventId) -> EventId | None:
-        """Up to which event standings that hold for `after` still hold; None: something may have moved a place."""
+    def moved(self, board: int, after: EventId) -> Moved:
+        """What may have moved a place since standings held for `after`."""
         settled = self.last_event()
         if settled <= after:
-            return after
-        told = {"board": board, "after": after, "settled": settled, "limit": STANDING_LOOK}
-        found = self._one(_STANDING, told)
+            return Moved(upto=after, changed=False, people=frozenset())
+        if settled - after > MOVED_LOOK:
+            return Moved(upto=settled, changed=True, people=None)
+        found = self._one(_MOVED, {"board": board, "after": after, "settled": settled, "still": _STILL})
         assert found is not None
-        if found["moved"] or (found["newest"] or 0) < settled - STANDING_LOOK:
-            return None
-        return EventId(max(after, found["newest"] or after))
+        people = frozenset(PersonId(one) for one in found["people"] or () if one is not None)
+        return Moved(upto=settled, changed=bool(found["changed"]), people=None if found["whole"] else people)
 
     def submission_count(self, board: int, gpu: str, person: int | None = None) -> int:
         """How many submissions this board has for the GPU type, those taken back left out."""

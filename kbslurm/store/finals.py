@@ -144,7 +144,7 @@ class FinalsDesk(MeasuringDesk):
         kind = contest.known_gpu(gpu, held.gpus)
         if not 2 <= top <= RIVALS_MOST:
             raise Invalid(f"a final is between 2 and {RIVALS_MOST}, not {top}")
-        rows = boards.ranked(self.scored(held.name, kind))[:top]
+        rows = boards.Ranking(self.best(held.name, kind))[:top]
         if len(rows) < 2:
             raise Invalid(f"board {held.name} has fewer than two who rank on {kind}")
         sources = self._sources([row.entry.submission_id for row in rows])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -95,7 +95,7 @@ _WHOLE = (
     )
     + "WHERE s.id = %(id)s"
 )
-_SCORED = """
+_SCORED_BY = """
 SELECT p.id AS person_id, p.name AS person, s.id AS submission_id, r.id AS run_id,
     coalesce(fs.score_s, v.score_s) AS score_s, coalesce(fs.low_s, v.low_s) AS low_s,
     coalesce(fs.high_s, v.high_s) AS high_s, s.accepted_at AS at, s.file_name
@@ -106,7 +106,7 @@ JOIN run r ON r.submission_id = s.id AND r.problem_version_id = b.problem_versio
 JOIN verdict v ON v.run_id = r.id AND v.ranked
 LEFT JOIN final_score fs ON fs.run_id = r.id
 WHERE s.board_id = %(board)s AND s.removed_at IS NULL AND p.banned_at IS NULL
-    AND (%(gpu)s::text IS NULL OR r.gpu = %(gpu)s)
+    AND (%(gpu)s::text IS NULL OR r.gpu = %(gpu)s){whose}
     AND (b.ranking = 'best' OR s.id = (
         SELECT max(t.id) FROM submission t
         JOIN run tr ON tr.submission_id = t.id AND tr.problem_version_id = r.problem_version_id AND tr.gpu = r.gpu
@@ -116,6 +116,7 @@ WHERE s.board_id = %(board)s AND s.removed_at IS NULL AND p.banned_at IS NULL
     ))
 ORDER BY coalesce(fs.score_s, v.score_s), s.accepted_at, s.id, r.id
 """
+_SCORED, _SCORED_OF = _SCORED_BY.format(whose=""), _SCORED_BY.format(whose=" AND s.person_id = ANY(%(people)s)")
 _BEST = f"""
 SELECT * FROM (
     SELECT DISTINCT ON (person_id) * FROM ({_SCORED}) scored ORDER BY person_id, score_s, at, submission_id, run_id
@@ -565,18 +566,23 @@ class Register:
         """Of the same the best of each person, in order: all that a standing is made of."""
         return self._scored(_BEST, board, gpu)
 
+    def scored_of(self, board: str, gpu: str, people: Collection[PersonId]) -> list[Entry]:
+        """The same of these people alone."""
+        return self._scored(_SCORED_OF, board, gpu, people)
+
     def records(self, board: str, gpu: str) -> list[Entry]:
         """Of the same those that were better than all before them, oldest first."""
         return self._scored(_RECORDS, board, gpu)
 
-    def _scored(self, statement: str, board: str, gpu: str | None) -> list[Entry]:
+    def _scored(self, statement: str, board: str, gpu: str | None, people: Collection[PersonId] = ()) -> list[Entry]:
         held = self._one(
             "SELECT id FROM leaderboard WHERE lower(name) = lower(%(name)s) AND deleted_at IS NULL",
             {"name": board.strip()},
         )
         if held is None:
             raise NotFound("board", board, known=self.board_names(public_only=True))
-        return [Entry(**row) for row in self._all(statement, {"board": held["id"], "gpu": gpu})]
+        told = {"board": held["id"], "gpu": gpu, "people": list(people)}
+        return [Entry(**row) for row in self._all(statement, told)]
 
     # -------------------------------------------------------------------------------------------- submissions
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from kbslurm.domain.policy import Category
 from kbslurm.domain.problem import Problem
-from kbslurm.domain.run import AttemptState, PersonId, RunId, RunState, SubmissionId
+from kbslurm.domain.run import AttemptState, EventId, PersonId, RunId, RunState, SubmissionId
 from kbslurm.domain.verdict import Verdict
 from kbslurm.domain.waterfall import Stamps, moment
 from kbslurm_eval.wire import Mode
@@ -86,6 +86,15 @@ class Board:
     created_at: datetime
     closed_at: datetime | None
     submissions: int | None  # None: nobody counted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moved:
+    """Whose places on a board may have moved up to this event; None: anybody's. `changed`: something was done to it."""
+
+    upto: EventId
+    changed: bool
+    people: frozenset[PersonId] | None
 
 
 @dataclass(frozen=True, kw_only=True)

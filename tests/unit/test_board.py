@@ -12,7 +12,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbslurm.domain.board import Entry, overlap, ranked, record_change
+from kbslurm.domain.board import TIES_TOLD, TOP, Entry, Ranking, overlap, ranked, record_change
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -106,6 +106,30 @@ def test_ranking_is_a_pure_function_of_the_set(found: list[Entry], draw: object)
             if other is not row:
                 assert other.rank in row.tied_with or not overlap(row.entry, other.entry)
                 assert (other.rank in row.tied_with) == (row.rank in other.tied_with)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.9, 1.2), st.floats(0, 0.3) | st.floats(0, 0.89)), min_size=1, max_size=150),
+    st.integers(0, 149),
+)
+def test_ties_are_those_of_all_pairs_and_the_nearest_are_told(found: list[tuple[float, float]], row: int) -> None:
+    rows = Ranking([entry(n, score, wide=wide, run=n) for n, (score, wide) in enumerate(found)])
+    row %= len(rows)
+    tied = {n for n in range(len(rows)) if n != row and overlap(rows.entries[n], rows.entries[row])}
+    if row < TOP:  # all pairs of the first are judged together, which can only leave more of them in doubt
+        tied |= {one.rank - 1 for one in ranked(rows.entries[:TOP]) if row + 1 in one.tied_with}
+    told = rows[row]
+    assert (told.best_rank, told.worst_rank) == (min(tied | {row}) + 1, max(tied | {row}) + 1)
+    nearest = sorted(tied, key=lambda n: (abs(n - row), n))[:TIES_TOLD]
+    assert told.tied_with == tuple(sorted(n + 1 for n in nearest))
+
+
+def test_thousands_that_tie_are_told_as_a_range() -> None:
+    rows = Ranking(entry(n, 1.0 + n * 1e-7, wide=0.01, run=n) for n in range(5000))
+    told = rows[2500]
+    assert (told.best_rank, told.worst_rank) == (1, 5000)
+    assert set(told.tied_with) == set(range(2476, 2527)) - {2501}
+    assert rows[-1].rank == 5000 and [row.rank for row in rows[10:12]] == [11, 12]
 
 
 @given(entries)

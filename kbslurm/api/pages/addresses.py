@@ -20,7 +20,7 @@ from kbslurm.api.house import House
 from kbslurm.api.pages import drawing
 from kbslurm.api.pages.rendering import HEADERS, STATIC, measured, page, static_file, took
 from kbslurm.api.popcorn import Gpu, Name, Number, may_see, seen_board
-from kbslurm.api.standings import KEPT, Standings
+from kbslurm.api.standings import Standings
 from kbslurm.domain import contest, measure, public
 from kbslurm.domain.board import Standing
 from kbslurm.domain.run import EventId, PersonId, SubmissionId
@@ -29,7 +29,7 @@ from kbslurm.errors import Invalid, KbslurmError, NotFound, Refused
 from kbslurm.flow.cancel import cancel
 from kbslurm.logs import teller
 from kbslurm.store.finals import Final
-from kbslurm.store.views import Board, Person, RunView, SubmissionView
+from kbslurm.store.views import Person, RunView, SubmissionView
 
 tell = teller("api.pages")
 HEARTBEAT_S = 15.0
@@ -107,7 +107,6 @@ def _to_login(request: Request) -> RedirectResponse:
 def _public(
     router: APIRouter, house: House, reader: _Reader, histories: waiting.Histories, standings: Standings
 ) -> None:
-    trends = _Trends(house)
 
     @router.get("/")
     def boards(request: Request) -> Response:
@@ -137,7 +136,7 @@ def _public(
         shown = seen_board(house, leaderboard, person)
         known = contest.known_gpu(gpu, shown.gpus)
         seen = house.store.last_event()
-        rows = standings.of(shown, known)
+        rows, records = standings.of(shown, known), standings.records(shown, known)
         return reader.page(
             request,
             "board.html",
@@ -149,7 +148,7 @@ def _public(
             start=start,
             total=len(rows),
             step=PAGE,
-            trend=trends.of(shown, known, rows),
+            trend=drawing.curve([(one.at, one.score_s, one.person) for one in records], steps=True),
             queue=waiting.runner_queue(house, histories, known),
             final=_final(house.store.applied_final(shown.name, known)),
             note=measure.sentence(known, house.store.calibrations(shown), paired=shown.problem.baseline is not None),
@@ -201,25 +200,6 @@ def _standing(row: Standing) -> dict[str, Any]:
     tied = f"{row.best_rank}–{row.worst_rank}" if row.tied_with else ""
     score = measured(entry.score_s, entry.low_s, entry.high_s)
     return {"rank": row.rank, "tied": tied, "person": entry.person, "score": score, "at": entry.at}
-
-
-class _Trends:
-    """How the records came about; read anew only when the standings were."""
-
-    def __init__(self, house: House) -> None:
-        self._house = house
-        self._known: dict[tuple[int, str], tuple[list[Standing], drawing.Curve]] = {}
-
-    def of(self, board: Board, gpu: str, rows: list[Standing]) -> drawing.Curve:
-        known = self._known.get((board.id, gpu))
-        if known is not None and known[0] is rows:
-            return known[1]
-        held = self._house.store.records(board.name, gpu)
-        found = drawing.curve([(entry.at, entry.score_s, entry.person) for entry in held], steps=True)
-        if len(self._known) >= KEPT:
-            self._known.clear()
-        self._known[board.id, gpu] = (rows, found)
-        return found
 
 
 # ------------------------------------------------------------------------------------------------------------ one's own
@@ -571,8 +551,8 @@ async def _rung(house: House, ring: asyncio.Event) -> bool:
 
 async def _moves(house: House, board: int, seen: EventId) -> AsyncIterator[str]:
     def moved() -> tuple[bool, EventId]:
-        upto = house.store.standing_until(board, seen)
-        return (False, upto) if upto is not None else (True, house.store.last_event())
+        found = house.store.moved(board, seen)
+        return found.changed or found.people is None or bool(found.people), found.upto
 
     with house.news.follow() as ring:
         yield ": here\n\n"
