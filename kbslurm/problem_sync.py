@@ -7,7 +7,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -202,8 +202,9 @@ def _url(repository: str) -> str:
     text = repository.strip()
     if text.startswith(("https://", "file:///")):
         return text
-    if (place := Path(text)).is_absolute() and place.is_dir():
-        return f"file://{place.resolve()}"
+    with suppress(OSError):  # a name longer than any file's, say
+        if (place := Path(text)).is_absolute() and place.is_dir():
+            return f"file://{place.resolve()}"
     if _SHORTHAND.match(text):
         return f"https://github.com/{text}"
     raise Invalid(

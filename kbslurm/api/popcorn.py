@@ -39,7 +39,7 @@ def routes(house: House, histories: waiting.Histories, standings: Standings) -> 
         """Whether this process answers. Asks nobody."""
         return Ascii({"status": "ok"})
 
-    @router.get("/leaderboards", responses=answers(list[shapes.Leaderboard]))
+    @router.get("/leaderboards", responses=answers(list[shapes.Leaderboard], 404))
     def leaderboards(sender: Sender) -> Ascii:
         """The boards that the caller may see, newest first."""
         person = identity.maybe_caller(house, sender)
@@ -128,12 +128,12 @@ def routes(house: House, histories: waiting.Histories, standings: Standings) -> 
         cancel(house.store, view.id, view.person_id, house.clock.now())
         return Ascii({"status": "ok"})
 
-    @router.get("/user/me", responses=answers(shapes.PersonTold, 400, 401))
+    @router.get("/user/me", responses=answers(shapes.PersonTold, 400, 401, 404))
     def me(sender: Sender) -> Ascii:
         """Who the token stands for."""
         return Ascii(person_told(identity.caller(house, sender)))
 
-    @router.post("/user/logout", responses=answers(shapes.Fine, 400, 401))
+    @router.post("/user/logout", responses=answers(shapes.Fine, 400, 401, 404))
     def logout(sender: Sender) -> Ascii:
         """End the token that this call carries."""
         person, now = identity.caller(house, sender), house.clock.now()

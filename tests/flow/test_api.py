@@ -275,6 +275,15 @@ def test_the_document_is_complete_and_its_examples_fit_their_shapes(ground: Grou
             assert {"422", "500", "503"} <= set(call["responses"]), (method, path)
 
 
+@pytest.mark.parametrize("named", ["/srv/\x00", "/" + "x" * 300, "\ud800"])
+def test_a_name_that_no_file_can_have_is_no_directory(ground: Ground, named: str) -> None:
+    host = {"Authorization": f"Bearer {ADMIN}", "Content-Type": "application/json"}
+    with httpx.Client(base_url=ground.url, headers=host, timeout=60) as http:
+        for path, key in (("/admin/leaderboards", "directory"), ("/admin/update-problems", "repository")):
+            answer = http.post(path, content=json.dumps({key: named}))
+            assert answer.status_code in (400, 404, 422) and set(answer.json()) == {"detail"}, answer.text
+
+
 NASTY = ("", "\x00", "\ud800", "x" * 70, "ä", "%00", "../..", "-1", str(2**63), "NaN", "{}", "' OR 1=1 --", "a\r\nb")
 
 
