@@ -215,6 +215,39 @@ def test_boards_are_told(discord: Discord, ground: Ground, tmp_path: Path) -> No
         assert "isn't yours" in discord.answer(foreign)
 
 
+def test_what_concerns_whoever_asks(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+    with bot(discord, ground, tmp_path):
+        assert "You are **ada** (participant" in discord.answer(discord.command(ADA, "me"))
+        discord.command(ADA, "submit", file=("k.py", GOOD), leaderboard="transpose", gpu="H100")
+        card(discord, "waiting")
+        assert "`#1` transpose · ranked · pending" in discord.answer(discord.command(ADA, "me"))
+        assert "`#1`" not in discord.answer(discord.command(EVE, "me"))
+        assert "**H100** 1 waiting" in discord.answer(discord.command(EVE, "queue", leaderboard="transpose"))
+        personal = discord.command(ADA, "leaderboard show-personal", leaderboard="transpose", gpu="H100")
+        assert "`#1`" in discord.answer(personal) and not personal.said[0]["attachments"]
+        with Client(ground.url) as device:
+            pending = device.pending()
+        assert "It is yours, ada" in discord.answer(discord.command(ADA, "link", token=pending))
+        assert "isn't waiting" in discord.answer(discord.command(EVE, "link", token=pending))
+        with Client(ground.url, token=pending) as hers:
+            assert hers.me().name == "ada"
+        assert "isn't yours" in discord.answer(discord.command(EVE, "cancel", submission=1))
+        assert "cancelled" in discord.answer(discord.command(ADA, "cancel", submission=1))
+        card(discord, "cancelled")
+    assert not discord.refusals
+
+
+def test_a_history_is_a_picture(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+    with bot(discord, ground, tmp_path), working(ground, tmp_path / "service"):
+        for _ in range(2):
+            discord.command(ADA, "submit", file=("k.py", GOOD), leaderboard="transpose", gpu="H100")
+        discord.wait_for(lambda: [text_of(one).count("rank 1 of 1") for one in discord.shown()] == [1, 1], "both")
+        personal = discord.command(ADA, "leaderboard show-personal", leaderboard="transpose")
+        discord.answer(personal)
+        (picture,) = personal.said[0]["attachments"]
+        assert picture["filename"] == "history.png" and picture["size"] > 5000
+
+
 # ------------------------------------------------------------------------------------------ what the bot's token opens
 
 

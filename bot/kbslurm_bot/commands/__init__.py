@@ -6,13 +6,17 @@ from typing import Any
 
 from discord import app_commands
 
-from kbslurm_bot.commands import house, submitting
+from kbslurm_bot.commands import house, mine, submitting
 from kbslurm_bot.commands.boards import leaderboard
 
 leaderboard.add_command(submitting.modes)
 ALL: tuple[app_commands.Command[Any, ..., Any] | app_commands.Group, ...] = (
     leaderboard,
     submitting.submit,
+    mine.me,
+    mine.queue,
+    mine.cancel,
+    mine.link,
     house.ping,
     house.help_,
 )

@@ -74,3 +74,14 @@ def gpus_named(text: str | None, board: BoardInfo | None) -> list[str]:
     if [one.lower() for one in named] == [ALL_GPUS] and board is not None:
         return list(board.gpus)
     return named
+
+
+def fitting(lines: list[str], cap: int = 2000) -> str:
+    """As many lines as a message takes; a block of code that was cut is ended."""
+    text, fence = "", False
+    for line in lines:
+        if len(text) + len(line) + 8 > cap:
+            break
+        text += line + "\n"
+        fence ^= line == "```"
+    return text + ("```" if fence else "")

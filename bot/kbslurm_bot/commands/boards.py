@@ -12,7 +12,7 @@ from kbslurm.domain.amounts import score
 from kbslurm.domain.contest import known_gpu
 from kbslurm.errors import NotFound
 from kbslurm_bot import cards
-from kbslurm_bot.commands.asking import Asked, board_of, complete_board, complete_gpus, face
+from kbslurm_bot.commands.asking import Asked, board_of, complete_board, complete_gpus, face, fitting
 
 PLACES = 20
 BOARDS = 20
@@ -28,7 +28,7 @@ async def list_(interaction: Asked) -> None:
     lines = [board_line(board) for board in found[:BOARDS]]
     if len(found) > BOARDS:
         lines.append(f"-# and {len(found) - BOARDS} more")
-    await interaction.followup.send(_fitting(lines) or "There is no board yet.", ephemeral=True)
+    await interaction.followup.send(fitting(lines) or "There is no board yet.", ephemeral=True)
 
 
 @leaderboard.command(name="show", description="The first places of a board")
@@ -42,7 +42,7 @@ async def show(interaction: Asked, leaderboard: str, gpu: str | None = None) -> 
     places = await voice.for_user(
         user.id, user.display_name, lambda client: client.ranking(board.name, known, limit=PLACES)
     )
-    await interaction.followup.send(_fitting(places_told(board.name, known, places)), ephemeral=True)
+    await interaction.followup.send(fitting(places_told(board.name, known, places)), ephemeral=True)
 
 
 @leaderboard.command(name="task", description="What is judged: description, cases, limits")
@@ -51,7 +51,7 @@ async def show(interaction: Asked, leaderboard: str, gpu: str | None = None) -> 
 async def task(interaction: Asked, leaderboard: str) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
     board = await board_of(interaction, leaderboard)
-    await interaction.followup.send(_fitting(task_told(board)), ephemeral=True)
+    await interaction.followup.send(fitting(task_told(board)), ephemeral=True)
 
 
 @leaderboard.command(name="template", description="A file to begin with")
@@ -81,7 +81,7 @@ async def get_submission(interaction: Asked, submission: app_commands.Range[int,
     files = (
         [discord.File(io.BytesIO(source.encode("utf-8", "replace")), filename=f"{submission}.txt")] if source else []
     )
-    await interaction.followup.send(_fitting(lines), files=files, ephemeral=True)
+    await interaction.followup.send(fitting(lines), files=files, ephemeral=True)
 
 
 def board_line(board: BoardInfo) -> str:
@@ -134,14 +134,3 @@ def _cell(text: str, width: int = 32) -> str:
 def _file_name(board: BoardInfo, language: str) -> str:
     ending = {"python": "py", "py": "py", "triton": "py", "cuda": "cu", "cu": "cu", "hip": "hip", "cpp": "cpp"}
     return f"{board.name}-{language}.{ending.get(language.lower(), 'txt')}".replace(" ", "-").lower()
-
-
-def _fitting(lines: list[str], cap: int = 2000) -> str:
-    """As many lines as a message takes; a block of code that was cut is ended."""
-    text, fence = "", False
-    for line in lines:
-        if len(text) + len(line) + 8 > cap:
-            break
-        text += line + "\n"
-        fence ^= line == "```"
-    return text + ("```" if fence else "")
