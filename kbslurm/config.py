@@ -91,6 +91,12 @@ def _public_url(text: str) -> str:
     return text.rstrip("/")
 
 
+def _discord_id(text: str) -> str:
+    if not re.fullmatch(r"[0-9]{0,20}", text):
+        raise Invalid(f"{text!r} is no channel's number", hint="Discord, Developer Mode, right click, Copy Channel ID.")
+    return text
+
+
 def _gateway_url(text: str) -> str:
     if not re.match(r"wss?://[^/]+", text):
         raise Invalid(f"{text!r} is no address of a gateway", hint='Write "wss://gateway.discord.gg/".')
@@ -178,6 +184,20 @@ class Discord:
 
     client_id: str = field(default="", metadata={"doc": "Of the OAuth application; empty: no sign-on with Discord."})
     oauth_url: str = field(default="https://discord.com", metadata={"doc": "Where Discord is.", "check": _public_url})
+    channel: str = field(
+        default="",
+        metadata={
+            "doc": "Number of the channel where records, boards, deadlines and the day are announced; empty: nowhere.",
+            "check": _discord_id,
+        },
+    )
+    staff_channel: str = field(
+        default="",
+        metadata={
+            "doc": "Number of the channel where operators' errors are told; empty: nowhere.",
+            "check": _discord_id,
+        },
+    )
     api_url: str = field(
         default="https://discord.com/api/v10", metadata={"doc": "Where the bot's API is.", "check": _public_url}
     )

@@ -77,8 +77,12 @@ def message(shown: Shown) -> dict[str, Any]:
 
 def taken_back(submission: int, owner: int) -> dict[str, Any]:
     """What is left of a card whose submission is gone."""
-    text = {"type": TEXT, "content": f"### #{submission}\n-# <@{owner}> · taken back"}
-    container = {"type": CONTAINER, "accent_color": GREY, "components": [text]}
+    return note(f"### #{submission}\n-# <@{owner}> · taken back", GREY)
+
+
+def note(text: str, accent: int) -> dict[str, Any]:
+    """A message of one text."""
+    container = {"type": CONTAINER, "accent_color": accent, "components": [{"type": TEXT, "content": text[:TEXT_CAP]}]}
     return {"flags": IS_COMPONENTS_V2, "allowed_mentions": {"parse": []}, "components": [container]}
 
 

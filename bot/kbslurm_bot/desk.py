@@ -170,15 +170,16 @@ class Desk:
             del self._open[channel][card.submission]
 
 
-async def follow(voice: Voice, desk: Desk) -> None:
-    """Tell the desk what happens, for ever. A feed that breaks off is taken up again, and everything looked at once."""
+async def follow(voice: Voice, desk: Desk, *others: Callable[[FeedEvent], None]) -> None:
+    """Tell the desk, and others, what happens, for ever. After a feed that broke off everything is looked at once."""
     since, back_off = "now", BACK_OFF_S[0]
     while True:
         try:
             desk.stir()
             async for event in voice.client.follow(since):
                 since, back_off = event.token, BACK_OFF_S[0]
-                desk.heard(event)
+                for listener in (desk.heard, *others):
+                    listener(event)
         except Invalid:
             since = "now"  # it is another feed: an other database
         except KbslurmError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import time
 from typing import Any
 
 import discord
@@ -15,9 +16,10 @@ import yarl
 from discord import app_commands
 from discord.http import Route
 
-from kbslurm.errors import KbslurmError
+from kbslurm.errors import BackendTrouble, KbslurmError, Misconfigured
 from kbslurm.logs import teller
-from kbslurm_bot import commands
+from kbslurm_bot import cards, commands
+from kbslurm_bot.announce import Crier
 from kbslurm_bot.buttons import BUTTONS
 from kbslurm_bot.desk import Desk, Gone, follow
 from kbslurm_bot.memory import Memory
@@ -27,6 +29,7 @@ from kbslurm_bot.voice import Voice, sentence
 
 tell = teller("bot")
 SYNCED = "commands"
+ALARM_GAP_S = 600.0
 
 
 def connect_to(settings: Settings) -> None:
@@ -55,7 +58,8 @@ class Face(discord.Client):
         self.settings, self.memory, self.voice = settings, memory, voice
         self.desk = Desk(memory, voice, Pinboard(self))
         self.tree = Tree(self)
-        self._following: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._alarmed: dict[str, float] = {}
         for one in commands.ALL:
             self.tree.add_command(one)
 
@@ -63,7 +67,12 @@ class Face(discord.Client):
         self.add_dynamic_items(*BUTTONS)
         await self._sync()
         self.desk.start()
-        self._following = asyncio.create_task(follow(self.voice, self.desk), name="feed")
+        listeners = []
+        if self.settings.channel is not None:
+            crier = Crier(self.memory, self.voice, Pinboard(self), self.settings.channel)
+            listeners.append(crier.heard)
+            self._tasks.append(asyncio.create_task(crier.run(), name="announcements"))
+        self._tasks.append(asyncio.create_task(follow(self.voice, self.desk, *listeners), name="feed"))
 
     async def _sync(self) -> None:
         """Tell Discord of the commands, but only when they have changed: it counts how often it is told."""
@@ -88,10 +97,23 @@ class Face(discord.Client):
                     fix="Invite the bot anew by the link that kbslurm bot check prints.",
                 )
 
+    async def alarm(self, text: str) -> None:
+        """Tell the staff's channel what an operator has to know, the same thing not more than once in a while."""
+        now = time.monotonic()
+        if self.settings.staff_channel is None or now - self._alarmed.get(text, -ALARM_GAP_S) < ALARM_GAP_S:
+            return
+        self._alarmed = {key: at for key, at in self._alarmed.items() if now - at < ALARM_GAP_S} | {text: now}
+        link = f"\n{self.settings.public_url}/staff" if self.settings.public_url else ""
+        nonce = hashlib.sha256(f"{text}{now}".encode()).hexdigest()[:24]
+        try:
+            await Pinboard(self).post(self.settings.staff_channel, cards.note(f"{text}{link}", cards.ORANGE), nonce)
+        except (Gone, discord.HTTPException) as error:
+            tell("the staff's channel takes nothing", level="error", why=str(error))
+
     async def close(self) -> None:
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.gather(self._following, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.desk.stop()
         await super().close()
 
@@ -126,9 +148,12 @@ async def say_failure(interaction: discord.Interaction[Any], error: BaseExceptio
     """One sentence, for the one who asked."""
     if isinstance(error, KbslurmError):
         text = sentence(error)
+        if isinstance(error, BackendTrouble | Misconfigured):
+            await interaction.client.alarm(f"Somebody was told: {cards.plain(text)}")
     else:
         tell("a bug", level="error", why=repr(error), interaction=interaction.id)
         text = f"A bug of ours. Tell a host: interaction {interaction.id} in the bot's log says more."
+        await interaction.client.alarm(f"A bug of the bot's: {cards.plain(repr(error))}")
     try:
         if interaction.response.is_done():
             await interaction.followup.send(text[:2000], ephemeral=True)

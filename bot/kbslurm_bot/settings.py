@@ -24,6 +24,8 @@ class Settings:
     api_url: str = API_URL
     gateway_url: str = GATEWAY_URL
     proxy: str | None = None
+    channel: int | None = None
+    staff_channel: int | None = None
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> Settings:
@@ -36,6 +38,8 @@ class Settings:
             memory=Path(_needed(env, "KBSLURM_BOT_MEMORY", "Name a file that the bot may keep its cards in.")),
             api_url=env.get("KBSLURM_DISCORD_API") or API_URL,
             gateway_url=env.get("KBSLURM_DISCORD_GATEWAY") or GATEWAY_URL,
+            channel=int(env.get("KBSLURM_DISCORD_CHANNEL") or 0) or None,
+            staff_channel=int(env.get("KBSLURM_DISCORD_STAFF_CHANNEL") or 0) or None,
             proxy=env.get("HTTPS_PROXY") or env.get("https_proxy") or None,
         )
 

@@ -28,6 +28,7 @@ class Voice:
     def __init__(self, url: str, token: str) -> None:
         self.client = Client(url, admin=token)
         self._people: dict[int, PersonInfo] = {}
+        self._meeting = asyncio.Lock()
         self._boards: dict[int, tuple[float, list[BoardInfo]]] = {}
 
     def close(self) -> None:
@@ -39,11 +40,13 @@ class Voice:
 
     async def person(self, user: int, name: str) -> PersonInfo:
         """Who this Discord user is to kbslurm; somebody new is made a person."""
-        known = self._people.get(user)
-        if known is None:
-            known = await self.ask(lambda client: client.discord_user(str(user), printable(name) or str(user)))
-            self._people[user] = known
-        return known
+        # One after the other: somebody new who types twice at once is made one person.
+        async with self._meeting:
+            known = self._people.get(user)
+            if known is None:
+                known = await self.ask(lambda client: client.discord_user(str(user), printable(name) or str(user)))
+                self._people[user] = known
+            return known
 
     async def for_user(self, user: int, name: str, call: Callable[[Client], T]) -> T:
         """Ask in the name of whoever has just pressed or typed something."""

@@ -62,6 +62,8 @@ def environment(config: Config, *, bot_token: str | None = None, url: str | None
         "KBSLURM_URL": where,
         "KBSLURM_PUBLIC_URL": config.server.public_url,
         "KBSLURM_BOT_MEMORY": str(config.state_dir / MEMORY),
+        "KBSLURM_DISCORD_CHANNEL": config.discord.channel,
+        "KBSLURM_DISCORD_STAFF_CHANNEL": config.discord.staff_channel,
         "KBSLURM_DISCORD_API": config.discord.api_url,
         "KBSLURM_DISCORD_GATEWAY": config.discord.gateway_url,
     }

@@ -47,7 +47,9 @@ def ground(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         yield built
 
 
-def settings_of(discord: Discord, ground: Ground, place: Path) -> Settings:
+def settings_of(
+    discord: Discord, ground: Ground, place: Path, channel: int | None = None, staff_channel: int | None = None
+) -> Settings:
     return Settings(
         token=fake.TOKEN,
         bot_token=BOT_TOKEN,
@@ -56,13 +58,15 @@ def settings_of(discord: Discord, ground: Ground, place: Path) -> Settings:
         memory=place / "bot.sqlite",
         api_url=f"{discord.url}/api/v10",
         gateway_url=discord.gateway_url,
+        channel=channel,
+        staff_channel=staff_channel,
     )
 
 
 @contextmanager
-def bot(discord: Discord, ground: Ground, place: Path) -> Iterator[Face]:
+def bot(discord: Discord, ground: Ground, place: Path, **channels: int) -> Iterator[Face]:
     """The bot in a thread of its own; at the end it is gone, and only its memory stays."""
-    settings = settings_of(discord, ground, place)
+    settings = settings_of(discord, ground, place, **channels)
     connect_to(settings)
     loop, faces, failed = asyncio.new_event_loop(), [], []
     before = discord.met["identify"]

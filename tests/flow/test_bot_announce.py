@@ -1,0 +1,116 @@
+"""What the channel is told, once: the real API's boards and places, a memory, and a board to pin things to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from kbslurm import problems
+from kbslurm.flow.queue import claim, free_slots
+from kbslurm.flow.score import score
+from kbslurm.flow.submit import accept
+from kbslurm_bot import memory
+from kbslurm_bot.announce import Crier
+from kbslurm_bot.voice import Voice
+from tests.fakes.discord import Discord, strict
+from tests.flow.puppet import Puppet, sealed_report
+from tests.flow.stage import START, HandClock
+from tests.flow.test_bot import ADA, BOT_TOKEN, bot, card, discord, ground, text_of
+from tests.popcorn.ground import GOOD, TRANSPOSE, Ground, served
+
+__all__ = ["discord", "ground"]
+
+
+@dataclass
+class Pinned:
+    """What was said, in order; refuses what Discord would."""
+
+    said: list[str] = field(default_factory=list)
+    nonces: set[str] = field(default_factory=set)
+
+    async def post(self, channel: int, message: dict[str, Any], nonce: str) -> int:
+        strict.message({**message, "nonce": nonce, "enforce_nonce": True})
+        assert message["allowed_mentions"] == {"parse": []} and nonce not in self.nonces
+        self.nonces.add(nonce)
+        self.said.append(message["components"][0]["components"][0]["content"])
+        return len(self.said)
+
+    async def edit(self, channel: int, message_id: int, message: dict[str, Any]) -> None:
+        raise AssertionError("an announcement isn't edited")
+
+    def news(self) -> list[str]:
+        found, self.said = self.said, []
+        return [one.splitlines()[0].removeprefix("### ") for one in found]
+
+
+def ranks(ground: Ground, by: str, score_s: float, board: str = "transpose") -> None:
+    store, now = ground.store, ground.now
+    accept(store, store.ensure_person(by).id, board, "k.py", GOOD, "leaderboard", ["H100"], now)
+    slots = {"puppet": Puppet(slots={"H100": 9}).capacity()}
+    attempt = claim(store, free_slots(slots, store.open_attempts()), now)
+    assert attempt is not None
+    report = sealed_report(store.work(attempt.id), score_s=score_s, interval_s=[score_s * 0.999, score_s * 1.001])
+    score(store, attempt, report, now)
+
+
+def test_each_thing_is_told_once_and_an_absence_is_caught_up_in_silence(database_url: str, tmp_path: Path) -> None:
+    clock, pinned = HandClock(at=START.replace(hour=5)), Pinned()
+    with (
+        served(database_url, tmp_path / "service", clock=clock, bot=BOT_TOKEN) as ground,
+        contextlib.closing(Voice(ground.url, BOT_TOKEN)) as voice,
+    ):
+
+        def look() -> list[str]:
+            """By a bot that was just started: it knows what its memory knows."""
+            with memory.opened(tmp_path / "bot.sqlite") as kept:
+                asyncio.run(Crier(kept, voice, pinned, 3000, clock.now).look())
+            return pinned.news()
+
+        ranks(ground, "ada", 0.5)
+        assert look() == [], "what was there before the bot is no news"
+        ranks(ground, "bea", 0.4)
+        assert look() == ["★ bea leads transpose on H100"]
+        assert look() == []
+        ranks(ground, "cyd", 0.6)
+        ranks(ground, "dan", 0.7)
+        assert look() == ["cyd is on the podium of transpose on H100, rank 3"]
+        ground.store.ban(ground.store.ensure_person("bea").id, by="host", now=clock.now())
+        assert look() == [], "who moves up because somebody went has done nothing"
+        ends = clock.now() + timedelta(hours=30)
+        problem = problems.load(TRANSPOSE)
+        store = ground.store
+        store.add_board("second", problem, gpus=["H100"], confirm=False, deadline_at=ends, now=clock.now())
+        store.add_board("hidden", problem, gpus=["H100"], confirm=False, visibility="closed", now=clock.now())
+        assert look() == ["New board: second"]
+        ranks(ground, "ada", 0.3)
+        clock.go(3600)
+        assert look() == [], "too long ago"
+        clock.at = ends - timedelta(hours=23)
+        look()
+        clock.at = ends - timedelta(minutes=65)
+        look()
+        clock.go(600)
+        assert look() == ["second closes soon"]
+        assert look() == []
+        clock.at = START.replace(hour=7, minute=55) + timedelta(days=3)
+        look()
+        clock.go(600)
+        assert look() == ["The day, 2026-05-04"]
+        assert look() == []
+
+
+def test_the_running_bot_announces_and_tells_staff(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+    discord.add_guild(2001, 3001, 3002)
+    with bot(discord, ground, tmp_path, channel=3001, staff_channel=3002) as face:
+        discord.wait_for(lambda: face.memory.word("announce:seen_at"), "the first look")
+        ranks(ground, "bea", 0.4)
+        card(discord, "★ bea leads transpose on H100", channel=3001)
+        face.voice.client.close()
+        asked = discord.command(ADA, "me")
+        assert "bug of ours" in discord.answer(asked)
+        card(discord, "A bug of the bot's", channel=3002)
+    assert sum("leads" in text_of(one) for one in discord.shown(3001)) == 1 and not discord.refusals
