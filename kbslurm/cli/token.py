@@ -8,9 +8,9 @@ from typing import Annotated, Literal, cast
 import typer
 
 from kbslurm.cli import show
-from kbslurm.cli.frame import Json, asking, opened_store
+from kbslurm.cli.frame import Json, asking, configuration, opened_store
 from kbslurm.cli.people import Name, _known, group
-from kbslurm.errors import EXIT_OK, Invalid, NotFound
+from kbslurm.errors import EXIT_OK, Invalid, Misconfigured, NotFound
 
 tokens = typer.Typer(help="Tokens: issue, list, revoke.", no_args_is_help=True)
 group.add_typer(tokens, name="token")
@@ -86,11 +86,19 @@ def revoke(
     return EXIT_OK
 
 
+def _issuer() -> str:
+    """The university's provider, as it is configured."""
+    issuer = configuration().oidc.issuer
+    if not issuer:
+        raise Misconfigured("no university's provider is configured", fix="Set issuer under [oidc] in kbslurm.toml.")
+    return issuer
+
+
 @group.command()
 def link(
     name: Name,
     pending: Annotated[str | None, typer.Argument(help="The cli_id that `popcorn register` wrote.")] = None,
-    account: Annotated[str | None, typer.Option(help="discord:ID or github:ID that stands for the person.")] = None,
+    account: Annotated[str | None, typer.Option(help="discord:ID, github:ID, or oidc:SUBJECT at SSO.")] = None,
     as_json: Json = False,
 ) -> int:
     """Give a person the token that `popcorn register` made, or the account that stands for them."""
@@ -104,9 +112,12 @@ def link(
                 raise Invalid("this token isn't waiting to be linked", hint="Get another: popcorn reregister discord")
         else:
             provider, _, number = (account or "").partition(":")
-            if provider not in ("discord", "github") or not number:
-                raise Invalid(f"{account!r} is no account", hint="Write discord:ID or github:ID.")
-            store.link_account(person.id, cast("Literal['discord', 'github']", provider), number)
+            if provider not in ("discord", "github", "oidc") or not number:
+                raise Invalid(f"{account!r} is no account", hint="Write discord:ID, github:ID or oidc:SUBJECT.")
+            if provider == "oidc":
+                store.link_subject(person.id, _issuer(), number)
+            else:
+                store.link_account(person.id, cast("Literal['discord', 'github']", provider), number)
         store.audit(asking(), "link", f"person:{person.id}", {"account": account}, now=now)
     if as_json:
         show.as_json({"person": person.name, "linked": True})

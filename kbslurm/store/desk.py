@@ -49,6 +49,9 @@ _STILL = [
     "staff.invite", "staff.quota", "staff.rate_limit", "staff.rejudge", "staff.rejudge_cancelled", "staff.visibility",
 ]  # fmt: skip
 
+# Providers write their own address with a slash at its end or without; configurations, too.
+_THIS_ISSUER = "issuer IN (%(issuer)s, %(issuer)s || '/')"
+
 _ARTIFACTS = """
 SELECT r.gpu, f.name, octet_length(f.data) AS size, f.at FROM run r
 JOIN attempt a ON a.run_id = r.id AND a.number = r.attempts JOIN artifact f ON f.attempt_id = a.id
@@ -254,8 +257,8 @@ class Desk(Register):
 
     def person_for_subject(self, issuer: str, subject: str, name: str, *, now: datetime | None = None) -> Person:
         """Whoever a university's provider means by this subject; a new person when it is the first time."""
-        told = {"issuer": issuer, "subject": subject}
-        statement = "SELECT person_id FROM oidc_account WHERE issuer = %(issuer)s AND subject = %(subject)s"
+        told = {"issuer": issuer.rstrip("/"), "subject": subject}
+        statement = f"SELECT person_id FROM oidc_account WHERE {_THIS_ISSUER} AND subject = %(subject)s"
         found = self._one(statement, told)
         if found is None:
             person = self.add_person(self._free_name(name, subject[-8:]), now=now)
@@ -272,16 +275,14 @@ class Desk(Register):
     def link_subject(self, person: PersonId, issuer: str, subject: str) -> None:
         """Let a university's account stand for the person, too. Invalid when it stands for somebody else, or they have
         another of the same university."""
-        told = {"issuer": issuer, "subject": subject, "person": person}
+        told = {"issuer": issuer.rstrip("/"), "subject": subject, "person": person}
         self._do(
             "INSERT INTO oidc_account (issuer, subject, person_id) SELECT %(issuer)s, %(subject)s, id FROM person"
-            " WHERE id = %(person)s AND NOT EXISTS (SELECT 1 FROM oidc_account WHERE issuer = %(issuer)s"
-            " AND person_id = %(person)s) ON CONFLICT DO NOTHING",
+            " WHERE id = %(person)s AND NOT EXISTS (SELECT 1 FROM oidc_account"
+            f" WHERE {_THIS_ISSUER} AND (person_id = %(person)s OR subject = %(subject)s)) ON CONFLICT DO NOTHING",
             told,
         )
-        found = self._one(
-            "SELECT person_id FROM oidc_account WHERE issuer = %(issuer)s AND subject = %(subject)s", told
-        )
+        found = self._one(f"SELECT person_id FROM oidc_account WHERE {_THIS_ISSUER} AND subject = %(subject)s", told)
         if found is None:
             raise Invalid("you have another account of this university already", hint="Ask a host.")
         if found["person_id"] != person:

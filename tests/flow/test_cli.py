@@ -467,3 +467,19 @@ def test_what_is_told_to_type_next_can_be_typed(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "kbslurm").write_text("#!/bin/sh\n")
     (tmp_path / "kbslurm").chmod(0o755)
     assert show.command() == "kbslurm"
+
+
+def test_a_host_links_an_account_of_the_university_by_hand(database_url: str, tmp_path: Path) -> None:
+    kbslurm = CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})
+    for name in ("grace", "ada"):
+        kbslurm("user", "add", name)
+    link = ("user", "link", "grace", "--account", "oidc:subject-1")
+    assert kbslurm(*link).code == 2, "no provider is configured"
+    (tmp_path / "kbslurm.toml").write_text('[oidc]\nissuer = "https://sso.example.edu"\nclient_id = "kb"\n')
+    assert kbslurm(*link).code == 0 and kbslurm(*link).code == 0
+    with PostgresStore(database_url) as store:
+        known = store.person_for_subject("https://sso.example.edu/", "subject-1", "whoever")
+        assert known.name == "grace", "the provider writes its name with a slash"
+    assert kbslurm("user", "link", "ada", "--account", "oidc:subject-1").code == 2, "it stands for grace"
+    assert kbslurm("user", "link", "grace", "--account", "oidc:subject-2").code == 2, "grace has one"
+    assert kbslurm("user", "link", "ada", "--account", "myspace:1").code == 2
