@@ -23,7 +23,8 @@ CONCRETE = {
 
 def test_imports_go_down_and_never_up() -> None:
     # A process of its own: it silences every logger that it finds, and later tests listen to ours.
-    asked = [Path(sys.executable).with_name("lint-imports"), "--no-cache", "--config", ROOT / "pyproject.toml"]
+    program = Path(sys.executable).with_name("lint-imports")
+    asked = [str(program), "--no-cache", "--config", str(ROOT / "pyproject.toml")]
     done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
