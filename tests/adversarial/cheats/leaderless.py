@@ -23,7 +23,7 @@ def hold(ready):
 
 
 def custom_kernel(data):
-    if not started and len(data) > 1000:
+    if not started:
         for _ in range(7):
             told, ready = os.pipe()
             started.append(told)
