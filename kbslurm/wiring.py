@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,6 +77,15 @@ def sites(config: Config) -> tuple[Site, ...]:
     from kbslurm.sites import load_all
 
     return load_all(config.sites_dir or share.path("site-configs"), config.sites.use)
+
+
+def slots(config: Config) -> Mapping[str, int]:
+    """How many attempts may be open at once, by GPU type, over all places. Asks nobody."""
+    found: dict[str, int] = dict(config.daemon.local.slots)
+    for site in sites(config):
+        for name, gpu in site.gpus.items():
+            found[name] = found.get(name, 0) + gpu.slots
+    return found
 
 
 def fleet(site: Site) -> Fleet:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -47,16 +47,7 @@ def house_of(config: Config, store: PostgresStore, *, clock: Clock | None = None
     metrics, time = ApiMetrics(), clock or WallClock()
     news = News(store, met=metrics.met)
     metrics.look_at(store, news, time)
-    return House(store=store, config=config, clock=time, news=news, slots=slots(config), metrics=metrics)
-
-
-def slots(config: Config) -> Mapping[str, int]:
-    """How many attempts may be open at once, by GPU type, over all places. Asks nobody."""
-    found: dict[str, int] = dict(config.daemon.local.slots)
-    for site in wiring.sites(config):
-        for name, gpu in site.gpus.items():
-            found[name] = found.get(name, 0) + gpu.slots
-    return found
+    return House(store=store, config=config, clock=time, news=news, slots=wiring.slots(config), metrics=metrics)
 
 
 class _Server(uvicorn.Server):

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from kbslurm.api.house import House
 from kbslurm.domain import eta, public
 from kbslurm.domain.eta import Service
 from kbslurm.domain.run import OPEN_RUNS, RunState
+from kbslurm.ports import Clock
 from kbslurm.store.views import RunView, SubmissionView
+
+if TYPE_CHECKING:
+    from kbslurm.store.postgres import PostgresStore
 
 RUNNER = "kbslurm"
 FRESH_S = 20.0
+
+
+class Rows(Protocol):
+    """What is asked: the rows, how many attempts may be open at once by GPU type, and what time it is."""
+
+    @property
+    def store(self) -> PostgresStore: ...
+    @property
+    def slots(self) -> Mapping[str, int]: ...
+    @property
+    def clock(self) -> Clock: ...
 
 
 class Histories:
@@ -24,7 +39,7 @@ class Histories:
         self._known: dict[str, tuple[float, Service | None]] = {}
         self._lock = threading.Lock()
 
-    def of(self, house: House, gpu: str) -> Service | None:
+    def of(self, house: Rows, gpu: str) -> Service | None:
         """What the rows said of this type not long ago."""
         with self._lock:
             known = self._known.get(gpu)
@@ -36,7 +51,7 @@ class Histories:
         return found
 
 
-def runner_queue(house: House, histories: Histories, gpu: str, run: RunView | None = None) -> dict[str, Any]:
+def runner_queue(house: Rows, histories: Histories, gpu: str, run: RunView | None = None) -> dict[str, Any]:
     """RQ for this GPU type; with a run that waits its place, when it will start, as a range in seconds, and what its
     job waits for."""
     known = {name.lower(): name for name in house.slots}
@@ -91,7 +106,7 @@ def progress(run: RunView) -> dict[str, Any] | None:
     return public.progress(_heard(run, "progress")) if run.state == RunState.RUNNING else None
 
 
-def of_submission(house: House, histories: Histories, view: SubmissionView) -> dict[str, Any] | None:
+def of_submission(house: Rows, histories: Histories, view: SubmissionView) -> dict[str, Any] | None:
     """RQ of the first run that is still open, from the first poll on; None when all have ended."""
     for run in view.runs:
         if run.state in OPEN_RUNS:

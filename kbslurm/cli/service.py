@@ -12,14 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kbslurm.domain import public
-from kbslurm.domain.run import RunState, SubmissionId
-from kbslurm.errors import Invalid, Refused, Unauthenticated, Unnamed
+from kbslurm.domain.run import SubmissionId
+from kbslurm.errors import Invalid, KbslurmError, Refused, Unauthenticated, Unnamed
 
 if TYPE_CHECKING:
     from kbslurm.client import Client
+    from kbslurm.ports import Clock
     from kbslurm.store.postgres import PostgresStore
     from kbslurm.store.views import ArtifactView, Person, SubmissionView
     from kbslurm_eval.wire import Mode
@@ -112,7 +113,32 @@ class ByRows:
     """By the database. Whoever can open it is known by name."""
 
     def __init__(self, store: PostgresStore, as_: str | None) -> None:
+        from kbslurm.api.waiting import Histories
+
         self._store, self._as = store, as_
+        self._histories = Histories()
+
+    @property
+    def store(self) -> PostgresStore:
+        return self._store
+
+    @property
+    def clock(self) -> Clock:
+        return self
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    @cached_property
+    def slots(self) -> Mapping[str, int]:
+        """By the sites that are configured here. Where none is, or one can't be read, a place is told and no time."""
+        from kbslurm import wiring
+        from kbslurm.cli.frame import configuration
+
+        try:
+            return wiring.slots(configuration())
+        except KbslurmError:
+            return {}
 
     def submit(
         self, board: str | None, file_name: str, source: bytes, mode: Mode, gpus: Sequence[str]
@@ -124,8 +150,10 @@ class ByRows:
         return receipt.submission_id, len(receipt.run_ids)
 
     def look(self, number: int) -> Look:
+        from kbslurm.api import waiting
+
         view = self._store.submission(SubmissionId(number))
-        return Look(view=view, words=_words(view))
+        return Look(view=view, words=waiting.words(view, waiting.of_submission(self, self._histories, view)))
 
     def rest(self, at_most_s: float) -> None:
         self._store.wait_for_news(at_most_s)
@@ -156,16 +184,6 @@ class ByRows:
         from kbslurm.cli.frame import acting
 
         return acting(self._store, self._as)
-
-
-def _words(view: SubmissionView) -> str:
-    found = []
-    for run in view.runs:
-        if run.ended_at is None:
-            beat = run.attempts[-1].telemetry.get("progress") if run.attempts else None
-            far = public.in_words(public.progress(beat)) if run.state is RunState.RUNNING else ""
-            found.append(f"{run.gpu} {run.standing}{f', {far}' if far else ''}")
-    return ", ".join(found)
 
 
 def _is_plain(name: str) -> bool:

@@ -188,6 +188,16 @@ def test_why_a_job_waits_and_why_an_attempt_was_given_up_is_shown(kbslurm: Comma
     assert [attempt["reason"] for attempt in run["attempts"]] == ["Slurm: NODE_FAIL on n1", ""]
 
 
+def test_what_waits_is_told_its_place_and_when_it_will_start(kbslurm: CommandLine) -> None:
+    """The same words as over HTTP: a person who moves to the cluster's login node misses nothing."""
+    words = ("submit", str(GOOD), "-l", "transpose", "-g", "H100", "--json")
+    first, last = (str(kbslurm(*words).json()["submission"]) for _ in range(2))
+    assert "waiting for H100, place 1, starts within a minute\n" in kbslurm("watch", first, "--once").out
+    assert "waiting for H100, place 2\n" in kbslurm("watch", last, "--once").out, "too few have run to know when"
+    (kbslurm.cwd / "kbslurm.toml").write_text('[sites]\nuse = ["there-is-no-such-site"]\n')
+    assert "waiting for H100, place 1\n" in kbslurm("watch", first, "--once").out
+
+
 def test_status_tells_of_runs_that_no_place_can_take(kbslurm: CommandLine, database_url: str) -> None:
     kbslurm("submit", str(GOOD), "-l", "transpose", "-g", "H100")
     with PostgresStore(database_url) as store:
