@@ -168,7 +168,8 @@ def _trace(error: BaseException) -> str:
 
 
 class Guarded:
-    """Around everything: bodies that no call of ours takes are refused unread, and every answer carries safe headers.
+    """Around everything: bodies that no call of ours takes are refused unread, every answer carries safe headers, and
+    whatever can be got has a head.
 
     Uploads have a cap and a drain of their own (see `upload`); they alone may be larger than `BODY_CAP`.
     """
@@ -180,11 +181,16 @@ class Guarded:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        is_head = scope["method"] == "HEAD"
+        if is_head:  # what GET would say, without the saying
+            scope = {**scope, "method": "GET"}
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
                 known = {name.lower() for name, _ in message["headers"]}
                 message["headers"] = [*message["headers"], *(pair for pair in HEADERS if pair[0] not in known)]
+            elif is_head and message["type"] == "http.response.body":
+                message["body"] = b""
             await send(message)
 
         if sum(len(name) + len(value) for name, value in scope["headers"]) > HEAD_CAP:

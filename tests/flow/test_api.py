@@ -191,6 +191,16 @@ def test_no_answer_holds_a_secret(ground: Ground, database_url: str) -> None:
     assert shown["secret_log"] == PLANTED_LOG
 
 
+def test_whatever_can_be_got_has_a_head(ground: Ground) -> None:
+    with httpx.Client(base_url=ground.url, timeout=30) as anybody:
+        for path in ("/", "/health", "/leaderboards", "/nowhere", "/user/me", "/events?since_token=now"):
+            whole, head = anybody.get(path), anybody.head(path)
+            assert (head.status_code, head.content) == (whole.status_code, b""), path
+            assert head.headers["content-type"] == whole.headers["content-type"]
+            assert head.headers["content-length"] == str(len(whole.content))
+        assert anybody.post("/health").status_code == 405
+
+
 def test_every_answer_carries_safe_headers_and_says_no_software(ground: Ground) -> None:
     with httpx.Client(base_url=ground.url) as anybody:
         for path in ("/health", "/nowhere", "/admin/stats"):
