@@ -82,7 +82,7 @@ async def _parsed(request: Request, body: bytes) -> Upload:
     try:
         form = await parser.parse()
     except (MultiPartException, KeyError, UnicodeDecodeError, LookupError) as error:
-        said = getattr(error, "message", "") or "it can't be read"
+        said = (getattr(error, "message", "") or "it can't be read").rstrip(".")
         raise Invalid(f"the upload isn't one file: {said}", hint="Send one part, `file`, with a file name.") from None
     try:
         part = form.get(PART)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
 
 from kbslurm.domain import board as boards
-from kbslurm.domain.run import Ending, EventId, RunState, SubmissionId
+from kbslurm.domain.run import Ending, EventId, PersonId, RunState, SubmissionId
 from kbslurm.domain.waterfall import Stamps
 from kbslurm.errors import Invalid, NotAccepting, NotFound
 from kbslurm.store.postgres import PostgresStore
@@ -358,3 +360,21 @@ def test_settings_are_kept(store: PostgresStore) -> None:
     store.put_setting("x", None)
     assert store.setting("x", default=3) is None
     assert store.server_version()[0].isdigit()
+
+
+def test_newcomers_who_come_at_once_become_one_person_each(rig: Rig) -> None:
+    """Two clicks, or two calls of a bot; and two people of one name stay two."""
+    start = threading.Barrier(8)
+
+    def came(n: int) -> PersonId:
+        start.wait()
+        if n < 4:
+            return rig.store.person_for_account("discord", f"{n % 2}", "Ada", by="bot").id
+        return rig.store.person_for_subject("https://sso.example.edu", f"{n % 2}", "Ada").id
+
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(came, range(8)))
+    assert found[:2] == found[2:4]
+    assert found[4:6] == found[6:]
+    assert len(set(found)) == 4
+    assert rig.rows("SELECT count(*) AS n FROM person WHERE lower(name) LIKE 'ada%'") == [{"n": 4}]
