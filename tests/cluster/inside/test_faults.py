@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -76,19 +77,34 @@ def test_a_controller_that_hangs_while_sbatch_speaks_to_it(walk: Walk) -> None:
         control.daemon("thaw", "slurmctld")
 
 
-def test_a_controller_that_is_down_and_comes_back(walk: Walk) -> None:
+def test_a_controller_that_is_down_for_a_minute_and_comes_back(walk: Walk) -> None:
     control.daemon("stop", "slurmctld")
+    over_at = time.monotonic() + 60
     try:
         walk.stage.submit(submission(GOOD), gpus=["H100"])
         with walk.daemon():
             assert "Unable to contact slurm controller" in walk.wait_attempt("ambiguous")["reason"]
             (told,) = [one.text for one in walk.stage.store.attention() if one.kind == "ambiguous"]
             assert "may or may not have been started" in told and "Unable to contact" in told
+            walk.stage.wait_until(lambda: time.monotonic() > over_at, patience_s=90)
+            assert [(row["number"], row["state"]) for row in walk.attempts()] == [(1, "ambiguous")]
             control.daemon("start", "slurmctld")
             walk.is_well()
     finally:
         control.daemon("start", "slurmctld")
         control.settle()
+
+
+def test_a_run_that_ends_while_the_controller_is_down_is_scored_by_its_report(walk: Walk) -> None:
+    walk.stage.submit(sleeping(5), gpus=["H100"])
+    with walk.daemon():
+        walk.wait_began()
+        control.daemon("stop", "slurmctld")
+        try:
+            walk.is_well()
+        finally:
+            control.daemon("start", "slurmctld")
+            control.settle()
 
 
 def test_accounting_that_is_down_delays_nothing(walk: Walk) -> None:
