@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -189,9 +189,14 @@ class Guarded:
             if message["type"] == "http.response.start":
                 known = {name.lower() for name, _ in message["headers"]}
                 message["headers"] = [*message["headers"], *(pair for pair in HEADERS if pair[0] not in known)]
-            elif is_head and message["type"] == "http.response.body":
-                message["body"] = b""
-            await send(message)
+                await send(message)
+                if is_head:
+                    await send({"type": "http.response.body", "body": b""})
+            elif is_head:
+                if message.get("more_body"):
+                    raise _HeadTold  # a stream would go on for ever, for nobody
+            else:
+                await send(message)
 
         if sum(len(name) + len(value) for name, value in scope["headers"]) > HEAD_CAP:
             answer = Ascii({"detail": "the headers are too large"}, status_code=431, headers={"Connection": "close"})
@@ -202,7 +207,12 @@ class Guarded:
                 scope, receive, sent
             )
             return
-        await self.app(scope, _capped(scope, receive), sent)
+        with suppress(_HeadTold):
+            await self.app(scope, _capped(scope, receive), sent)
+
+
+class _HeadTold(Exception):
+    """All that was asked for has been said."""
 
 
 def _is_upload(scope: Scope) -> bool:

@@ -199,6 +199,12 @@ def test_whatever_can_be_got_has_a_head(ground: Ground) -> None:
             assert head.headers["content-type"] == whole.headers["content-type"]
             assert head.headers["content-length"] == str(len(whole.content))
         assert anybody.post("/health").status_code == 405
+        # And a stream's head ends, so that its connection serves again
+        headers = {"Authorization": f"Bearer {ADMIN}"}
+        for path in ("/events?since_token=now", "/events?since_token=now&stream=false"):
+            head = anybody.head(path, headers=headers)
+            assert (head.status_code, head.content) == (200, b"")
+            assert anybody.get("/health").json() == {"status": "ok"}
 
 
 def test_every_answer_carries_safe_headers_and_says_no_software(ground: Ground) -> None:
