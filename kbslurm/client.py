@@ -188,6 +188,34 @@ class FeedEvent:
     at: datetime
 
 
+@dataclass(frozen=True, kw_only=True)
+class May:
+    """What somebody may beside submitting; `gpus` are what places offer, for those who may something."""
+
+    host: bool
+    creator: bool
+    gpus: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MadeBoard:
+    """A new board; `warnings` are its problem's, and what no place offers."""
+
+    name: str
+    gpus: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verifying:
+    """A canary on its way. `left_out` are GPU types that places offer and the board hasn't."""
+
+    submission_id: int
+    board: str
+    gpus: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
 class Client:
     """Calls by method; JSON becomes values. Connections are kept; `close` gives them back."""
 
@@ -201,6 +229,7 @@ class Client:
         trust_env: bool = False,
         _shared: httpx.Client | None = None,
         _acting: str | None = None,
+        _roles: str | None = None,
     ) -> None:
         self._headers: dict[str, str] = {}
         if token:
@@ -209,6 +238,8 @@ class Client:
             self._headers["Authorization"] = f"Bearer {admin}"
         if _acting:
             self._headers["X-Kbslurm-Acting-For"] = _acting
+        if _roles:
+            self._headers["X-Kbslurm-Discord-Roles"] = _roles
         self._admin, self._url, self._timeout_s = admin, url.rstrip("/"), timeout_s
         self._http = _shared or httpx.Client(base_url=self._url, timeout=timeout_s, trust_env=trust_env)
 
@@ -217,9 +248,14 @@ class Client:
         """Where the service is."""
         return self._url
 
-    def acting_for(self, whom: str) -> Client:
-        """The same hosts' client as this person: `discord:ID`, `github:ID` or `person:ID`. Shares its connections."""
-        return Client(self._url, admin=self._admin, timeout_s=self._timeout_s, _shared=self._http, _acting=whom)
+    def acting_for(self, whom: str, *, roles: str | None = None) -> Client:
+        """The same hosts' client as this person: `discord:ID`, `github:ID` or `person:ID`. Shares its connections.
+
+        `roles` are the person's on Discord, as `GUILD:ROLE,ROLE`; only the bot is believed.
+        """
+        return Client(
+            self._url, admin=self._admin, timeout_s=self._timeout_s, _shared=self._http, _acting=whom, _roles=roles
+        )
 
     def close(self) -> None:
         self._http.close()
@@ -364,13 +400,86 @@ class Client:
         """The bot's call: give a pending token to the person that this client acts for."""
         return _person(self._told("POST", "/bot/link", json={"token": token}))
 
+    def may(self) -> May:
+        """The bot's call: what the person that this client acts for may beside submitting."""
+        told = self._get("/bot/may")
+        return May(host=told["host"], creator=told["creator"], gpus=tuple(told["gpu_types"]))
+
+    def resync(self) -> None:
+        """The bot's call: refused unless a host asks for it."""
+        self._told("POST", "/bot/resync")
+
+    def verification(self, number: int) -> Mapping[str, Any]:
+        """The bot's call: how a canary stands."""
+        found: Mapping[str, Any] = self._get(f"/bot/verifications/{number}")
+        return found
+
+    def verify(self, board: str, gpus: Sequence[str] = (), mode: Literal["test", "benchmark"] = "test") -> Verifying:
+        """Submit what is known to be right on a board, unranked, to these or all of its GPU types."""
+        path = f"/admin/leaderboards/{_part(board)}/verify"
+        told = self._told("POST", path, json={"mode": mode, "gpus": list(gpus) or None})
+        return Verifying(
+            submission_id=told["submission_id"],
+            board=told["leaderboard"],
+            gpus=tuple(told["gpu_types"]),
+            left_out=tuple(told["left_out"]),
+        )
+
+    def create_board(
+        self,
+        name: str,
+        file_name: str,
+        data: bytes,
+        *,
+        gpus: Sequence[str] = (),
+        deadline: str | None = None,
+        zone: str = "UTC",
+        description: str | None = None,
+        visibility: Literal["public", "closed"] = "public",
+    ) -> MadeBoard:
+        """Make a board of a problem: a zip of its folder, or one reference file."""
+        wanted: dict[str, Any] = {"name": name, "gpu": list(gpus), "zone": zone, "visibility": visibility}
+        more = {"deadline": deadline, "description": description}
+        wanted |= {key: value for key, value in more.items() if value is not None}
+        told = self._told(
+            "POST",
+            "/admin/leaderboards/upload",
+            params=wanted,
+            files={"file": (file_name, data)},
+            timeout=UPLOAD_TIMEOUT_S,
+        )
+        return MadeBoard(name=told["leaderboard"], gpus=tuple(told["gpu_types"]), warnings=tuple(told["warnings"]))
+
+    def people(self, matching: str, *, limit: int = 25) -> list[PersonInfo]:
+        """People whose names have this text in them."""
+        return [_person(row) for row in self._get("/admin/people", matching=matching, limit=limit)["people"]]
+
+    def rejudge_preview(self, board: str, chosen: Sequence[str] = (), version: int | None = None) -> Mapping[str, Any]:
+        """How the board's open rejudging stands; where there is none, order one."""
+        path = f"/admin/leaderboards/{_part(board)}/rejudge-preview"
+        found: Mapping[str, Any] = self._told("POST", path, json={"filter": list(chosen), "version": version})
+        return found
+
+    def places(self, board: str) -> list[Mapping[str, Any]]:
+        """Every place of a board, with the scores unrounded."""
+        return list(self._get(f"/admin/leaderboards/{_part(board)}/export")["places"])
+
+    def any_submission(self, number: int) -> Mapping[str, Any]:
+        """Anybody's submission with what only hosts see."""
+        found: Mapping[str, Any] = self._get(f"/admin/submissions/{number}")["submission"]
+        return found
+
     def set_accepting(self, accepting: bool) -> bool:
         """Take submissions, or take none, also after a restart."""
         return bool(self._told("POST", "/admin/start" if accepting else "/admin/stop")["accepts_jobs"])
 
-    def set_ban(self, whom: str, banned: bool) -> None:
+    def set_ban(self, whom: str, banned: bool, reason: str = "") -> None:
         """Take no more submissions from a person, or take them again."""
-        self._told("POST" if banned else "DELETE", f"/admin/ban/{_part(whom)}")
+        path = f"/admin/ban/{_part(whom)}"
+        if banned:
+            self._told("POST", path, params={"reason": reason})
+        else:
+            self._told("DELETE", path)
 
     def extend(self, board: str, whom: str, until: str | None) -> None:
         """Let one person submit for longer; None takes it away."""

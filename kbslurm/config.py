@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from kbslurm import tomlfile
 from kbslurm.domain import contest
@@ -95,6 +95,13 @@ def _discord_id(text: str) -> str:
     if not re.fullmatch(r"[0-9]{0,20}", text):
         raise Invalid(f"{text!r} is no channel's number", hint="Discord, Developer Mode, right click, Copy Channel ID.")
     return text
+
+
+def _discord_roles(roles: Mapping[str, str]) -> Mapping[str, str]:
+    for number in roles:
+        if not re.fullmatch(r"[0-9]{1,20}", number):
+            raise Invalid(f"{number!r} is no role's number", hint="Discord, Developer Mode, right click, Copy Role ID.")
+    return dict(roles)
 
 
 def _gateway_url(text: str) -> str:
@@ -196,6 +203,14 @@ class Discord:
         metadata={
             "doc": "Number of the channel where operators' errors are told; empty: nowhere.",
             "check": _discord_id,
+        },
+    )
+    roles: Mapping[str, Literal["host", "creator"]] = field(
+        default_factory=dict,
+        metadata={
+            "doc": "What Discord roles give whoever has them: host (the hosts' commands) or creator (new boards),"
+            " by the role's number.",
+            "check": _discord_roles,
         },
     )
     api_url: str = field(

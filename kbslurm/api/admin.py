@@ -296,11 +296,11 @@ def _invites(router: APIRouter, house: House, histories: waiting.Histories) -> N
 
 def _people(router: APIRouter, house: House, histories: waiting.Histories) -> None:
     @router.post("/ban/{user_id}", responses=answers(shapes.Banned, *FAILURES))
-    def ban(user_id: Whom, sender: Sender) -> Ascii:
+    def ban(user_id: Whom, sender: Sender, reason: Annotated[str, Query(max_length=200)] = "") -> Ascii:
         """Take no more submissions from a person, and leave them off every board."""
         by = identity.host(house, sender)
         person = whom(house, user_id)
-        house.store.ban(person.id, by=by, now=house.clock.now())
+        house.store.ban(person.id, reason, by=by, now=house.clock.now())
         return Ascii({"status": "ok", "user_id": str(person.id), "banned": True})
 
     @router.delete("/ban/{user_id}", responses=answers(shapes.Banned, *FAILURES))

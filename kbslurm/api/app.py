@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kbslurm import __version__
-from kbslurm.api import admin, artifacts, bot, feed, login, pages, popcorn, shapes, submitting, waiting
+from kbslurm.api import admin, artifacts, bot, feed, hosting, login, pages, popcorn, shapes, submitting, waiting
 from kbslurm.api.door import Door, Limits, networks
 from kbslurm.api.house import THREADS, House
 from kbslurm.api.metrics import Measured
@@ -63,6 +63,7 @@ def create_app(house: House, *, more: Sequence[APIRouter] = ()) -> FastAPI:
         popcorn.routes(house, histories, standings),
         artifacts.routes(house),
         admin.routes(house, histories),
+        hosting.routes(house),
         bot.routes(house),
         feed.routes(house),
         login.routes(house),

@@ -1,4 +1,4 @@
-"""What only the Discord bot (or a host) asks: who a Discord user is, and a token linked to one.
+"""What only the Discord bot (or a host) asks: who a Discord user is and what they may, a token linked to one, a canary.
 
 Its own token opens these and the event feed. Everything else it asks in somebody's name, and may as much as they may.
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from kbslurm.api import identity, shapes
+from kbslurm.api import hosting, identity, shapes
 from kbslurm.api.house import House
 from kbslurm.api.identity import BOTS_PROVIDER, Sender
-from kbslurm.api.popcorn import person_told
+from kbslurm.api.popcorn import Number, person_told
 from kbslurm.api.shapes import Ascii, answers
-from kbslurm.errors import Invalid
+from kbslurm.domain.run import SubmissionId
+from kbslurm.errors import Invalid, NotFound
 
 
 def routes(house: House) -> APIRouter:
@@ -37,5 +38,32 @@ def routes(house: House) -> APIRouter:
             raise Invalid("this token isn't waiting to be linked", hint="Get another: popcorn reregister discord")
         house.store.audit(by, "link", f"person:{person.id}", now=now)
         return Ascii(person_told(person))
+
+    @router.get("/may", responses=answers(shapes.May, 400, 401, 404))
+    def may(sender: Sender) -> Ascii:
+        """What whoever the call is for may beside submitting, and for those the GPU types that places offer."""
+        if not identity.is_bot(house, sender):
+            identity.host(house, sender)
+            right: identity.Right | None = "host"
+        else:
+            right = identity.asker(house, sender).right
+        told = {"host": right == "host", "creator": right is not None}
+        return Ascii({**told, "gpu_types": sorted(house.slots) if right else []})
+
+    @router.post("/resync", responses=answers(shapes.Fine, 401, 404))
+    def resync(sender: Sender) -> Ascii:
+        """A host has the bot tell Discord of its commands anew: only that it may, and the audit log."""
+        by = identity.host(house, sender)
+        house.store.audit(by, "resync", "bot:commands", now=house.clock.now())
+        return Ascii({"status": "ok"})
+
+    @router.get("/verifications/{submission_id}", responses=answers(shapes.Verification, 401, 404))
+    def verification(submission_id: Number, sender: Sender) -> Ascii:
+        """How a canary of the house stands: no source, no log, and nobody else's submission."""
+        identity.service(house, sender)
+        view = house.store.submission(SubmissionId(submission_id))
+        if view.via != hosting.VERIFIES:
+            raise NotFound("verification", str(submission_id))
+        return Ascii(hosting.verification(view))
 
     return router

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hmac
+import re
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import Header, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
 from kbslurm.api.house import House
+from kbslurm.domain.run import PersonId
 from kbslurm.errors import NotFound, Unauthenticated, Unnamed
 from kbslurm.store.views import Person
 
@@ -17,6 +20,8 @@ ADMIN = "admin"
 BOT = "bot"
 BOTS_PROVIDER = "discord"
 SECRET_CAP = 512
+Right = Literal["host", "creator"]
+_ROLES = re.compile(r"([0-9]{1,20}):([0-9]{1,20}(?:,[0-9]{1,20}){0,255})?")
 
 _cli = APIKeyHeader(name="X-Popcorn-Cli-Id", scheme_name="cli", description="A person's token.", auto_error=False)
 _web = APIKeyHeader(name="X-Web-Auth-Id", scheme_name="web", description="A person's token.", auto_error=False)
@@ -30,6 +35,19 @@ class Given:
     key: str | None
     bearer: str | None
     acting: str | None
+    roles: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asker:
+    """Somebody, and what they may beside submitting: by their own role here, or for this one call by one on Discord.
+
+    `by` is their name as the audit log has it. A right by a Discord role is written nowhere else.
+    """
+
+    person: Person
+    right: Right | None
+    by: str
 
 
 async def given(
@@ -43,9 +61,16 @@ async def given(
             description="With the hosts' bearer: whom the call is for, as person:ID, discord:ID or github:ID.",
         ),
     ] = None,
+    roles: Annotated[
+        str | None,
+        Header(
+            alias="X-Kbslurm-Discord-Roles",
+            description="With the bot's bearer: the Discord roles of whom the call is for, as GUILD:ROLE,ROLE.",
+        ),
+    ] = None,
 ) -> Given:
     """Read the headers; asks nobody."""
-    return Given(key=cli or web, bearer=bearer.credentials if bearer else None, acting=acting)
+    return Given(key=cli or web, bearer=bearer.credentials if bearer else None, acting=acting, roles=roles)
 
 
 Sender = Annotated[Given, Security(given)]
@@ -55,7 +80,10 @@ def caller(house: House, sender: Given) -> Person:
     """The person who calls. Unnamed without a token, Unauthenticated with one that isn't good any more."""
     if sender.acting and sender.bearer:
         if is_bot(house, sender):
-            return _behind_the_bot(house, sender.acting)
+            found = asker(house, sender)
+            # A host by a Discord role sees what hosts see. Rows, and what may run where, know nothing of it.
+            is_host = found.right == "host" and not found.person.is_staff
+            return dataclasses.replace(found.person, role="staff") if is_host else found.person
         host(house, sender)
         return _acted_for(house, sender.acting)
     if not sender.key:
@@ -80,15 +108,14 @@ def maybe_caller(house: House, sender: Given) -> Person | None:
 def host(house: House, sender: Given) -> str:
     """Who acts as a host: `admin` by the configured token, or a member of staff by a token of their own.
 
-    With no admin token configured every such call is off. The bot is no host: what it asks for somebody who is, it may.
+    With no admin token configured every such call is off. The bot is no host: what it asks for somebody who is, it may,
+    be they one here or by a Discord role that the configuration names.
     """
     if is_bot(house, sender):
-        if not sender.acting:
-            raise Unauthenticated("the bot is no host", hint="It says for whom it calls: X-Kbslurm-Acting-For.")
-        behind = _behind_the_bot(house, sender.acting)
-        if not behind.is_staff or behind.banned_at is not None:
-            raise Unauthenticated(f"{behind.name} is no host")
-        return behind.name
+        found = asker(house, sender)
+        if found.right != "host":
+            raise Unauthenticated(f"{found.person.name} is no host", hint="Hosts decide who is, in kbslurm or by role.")
+        return found.by
     wanted = house.admin_token
     if wanted is None:
         raise Unauthenticated("the hosts' calls are off", hint="POPCORN_ADMIN_TOKEN isn't set on the server.")
@@ -100,6 +127,43 @@ def host(house: House, sender: Given) -> str:
     if person is None or not person.is_staff:
         raise Unauthenticated("this bearer is no host's")
     return person.name
+
+
+def creator(house: House, sender: Given) -> tuple[str, PersonId | None]:
+    """Who makes a board: their name for the audit log, and the person where one is known. Every host may."""
+    if not is_bot(house, sender):
+        return host(house, sender), None
+    found = asker(house, sender)
+    if found.right is None:
+        raise Unauthenticated(f"{found.person.name} may not make boards", hint="Hosts and creators may.")
+    return found.by, found.person.id
+
+
+def asker(house: House, sender: Given) -> Asker:
+    """Whom the bot calls for, and what they may now. Only the bot's word on Discord roles is taken."""
+    if not sender.acting:
+        raise Unauthenticated("the bot is no host", hint="It says for whom it calls: X-Kbslurm-Acting-For.")
+    person = _behind_the_bot(house, sender.acting)
+    if person.banned_at is not None:
+        return Asker(person=person, right=None, by=person.name)
+    if person.is_staff:
+        return Asker(person=person, right="host", by=person.name)
+    guild, held = _discord_roles(sender.roles)
+    given = house.config.discord.roles
+    for right in ("host", "creator"):
+        role = next((one for one in held if given.get(one) == right), None)
+        if role is not None:
+            return Asker(person=person, right=right, by=f"{person.name} (Discord role {role} in {guild})")
+    return Asker(person=person, right=None, by=person.name)
+
+
+def _discord_roles(text: str | None) -> tuple[str, list[str]]:
+    if not text:
+        return "", []
+    found = _ROLES.fullmatch(text)
+    if found is None:
+        raise Unauthenticated("the roles can't be read", hint="X-Kbslurm-Discord-Roles is GUILD:ROLE,ROLE.")
+    return found[1], found[2].split(",") if found[2] else []
 
 
 def service(house: House, sender: Given) -> str:

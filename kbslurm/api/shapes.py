@@ -917,6 +917,171 @@ class Overview(Shape):
     attention: list[AttentionTold]
 
 
+class BoardMade(BoardNamed):
+    """`warnings` are the problem's, and GPU types that no place offers now."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {"status": "ok", "leaderboard": "transpose", "gpu_types": ["H100"], "warnings": []}
+        },
+    )
+    gpu_types: list[str]
+    warnings: list[str]
+
+
+class VerifyWanted(Wanted):
+    """`gpus`: the board's GPU types that are meant; nothing is all of them."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"mode": "test", "gpus": ["H100"]}})
+    mode: Literal["test", "benchmark"] = "test"
+    gpus: Annotated[list[Annotated[str, Field(max_length=64)]], Field(max_length=100)] | None = None
+
+
+class Verifies(BoardNamed):
+    """`left_out`: GPU types that places offer and this board hasn't."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "status": "ok",
+                "leaderboard": "transpose",
+                "submission_id": 412,
+                "gpu_types": ["H100"],
+                "left_out": ["A100"],
+            }
+        },
+    )
+    submission_id: Id
+    gpu_types: list[str]
+    left_out: list[str]
+
+
+class VerifiedRun(Shape):
+    gpu: str
+    state: str
+    backend: str | None
+    attempts: int
+    verdict: str | None
+    took_s: float | None
+
+
+class Verification(Shape):
+    """How a canary stands, by GPU type; `backend` is the place that has it or had it last."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "submission_id": 412,
+                "leaderboard": "transpose",
+                "mode": "test",
+                "done": True,
+                "runs": [
+                    {
+                        "gpu": "H100",
+                        "state": "scored",
+                        "backend": "della",
+                        "attempts": 1,
+                        "verdict": "passed",
+                        "took_s": 42.5,
+                    }
+                ],
+            }
+        },
+    )
+    submission_id: Id
+    leaderboard: str
+    mode: Literal["test", "benchmark"]
+    done: bool
+    runs: list[VerifiedRun]
+
+
+class RejudgeWanted(Wanted):
+    """`filter`: KEY=VALUE, of submission, gpu, verdict, mode, person. `version` of the problem; null: the live one."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"filter": ["mode=leaderboard"], "version": 7}})
+    filter: Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=5)] | None = None
+    version: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
+
+
+class Change(Shape):
+    before: str
+    after: str
+    runs: int
+
+
+class RejudgingTold(Shape):
+    """How many runs would go from which verdict to which; `open` are not judged yet."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "board": "transpose",
+                "rejudging": 3,
+                "state": "preview",
+                "version": 7,
+                "matrix": [{"before": "passed", "after": "wrong", "runs": 2}],
+                "open": 0,
+                "changed": 2,
+                "spent_gpu_s": 80.5,
+                "expected_gpu_s": 96.0,
+            }
+        },
+    )
+    board: str
+    rejudging: Id
+    state: Literal["preview"]
+    version: Id
+    matrix: list[Change]
+    open: int
+    changed: int
+    spent_gpu_s: float
+    expected_gpu_s: float
+
+
+class PlaceRow(Shape):
+    board: str
+    gpu: str
+    rank: int
+    best_rank: int
+    worst_rank: int
+    person: str
+    person_id: Id
+    submission: Id
+    run: Id
+    score_s: float
+    low_s: float
+    high_s: float
+    paired: bool
+    submitted_at: str
+    file_name: str
+
+
+class Places(Shape):
+    """What `kbslurm export` writes."""
+
+    leaderboard: str
+    places: list[PlaceRow]
+
+
+class People(Shape):
+    people: list[PersonTold]
+
+
+class May(Shape):
+    """`gpu_types`: what places offer; told to hosts and creators only."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"host": False, "creator": True, "gpu_types": ["A100", "H100"]}}
+    )
+    host: bool
+    creator: bool
+    gpu_types: list[str]
+
+
 class FeedLine(Shape):
     """One thing that happened. `subject` is like `run:12`; `token` is where a reader goes on from."""
 

@@ -17,6 +17,7 @@ FRAME_CAP = 16_384
 DRAIN_CAP = 32 << 20
 PATIENCE_S = 60.0
 PART = "file"
+SOURCES_ONLY = "Submit source text, not data or binaries."
 OPENAPI = {
     "requestBody": {
         "required": True,
@@ -47,11 +48,11 @@ class Upload:
     data: bytes
 
 
-async def read(request: Request) -> Upload:
-    """The file, or Invalid. The body is read to its end first: an answer before that is lost by some clients."""
+async def read(request: Request, *, cap: int = SOURCE_CAP, hint: str = SOURCES_ONLY) -> Upload:
+    """The file, or Invalid; at most `cap` bytes. It is read to its end first: some clients lose an earlier answer."""
     try:
         async with asyncio.timeout(PATIENCE_S):
-            body = await _body(request)
+            body = await _body(request, cap, hint)
     except TimeoutError:
         raise TooSlow("the upload came too slowly", hint="Try again on a better line.") from None
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
@@ -59,8 +60,8 @@ async def read(request: Request) -> Upload:
     return await _parsed(request, body)
 
 
-async def _body(request: Request) -> bytes:
-    cap = SOURCE_CAP + FRAME_CAP
+async def _body(request: Request, most: int, hint: str) -> bytes:
+    cap = most + FRAME_CAP
     found = bytearray()
     size = 0
     async for piece in request.stream():
@@ -70,7 +71,7 @@ async def _body(request: Request) -> bytes:
         elif size > DRAIN_CAP:
             break
     if size > cap:
-        raise TooLarge(f"the upload is over {SOURCE_CAP:,} bytes", hint="Submit source text, not data or binaries.")
+        raise TooLarge(f"the upload is over {most:,} bytes", hint=hint)
     return bytes(found)
 
 

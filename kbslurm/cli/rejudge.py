@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -48,38 +48,20 @@ def rejudge(
             return _told(store.apply_rejudging(board.name, by=by), "applied", as_json)
         if cancel:
             return _told(store.cancel_rejudging(board.name, by=by), "cancelled", as_json)
-        found = store.open_rejudging(board.name)
-        if found is not None and (filter_ or version not in (None, found.version)):
-            raise Invalid(
-                f"board {board.name} is being judged again already",
-                hint="Apply or cancel that first; --preview shows it.",
-            )
-        if found is None:
-            wanted = Wanted(
-                submission=chosen.submission,
-                gpu=chosen.gpu,
-                verdict=chosen.verdict,
-                mode=chosen.mode,
-                person=_known(store, chosen.person).id if chosen.person else None,
-            )
-            found = store.order_rejudging(board.name, wanted, version, by=by)
+        wanted = Wanted(
+            submission=chosen.submission,
+            gpu=chosen.gpu,
+            verdict=chosen.verdict,
+            mode=chosen.mode,
+            person=_known(store, chosen.person).id if chosen.person else None,
+        )
+        found = store.preview_rejudging(board.name, wanted, version, by=by)
         return _told(found, "preview", as_json)
 
 
 def _told(found: Rejudging, state: str, as_json: bool) -> int:
     if as_json:
-        told: dict[str, Any] = {
-            "board": found.board,
-            "rejudging": found.id,
-            "state": state,
-            "version": found.version,
-            "matrix": [{"before": old, "after": new, "runs": n} for (old, new), n in found.matrix.items()],
-            "open": found.open_runs,
-            "changed": found.changed,
-            "spent_gpu_s": found.spent_gpu_s,
-            "expected_gpu_s": found.expected_gpu_s,
-        }
-        show.as_json(told)
+        show.as_json(found.told(state))
         return EXIT_OK
     headings, lines = rules.rows(found.matrix)
     show.table(headings, lines, title=f"{found.board}: judged again by version {found.version}, {state}")

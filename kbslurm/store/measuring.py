@@ -259,6 +259,11 @@ class MeasuringDesk(RejudgingDesk):
         }
         connection.execute(_ORDER.encode(), told)
 
+    def house(self, *, now: datetime) -> PersonId:
+        """Who the house's own submissions belong to."""
+        with self._pool.transaction() as connection:
+            return self._house(connection, now)
+
     def _house(self, connection: Connection, now: datetime) -> PersonId:
         """Who the house's own runs belong to: a person whom nobody can sign on as, made when first needed."""
         found = connection.execute(b"SELECT value FROM setting WHERE key = %(key)s", {"key": HOUSE}).fetchone()

@@ -243,6 +243,16 @@ class Register:
     def people(self) -> list[Person]:
         return [_person(found) for found in self._all(f"SELECT {_PERSON} FROM person ORDER BY lower(name)")]
 
+    def people_like(self, text: str, *, limit: int) -> list[Person]:
+        """Whose names have this text in them, in whatever case; those that begin with it first."""
+        told = {"text": text.lower(), "limit": limit}
+        found = self._all(
+            f"SELECT {_PERSON} FROM person WHERE strpos(lower(name), %(text)s) > 0"
+            " ORDER BY strpos(lower(name), %(text)s), lower(name) LIMIT %(limit)s",
+            told,
+        )
+        return [_person(one) for one in found]
+
     def set_role(self, person: PersonId, role: Role, *, by: str | None = None, now: datetime | None = None) -> Person:
         self._change(
             "person",

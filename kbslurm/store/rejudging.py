@@ -126,6 +126,20 @@ class Rejudging:
         """How many would get another verdict."""
         return sum(n for (before, after), n in self.matrix.items() if after not in ("open", before))
 
+    def told(self, state: str) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "board": self.board,
+            "rejudging": self.id,
+            "state": state,
+            "version": self.version,
+            "matrix": [{"before": old, "after": new, "runs": n} for (old, new), n in self.matrix.items()],
+            "open": self.open_runs,
+            "changed": self.changed,
+            "spent_gpu_s": self.spent_gpu_s,
+            "expected_gpu_s": self.expected_gpu_s,
+        }
+
 
 class RejudgingDesk(Desk):
     """Rejudgings of a board: order, look, apply or cancel."""
@@ -182,6 +196,20 @@ class RejudgingDesk(Desk):
         ordered = self.open_rejudging(held.name)
         assert ordered is not None
         return ordered
+
+    def preview_rejudging(
+        self, board: str, wanted: Wanted, version: int | None, *, by: str, now: datetime | None = None
+    ) -> Rejudging:
+        """How the open one stands; where there is none, order one of all that is wanted."""
+        found = self.open_rejudging(board)
+        if found is None:
+            return self.order_rejudging(board, wanted, version, by=by, now=now)
+        if wanted != Wanted() or version not in (None, found.version):
+            raise Invalid(
+                f"board {found.board} is being judged again already",
+                hint="Apply or cancel that first; --preview shows it.",
+            )
+        return found
 
     def apply_rejudging(self, board: str, *, by: str, now: datetime | None = None) -> Rejudging:
         """Let the new verdicts count, all at once, and their version be the live one. Refused while one is open.

@@ -79,12 +79,13 @@ def served(
     clock: Clock | None = None,
     boards: bool = True,
     bot: str | None = None,
+    toml: str = "",
 ) -> Iterator[Ground]:
     """The API alone."""
     slots = ", ".join(f"{gpu} = 1" for gpu in GPUS)
     place.mkdir(parents=True, exist_ok=True)
     file = place / "kbslurm.toml"
-    file.write_text(f"[daemon]\nstate_dir = '{place}'\n[daemon.local]\nslots = {{ {slots} }}\n")
+    file.write_text(f"[daemon]\nstate_dir = '{place}'\n[daemon.local]\nslots = {{ {slots} }}\n{toml}")
     env = {"DATABASE_URL": url, **({"POPCORN_ADMIN_TOKEN": admin} if admin else {})}
     env |= {"KBSLURM_BOT_TOKEN": bot} if bot else {}
     with PostgresStore(url) as store:

@@ -1,0 +1,186 @@
+"""More of the hosts' calls: new boards from an upload, rejudging looked at, places to take away, people found by name,
+and a canary that shows whether places work.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path as FilePath
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from starlette.concurrency import run_in_threadpool
+
+from kbslurm import problem_upload, problems
+from kbslurm.api import identity, shapes, upload
+from kbslurm.api.admin import held, whom
+from kbslurm.api.house import House
+from kbslurm.api.identity import Sender
+from kbslurm.api.popcorn import Limit, Name, person_told
+from kbslurm.api.shapes import Ascii, answers
+from kbslurm.domain import board as boards
+from kbslurm.domain import contest, places
+from kbslurm.errors import Invalid
+from kbslurm.flow import rejudge
+from kbslurm.flow.submit import accept
+from kbslurm.reference_code import parsed_code
+from kbslurm.store.rejudging import Wanted
+from kbslurm.store.views import Board, SubmissionView, Visibility
+
+VERIFIES = "verify"
+FAILURES = (400, 401, 404)
+
+
+def routes(house: House) -> APIRouter:
+    """The router of this house."""
+    router = APIRouter(prefix="/admin", tags=["hosts"])
+    _making(router, house)
+    _looking(router, house)
+    return router
+
+
+def _making(router: APIRouter, house: House) -> None:
+    @router.post(
+        "/leaderboards/upload",
+        responses=answers(shapes.BoardMade, 400, 401, 408, 413),
+        openapi_extra=upload.OPENAPI,
+    )
+    async def create(
+        request: Request,
+        sender: Sender,
+        name: Annotated[str, Query(max_length=contest.NAME_CAP)],
+        gpu: Annotated[list[str] | None, Query(max_length=64, description="May be said again.")] = None,
+        deadline: Annotated[str | None, Query(max_length=64, description="2026-12-24, 2026-12-24 18:00, …")] = None,
+        zone: Annotated[str, Query(max_length=64, description="The deadline's, like Europe/Berlin.")] = "UTC",
+        description: Annotated[str | None, Query(max_length=4000)] = None,
+        visibility: Visibility = "public",
+    ) -> Ascii:
+        """Make a board of a problem that is sent: a zip of its folder, or one reference file. Creators may, too."""
+        sent = await upload.read(request, cap=problem_upload.PACKED_CAP, hint=problem_upload.PACKED_HINT)
+
+        def made() -> Ascii:
+            by, creator = identity.creator(house, sender)
+            now, board_name = house.clock.now(), contest.board_name(name)
+            closes = contest.parsed_deadline(deadline, zone) if deadline else None
+            if closes is not None and contest.closed(closes, now):
+                raise Invalid(f"the deadline {deadline} ({zone}) has passed already", hint="Pick one in the future.")
+            if house.store.board(board_name, counted=False) is not None:
+                raise Invalid(f"there is already a board {board_name!r}", hint="Pick another name.")
+            problem = problem_upload.loaded(sent.file_name, sent.data, name=board_name)
+            gpus = [contest.gpu_name(one) for one in gpu or []] or list(problem.gpus)
+            board = house.store.add_board(
+                board_name,
+                problem,
+                gpus=gpus,
+                deadline_at=closes,
+                zone=zone,
+                description=description,
+                visibility=visibility,
+                min_isolation=house.config.policy.ranked_min_isolation,
+                created_by=creator,
+                now=now,
+            )
+            house.store.audit(by, "create_board", f"board:{board.id}", {"name": board.name}, now=now)
+            idle = [one for one in board.gpus if one not in house.slots]
+            warnings = [*problem.warnings, *(f"no place offers {one} now: what is submitted waits" for one in idle)]
+            told = {"status": "ok", "leaderboard": board.name, "gpu_types": list(board.gpus)}
+            return Ascii({**told, "warnings": warnings[:20]})
+
+        return await run_in_threadpool(made)
+
+    @router.post("/leaderboards/{leaderboard}/verify", responses=answers(shapes.Verifies, *FAILURES))
+    def verify(leaderboard: Name, wanted: shapes.VerifyWanted, sender: Sender) -> Ascii:
+        """Submit what is known to be right, unranked, as the house, to each of its GPU types: do their places work?"""
+        by = identity.host(house, sender)
+        board, now = held(house, leaderboard), house.clock.now()
+        source = canary(board)
+        gpus = [contest.known_gpu(one, board.gpus) for one in wanted.gpus or ()] or list(board.gpus)
+        receipt = accept(
+            house.store,
+            house.store.house(now=now),
+            board.name,
+            "baseline.cu" if board.problem.lang == "cu" else "baseline.py",
+            source,
+            wanted.mode,
+            gpus,
+            now,
+            via=VERIFIES,
+        )
+        house.store.audit(by, "verify", f"submission:{receipt.submission_id}", {"board": board.name}, now=now)
+        told = {"status": "ok", "leaderboard": board.name, "submission_id": receipt.submission_id, "gpu_types": gpus}
+        return Ascii({**told, "left_out": sorted(set(house.slots) - set(board.gpus))})
+
+
+def _looking(router: APIRouter, house: House) -> None:
+    @router.post("/leaderboards/{leaderboard}/rejudge-preview", responses=answers(shapes.RejudgingTold, *FAILURES))
+    def preview(leaderboard: Name, wanted: shapes.RejudgeWanted, sender: Sender) -> Ascii:
+        """How the board's open rejudging stands; where there is none, order one. Nothing counts until it is applied."""
+        by = identity.host(house, sender)
+        board, chosen = held(house, leaderboard), rejudge.parsed(wanted.filter or [])
+        found = house.store.preview_rejudging(
+            board.name,
+            Wanted(
+                submission=chosen.submission,
+                gpu=chosen.gpu,
+                verdict=chosen.verdict,
+                mode=chosen.mode,
+                person=whom(house, chosen.person).id if chosen.person else None,
+            ),
+            wanted.version,
+            by=by,
+            now=house.clock.now(),
+        )
+        return Ascii(found.told("preview"))
+
+    @router.get("/leaderboards/{leaderboard}/export", responses=answers(shapes.Places, *FAILURES))
+    def export(leaderboard: Name, sender: Sender) -> Ascii:
+        """Every place of a board, each person's best per GPU type, with the scores unrounded."""
+        by = identity.host(house, sender)
+        board = held(house, leaderboard)
+        rows = [
+            places.row(board.name, gpu, one, paired=board.problem.baseline is not None)
+            for gpu in board.gpus
+            for one in boards.ranked(house.store.best(board.name, gpu))
+        ]
+        house.store.audit(by, "export", f"board:{board.id}", {"places": len(rows)}, now=house.clock.now())
+        return Ascii({"leaderboard": board.name, "places": rows})
+
+    @router.get("/people", responses=answers(shapes.People, 401))
+    def people(sender: Sender, matching: Annotated[str, Query(max_length=64)] = "", limit: Limit = 25) -> Ascii:
+        """People whose names have this text in them."""
+        identity.host(house, sender)
+        return Ascii({"people": [person_told(one) for one in house.store.people_like(matching, limit=limit)]})
+
+
+def canary(board: Board) -> str:
+    """What is known to be right on this board: its baseline, else the reference's own answer."""
+    problem = board.problem
+    if problem.baseline is not None:
+        return problem.baseline
+    if problem.lang == "py":
+        text = problem.files[problem.reference]
+        code = parsed_code(text, FilePath(problem.reference), problem.reference)
+        for answer in problems.ANSWERS:
+            if code.function(answer) is not None:
+                return f"{text.rstrip()}\n\n\ncustom_kernel = {answer}\n"
+    raise Invalid(f"the problem of board {board.name} has no baseline", hint="Verify on a board that has one.")
+
+
+def verification(view: SubmissionView) -> dict[str, Any]:
+    """How a canary stands: nothing of it is anybody's secret."""
+    return {
+        "submission_id": view.id,
+        "leaderboard": view.board,
+        "mode": view.mode,
+        "done": view.is_done,
+        "runs": [
+            {
+                "gpu": run.gpu,
+                "state": run.state.value,
+                "backend": run.attempts[-1].backend if run.attempts else None,
+                "attempts": len(run.attempts),
+                "verdict": run.verdict.name if run.verdict else None,
+                "took_s": (run.verdict_at - run.queued_at).total_seconds() if run.verdict_at else None,
+            }
+            for run in view.runs
+        ],
+    }

@@ -1,0 +1,191 @@
+"""What a Discord role gives, and what it doesn't: decided by the service at each call, written into nobody's row."""
+
+from __future__ import annotations
+
+import io
+import stat
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kbslurm import problem_upload
+from kbslurm.client import Client
+from kbslurm.domain.run import PersonId
+from kbslurm.errors import Invalid, KbslurmError, NotFound, Refused, TooLarge, Unauthenticated
+from tests.popcorn.ground import ADMIN, GOOD, TRANSPOSE, Ground, served
+
+BOT_TOKEN = "a-bot-token-for-the-tests-0123456789"
+HOST, CREATOR, OTHER = "70001", "70002", "70003"
+TOML = f'[discord]\nroles = {{ "{HOST}" = "host", "{CREATOR}" = "creator" }}\n'
+ONE_FILE = b"""
+import random
+TESTS = [{"size": 8, "seed": 1}]
+def generate_input(size, seed):
+    made = random.Random(seed)
+    return [made.random() for _ in range(size)]
+def ref_kernel(data):
+    return sorted(data)
+def check_implementation(data, output):
+    return (output == sorted(data), "not sorted")
+"""
+
+
+@pytest.fixture
+def ground(database_url: str, tmp_path: Path) -> Iterator[Ground]:
+    with served(database_url, tmp_path, bot=BOT_TOKEN, toml=TOML) as built:
+        yield built
+
+
+def packed(folder: Path, below: str = "") -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for file in folder.rglob("*"):
+            if file.is_file():
+                archive.write(file, below + str(file.relative_to(folder)))
+    return made.getvalue()
+
+
+def test_a_role_gives_its_right_for_one_call_and_to_nobody_for_longer(ground: Ground) -> None:
+    with Client(ground.url, admin=BOT_TOKEN) as bot, Client(ground.url, admin=ADMIN) as hosts:
+        ada = bot.discord_user("501", "ada")
+        plain, host = bot.acting_for("discord:501"), bot.acting_for("discord:501", roles=f"2000:1,{HOST}")
+        creator = bot.acting_for("discord:501", roles=f"2000:{CREATOR}")
+        assert host.set_accepting(False) is False
+        assert host.audit()[0]["by"] == f"ada (Discord role {HOST} in 2000)"
+        assert (host.may().host, host.may().gpus) == (True, ("A100", "H100"))
+        assert (creator.may().host, creator.may().creator, plain.may().gpus) == (False, True, ())
+        for other in (plain, creator, bot.acting_for("discord:501", roles=f"2000:{OTHER},{HOST}0")):
+            with pytest.raises(Unauthenticated, match="ada is no host"):
+                other.set_accepting(True)
+        assert ground.store.person_by_id(PersonId(ada.id)).role == "participant"  # type: ignore[union-attr]
+        for text in ("70001", "2000", f"x:{HOST}", f"2000:{HOST};1"):
+            with pytest.raises(Unauthenticated, match="roles can't be read"):
+                bot.acting_for("discord:501", roles=text).set_accepting(True)
+        assert not ground.store.accepts_jobs()
+        # Only the bot's word counts, and only for somebody who is known and not banned.
+        assert hosts.acting_for("discord:501", roles=f"2000:{HOST}").me().role == "participant"
+        with Client(ground.url, token=ground.store.issue_token(PersonId(ada.id), now=ground.now)) as own:
+            own._headers["X-Kbslurm-Discord-Roles"] = f"2000:{HOST}"
+            with pytest.raises(Unauthenticated):
+                own.overview()
+        with pytest.raises(NotFound):
+            bot.acting_for("discord:999", roles=f"2000:{HOST}").overview()
+        ground.store.ban(PersonId(ada.id), now=ground.now)
+        with pytest.raises(Unauthenticated):
+            host.overview()
+
+
+def test_a_role_shows_what_hosts_see_and_runs_nothing_as_staff(ground: Ground) -> None:
+    store = ground.store
+    store.set_visibility("transpose", "closed", by="host", now=ground.now)
+    with Client(ground.url, admin=BOT_TOKEN) as bot:
+        bot.discord_user("501", "ada")
+        host = bot.acting_for("discord:501", roles=f"2000:{HOST}")
+        assert bot.acting_for("discord:501").boards() == [] and [one.name for one in host.boards()] == ["transpose"]
+        with pytest.raises(Refused, match="is closed"):
+            host.submit("transpose", "H100", "test", "k.py", GOOD)
+        # A token that was linked through the bot has the person's own rights.
+        with Client(ground.url) as device:
+            pending = device.pending()
+        host.link_mine(pending)
+        with Client(ground.url, token=pending) as own:
+            assert own.boards() == []
+
+
+def test_creators_make_boards_and_nothing_else(ground: Ground) -> None:
+    with Client(ground.url, admin=BOT_TOKEN) as bot:
+        ada = bot.discord_user("501", "ada")
+        creator = bot.acting_for("discord:501", roles=f"2000:{CREATOR}")
+        made = creator.create_board("spring", "t.zip", packed(TRANSPOSE, "transpose/"), gpus=["H100", "B200"])
+        assert (made.name, made.gpus) == ("spring", ("H100", "B200")) and "B200" in made.warnings[-1]
+        board = ground.store.board("spring")
+        assert board is not None and board.created_by == ada.id and board.problem_name == "spring"
+        flat = creator.create_board("one", "reference.py", ONE_FILE, gpus=["H100"], deadline="2999-01-01", zone="UTC")
+        assert flat.name == "one"
+        with pytest.raises(Unauthenticated, match="may not make boards"):
+            bot.acting_for("discord:501").create_board("two", "reference.py", ONE_FILE, gpus=["H100"])
+        for wrong, said in (
+            ({"name": "spring", "gpus": ["H100"]}, "already"),
+            ({"name": "admin", "gpus": ["H100"]}, "can't be a board's name"),
+            ({"name": "x"}, "no GPU type"),
+            ({"name": "x", "gpus": ["H100"], "deadline": "2001-01-01"}, "has passed"),
+            ({"name": "x", "gpus": ["H100"], "deadline": "soon"}, "soon"),
+        ):
+            with pytest.raises(Invalid, match=said):
+                creator.create_board(file_name="reference.py", data=ONE_FILE, **wrong)
+        for call in (
+            lambda: creator.delete_board("spring"),
+            lambda: creator.places("spring"),
+            lambda: creator.verify("spring"),
+            lambda: creator.rejudge_preview("spring"),
+            lambda: creator.people("a"),
+            creator.resync,
+        ):
+            with pytest.raises(Unauthenticated, match="is no host"):
+                call()
+        assert ground.store.board("spring") is not None
+
+
+def test_what_hosts_ask_beside(ground: Ground) -> None:
+    with Client(ground.url, admin=BOT_TOKEN) as bot:
+        for account, name in (("501", "ada"), ("502", "adam"), ("503", "eve")):
+            bot.discord_user(account, name)
+        host = bot.acting_for("discord:503", roles=f"2000:{HOST}")
+        assert [one.name for one in host.people("AD")] == ["ada", "adam"] and not host.people("%")
+        host.resync()
+        assert host.audit()[0]["act"] == "resync"
+        with pytest.raises(Invalid, match="no run that fits"):
+            host.rejudge_preview("transpose", ["mode=leaderboard"])
+        with pytest.raises(Invalid, match="chooses nothing"):
+            host.rejudge_preview("transpose", ["colour=red"])
+        assert host.places("transpose") == []
+        host.set_ban("ada", True, "shared an account")
+        assert ground.store.person("ada").ban_reason == "shared an account"  # type: ignore[union-attr]
+        ordered = host.verify("transpose", ["h100"])
+        assert (ordered.gpus, ordered.left_out) == (("H100",), ())
+        told = bot.verification(ordered.submission_id)
+        assert (told["done"], [one["state"] for one in told["runs"]]) == (False, ["queued"])
+        view = ground.store.submission(ordered.submission_id)  # type: ignore[arg-type]
+        assert (view.person, view.by_staff, view.mode) == ("house", True, "test")
+        other = bot.acting_for("discord:503").submit("transpose", "H100", "test", "k.py", GOOD)
+        with pytest.raises(NotFound):
+            bot.verification(other.submission_id)
+        with Client(ground.url) as stranger, pytest.raises(Unauthenticated):
+            stranger.verification(ordered.submission_id)
+
+
+def zipped(*rows: tuple[str, bytes, int]) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data, mode in rows:
+            row = zipfile.ZipInfo(name)
+            row.external_attr, row.compress_type = mode << 16, zipfile.ZIP_DEFLATED
+            archive.writestr(row, data)
+    return made.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("p.zip", b"PK no zip", "can't be read"),
+        ("p.zip", zipped(("../task.yml", b"", 0)), "leads out"),
+        ("p.zip", zipped(("/task.yml", b"", 0)), "leads out"),
+        ("p.zip", zipped(("task.yml", b"/etc/passwd", stat.S_IFLNK | 0o777)), "no plain file"),
+        ("p.zip", zipped(("big", b"\0" * (problem_upload.UNPACKED_CAP + 1), 0)), "unpacks to"),
+        ("p.zip", zipped(*((f"f{n}", b"", 0) for n in range(501))), "501 files"),
+        ("p.zip", zipped(("readme", b"x", 0)), "no task.yml"),
+        ("p.zip", zipped(("a/task.yml", b"", 0), ("b/task.yml", b"", 0)), "several problems"),
+        ("p.zip", zipped(("task.yml", b"files: [{name: a.py, source: ../../../etc/passwd}]\nlang: py\n", 0)), "passwd"),
+        ("p.zip", zipped(("a", b"", 0), ("a/task.yml", b"", 0)), "can't be unpacked"),
+        ("task.yml", b"lang: py\n", "files"),
+        ("reference.py", b"def nothing(): pass\n", "generate_input"),
+        ("p.tar", b"x", "neither"),
+    ],
+)
+def test_no_upload_leads_anywhere_else(name: str, data: bytes, said: str) -> None:
+    with pytest.raises(KbslurmError, match=said) as met:
+        problem_upload.loaded(name, data, name="x")
+    assert isinstance(met.value, Invalid | NotFound | TooLarge)
+    assert "kb-problem-" not in met.value.message and "root:" not in met.value.message
