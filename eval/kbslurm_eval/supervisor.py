@@ -378,7 +378,8 @@ class Local:
     def __init__(self, limits: Limits, *, level: int, shm: str | None = None, ranks: int = 1) -> None:
         self._limits, self._level, self.ranks = limits, level, ranks
         self.highest = level
-        self.image: Mapping[str, str] = {}
+        told = {name: os.environ.get(f"KBSLURM_{name.upper()}", "") for name in IMAGE_FACTS}
+        self.image: Mapping[str, str] = {name: text for name, text in told.items() if text}
         self.notes: Sequence[str] = ()
         self.means = {2: "unshare", 1: "seccomp", 0: "process"}[level]
         self._base = Path(tempfile.mkdtemp(prefix="kb-", dir=shm or _shared_memory()))

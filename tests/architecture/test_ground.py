@@ -57,7 +57,8 @@ class TestLock:
         locked = set(re.findall(r"^([a-z0-9-]+)==", self.lock, flags=re.MULTILINE))
         wanted = {name_of(text) for text in [*project["dependencies"], *project["optional-dependencies"]["dev"]]}
         assert wanted <= locked
-        assert not locked & {"pyslurm", "torch", "modal"}
+        assert not locked & {"pyslurm", "torch"}
+        assert "modal" not in {name_of(text) for text in project["dependencies"]}, "only its adapter needs it"
 
     def test_it_serves_every_python_that_is_promised(self) -> None:
         """A wheel with compiled code has one file per Python and machine: the lock holds more than this machine's."""

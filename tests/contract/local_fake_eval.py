@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("--key", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--work", type=Path)
+    parser.add_argument("--min-isolation", type=int)
     given = parser.parse_args()
     manifest = wire.read_manifest(given.manifest.read_bytes())
     with Path(manifest.config["count"]).open("a") as count:

@@ -56,6 +56,7 @@ class LocalCase:
     time_limit_s: float = 1.0
     enforces_memory: bool = True
     steps: Sequence[str] = ("folder", "placed", "held", "forked", "started")
+    lost_at: Sequence[str] = ()
     made: list[LocalBackend] = field(default_factory=list)
 
     def backend(self) -> LocalBackend:
@@ -98,6 +99,9 @@ class LocalCase:
 
     def let_start(self, job: JobSpec) -> None:
         self.backend().submit(job)
+
+    def wait_out(self, job: JobSpec) -> None:
+        raise AssertionError("every job of this machine is found")
 
     def paths(self, name: JobName) -> AttemptPaths:
         return AttemptPaths(root=self.root, name=name)

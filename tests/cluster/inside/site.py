@@ -124,6 +124,7 @@ class SlurmCase:
     time_limit_s: float = 1.0
     enforces_memory: bool = True
     steps: Sequence[str] = ("folder", "sent", "submitted")
+    lost_at: Sequence[str] = ()
     held: dict[JobName, str] = field(default_factory=dict)
 
     def backend(self) -> SlurmBackend:
@@ -173,6 +174,9 @@ class SlurmCase:
             stderr=subprocess.DEVNULL,
             check=False,
         )
+
+    def wait_out(self, job: JobSpec) -> None:
+        raise AssertionError("every job of Slurm's is found by its name")
 
     def paths(self, name: JobName) -> AttemptPaths:
         return AttemptPaths(root=self.backend().root, name=name)

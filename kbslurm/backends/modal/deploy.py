@@ -1,0 +1,138 @@
+"""What is deployed at Modal: one folder, complete by itself, that `modal deploy` takes; and whether it is there.
+
+kbslurm_app.py   containers/modal_app.py: an image and one function per GPU type, as told.json says
+told.json        the app's name, the image, the functions and what each is allowed, the harness's digest
+inside.py        the body of every function
+eval/            the harness
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kbslurm.backends.modal import function_name
+from kbslurm.backends.modal.line import Line, LineTrouble
+from kbslurm.domain.finding import Finding, caution, failed, passed
+from kbslurm.errors import BackendTrouble, Misconfigured
+
+APP_FILE, TOLD_FILE = "kbslurm_app.py", "told.json"
+HARNESS_TAG = "kbslurm-harness"
+DIGITS = 16  # of the digest, in the app's tag
+IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc")
+DEPLOY = "Run kbslurm modal deploy."
+
+
+def told(
+    *,
+    app: str,
+    image: str,
+    python: str,
+    packages: Sequence[str],
+    functions: Mapping[str, Mapping[str, Any]],
+    digest: str,
+) -> dict[str, Any]:
+    """What the app file is told. `functions`: by GPU type, its `gpu`, `timeout_s`, `cpu`, `memory_mib` and `slots`."""
+    return {
+        "app": app,
+        "image": image,
+        "python": python,
+        "packages": list(packages),
+        "functions": {function_name(gpu): dict(one) for gpu, one in functions.items()},
+        "harness_digest": digest,
+        "tags": {HARNESS_TAG: digest[:DIGITS]},
+    }
+
+
+def render(folder: Path, facts: Mapping[str, Any], *, eval_dir: Path, app_file: Path) -> Path:
+    """Write the folder anew, whole or not at all; the app's file in it."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    fresh = folder.with_name(f".{folder.name}-{os.getpid()}")
+    shutil.rmtree(fresh, ignore_errors=True)
+    try:
+        shutil.copytree(eval_dir, fresh / "eval", ignore=IGNORED)
+        shutil.copy(Path(__file__).with_name("inside.py"), fresh / "inside.py")
+        shutil.copy(app_file, fresh / APP_FILE)
+        (fresh / TOLD_FILE).write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        shutil.rmtree(folder, ignore_errors=True)
+        fresh.rename(folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return folder / APP_FILE
+
+
+def deploy(file: Path, *, token: tuple[str, str], api_url: str, environment: str) -> None:
+    """`modal deploy` of this file, with our token and its own words on standard error."""
+    argv = [sys.executable, "-m", "modal", "deploy", *(("--env", environment) if environment else ()), str(file)]
+    told_env = {"MODAL_TOKEN_ID": token[0], "MODAL_TOKEN_SECRET": token[1], "MODAL_SERVER_URL": api_url}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("MODAL_", "DATABASE_", "DISCORD_"))
+    }
+    done = subprocess.run(argv, env={**kept, **told_env}, cwd=file.parent, stdout=sys.stderr, check=False)
+    if done.returncode:
+        raise BackendTrouble(
+            "modal",
+            f"modal deploy ended with {done.returncode}",
+            hint="What it said stands above; kbslurm modal check.",
+        )
+
+
+def findings(line: Line, facts: Mapping[str, Any]) -> list[Finding]:
+    """Token, app, harness and functions, in this order; what can't be seen because of an earlier one is left out."""
+    app = facts["app"]
+    try:
+        line.hello()
+    except LineTrouble as trouble:
+        if trouble.status in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
+            remedy = "Make one at modal.com, Settings, API Tokens; set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET."
+            return [failed("token", f"Modal doesn't take it: {trouble.said}", remedy)]
+        return [
+            failed("reach", f"Modal can't be reached: {trouble.said}", "Look at network, proxy and status.modal.com.")
+        ]
+    found = [passed("token", "Modal takes it")]
+    try:
+        tags = line.app_tags(app)
+        if tags is None:
+            return [*found, failed("app", f"there is no deployed app {app}", DEPLOY)]
+        found.append(passed("app", f"{app} is deployed"))
+        found.append(_harness(tags.get(HARNESS_TAG, ""), facts["harness_digest"][:DIGITS]))
+        return found + [_function(line, app, name, want) for name, want in sorted(facts["functions"].items())]
+    except LineTrouble as trouble:
+        return [*found, failed("app", f"it can't be looked at: {trouble.said}", "Look whether the token may see it.")]
+
+
+def _harness(deployed: str, ours: str) -> Finding:
+    if deployed == ours:
+        return passed("harness", f"the app carries ours, {ours}")
+    which = f"another one, {deployed}" if deployed else "one that isn't known"
+    return failed("harness", f"the app carries {which}; ours is {ours}, and runs would be sent back", DEPLOY)
+
+
+def _function(line: Line, app: str, name: str, want: Mapping[str, Any]) -> Finding:
+    try:
+        there = line.function(app, name)
+    except LineTrouble as trouble:
+        if trouble.status == "NOT_FOUND":
+            return failed("function", f"there is no {name}", DEPLOY, where=name)
+        return caution("function", f"{name} can't be looked at: {trouble.said}", "Try again.", where=name)
+    if there.timeout_s and there.timeout_s != want["timeout_s"]:
+        text = f"{name} ends after {there.timeout_s:g} s, and {want['timeout_s']:g} s are configured"
+        return caution("function", text, DEPLOY, where=name)
+    return passed("function", f"{name} is there", where=name)
+
+
+def check_token(token_id: str | None, token_secret: str | None) -> tuple[str, str]:
+    """Both halves, or what to set."""
+    if not token_id or not token_secret:
+        missing = "MODAL_TOKEN_ID" if not token_id else "MODAL_TOKEN_SECRET"
+        raise Misconfigured(
+            f"[modal] is configured, and {missing} isn't set",
+            fix=f"Set {missing}, or {missing}_FILE; modal.com, Settings, API Tokens.",
+        )
+    return token_id, token_secret

@@ -1,0 +1,156 @@
+"""Runs in Modal's container, by that image's own Python: one payload becomes one envelope. Standard library only.
+
+`judge(payload)` is the whole body of each deployed function. It lays out what the harness wants on a disk (manifest,
+key), runs the harness as a child, as every other place does, and returns what it left. It never looks into the report,
+and returns bytes of JSON: nothing of ours is pickled. As a program it reads the payload from standard input and writes
+the envelope to standard output.
+"""
+
+# ruff: noqa: PTH100, PTH102, PTH103, PTH118, PTH120, PTH123, PTH208, S108
+from __future__ import annotations
+
+import base64
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PAYLOAD_VERSION = ENVELOPE_VERSION = 1
+SEALED_CAP = 16_000_000
+ARTIFACT_CAP, ARTIFACTS_CAP = 8 << 20, 12
+TAIL_CAP = 400
+KILLING_S = 20.0
+HANDED_ON = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+PR_SET_DUMPABLE = 4
+
+
+def judge(payload: bytes) -> bytes:
+    """Run the harness once for this payload. Whatever happens, there is an envelope."""
+    told = json.loads(payload)
+    if told["version"] != PAYLOAD_VERSION:
+        return _envelope("image", reason=f"the deployed app speaks another version: {_AGAIN}")
+    if time.time() > told["start_by"]:
+        # Whoever sent this may have sent it again by now: an attempt runs at most once (law 2).
+        return _envelope("cancelled", reason="no GPU came free in time, so it wasn't started")
+    deployed = json.loads(_text(os.path.join(HERE, "told.json")))
+    if told["harness_digest"] != deployed["harness_digest"]:
+        return _envelope("image", reason=f"the deployed app carries another version of the harness: {_AGAIN}")
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # we have seen the key: who shares this uid mustn't
+    folder = tempfile.mkdtemp(prefix="kb-")
+    try:
+        return _judged(told, folder, deployed["image"])
+    except OSError as error:
+        return _envelope("no_report", reason=f"the harness couldn't be started: {error}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+_AGAIN = "run kbslurm modal deploy"
+
+
+def _judged(told: dict[str, Any], folder: str, image_name: str) -> bytes:
+    manifest, key, out, scratch = (os.path.join(folder, name) for name in ("manifest.json", "key", "out", "scratch"))
+    os.mkdir(out, 0o700)
+    os.mkdir(scratch, 0o700)
+    _put(manifest, told["manifest"].encode())
+    _put(key, bytes.fromhex(told["key"]))
+    environment = {name: os.environ[name] for name in HANDED_ON if name in os.environ}
+    environment = {"PATH": os.defpath, **environment, "HOME": scratch, "TMPDIR": scratch}
+    image = os.environ.get("MODAL_IMAGE_ID", "")
+    environment |= {"KBSLURM_IMAGE": image_name, "KBSLURM_IMAGE_DIGEST": image, "KBSLURM_IMAGE_SEEN": "record"}
+    work = f"/dev/shm/{told['name']}" if os.access("/dev/shm", os.W_OK) else os.path.join(folder, "work")
+    argv = [sys.executable, "-I", os.path.join(HERE, "eval"), manifest, "--key", key, "--out", out, "--work", work]
+    argv += ["--min-isolation", str(told["min_isolation"])]
+    with open(os.path.join(folder, "log"), "w+b") as log:
+        os.makedirs(work, mode=0o700, exist_ok=True)
+        child = subprocess.Popen(
+            argv,
+            cwd=scratch,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            code = child.wait(told["time_limit_s"])
+            ending, reason = "no_report", ""
+        except subprocess.TimeoutExpired:
+            code, ending, reason = None, "timeout", f"it ran into its time limit of {told['time_limit_s']:g} s"
+        finally:
+            _kill(child)
+            shutil.rmtree(work, ignore_errors=True)
+        log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_CAP))
+        said = log.read(TAIL_CAP).decode("utf-8", errors="replace").strip()
+    sealed = _capped(os.path.join(out, "report.json"), SEALED_CAP)
+    if sealed is not None:
+        artifacts = _artifacts(os.path.join(out, "artifacts"))
+        return _envelope("reported", exit_code=code, image=image, report=sealed.decode("utf-8", "replace"), **artifacts)
+    if os.path.lexists(os.path.join(out, "report.json")):
+        ending, reason = "bad_report", "what it left as its report isn't a file of a report's size"
+    elif ending == "no_report":
+        reason = f"the harness ended with {code}" + (f": {said}" if said else "")
+    return _envelope(ending, exit_code=code, reason=reason, image=image)
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    """The harness's session. What got away from it ends with the container, which is used once."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(KILLING_S)
+
+
+def _envelope(ending: str, *, exit_code: int | None = None, reason: str = "", image: str = "", **more: Any) -> bytes:
+    told: dict[str, Any] = {"version": ENVELOPE_VERSION, "ending": ending, "exit_code": exit_code, "reason": reason}
+    told |= {"image": image, "report": None, "artifacts": {}}
+    return json.dumps({**told, **more}).encode()
+
+
+def _artifacts(folder: str) -> dict[str, Any]:
+    found: dict[str, str] = {}
+    with contextlib.suppress(OSError):
+        for name in sorted(os.listdir(folder))[:ARTIFACTS_CAP]:
+            data = _capped(os.path.join(folder, name), ARTIFACT_CAP)
+            if data:
+                found[name] = base64.b64encode(data).decode()
+    return {"artifacts": found}
+
+
+def _capped(path: str, cap: int) -> bytes | None:
+    """A plain file's bytes. A submission that isn't isolated can put a link or a pipe there: none is followed."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(fd, "rb") as file:
+        looks = os.fstat(fd)
+        if not stat.S_ISREG(looks.st_mode) or looks.st_size > cap:
+            return None
+        data = file.read(cap + 1)
+    return data if len(data) <= cap else None
+
+
+def _put(path: str, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(judge(sys.stdin.buffer.read()))

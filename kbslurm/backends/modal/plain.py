@@ -1,0 +1,164 @@
+"""What comes back from a container, read without running any of it (law 6).
+
+Modal's client unpickles results, and a pickle runs what its maker wants. We take the raw bytes of a result instead and
+know only two shapes: a pickle of one bytes object, walked opcode by opcode, and a CBOR byte string. All else is no
+result. Nothing here imports pickle.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kbslurm.domain.run import Ending
+from kbslurm_eval.wire import ARTIFACT_CAP, ARTIFACTS_CAP, ARTIFACTS_TOTAL, REPORT_CAP
+
+# A sealed report quotes the report's text, so that every quotation mark in it takes two bytes; the envelope quotes it
+# once more.
+SEALED_CAP = 2 * REPORT_CAP
+RESULT_CAP = 2 * SEALED_CAP + 4 * ARTIFACTS_TOTAL // 3 + (1 << 20)
+REASON_CAP = 500
+PICKLE, CBOR = "pickle", "cbor"
+ENVELOPE_VERSION = 1
+# What the inside may say of its own end. Whatever is the platform's to say (a node's failure) comes from the platform.
+SAYABLE = {
+    ending.value: ending
+    for ending in (Ending.REPORTED, Ending.TIMEOUT, Ending.NO_REPORT, Ending.BAD_REPORT, Ending.IMAGE, Ending.CANCELLED)
+}
+
+_PROTO, _FRAME, _MEMOIZE, _BINPUT, _LONG_BINPUT, _STOP = 0x80, 0x95, 0x94, 0x71, 0x72, 0x2E
+_BYTES_SIZES = {0x43: 1, 0x42: 4, 0x8E: 8}  # SHORT_BINBYTES, BINBYTES, BINBYTES8
+_SKIPPED = {_FRAME: 8, _MEMOIZE: 0, _BINPUT: 1, _LONG_BINPUT: 4}
+
+
+class NoResult(ValueError):
+    """What came back isn't what our function returns."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Envelope:
+    """What our function returns: how it ended, and the sealed report where there is one, never looked into here."""
+
+    ending: Ending
+    exit_code: int | None = None
+    reason: str = ""
+    image: str = ""
+    report: bytes | None = None
+    artifacts: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def envelope_of(data: bytes, shape: str) -> Envelope:
+    """The envelope in a result's raw bytes, or NoResult. Nothing in it is trusted: the report proves itself later."""
+    if len(data) > RESULT_CAP:
+        raise NoResult(f"a result of {len(data)} bytes is over the cap of {RESULT_CAP}")
+    return _read(bytes_of(data, shape))
+
+
+def bytes_of(data: bytes, shape: str) -> bytes:
+    """The one bytes object that these bytes spell, or NoResult. Nothing is executed, whatever stands in them."""
+    match shape:
+        case "pickle":
+            return _pickled_bytes(data)
+        case "cbor":
+            return _cbor_bytes(data)
+        case _:
+            raise NoResult(f"a result in a shape that isn't known here: {shape}")
+
+
+def _pickled_bytes(data: bytes) -> bytes:
+    """Of all opcodes those that push one bytes object, and those that mean nothing by themselves."""
+    at, found = 0, None
+    while at < len(data):
+        code, at = data[at], at + 1
+        if code in _BYTES_SIZES and found is None:
+            found, at = _sized(data, at, _BYTES_SIZES[code], "little")
+        elif code == _PROTO:
+            if at != 1 or at >= len(data) or data[at] > 5:
+                raise NoResult("a pickle of a protocol that isn't known here")
+            at += 1
+        elif code in _SKIPPED:
+            at += _SKIPPED[code]
+        elif code == _STOP:
+            if found is None or at != len(data):
+                raise NoResult("a pickle that isn't one bytes object")
+            return found
+        else:
+            raise NoResult(f"a pickle with opcode 0x{code:02x}, which one bytes object doesn't need")
+    raise NoResult("a pickle without its end")
+
+
+def _cbor_bytes(data: bytes) -> bytes:
+    """A byte string of definite length, and nothing after it."""
+    if not data or data[0] >> 5 != 2:
+        raise NoResult("a CBOR result that isn't one byte string")
+    more = data[0] & 31
+    if more < 24:
+        found, at = data[1 : 1 + more], 1 + more
+        if len(found) != more:
+            raise NoResult("a result that was cut short")
+    elif more in (24, 25, 26, 27):
+        found, at = _sized(data, 1, 1 << (more - 24), "big")
+    else:
+        raise NoResult("a CBOR result in pieces")
+    if at != len(data):
+        raise NoResult("a CBOR result with something behind it")
+    return found
+
+
+def _sized(data: bytes, at: int, width: int, order: Any) -> tuple[bytes, int]:
+    size = int.from_bytes(data[at : at + width], order)
+    start = at + width
+    if size > len(data) - start:
+        raise NoResult("a result that was cut short")
+    return data[start : start + size], start + size
+
+
+def _read(text: bytes) -> Envelope:
+    try:
+        told = json.loads(text.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise NoResult("a result that isn't JSON") from None
+    want = {"version", "ending", "exit_code", "reason", "image", "report", "artifacts"}
+    if not isinstance(told, dict) or set(told) != want or told["version"] != ENVELOPE_VERSION:
+        raise NoResult("a result that isn't this version's envelope")
+    ending = SAYABLE.get(told["ending"]) if isinstance(told["ending"], str) else None
+    code, report = told["exit_code"], told["report"]
+    if ending is None or not (code is None or type(code) is int) or not (report is None or isinstance(report, str)):
+        raise NoResult("an envelope with a field that can't be")
+    sealed = None if report is None else report.encode("utf-8", errors="replace")
+    if sealed is not None and len(sealed) > SEALED_CAP:
+        ending, sealed = Ending.BAD_REPORT, None
+    if (sealed is None) is (ending is Ending.REPORTED):
+        raise NoResult("an envelope whose ending and report don't fit")
+    return Envelope(
+        ending=ending,
+        exit_code=code,
+        reason=_plain(told["reason"]),
+        image=_plain(told["image"]),
+        report=sealed,
+        artifacts=_artifacts(told["artifacts"]),
+    )
+
+
+def _artifacts(told: Any) -> dict[str, bytes]:
+    """A profile's files. One that can't be is left out: the report names those that belong to it, and their digests."""
+    found: dict[str, bytes] = {}
+    for name, text in list(told.items())[:ARTIFACTS_CAP] if isinstance(told, dict) else ():
+        if not isinstance(text, str) or len(text) > 4 * ARTIFACT_CAP // 3 + 4:
+            continue
+        try:
+            data = base64.b64decode(text, validate=True)
+        except (ValueError, binascii.Error):
+            continue
+        if 0 < len(data) <= ARTIFACT_CAP and sum(map(len, found.values())) + len(data) <= ARTIFACTS_TOTAL:
+            found[name] = data
+    return found
+
+
+def _plain(text: Any) -> str:
+    """A line for the operator, whatever a container put there."""
+    return "".join(one if one.isprintable() else " " for one in str(text)[:REASON_CAP]).strip()
