@@ -20,3 +20,5 @@ class SharedFolders(BuildHookInterface):  # type: ignore[type-arg,misc,unused-ig
             if not folder.is_dir():
                 raise FileNotFoundError(f"the shared folder {name}/ is missing from {self.root}")
             build_data["force_include"][str(folder)] = f"kbslurm/_share/{name}"
+        workflow = Path(self.root) / ".github" / "workflows" / "kbslurm-run.yml"
+        build_data["force_include"][str(workflow)] = f"kbslurm/_share/{workflow.name}"

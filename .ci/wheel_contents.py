@@ -16,6 +16,8 @@ EXPECTED = (
     "kbslurm/_share/eval/__main__.py",
     "kbslurm/_share/eval/kbslurm_eval/wire.py",
     "kbslurm/_share/examples/",
+    "kbslurm/_share/kbslurm-run.yml",
+    "kbslurm/backends/github/requirements.txt",
     "kbslurm/_share/sbatch_templates/base.sbatch.j2",
     "kbslurm/_share/site-configs/schema.json",
     "kbslurm_bot/__init__.py",

@@ -29,6 +29,7 @@ SECRETS = (
     "DATABASE_URL",
     "DISCORD_TOKEN",
     "GITHUB_TOKEN",
+    "KBSLURM_RUN_KEY",
     "POPCORN_ADMIN_TOKEN",
     "KBSLURM_BOT_TOKEN",
     "MODAL_TOKEN_ID",
@@ -48,6 +49,8 @@ MISPLACED = {
     "github.client_secret": "CLI_GITHUB_CLIENT_SECRET",
     "oidc.client_secret": "OIDC_CLIENT_SECRET",
     "github.token": "GITHUB_TOKEN",
+    "github.tokens": "GITHUB_TOKEN",
+    "github.run_key": "KBSLURM_RUN_KEY",
     "modal.token_id": "MODAL_TOKEN_ID",
     "modal.token_secret": "MODAL_TOKEN_SECRET",
 }
@@ -61,6 +64,26 @@ def _slots(slots: Mapping[str, int]) -> Mapping[str, int]:
         if free < 1:
             raise Invalid(f"{gpu} has {free} slots", hint="At least 1, or leave it out.")
     return dict(slots)
+
+
+def _labels(gpus: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+    for gpu, labels in gpus.items():
+        contest.gpu_name(gpu)
+        if not labels or not all(re.fullmatch(r"[A-Za-z0-9._@ -]{1,100}", label) for label in labels):
+            raise Invalid(f"{gpu} has no runner labels", hint='Write gpus = { H100 = ["self-hosted", "h100"] }.')
+    return dict(gpus)
+
+
+def _repository(text: str) -> str:
+    if text and not re.fullmatch(r"[A-Za-z0-9_-]{1,39}/[A-Za-z0-9._-]{1,100}", text):
+        raise Invalid(f"{text!r} is no repository", hint='Write "owner/name".')
+    return text
+
+
+def _branch(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,200}", text):
+        raise Invalid(f"{text!r} is no branch", hint='Write "main".')
+    return text
 
 
 def _place_name(text: str) -> str:
@@ -223,7 +246,38 @@ class Discord:
 
 @dataclass(frozen=True, kw_only=True)
 class Github:
-    """GitHub Actions. Its secret is GITHUB_TOKEN; that of signing on with GitHub CLI_GITHUB_CLIENT_SECRET."""
+    """GitHub Actions. Its secrets are GITHUB_TOKEN (several with spaces between them: they are used in turn) and
+    KBSLURM_RUN_KEY, which the repository has under the same name; that of signing on with GitHub
+    CLI_GITHUB_CLIENT_SECRET.
+    """
+
+    repository: str = field(
+        default="",
+        metadata={"doc": "The private repository whose runners are lent: owner/name.", "check": _repository},
+    )
+    gpus: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict,
+        metadata={"doc": "The runner's labels, by GPU type; empty: no runs go there.", "check": _labels},
+    )
+    slots: Mapping[str, int] = field(
+        default_factory=dict, metadata={"doc": "How many runs at once, by GPU type; 4 where not said.", "check": _slots}
+    )
+    branch: str = field(
+        default="main", metadata={"doc": "The repository's branch with workflow and harness.", "check": _branch}
+    )
+    api_url: str = field(
+        default="https://api.github.com",
+        metadata={"doc": "Where its API is; GITHUB_API_URL goes first.", "check": _public_url},
+    )
+    python: str = field(default="python3", metadata={"doc": "What the harness runs with, on the runner."})
+    staff_only: bool = field(default=False, metadata={"doc": "Only the hosts' own submissions run there."})
+    min_isolation: int = field(
+        default=2, metadata={"doc": "Below this isolation level nothing runs there.", "least": 0, "most": 3}
+    )
+    ranked_min_isolation: int = field(
+        default=2, metadata={"doc": "The isolation level from which a run ranks from there.", "least": 0, "most": 3}
+    )
+    poll_s: float = field(default=15.0, metadata={"doc": "How often its runs are looked at.", "least": 0.05})
 
     client_id: str = field(default="", metadata={"doc": "Of the OAuth application; empty: no sign-on with GitHub."})
     oauth_url: str = field(default="https://github.com", metadata={"doc": "Where GitHub is.", "check": _public_url})
@@ -348,6 +402,10 @@ def load(path: Path | None = None, env: Mapping[str, str] | None = None, *, cwd:
         state_dir = tomlfile.resolved(around["KBSLURM_STATE_DIR"], here)
         told = dataclasses.replace(told, daemon=dataclasses.replace(told.daemon, state_dir=state_dir))
         origins["daemon.state_dir"] = _origin("KBSLURM_STATE_DIR", env, lines)
+    if around.get("GITHUB_API_URL"):
+        api_url = _public_url(around["GITHUB_API_URL"])
+        told = dataclasses.replace(told, github=dataclasses.replace(told.github, api_url=api_url))
+        origins["github.api_url"] = _origin("GITHUB_API_URL", env, lines)
     if told.daemon.state_dir is None:
         state_dir = default_state_dir(env)
         told = dataclasses.replace(told, daemon=dataclasses.replace(told.daemon, state_dir=state_dir))

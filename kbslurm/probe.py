@@ -2,7 +2,7 @@
 
 `probe("launch.after_submit")` does nothing, unless KBSLURM_PROBE names it: `name` kills this process with SIGKILL the
 first time that it passes there, `name:3` the third time. PROBES lists those of the walk on this machine, and a test
-walks past each; SLURM_PROBES stand inside the submission to a cluster.
+walks past each; SLURM_PROBES stand inside the submission to a cluster, GITHUB_PROBES inside that to GitHub.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ PROBES = (
     "cancel.after_commit",
 )
 SLURM_PROBES = ("slurm.folder", "slurm.sent", "slurm.submitted")
+GITHUB_PROBES = ("github.payload", "github.sending", "github.sent")
 
 passed: Counter[str] = Counter()
 

@@ -9,6 +9,7 @@ from kbslurm.errors import Misconfigured
 
 Shared = Literal["alembic", "containers", "eval", "examples", "sbatch_templates", "site-configs"]
 
+WORKFLOW = "kbslurm-run.yml"
 PACKAGE = Path(__file__).resolve().parent
 
 
@@ -27,6 +28,15 @@ def eval_dir() -> Path:
     the importable package of that name only lends its wire format to the server.
     """
     return path("eval")
+
+
+def workflow() -> Path:
+    """The workflow that a host copies into the repository that lends its runners."""
+    root = checkout()
+    file = root / ".github" / "workflows" / WORKFLOW if root else PACKAGE / "_share" / WORKFLOW
+    if not file.is_file():
+        raise Misconfigured(f"the workflow {WORKFLOW} is missing from {file.parent}", fix="Install kbslurm again.")
+    return file
 
 
 def checkout() -> Path | None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 POSTGRES = "postgres"
 ATTEMPTS = "attempts"
 SHARED_GRACE_S = 25.0
+GITHUB_SLOTS = 4
+GITHUB_QUEUE_S = 26 * 3_600.0  # GitHub gives up what no runner took within a day
 
 
 @contextmanager
@@ -60,10 +62,12 @@ def opened_store(config: Config, *, migrated: bool = True) -> Iterator[PostgresS
 
 
 def places(config: Config) -> list[Place]:
-    """Where runs may go, the preferred first: the sites as listed, then this machine."""
+    """Where runs may go, the preferred first: the sites as listed, then this machine, then what others lend."""
     found = [slurm_place(site) for site in sites(config)]
     if config.daemon.local.slots:
         found.append(local_place(config))
+    if config.github.gpus:
+        found.append(github_place(config))
     names = [place.name for place in found]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise Misconfigured(f"two places are called {twice}", fix="Change daemon.local.name, or the site's.")
@@ -85,6 +89,8 @@ def slots(config: Config) -> Mapping[str, int]:
     for site in sites(config):
         for name, gpu in site.gpus.items():
             found[name] = found.get(name, 0) + gpu.slots
+    for name, most in (github_slots(config) if config.github.gpus else {}).items():
+        found[name] = found.get(name, 0) + most
     return found
 
 
@@ -116,6 +122,61 @@ def local_place(config: Config, *, eval_dir: Path | None = None) -> Place:
         patience_s=300.0,
         stray_s=300.0,
     )
+
+
+def github_place(config: Config, *, eval_dir: Path | None = None) -> Place:
+    """GitHub Actions. Its API is asked seldom; its queue may keep a run for a day, which is no time of the run's."""
+    from kbslurm.backends.github import GithubBackend
+
+    told = config.github
+    backend = GithubBackend(
+        told.repository,
+        told.gpus,
+        github_slots(config),
+        tokens=github_tokens(config),
+        key=github_key(config),
+        eval_dir=eval_dir or share.eval_dir(),
+        branch=told.branch,
+        api_url=told.api_url,
+        python=told.python,
+        min_isolation=told.min_isolation,
+        probe=lambda step: probe(f"github.{step}"),
+    )
+    return Place(
+        backend=backend,
+        untrusted=not told.staff_only,
+        ranked_min_isolation=told.ranked_min_isolation,
+        poll_s=told.poll_s,
+        grace_s=max(2.0, 2 * told.poll_s),
+        sweep_gap_s=max(1.0, 2 * told.poll_s),
+        patience_s=GITHUB_QUEUE_S,
+    )
+
+
+def github_slots(config: Config) -> Mapping[str, int]:
+    """How many attempts may be open at GitHub, by GPU type."""
+    return {gpu: config.github.slots.get(gpu, GITHUB_SLOTS) for gpu in config.github.gpus}
+
+
+def github_tokens(config: Config) -> list[str]:
+    """The tokens, which are used in turn."""
+    found = (config.secret("GITHUB_TOKEN") or "").replace(",", " ").split()
+    if not config.github.repository or not found:
+        what = "github.gpus is set without github.repository" if found else "github.gpus is set without GITHUB_TOKEN"
+        raise Misconfigured(what, file=config.file, key="github", fix="docs/overflow.md says what it takes.")
+    return found
+
+
+def github_key(config: Config) -> bytes:
+    """The key that seals what the repository carries."""
+    from kbslurm.backends.github.carry import CantCarry, key_in
+
+    try:
+        return key_in(config.secret("KBSLURM_RUN_KEY") or "")
+    except CantCarry as error:
+        raise Misconfigured(
+            str(error), fix="Make one with: openssl rand -hex 32. The repository needs the same as an Actions secret."
+        ) from None
 
 
 def slurm_place(site: Site) -> Place:

@@ -43,6 +43,7 @@ def main() -> int:
         "tree": tree,
         "hop": hop,
         "print": print_much,
+        "profile": profile,
     }
     return doing[manifest.config["do"]](manifest, given.key.read_bytes(), given.out)
 
@@ -156,6 +157,14 @@ def hop(manifest: wire.Manifest, key: bytes, out: Path) -> int:
 def print_much(manifest: wire.Manifest, key: bytes, out: Path) -> int:
     for _ in range(64):
         sys.stdout.write("x" * 65_536)
+    return report(manifest, key, out)
+
+
+def profile(manifest: wire.Manifest, key: bytes, out: Path) -> int:
+    """Files beside the report: one plain, one a way to something else."""
+    (out / "artifacts").mkdir()
+    (out / "artifacts" / "trace.json").write_text("{}")
+    (out / "artifacts" / "other").symlink_to("/etc/hostname")
     return report(manifest, key, out)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm import config, tomlfile
+from kbslurm import config, tomlfile, wiring
 from kbslurm.errors import Misconfigured
 
 WHOLE = """\
@@ -259,3 +259,63 @@ last = 3'''
     }
     assert file.line(("a", "b", "c", "d")) == 7, "the nearest that has a line"
     assert tomlfile.dotted(("list", 1, "in ner")) == 'list[1]."in ner"'
+
+
+GITHUB = """\
+[github]
+repository = "example-university/kernel-runs"
+gpus = { H100 = ["self-hosted", "h100"], CPU = ["ubuntu-latest"] }
+slots = { H100 = 2 }
+"""
+
+
+def test_github_is_a_place_in_a_few_lines(tmp_path: Path) -> None:
+    written(tmp_path, GITHUB)
+    env = {"GITHUB_TOKEN": "one, two", "KBSLURM_RUN_KEY": "ab" * 32, "GITHUB_API_URL": "http://127.0.0.1:1/"}
+    found = config.load(env=env, cwd=tmp_path)
+    place = wiring.github_place(found)
+    assert place.backend.capacity() == {"H100": 2, "CPU": 4}
+    assert place.untrusted and place.ranked_min_isolation == 2
+    assert wiring.github_tokens(found) == ["one", "two"]
+    assert found.github.api_url == "http://127.0.0.1:1"
+    rows = {key: (value, origin) for key, value, origin in config.shown(found)}
+    assert rows["github.api_url"] == ("http://127.0.0.1:1", "$GITHUB_API_URL")
+    assert rows["KBSLURM_RUN_KEY"] == (config.MASK, "$KBSLURM_RUN_KEY")
+    assert [one.name for one in wiring.places(found)] == ["github"]
+    assert wiring.slots(found) == {"H100": 2, "CPU": 4}
+    assert wiring.places(config.load(env={}, cwd=tmp_path / "nothing")) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('repository = "no slash"', "no repository"),
+        ("gpus = { H100 = [] }", "H100 has no runner labels"),
+        ('gpus = { H100 = ["a;b"] }', "H100 has no runner labels"),
+        ('gpus = { "H 100" = ["x"] }', "can't be a GPU's name"),
+        ('branch = "-x"', "is no branch"),
+        ('token = "ghp"', "GITHUB_TOKEN"),
+        ('run_key = "00"', "KBSLURM_RUN_KEY"),
+    ],
+)
+def test_a_wrong_line_about_github_is_named(tmp_path: Path, line: str, said: str) -> None:
+    written(tmp_path, f"[github]\n{line}\n")
+    with pytest.raises(Misconfigured) as trouble:
+        config.load(env={}, cwd=tmp_path)
+    assert trouble.value.line == 2
+    assert said in f"{trouble.value.message} {trouble.value.hint}"
+
+
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ({}, "without GITHUB_TOKEN"),
+        ({"GITHUB_TOKEN": "t"}, "KBSLURM_RUN_KEY is no key"),
+        ({"GITHUB_TOKEN": "t", "KBSLURM_RUN_KEY": "short"}, "KBSLURM_RUN_KEY is no key"),
+    ],
+)
+def test_github_without_its_secrets_says_what_is_missing(tmp_path: Path, env: dict[str, str], said: str) -> None:
+    written(tmp_path, GITHUB)
+    with pytest.raises(Misconfigured, match=said) as trouble:
+        wiring.places(config.load(env=env, cwd=tmp_path))
+    assert trouble.value.hint

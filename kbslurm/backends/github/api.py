@@ -1,0 +1,290 @@
+"""GitHub's REST API, as much of it as is needed: tokens in turn, conditional requests, back-off, redirects.
+
+One `Api` serves one repository. It keeps a copy of what it read (by ETag, so that asking again costs nothing of the
+limit) and of how much each token may still ask; a new process starts without both.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
+
+VERSION = "2026-03-10"
+OLDER = "2022-11-28"
+REFUSED_TOKEN_S = 300.0
+LONGEST_BACK_OFF_S = 300.0
+ANSWER_CAP = 32 << 20
+KEPT = 256
+TIMEOUT = httpx.Timeout(30.0, connect=10.0)
+
+
+@dataclass(kw_only=True)
+class Token:
+    """One token, and what its last answers said of it. It never shows itself."""
+
+    text: str = field(repr=False)
+    left: int = 1 << 30
+    ready_at: float = 0.0
+    why: str = ""
+    limited: int = 0
+    refused: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What came back: never a redirect, a limit or a server's trouble; those are raised."""
+
+    status: int
+    data: Any
+    more: bool = False
+    etag: str = ""
+
+    @property
+    def said(self) -> str:
+        """The API's own sentence."""
+        found = self.data.get("message", "") if isinstance(self.data, Mapping) else ""
+        return str(found)[:300]
+
+
+class Api:
+    """Asks one repository's API. Raises BackendTrouble (for reading), BackendRefused or BackendUnclear (for `act`)."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        url: str,
+        repository: str,
+        tokens: Sequence[str],
+        monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.name, self.url, self.repository = name, url.rstrip("/"), repository
+        self.tokens = [Token(text=text) for text in tokens]
+        self.version = VERSION
+        self.calls = 0
+        self._monotonic, self._wall = monotonic, wall
+        self._kept: dict[tuple[str, str], Answer] = {}
+        self._troubles = 0
+        self._quiet_until = 0.0
+        self._client = httpx.Client(timeout=TIMEOUT, follow_redirects=False)
+        # Where a redirect leads is another house: it gets no header of ours.
+        self._stranger = httpx.Client(timeout=TIMEOUT, follow_redirects=False)
+
+    def close(self) -> None:
+        self._client.close()
+        self._stranger.close()
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    def get(self, path: str, **params: Any) -> Answer:
+        """What stands there, asked for conditionally. 404 is an answer."""
+        self._still()
+        try:
+            return self._asked("GET", path, params=params)
+        except (httpx.HTTPError, _ServerTrouble) as error:
+            raise self._trouble(error) from None
+
+    def bytes_of(self, path: str, cap: int) -> bytes | None:
+        """The file behind this address, over a redirect to wherever it lies; None where there is none, or is over
+        `cap`."""
+        self._still()
+        for _ in range(len(self.tokens) + 1):
+            try:
+                return self._file(path, cap)
+            except _NotThisToken:
+                continue
+            except (httpx.HTTPError, _ServerTrouble, KeyError) as error:
+                raise self._trouble(error) from None
+        raise self._all_tokens_out()
+
+    def _file(self, path: str, cap: int) -> bytes | None:
+        token = self._token()
+        self.calls += 1
+        with self._client.stream("GET", self._at(path), headers=self._headers(token)) as answer:
+            self._note(token, answer)
+            if answer.status_code == 200:
+                return _capped(answer, cap)
+            if answer.status_code in (404, 410):
+                return None
+            self._look_at(token, answer)
+            if not answer.is_redirect:
+                raise _ServerTrouble(f"it answered {answer.status_code}")
+            target = answer.url.join(answer.headers["location"])
+        if urlsplit(self.url).scheme == "https" and target.scheme != "https":
+            raise _ServerTrouble("its files are behind an address that isn't https")
+        with self._stranger.stream("GET", target) as answer:
+            if answer.status_code in (404, 410):
+                return None
+            if answer.status_code != 200:
+                raise _ServerTrouble(f"the host of its files answered {answer.status_code}")
+            return _capped(answer, cap)
+
+    # -------------------------------------------------------------------------------------------------------- acting
+
+    def act(self, method: str, path: str, body: Any = None) -> Answer:
+        """Change something. BackendRefused: certainly nothing was changed; BackendUnclear: perhaps."""
+        if (wait_s := self._quiet_until - self._monotonic()) > 0:
+            raise BackendRefused(self.name, f"it had trouble and is left alone for {wait_s:.0f} s", permanent=False)
+        try:
+            return self._asked(method, path, body=body)
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            self._trouble(error)
+            raise BackendRefused(self.name, f"it can't be reached ({type(error).__name__})", permanent=False) from None
+        except (httpx.HTTPError, _ServerTrouble) as error:
+            self._trouble(error)
+            raise BackendUnclear(self.name, f"{_said(error)}; it may have done it all the same") from None
+        except BackendRefused:
+            raise
+        except BackendTrouble as error:
+            raise BackendRefused(
+                self.name, error.message.removeprefix(f"{self.name}: "), permanent=False, hint=error.hint
+            ) from None
+
+    # -------------------------------------------------------------------------------------------------------- inside
+
+    def _asked(self, method: str, path: str, *, params: Any = None, body: Any = None) -> Answer:
+        """One answer, by whichever token may ask. Every token that is refused or limited is tried at most once."""
+        for _ in range(len(self.tokens) + 1):
+            token = self._token()
+            key = (token.text, str(httpx.URL(self._at(path), params=params or {})))
+            headers = self._headers(token)
+            kept = self._kept.get(key) if method == "GET" else None
+            if kept is not None:
+                headers["If-None-Match"] = kept.etag
+            self.calls += 1
+            answer = self._client.request(method, key[1], headers=headers, json=body)
+            self._note(token, answer)
+            if answer.status_code == 304 and kept is not None:
+                return kept
+            if answer.status_code == 400 and self.version != OLDER and "version" in answer.text.lower():
+                self.version = OLDER  # an older server of a university's own
+                continue
+            try:
+                self._look_at(token, answer)
+            except _NotThisToken:
+                continue
+            return self._read(key, answer)
+        raise self._all_tokens_out()
+
+    def _read(self, key: tuple[str, str], answer: httpx.Response) -> Answer:
+        self._troubles = 0
+        if len(answer.content) > ANSWER_CAP:
+            raise _ServerTrouble("its answer is too long")
+        try:
+            data = json.loads(answer.content) if answer.content.strip() else None
+        except ValueError:
+            raise _ServerTrouble("its answer is no JSON") from None
+        more = 'rel="next"' in answer.headers.get("link", "")
+        found = Answer(status=answer.status_code, data=data, more=more, etag=answer.headers.get("etag", ""))
+        if found.etag and found.status == 200 and answer.request.method == "GET":
+            while len(self._kept) >= KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key] = found
+        return found
+
+    def _token(self) -> Token:
+        """The token that may ask most, of those that may ask now."""
+        now = self._monotonic()
+        ready = [token for token in self.tokens if token.ready_at <= now]
+        if not ready:
+            raise self._all_tokens_out()
+        return max(ready, key=lambda token: token.left)
+
+    def _all_tokens_out(self) -> BackendTrouble:
+        first = min(self.tokens, key=lambda token: token.ready_at)
+        wait_s = max(1.0, first.ready_at - self._monotonic())
+        hint = "Make a new token and set GITHUB_TOKEN." if all(token.refused for token in self.tokens) else None
+        return BackendTrouble(self.name, first.why, retry_after_s=wait_s, hint=hint)
+
+    def _note(self, token: Token, answer: httpx.Response) -> None:
+        left = answer.headers.get("x-ratelimit-remaining", "")
+        if left.isdecimal():
+            token.left = int(left)
+
+    def _look_at(self, token: Token, answer: httpx.Response) -> None:
+        """Put a token aside that is refused or limited; raise for a server's own trouble."""
+        status = answer.status_code
+        if status >= 500:
+            raise _ServerTrouble(f"it answered {status}")
+        now = self._monotonic()
+        if status == 401:
+            token.ready_at, token.why = now + REFUSED_TOKEN_S, "its token was refused: expired, revoked or wrong"
+            token.refused = True
+            raise _NotThisToken
+        if status == 429 or (status == 403 and self._limits(answer)):
+            token.limited += 1
+            token.ready_at = now + self._limited_s(token, answer)
+            token.why = f"its rate limit is reached, until in {token.ready_at - now:.0f} s"
+            raise _NotThisToken
+        token.limited, token.refused = 0, False
+
+    def _limits(self, answer: httpx.Response) -> bool:
+        if "retry-after" in answer.headers or answer.headers.get("x-ratelimit-remaining") == "0":
+            return True
+        try:
+            answer.read()
+        except httpx.HTTPError:
+            return False
+        return "rate limit" in answer.text.lower()
+
+    def _limited_s(self, token: Token, answer: httpx.Response) -> float:
+        after, reset = answer.headers.get("retry-after", ""), answer.headers.get("x-ratelimit-reset", "")
+        if after.isdecimal():
+            return max(1.0, float(after))
+        if answer.headers.get("x-ratelimit-remaining") == "0" and reset.isdecimal():
+            return max(1.0, min(3_600.0, float(reset) - self._wall()))
+        return min(LONGEST_BACK_OFF_S, 60.0 * 2.0 ** min(8, token.limited - 1))
+
+    def _still(self) -> None:
+        """Leave a service in trouble alone for a while."""
+        if (wait_s := self._quiet_until - self._monotonic()) > 0:
+            raise BackendTrouble(self.name, "it had trouble and is left alone for a while", retry_after_s=wait_s)
+
+    def _trouble(self, error: Exception) -> BackendTrouble:
+        self._troubles += 1
+        wait_s = min(LONGEST_BACK_OFF_S, 2.0 ** min(9, self._troubles - 1)) if self._troubles > 1 else 0.0
+        self._quiet_until = self._monotonic() + wait_s
+        return BackendTrouble(self.name, _said(error), retry_after_s=wait_s or None)
+
+    def _headers(self, token: Token) -> dict[str, str]:
+        return {
+            "Authorization": f"Bearer {token.text}",
+            "Accept": "application/vnd.github+json",
+            "X-GitHub-Api-Version": self.version,
+            "User-Agent": "kbslurm",
+        }
+
+    def _at(self, path: str) -> str:
+        return f"{self.url}/repos/{self.repository}{path}"
+
+
+class _ServerTrouble(Exception):
+    """The service answered, and not as it should."""
+
+
+class _NotThisToken(Exception):
+    """Another token may be luckier."""
+
+
+def _capped(answer: httpx.Response, cap: int) -> bytes | None:
+    found = bytearray()
+    for chunk in answer.iter_bytes():
+        found += chunk
+        if len(found) > cap:
+            return None
+    return bytes(found)
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, _ServerTrouble):
+        return str(error)
+    return f"it doesn't answer ({type(error).__name__})"

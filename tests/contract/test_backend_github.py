@@ -1,0 +1,513 @@
+"""GitHub Actions as a backend: the Backend contract, on a loopback GitHub that does the steps of the real workflow."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import secrets
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbslurm.backends.github import GithubBackend, carry, parcel
+from kbslurm.backends.paths import AttemptPaths
+from kbslurm.domain.run import Ending, JobName, OpenAttempt, Seen
+from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
+from kbslurm.ports import JobSpec
+from kbslurm_eval import wire
+from tests.contract.backend_suite import (
+    REPOSITORY,
+    BackendContract,
+    attempt_of,
+    executions,
+    make_eval,
+    make_job,
+    wait_counted,
+    wait_seen,
+    wait_until,
+)
+from tests.fakes.github import REPOSITORY as RUNS
+from tests.fakes.github import TOKEN, FakeGithub, Fault
+
+GPU = "T4"
+
+
+@dataclass
+class GithubCase:
+    """GitHub as the suite wants it."""
+
+    folder: Path
+    fake: FakeGithub
+    eval_dir: Path
+    run_key: bytes
+    name: str = "github"
+    gpu: str = GPU
+    wait_s: float = 120.0
+    time_limit_s: float = 1.0
+    enforces_memory: bool = True
+    steps: Sequence[str] = ("sending", "sent")
+    made: list[GithubBackend] = field(default_factory=list)
+
+    def backend(self, **changed: Any) -> GithubBackend:
+        told: dict[str, Any] = {
+            "tokens": [TOKEN],
+            "key": self.run_key,
+            "eval_dir": self.eval_dir,
+            "api_url": self.fake.url,
+            "min_isolation": 0,
+            **changed,
+        }
+        made = GithubBackend(RUNS, {GPU: ["ubuntu-latest"]}, {GPU: 4}, **told)
+        self.made.append(made)
+        return made
+
+    def finished(self, job: JobSpec) -> JobSpec:
+        return job
+
+    def submitter(self, job: JobSpec, step: str) -> subprocess.Popen[str]:
+        told = {
+            "repository": RUNS,
+            "tokens": [TOKEN],
+            "run_key": self.run_key.hex(),
+            "eval_dir": str(self.eval_dir),
+            "api_url": self.fake.url,
+            "gpu": job.gpu,
+            "job": job.name,
+            "manifest": job.manifest,
+            "key": job.key.hex(),
+            "time_limit_s": job.time_limit_s,
+            "memory_bytes": job.memory_bytes,
+            "step": step,
+        }
+        started = subprocess.Popen(
+            [sys.executable, "-m", "tests.contract.github_submitter"],
+            cwd=REPOSITORY,
+            stdin=subprocess.PIPE,
+            text=True,
+        )
+        assert started.stdin is not None
+        started.stdin.write(json.dumps(told))
+        started.stdin.close()
+        return started
+
+    def submit_and_die(self, job: JobSpec, step: str) -> None:
+        assert self.submitter(job, step).wait(timeout=self.wait_s) == -signal.SIGKILL
+
+    def submit_unstarted(self, job: JobSpec) -> None:
+        self.fake.hold = True
+        self.backend().submit(job)
+
+    def let_start(self, job: JobSpec) -> None:
+        self.fake.release()
+
+    def paths(self, name: JobName) -> AttemptPaths | None:
+        return None
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Iterator[GithubCase]:
+    eval_dir, key = make_eval(tmp_path / "eval"), secrets.token_bytes(32)
+    fake = FakeGithub(tmp_path / "github", parcel.files(eval_dir), secrets_={"KBSLURM_RUN_KEY": key.hex()})
+    found = GithubCase(folder=tmp_path, fake=fake, eval_dir=eval_dir, run_key=key)
+    yield found
+    for backend in found.made:
+        backend.close()
+    fake.close()
+
+
+class TestTheContract(BackendContract):
+    """The suite that every backend passes."""
+
+
+def handed_over(case: GithubCase, do: str = "report", **config: Any) -> tuple[JobSpec, OpenAttempt]:
+    """A job that has ended, and that no process has looked at since."""
+    job = make_job(case, do, **config)
+    attempt = attempt_of(case, job, case.backend().submit(job))
+    wait_until(case, "its run is over", lambda: case.fake.run_named(job.name).status == "completed")
+    return job, attempt
+
+
+# ------------------------------------------------------------------------------------------------- starting, or not
+
+
+def test_a_dispatch_whose_answer_was_lost_is_unclear_and_found_by_its_name(case: GithubCase) -> None:
+    case.fake.hold = True
+    case.fake.fail.append(Fault("POST", "dispatches", lose=True))
+    job = make_job(case, "report")
+    backend = case.backend()
+    with pytest.raises(BackendUnclear):
+        backend.submit(job)
+    found = case.backend().find(job.name)
+    assert (found.seen, found.handle) == (Seen.WAITING, str(case.fake.run_named(job.name).id))
+    case.fake.release()
+    assert wait_seen(case, case.backend(), attempt_of(case, job), Seen.ENDED).ending is Ending.REPORTED
+
+
+def test_a_server_without_run_numbers_in_its_answer_is_served_by_name(case: GithubCase) -> None:
+    case.fake.knows = ("2022-11-28",)
+    backend = case.backend()
+    job = make_job(case, "report")
+    handle = backend.submit(job)
+    assert str(handle) == str(job.name), "an older server answers 204"
+    assert case.fake.seen_versions == {"2026-03-10", "2022-11-28"}
+    assert wait_seen(case, backend, attempt_of(case, job, handle), Seen.ENDED).ending is Ending.REPORTED
+
+
+@pytest.mark.parametrize(
+    ("fault", "permanent"),
+    [
+        (Fault("POST", "dispatches", status=422, message="Unexpected inputs provided"), True),
+        (Fault("POST", "dispatches", status=404, message="Not Found"), False),
+        (Fault("POST", "dispatches", status=403, message="Resource not accessible by personal access token"), False),
+        (Fault("GET", r"kernel-runs$", status=502), False),
+    ],
+    ids=["inputs", "no workflow", "no right", "its trouble before anything was sent"],
+)
+def test_what_certainly_started_nothing_is_refused(case: GithubCase, fault: Fault, permanent: bool) -> None:
+    case.fake.fail.append(fault)
+    job = make_job(case, "report")
+    with pytest.raises(BackendRefused) as refusal:
+        case.backend().submit(job)
+    assert refusal.value.permanent is permanent
+    assert case.fake.runs == []
+    assert case.backend().find(job.name).seen is Seen.ABSENT
+
+
+def test_a_server_error_at_the_dispatch_is_unclear(case: GithubCase) -> None:
+    case.fake.fail.append(Fault("POST", "dispatches", status=502))
+    backend = case.backend()
+    with pytest.raises(BackendUnclear):
+        backend.submit(make_job(case, "report"))
+
+
+def test_an_api_that_cant_be_reached_started_nothing_and_says_nothing_of_what_runs(case: GithubCase) -> None:
+    job = make_job(case, "report")
+    backend = case.backend(api_url="http://127.0.0.1:9")
+    with pytest.raises(BackendRefused) as refusal:
+        backend.submit(job)
+    assert not refusal.value.permanent
+    with pytest.raises(BackendTrouble):
+        backend.find(job.name)
+    with pytest.raises(BackendTrouble):
+        backend.poll([attempt_of(case, job)])
+
+
+def test_an_order_over_the_limit_of_inputs_travels_as_a_git_object(case: GithubCase) -> None:
+    job = make_job(case, "report", filler=secrets.token_hex(80_000))
+    backend = case.backend()
+    attempt = attempt_of(case, job, backend.submit(job))
+    assert wait_seen(case, backend, attempt, Seen.ENDED).ending is Ending.REPORTED
+    assert len(case.fake.blobs) == 1
+    assert case.fake.run_named(job.name).inputs["order"] == ""
+    assert not [ref for ref in case.fake.refs if "payload" in ref], "nothing refers to it: git forgets it by itself"
+
+
+def test_killed_between_object_and_dispatch_it_never_ran(case: GithubCase) -> None:
+    job = make_job(case, "report", filler=secrets.token_hex(80_000))
+    for step in ("payload", "sending"):
+        case.submit_and_die(job, step)
+        assert case.backend().find(job.name).seen is Seen.ABSENT
+    case.backend().submit(job)
+    assert wait_seen(case, case.backend(), attempt_of(case, job), Seen.ENDED).ending is Ending.REPORTED
+    assert executions(case, job) == 1
+
+
+def test_racing_dispatches_run_once_whichever_comes_first(case: GithubCase) -> None:
+    """Not even the service's own order of runs is relied on: the claim is the law."""
+    case.fake.hold = True
+    job = make_job(case, "report")
+    for _ in range(3):
+        case.backend().submit(job)
+    for run in case.fake.runs:
+        run.group = f"{run.group} {run.id}"  # as if it had let them run beside each other
+        run.status = "queued" if run.status == "pending" else run.status
+    case.fake.release()
+    wait_until(case, "all are over", lambda: all(run.status == "completed" for run in case.fake.runs))
+    assert wait_seen(case, case.backend(), attempt_of(case, job), Seen.ENDED).ending is Ending.REPORTED
+    assert executions(case, job) == 1
+
+
+def test_a_cancel_that_comes_before_the_dispatch_keeps_it_from_running(case: GithubCase) -> None:
+    job = make_job(case, "report")
+    attempt = attempt_of(case, job)
+    case.backend().cancel(attempt)
+    assert case.backend().find(job.name).ending is Ending.CANCELLED
+    case.backend().submit(job)
+    wait_until(case, "its run is over", lambda: case.fake.run_named(job.name).status == "completed")
+    assert wait_seen(case, case.backend(), attempt, Seen.ENDED).ending is Ending.CANCELLED
+    assert executions(case, job) == 0
+
+
+# ------------------------------------------------------------------------------------------------- what became of it
+
+
+def test_a_run_that_no_runner_takes_waits(case: GithubCase) -> None:
+    case.fake.labels = ()
+    backend = case.backend()
+    job = make_job(case, "report", time_limit_s=0.01)
+    attempt = attempt_of(case, job, backend.submit(job))
+    seen = wait_seen(case, backend, attempt, Seen.WAITING)
+    assert seen.started_at is None, "waiting is no time of the run's"
+    assert "no runner" in seen.reason
+
+
+def test_a_run_cancelled_on_the_web_page_is_told_so(case: GithubCase) -> None:
+    backend = case.backend()
+    job = make_job(case, "sleep")
+    attempt = attempt_of(case, job, backend.submit(job))
+    wait_counted(case, job)
+    case.fake.cancel_run(case.fake.run_named(job.name))
+    assert wait_seen(case, backend, attempt, Seen.ENDED).ending is Ending.CANCELLED
+
+
+def test_a_runner_that_dies_is_infrastructure(case: GithubCase) -> None:
+    backend = case.backend()
+    job = make_job(case, "sleep")
+    attempt = attempt_of(case, job, backend.submit(job))
+    wait_counted(case, job)
+    case.fake.kill_runner(case.fake.run_named(job.name))
+    ended = wait_seen(case, backend, attempt, Seen.ENDED)
+    assert ended.ending is Ending.NO_REPORT
+    assert ended.node
+    assert backend.collect(attempt) is None
+
+
+@pytest.mark.parametrize(
+    ("spoil", "ending"),
+    [
+        ({"expired": True}, Ending.NO_REPORT),
+        ({"name": "another"}, Ending.NO_REPORT),
+        ({"size": 1 << 40}, Ending.BAD_REPORT),
+        ({"data": b"no archive"}, Ending.BAD_REPORT),
+        ({"data": b""}, Ending.BAD_REPORT),
+    ],
+    ids=["expired", "missing", "oversized", "corrupt", "empty"],
+)
+def test_a_result_that_isnt_one_is_never_a_report(case: GithubCase, spoil: dict[str, Any], ending: Ending) -> None:
+    _, attempt = handed_over(case)
+    case.fake.artifacts[0] |= spoil
+    backend = case.backend()
+    assert wait_seen(case, backend, attempt, Seen.ENDED).ending is ending
+    assert backend.collect(attempt) is None
+
+
+def test_another_attempts_result_doesnt_pass_for_this_ones(case: GithubCase) -> None:
+    _, first = handed_over(case)
+    _, second = handed_over(case)
+    case.fake.artifacts[1]["data"] = case.fake.artifacts[0]["data"]
+    backend = case.backend()
+    ended = wait_seen(case, backend, second, Seen.ENDED)
+    assert ended.ending is Ending.BAD_REPORT
+    assert "wasn't sealed with this key" in ended.reason
+    assert backend.collect(first) is not None
+
+
+def test_an_archive_that_unpacks_without_end_is_left_alone(case: GithubCase) -> None:
+    job, attempt = handed_over(case)
+    bomb = carry.sealed(bytes(carry.RESULT_CAP + 2), case.run_key, job.name, "result")
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("result", bomb)
+    case.fake.artifacts[0]["data"] = packed.getvalue()
+    assert wait_seen(case, case.backend(), attempt, Seen.ENDED).ending is Ending.BAD_REPORT
+
+
+def test_a_repository_with_another_harness_runs_nothing(case: GithubCase) -> None:
+    case.fake.files["kbslurm/eval/__main__.py"] += b"# edited\n"
+    job, attempt = handed_over(case)
+    backend = case.backend()
+    ended = wait_seen(case, backend, attempt, Seen.ENDED)
+    assert ended.ending is Ending.NO_REPORT
+    assert executions(case, job) == 0
+    assert "kbslurm github install" in backend.excerpt(job.name)
+
+
+def test_a_repository_without_the_secret_says_which_step_failed(case: GithubCase) -> None:
+    case.fake.secrets.clear()
+    job, attempt = handed_over(case)
+    backend = case.backend()
+    ended = wait_seen(case, backend, attempt, Seen.ENDED)
+    assert (ended.ending, ended.reason) == (Ending.NO_REPORT, "its workflow's step 'Open the order' failed on GitHub")
+    assert "KBSLURM_RUN_KEY is no key" in backend.excerpt(job.name)
+
+
+# ---------------------------------------------------------------------------------------------------- secrets
+
+
+def test_who_reads_the_repository_reads_no_secret(case: GithubCase) -> None:
+    job, attempt = handed_over(case)
+    run = case.fake.run_named(job.name)
+    with zipfile.ZipFile(io.BytesIO(case.fake.artifacts[0]["data"])) as archive:
+        handed = archive.read("result")
+    for public in (json.dumps(run.inputs).encode(), run.log, handed, json.dumps(list(case.fake.blobs)).encode()):
+        for secret in (job.key.hex(), case.run_key.hex(), "stand-in", '"nonce"'):
+            assert secret.encode() not in public
+    sealed = case.backend().collect(attempt)
+    assert sealed is not None
+    host = wire.unseal(sealed, job.key).host
+    assert not {"KBSLURM_RUN_KEY", "GH_TOKEN", "ORDER", "RUNNER_TEMP"} & set(host["environment"])
+    assert not (case.folder / "github" / f"run-{run.id}").exists()
+
+
+def test_a_token_never_goes_where_a_redirect_leads(case: GithubCase) -> None:
+    _, attempt = handed_over(case)
+    assert case.backend().collect(attempt) is not None
+    assert case.fake.leaked == []
+
+
+def test_a_repository_that_everybody_reads_gets_no_hidden_case_and_ranks_nothing(case: GithubCase) -> None:
+    case.fake.private = False
+    backend = case.backend()
+    job = make_job(case, "report")
+    told = json.loads(job.manifest) | {"hidden": [{"n": 4711}]}
+    ranked = replace(job, manifest=json.dumps(told | {"mode": "leaderboard"}))
+    with pytest.raises(BackendRefused, match="nothing ranks from there") as refusal:
+        backend.submit(ranked)
+    assert refusal.value.permanent
+    backend.submit(replace(job, manifest=json.dumps(told)))
+    order = base64.b64decode(case.fake.run_named(job.name).inputs["order"])
+    opened = json.loads(carry.opened(order, case.run_key, job.name, "order", carry.ORDER_CAP))
+    assert json.loads(opened["manifest"])["hidden"] == []
+    assert wait_seen(case, backend, attempt_of(case, job), Seen.ENDED).ending is Ending.REPORTED
+
+
+def test_an_order_opens_for_its_own_name_and_direction_only() -> None:
+    key = bytes(range(32))
+    sealed = carry.sealed(b"all of it", key, "kb-a", "order")
+    assert carry.opened(sealed, key, "kb-a", "order", 100) == b"all of it"
+    wrong = [
+        (sealed, key, "kb-b", "order"),
+        (sealed, key, "kb-a", "result"),
+        (sealed, bytes(32), "kb-a", "order"),
+        (sealed[:-1], key, "kb-a", "order"),
+        (b"", key, "kb-a", "order"),
+    ]
+    for arguments in wrong:
+        with pytest.raises(carry.CantCarry, match="wasn't sealed with this key"):
+            carry.opened(*arguments, 100)
+    with pytest.raises(carry.CantCarry, match="over 3 bytes"):
+        carry.opened(sealed, key, "kb-a", "order", 3)
+    assert carry.key_in(key.hex() + "\n") == carry.key_in(base64.b64encode(key).decode()) == key
+    for text in ("", "abc", "zz" * 32, key.hex()[:-2]):
+        with pytest.raises(carry.CantCarry):
+            carry.key_in(text)
+
+
+# ------------------------------------------------------------------------------------------------- tokens and limits
+
+
+def test_an_expired_token_is_put_aside_and_the_next_one_asks(case: GithubCase) -> None:
+    case.fake.tokens = ["second"]
+    backend = case.backend(tokens=["expired", "second"])
+    job = make_job(case, "report")
+    attempt = attempt_of(case, job, backend.submit(job))
+    assert wait_seen(case, backend, attempt, Seen.ENDED).ending is Ending.REPORTED
+    assert sum(1 for *_, status in case.fake.asked if status == 401) == 1
+
+
+def test_without_a_token_that_is_taken_it_says_what_to_do(case: GithubCase) -> None:
+    backend = case.backend(tokens=["expired"])
+    job = make_job(case, "report")
+    with pytest.raises(BackendRefused, match="token was refused") as refusal:
+        backend.submit(job)
+    assert not refusal.value.permanent
+    assert refusal.value.hint is not None and "GITHUB_TOKEN" in refusal.value.hint
+    with pytest.raises(BackendTrouble, match="token was refused"):
+        backend.find(job.name)
+    assert len(case.fake.asked) == 1, "a token that was refused isn't shown again at once"
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        Fault("GET", "runs", status=403, headers={"x-ratelimit-remaining": "0", "x-ratelimit-reset": "99999999999"}),
+        Fault("GET", "runs", status=429, headers={"retry-after": "30"}),
+        Fault("GET", "runs", status=403, message="You have exceeded a secondary rate limit."),
+    ],
+    ids=["primary", "retry after", "secondary"],
+)
+def test_a_rate_limit_is_kept_to_and_another_token_asks_meanwhile(case: GithubCase, limit: Fault) -> None:
+    now = 1_000.0
+    limited, job = replace(limit, times=1 << 30, token="first"), make_job(case, "report")
+    case.fake.tokens = ["first", "second"]
+    case.fake.fail.append(limited)
+    alone = case.backend(tokens=["first"], monotonic=lambda: now)
+    with pytest.raises(BackendTrouble, match="rate limit") as trouble:
+        alone.find(job.name)
+    assert trouble.value.retry_after_s is not None and trouble.value.retry_after_s >= 29
+    before = len(case.fake.asked)
+    with pytest.raises(BackendTrouble, match="rate limit"):
+        alone.find(job.name)
+    assert len(case.fake.asked) == before
+    case.fake.fail.remove(limited)
+    now += 4_000.0
+    assert alone.find(job.name).seen is Seen.ABSENT
+    case.fake.fail.append(limited)
+    assert case.backend(tokens=["first", "second"]).find(job.name).seen is Seen.ABSENT
+
+
+def test_a_service_in_trouble_is_left_alone_for_longer_and_longer(case: GithubCase) -> None:
+    now = 1_000.0
+    backend = case.backend(monotonic=lambda: now)
+    attempt = attempt_of(case, make_job(case, "report"))
+    case.fake.fail.append(Fault("GET", "runs", status=503, times=5))
+    waits = []
+    for _ in range(5):
+        with pytest.raises(BackendTrouble) as trouble:
+            backend.poll([attempt])
+        waits.append(trouble.value.retry_after_s or 0.0)
+        now += waits[-1]
+    assert waits == sorted(waits) and waits[-1] > waits[0]
+    assert backend.poll([attempt])[attempt.name].seen is Seen.ABSENT
+
+
+def test_many_open_attempts_are_one_conditional_call(case: GithubCase) -> None:
+    case.fake.hold = True
+    backend = case.backend()
+    attempts = []
+    for _ in range(12):
+        job = make_job(case, "report")
+        attempts.append(attempt_of(case, job, backend.submit(job)))
+    assert {one.seen for one in backend.poll(attempts).values()} == {Seen.WAITING}
+    before, unchanged = len(case.fake.asked), case.fake.etags
+    for _ in range(3):
+        assert {one.seen for one in backend.poll(attempts).values()} == {Seen.WAITING}
+    assert len(case.fake.asked) - before == 3
+    assert case.fake.etags - unchanged == 3, "and each is answered with 304, which costs nothing of the limit"
+
+
+def test_runs_on_later_pages_are_found_too(case: GithubCase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kbslurm.backends.github.PER_PAGE", 2)
+    case.fake.hold = True
+    backend = case.backend()
+    jobs = [make_job(case, "report") for _ in range(5)]
+    attempts = [attempt_of(case, job, backend.submit(job)) for job in jobs]
+    assert {one.seen for one in case.backend().poll(attempts).values()} == {Seen.WAITING}
+    assert case.backend().find(jobs[0].name).seen is Seen.WAITING
+    monkeypatch.setattr("kbslurm.backends.github.PAGES", 1)
+    assert case.backend().find(jobs[0].name).seen is Seen.UNKNOWN, "what wasn't listed whole proves nothing"
+    assert case.backend().poll(attempts[:1])[jobs[0].name].seen is Seen.WAITING, "its number still finds it"
+
+
+def test_pruning_removes_the_marks_of_what_ended_long_ago(case: GithubCase) -> None:
+    job, _ = handed_over(case)
+    kept, _ = handed_over(case)
+    backend = case.backend()
+    assert backend.prune(datetime.now(UTC) - timedelta(days=1), keep=[]) == 0
+    assert backend.prune(datetime.now(UTC) + timedelta(days=1), keep=[kept.name]) == 1
+    assert list(case.fake.refs) == [f"refs/kbslurm/claim/{kept.name}"]
+    assert job.name not in str(case.fake.refs)
+
+
+def test_what_a_profile_left_comes_along(case: GithubCase) -> None:
+    _, attempt = handed_over(case, "profile")
+    assert case.backend().artifacts(attempt, ["trace.json", "other", "../key"]) == {"trace.json": b"{}"}
