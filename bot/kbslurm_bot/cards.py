@@ -15,15 +15,17 @@ from typing import Any, Literal
 
 from kbslurm.domain import public
 from kbslurm.domain.amounts import score, seconds
+from kbslurm_bot.plot import Point, best
 
 Row = Mapping[str, Any]
 Act = Literal["cancel", "log", "again", "compare"]
 
 IS_COMPONENTS_V2 = 1 << 15
-CONTAINER, ACTION_ROW, BUTTON, TEXT = 17, 1, 2, 10
+CONTAINER, ACTION_ROW, BUTTON, TEXT, GALLERY = 17, 1, 2, 10, 12
 GREY, BLURPLE, GREEN, RED, ORANGE = 0x80848E, 0x5865F2, 0x23A55A, 0xF23F43, 0xF0B232
 SECONDARY, DANGER = 2, 4
 TEXT_CAP = 4000
+PICTURES = 4
 BAR = 8
 # Discord's word for what our modes are called.
 MODES = {"test": "test", "benchmark": "benchmark", "profile": "profile", "leaderboard": "ranked"}
@@ -48,6 +50,17 @@ class Standing:
     of: int | None = None
     best_before_s: float | None = None
     next_s: float | None = None
+    # The owner's own scores there, oldest first, this one the last.
+    history: tuple[Point, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A file that a card shows: its name, what it says to who can't see it, and what is in it."""
+
+    name: str
+    says: str
+    data: bytes = b""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +70,7 @@ class Shown:
     whole: Row
     owner: int
     standings: Mapping[str, Standing] = field(default_factory=dict)
+    pictures: Sequence[Picture] = ()
 
 
 def pressed(act: Act, submission: int) -> str:
@@ -72,7 +86,11 @@ def plain(text: str) -> str:
 
 def message(shown: Shown) -> dict[str, Any]:
     """The whole message, ready to be sent: it pings nobody."""
-    return {"flags": IS_COMPONENTS_V2, "allowed_mentions": {"parse": []}, "components": [card(shown)]}
+    sent = {"flags": IS_COMPONENTS_V2, "allowed_mentions": {"parse": []}, "components": [card(shown)]}
+    if not shown.pictures:
+        return sent
+    named = [{"id": n, "filename": one.name, "description": one.says} for n, one in enumerate(shown.pictures)]
+    return {**sent, "attachments": named}
 
 
 def taken_back(submission: int, owner: int) -> dict[str, Any]:
@@ -95,12 +113,14 @@ def card(shown: Shown) -> dict[str, Any]:
     """One container: a head, a line per GPU type, and what can be done."""
     told = shown.whole["submission"]
     head, *rest = lines(shown)
+    items = [{"media": {"url": f"attachment://{one.name}"}, "description": one.says} for one in shown.pictures]
     return {
         "type": CONTAINER,
         "accent_color": colour(told["runs"]),
         "components": [
             {"type": TEXT, "content": head[:1000]},
             {"type": TEXT, "content": "\n".join(rest)[: TEXT_CAP - 1000]},
+            *([{"type": GALLERY, "items": items}] if items else []),
             {"type": ACTION_ROW, "components": [button(act, told["id"]) for act in acts(told["done"])]},
         ],
     }
@@ -180,6 +200,11 @@ def _standing(score_s: float, stands: Standing | None) -> str:
     if stands.next_s is not None:
         parts.append(f"next: {seconds(stands.next_s)} ({percent(stands.next_s, score_s)})")
     return "".join(f"\n-# {part}" for part in ([" · ".join(parts)] if parts else []))
+
+
+def history_told(board: str, gpu: str, history: Sequence[Point]) -> str:
+    """A history for who can't see its picture."""
+    return f"{len(history)} own scores on {board}, {gpu}; the best {seconds(best(history).score_s)}"[:1000]
 
 
 def percent(now_s: float, before_s: float) -> str:

@@ -11,13 +11,13 @@ import asyncio
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from kbslurm.client import FeedEvent, NoSuch
 from kbslurm.errors import Invalid, KbslurmError
 from kbslurm.logs import teller
-from kbslurm_bot import cards
+from kbslurm_bot import cards, plot
 from kbslurm_bot.memory import Card, Memory
 from kbslurm_bot.voice import Voice
 
@@ -32,12 +32,20 @@ class Gone(Exception):
     """The message or its channel isn't there any more, or isn't ours to write in; the sentence says which."""
 
 
+class NoFiles(Exception):
+    """Discord takes the message, but not its pictures."""
+
+
 class Board(Protocol):
     """Where cards are pinned up: Discord, in JSON."""
 
-    async def post(self, channel: int, message: dict[str, Any], nonce: str) -> int: ...
+    async def post(
+        self, channel: int, message: dict[str, Any], nonce: str, pictures: Sequence[cards.Picture] = ()
+    ) -> int: ...
 
-    async def edit(self, channel: int, message_id: int, message: dict[str, Any]) -> None: ...
+    async def edit(
+        self, channel: int, message_id: int, message: dict[str, Any], pictures: Sequence[cards.Picture] = ()
+    ) -> None: ...
 
 
 @dataclasses.dataclass
@@ -147,17 +155,53 @@ class Desk:
         if kept.card.message is not None and not done and crowd >= CROWD:
             return  # many wait for an edit: this one would only say that it goes on
         standings = await self._voice.standings(owner, whole) if done else {}
-        sent = cards.message(cards.Shown(whole=whole, owner=owner, standings=standings))
-        await self._put_up(channel, kept, sent, done=done)
+        shown = cards.Shown(whole=whole, owner=owner, standings=standings)
+        if pictures := await self._pictures(owner, whole, standings):
+            try:
+                more = dataclasses.replace(shown, pictures=pictures)
+                await self._put_up(channel, kept, cards.message(more), done=done, pictures=pictures)
+                return
+            except (NoFiles, OSError) as error:
+                tell("a card goes without its picture", level="warning", submission=number, why=str(error))
+        await self._put_up(channel, kept, cards.message(shown), done=done)
 
-    async def _put_up(self, channel: int, kept: _Kept, sent: dict[str, Any], *, done: bool) -> None:
+    async def _pictures(
+        self, owner: int, whole: cards.Row, standings: Mapping[str, cards.Standing]
+    ) -> list[cards.Picture]:
+        """The owner's histories where this submission has a score, on a board that everybody may see."""
+        told = whole["submission"]
+        found: list[cards.Picture] = []
+        wanted = {gpu: stands.history for gpu, stands in standings.items() if len(stands.history) > 1}
+        try:
+            boards = await self._voice.boards(owner) if wanted else []
+            if not any(one.name == told["board"] and one.visibility == "public" for one in boards):
+                return []
+            for gpu, history in list(wanted.items())[: cards.PICTURES]:
+                data = await plot.picture(history, (), f"{told['board']} on {gpu}")
+                if data is not None:
+                    says = cards.history_told(told["board"], gpu, history)
+                    found.append(cards.Picture(name=f"history-{len(found)}.png", says=says, data=data))
+        except Exception as error:  # noqa: BLE001 - a verdict never waits for its picture
+            tell("a history wasn't drawn", level="warning", submission=told["id"], why=repr(error))
+            return []
+        return found
+
+    async def _put_up(
+        self,
+        channel: int,
+        kept: _Kept,
+        sent: dict[str, Any],
+        *,
+        done: bool,
+        pictures: Sequence[cards.Picture] = (),
+    ) -> None:
         digest, card = cards.digest(sent), kept.card
         try:
             if card.message is None:
-                number = await self._board.post(channel, sent, f"kb-{card.submission}")
+                number = await self._board.post(channel, sent, f"kb-{card.submission}", pictures)
                 card = dataclasses.replace(card, message=number, shown=digest)
             elif digest != card.shown:
-                await self._board.edit(channel, card.message, sent)
+                await self._board.edit(channel, card.message, sent, pictures)
                 card = dataclasses.replace(card, shown=digest)
         except Gone as error:
             tell("a card is gone", level="warning", submission=card.submission, why=str(error))

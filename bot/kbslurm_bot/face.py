@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import io
 import json
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import discord
@@ -21,7 +23,7 @@ from kbslurm.logs import teller
 from kbslurm_bot import cards, commands
 from kbslurm_bot.announce import Crier
 from kbslurm_bot.buttons import BUTTONS
-from kbslurm_bot.desk import Desk, Gone, follow
+from kbslurm_bot.desk import Desk, Gone, NoFiles, follow
 from kbslurm_bot.memory import Memory
 from kbslurm_bot.rights import missing_here
 from kbslurm_bot.settings import Settings
@@ -124,23 +126,45 @@ class Pinboard:
     def __init__(self, face: Face) -> None:
         self._face = face
 
-    async def post(self, channel: int, message: dict[str, Any], nonce: str) -> int:
+    async def post(
+        self, channel: int, message: dict[str, Any], nonce: str, pictures: Sequence[cards.Picture] = ()
+    ) -> int:
         # Posted again within minutes, after a kill in between, it is the same message: Discord keeps the nonce.
         sent = {**message, "nonce": nonce, "enforce_nonce": True}
         route = Route("POST", "/channels/{channel_id}/messages", channel_id=channel)
-        return int((await self._sent(route, sent))["id"])
+        return int((await self._sent(route, sent, pictures))["id"])
 
-    async def edit(self, channel: int, message_id: int, message: dict[str, Any]) -> None:
+    async def edit(
+        self, channel: int, message_id: int, message: dict[str, Any], pictures: Sequence[cards.Picture] = ()
+    ) -> None:
         path = "/channels/{channel_id}/messages/{message_id}"
-        await self._sent(Route("PATCH", path, channel_id=channel, message_id=message_id), message)
+        route = Route("PATCH", path, channel_id=channel, message_id=message_id)
+        await self._sent(route, message, pictures)
 
-    async def _sent(self, route: Route, message: dict[str, Any]) -> dict[str, Any]:
+    async def _sent(
+        self, route: Route, message: dict[str, Any], pictures: Sequence[cards.Picture] = ()
+    ) -> dict[str, Any]:
+        files = [discord.File(io.BytesIO(one.data), filename=one.name) for one in pictures]
         try:
-            told: dict[str, Any] = await self._face.http.request(route, json=message)
+            if files:
+                form: list[dict[str, Any]] = [
+                    {"name": "payload_json", "value": json.dumps(message), "content_type": "application/json"},
+                    *(
+                        {"name": f"files[{n}]", "value": one.fp, "filename": one.filename, "content_type": "image/png"}
+                        for n, one in enumerate(files)
+                    ),
+                ]
+                told: dict[str, Any] = await self._face.http.request(route, form=form, files=files)
+            else:
+                told = await self._face.http.request(route, json=message)
         except discord.NotFound as error:
             raise Gone("the message or its channel was deleted") from error
-        except discord.Forbidden as error:
-            raise Gone("the bot may not write there: allow it View Channel and Send Messages") from error
+        except discord.HTTPException as error:
+            if files and error.status in (400, 403, 413):
+                raise NoFiles(str(error)) from error
+            if error.status == 403:
+                raise Gone("the bot may not write there: allow it View Channel and Send Messages") from error
+            raise
         return told
 
 

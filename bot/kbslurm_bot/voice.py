@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import TypeVar
 
 from kbslurm.client import BoardInfo, Client, NoSuch, PersonInfo, Place
 from kbslurm.errors import KbslurmError
 from kbslurm.logs import teller
 from kbslurm_bot.cards import Row, Standing
+from kbslurm_bot.plot import Point
 
 tell = teller("bot")
 T = TypeVar("T")
@@ -105,13 +107,8 @@ class Voice:
 
 def standing(told: Row, gpu: str, lines: Sequence[Row], places: Sequence[Place]) -> Standing:
     """Pure: one's own list and the board's first places → where this submission stands."""
-    before = [
-        run["score"]
-        for line in lines
-        if line["id"] < told["id"] and line["mode"] == "leaderboard"
-        for run in line["runs"]
-        if run["gpu_type"] == gpu and run["score"] is not None
-    ]
+    history = history_of([line for line in lines if line["id"] <= told["id"]], gpu)
+    before = [one.score_s for n, one in history if n < told["id"]]
     mine = next((n for n, place in enumerate(places) if place.person_id == int(told["person_id"])), None)
     ahead = [place.score_s for place in places[: mine or 0]]
     return Standing(
@@ -119,7 +116,27 @@ def standing(told: Row, gpu: str, lines: Sequence[Row], places: Sequence[Place])
         of=len(places) if len(places) < PLACES else None,
         best_before_s=min(before, default=None),
         next_s=ahead[-1] if ahead else None,
+        history=tuple(one for _, one in history),
     )
+
+
+def history_of(lines: Sequence[Row], gpu: str) -> list[tuple[int, Point]]:
+    """The scores that rank of one's own list, newest first → by number, oldest first."""
+    return [
+        (
+            line["id"],
+            Point(
+                at=datetime.fromisoformat(line["submission_time"]),
+                score_s=run["score"],
+                low_s=(run.get("interval") or (None, None))[0],
+                high_s=(run.get("interval") or (None, None))[1],
+            ),
+        )
+        for line in sorted(lines, key=lambda one: int(one["id"]))
+        if line["mode"] == "leaderboard"
+        for run in line["runs"]
+        if run["gpu_type"] == gpu and run["score"] is not None
+    ]
 
 
 def printable(name: str) -> str:
@@ -130,5 +147,7 @@ def printable(name: str) -> str:
 def sentence(error: KbslurmError) -> str:
     """What went wrong and what to do next, in one or two sentences."""
     text = f"{error.message}." if not error.message.endswith((".", "!", "?")) else error.message
-    text = text[:1].upper() + text[1:]
+    # A word at its begin is made a sentence's; a file's or a board's name stays as it is written.
+    if text.partition(" ")[0].isalpha():
+        text = text[:1].upper() + text[1:]
     return f"{text} {error.hint}" if error.hint else text

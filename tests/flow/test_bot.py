@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -23,12 +24,15 @@ from kbslurm.cli import bot as bot_process
 from kbslurm.client import Client
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import Invalid, NotFound, Unauthenticated
-from kbslurm_bot import memory
+from kbslurm.flow.queue import claim, free_slots
+from kbslurm.flow.score import score
+from kbslurm_bot import desk, memory
 from kbslurm_bot.face import Face, connect_to
 from kbslurm_bot.settings import Settings
 from kbslurm_bot.voice import Voice
 from tests.fakes import discord as fake
 from tests.fakes.discord import Discord, User
+from tests.flow.puppet import Puppet, sealed_report
 from tests.popcorn.ground import GOOD, WRONG, Ground, served, working
 
 ADA, EVE = User(501, "ada"), User(502, "eve")
@@ -241,15 +245,47 @@ def test_what_concerns_whoever_asks(discord: Discord, ground: Ground, tmp_path: 
     assert not discord.refusals
 
 
-def test_a_history_is_a_picture(discord: Discord, ground: Ground, tmp_path: Path) -> None:
-    with bot(discord, ground, tmp_path), working(ground, tmp_path / "service"):
-        for _ in range(2):
+def test_a_history_is_a_picture(
+    discord: Discord, ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "GAP_S", 0.2)
+    with bot(discord, ground, tmp_path):
+        for n, score_s in enumerate((0.5, 0.4, 0.6), 1):
             discord.command(ADA, "submit", file=("k.py", GOOD), leaderboard="transpose", gpu="H100")
-        discord.wait_for(lambda: [text_of(one).count("rank 1 of 1") for one in discord.shown()] == [1, 1], "both")
+            number_of_cards(discord, n)
+            judge(ground, score_s)
+            card(discord, "rank 1 of 1")
+        first, second, third = discord.shown()
+        assert not first["attachments"], "one score is no history"
+        (picture,) = second["attachments"]
+        assert picture["filename"] == "history-0.png" and discord.file(picture).startswith(b"\x89PNG")
+        (gallery,) = [one for one in fake.strict.walked(third["components"]) if one["type"] == fake.strict.GALLERY]
+        assert gallery["items"][0]["description"] == "3 own scores on transpose, H100; the best 400 ms"
         personal = discord.command(ADA, "leaderboard show-personal", leaderboard="transpose")
         discord.answer(personal)
         (picture,) = personal.said[0]["attachments"]
         assert picture["filename"] == "history.png" and picture["size"] > 5000
+        discord.permissions = str(int(fake.NEEDED) & ~fake.ATTACH)
+        discord.command(ADA, "submit", file=("k.py", GOOD), leaderboard="transpose", gpu="H100")
+        number_of_cards(discord, 4)
+        judge(ground, 0.3)
+        last = card(discord, "★ −25.0 % vs own best")
+        assert not last["attachments"], "without the permission the card is told without its picture"
+    assert not discord.refusals and ground.store.board("transpose").visibility == "public"  # type: ignore[union-attr]
+
+
+def number_of_cards(discord: Discord, many: int) -> None:
+    discord.wait_for(lambda: len(discord.shown()) == many, f"card {many}")
+
+
+def judge(ground: Ground, score_s: float, **changes: Any) -> None:
+    """A report for what waits longest, in the rows; nothing really runs."""
+    store, now = ground.store, ground.now
+    slots = {"puppet": Puppet(slots={"H100": 9, "A100": 9}).capacity()}
+    attempt = claim(store, free_slots(slots, store.open_attempts()), now)
+    assert attempt is not None
+    told = {"score_s": score_s, "interval_s": [score_s * 0.999, score_s * 1.001], **changes}
+    score(store, attempt, sealed_report(store.work(attempt.id), **told), now)
 
 
 # ------------------------------------------------------------------------------------------ what the bot's token opens

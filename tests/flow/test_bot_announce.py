@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ from kbslurm.flow.score import score
 from kbslurm.flow.submit import accept
 from kbslurm_bot import memory
 from kbslurm_bot.announce import Crier
+from kbslurm_bot.cards import Picture
 from kbslurm_bot.voice import Voice
 from tests.fakes.discord import Discord, strict
 from tests.flow.puppet import Puppet, sealed_report
@@ -32,14 +34,16 @@ class Pinned:
     said: list[str] = field(default_factory=list)
     nonces: set[str] = field(default_factory=set)
 
-    async def post(self, channel: int, message: dict[str, Any], nonce: str) -> int:
+    async def post(self, channel: int, message: dict[str, Any], nonce: str, pictures: Sequence[Picture] = ()) -> int:
         strict.message({**message, "nonce": nonce, "enforce_nonce": True})
         assert message["allowed_mentions"] == {"parse": []} and nonce not in self.nonces
         self.nonces.add(nonce)
         self.said.append(message["components"][0]["components"][0]["content"])
         return len(self.said)
 
-    async def edit(self, channel: int, message_id: int, message: dict[str, Any]) -> None:
+    async def edit(
+        self, channel: int, message_id: int, message: dict[str, Any], pictures: Sequence[Picture] = ()
+    ) -> None:
         raise AssertionError("an announcement isn't edited")
 
     def news(self) -> list[str]:

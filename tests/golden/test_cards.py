@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kbslurm_bot import cards
-from kbslurm_bot.cards import Shown, Standing
+from kbslurm_bot.cards import Picture, Shown, Standing
 from tests.fakes.discord import strict
 
 DATA = Path(__file__).parent / "data" / "cards"
@@ -69,6 +69,12 @@ CASES = {
         owner=501,
         standings={"H100": Standing(rank=3, of=31, best_before_s=44.5e-6, next_s=40.9e-6)},
     ),
+    "history": Shown(
+        whole=whole(run("scored", verdict=RANKED)),
+        owner=501,
+        standings={"H100": Standing(rank=1, of=1, best_before_s=44.5e-6)},
+        pictures=[Picture(name="history-0.png", says="2 own scores on matmul_v2, H100; the best 41.8 µs")],
+    ),
     "mixed": Shown(
         whole=whole(
             run("scored", verdict=RANKED),
@@ -85,7 +91,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_card(name: str) -> None:
     sent = cards.message(CASES[name])
-    strict.message(sent)
+    strict.message(sent, files=[one.name for one in CASES[name].pictures])
     text = json.dumps(sent, indent=1, ensure_ascii=False) + "\n"
     file = DATA / f"{name}.json"
     if os.environ.get("KBSLURM_TEST_GOLDEN") == "write":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 from typing import Any
 
@@ -15,6 +14,7 @@ from kbslurm.domain.contest import known_gpu
 from kbslurm_bot import cards, plot
 from kbslurm_bot.commands.asking import Asked, board_of, complete_board, complete_gpus, face, fitting
 from kbslurm_bot.commands.boards import leaderboard
+from kbslurm_bot.voice import history_of
 
 LINES = 15
 HISTORY = 100
@@ -77,26 +77,24 @@ async def show_personal(interaction: Asked, leaderboard: str, gpu: str | None = 
     board = await board_of(interaction, leaderboard)
     known = known_gpu(gpu, board.gpus) if gpu else board.gpus[0]
     voice, user = face(interaction).voice, interaction.user
-    found, places = await voice.for_user(
+    found, lines, places = await voice.for_user(
         user.id,
         user.display_name,
         lambda client: (
-            client.submissions(board.name, limit=HISTORY),
+            client.submissions(board.name, limit=LINES),
+            client.lines(board.name, limit=HISTORY),
             client.ranking(board.name, known, limit=HISTORY),
         ),
     )
     head = f"Yours on **{cards.plain(board.name)}**, {cards.plain(known)}"
-    rows = [line_told(one) for one in found[:LINES]] or ["Nothing was submitted yet: `/submit`."]
-    mine = [
-        plot.Point(at=one.submitted_at, score_s=score)
-        for one in reversed(found)
-        if one.mode == "leaderboard" and (score := one.scores.get(known)) is not None
-    ]
+    rows = [line_told(one) for one in found] or ["Nothing was submitted yet: `/submit`."]
+    mine = [one for _, one in history_of(lines, known)]
+    others = [plot.Point(at=one.at, score_s=one.score_s) for one in places]
+    picture = await plot.picture(mine, others, f"{board.name} on {known}")
     more: dict[str, Any] = {}
-    if len(mine) > 1:
-        others = [plot.Point(at=one.at, score_s=one.score_s) for one in places]
-        picture = await asyncio.to_thread(plot.history, mine, others, f"{board.name} on {known}")
-        more["file"] = discord.File(io.BytesIO(picture), filename="history.png", description="Scores over time")
+    if picture is not None:
+        says = cards.history_told(board.name, known, mine)
+        more["file"] = discord.File(io.BytesIO(picture), filename="history.png", description=says)
     await interaction.followup.send(fitting([head, *rows]), ephemeral=True, **more)
 
 

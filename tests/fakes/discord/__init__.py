@@ -28,7 +28,8 @@ APPLICATION, BOT_USER = 1000, 1000
 ACK_S, TOKEN_S = 3.0, 900.0
 PRIVILEGED = 1 << 1 | 1 << 8 | 1 << 15
 PATIENCE_S = 120.0
-NEEDED = str(1 << 10 | 1 << 11 | 1 << 15)
+VIEW, SEND, ATTACH = 1 << 10, 1 << 11, 1 << 15
+NEEDED = str(VIEW | SEND | ATTACH)
 PING, COMMAND, COMPONENT, COMPLETE = 1, 2, 3, 4
 Json = dict[str, Any]
 HEADERS = web.RequestKey("headers", dict)
@@ -157,6 +158,10 @@ class Discord:
         """What an interaction was answered with, as text."""
         self.wait_for(lambda: asked.said, "an answer")
         return asked.text
+
+    def file(self, attachment: Json) -> bytes:
+        """What was attached."""
+        return self._files[str(attachment["url"]).removeprefix(self.url)]
 
     def shown(self, channel: int = 3000) -> list[Json]:
         """The bot's messages in a channel, oldest first."""
@@ -570,8 +575,8 @@ class Discord:
     async def _posted(self, request: web.Request) -> web.Response:
         channel = int(request.match_info["channel"])
         sent, files = await self._body(request)
-        strict.message(sent, files=len(files))
-        if self.refuses_writes:
+        strict.message(sent, files=[name for name, _ in files])
+        if self._may_not(files):
             return _json({"message": "Missing Permissions", "code": 50013}, 403)
         key = (channel, str(sent.get("nonce")))
         if sent.get("enforce_nonce") and key in self._nonces:
@@ -584,10 +589,15 @@ class Discord:
     async def _edited(self, request: web.Request) -> web.Response:
         channel, number = int(request.match_info["channel"]), int(request.match_info["message"])
         sent, files = await self._body(request)
-        strict.message({"flags": self.messages[channel][number]["flags"], **sent}, files=len(files))
+        strict.message({"flags": self.messages[channel][number]["flags"], **sent}, files=[name for name, _ in files])
+        if self._may_not(files):
+            return _json({"message": "Missing Permissions", "code": 50013}, 403)
         self.messages[channel][number] = {**self._message(sent, files, channel, number), "edited_timestamp": _now()}
         self.edits[number] += 1
         return _json(self.messages[channel][number], headers=request[HEADERS])
+
+    def _may_not(self, files: Sequence[Any]) -> bool:
+        return self.refuses_writes or bool(files and not int(self.permissions) & ATTACH)
 
     async def _called_back(self, request: web.Request) -> web.Response:
         asked = self._by_id[int(request.match_info["id"])]
@@ -604,7 +614,7 @@ class Discord:
                 raise strict.Refusal("choices", "25 of 100 characters")
             asked.choices = data["choices"]
         elif kind == 4:
-            strict.message(data, files=len(files))
+            strict.message(data, files=[name for name, _ in files])
             asked.said.append(self._message(data, files, 3000, next(self._ids)))
         else:
             asked.deferred = True
@@ -622,7 +632,7 @@ class Discord:
         if asked.acked_at is None or self.clock() - asked.at > TOKEN_S:
             return _json({"message": "Invalid Webhook Token", "code": 50027}, 401)
         sent, files = await self._body(request)
-        strict.message(sent, files=len(files))
+        strict.message(sent, files=[name for name, _ in files])
         asked.said.append(self._message(sent, files, 3000, next(self._ids)))
         return _json(asked.said[-1])
 

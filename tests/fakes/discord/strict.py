@@ -47,7 +47,7 @@ class Refusal(Exception):
         }
 
 
-def message(sent: Mapping[str, Any], *, files: int = 0) -> None:
+def message(sent: Mapping[str, Any], *, files: Sequence[str] = ()) -> None:
     """Refusal unless Discord would take this as a message."""
     _known("message", sent, MESSAGE)
     flags = sent.get("flags") or 0
@@ -62,6 +62,7 @@ def message(sent: Mapping[str, Any], *, files: int = 0) -> None:
             raise Refusal("components", "are needed")
     elif not (content or components or sent.get("embeds") or files):
         raise Refusal("content", "the message is empty")
+    _attached(sent, files)
     if sent.get("nonce") is not None and len(str(sent["nonce"])) > 25:
         raise Refusal("nonce", "over 25")
     every = list(walked(components))
@@ -76,6 +77,22 @@ def message(sent: Mapping[str, Any], *, files: int = 0) -> None:
         if one.get("type") not in (ON_TOP if flags & V2 else {ACTION_ROW}):
             raise Refusal("components", f"type {one.get('type')} can't be on top")
         _component(one)
+
+
+def _attached(sent: Mapping[str, Any], files: Sequence[str]) -> None:
+    if len(files) > 10:
+        raise Refusal("files", "over 10")
+    named = {int(one["id"]): one for one in sent.get("attachments") or [] if "filename" in one}
+    for number, one in named.items():
+        _known("attachment", one, {"id", "filename", "description"})
+        if not 0 <= number < len(files) or one["filename"] != files[number]:
+            raise Refusal("attachments", f"there is no file {number} called {one['filename']}")
+        if len(one.get("description") or "") > 1024:
+            raise Refusal("attachments", "description over 1024")
+    for item in [item for one in walked(sent.get("components") or []) for item in one.get("items", [])]:
+        scheme, _, name = str(item.get("media", {}).get("url")).partition("://")
+        if scheme == "attachment" and name not in files:
+            raise Refusal("items", f"no file is called {name}")
 
 
 def _component(one: Mapping[str, Any]) -> None:
@@ -98,6 +115,16 @@ def _component(one: Mapping[str, Any]) -> None:
             raise Refusal("style", "a button has a style and a label")
         if len(one.get("label", "")) > 80 or not 1 <= len(one.get("custom_id") or one.get("url") or "") <= 100:
             raise Refusal("custom_id", "label at most 80, custom id 1 to 100")
+    if kind == GALLERY:
+        if not 1 <= len(one.get("items") or []) <= 10:
+            raise Refusal("items", "1 to 10")
+        for item in one["items"]:
+            _known("item", item, {"media", "description", "spoiler"})
+            _known("media", item.get("media") or {}, {"url"})
+            if not re.match(r"(attachment|https?)://.", str((item.get("media") or {}).get("url"))):
+                raise Refusal("url", "no scheme that is known")
+            if len(item.get("description") or "") > 1024:
+                raise Refusal("description", "over 1024")
     if kind == CONTAINER and not 0 <= (one.get("accent_color") or 0) <= 0xFFFFFF:
         raise Refusal("accent_color", "is no colour")
 
