@@ -61,6 +61,9 @@ class Script:
 def demo(
     once: Annotated[bool, typer.Option("--once", help="End by itself, also on a terminal.")] = False,
     slurm: Annotated[bool, typer.Option("--slurm", help="On a real Slurm, made for it (root, checkout).")] = False,
+    discord: Annotated[
+        bool, typer.Option("--discord", help="A conversation with the Discord bot instead; no token (checkout).")
+    ] = False,
     site: Annotated[Path | None, typer.Option("--site", help="On the site of this file, with H100 and A100.")] = None,
     directory: Annotated[
         Path | None, typer.Option("--dir", envvar="KBSLURM_DEMO_DIR", help="Where its database and jobs live.")
@@ -73,6 +76,10 @@ def demo(
         from kbslurm.cli.demo_slurm import played_on_slurm
 
         return played_on_slurm(as_json=as_json)
+    if discord:
+        from kbslurm.cli.demo_discord import played_on_discord
+
+        return played_on_discord(as_json=as_json)
     place = directory or _usual_place()
     stays = not as_json and not once and sys.stdin.isatty() and sys.stdout.isatty()
     with ExitStack() as stack:
