@@ -2,7 +2,8 @@
 
 KbslurmError
 ├── Unauthenticated   who are you?                      exit 4   http 401
-│   └── Unnamed                                                  http 400
+│   ├── Unnamed                                                  http 400
+│   └── NoHost
 ├── Refused           the person may not do this now    exit 5   http 403
 │   ├── DeadlinePassed
 │   ├── QuotaSpent                                               http 429
@@ -55,6 +56,10 @@ class Unnamed(Unauthenticated):
     """You didn't say who you are."""
 
     http_status = 400
+
+
+class NoHost(Unauthenticated):
+    """We know who you are: no host."""
 
 
 class Refused(KbslurmError):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TypeVar
 
-from kbslurm.client import BoardInfo, Client, NoSuch, PersonInfo, Place
+from kbslurm.client import BoardInfo, Client, PersonInfo, Place
 from kbslurm.errors import KbslurmError
 from kbslurm.logs import teller
 from kbslurm_bot.cards import Row, Standing
@@ -64,18 +64,11 @@ class Voice:
         at, known = self._boards.get(user, (0.0, []))
         if at and time.monotonic() - at < BOARDS_FRESH_S:
             return known
-        try:
-            found = await self.for_owner(user, Client.boards)
-        except NoSuch:
-            found = await asyncio.to_thread(self._boards_of_anybody)
+        found = await self.for_owner(user, Client.boards)
         if len(self._boards) > 1000:
             self._boards.clear()
         self._boards[user] = (time.monotonic(), found)
         return found
-
-    def _boards_of_anybody(self) -> list[BoardInfo]:
-        with Client(self.client.url) as stranger:
-            return stranger.boards()
 
     async def standings(self, owner: int, whole: Row) -> dict[str, Standing]:
         """Where each score of a ranked submission stands. What can't be asked for now is left out."""

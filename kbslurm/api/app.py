@@ -6,22 +6,25 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 from anyio import to_thread
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kbslurm import __version__
 from kbslurm.api import admin, artifacts, bot, feed, hosting, login, pages, popcorn, shapes, submitting, waiting
-from kbslurm.api.door import Door, Limits, networks
+from kbslurm.api.door import Door, Limits, is_known, networks
 from kbslurm.api.house import THREADS, House
 from kbslurm.api.metrics import Measured
 from kbslurm.api.shapes import Ascii
 from kbslurm.api.standings import Standings
-from kbslurm.errors import BackendTrouble, KbslurmError, Misconfigured, QuotaSpent, Unauthenticated
+from kbslurm.errors import BackendTrouble, KbslurmError, Misconfigured, NoHost, QuotaSpent, Unauthenticated
 from kbslurm.logs import teller
 
 tell = teller("api")
@@ -135,6 +138,8 @@ async def _told(request: Request, error: Exception) -> Response:
         headers["Retry-After"] = str(max(1, round(left_s)))
     if isinstance(error, Unauthenticated) and error.http_status == 401:
         headers["WWW-Authenticate"] = "Bearer"
+        if isinstance(error, NoHost):
+            is_known(request.scope)
     return _said(request, detail, error.http_status, headers)
 
 
@@ -146,7 +151,21 @@ async def _flattened(request: Request, error: Exception) -> Response:
 
 async def _plain(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if error.status_code == 404 and (where := _without_slash(request)) is not None:
+        return RedirectResponse(where, 308)
     return _said(request, str(error.detail), error.status_code, dict(error.headers or {}))
+
+
+def _without_slash(request: Request) -> str | None:
+    """Where the page is that a browser was sent to with a slash too many; None when there is none."""
+    path, scope = request.url.path, request.scope
+    wanted = path.rstrip("/")
+    if path == wanted or "text/html" not in request.headers.get("accept", "") or path.startswith("//"):
+        return None
+    here = {**scope, "path": wanted}
+    if not any(route.matches(here)[0] is Match.FULL for route in request.app.routes):
+        return None
+    return quote(wanted) + (f"?{request.url.query}" if request.url.query else "")
 
 
 async def _unkeepable(request: Request, error: Exception) -> Response:

@@ -26,6 +26,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 MOST_KNOWN = 50_000
 HOPS = 32
+MARK = "kbslurm.door"
 V6_PREFIX = 64  # what a household or a machine gets, and may take any address of
 
 
@@ -110,6 +111,8 @@ class Door:
         if (said := self._too_much(who, scope)) is not None:
             await self._turn_away(scope, receive, send, *said)
             return
+        # One dict for all that make a scope of this one.
+        scope[MARK] = {"known": False}
         self._open[who] = self._open.get(who, 0) + 1
         try:
             await self.app(scope, receive, self._watched(who, scope, send))
@@ -150,7 +153,8 @@ class Door:
 
     def _watched(self, who: str, scope: Scope, send: Send) -> Send:
         async def sent(message: Message) -> None:
-            if message["type"] == "http.response.start" and message["status"] == 401 and _has_secret(scope):
+            refused = message["type"] == "http.response.start" and message["status"] == 401
+            if refused and _has_secret(scope) and not scope[MARK]["known"]:
                 self._strangers.take(who)
             await send(message)
 
@@ -165,6 +169,15 @@ class Door:
         said = f"{why}. Try again in {after_s} s."
         answer = self._refused(Request(scope), said, 429, {"Retry-After": str(after_s)})
         await answer(scope, receive, send)
+
+
+def is_known(scope: Scope) -> None:
+    """Whoever asked showed a secret that is one: what they may not do is no guess at another.
+
+    The bot asks for everybody who types, from one address: somebody who keeps asking for what only hosts may must not
+    keep all others out.
+    """
+    scope.get(MARK, {})["known"] = True
 
 
 async def _drained(receive: Receive) -> None:

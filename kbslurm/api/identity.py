@@ -13,7 +13,7 @@ from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBea
 
 from kbslurm.api.house import House
 from kbslurm.domain.run import PersonId
-from kbslurm.errors import NotFound, Unauthenticated, Unnamed
+from kbslurm.errors import NoHost, NotFound, Unauthenticated, Unnamed
 from kbslurm.store.views import Person
 
 ADMIN = "admin"
@@ -98,10 +98,13 @@ def caller(house: House, sender: Given) -> Person:
 
 
 def maybe_caller(house: House, sender: Given) -> Person | None:
-    """The person who calls, or None for anybody: where a token is not needed, a bad one does no harm."""
+    """The person who calls, or None for anybody: where a token is not needed, a bad one does no harm.
+
+    Nor does a Discord account of which nobody has heard yet: the bot asks for whoever types.
+    """
     try:
         return caller(house, sender)
-    except Unauthenticated:
+    except (Unauthenticated, NotFound):
         return None
 
 
@@ -114,7 +117,7 @@ def host(house: House, sender: Given) -> str:
     if is_bot(house, sender):
         found = asker(house, sender)
         if found.right != "host":
-            raise Unauthenticated(f"{found.person.name} is no host", hint="Hosts decide who is, in kbslurm or by role.")
+            raise NoHost(f"{found.person.name} is no host", hint="Hosts decide who is, in kbslurm or by role.")
         return found.by
     wanted = house.admin_token
     if wanted is None:
@@ -124,8 +127,10 @@ def host(house: House, sender: Given) -> str:
     if hmac.compare_digest(sender.bearer.encode("utf-8", "replace"), wanted.encode()):
         return ADMIN
     person = house.store.person_of_token(sender.bearer[:SECRET_CAP], now=house.clock.now())
-    if person is None or not person.is_staff:
+    if person is None:
         raise Unauthenticated("this bearer is no host's")
+    if not person.is_staff:
+        raise NoHost("this bearer is no host's")
     return person.name
 
 
@@ -135,14 +140,14 @@ def creator(house: House, sender: Given) -> tuple[str, PersonId | None]:
         return host(house, sender), None
     found = asker(house, sender)
     if found.right is None:
-        raise Unauthenticated(f"{found.person.name} may not make boards", hint="Hosts and creators may.")
+        raise NoHost(f"{found.person.name} may not make boards", hint="Hosts and creators may.")
     return found.by, found.person.id
 
 
 def asker(house: House, sender: Given) -> Asker:
     """Whom the bot calls for, and what they may now. Only the bot's word on Discord roles is taken."""
     if not sender.acting:
-        raise Unauthenticated("the bot is no host", hint="It says for whom it calls: X-Kbslurm-Acting-For.")
+        raise NoHost("the bot is no host", hint="It says for whom it calls: X-Kbslurm-Acting-For.")
     person = _behind_the_bot(house, sender.acting)
     if person.banned_at is not None:
         return Asker(person=person, right=None, by=person.name)
@@ -162,7 +167,7 @@ def _discord_roles(text: str | None) -> tuple[str, list[str]]:
         return "", []
     found = _ROLES.fullmatch(text)
     if found is None:
-        raise Unauthenticated("the roles can't be read", hint="X-Kbslurm-Discord-Roles is GUILD:ROLE,ROLE.")
+        raise NoHost("the roles can't be read", hint="X-Kbslurm-Discord-Roles is GUILD:ROLE,ROLE.")
     return found[1], found[2].split(",") if found[2] else []
 
 
@@ -182,7 +187,7 @@ def is_bot(house: House, sender: Given) -> bool:
 def _behind_the_bot(house: House, whom: str) -> Person:
     """Discord has proved its users to the bot and nobody else: no other account is believed from there."""
     if whom.partition(":")[0] != BOTS_PROVIDER:
-        raise Unauthenticated("the bot may only act for discord:ID")
+        raise NoHost("the bot may only act for discord:ID")
     return _acted_for(house, whom)
 
 

@@ -16,10 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 
 from kbslurm import config
+from kbslurm.api.door import Limit, Limits
+from kbslurm.api.server import Serving
 from kbslurm.cli import bot as bot_process
 from kbslurm.client import Client
 from kbslurm.domain.run import PersonId
@@ -318,6 +321,32 @@ def test_the_bots_token_opens_no_more_than_the_person_may(ground: Ground) -> Non
         store.ban(PersonId(ada.id), now=now)
         with pytest.raises(Unauthenticated):
             client.acting_for("discord:501").set_accepting(True)
+
+
+def test_a_discord_account_that_nobody_knows_yet_reads_what_anybody_may(ground: Ground) -> None:
+    with Client(ground.url, admin=BOT_TOKEN) as client, Client(ground.url) as anybody:
+        stranger = client.acting_for("discord:77")
+        assert [board.name for board in stranger.boards()] == [board.name for board in anybody.boards()] != []
+        assert stranger.ranking("transpose", "H100") == []
+        with pytest.raises(NotFound):
+            stranger.submissions()
+
+
+def test_whoever_asks_for_what_only_hosts_may_keeps_nobody_else_out(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = Limits(strangers=Limit(burst=3, per_minute=1))
+    remote = {"X-Forwarded-For": "203.0.113.9", "X-Kbslurm-Acting-For": "discord:501"}
+
+    def asked(bearer: str, path: str) -> int:
+        headers = {**remote, "Authorization": f"Bearer {bearer}"}
+        return httpx.post(f"{serving.url}{path}", headers=headers).status_code
+
+    monkeypatch.setattr(Limits, "of", lambda _: few)
+    ground.store.person_for_account("discord", "501", "ada", by="test", now=ground.now)
+    with Serving(ground.house, host="127.0.0.1", port=0) as serving:
+        assert {asked(BOT_TOKEN, "/admin/stop") for _ in range(9)} == {401}, "the bot's address isn't a stranger's"
+        assert [asked(BOT_TOKEN + "x", "/admin/stop") for _ in range(4)] == [401, 401, 401, 429]
 
 
 def test_a_pending_token_is_linked_once_and_told_to_the_audit(ground: Ground) -> None:

@@ -333,6 +333,16 @@ def test_signing_on_wants_a_good_token_and_leads_nowhere_else(ground: Ground) ->
         assert answer.headers["location"] == "/"
 
 
+def test_a_slash_too_many_leads_to_the_page(ground: Ground) -> None:
+    html = {"Accept": "text/html"}
+    told = httpx.get(f"{ground.url}/board/transpose/H100/?page=1", headers=html)
+    assert (told.status_code, told.headers["Location"]) == (308, "/board/transpose/H100?page=1")
+    assert httpx.get(f"{ground.url}/board/transpose/", headers=html, follow_redirects=True).status_code == 200
+    for path in ("/nowhere/", "//evil.example/", "//evil.example/board/transpose/"):
+        assert httpx.get(f"{ground.url}{path}", headers=html).status_code == 404
+    assert httpx.get(f"{ground.url}/leaderboards/").status_code == 404, "a client's address is a client's business"
+
+
 def test_errors_are_pages_for_browsers_and_json_for_clients(ground: Ground) -> None:
     with httpx.Client(base_url=ground.url, timeout=60) as anybody:
         for path in ("/nowhere", "/board/nowhere", "/static/addresses.py"):

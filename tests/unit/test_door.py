@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from kbslurm.api import door
-from kbslurm.api.door import Buckets, Door, Limit, Limits, networks
+from kbslurm.api.door import Buckets, Door, Limit, Limits, is_known, networks
 
 PROXIES = networks(["127.0.0.0/8", "::1", "10.3.0.0/16"])
 
@@ -100,6 +100,12 @@ def test_good_tokens_are_no_strangers_and_without_a_token_a_401_costs_nothing() 
     assert {ask.go("GET", "/admin/stats", 401)[0] for _ in range(9)} == {401}
 
 
+def test_who_is_known_may_be_refused_for_ever() -> None:
+    ask = Ask(peer="203.0.113.9", secret=True)
+    ask.is_known = True
+    assert {ask.go("POST", "/admin/stop", 401)[0] for _ in range(9)} == {401}
+
+
 def test_so_many_are_open_at_once_and_no_more_and_each_gives_its_place_back() -> None:
     async def crowd() -> list[int]:
         ask = Ask(peer="203.0.113.9")
@@ -134,7 +140,7 @@ class Ask:
         self.headers += [(b"x-popcorn-cli-id", b"t")] if secret else []
         self.gate: asyncio.Event | None = None
         self.all_in = asyncio.Event()
-        self.inside, self.status, self.pieces = 0, 200, [b""]
+        self.inside, self.status, self.pieces, self.is_known = 0, 200, [b""], False
         self.seen: list[Any] = []
         small = Limits(
             requests=Limit(burst=9, per_minute=60),
@@ -174,6 +180,8 @@ class Ask:
 
     async def _app(self, scope: Any, receive: Any, send: Any) -> None:
         self.seen.append(scope)
+        if self.is_known:
+            is_known({**scope})
         self.inside += 1
         if self.inside == 5:
             self.all_in.set()
