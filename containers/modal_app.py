@@ -9,6 +9,7 @@ Imported twice: where it is deployed from, and in the container, where the same 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import modal
@@ -33,6 +34,8 @@ image = image.add_local_dir(HERE / "eval", f"{ROOT}/eval", ignore=["**/__pycache
 
 def judge(payload: bytes) -> bytes:
     """The body of every function: bytes of JSON in, bytes of JSON out."""
+    if str(HERE) not in sys.path:
+        sys.path.insert(0, str(HERE))
     import inside  # type: ignore[import-not-found,unused-ignore]
 
     return bytes(inside.judge(payload))

@@ -2,7 +2,8 @@
 
 `probe("launch.after_submit")` does nothing, unless KBSLURM_PROBE names it: `name` kills this process with SIGKILL the
 first time that it passes there, `name:3` the third time. PROBES lists those of the walk on this machine, and a test
-walks past each; SLURM_PROBES stand inside the submission to a cluster, GITHUB_PROBES inside that to GitHub.
+walks past each; SLURM_PROBES stand inside the submission to a cluster, GITHUB_PROBES inside that to GitHub,
+MODAL_PROBES inside that to Modal.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ PROBES = (
 )
 SLURM_PROBES = ("slurm.folder", "slurm.sent", "slurm.submitted")
 GITHUB_PROBES = ("github.payload", "github.sending", "github.sent")
+MODAL_PROBES = ("modal.intent", "modal.placed", "modal.spawned", "modal.started")
 
 passed: Counter[str] = Counter()
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbslurm import share
 from kbslurm.config import Config
@@ -16,11 +16,13 @@ from kbslurm.flow.place import Place
 from kbslurm.probe import probe
 
 if TYPE_CHECKING:
+    from kbslurm.backends.modal.line import Line
     from kbslurm.domain.site import Fleet, GpuType, Site
     from kbslurm.store.postgres import PostgresStore
 
 POSTGRES = "postgres"
 ATTEMPTS = "attempts"
+MODAL = "modal"
 SHARED_GRACE_S = 25.0
 GITHUB_SLOTS = 4
 GITHUB_QUEUE_S = 26 * 3_600.0  # GitHub gives up what no runner took within a day
@@ -68,6 +70,8 @@ def places(config: Config) -> list[Place]:
         found.append(local_place(config))
     if config.github.gpus:
         found.append(github_place(config))
+    if config.modal.gpus:
+        found.append(modal_place(config))
     names = [place.name for place in found]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise Misconfigured(f"two places are called {twice}", fix="Change daemon.local.name, or the site's.")
@@ -91,6 +95,8 @@ def slots(config: Config) -> Mapping[str, int]:
             found[name] = found.get(name, 0) + gpu.slots
     for name, most in (github_slots(config) if config.github.gpus else {}).items():
         found[name] = found.get(name, 0) + most
+    for name, function in config.modal.gpus.items():
+        found[name] = found.get(name, 0) + function.slots
     return found
 
 
@@ -177,6 +183,85 @@ def github_key(config: Config) -> bytes:
         raise Misconfigured(
             str(error), fix="Make one with: openssl rand -hex 32. The repository needs the same as an Actions secret."
         ) from None
+
+
+def modal_place(config: Config) -> Place:
+    """Modal. A call that was sent and lost is waited out there, so its sweeps may follow one another closely."""
+    from kbslurm.backends.modal import ModalBackend, ModalGpu
+
+    told = config.modal
+    backend = ModalBackend(
+        modal_line(config),
+        app=told.app,
+        gpus={
+            name: ModalGpu(slots=gpu.slots, timeout_s=gpu.timeout_s, memory_bytes=int(gpu.memory_gb * (1 << 30)))
+            for name, gpu in told.gpus.items()
+        },
+        harness_digest=modal_facts(config)["harness_digest"],
+        start_within_s=told.start_within_s,
+        min_isolation=told.min_isolation,
+        probe=lambda step: probe(f"modal.{step}"),
+    )
+    return Place(
+        backend=backend,
+        untrusted=not told.staff_only,
+        ranked_min_isolation=told.ranked_min_isolation,
+        poll_s=told.poll_s,
+        grace_s=2.0,
+        sweep_gap_s=max(1.0, told.poll_s),
+        patience_s=told.start_within_s,
+    )
+
+
+def modal_token(config: Config) -> tuple[str, str]:
+    """Both halves of the token."""
+    from kbslurm.backends.modal.deploy import check_token
+
+    return check_token(config.secret("MODAL_TOKEN_ID"), config.secret("MODAL_TOKEN_SECRET"))
+
+
+def modal_line(config: Config) -> Line:
+    """The line to Modal. Nobody is asked before it is used."""
+    from kbslurm.backends.modal.line import Line
+
+    if not config.modal.gpus:
+        raise Misconfigured(
+            "[modal] has no GPU type", file=config.file, key="modal.gpus", fix="docs/overflow.md shows the five lines."
+        )
+    return Line(*modal_token(config), api_url=config.modal.api_url, environment=config.modal.environment)
+
+
+def modal_facts(config: Config) -> Mapping[str, Any]:
+    """What the deployed app is, as [modal] describes it."""
+    from kbslurm.backends.modal import deploy
+    from kbslurm.flow.script import harness_digest
+
+    told = config.modal
+    return deploy.told(
+        app=told.app,
+        image=told.image,
+        python=told.python,
+        packages=told.packages,
+        functions={
+            name: {
+                "gpu": "" if gpu.type == "none" else gpu.type or name,
+                "timeout_s": gpu.timeout_s,
+                "cpu": gpu.cpu,
+                "memory_mib": int(gpu.memory_gb * 1024),
+                "slots": gpu.slots,
+            }
+            for name, gpu in told.gpus.items()
+        },
+        digest=harness_digest(share.eval_dir()),
+    )
+
+
+def modal_folder(config: Config, facts: Mapping[str, Any], to: Path | None = None) -> Path:
+    """The folder of these facts, written anew; the app's file in it."""
+    from kbslurm.backends.modal import deploy
+
+    app_file = share.path("containers") / "modal_app.py"
+    return deploy.render(to or config.state_dir / MODAL, facts, eval_dir=share.eval_dir(), app_file=app_file)
 
 
 def slurm_place(site: Site) -> Place:

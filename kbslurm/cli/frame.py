@@ -116,6 +116,7 @@ def register() -> None:
         image,
         invite,
         login,
+        modal_,
         people,
         problem,
         profile,

@@ -55,6 +55,7 @@ class GithubCase:
     time_limit_s: float = 1.0
     enforces_memory: bool = True
     steps: Sequence[str] = ("sending", "sent")
+    lost_at: Sequence[str] = ()
     made: list[GithubBackend] = field(default_factory=list)
 
     def backend(self, **changed: Any) -> GithubBackend:
@@ -108,6 +109,9 @@ class GithubCase:
 
     def let_start(self, job: JobSpec) -> None:
         self.fake.release()
+
+    def wait_out(self, job: JobSpec) -> None:
+        raise AssertionError("every run of GitHub's is found by its name")
 
     def paths(self, name: JobName) -> AttemptPaths | None:
         return None

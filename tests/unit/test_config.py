@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import platform
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -319,3 +320,66 @@ def test_github_without_its_secrets_says_what_is_missing(tmp_path: Path, env: di
     with pytest.raises(Misconfigured, match=said) as trouble:
         wiring.places(config.load(env=env, cwd=tmp_path))
     assert trouble.value.hint
+
+
+MODAL = """\
+[modal]
+packages = ["torch==2.9.1"]
+[modal.gpus.H100]
+slots = 2
+[modal.gpus.CPU]
+type = "none"
+"""
+MODAL_SECRETS = {"MODAL_TOKEN_ID": "ak-1", "MODAL_TOKEN_SECRET": "as-1"}
+
+
+def test_modal_is_a_place_in_five_lines(tmp_path: Path) -> None:
+    written(tmp_path, MODAL)
+    found = config.load(env={**MODAL_SECRETS, "MODAL_SERVER_URL": "http://127.0.0.1:1"}, cwd=tmp_path)
+    (place,) = wiring.places(found)
+    assert (place.name, place.untrusted, place.ranked_min_isolation) == ("modal", True, 2)
+    assert place.backend.capacity() == wiring.slots(found) == {"H100": 2, "CPU": 4}
+    rows = {key: (value, origin) for key, value, origin in config.shown(found)}
+    assert rows["modal.api_url"] == ("http://127.0.0.1:1", "$MODAL_SERVER_URL")
+    assert rows["modal.gpus"][0].startswith("H100 = { slots = 2, ")
+    assert rows["MODAL_TOKEN_SECRET"] == (config.MASK, "$MODAL_TOKEN_SECRET")
+    facts = wiring.modal_facts(found)
+    assert {name: one["gpu"] for name, one in facts["functions"].items()} == {"judge-H100": "H100", "judge-CPU": ""}
+    assert facts["packages"] == ["torch==2.9.1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("[modal]\napp = 'no slash/'\n", 2, "can't be an app's name"),
+        ("[modal]\npython = '3.10'\n", 2, "3.11 or newer"),
+        ("[modal]\ntoken_secret = 'as'\n", 2, "MODAL_TOKEN_SECRET"),
+        ("[modal.gpus.H100]\nslots = 0\n", 2, "At least 1"),
+        ("[modal.gpus.H100]\ntype = 'a b'\n", 2, "no type of GPU"),
+        ("[modal.gpus.H100]\nslot = 1\n", 2, "Did you mean slots?"),
+        ("[modal.gpus.'H 100']\nslots = 1\n", 1, "can't be a GPU's name"),
+    ],
+)
+def test_a_wrong_line_about_modal_is_named(tmp_path: Path, text: str, line: int, said: str) -> None:
+    written(tmp_path, text)
+    with pytest.raises(Misconfigured) as trouble:
+        config.load(env={}, cwd=tmp_path)
+    assert (trouble.value.line, said in f"{trouble.value.message} {trouble.value.hint}") == (line, True)
+
+
+def test_modal_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, MODAL)
+    for name in MODAL_SECRETS:
+        with pytest.raises(Misconfigured, match=f"{name} isn't set") as trouble:
+            wiring.places(config.load(env={**MODAL_SECRETS, name: ""}, cwd=tmp_path))
+        assert f"{name}_FILE" in str(trouble.value.hint)
+    found = config.load(env=MODAL_SECRETS, cwd=tmp_path)
+
+    def nowhere(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    for version, said in ((nowhere, "isn't installed"), (lambda _name: "9.9.9", "is 9.9.9")):
+        monkeypatch.setattr("importlib.metadata.version", version)
+        with pytest.raises(Misconfigured, match=said) as trouble:
+            wiring.places(found)
+        assert "kbslurm[modal]" in str(trouble.value.hint)

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from kbslurm.backends.modal import function_name
-from kbslurm.backends.modal.line import Line, LineTrouble
+from kbslurm.backends.modal.line import Line, LineTrouble, check_client
 from kbslurm.domain.finding import Finding, caution, failed, passed
-from kbslurm.errors import BackendTrouble, Misconfigured
+from kbslurm.errors import BackendTrouble, Invalid, Misconfigured
 
 APP_FILE, TOLD_FILE = "kbslurm_app.py", "told.json"
 HARNESS_TAG = "kbslurm-harness"
@@ -51,7 +51,9 @@ def told(
 
 
 def render(folder: Path, facts: Mapping[str, Any], *, eval_dir: Path, app_file: Path) -> Path:
-    """Write the folder anew, whole or not at all; the app's file in it."""
+    """Write the folder anew, whole or not at all; the app's file in it. Nobody else's folder is replaced."""
+    if folder.exists() and not (folder / TOLD_FILE).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise Invalid(f"{folder} is there, and is no folder of an app", hint="Name one that isn't there yet.")
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = folder.with_name(f".{folder.name}-{os.getpid()}")
     shutil.rmtree(fresh, ignore_errors=True)
@@ -69,6 +71,7 @@ def render(folder: Path, facts: Mapping[str, Any], *, eval_dir: Path, app_file: 
 
 def deploy(file: Path, *, token: tuple[str, str], api_url: str, environment: str) -> None:
     """`modal deploy` of this file, with our token and its own words on standard error."""
+    check_client()
     argv = [sys.executable, "-m", "modal", "deploy", *(("--env", environment) if environment else ()), str(file)]
     told_env = {"MODAL_TOKEN_ID": token[0], "MODAL_TOKEN_SECRET": token[1], "MODAL_SERVER_URL": api_url}
     kept = {

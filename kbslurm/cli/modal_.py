@@ -1,0 +1,70 @@
+"""`kbslurm modal …`: put the app there that runs of overflow go to, and look whether it is as it should be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kbslurm.cli import image, show
+from kbslurm.cli.frame import Json, app, configuration
+from kbslurm.domain.finding import Grade
+from kbslurm.errors import EXIT_OK
+
+group = typer.Typer(help="Runs at Modal: deploy, check.", no_args_is_help=True)
+app.add_typer(group, name="modal")
+
+
+@group.command()
+def check(as_json: Json = False) -> int:
+    """Token, app, harness and functions: PASS, CAUTION or FAIL, each with its remedy. Exit code 1 on a FAIL."""
+    from kbslurm import wiring
+    from kbslurm.backends.modal import deploy
+
+    config = configuration()
+    facts, line = wiring.modal_facts(config), wiring.modal_line(config)
+    try:
+        findings = deploy.findings(line, facts)
+    finally:
+        line.close()
+    code = image.told(findings, as_json)
+    if not as_json:
+        counts = Counter(finding.grade for finding in findings)
+        show.say(", ".join(f"{counts[grade]} {grade.value}" for grade in Grade if counts[grade]))
+    return code
+
+
+@group.command("deploy")
+def deploy_(
+    to: Annotated[
+        Path | None, typer.Option("--to", help="Only write the folder that would be deployed, and end.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Deploy the app that [modal] describes, with this installation's harness in it. Again after each update."""
+    from kbslurm import wiring
+    from kbslurm.backends.modal import deploy
+
+    config = configuration()
+    facts = wiring.modal_facts(config)
+    file = wiring.modal_folder(config, facts, to)
+    if to is None:
+        deploy.deploy(
+            file,
+            token=wiring.modal_token(config),
+            api_url=config.modal.api_url,
+            environment=config.modal.environment,
+        )
+    if as_json:
+        digest = facts["harness_digest"]
+        show.as_json(
+            {"app": facts["app"], "file": str(file), "deployed": to is None, "harness_digest": digest}
+            | {"functions": sorted(facts["functions"])}
+        )
+    elif to is None:
+        show.say(f"{facts['app']} is deployed, {len(facts['functions'])} functions; kbslurm modal check looks at it")
+    else:
+        show.say(f"{show.path(file)} is written; deploy it: modal deploy {show.path(file)}")
+    return EXIT_OK

@@ -1,0 +1,146 @@
+"""The whole walk with Modal: accepted here, judged by the true harness on the loopback platform, scored here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbslurm import config, problems, share, wiring
+from kbslurm.daemon import Daemon, WallClock
+from kbslurm.domain.run import AttemptState
+from kbslurm.flow.cancel import cancel
+from kbslurm.flow.collect import Vigil
+from kbslurm.flow.launch import Launched, launch
+from kbslurm.flow.place import Place
+from kbslurm.flow.sweep import sweep
+from tests.command_line import CommandLine
+from tests.fakes.modal import TOKEN, FakeModal
+from tests.flow.stage import QUICK, Stage, running
+
+TRANSPOSE = share.path("examples") / "transpose"
+TOML = """\
+[modal]
+app = "kernels"
+min_isolation = 0
+poll_s = 0.1
+[modal.gpus.H100]
+slots = 2
+timeout_s = 3600
+"""
+
+
+@pytest.fixture
+def stage(database_url: str) -> Iterator[Stage]:
+    built = Stage.build(
+        database_url, problem=problems.load(TRANSPOSE), gpus=("H100",), clock=WallClock(), board="transpose"
+    )
+    yield built
+    built.close()
+
+
+@pytest.fixture
+def modal(tmp_path: Path) -> Iterator[FakeModal]:
+    """The platform, with what `kbslurm modal deploy` would have deployed."""
+    (tmp_path / "kbslurm.toml").write_text(TOML)
+    found = config.load(env={}, cwd=tmp_path)
+    wiring.modal_folder(found, wiring.modal_facts(found), tmp_path / "app")
+    with FakeModal(tmp_path / "app") as fake:
+        yield fake
+
+
+def environment(modal: FakeModal) -> dict[str, str]:
+    return {"MODAL_TOKEN_ID": TOKEN[0], "MODAL_TOKEN_SECRET": TOKEN[1], "MODAL_SERVER_URL": modal.url}
+
+
+@pytest.fixture
+def place(modal: FakeModal, tmp_path: Path) -> Iterator[Place]:
+    found = wiring.modal_place(config.load(env=environment(modal), cwd=tmp_path))
+    yield found
+    found.backend.close()  # type: ignore[attr-defined]
+
+
+def submit(stage: Stage, file: str, **told: Any) -> Any:
+    return stage.submit((TRANSPOSE / "submissions" / file).read_text(), gpus=["H100"], **told)
+
+
+def test_runs_go_to_modal_and_come_back_with_verdicts(stage: Stage, modal: FakeModal, place: Place) -> None:
+    submit(stage, "accepted/slices.py", mode="leaderboard")
+    submit(stage, "wrong_answer/square_only.py", by="bob")
+    with running(Daemon(stage.store, [place], pace=QUICK)):
+        stage.wait_until(lambda: stage.open_runs() == 0)
+    first, second = stage.runs()
+    assert (first["state"], first["verdict"], first["attempts"]) == ("scored", "passed", 1), first
+    assert (second["state"], second["verdict"], second["attempts"]) == ("scored", "wrong", 1), second
+    for attempt in stage.rows("SELECT * FROM attempt"):
+        assert attempt["handle"].startswith("fc-") and attempt["node"].startswith("ta-")
+        assert attempt["telemetry"]["host"]["image_digest"] == "im-loopback"
+        assert attempt["telemetry"]["host"]["image_seen"] == "record"
+    assert len(modal.calls) == 2
+
+
+def test_an_attempt_whose_id_was_lost_waits_until_it_cant_run_and_has_one_verdict(
+    stage: Stage, modal: FakeModal, place: Place
+) -> None:
+    """At worst one run is wasted; and nobody is told twice."""
+    submit(stage, "accepted/slices.py")
+    vigil, now = Vigil(), stage.clock.now()
+    modal.lose("FunctionMap")
+    assert launch(stage.store, place, stage.claim(place), now) is Launched.AMBIGUOUS
+    for _ in range(3):
+        now += timedelta(seconds=60)
+        sweep(stage.store, place, stage.store.open_attempts(), vigil, now)
+        assert (stage.attempt().state, stage.attempt().clean_sweeps, vigil.unsent) == (AttemptState.AMBIGUOUS, 0, {})
+    stage.wait_until(lambda: all(call.output for call in modal.calls.values()))
+    later = place.patience_s + 3_600.0 + 180.0
+    place.backend._now = lambda: stage.clock.now().timestamp() + later  # type: ignore[attr-defined]
+    for _ in range(2):
+        now += timedelta(seconds=later)
+        sweep(stage.store, place, stage.store.open_attempts(), vigil, now)
+    assert (stage.attempt().state, list(vigil.unsent)) == (AttemptState.INTENT, [stage.attempt().id])
+    assert launch(stage.store, place, stage.attempt(), stage.clock.now()) is Launched.SUBMITTED
+    with running(Daemon(stage.store, [place], pace=QUICK)):
+        stage.wait_until(lambda: stage.open_runs() == 0)
+    assert (stage.run()["verdict"], stage.run()["attempts"], len(modal.calls)) == ("passed", 1, 2)
+    assert len(stage.rows("SELECT * FROM verdict")) == 1
+    assert stage.rows("SELECT * FROM stale_report") == []
+
+
+def test_a_result_that_nobody_can_trust_is_tried_again(stage: Stage, modal: FakeModal, place: Place) -> None:
+    modal.spoil("hostile")
+    submit(stage, "accepted/slices.py")
+    with running(Daemon(stage.store, [place], pace=QUICK)):
+        stage.wait_until(lambda: stage.open_runs() == 0)
+    assert (stage.run()["verdict"], stage.run()["attempts"]) == ("passed", 2)
+    assert not (modal.app / "pwned").exists()
+
+
+def test_a_cancel_ends_the_container(stage: Stage, modal: FakeModal, place: Place) -> None:
+    receipt = submit(stage, "timeout/never_ends.py")
+    with running(Daemon(stage.store, [place], pace=QUICK)):
+        stage.wait_until(lambda: stage.run()["state"] == "running")
+        assert cancel(stage.store, receipt.submission_id, stage.person("ada"), stage.clock.now()) == 1
+        stage.wait_until(lambda: stage.open_runs() == 0)
+    assert stage.run()["state"] == "cancelled"
+    (call,) = modal.calls.values()
+    assert call.process is not None and call.process.poll() is not None
+
+
+def test_check_and_deploy_on_the_command_line(modal: FakeModal, tmp_path: Path) -> None:
+    cli = CommandLine(cwd=tmp_path)
+    fine = cli("modal", "check", "--json", **environment(modal))
+    assert fine.code == 0, fine.err
+    assert {one["grade"] for one in fine.json()["findings"]} == {"PASS"}
+    wrong = cli("modal", "check", **{**environment(modal), "MODAL_TOKEN_ID": "ak-other"})
+    assert (wrong.code, "MODAL_TOKEN_SECRET" in wrong.out) == (1, True)
+    written = cli("modal", "deploy", "--to", "again", "--json", **environment(modal))
+    assert (written.code, written.json()["functions"]) == (0, ["judge-H100"]), written.err
+    assert (tmp_path / "again" / "eval" / "__main__.py").is_file()
+    assert (tmp_path / "again" / "told.json").read_bytes() == (modal.app / "told.json").read_bytes()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter").write_text("dear")
+    refused = cli("modal", "deploy", "--to", "mine", **environment(modal))
+    assert (refused.code, (tmp_path / "mine" / "letter").read_text()) == (2, "dear")
