@@ -28,6 +28,7 @@ from .wire import Manifest, VerdictName
 if TYPE_CHECKING:
     from .judge import Reply
 
+CACHE = "cache"
 WARMED_CASES = 8  # a builder calls the submission on so many public cases
 EXCERPT_CAP = 900
 # What compiles when it is imported or first called, and keeps what it made where we tell it to, as far as that can be
@@ -103,7 +104,8 @@ class Built:
             os.utime(file, ns=(entry.mtime_ns, entry.mtime_ns))
 
     def cache(self, link: Path) -> Path:
-        """The folder of that place where there is no file system of the cage's own: made afresh for each launch."""
+        """The folder that holds that place (and a compiler's own files beside it) where there is no file system of the
+        cage's own: made afresh for each launch."""
         home = link.parent / self.place
         broom.remove(home)
         home.mkdir()
@@ -118,7 +120,7 @@ class Built:
 
     def told(self, link: Path, work: Path | None) -> dict[str, Any]:
         """What the runner has to know of it."""
-        cache = None if work is None else str(link.parent / self.place)
+        cache = None if work is None else str(link.parent / self.place / CACHE)
         return {"place": self.place, "cache": cache, "native": self.native, "library": native.LIBRARY}
 
     def facts(self) -> dict[str, Any]:

@@ -191,6 +191,7 @@ def _hello(told: dict[str, Any], folder: str) -> tuple[int, str]:
     if told.get("supervised"):
         guard.caged_from_inside(told, folder)
     seen = guard.seen_from_inside()
+    seen["open"] = guard.places_left_open(told.get("places") or ())
     if "rank" in told:
         from . import conductor
 

@@ -25,9 +25,11 @@ import socket
 import stat
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+from . import fence
 
 NEW_NS, NEW_UTS, NEW_IPC, NEW_USER, NEW_PID, NEW_NET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 NEW_CGROUP = 0x02000000
@@ -45,18 +47,21 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVA
 )
 MNT_DETACH = 2
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_TIMERSLACK = 1, 4, 22, 29
-PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
+PR_SET_KEEPCAPS, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 8, 36, 38, 47
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 CAGED_UID = 65_533
 INNER_UID = 1_000
+DAC_READ_SEARCH = 2
 KEPT_ENV = (
     "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES",
     "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ROCM_PATH", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
 )  # fmt: skip
 ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
+ETC_BELOW = ("passwd", "group", "nsswitch.conf")  # without a root of its own there are no others than the machine's
 DEVICES = ("null", "zero", "full", "random", "urandom")
 GPU_DEVICES = ("nvidia", "kfd", "dri")
+OPEN = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock")  # where everybody can leave something
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
@@ -483,7 +488,7 @@ def _become_runner(spec: dict[str, Any], caged: bool, root: bool) -> None:
     os.dup2(said, 3)
     os.set_inheritable(3, False)
     os.closerange(4, 4096)
-    _drop_user(spec, caged, root)
+    _drop_user(spec, caged, root, fenced=spec["level"] == 1 and _fenced(spec))
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     _limit(spec["limits"], own_namespace=caged, gpu=bool(spec["devices"]))
     os.umask(0o022)
@@ -516,17 +521,41 @@ def _enter(root: str) -> None:
     _mount(None, "/", None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
 
 
-def _drop_user(spec: dict[str, Any], caged: bool, root: bool) -> None:
-    if root and caged and os.getuid() == 0:
-        os.setresgid(INNER_UID, INNER_UID, INNER_UID)
-        os.setresuid(INNER_UID, INNER_UID, INNER_UID)
-    elif root and not caged:
-        if all(_open_to_all(path) for path in spec["reached"]):
-            os.setgroups([])
-            os.setresgid(CAGED_UID, CAGED_UID, CAGED_UID)
-            os.setresuid(CAGED_UID, CAGED_UID, CAGED_UID)
-        else:
-            _drop_capabilities()
+def _fenced(spec: dict[str, Any]) -> bool:
+    """Read what a cage with a root of its own would show, write to the launch's own folder and link; nothing else.
+    Memory that is shared by name isn't to be had: it would lie where the links of others do."""
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    shown = [*spec["binds"], *spec["libraries"], *(f"/etc/{name}" for name in (*ETC, *ETC_BELOW)), spec["eval"]]
+    shown += ["/proc", "/sys/devices/system", *([spec["built"]] if spec["built"] else ())]
+    used = [*(f"/dev/{name}" for name in DEVICES), *spec["devices"], *(f"{spec['link']}/{n}" for n in spec["links"])]
+    return fence.put_on(
+        [(path, fence.READ) for path in shown]
+        + [(path, fence.USE | fence.READ_DIR) for path in used]
+        + [(path, fence.OWN) for path in spec["own"]]
+    )
+
+
+def _drop_user(spec: dict[str, Any], caged: bool, root: bool, *, fenced: bool) -> None:
+    if not root:
+        return
+    if caged:
+        if os.getuid() == 0:
+            os.setresgid(INNER_UID, INNER_UID, INNER_UID)
+            os.setresuid(INNER_UID, INNER_UID, INNER_UID)
+        return
+    reached = all(_open_to_all(path) for path in spec["reached"])
+    if not reached and not fenced:
+        _drop_capabilities()
+        return
+    if not reached:
+        prctl(PR_SET_KEEPCAPS, 1)
+    os.setgroups([])
+    os.setresgid(CAGED_UID, CAGED_UID, CAGED_UID)
+    os.setresuid(CAGED_UID, CAGED_UID, CAGED_UID)
+    if not reached:  # a Python below root's own folder: past its door, and no further than the fence
+        kept = 1 << DAC_READ_SEARCH
+        _call("capset", struct.pack("<II", 0x20080522, 0), struct.pack("<6I", kept, kept, kept, 0, 0, 0))
+        _call("prctl", PR_CAP_AMBIENT, *(ctypes.c_ulong(n) for n in (2, DAC_READ_SEARCH, 0, 0)))
 
 
 def _drop_capabilities() -> None:
@@ -554,18 +583,27 @@ def seen_from_inside() -> dict[str, Any]:
     return {
         "spaces": spaces, "seccomp": seccomp, "no_new_privs": privileges, "capabilities": capabilities,
         "read_only_root": not _root_can_be_written(), "uid": os.getuid(), "proc": bool(spaces),
-        "first_process_open": _first_process_is_open(),
+        "first_process_open": _first_process_is_open(), "landlock": fence.version(),
     }  # fmt: skip
 
 
 def _root_can_be_written() -> bool:
-    probe = f"/.kb-probe-{os.getpid()}"
+    return _takes_files("/")
+
+
+def _takes_files(folder: str) -> bool:
+    probe = f"{folder.rstrip('/')}/.kb-probe-{os.getpid()}"
     try:
         os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         os.unlink(probe)
     except OSError:
         return False
     return True
+
+
+def places_left_open(places: Iterable[str]) -> list[str]:
+    """In which of these folders this process can leave a file."""
+    return [place for place in places if _takes_files(place)]
 
 
 def _from_status() -> tuple[int, int, str]:
@@ -629,6 +667,8 @@ def level_of(seen: Mapping[str, Any], own: Mapping[str, Any], *, container: bool
     if not (seen.get("seccomp") == 2 and seen.get("no_new_privs") == 1):
         return 0, ["no filter for system calls (seccomp)"]
     spaces, mine = seen.get("spaces", {}), own.get("spaces", {})
+    if not seen.get("furnished") and spaces.get("mnt") in (None, mine.get("mnt")) and (why := _unconfined(seen, own)):
+        return 0, [why]
     if seen.get("proc"):
         for name in ("pid", "mnt", "ipc", "net"):
             if spaces.get(name) is None or spaces.get(name) == mine.get(name):
@@ -646,3 +686,12 @@ def level_of(seen: Mapping[str, Any], own: Mapping[str, Any], *, container: bool
     if notes:
         return 1, notes
     return (3 if container else 2), notes
+
+
+def _unconfined(seen: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+    """Why what a runner writes outlives it, where the file system is the judge's own; empty where it doesn't."""
+    if left := seen.get("open"):
+        return f"files can be left for the next launch in {', '.join(map(str, left))[:200]}"
+    if seen.get("uid") == own.get("uid") and int(seen.get("landlock") or 0) < fence.TRUNCATES:
+        return "files of its user can be emptied (this kernel's Landlock doesn't say who may)"
+    return ""

@@ -122,9 +122,8 @@ class Launch:
         if built is not None:
             built.lay(folder)
         self._opened(folder)
-        self.runner: Runner = supervisor.start(folder)
-        if built is not None and self.runner.work is not None:
-            built.cache(folder)
+        place = built.cache(folder) if built is not None and supervisor.bare else None
+        self.runner: Runner = supervisor.start(folder, place)
         self._ids: dict[str, int] = {}
         self._null_payloads: dict[int, bytes] = {}
         self._last = bytes(8)

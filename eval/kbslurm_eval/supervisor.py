@@ -67,6 +67,8 @@ from .wire import LOG_CAP, Limits
 
 SUFFIX = ".built"  # LINK/N.built lies beside LINK/N: what was built for that launch
 CALL_STOP_S = 5.0
+# what makes libraries go without memory that is shared by name, which level 1 doesn't allow
+UNSHARED = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "NCCL_SHM_DISABLE": "1"}
 IMAGE_FACTS = ("image", "image_digest", "image_pinned", "image_seen")
 PASSES = 4  # how often in a row a tree of several processes must be found wholly stopped
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -119,9 +121,11 @@ class Runner(Protocol):
 
 class Supervisor(Protocol):
     """Starts runners and says what kind of cage they are in. `image`: what their container's image is and has to be.
-    `ranks`: how many processes of the submission each of them holds. `profiler`: the program that can be started
-    around a runner here, or none; while `profiling` is true it is. `notes`: what the report says of the cage."""
+    `ranks`: how many processes of the submission each of them holds. `bare`: they have no file system of their own.
+    `profiler`: the program that can be started around a runner here, or none; while `profiling` is true it is.
+    `notes`: what the report says of the cage."""
 
+    bare: bool
     container: bool
     image: Mapping[str, str]
     notes: Sequence[str]
@@ -135,8 +139,9 @@ class Supervisor(Protocol):
         """The folder of the next launch's link, not made yet."""
         ...
 
-    def start(self, folder: Path) -> Runner:
-        """A runner on this link, whose files are there; CantStart otherwise."""
+    def start(self, folder: Path, place: Path | None = None) -> Runner:
+        """A runner on this link, whose files are there; CantStart otherwise. `place`: one more folder that a bare one
+        may write to."""
         ...
 
     def hello(self) -> dict[str, Any]:
@@ -376,7 +381,7 @@ class Local:
     profiling = False
 
     def __init__(self, limits: Limits, *, level: int, shm: str | None = None, ranks: int = 1) -> None:
-        self._limits, self._level, self.ranks = limits, level, ranks
+        self._limits, self._level, self.ranks, self.bare = limits, level, ranks, level < 2
         self.highest = level
         told = {name: os.environ.get(f"KBSLURM_{name.upper()}", "") for name in IMAGE_FACTS}
         self.image: Mapping[str, str] = {name: text for name, text in told.items() if text}
@@ -385,7 +390,7 @@ class Local:
         self._base = Path(tempfile.mkdtemp(prefix="kb-", dir=shm or _shared_memory()))
         self._lock = _sweep_and_hold(self._base)
         if level < 2 and os.getuid() == 0:
-            self._base.chmod(0o711)
+            _let_in(self._base)
         self._count = 0
         self._live: list[_LocalRunner] = []
 
@@ -396,14 +401,14 @@ class Local:
 
     def hello(self) -> dict[str, Any]:
         """Local runners have everything on before they start."""
-        return {"supervised": False}
+        return {"supervised": False, "places": places_for_all() if self._level == 1 else []}
 
-    def start(self, folder: Path) -> Runner:
+    def start(self, folder: Path, place: Path | None = None) -> Runner:
         """A fresh runner in a fresh cage."""
         if self._level < 2 and os.getuid() == 0:
             for reached in (folder, *(rank_folder(folder, n) for n in range(self.ranks if self.ranks > 1 else 0))):
-                reached.chmod(0o711)
-        runner = _LocalRunner(folder, self._limits, self._level, self.ranks)
+                _let_in(reached)
+        runner = _LocalRunner(folder, self._limits, self._level, self.ranks, place)
         self._live.append(runner)
         return runner
 
@@ -431,6 +436,27 @@ def _sweep_and_hold(mine: Path) -> int:
     fcntl.flock(fd, fcntl.LOCK_EX)
     (mine / "lock.new").rename(mine / "lock")  # nobody ever finds it unlocked while we live
     return fd
+
+
+def _let_in(folder: Path) -> None:
+    """The user of the cages gets through this folder of root's, and nobody else."""
+    try:
+        os.chown(folder, -1, guard.CAGED_UID)
+        folder.chmod(0o710)
+    except OSError:  # no such group in this user namespace
+        folder.chmod(0o711)
+
+
+def places_for_all() -> list[str]:
+    """Where a runner without a file system of its own could leave something for the next one."""
+    found = {
+        *guard.OPEN,
+        os.path.expanduser("~"),
+        eval_folder(),
+        *interpreter_paths(),
+        *filter(os.path.isdir, sys.path),
+    }
+    return sorted(found)
 
 
 def _shared_memory() -> str:
@@ -488,8 +514,8 @@ def _environment(home: str) -> dict[str, str]:
 class _LocalRunner:
     """One launch on this machine."""
 
-    def __init__(self, folder: Path, limits: Limits, level: int, ranks: int) -> None:
-        self._folder, self._limits, self._level, self._ranks = folder, limits, level, ranks
+    def __init__(self, folder: Path, limits: Limits, level: int, ranks: int, place: Path | None) -> None:
+        self._folder, self._limits, self._level, self._ranks, self._place = folder, limits, level, ranks, place
         self.furnished = level >= 2
         self._status: int | None = None
         self._reaped: set[int] = set()
@@ -578,12 +604,16 @@ class _LocalRunner:
             "eval": eval_folder(),
             "built": _built_beside(self._folder),
             "binds": [*interpreter_paths(), *toolkit_paths()],
+            "libraries": [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p.strip("/")],
+            "own": [str(path) for path in (self.work, self._place) if path is not None],
             "devices": guard.gpu_devices(),
             "limits": limits,
             "log_fd": log_write,
             "said_fd": said_fd,
             "argv": [sys.executable, "-I", "-B", program, "--runner", link],
-            "env": _environment("/tmp" if caged else str(self.work)),
+            "env": _environment("/tmp")
+            if caged
+            else {**_environment(str(self.work)), **(UNSHARED if self._level else {})},
             "reached": [os.path.realpath(sys.executable), os.path.realpath(eval_folder()), sys.prefix],
         }
 
@@ -699,6 +729,7 @@ def _all_of(fd: int, wait_s: float) -> str:
 class Doorbell:
     """Runners as containers that the job script starts when it is asked to: see the protocol above."""
 
+    bare = False
     container = False
     highest = 3
 
@@ -732,9 +763,9 @@ class Doorbell:
             "processes": self._limits.processes,
             "file_bytes": self._limits.file_bytes,
         }
-        return {"supervised": True, "limits": limits, "inet": self.ranks > 1}
+        return {"supervised": True, "limits": limits, "inet": self.ranks > 1, "places": guard.OPEN}
 
-    def start(self, folder: Path) -> Runner:
+    def start(self, folder: Path, place: Path | None = None) -> Runner:
         """Ask the script for the container of this link and wait until it has started."""
         number = int(folder.name)
         os.mkfifo(folder / "log", 0o666)

@@ -95,8 +95,6 @@ def _wanted(asked: argparse.Namespace) -> list[corpus.Entry]:
 
 def _levels(asked: str) -> tuple[list[str], list[str]]:
     """The isolation levels that can be had here, and why others can't."""
-    probe = [sys.executable, "-I", str(trial.EVAL), "--probe"]
-    found = json.loads(subprocess.run(probe, capture_output=True, text=True, timeout=300, check=True).stdout)
     wanted = [word.strip() for word in asked.split(",") if word.strip()] or ["2", "1", APPTAINER]
     have, why = [], []
     for word in wanted:
@@ -106,11 +104,20 @@ def _levels(asked: str) -> tuple[list[str], list[str]]:
             if lack:
                 why.append(f"not inside Apptainer: {lack}")
                 continue
-        elif not word.isdigit() or int(word) > found["level"]:
-            why.append(f"not at level {word}: this machine reaches {found['level']} ({'; '.join(found['notes'])})")
+        elif not word.isdigit() or (found := _probed(word))["level"] != int(word):
+            notes = f" ({'; '.join(found['notes'])})" if word.isdigit() and found["notes"] else ""
+            why.append(f"not at level {word}: it can't be reached on this machine{notes}")
             continue
         have.append(word)
     return have, why
+
+
+def _probed(level: str) -> dict[str, Any]:
+    """What is reached here where no more than this level is asked for."""
+    probe = [sys.executable, "-I", str(trial.EVAL), "--probe"]
+    env = {**os.environ, "KBSLURM_EVAL_LEVEL": level}
+    done = subprocess.run(probe, capture_output=True, text=True, timeout=300, check=True, env=env)
+    return dict(json.loads(done.stdout))
 
 
 def _all(entries: Sequence[corpus.Entry], levels: Sequence[str], asked: argparse.Namespace) -> Iterator[Trial]:

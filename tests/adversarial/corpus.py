@@ -5,7 +5,7 @@
 # tries: …                   what it wants (cheats) or `does: …` (honest)
 # verdict: passed error      exactly these are right; `verdict at 1:` where a lower isolation allows others
 # why several: …           needed where more than one verdict is right: what decides between them
-# never: WORD …              what may stand in no log and no reason, whatever the verdict
+# never: WORD …              what may stand in no log and no reason, whatever the verdict; `never at 1:` as well
 # problem: sorting           or arrays (numpy, outputs allocated by the judge), or masked (some are infinite)
 # works s: 0.02              an honest twin sleeps this long in each call, because this one does
 # n: 6000                    the size at which it attacks, where that isn't any size
@@ -115,6 +115,7 @@ class Entry:
     verdicts: Sequence[str]
     verdicts_at: dict[int, Sequence[str]]
     never: Sequence[str]
+    never_at: dict[int, Sequence[str]]
     problem: str
     works_s: float
     size: int | None
@@ -128,6 +129,10 @@ class Entry:
     def expected(self, level: int) -> Sequence[str]:
         """The verdicts that are right at this isolation level."""
         return next((v for at, v in sorted(self.verdicts_at.items()) if level <= at), self.verdicts)
+
+    def unheard(self, level: int) -> Sequence[str]:
+        """The words that may stand in no log and no reason at this isolation level."""
+        return next((v for at, v in sorted(self.never_at.items()) if level <= at), self.never)
 
     @property
     def twin(self) -> str:
@@ -155,7 +160,10 @@ def read(path: Path) -> Entry:
         tries=head.get("does" if honest else "tries", ""),
         verdicts=words.get("verdict", ["passed"] if honest else []),
         verdicts_at={int(n.removeprefix("verdict at ")): v for n, v in words.items() if n.startswith("verdict at ")},
-        never=[word.encode().decode("unicode_escape") for word in words.get("never", [])],
+        never=_unescaped(words.get("never", [])),
+        never_at={
+            int(n.removeprefix("never at ")): _unescaped(v) for n, v in words.items() if n.startswith("never at ")
+        },
         problem=head.get("problem", "sorting"),
         works_s=float(head.get("works s", 0)),
         size=int(head["n"]) if "n" in head else None,
@@ -173,6 +181,10 @@ def read(path: Path) -> Entry:
     if entry.problem not in PROBLEMS or set(entry.verdicts) - set(VERDICTS):
         raise ValueError(f"{path} names a problem or a verdict that there isn't")
     return entry
+
+
+def _unescaped(words: Sequence[str]) -> list[str]:
+    return [word.encode().decode("unicode_escape") for word in words]
 
 
 def cheats() -> list[Entry]:

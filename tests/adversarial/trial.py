@@ -88,6 +88,7 @@ def manifest(entry: Entry, size: int, budget: wire.Budget) -> wire.Manifest:
     paired = not entry.honest and "passed" in entry.verdicts
     in_full = not entry.honest and (entry.all_phases or budget.launches > 1)
     phase_s = entry.patience_s or 60.0
+    large = bool(entry.needs)  # compiled headers of a large library alone are over 32 MiB, and a minute's work
     return wire.Manifest(
         version=wire.WIRE_VERSION,
         token="t0ken",
@@ -114,7 +115,9 @@ def manifest(entry: Entry, size: int, budget: wire.Budget) -> wire.Manifest:
             memory_bytes=1 << 30,
             processes=16 if entry.patience_s else 64,
             file_bytes=32 << 20,
-        ),
+        )
+        if not large
+        else wire.Limits(test_s=300, benchmark_s=300, ranked_s=300, total_s=3 * TOTAL_S),
         budget=budget,
         config={"baseline": entry.twin} if paired else {},
     )
@@ -227,7 +230,7 @@ def judged(entry: Entry, told: wire.Manifest, report: wire.Report, key: bytes, t
         faults.append(f"{report.verdict} ({report.reason}) where {' or '.join(entry.expected(level))} is right")
     if entry.honest and not set(report.flags) <= NOTED:
         faults.append(f"flagged {', '.join(report.flags)}")
-    faults += _leaks(entry, told, report, key)
+    faults += _leaks(entry, told, report, key, level)
     faults += _unsightly(report)
     if report.verdict == "passed" and not entry.honest:
         trial.ratio = _ratio(report)
@@ -269,7 +272,7 @@ def _told_to_competitors(report: wire.Report) -> str:
     return json.dumps(kept, ensure_ascii=False)
 
 
-def _leaks(entry: Entry, told: wire.Manifest, report: wire.Report, key: bytes) -> list[str]:
+def _leaks(entry: Entry, told: wire.Manifest, report: wire.Report, key: bytes, level: int) -> list[str]:
     found = []
     public = _told_to_competitors(report)
     everything = f"{public}\n{report.secret_log}"
@@ -287,7 +290,7 @@ def _leaks(entry: Entry, told: wire.Manifest, report: wire.Report, key: bytes) -
     for name, value in HIDDEN.items():
         if any(re.search(rf"(?<![\d.]){value}\b", text) for text in texts):
             found.append(f"the hidden case's {name} stands in a log or a reason")
-    found += [f"{word!r} stands in a log or a reason" for word in entry.never if word in everything]
+    found += [f"{word!r} stands in a log or a reason" for word in entry.unheard(level) if word in everything]
     return found
 
 

@@ -102,7 +102,7 @@ def test_a_right_submission_passes(tmp_path: Path, folders: tuple[Path, Path]) -
     report = _judged(tmp_path, folders, ground.manifest(RIGHT)).told
     assert report.verdict == "passed", report.reason
     assert report.isolation.means == "a script"
-    assert report.isolation.level == 1, "plain processes are no containers, whatever the script says"
+    assert report.isolation.level == 0, "plain processes are no containers, whatever the script says"
     assert (report.host["image"], report.host["image_digest"]) == ("/images/cpu.sif", "sha256:abc")
     assert not list(folders[1].iterdir())
 

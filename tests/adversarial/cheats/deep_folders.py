@@ -5,8 +5,9 @@
 # tries: leave folders three thousand deep, so that whoever removes them by calling itself falls over: the judge, and every judge after it
 # verdict: passed
 import os
+import sys
 
-for _place in (os.getcwd(), "/link"):
+for _place in (os.getcwd(), sys.argv[-1]):
     try:
         _here = os.open(_place, os.O_RDONLY)
         for _ in range(3000):

