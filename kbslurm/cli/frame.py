@@ -111,6 +111,7 @@ def register() -> None:
         doctor,
         export,
         final,
+        github,
         history,
         hosting,
         image,

@@ -111,7 +111,7 @@ class GithubCase:
         self.fake.release()
 
     def wait_out(self, job: JobSpec) -> None:
-        raise AssertionError("every run of GitHub's is found by its name")
+        raise AssertionError("every run there is found by its title")
 
     def paths(self, name: JobName) -> AttemptPaths | None:
         return None

@@ -26,8 +26,6 @@ import stat
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -281,6 +279,9 @@ def _artifacts(folder: Path) -> dict[str, str]:
 
 def _ask(env: Mapping[str, str], method: str, path: str, body: Any = None) -> tuple[int, bytes]:
     """One call of the API with the job's own token, asked again while the service has trouble."""
+    import urllib.error
+    import urllib.request
+
     data = None if body is None else json.dumps(body).encode()
     headers = {
         "Authorization": f"Bearer {env['GH_TOKEN']}",

@@ -256,6 +256,8 @@ class FakeGithub:
         return answer
 
     def _answered(self, request: _Request) -> _Response:
+        if request.path == "/_fake":
+            return self._told(request.json())
         fault = self._fault(request)
         if fault is not None and fault.status:
             return _problem(fault.status, fault.message, fault.headers)
@@ -282,6 +284,12 @@ class FakeGithub:
             answer.lost = fault.lose
             answer.body = answer.body if fault.body is None else fault.body
         return answer
+
+    def _told(self, what: Mapping[str, Any]) -> _Response:
+        """The one call that the real service lacks: for who started this as a process."""
+        self.hold, self.private = bool(what.get("hold", self.hold)), bool(what.get("private", self.private))
+        self._news.notify_all()
+        return _json(200, {"hold": self.hold, "private": self.private, "runs": len(self.runs)})
 
     def _fault(self, request: _Request) -> Fault | None:
         for fault in self.fail:

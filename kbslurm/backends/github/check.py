@@ -1,0 +1,134 @@
+"""`kbslurm github check`: would a run go through? The API is asked, nothing is started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from kbslurm.backends.github import WORKFLOW, GithubBackend, parcel
+from kbslurm.backends.github.api import Api
+from kbslurm.domain.finding import Finding, caution, failed, passed
+from kbslurm.errors import BackendTrouble
+
+SECRET = "KBSLURM_RUN_KEY"
+HOSTED = ("ubuntu-", "windows-", "macos-")
+INSTALL = "Run: kbslurm github install DIR in a working copy of it, then commit and push."
+
+
+def findings(backend: GithubBackend, eval_dir: Path) -> Iterator[Finding]:
+    """What was found, in the order in which one would put it right."""
+    api = backend.api
+    try:
+        answer = api.get("")
+    except BackendTrouble as error:
+        yield failed("API", error.message, error.hint or f"Look whether {api.url} can be reached from here.")
+        return
+    if answer.status != 200:
+        yield failed(
+            "repository",
+            f"{api.repository} can't be seen with this token ({answer.status})",
+            "Name it in [github] repository, and give the token access to it: Actions and Contents, read and write.",
+        )
+        return
+    yield passed("API", f"{api.url} answers, {_many(api)}")
+    yield _privacy(api.repository, private=answer.data.get("private") is True)
+    for look in (_files, _workflow, _secret, _labels):
+        try:
+            yield from look(backend, eval_dir)
+        except BackendTrouble as error:
+            yield failed(look.__name__.strip("_"), error.message, error.hint or "Try again.")
+            return
+
+
+def _many(api: Api) -> str:
+    left = min(token.left for token in api.tokens)
+    said = f"{len(api.tokens)} token{'s' if len(api.tokens) > 1 else ''}"
+    return said if left >= 1 << 30 else f"{said}, {left} calls left this hour"
+
+
+def _privacy(repository: str, *, private: bool) -> Finding:
+    if private:
+        return passed("repository", f"{repository} is private")
+    return caution(
+        "repository",
+        f"{repository} can be read by everybody: its runs get no hidden case, and nothing ranks from there",
+        "Make it private, or use another.",
+    )
+
+
+def _files(backend: GithubBackend, eval_dir: Path) -> Iterator[Finding]:
+    answer = backend.api.get(f"/git/trees/{backend.branch}", recursive="1")
+    if answer.status != 200:
+        yield failed("branch", f"there is no {backend.branch} that the token may read", "Name it in [github] branch.")
+        return
+    tree = {str(one.get("path")): str(one.get("sha")) for one in answer.data.get("tree", ()) if _is_file(one)}
+    different = parcel.differences(tree, eval_dir)
+    if not different:
+        yield passed("harness", f"workflow and harness on {backend.branch} are this version's")
+    elif answer.data.get("truncated"):
+        yield caution("harness", "the repository has more files than the API lists", "Use one for runs alone.")
+    elif len(different) == len(parcel.files(eval_dir)):
+        yield failed("harness", f"{backend.branch} has neither workflow nor harness", INSTALL)
+    else:
+        more = f" and {len(different) - 3} more" if len(different) > 3 else ""
+        text = f"not this version's on {backend.branch}: {', '.join(different[:3])}{more}"
+        yield failed("harness", text, INSTALL)
+
+
+def _is_file(one: Mapping[str, object]) -> bool:
+    return one.get("type") == "blob"
+
+
+def _workflow(backend: GithubBackend, _: Path) -> Iterator[Finding]:
+    answer = backend.api.get(f"/actions/workflows/{WORKFLOW}")
+    state = answer.data.get("state") if answer.status == 200 else None
+    if state == "active":
+        yield passed("workflow", f"{WORKFLOW} is active")
+    elif answer.status == 200:
+        yield failed("workflow", f"{WORKFLOW} is {state}", "Enable it on the repository's Actions page.")
+    else:
+        yield failed(
+            "workflow",
+            f"GitHub knows no {WORKFLOW} ({answer.status})",
+            "It must be on the default branch, Actions must be enabled, and the token needs Actions: read and write.",
+        )
+
+
+def _secret(backend: GithubBackend, _: Path) -> Iterator[Finding]:
+    answer = backend.api.get("/actions/secrets", per_page=100)
+    how = f"Settings → Secrets and variables → Actions → New repository secret: {SECRET}, the same text as here."
+    if answer.status != 200:
+        yield caution(
+            "secret",
+            f"whether {SECRET} is set can't be seen with this token",
+            f"Give the token Secrets: read, or look yourself. {how}",
+        )
+        return
+    names = {str(one.get("name")) for one in answer.data.get("secrets", ())}
+    if SECRET in names:
+        yield passed("secret", f"{SECRET} is set; that it is the same key as here only a run can show")
+    else:
+        yield failed("secret", f"the repository has no Actions secret {SECRET}", how)
+
+
+def _labels(backend: GithubBackend, _: Path) -> Iterator[Finding]:
+    answer = backend.api.get("/actions/runners", per_page=100)
+    runners = answer.data.get("runners", ()) if answer.status == 200 else None
+    for gpu, labels in backend.gpus.items():
+        said = ", ".join(labels)
+        if any(label.startswith(HOSTED) for label in labels):
+            text = (
+                f"{said}: a machine that GitHub lends; its kind of CPU isn't promised, so times differ from run to run"
+            )
+            yield caution("runners", text, "Rank from there only what may differ so: docs/overflow.md.", where=gpu)
+        elif runners is None:
+            text = f"whether a runner has {said} can't be seen with this token"
+            yield caution("runners", text, "Give the token Administration: read, or look yourself.", where=gpu)
+        else:
+            fit = [one for one in runners if set(labels) <= {str(label.get("name")) for label in one.get("labels", ())}]
+            online = sum(1 for one in fit if one.get("status") == "online")
+            if online:
+                yield passed("runners", f"{online} online with {said}", where=gpu)
+            else:
+                text = f"none of the repository's own runners is online with {said}"
+                yield caution("runners", text, "Start one, or see that the organisation has one.", where=gpu)

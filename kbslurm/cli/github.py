@@ -1,0 +1,65 @@
+"""`kbslurm github`: lending a repository's runners. docs/overflow.md walks through it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kbslurm import share
+from kbslurm.cli import image, show
+from kbslurm.cli.frame import Json, app, configuration
+from kbslurm.domain.finding import Grade
+from kbslurm.errors import Misconfigured
+
+github = typer.Typer(no_args_is_help=True, help="Runs on GitHub Actions.", rich_markup_mode=None)
+app.add_typer(github, name="github")
+
+
+@github.command()
+def check(as_json: Json = False) -> int:
+    """Would a run go through? PASS, CAUTION or FAIL, each with its remedy. Starts nothing; exit code 1 on a FAIL."""
+    from kbslurm import wiring
+    from kbslurm.backends.github import GithubBackend
+    from kbslurm.backends.github.check import findings
+
+    config = configuration()
+    if not config.github.gpus:
+        raise Misconfigured(
+            "no GPU type is run on GitHub",
+            file=config.file,
+            key="github.gpus",
+            fix="docs/overflow.md says what to set.",
+        )
+    backend = wiring.github_place(config).backend
+    assert isinstance(backend, GithubBackend)
+    try:
+        with show.progress(as_json) as tell:
+            tell({"phase": f"asking {backend.api.url}"})
+            found = list(findings(backend, share.eval_dir()))
+    finally:
+        backend.close()
+    code = image.told(found, as_json)
+    if not as_json:
+        counts = Counter(finding.grade for finding in found)
+        show.say(", ".join(f"{counts[grade]} {grade.value}" for grade in Grade if counts[grade]))
+    return code
+
+
+@github.command()
+def install(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A working copy of the repository.")],
+    as_json: Json = False,
+) -> None:
+    """Put workflow and harness into a working copy. Commit and push them yourself; do it again after an upgrade."""
+    from kbslurm.backends.github import parcel
+
+    changed = parcel.install(folder, share.eval_dir())
+    if as_json:
+        show.as_json({"folder": str(folder), "changed": changed})
+    elif changed:
+        show.say(f"{len(changed)} files were written to {folder}: commit and push them.")
+    else:
+        show.say(f"{folder} has them all already.")

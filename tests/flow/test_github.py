@@ -1,0 +1,191 @@
+"""The walk over GitHub: accepted, sealed, dispatched, judged by the real harness in the real workflow, scored once."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from kbslurm import problems, share
+from kbslurm.backends.github import GithubBackend, parcel
+from kbslurm.daemon import Daemon, WallClock
+from kbslurm.flow.place import Place
+from kbslurm_eval.wire import Budget
+from tests.command_line import CommandLine
+from tests.fakes.github import REPOSITORY, TOKEN, FakeGithub, Fault
+from tests.flow.stage import QUICK, Stage, running
+
+ROOT = Path(__file__).resolve().parents[2]
+ONE_FILE = ROOT / "examples" / "one_file"
+GPU = "H100"
+CONFIGURED = f"""\
+[github]
+repository = "{REPOSITORY}"
+gpus = {{ {GPU} = ["self-hosted", "h100"] }}
+"""
+
+
+@dataclass
+class Lent:
+    """A repository on loopback that lends its runners, and the place that it is."""
+
+    fake: FakeGithub
+    place: Place
+    env: dict[str, str]
+
+
+@pytest.fixture
+def lent(tmp_path: Path) -> Iterator[Lent]:
+    key = secrets.token_bytes(32)
+    fake = FakeGithub(
+        tmp_path / "github", parcel.files(share.eval_dir()), secrets_={"KBSLURM_RUN_KEY": key.hex()}, runners=2
+    )
+    backend = GithubBackend(
+        REPOSITORY,
+        {GPU: ["self-hosted", "h100"]},
+        {GPU: 4},
+        tokens=[TOKEN],
+        key=key,
+        eval_dir=share.eval_dir(),
+        api_url=fake.url,
+        min_isolation=0,
+    )
+    place = Place(backend=backend, poll_s=0.2, grace_s=5.0, sweep_gap_s=0.2, patience_s=600.0)
+    yield Lent(fake, place, {"GITHUB_API_URL": fake.url, "GITHUB_TOKEN": TOKEN, "KBSLURM_RUN_KEY": key.hex()})
+    backend.close()
+    fake.close()
+
+
+@pytest.fixture
+def stage(database_url: str) -> Iterator[Stage]:
+    problem = dataclasses.replace(
+        problems.load(ONE_FILE / "running_sum.py"), budget=Budget(launches=2, calls=5, max_calls=5), config={}
+    )
+    found = Stage.build(database_url, problem=problem, gpus=(GPU,), clock=WallClock())
+    yield found
+    found.close()
+
+
+def example(path: str) -> str:
+    return (ONE_FILE / "submissions" / path).read_text()
+
+
+def test_what_is_submitted_is_judged_there_and_has_one_verdict(stage: Stage, lent: Lent) -> None:
+    right, wrong = example("accepted/accumulated.py"), example("wrong_answer/off_by_one.py")
+    lent.fake.fail.append(Fault("POST", "dispatches", lose=True))  # the first one's answer never comes
+    stage.submit(right, by="ada", mode="leaderboard")
+    stage.submit(wrong, by="bob")
+    with running(Daemon(stage.store, [lent.place], pace=QUICK)):
+        stage.wait_until(lambda: stage.open_runs() == 0)
+    runs = stage.runs()
+    logs = [run.log.decode() for run in lent.fake.runs]
+    assert [(run["state"], run["verdict"]) for run in runs] == [("scored", "passed"), ("scored", "wrong")], logs
+    attempts = stage.rows("SELECT number, backend, handle, node, started_at FROM attempt ORDER BY id")
+    assert [(one["number"], one["backend"]) for one in attempts] == [(1, "github"), (1, "github")]
+    assert all(one["handle"].isdecimal() and one["node"].startswith("fake runner") for one in attempts)
+    verdicts = stage.rows("SELECT count(*) AS n FROM verdict")
+    assert verdicts == [{"n": 2}]
+    assert runs[0]["score_s"] > 0
+    secret = stage.rows("SELECT secret_seed FROM run ORDER BY id")[0]["secret_seed"]
+    for public in (*(json.dumps(run.inputs) for run in lent.fake.runs), *logs):
+        assert "custom_kernel" not in public and secret not in public
+    assert list(lent.fake.folder.glob("run-*")) == []
+
+
+def test_where_it_cant_be_kept_apart_nothing_runs(stage: Stage, lent: Lent) -> None:
+    """The house's own trouble: tried three times, then told so, never held against the submission."""
+    backend = lent.place.backend
+    assert isinstance(backend, GithubBackend)
+    backend.min_isolation = 3  # which takes a container and a whole GPU
+    stage.submit(example("accepted/accumulated.py"))
+    with running(Daemon(stage.store, [dataclasses.replace(lent.place, grace_s=0.2)], pace=QUICK)):
+        stage.wait_until(lambda: stage.open_runs() == 0)
+    run = stage.run()
+    assert (run["state"], run["verdict"]) == ("failed", "infrastructure")
+    assert len(lent.fake.runs) == 3
+
+
+def test_a_submission_that_is_taken_back_ends_there_too(stage: Stage, lent: Lent) -> None:
+    sleeper = "import time\n\n\ndef custom_kernel(data):\n    time.sleep(600)\n    return data\n"
+    receipt = stage.submit(sleeper)
+    with running(Daemon(stage.store, [lent.place], pace=QUICK)):
+        stage.wait_until(lambda: stage.run()["state"] == "running")
+        stage.store.cancel(receipt.submission_id, None, stage.clock.now())
+        stage.wait_until(lambda: stage.open_runs() == 0)
+    assert stage.run()["state"] == "cancelled"
+    assert lent.fake.runs[0].conclusion == "cancelled"
+
+
+def test_check_says_what_is_missing_and_install_brings_it(tmp_path: Path, lent: Lent) -> None:
+    (tmp_path / "kbslurm.toml").write_text(CONFIGURED)
+    command = CommandLine(cwd=tmp_path)
+
+    def found(**env: str) -> tuple[int, dict[str, tuple[str, str]]]:
+        said = command("github", "check", "--json", **lent.env | env)
+        told = json.loads(said.out)
+        return said.code, {one["name"]: (one["grade"], one["text"]) for one in told["findings"]}
+
+    code, findings = found()
+    assert (code, {grade for grade, _ in findings.values()}) == (0, {"PASS"}), findings
+    assert set(findings) == {"API", "repository", "harness", "workflow", "secret", "runners"}
+    whole = dict(lent.fake.files)
+    lent.fake.files["kbslurm/carry.py"] += b"# edited\n"
+    lent.fake.secrets.pop("KBSLURM_RUN_KEY")
+    lent.fake.labels, lent.fake.private = ("ubuntu-latest",), False
+    code, findings = found()
+    assert code == 1
+    assert {name: grade for name, (grade, _) in findings.items()} == {
+        "API": "PASS",
+        "repository": "CAUTION",
+        "harness": "FAIL",
+        "workflow": "PASS",
+        "secret": "FAIL",
+        "runners": "CAUTION",
+    }
+    assert "kbslurm/carry.py" in findings["harness"][1]
+    assert "token was refused" in found(GITHUB_TOKEN="expired")[1]["API"][1]
+    plain = command("github", "check", **lent.env)
+    assert "kbslurm github install DIR" in plain.out and TOKEN not in plain.out + plain.err
+
+    copy = tmp_path / "copy"
+    assert command("github", "install", str(copy)).code == 2, "it is no working copy"
+    (copy / ".git").mkdir(parents=True)
+    (copy / "kbslurm" / "eval").mkdir(parents=True)
+    (copy / "kbslurm" / "eval" / "left_over.py").write_text("")
+    (copy / "README.md").write_text("theirs")
+    changed = json.loads(command("github", "install", str(copy), "--json").out)["changed"]
+    assert "kbslurm/eval/left_over.py" in changed and ".github/workflows/kbslurm-run.yml" in changed
+    written = {
+        path.relative_to(copy).as_posix(): path.read_bytes()
+        for path in copy.rglob("*")
+        if path.is_file() and path.name != "README.md"
+    }
+    assert written == whole
+    assert (copy / "README.md").read_text() == "theirs"
+    assert "has them all already" in command("github", "install", str(copy)).out
+
+
+def test_the_loopback_github_serves_as_a_process(tmp_path: Path) -> None:
+    """What the demo starts: the same, told by one line of JSON."""
+    argv = [sys.executable, "-m", "tests.fakes.github", "--dir", str(tmp_path / "github")]
+    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) as served:
+        try:
+            assert served.stdout is not None
+            told = json.loads(served.stdout.readline())
+            url = told["env"]["GITHUB_API_URL"]
+            assert httpx.post(f"{url}/_fake", json={"hold": True}).json()["hold"] is True
+            (tmp_path / "kbslurm.toml").write_text(CONFIGURED)
+            assert CommandLine(cwd=tmp_path)("github", "check", **told["env"]).code == 0
+        finally:
+            served.send_signal(signal.SIGTERM)
+        assert served.wait(timeout=60) == 0
