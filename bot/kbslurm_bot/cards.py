@@ -93,6 +93,35 @@ def message(shown: Shown) -> dict[str, Any]:
     return {**sent, "attachments": named}
 
 
+def verification(told: Row) -> dict[str, Any]:
+    """How a canary stands, by GPU type, with the place that has it."""
+    head = f"### #{told['submission_id']} canary on {plain(told['leaderboard'])} · {MODES[told['mode']]}"
+    runs = told["runs"]
+    passed = sum(row["verdict"] == "passed" for row in runs)
+    ended = sum(row["state"] in ("scored", "failed", "cancelled") for row in runs)
+    colour = BLURPLE if ended < len(runs) else GREEN if passed == len(runs) else RED
+    if passed < ended:
+        colour = RED
+    foot = f"-# {passed} of {len(runs)} work" if told["done"] else f"-# {ended} of {len(runs)} have ended"
+    return note("\n".join([head, *(_verified(row) for row in runs), foot]), colour)
+
+
+def _verified(row: Row) -> str:
+    gpu = f"**{plain(row['gpu'])}**"
+    where = f"{gpu} at {plain(row['backend'])}" if row["backend"] else gpu
+    tries = f" (attempt {row['attempts']})" if row["attempts"] > 1 else ""
+    match row["state"]:
+        case "scored" if row["verdict"] == "passed":
+            return f"{where} ✓ works{tries} · {seconds(row['took_s'])} from queue to verdict"
+        case "scored" | "failed":
+            name = row["verdict"] or "infrastructure"
+            return f"{where} ✗ {VERDICTS.get(name, name)}{tries}"
+        case "queued":
+            return f"{gpu} waiting" + (f", was at {plain(row['backend'])}" if row["backend"] else "")
+        case other:
+            return f"{where} {plain(other)}{tries}"
+
+
 def taken_back(submission: int, owner: int) -> dict[str, Any]:
     """What is left of a card whose submission is gone."""
     return note(f"### #{submission}\n-# <@{owner}> · taken back", GREY)

@@ -26,6 +26,7 @@ LOOK_S = 15.0
 GAP_S = 2.0
 CROWD = 5
 BACK_OFF_S = (1.0, 30.0)
+HOUSE = 0  # the owner of a card that follows a canary: nobody's submission, told to the bot itself
 
 
 class Gone(Exception):
@@ -145,6 +146,10 @@ class Desk:
 
     async def _freshen(self, channel: int, kept: _Kept) -> None:
         number, owner = kept.card.submission, kept.card.owner
+        if owner == HOUSE:
+            told = await self._voice.ask(lambda client: client.verification(number))
+            await self._put_up(channel, kept, cards.verification(told), done=told["done"])
+            return
         try:
             whole = await self._voice.for_owner(owner, lambda client: client.whole(number))
         except NoSuch:

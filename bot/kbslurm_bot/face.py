@@ -27,6 +27,7 @@ from kbslurm_bot.desk import Desk, Gone, NoFiles, follow
 from kbslurm_bot.memory import Memory
 from kbslurm_bot.rights import missing_here
 from kbslurm_bot.settings import Settings
+from kbslurm_bot.sure import Questions, Sure
 from kbslurm_bot.voice import Voice, sentence
 
 tell = teller("bot")
@@ -60,13 +61,14 @@ class Face(discord.Client):
         self.settings, self.memory, self.voice = settings, memory, voice
         self.desk = Desk(memory, voice, Pinboard(self))
         self.tree = Tree(self)
+        self.questions = Questions()
         self._tasks: list[asyncio.Task[None]] = []
         self._alarmed: dict[str, float] = {}
         for one in commands.ALL:
             self.tree.add_command(one)
 
     async def setup_hook(self) -> None:
-        self.add_dynamic_items(*BUTTONS)
+        self.add_dynamic_items(*BUTTONS, Sure)
         await self._sync()
         self.desk.start()
         listeners = []
@@ -85,6 +87,13 @@ class Face(discord.Client):
             await self.tree.sync()
             self.memory.keep(SYNCED, digest)
             tell("commands synced", commands=len(payload))
+
+    async def synced_anew(self, guild: int | None) -> int:
+        """Tell Discord of all commands whatever it knows; what this guild has of its own is another bot version's."""
+        count = len(await self.tree.sync())
+        if guild is not None:
+            await self.tree.sync(guild=discord.Object(guild))
+        return count
 
     async def on_ready(self) -> None:
         tell("ready", guilds=len(self.guilds), user=str(self.user))

@@ -31,7 +31,7 @@ class Voice:
         self.client = Client(url, admin=token)
         self._people: dict[int, PersonInfo] = {}
         self._meeting = asyncio.Lock()
-        self._boards: dict[int, tuple[float, list[BoardInfo]]] = {}
+        self._boards: dict[tuple[int, str | None], tuple[float, list[BoardInfo]]] = {}
 
     def close(self) -> None:
         self.client.close()
@@ -50,24 +50,24 @@ class Voice:
                 self._people[user] = known
             return known
 
-    async def for_user(self, user: int, name: str, call: Callable[[Client], T]) -> T:
-        """Ask in the name of whoever has just pressed or typed something."""
+    async def for_user(self, user: int, name: str, call: Callable[[Client], T], *, roles: str | None = None) -> T:
+        """Ask in the name of whoever has just pressed or typed something, with these Discord roles."""
         await self.person(user, name)
-        return await self.for_owner(user, call)
+        return await self.for_owner(user, call, roles=roles)
 
-    async def for_owner(self, user: int, call: Callable[[Client], T]) -> T:
+    async def for_owner(self, user: int, call: Callable[[Client], T], *, roles: str | None = None) -> T:
         """Ask in the name of somebody who is known already."""
-        return await asyncio.to_thread(call, self.client.acting_for(f"discord:{user}"))
+        return await asyncio.to_thread(call, self.client.acting_for(f"discord:{user}", roles=roles))
 
-    async def boards(self, user: int) -> list[BoardInfo]:
+    async def boards(self, user: int, roles: str | None = None) -> list[BoardInfo]:
         """The boards that this user may see, not asked for at every letter typed. Makes nobody a person."""
-        at, known = self._boards.get(user, (0.0, []))
+        at, known = self._boards.get((user, roles), (0.0, []))
         if at and time.monotonic() - at < BOARDS_FRESH_S:
             return known
-        found = await self.for_owner(user, Client.boards)
+        found = await self.for_owner(user, Client.boards, roles=roles)
         if len(self._boards) > 1000:
             self._boards.clear()
-        self._boards[user] = (time.monotonic(), found)
+        self._boards[user, roles] = (time.monotonic(), found)
         return found
 
     async def standings(self, owner: int, whole: Row) -> dict[str, Standing]:

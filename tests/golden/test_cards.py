@@ -88,10 +88,38 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+def verified(state: str, gpu: str, **more: Any) -> dict[str, Any]:
+    found = {"gpu": gpu, "state": state, "backend": None, "attempts": 0, "verdict": None, "took_s": None}
+    return {**found, **more}
+
+
+def canary(*runs: dict[str, Any]) -> dict[str, Any]:
+    done = all(one["state"] in ("scored", "failed", "cancelled") for one in runs)
+    return {"submission_id": 413, "leaderboard": "matmul_v2", "mode": "test", "done": done, "runs": list(runs)}
+
+
+WORKS = verified("scored", "H100", backend="della", attempts=1, verdict="passed", took_s=42.5)
+CANARIES = {
+    "canary-going": canary(
+        WORKS,
+        verified("running", "A100", backend="bunya", attempts=2),
+        verified("queued", "B200"),
+        verified("queued", "MI300", backend="bunya", attempts=1),
+    ),
+    "canary-works": canary(WORKS),
+    "canary-broken": canary(
+        WORKS,
+        verified("scored", "A100", backend="bunya", attempts=1, verdict="error", took_s=3.0),
+        verified("failed", "B200", backend="github", attempts=3, verdict="infrastructure", took_s=900.0),
+        verified("cancelled", "T4"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [*CASES, *CANARIES])
 def test_a_card(name: str) -> None:
-    sent = cards.message(CASES[name])
-    strict.message(sent, files=[one.name for one in CASES[name].pictures])
+    sent = cards.message(CASES[name]) if name in CASES else cards.verification(CANARIES[name])
+    strict.message(sent, files=[one.name for one in CASES[name].pictures] if name in CASES else ())
     text = json.dumps(sent, indent=1, ensure_ascii=False) + "\n"
     file = DATA / f"{name}.json"
     if os.environ.get("KBSLURM_TEST_GOLDEN") == "write":

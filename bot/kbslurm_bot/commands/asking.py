@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import discord
 from discord import app_commands
 
-from kbslurm.client import BoardInfo
+from kbslurm.client import BoardInfo, Client, May, NoSuch
 from kbslurm.errors import KbslurmError, NotFound
 
 if TYPE_CHECKING:
     from kbslurm_bot.face import Face
 
 Asked = discord.Interaction[Any]
+T = TypeVar("T")
 CHOICES = 25
 # Discord waits three seconds for completions; a late one is worth less than none.
 PATIENCE_S = 2.0
@@ -26,18 +28,46 @@ def face(interaction: Asked) -> Face:
     return cast("Face", interaction.client)
 
 
+def roles_of(interaction: Asked) -> str | None:
+    """Which Discord roles whoever asks has here, as the service is told of them; it decides what they give.
+
+    None outside of a server, and in one that the bot isn't in: there nothing is known of roles.
+    """
+    who = interaction.user
+    if interaction.guild_id is None or not isinstance(who, discord.Member):
+        return None
+    held = [str(one.id) for one in who.roles if not one.is_default()]
+    return f"{interaction.guild_id}:{','.join(held)}" if held else None
+
+
+async def as_asker(interaction: Asked, call: Callable[[Client], T]) -> T:
+    """Ask in the name of whoever typed or pressed just now, with what their Discord roles give them."""
+    user = interaction.user
+    return await face(interaction).voice.for_user(user.id, user.display_name, call, roles=roles_of(interaction))
+
+
+async def may(interaction: Asked) -> May:
+    """What whoever asks may beside submitting. Makes nobody a person who has no role here."""
+    try:
+        if roles_of(interaction):
+            return await as_asker(interaction, Client.may)
+        return await face(interaction).voice.for_owner(interaction.user.id, Client.may)
+    except NoSuch:
+        return May(host=False, creator=False, gpus=())
+
+
 async def boards_of(interaction: Asked) -> list[BoardInfo]:
     """The boards that may be shown to whoever types; none when the API is too slow for that."""
     try:
         async with asyncio.timeout(PATIENCE_S):
-            return await face(interaction).voice.boards(interaction.user.id)
+            return await face(interaction).voice.boards(interaction.user.id, roles_of(interaction))
     except (TimeoutError, KbslurmError):
         return []
 
 
 async def board_of(interaction: Asked, name: str) -> BoardInfo:
     """The board of that name, or NotFound with those that there are."""
-    found = await face(interaction).voice.boards(interaction.user.id)
+    found = await face(interaction).voice.boards(interaction.user.id, roles_of(interaction))
     for board in found:
         if board.name.lower() == name.strip().lower():
             return board
@@ -51,6 +81,32 @@ async def complete_board(interaction: Asked, typed: str) -> list[app_commands.Ch
     return [app_commands.Choice(name=name[:100], value=name[:100]) for name in names[:CHOICES]]
 
 
+async def complete_people(interaction: Asked, typed: str) -> list[app_commands.Choice[str]]:
+    """People by name, for hosts; nobody for anybody else."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            found = await face(interaction).voice.for_owner(
+                interaction.user.id, lambda client: client.people(typed[:64]), roles=roles_of(interaction)
+            )
+    except (TimeoutError, KbslurmError):
+        return []
+    shown = [(f"{one.name} ({one.role}{', banned' if one.banned else ''})", f"person:{one.id}") for one in found]
+    return [app_commands.Choice(name=name[:100], value=value) for name, value in shown[:CHOICES]]
+
+
+async def complete_own(interaction: Asked, typed: int | str) -> list[app_commands.Choice[int]]:
+    """One's own last submissions, by their numbers."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            found = await face(interaction).voice.for_owner(
+                interaction.user.id, lambda client: client.submissions(limit=CHOICES)
+            )
+    except (TimeoutError, KbslurmError):
+        return []
+    shown = [(f"#{one.id} {one.board} {one.file_name}", one.id) for one in found if str(one.id).startswith(str(typed))]
+    return [app_commands.Choice(name=name[:100], value=value) for name, value in shown]
+
+
 async def complete_gpus(interaction: Asked, typed: str) -> list[app_commands.Choice[str]]:
     """GPU types of the board that was named, one after the other with commas, or all of them."""
     wanted = str(getattr(interaction.namespace, "leaderboard", "") or "").strip().lower()
@@ -58,22 +114,31 @@ async def complete_gpus(interaction: Asked, typed: str) -> list[app_commands.Cho
     for board in await boards_of(interaction):
         if not wanted or board.name.lower() == wanted:
             known.update(dict.fromkeys(board.gpus))
+    return [app_commands.Choice(name=one, value=one) for one in words_typed(typed, list(known))[:CHOICES]]
+
+
+def words_typed(typed: str, known: Sequence[str]) -> list[str]:
+    """What a list with commas may become by one more word of these, or by `all`."""
     *before, last = [part.strip() for part in typed.split(",")]
     chosen = {part.lower() for part in before}
     lead = "".join(f"{part}, " for part in before)
     words = [gpu for gpu in known if gpu.lower() not in chosen and last.lower() in gpu.lower()]
     if len(known) > 1 and not before and ALL_GPUS.startswith(last.lower()):
         words.append(ALL_GPUS)
-    found = [f"{lead}{word}" for word in words if len(lead) + len(word) <= 100]
-    return [app_commands.Choice(name=one, value=one) for one in found[:CHOICES]]
+    return [f"{lead}{word}" for word in words if len(lead) + len(word) <= 100]
 
 
 def gpus_named(text: str | None, board: BoardInfo | None) -> list[str]:
     """`H100, A100` → both; `all` is every type of the board; nothing said is nothing."""
-    named = [part.strip() for part in (text or "").split(",") if part.strip()]
+    named = gpus_typed(text)
     if [one.lower() for one in named] == [ALL_GPUS] and board is not None:
         return list(board.gpus)
     return named
+
+
+def gpus_typed(text: str | None) -> list[str]:
+    """The words between the commas."""
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
 def fitting(lines: list[str], cap: int = 2000) -> str:

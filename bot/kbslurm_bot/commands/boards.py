@@ -12,7 +12,16 @@ from kbslurm.domain.amounts import score
 from kbslurm.domain.contest import known_gpu
 from kbslurm.errors import NotFound
 from kbslurm_bot import cards
-from kbslurm_bot.commands.asking import Asked, board_of, complete_board, complete_gpus, face, fitting
+from kbslurm_bot.commands.asking import (
+    Asked,
+    board_of,
+    complete_board,
+    complete_gpus,
+    complete_own,
+    face,
+    fitting,
+    roles_of,
+)
 
 PLACES = 20
 BOARDS = 20
@@ -24,7 +33,7 @@ leaderboard = app_commands.Group(name="leaderboard", description="Boards: what t
 @leaderboard.command(name="list", description="The boards, with deadline and GPU types")
 async def list_(interaction: Asked) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
-    found = await face(interaction).voice.boards(interaction.user.id)
+    found = await face(interaction).voice.boards(interaction.user.id, roles_of(interaction))
     lines = [board_line(board) for board in found[:BOARDS]]
     if len(found) > BOARDS:
         lines.append(f"-# and {len(found) - BOARDS} more")
@@ -72,6 +81,7 @@ async def template(interaction: Asked, leaderboard: str) -> None:
 
 @leaderboard.command(name="get-submission", description="One of your submissions, as it stands now")
 @app_commands.describe(submission="Its number")
+@app_commands.autocomplete(submission=complete_own)
 async def get_submission(interaction: Asked, submission: app_commands.Range[int, 1, 2**53]) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
     voice, user = face(interaction).voice, interaction.user

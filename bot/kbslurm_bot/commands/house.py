@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, Literal
 
 from discord import app_commands
 
 from kbslurm.errors import KbslurmError
-from kbslurm_bot.commands.asking import PATIENCE_S, Asked, face
+from kbslurm_bot.commands.asking import PATIENCE_S, Asked, face, fitting, may
 
 
 @app_commands.command(name="ping", description="Are the bot and the service up?")
@@ -27,8 +28,25 @@ async def ping(interaction: Asked) -> None:
 
 @app_commands.command(name="help", description="What can be typed here")
 async def help_(interaction: Asked) -> None:
-    lines = []
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    try:
+        async with asyncio.timeout(5 * PATIENCE_S):
+            rights = await may(interaction)
+        shown = {None} | ({"host", "creator"} if rights.host else {"creator"} if rights.creator else set())
+    except (KbslurmError, TimeoutError):
+        shown = {None}
+    lines: dict[bool, list[str]] = {False: [], True: []}
     for one in sorted(face(interaction).tree.walk_commands(), key=lambda one: one.qualified_name):
-        if isinstance(one, app_commands.Command):
-            lines.append(f"`/{one.qualified_name}` {one.description}")
-    await interaction.response.send_message("\n".join(lines)[:2000], ephemeral=True)
+        if isinstance(one, app_commands.Command) and audience(one) in shown:
+            lines[audience(one) is not None].append(f"`/{one.qualified_name}` {one.description}")
+    for told in lines.values():
+        if told:
+            await interaction.followup.send(fitting(told), ephemeral=True)
+
+
+def audience(command: app_commands.Command[Any, ..., Any]) -> Literal["host", "creator"] | None:
+    """Whom a command is for, if not for everybody."""
+    name = command.qualified_name
+    if name == "leaderboard create":
+        return "creator"
+    return "host" if name.split()[0] in ("admin", "verify") or name == "leaderboard delete" else None

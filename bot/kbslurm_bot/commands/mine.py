@@ -12,7 +12,16 @@ from kbslurm.client import LineInfo, Queue
 from kbslurm.domain.amounts import seconds
 from kbslurm.domain.contest import known_gpu
 from kbslurm_bot import cards, plot
-from kbslurm_bot.commands.asking import Asked, board_of, complete_board, complete_gpus, face, fitting
+from kbslurm_bot.commands.asking import (
+    Asked,
+    board_of,
+    complete_board,
+    complete_gpus,
+    complete_own,
+    face,
+    fitting,
+    roles_of,
+)
 from kbslurm_bot.commands.boards import leaderboard
 from kbslurm_bot.voice import history_of
 
@@ -39,7 +48,10 @@ async def me(interaction: Asked) -> None:
 async def queue(interaction: Asked, leaderboard: str | None = None) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
     voice = face(interaction).voice
-    boards = [await board_of(interaction, leaderboard)] if leaderboard else await voice.boards(interaction.user.id)
+    if leaderboard:
+        boards = [await board_of(interaction, leaderboard)]
+    else:
+        boards = await voice.boards(interaction.user.id, roles_of(interaction))
     gpus = list(dict.fromkeys(gpu for board in boards for gpu in board.gpus))[:25]
     found = await voice.ask(lambda client: [client.queue(gpu) for gpu in gpus])
     await interaction.followup.send(
@@ -49,6 +61,7 @@ async def queue(interaction: Asked, leaderboard: str | None = None) -> None:
 
 @app_commands.command(name="cancel", description="End one of your submissions; verdicts that it has stay")
 @app_commands.describe(submission="Its number")
+@app_commands.autocomplete(submission=complete_own)
 async def cancel(interaction: Asked, submission: app_commands.Range[int, 1, 2**53]) -> None:
     from kbslurm_bot.buttons import cancel as cancelled
 

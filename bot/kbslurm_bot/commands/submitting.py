@@ -38,7 +38,7 @@ async def submit(
     gpu: str | None = None,
     mode: str = "leaderboard",
 ) -> None:
-    await _submit(interaction, file, leaderboard, gpu, mode)
+    await handed_in(interaction, file, leaderboard, gpu, mode)
 
 
 @modes.command(name="test", description="Is it right? No times")
@@ -47,7 +47,7 @@ async def submit(
 async def only_test(
     interaction: Asked, file: discord.Attachment, leaderboard: str | None = None, gpu: str | None = None
 ) -> None:
-    await _submit(interaction, file, leaderboard, gpu, "test")
+    await handed_in(interaction, file, leaderboard, gpu, "test")
 
 
 @modes.command(name="benchmark", description="Is it right, and how long does it take? It doesn't rank")
@@ -56,7 +56,7 @@ async def only_test(
 async def benchmark(
     interaction: Asked, file: discord.Attachment, leaderboard: str | None = None, gpu: str | None = None
 ) -> None:
-    await _submit(interaction, file, leaderboard, gpu, "benchmark")
+    await handed_in(interaction, file, leaderboard, gpu, "benchmark")
 
 
 @modes.command(name="profile", description="Where does the time go?")
@@ -65,7 +65,7 @@ async def benchmark(
 async def profile(
     interaction: Asked, file: discord.Attachment, leaderboard: str | None = None, gpu: str | None = None
 ) -> None:
-    await _submit(interaction, file, leaderboard, gpu, "profile")
+    await handed_in(interaction, file, leaderboard, gpu, "profile")
 
 
 @modes.command(name="ranked", description="For the leaderboard, hidden cases included")
@@ -74,12 +74,13 @@ async def profile(
 async def ranked(
     interaction: Asked, file: discord.Attachment, leaderboard: str | None = None, gpu: str | None = None
 ) -> None:
-    await _submit(interaction, file, leaderboard, gpu, "leaderboard")
+    await handed_in(interaction, file, leaderboard, gpu, "leaderboard")
 
 
-async def _submit(
+async def handed_in(
     interaction: Asked, file: discord.Attachment, leaderboard: str | None, gpu: str | None, mode: str
 ) -> None:
+    """A file that somebody attached, for a board and GPU types as they typed them."""
     await interaction.response.defer(ephemeral=True, thinking=True)
     if file.size > SOURCE_CAP:
         raise TooLarge(f"the file has {file.size} bytes", hint=f"At most {SOURCE_CAP} are taken.")

@@ -81,6 +81,8 @@ class Discord:
         self.channels: dict[int, Json] = {}
         self.messages: dict[int, dict[int, Json]] = {}
         self.commands: list[Json] = []
+        self.guild_commands: dict[int, list[Json]] = {}
+        self.roles: dict[int, list[int]] = {}
         self.edits: Counter[int] = Counter()
         self.calls: list[tuple[str, str, int]] = []
         self.refusals: list[str] = []
@@ -373,7 +375,9 @@ class Discord:
             "member_count": 2,
             "large": False,
             "unavailable": False,
-            "roles": [everybody],
+            "roles": [
+                {**everybody, "id": str(one), "name": f"role {one}"} for one in (number, *self.roles.get(number, ()))
+            ],
             "emojis": [],
             "stickers": [],
             "features": [],
@@ -572,6 +576,13 @@ class Discord:
         ]
         return _json(self.commands)
 
+    async def _synced_here(self, request: web.Request) -> web.Response:
+        sent = await request.json()
+        strict.commands(sent)
+        self.met["guild sync"] += 1
+        self.guild_commands[int(request.match_info["guild"])] = sent
+        return _json(sent)
+
     async def _posted(self, request: web.Request) -> web.Response:
         channel = int(request.match_info["channel"])
         sent, files = await self._body(request)
@@ -656,6 +667,7 @@ class Discord:
                 web.get(f"{base}/oauth2/applications/@me", self._application),
                 web.get(f"{base}/applications/@me", self._application),
                 web.put(base + "/applications/{app}/commands", self._synced),
+                web.put(base + "/applications/{app}/guilds/{guild}/commands", self._synced_here),
                 web.post(base + "/channels/{channel}/messages", self._posted),
                 web.patch(base + "/channels/{channel}/messages/{message}", self._edited),
                 web.post(base + "/interactions/{id}/{token}/callback", self._called_back),

@@ -1,0 +1,355 @@
+"""`/admin …` and `/leaderboard delete`: what hosts do. Who is one is the service's word, at each call and each press.
+
+Discord hides the group from most people; nothing relies on that. Every answer is for whoever asked alone.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import discord
+from discord import app_commands
+
+from kbslurm.client import Client, PersonInfo
+from kbslurm.domain import places
+from kbslurm.errors import TooLarge
+from kbslurm_bot import cards, sure
+from kbslurm_bot.commands.asking import (
+    Asked,
+    as_asker,
+    complete_board,
+    complete_people,
+    face,
+    fitting,
+)
+from kbslurm_bot.commands.boards import leaderboard as boards
+
+EXPORT_CAP = 8_000_000
+CODES_SHOWN = 20
+Format = Literal["csv", "json"]
+Category = Literal["test", "leaderboard"]
+Visibility = Literal["public", "closed"]
+_MENTION = re.compile(r"<@!?([0-9]{1,20})>")
+PERSON = "A name, a mention, person:ID, discord:ID or github:ID"
+Number = app_commands.Range[int, 1, 2**53]
+
+HOSTS_ONLY = discord.Permissions(manage_guild=True)
+group = app_commands.Group(name="admin", description="For hosts", default_permissions=HOSTS_ONLY)
+
+
+@group.command(name="start", description="Take submissions again")
+async def start(interaction: Asked) -> None:
+    await _switched(interaction, True)
+
+
+@group.command(name="stop", description="Take no submissions, also after a restart; what was accepted goes on")
+async def stop(interaction: Asked) -> None:
+    await _switched(interaction, False)
+
+
+async def _switched(interaction: Asked, accepting: bool) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    is_on = await as_asker(interaction, lambda client: client.set_accepting(accepting))
+    await _say(interaction, "Submissions are taken." if is_on else "No submissions are taken until `/admin start`.")
+
+
+# ------------------------------------------------------------------------------------------------------------ people
+
+
+@group.command(name="ban", description="Take no more submissions from somebody, and leave them off every board")
+@app_commands.describe(person=PERSON, reason="What the person is told")
+@app_commands.autocomplete(person=complete_people)
+async def ban(interaction: Asked, person: str, reason: app_commands.Range[str, 0, 200] = "") -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    found = await _person(interaction, person)
+    name = cards.plain(found.name)
+
+    async def act(pressed: Asked) -> str:
+        await as_asker(pressed, lambda client: client.set_ban(f"person:{found.id}", True, reason))
+        return f"{name} (person {found.id}) is banned; `/admin unban` lifts that."
+
+    await sure.ask(interaction, f"Ban **{name}** ({found.role}, person {found.id})?", "Ban", act)
+
+
+@group.command(name="unban", description="Lift a ban")
+@app_commands.describe(person=PERSON)
+@app_commands.autocomplete(person=complete_people)
+async def unban(interaction: Asked, person: str) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    found = await _person(interaction, person)
+    await as_asker(interaction, lambda client: client.set_ban(f"person:{found.id}", False))
+    await _say(interaction, f"{cards.plain(found.name)} (person {found.id}) may submit again.")
+
+
+@group.command(name="extend", description="Let one person submit to a board for longer")
+@app_commands.describe(
+    leaderboard="The board", person=PERSON, until="2026-12-24 18:00 in the board's zone; empty takes it away"
+)
+@app_commands.autocomplete(leaderboard=complete_board, person=complete_people)
+async def extend(interaction: Asked, leaderboard: str, person: str, until: str | None = None) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    found = await _person(interaction, person)
+    await as_asker(interaction, lambda client: client.extend(leaderboard, f"person:{found.id}", until))
+    what = f"may submit to {cards.plain(leaderboard)} until {cards.plain(until)}" if until else "has no extension now"
+    await _say(interaction, f"{cards.plain(found.name)} {what}.")
+
+
+@group.command(name="invite", description="Invitations to closed boards, one per person")
+@app_commands.describe(leaderboards="Boards, with commas between", count="How many (default: 1)")
+@app_commands.autocomplete(leaderboards=complete_board)
+async def invite(interaction: Asked, leaderboards: str, count: app_commands.Range[int, 1, 10_000] = 1) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    named = [one.strip() for one in leaderboards.split(",") if one.strip()]
+    codes = await as_asker(interaction, lambda client: client.invite(named, count))
+    head = f"{len(codes)} to {', '.join(map(cards.plain, named))}; each opens them to one person: `popcorn join CODE`."
+    if len(codes) <= CODES_SHOWN:
+        await _say(interaction, "\n".join([head, "```", *codes, "```"]))
+    else:
+        await _say(interaction, head, ("invitations.txt", "\n".join(codes) + "\n"))
+
+
+# ------------------------------------------------------------------------------------------------------- submissions
+
+
+@group.command(name="get-submission", description="Anybody's submission, with source and logs")
+@app_commands.describe(submission="Its number")
+async def get_submission(interaction: Asked, submission: Number) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    found = await as_asker(interaction, lambda client: client.any_submission(submission))
+    files = [
+        (f"{submission}{end}.txt", str(found[key]))
+        for key, end in (("code", ""), ("log", "-log"), ("secret_log", "-hidden-log"))
+        if found[key]
+    ]
+    await _say(interaction, "\n".join(submission_told(found)), *files)
+
+
+@group.command(name="delete-submission", description="Take a submission off every list; its source is purged")
+@app_commands.describe(submission="Its number")
+async def delete_submission(interaction: Asked, submission: Number) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    found = await as_asker(interaction, lambda client: client.any_submission(submission))
+
+    async def act(pressed: Asked) -> str:
+        await as_asker(pressed, lambda client: client.delete_any(submission))
+        return f"Submission {submission} is gone."
+
+    asked = f"Delete this submission? Its source is purged.\n{submission_told(found)[0]}"
+    await sure.ask(interaction, asked, "Delete", act)
+
+
+# ------------------------------------------------------------------------------------------------------------ boards
+
+
+@group.command(name="delete", description="Take a board away; with submissions only by force")
+@app_commands.describe(leaderboard="The board", force="Even when it has submissions")
+@app_commands.autocomplete(leaderboard=complete_board)
+async def delete(interaction: Asked, leaderboard: str, force: bool = False) -> None:
+    await deleted(interaction, leaderboard, force)
+
+
+@boards.command(name="delete", description="For hosts: take a board away that has no submissions")
+@app_commands.describe(leaderboard="The board")
+@app_commands.autocomplete(leaderboard=complete_board)
+async def delete_plainly(interaction: Asked, leaderboard: str) -> None:
+    await deleted(interaction, leaderboard, False)
+
+
+async def deleted(interaction: Asked, leaderboard: str, force: bool) -> None:
+    """Ask, then take the board away."""
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    counts = await as_asker(interaction, lambda client: client.stats(leaderboard))
+    name = cards.plain(leaderboard)
+
+    async def act(pressed: Asked) -> str:
+        await as_asker(pressed, lambda client: client.delete_board(leaderboard, force=force))
+        return f"Board {name} is gone."
+
+    asked = f"Delete board **{name}** with {counts['submissions']} submissions of {counts['people']} people?"
+    await sure.ask(interaction, asked, "Delete", act)
+
+
+@group.command(name="visibility", description="Show a board to everybody, or only to those who were invited")
+@app_commands.describe(leaderboard="The board", visibility="public or closed")
+@app_commands.autocomplete(leaderboard=complete_board)
+async def visibility_(interaction: Asked, leaderboard: str, visibility: Visibility) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    await as_asker(interaction, lambda client: client.set_visibility(leaderboard, visibility))
+    await _say(interaction, f"Board {cards.plain(leaderboard)} is {visibility}.")
+
+
+@group.command(name="rate-limit", description="How many submissions a person may make to a board within an hour")
+@app_commands.describe(
+    leaderboard="The board",
+    category="leaderboard: ranked ones; test: all others",
+    per_hour="How many; nothing said: any number",
+)
+@app_commands.autocomplete(leaderboard=complete_board)
+async def rate_limit(
+    interaction: Asked,
+    leaderboard: str,
+    category: Category,
+    per_hour: app_commands.Range[int, 0, 1_000_000] | None = None,
+) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    await as_asker(interaction, lambda client: client.set_rate_limit(leaderboard, category, per_hour))
+    most = "any number" if per_hour is None else str(per_hour)
+    await _say(interaction, f"Per person and hour {most} of {category} to {cards.plain(leaderboard)}.")
+
+
+@group.command(name="update-problems", description="Bring boards up to date with a git repository of problems")
+@app_commands.describe(
+    repository="OWNER/NAME or an address",
+    problem_set="One set only",
+    branch="A branch other than the usual one",
+    force="Changed problems go live on boards that have submissions, too",
+)
+async def update_problems(
+    interaction: Asked,
+    repository: str,
+    problem_set: str | None = None,
+    branch: str | None = None,
+    force: bool = False,
+) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+
+    async def act(asked: Asked) -> str:
+        told = await as_asker(
+            asked, lambda client: client.update_problems(repository, problem_set, branch=branch, force=force)
+        )
+        return fitting(synced_told(told))
+
+    if not force:
+        await _say(interaction, await act(interaction))
+        return
+    await as_asker(interaction, Client.overview)  # refuses whoever is no host, before anything is asked
+    question = f"Take all of {cards.plain(repository)} live, on boards with submissions, too?"
+    await sure.ask(interaction, question, "Take it live", act)
+
+
+@group.command(name="rejudge-preview", description="Judge runs again beside their old verdicts; nothing counts yet")
+@app_commands.describe(
+    leaderboard="The board",
+    chosen="Which runs: gpu=H100 verdict=wrong mode=… person=… submission=… (default: all)",
+    version="By this version of the problem (default: the live one)",
+)
+@app_commands.rename(chosen="filter")
+@app_commands.autocomplete(leaderboard=complete_board)
+async def rejudge_preview(
+    interaction: Asked, leaderboard: str, chosen: str = "", version: Number | None = None
+) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    told = await as_asker(interaction, lambda client: client.rejudge_preview(leaderboard, chosen.split(), version))
+    await _say(interaction, fitting(rejudging_told(told)))
+
+
+@group.command(name="export", description="Every place of a board as a file, with the scores unrounded")
+@app_commands.describe(leaderboard="The board", form="csv (default) or json")
+@app_commands.rename(form="format")
+@app_commands.autocomplete(leaderboard=complete_board)
+async def export(interaction: Asked, leaderboard: str, form: Format = "csv") -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    rows = await as_asker(interaction, lambda client: client.places(leaderboard))
+    text = places.as_csv(rows) if form == "csv" else json.dumps(rows, indent=2) + "\n"
+    cap = min(EXPORT_CAP, interaction.filesize_limit or EXPORT_CAP)
+    if (size := len(text.encode())) > cap:
+        raise TooLarge(f"the export has {size:,} bytes, over {cap:,}", hint=f"kbslurm export {leaderboard} writes it.")
+    name = re.sub(r"[^a-z0-9._-]", "-", leaderboard.lower())[:60]
+    await _say(interaction, f"{len(rows)} places of {cards.plain(leaderboard)}.", (f"{name}.{form}", text))
+
+
+# ---------------------------------------------------------------------------------------------------------- the house
+
+
+@group.command(name="show-stats", description="Submissions, people, verdicts and GPU time, of one board or all")
+@app_commands.describe(leaderboard="One board only", last_day="Of the last 24 hours only")
+@app_commands.autocomplete(leaderboard=complete_board)
+async def show_stats(interaction: Asked, leaderboard: str | None = None, last_day: bool = False) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    counts, seen = await as_asker(
+        interaction, lambda client: (client.stats(leaderboard, last_day=last_day), client.overview())
+    )
+    of = f"**{cards.plain(leaderboard)}**" if leaderboard else "**All boards**"
+    await _say(interaction, fitting([f"{of}{', last 24 hours' if last_day else ''}", *stats_told(counts, seen)]))
+
+
+@group.command(name="resync", description="Tell Discord of all commands anew, and clear what another bot left here")
+async def resync(interaction: Asked) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    await as_asker(interaction, Client.resync)
+    count = await face(interaction).synced_anew(interaction.guild_id)
+    await _say(interaction, f"{count} commands are registered anew. If you see old ones, reload your client.")
+
+
+async def _person(interaction: Asked, text: str) -> PersonInfo:
+    mention = _MENTION.fullmatch(text.strip())
+    whom = f"discord:{mention[1]}" if mention else text.strip()
+    return await as_asker(interaction, lambda client: client.person(whom))
+
+
+async def _say(interaction: Asked, text: str, *files: tuple[str, str]) -> None:
+    sent = [discord.File(io.BytesIO(body.encode("utf-8", "replace")), filename=name) for name, body in files]
+    await interaction.followup.send(text[:2000], files=sent, ephemeral=True)
+
+
+def submission_told(found: Mapping[str, Any]) -> list[str]:
+    """Anybody's submission in a few lines."""
+    error = found["job"]["error"]
+    by, file = f"{cards.plain(found['user_name'])} (person {found['user_id']})", cards.plain(found["file_name"])
+    lines = [
+        f"**#{found['id']}** {cards.plain(found['leaderboard_name'])} · {cards.MODES[found['mode']]} · {by} · {file}",
+        f"{found['job']['status']}{' · taken back' if found['removed_at'] else ''}",
+    ]
+    if error:
+        lines.append(cards.plain(error)[:600])
+    for run in found["runs"]:
+        score = f" · {run['score']} s" if run["score"] is not None else ""
+        hidden = " (hidden)" if run["secret"] else ""
+        lines.append(f"{run['mode']}{hidden} on {cards.plain(run['runner'])}: {'✓' if run['passed'] else '✗'}{score}")
+    return fitting(lines).rstrip("\n").split("\n")
+
+
+RUNS = {"runs": "in all", "queued": "waiting", "running": "running", "failed": "without a result"}
+
+
+def stats_told(counts: Mapping[str, Any], seen: Mapping[str, Any]) -> list[str]:
+    """Counts, and what asks for attention."""
+    verdicts = ", ".join(f"{name} {n}" for name, n in counts["verdicts"].items()) or "none"
+    lines = [
+        f"{counts['submissions']} submissions of {counts['people']} people",
+        "runs: " + ", ".join(f"{counts[key]} {word}" for key, word in RUNS.items()),
+        f"verdicts: {verdicts}",
+        *(
+            f"{cards.plain(gpu)}: {one['runs']} runs, {one['gpu_s']:.0f} GPU-seconds"
+            for gpu, one in counts["gpus"].items()
+        ),
+        "submissions are taken" if seen["accepts_jobs"] else "no submissions are taken (`/admin start`)",
+    ]
+    if seen["leader"] is None:
+        lines.append("no daemon leads: nothing is started")
+    return lines + [f"⚠ {cards.plain(one['text'])[:300]}" for one in seen["attention"][:8]]
+
+
+def synced_told(told: Mapping[str, Any]) -> list[str]:
+    """What came of a repository."""
+    lines = [f"At commit `{str(told['commit'])[:12]}`:"]
+    for key in ("created", "updated"):
+        lines.append(f"{key}: {', '.join(map(cards.plain, told[key])) or 'none'}")
+    lines += [f"skipped {cards.plain(one['name'])}: {cards.plain(one['reason'])}" for one in told["skipped"]]
+    return lines + [f"✗ {cards.plain(one['name'])}: {cards.plain(one['error'])[:300]}" for one in told["errors"]]
+
+
+def rejudging_told(told: Mapping[str, Any]) -> list[str]:
+    """What would change."""
+    rows = [f"{one['before']:<16} → {one['after']:<16} {one['runs']:>6}" for one in told["matrix"]]
+    stands = f"{told['changed']} would change, {told['open']} open"
+    return [
+        f"**{cards.plain(told['board'])}** by version {told['version']}: {stands}",
+        *(["```", *rows, "```"] if rows else []),
+        f"{told['spent_gpu_s']:.1f} GPU-seconds spent of about {told['expected_gpu_s']:.1f}.",
+        "`kbslurm rejudge` applies or cancels it.",
+    ]

@@ -1,0 +1,325 @@
+"""What hosts and creators type: each command once as it should be and once as it mostly goes wrong, over the real
+discord.py; and that none of it is anybody else's."""
+
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbslurm.domain.run import PersonId
+from kbslurm.errors import Refused
+from kbslurm_bot import sure
+from kbslurm_bot.commands import admin as admin_commands
+from tests.fakes import discord as fake
+from tests.fakes.discord import Asked, Discord, User, strict
+from tests.flow.test_bot import BOT_TOKEN, bot, card, text_of
+from tests.flow.test_bot_rights import CREATOR, HOST, ONE_FILE, TOML, packed
+from tests.popcorn.ground import GOOD, TRANSPOSE, Ground, served, working
+
+ROOT = Path(__file__).resolve().parents[2]
+OTHER = 70003
+HOSTESS, MAKER = User(601, "grace", (int(HOST),)), User(602, "hedy", (int(CREATOR),))
+ADA, EVE = User(501, "ada", (OTHER,)), User(502, "eve")
+FILES = {"problem": ("reference.py", ONE_FILE), "file": ("k.py", GOOD)}
+WORDS = {"leaderboard": "transpose", "leaderboards": "transpose", "person": "ada", "repository": "example/problems"}
+
+
+@pytest.fixture
+def discord() -> Iterator[Discord]:
+    with fake.served() as built:
+        built.roles = {2000: [int(HOST), int(CREATOR), OTHER], 2001: [80001]}
+        built.add_guild(2001, 3100)
+        yield built
+
+
+@pytest.fixture
+def ground(database_url: str, tmp_path: Path) -> Iterator[Ground]:
+    with served(database_url, tmp_path / "service", bot=BOT_TOKEN, toml=TOML) as built:
+        yield built
+
+
+def leaves(command: fake.Json, before: str = "") -> Iterator[tuple[str, list[fake.Json]]]:
+    name, options = f"{before}{command['name']}", command.get("options") or []
+    if any(one["type"] in (1, 2) for one in options):
+        for one in options:
+            yield from leaves(one, f"{name} ")
+    else:
+        yield name, options
+
+
+def filled(options: list[fake.Json]) -> fake.Json:
+    """A value for each option that is needed."""
+    values = {}
+    for one in options:
+        if one.get("required"):
+            choices = one.get("choices")
+            values[one["name"]] = (
+                choices[0]["value"]
+                if choices
+                else FILES[one["name"]]
+                if one["type"] == 11
+                else 1
+                if one["type"] == 4
+                else WORDS.get(one["name"], "x")
+            )
+    return values
+
+
+def of_staff(discord: Discord) -> dict[str, fake.Json]:
+    """Each command for hosts or creators, with values."""
+    found = {name: filled(options) for command in discord.commands for name, options in leaves(command)}
+    mine = ("admin ", "verify", "leaderboard create", "leaderboard delete")
+    return {name: values for name, values in found.items() if name.startswith(mine)}
+
+
+def said(discord: Discord, who: User, name: str, channel: int = 3000, **values: Any) -> str:
+    asked = discord.command(who, name, channel, **values)
+    text = discord.answer(asked)
+    assert all(one["flags"] & strict.EPHEMERAL for one in asked.said), name
+    return text
+
+
+def file_of(discord: Discord, asked: Asked, number: int = 0) -> str:
+    discord.answer(asked)
+    url = asked.said[0]["attachments"][number]["url"]
+    return discord._files[url.removeprefix(discord.url)].decode()
+
+
+def answered(discord: Discord, who: User, asked: Asked, label: str) -> str:
+    """What is said when a question's button is pressed."""
+    discord.answer(asked)
+    return discord.answer(discord.press(who, asked.said[-1], label))
+
+
+def test_nothing_of_it_is_a_plain_members(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+    ground.store.ensure_person("ada")
+    with bot(discord, ground, tmp_path):
+        found = of_staff(discord)
+        assert len(found) == 19, sorted(found)
+        every = [name for command in discord.commands for name, _ in leaves(command)]
+        written = (ROOT / "docs" / "discord.md").read_text()
+        assert not [name for name in every if f"`/{name}`" not in written], "docs/discord.md lists every command"
+        before = ground.store.last_event()
+        for name, values in found.items():
+            for who in (EVE, MAKER) if name != "leaderboard create" else (EVE,):
+                text = said(discord, who, name, **values)
+                what = "may not make boards" if name == "leaderboard create" else f"{who.name.capitalize()} is no host"
+                assert text.startswith(what) or what in text, (name, text)
+                assert "\n" not in text and "bug" not in text, text
+        added = [one.kind for one in ground.store.events(before)]
+        assert set(added) == {"staff.user.add"}, "nothing was done but that two people became known"
+        assert ground.store.accepts_jobs() and ground.store.board_names() == ["transpose"]
+        assert discord.complete(EVE, "admin ban", "person", "a") == []
+        assert discord.complete(EVE, "leaderboard create", "gpu", "") == []
+        hidden = {one["name"]: one["default_member_permissions"] for one in discord.commands}
+        assert int(hidden["admin"]) == int(hidden["verify"]) == 1 << 5 and hidden["submit"] is None
+        plain, maker, host = (discord.command(who, "help") for who in (EVE, MAKER, HOSTESS))
+        assert "/admin" not in discord.answer(plain) and "/leaderboard create" not in plain.text
+        discord.wait_for(lambda: len(maker.said) == len(host.said) == 2, "a second message")
+        assert "/leaderboard create" in maker.text and "/admin" not in maker.text and "/verify" not in maker.text
+        assert all(f"`/{name}`" in host.text for name in found)
+    assert not discord.refusals
+
+
+def test_what_hosts_do(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+    store = ground.store
+    ada, mallory = store.ensure_person("ada"), store.ensure_person("mallory")
+    with bot(discord, ground, tmp_path):
+        assert "until `/admin start`" in said(discord, HOSTESS, "admin stop") and not store.accepts_jobs()
+        assert "no submissions are taken" in said(discord, HOSTESS, "admin show-stats", leaderboard="transpose")
+        assert said(discord, HOSTESS, "admin start") == "Submissions are taken." and store.accepts_jobs()
+        assert "there is no board" in said(discord, HOSTESS, "admin show-stats", leaderboard="sort").lower()
+
+        assert discord.complete(HOSTESS, "admin ban", "person", "MAL") == [f"person:{mallory.id}"]
+        asked = discord.command(HOSTESS, "admin ban", person=f"person:{mallory.id}", reason="shared an account")
+        assert "Ban **mallory**" in discord.answer(asked) and store.person("mallory").banned_at is None  # type: ignore[union-attr]
+        assert "by somebody else" in answered(discord, EVE, asked, "Ban")
+        assert "is banned" in answered(discord, HOSTESS, asked, "Ban")
+        assert store.person("mallory").ban_reason == "shared an account"  # type: ignore[union-attr]
+        assert "has been answered or has expired" in answered(discord, HOSTESS, asked, "Ban")
+        assert "may submit again" in said(discord, HOSTESS, "admin unban", person="mallory")
+        assert "no person" in said(discord, HOSTESS, "admin ban", person="nobody")
+        discord.answer(discord.command(EVE, "me"))
+        discord.answer(mention := discord.command(HOSTESS, "admin ban", person="<@502>"))
+        assert "Ban **eve**" in mention.text and "Nothing was done" in answered(discord, HOSTESS, mention, "Leave it")
+
+        until = said(discord, HOSTESS, "admin extend", leaderboard="transpose", person="ada", until="2999-01-01 12:00")
+        assert "until 2999" in until
+        wrong = said(discord, HOSTESS, "admin extend", leaderboard="transpose", person="ada", until="soon")
+        assert "soon" in wrong and "until soon" not in wrong
+        assert "is closed" in said(discord, HOSTESS, "admin visibility", leaderboard="transpose", visibility="closed")
+        assert discord.complete(HOSTESS, "admin export", "leaderboard", "") == ["transpose"], "hosts see closed boards"
+        assert discord.complete(EVE, "leaderboard show", "leaderboard", "") == []
+        assert "popcorn join" in said(discord, HOSTESS, "admin invite", leaderboards="transpose", count=2)
+        many = discord.command(HOSTESS, "admin invite", leaderboards="transpose", count=21)
+        assert len(file_of(discord, many).splitlines()) == 21
+        assert "no board" in said(discord, HOSTESS, "admin invite", leaderboards="sort").lower()
+        assert "is public" in said(discord, HOSTESS, "admin visibility", leaderboard="transpose", visibility="public")
+        limited: fake.Json = {"leaderboard": "transpose", "category": "test"}
+        assert "hour 4 of test" in said(discord, HOSTESS, "admin rate-limit", **limited, per_hour=4)
+        assert store.rate_limits("transpose")[0].most_per_hour == 4
+        assert "any number" in said(discord, HOSTESS, "admin rate-limit", **limited)
+        assert "no rate limit" in said(discord, HOSTESS, "admin rate-limit", **limited).lower()
+
+        discord.command(ADA, "submit", file=("k.py", GOOD), leaderboard="transpose", gpu="H100", mode="test")
+        card(discord, "waiting")
+        shown = discord.command(HOSTESS, "admin get-submission", submission=1)
+        assert "**#1** transpose · test" in discord.answer(shown) and file_of(discord, shown) == GOOD.decode()
+        assert "no submission" in said(discord, HOSTESS, "admin get-submission", submission=9).lower()
+        assert discord.complete(ADA, "cancel", "submission", "") == ["1"]
+        asked = discord.command(HOSTESS, "admin delete-submission", submission=1)
+        assert "is gone" in answered(discord, HOSTESS, asked, "Delete")
+        assert store.submission(1).removed_at is not None  # type: ignore[arg-type]
+        card(discord, "taken back")
+
+        assert "no run that fits" in said(discord, HOSTESS, "admin rejudge-preview", leaderboard="transpose")
+        refused = said(discord, HOSTESS, "admin rejudge-preview", leaderboard="transpose", filter="colour=red")
+        assert "chooses nothing" in refused
+        table = discord.command(HOSTESS, "admin export", leaderboard="transpose")
+        assert next(csv.reader(io.StringIO(file_of(discord, table))))[:3] == ["board", "gpu", "rank"]
+        assert (
+            file_of(discord, discord.command(HOSTESS, "admin export", leaderboard="transpose", format="json")) == "[]\n"
+        )
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(admin_commands, "EXPORT_CAP", 20)
+            assert "over 20" in said(discord, HOSTESS, "admin export", leaderboard="transpose")
+
+        asked = discord.command(HOSTESS, "admin delete", leaderboard="transpose", force=True)
+        assert "of 0 people" in discord.answer(asked)
+        # Who isn't a host any more by the time that they say yes is refused then.
+        retired = User(HOSTESS.id, HOSTESS.name)
+        assert "is no host" in answered(discord, retired, asked, "Delete") and store.board("transpose") is not None
+        asked = discord.command(HOSTESS, "leaderboard delete", leaderboard="transpose")
+        assert "is gone" in answered(discord, HOSTESS, asked, "Delete") and store.board("transpose") is None
+        assert "no board" in said(discord, HOSTESS, "admin delete", leaderboard="transpose").lower()
+
+        assert "commands are registered anew" in said(discord, HOSTESS, "admin resync")
+        assert (discord.met["sync"], discord.guild_commands) == (2, {2000: []})
+        acts = [event.kind.removeprefix("staff.") for event in store.audit_log(limit=100)]
+        for act in (
+            "ban",
+            "unban",
+            "extend",
+            "invite",
+            "visibility",
+            "rate_limit",
+            "remove_submission",
+            "export",
+            "resync",
+        ):
+            assert any(act in one for one in acts), (act, acts)
+        assert all(
+            str(e.data["by"]).startswith("grace (Discord role")
+            for e in store.audit_log(limit=100)
+            if "user" not in e.kind
+        )
+        assert store.person_by_id(PersonId(ada.id)) == ada
+    assert not discord.refusals
+
+
+def test_problems_come_from_a_repository(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+    place = tmp_path / "repository"
+    (place / "problems" / "order").mkdir(parents=True)
+    (place / "problems" / "order" / "reference.py").write_bytes(ONE_FILE)
+    with bot(discord, ground, tmp_path):
+        wrong = said(discord, HOSTESS, "admin update-problems", repository=str(place / "nowhere"))
+        assert "nowhere" in wrong and "bug" not in wrong
+        subprocess.run(["git", "init", "-q", place], check=True)
+        forced = discord.command(HOSTESS, "admin update-problems", repository=str(place), force=True)
+        assert "Take all of" in discord.answer(forced)
+        assert "Nothing was done" in answered(discord, HOSTESS, forced, "Leave it")
+
+
+def test_creators_make_boards(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+    with bot(discord, ground, tmp_path):
+        assert discord.complete(EVE, "leaderboard create", "gpu", "") == []
+        assert discord.complete(MAKER, "leaderboard create", "gpu", "") == ["A100", "H100", "all"]
+        made = said(
+            discord,
+            MAKER,
+            "leaderboard create",
+            leaderboard="spring",
+            problem=("spring.zip", packed(TRANSPOSE)),
+            gpu="H100, B200",
+            deadline="2999-01-01",
+        )
+        assert "Board **spring** is there, on H100, B200" in made and "no place offers B200" in made
+        assert discord.complete(MAKER, "leaderboard create", "gpu", "h") == ["H100"]
+        assert discord.complete(MAKER, "leaderboard create", "gpu", "H100, ") == ["H100, A100"]
+        every = said(discord, HOSTESS, "leaderboard create", leaderboard="one", problem=FILES["problem"], gpu="all")
+        assert "on A100, H100" in every
+        again = said(discord, MAKER, "leaderboard create", leaderboard="one", problem=FILES["problem"], gpu="H100")
+        assert "already a board" in again
+        faulty = said(discord, MAKER, "leaderboard create", leaderboard="two", problem=("p.zip", b"no zip"), gpu="H100")
+        assert "can't be read" in faulty
+        large = ("p.zip", b"0" * 4_000_001)
+        assert "4,000,001 bytes" in said(discord, MAKER, "leaderboard create", leaderboard="two", problem=large)
+        assert "spring" in said(discord, EVE, "leaderboard list")
+    assert not discord.refusals
+
+
+def test_a_try_never_ranks_and_a_canary_tells_which_places_work(
+    discord: Discord, ground: Ground, tmp_path: Path
+) -> None:
+    with bot(discord, ground, tmp_path):
+        tried = said(discord, ADA, "run", file=("k.py", GOOD), leaderboard="transpose", gpu="H100", mode="test")
+        assert "Submission 1 is accepted" in tried and card(discord, "waiting")
+        assert "B200" in said(discord, ADA, "run", file=("k.py", GOOD), leaderboard="transpose", gpu="B200")
+        assert "Submission 2" in said(discord, ADA, "run", file=("k.py", GOOD), leaderboard="transpose", gpu="H100")
+        assert [ground.store.submission(n).mode for n in (1, 2)] == ["test", "benchmark"]  # type: ignore[arg-type]
+        assert "B200" in said(discord, HOSTESS, "verify", leaderboard="transpose", gpu="B200")
+        assert "<#3000> follows it" in said(discord, HOSTESS, "verify")
+        followed = card(discord, "canary on transpose")
+        assert "**H100** waiting" in text_of(followed) and "**A100** waiting" in text_of(followed)
+    with working(ground, tmp_path / "service"), bot(discord, ground, tmp_path):
+        last = card(discord, "2 of 2 work")
+        assert last["id"] == followed["id"] and text_of(last).count("at local ✓ works") == 2
+        assert ground.store.best("transpose", "H100") == []
+    assert not discord.refusals
+
+
+def test_a_role_of_another_server_gives_nothing_and_a_restart_ends_questions(
+    discord: Discord, ground: Ground, tmp_path: Path
+) -> None:
+    elsewhere = User(701, "eva", (80001,))
+    with bot(discord, ground, tmp_path):
+        assert "is no host" in said(discord, elsewhere, "admin stop", 3100)
+        # Discord names a member's roles of the server where they type; those of another aren't among that server's.
+        assert "is no host" in said(discord, User(702, "hal", (int(HOST),)), "admin stop", 3100)
+        assert "is taken" in said(discord, HOSTESS, "admin stop") or not ground.store.accepts_jobs()
+        discord.answer(asked := discord.command(HOSTESS, "admin delete", leaderboard="transpose"))
+    with bot(discord, ground, tmp_path):
+        assert "has expired" in answered(discord, HOSTESS, asked, "Delete")
+        assert ground.store.board("transpose") is not None
+        # Staff by their own row need no role, in any server.
+        ground.store.set_role(ground.store.person("eva").id, "staff", now=ground.now)  # type: ignore[union-attr]
+        assert said(discord, elsewhere, "admin start", 3100) == "Submissions are taken."
+        assert ground.store.audit_log(limit=1)[0].data["by"] == "eva"
+    assert not discord.refusals
+
+
+def test_a_question_is_answered_once_by_whoever_asked_and_soon() -> None:
+    now = 0.0
+    questions = sure.Questions(steady=lambda: now)
+
+    async def act(_: object) -> str:
+        return ""
+
+    first, second = questions.put(1, act), questions.put(1, act)
+    with pytest.raises(Refused, match="somebody else"):
+        questions.take(first, 2)
+    assert questions.take(first, 1) is act
+    with pytest.raises(Refused, match="answered"):
+        questions.take(first, 1)
+    now = sure.GOOD_FOR_S
+    with pytest.raises(Refused, match="expired"):
+        questions.take(second, 1)
+    for _ in range(sure.MOST + 50):
+        questions.put(1, act)
+    assert len(questions._open) == sure.MOST
