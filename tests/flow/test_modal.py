@@ -144,3 +144,27 @@ def test_check_and_deploy_on_the_command_line(modal: FakeModal, tmp_path: Path) 
     (tmp_path / "mine" / "letter").write_text("dear")
     refused = cli("modal", "deploy", "--to", "mine", **environment(modal))
     assert (refused.code, (tmp_path / "mine" / "letter").read_text()) == (2, "dear")
+
+
+def test_what_deploy_puts_there_is_the_folder_and_each_function_is_shut_off(tmp_path: Path) -> None:
+    """The real `modal deploy`, on a platform that has nothing yet."""
+    (tmp_path / "kbslurm.toml").write_text(TOML)
+    cli = CommandLine(cwd=tmp_path)
+    with FakeModal(tmp_path / "there") as fake:
+        before = cli("modal", "check", "--json", **environment(fake))
+        assert (before.code, [one["name"] for one in before.json()["findings"]]) == (1, ["token", "app"])
+        done = cli("modal", "deploy", "--json", **environment(fake), KBSLURM_STATE_DIR=str(tmp_path / "state"))
+        assert done.code == 0, done.err
+        after = cli("modal", "check", "--json", **environment(fake))
+        assert after.code == 0 and {one["grade"] for one in after.json()["findings"]} == {"PASS"}, after.out
+        (function,) = fake.functions.values()
+        assert (function.timeout_secs, function.resources.gpu_config.gpu_type) == (3600, "H100")
+        assert function.block_network and function.untrusted and function.single_use_containers
+        assert function.retry_policy.retries == 0
+        function.block_network = False
+        open_ = cli("modal", "check", "--json", **environment(fake))
+        assert [one["name"] for one in open_.json()["findings"] if one["grade"] == "FAIL"] == ["function"]
+    sent, there = tmp_path / "state" / "modal", tmp_path / "there"
+    for file in ("told.json", "inside.py", "eval/__main__.py", "eval/kbslurm_eval/run.py"):
+        assert (there / file).read_bytes() == (sent / file).read_bytes()
+    assert not list(there.rglob("*.pyc"))

@@ -77,7 +77,9 @@ def deploy(file: Path, *, token: tuple[str, str], api_url: str, environment: str
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("MODAL_", "DATABASE_", "DISCORD_"))
     }
-    done = subprocess.run(argv, env={**kept, **told_env}, cwd=file.parent, stdout=sys.stderr, check=False)
+    done = subprocess.run(
+        argv, env={**kept, **told_env}, cwd=file.parent, stdin=subprocess.DEVNULL, stdout=2, check=False
+    )
     if done.returncode:
         raise BackendTrouble(
             "modal",
@@ -124,6 +126,9 @@ def _function(line: Line, app: str, name: str, want: Mapping[str, Any]) -> Findi
         if trouble.status == "NOT_FOUND":
             return failed("function", f"there is no {name}", DEPLOY, where=name)
         return caution("function", f"{name} can't be looked at: {trouble.said}", "Try again.", where=name)
+    if there.shut_off is False:
+        text = f"{name} has a network, rights at Modal, or containers that serve several runs"
+        return failed("function", text, DEPLOY, where=name)
     if there.timeout_s and there.timeout_s != want["timeout_s"]:
         text = f"{name} ends after {there.timeout_s:g} s, and {want['timeout_s']:g} s are configured"
         return caution("function", text, DEPLOY, where=name)

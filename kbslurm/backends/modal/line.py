@@ -38,11 +38,12 @@ class LineTrouble(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Deployed:
-    """A function that is deployed."""
+    """A function that is deployed. `timeout_s` 0 and `shut_off` None: the platform didn't say."""
 
     function_id: str
     inline_cap: int
     timeout_s: float
+    shut_off: bool | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,10 +107,13 @@ class Line:
                 api_pb2.FunctionGetRequest(app_name=app, object_tag=name, environment_name=self._environment),
                 retry=_retry(),
             )
+            told = [one.function for one in found.function.ranked_functions][:1]
+            shut_off = [one.block_network and one.untrusted and one.single_use_containers for one in told]
             return Deployed(
                 function_id=found.function_id,
                 inline_cap=found.handle_metadata.max_async_object_size_bytes or INLINE_CAP,
-                timeout_s=float(found.function.timeout_secs),
+                timeout_s=float(told[0].timeout_secs) if told else 0.0,
+                shut_off=shut_off[0] if told else None,
             )
 
         return self._ask(ask)

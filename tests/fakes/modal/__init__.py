@@ -32,6 +32,8 @@ from grpclib import GRPCError, Status
 from grpclib.server import Server
 from modal_proto import api_grpc, api_pb2
 
+from tests.fakes.modal.deploying import DEPLOYING, function_id, ranked
+
 CONTAINER = Path(__file__).with_name("container.py")
 TOKEN = ("ak-test", "as-test")
 Result = api_pb2.GenericResult
@@ -69,6 +71,11 @@ class FakeModal:
         self.blobs: dict[str, bytes] = {}
         self.entries: dict[tuple[str, bytes], bytes] = {}
         self.dicts: dict[str, str] = {}
+        self.files: dict[str, str] = {}
+        self.stored: dict[str, bytes] = {}
+        self.recipes: list[list[str]] = []
+        self.functions: dict[str, Any] = {}
+        self.published: Any = None
         self.held = False
         self._failures: dict[str, list[Status]] = {}
         self._lost: Counter[str] = Counter()
@@ -168,7 +175,7 @@ class FakeModal:
         return True
 
     def function_of(self, tag: str) -> dict[str, Any] | None:
-        found = self.told()["functions"].get(tag) if self.app.is_dir() else None
+        found = self.told()["functions"].get(tag) if (self.app / "told.json").is_file() else None
         return None if found is None else dict(found)
 
     def spawn(self, function: str, args: bytes) -> Call:
@@ -337,7 +344,7 @@ def _servicer(fake: FakeModal) -> Any:
 
     base = api_grpc.ModalClientBase
     methods = {name: missing(name) for name in base.__abstractmethods__}
-    methods |= {name: answering(name, answer) for name, answer in ANSWERS.items()}
+    methods |= {name: answering(name, answer) for name, answer in (ANSWERS | DEPLOYING).items()}
     return type("Servicer", (base,), methods)()
 
 
@@ -345,19 +352,26 @@ def _function_get(fake: FakeModal, request: Any) -> Any:
     found = fake.function_of(request.object_tag)
     if found is None or request.app_name != fake.told()["app"]:
         raise GRPCError(Status.NOT_FOUND, f"no function {request.object_tag} in {request.app_name}")
+    function = fake.functions.get(request.object_tag) or api_pb2.Function(
+        function_name=request.object_tag,
+        timeout_secs=int(found["timeout_s"]),
+        block_network=True,
+        untrusted=True,
+        single_use_containers=True,
+    )
     return api_pb2.FunctionGetResponse(
-        function_id=f"fu-{request.object_tag}",
+        function_id=function_id(request.object_tag),
         handle_metadata=api_pb2.FunctionHandleMetadata(
             function_name=request.object_tag, max_async_object_size_bytes=fake.inline_cap
         ),
-        function=api_pb2.FunctionData(function_name=request.object_tag, timeout_secs=int(found["timeout_s"])),
+        function=ranked(function),
     )
 
 
 def _function_map(fake: FakeModal, request: Any) -> Any:
     given = request.pipelined_inputs[0].input
     args = fake.blobs[given.args_blob_id] if given.args_blob_id else given.args
-    call = fake.spawn(request.function_id.removeprefix("fu-"), args)
+    call = fake.spawn(bytes.fromhex(request.function_id.removeprefix("fu-")).decode(), args)
     return api_pb2.FunctionMapResponse(
         function_call_id=call.id,
         pipelined_inputs=[api_pb2.FunctionPutInputsResponseItem(idx=0, input_id=call.input_id)],
@@ -427,7 +441,7 @@ def _blob_create(fake: FakeModal, _request: Any) -> Any:
 
 
 def _app(fake: FakeModal, request: Any) -> Any:
-    there = fake.app.is_dir() and fake.told()["app"] == request.name
+    there = (fake.app / "told.json").is_file() and fake.told()["app"] == request.name
     return api_pb2.AppGetByDeploymentNameResponse(app_id="ap-1" if there else "")
 
 
