@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from kbslurm.backends.modal import ModalBackend, ModalGpu, deploy, plain
-from kbslurm.backends.modal.line import Line
+from kbslurm.backends.modal.line import Line, LineTrouble
 from kbslurm.domain.finding import Grade
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
@@ -176,9 +177,9 @@ def test_the_hostile_pickle_would_have_run_where_it_is_unpickled(case: ModalCase
     assert (case.fake.app / "pwned").exists()
 
 
-def test_a_remote_exception_is_told_by_its_text_alone(case: ModalCase) -> None:
+def test_a_remote_exception_is_told_in_our_own_words(case: ModalCase) -> None:
     backend, attempt, ended = ended_as(case, "hostile exception")
-    assert (ended.ending, ended.reason) == (Ending.NO_REPORT, "the function failed: ValueError('no')")
+    assert (ended.ending, ended.reason) == (Ending.NO_REPORT, "the function failed; Modal's logs say why")
     assert backend.collect(attempt) is None
     assert not (case.fake.app / "pwned").exists()
 
@@ -196,6 +197,50 @@ def test_a_remote_exception_is_told_by_its_text_alone(case: ModalCase) -> None:
 )
 def test_each_end_that_modal_knows_has_its_class(case: ModalCase, status: str, ending: Ending) -> None:
     assert ended_as(case, status)[2].ending is ending
+
+
+SECRET = "the hidden case is 4711"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"why": SECRET},
+        {"ending": SECRET},
+        {"exit_code": 4711},
+        {"exit_code": True},
+        {"more": SECRET},
+        {"version": 2},
+        {"report": None},
+        {"report": 1},
+        {"ending": "node_failure", "report": None},
+        {"ending": "no_report"},
+    ],
+)
+def test_an_envelope_says_nothing_in_words_of_its_own(changed: dict[str, Any]) -> None:
+    """What is told of a run its person may read: a container that was taken over can't speak to it."""
+    fine = {"version": 1, "ending": "reported", "why": "", "exit_code": 0, "report": "sealed", "artifacts": {}}
+    assert plain.envelope_of(pickle.dumps(json.dumps(fine).encode()), plain.PICKLE).report == b"sealed"
+    with pytest.raises(plain.NoResult) as refusal:
+        plain.envelope_of(pickle.dumps(json.dumps({**fine, **changed}).encode()), plain.PICKLE)
+    assert "4711" not in str(refusal.value)
+
+
+def test_artifacts_that_cant_be_are_left_out() -> None:
+    told = {"trace.json": "eHg=", "broken": "!", "empty": "", "number": 7, "large": "A" * 12_000_000}
+    fine = {"version": 1, "ending": "reported", "why": "", "exit_code": 0, "report": "sealed", "artifacts": told}
+    found = plain.envelope_of(pickle.dumps(json.dumps(fine).encode()), plain.PICKLE)
+    assert found.artifacts == {"trace.json": b"xx"}
+
+
+def test_what_a_job_prints_is_in_modals_logs_alone(case: ModalCase) -> None:
+    backend = case.backend()
+    job = make_job(case, "print")
+    attempt = attempt_of(case, job, backend.submit(job))
+    wait_seen(case, backend, attempt, Seen.ENDED)
+    (call,) = case.fake.calls.values()
+    assert call.log == b"x" * 65_536
+    assert b"xxxx" not in (backend.collect(attempt) or b"")
 
 
 # --------------------------------------------------------------------------------- law 2: what was perhaps started
@@ -430,3 +475,25 @@ found = json.loads(kbslurm_app.judge(json.dumps(stale).encode()))
 names = sorted(kbslurm_app.app.registered_functions)
 print(json.dumps({"name": kbslurm_app.app.name, "functions": names, "returns": found["ending"]}))
 """
+
+
+def test_the_platform_starts_by_itself_and_ends_when_told(tmp_path: Path) -> None:
+    """For whoever wants to see it work: MODAL_SERVER_URL leads there."""
+    folder = deployed(tmp_path / "app", make_eval(tmp_path / "eval"))
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.fakes.modal", "--app", folder], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
+    ) as platform:
+        assert platform.stdout is not None
+        told = json.loads(platform.stdout.readline())
+        line = Line(*told["token"], api_url=told["url"])
+        assert {one.grade for one in deploy.findings(line, json.loads((folder / "told.json").read_text()))} == {
+            Grade.PASS
+        }
+        fault = json.dumps({"fail": ["ClientHello", 1]}).encode()
+        with urllib.request.urlopen(urllib.request.Request(told["faults"], data=fault), timeout=60) as answer:
+            assert answer.status == 200
+        with pytest.raises(LineTrouble):
+            line.hello()
+        line.close()
+        platform.terminate()
+        assert platform.wait(60) == 0

@@ -37,7 +37,7 @@ DEPLOY = "Run kbslurm modal deploy; kbslurm modal check says what is there."
 
 # What Modal says of a call that is over. SUCCESS has an envelope that says more.
 ENDINGS: Mapping[str, tuple[Ending, str]] = {
-    "FAILURE": (Ending.NO_REPORT, "the function failed"),
+    "FAILURE": (Ending.NO_REPORT, "the function failed; Modal's logs say why"),
     "TERMINATED": (Ending.CANCELLED, "the call was ended"),
     "TIMEOUT": (Ending.TIMEOUT, "it ran into the function's time limit"),
     "INIT_FAILURE": (Ending.IMAGE, "its container wouldn't start"),
@@ -323,7 +323,7 @@ class ModalBackend:
                 return Sighting(seen=Seen.WAITING, handle=handle, reason="waiting for a GPU at Modal")
             began = datetime.fromtimestamp(self._now(), UTC)  # at the latest: it is said exactly when it has ended
             return Sighting(seen=Seen.RUNNING, handle=handle, node=node, started_at=began)
-        code, reason = outcome.exit_code, outcome.said
+        code, reason = outcome.exit_code, ""
         if outcome.status == "SUCCESS":
             try:
                 envelope = self._opened(call, outcome)
@@ -331,8 +331,7 @@ class ModalBackend:
             except NoResult as error:
                 ending, reason = Ending.BAD_REPORT, f"what the function returned isn't an envelope: {error}"
         else:
-            ending, plain = ENDINGS.get(outcome.status, (Ending.NO_REPORT, f"it ended as {outcome.status}"))
-            reason = f"{plain}: {reason[:500]}" if reason else plain
+            ending, reason = ENDINGS.get(outcome.status, (Ending.NO_REPORT, f"it ended as {outcome.status}"))
         return Sighting(
             seen=Seen.ENDED,
             handle=handle,

@@ -27,7 +27,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PAYLOAD_VERSION = ENVELOPE_VERSION = 1
 SEALED_CAP = 16_000_000
 ARTIFACT_CAP, ARTIFACTS_CAP = 8 << 20, 12
-TAIL_CAP = 400
+TAIL_CAP = 65_536
 KILLING_S = 20.0
 HANDED_ON = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 PR_SET_DUMPABLE = 4
@@ -37,25 +37,23 @@ def judge(payload: bytes) -> bytes:
     """Run the harness once for this payload. Whatever happens, there is an envelope."""
     told = json.loads(payload)
     if told["version"] != PAYLOAD_VERSION:
-        return _envelope("image", reason=f"the deployed app speaks another version: {_AGAIN}")
+        return _envelope("image", "version")
     if time.time() > told["start_by"]:
         # Whoever sent this may have sent it again by now: an attempt runs at most once (law 2).
-        return _envelope("cancelled", reason="no GPU came free in time, so it wasn't started")
+        return _envelope("cancelled", "late")
     deployed = json.loads(_text(os.path.join(HERE, "told.json")))
     if told["harness_digest"] != deployed["harness_digest"]:
-        return _envelope("image", reason=f"the deployed app carries another version of the harness: {_AGAIN}")
+        return _envelope("image", "harness")
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # we have seen the key: who shares this uid mustn't
     folder = tempfile.mkdtemp(prefix="kb-")
     try:
         return _judged(told, folder, deployed["image"])
     except OSError as error:
-        return _envelope("no_report", reason=f"the harness couldn't be started: {error}")
+        print(f"the harness couldn't be started: {error}", file=sys.stderr)
+        return _envelope("no_report", "start")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-_AGAIN = "run kbslurm modal deploy"
 
 
 def _judged(told: dict[str, Any], folder: str, image_name: str) -> bytes:
@@ -83,24 +81,20 @@ def _judged(told: dict[str, Any], folder: str, image_name: str) -> bytes:
             start_new_session=True,
         )
         try:
-            code = child.wait(told["time_limit_s"])
-            ending, reason = "no_report", ""
+            code, ending = child.wait(told["time_limit_s"]), "no_report"
         except subprocess.TimeoutExpired:
-            code, ending, reason = None, "timeout", f"it ran into its time limit of {told['time_limit_s']:g} s"
+            code, ending = None, "timeout"
         finally:
             _kill(child)
             shutil.rmtree(work, ignore_errors=True)
-        log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_CAP))
-        said = log.read(TAIL_CAP).decode("utf-8", errors="replace").strip()
+        _tell(log)
     sealed = _capped(os.path.join(out, "report.json"), SEALED_CAP)
     if sealed is not None:
         artifacts = _artifacts(os.path.join(out, "artifacts"))
-        return _envelope("reported", exit_code=code, image=image, report=sealed.decode("utf-8", "replace"), **artifacts)
+        return _envelope("reported", exit_code=code, report=sealed.decode("utf-8", "replace"), artifacts=artifacts)
     if os.path.lexists(os.path.join(out, "report.json")):
-        ending, reason = "bad_report", "what it left as its report isn't a file of a report's size"
-    elif ending == "no_report":
-        reason = f"the harness ended with {code}" + (f": {said}" if said else "")
-    return _envelope(ending, exit_code=code, reason=reason, image=image)
+        return _envelope("bad_report", "report", exit_code=code)
+    return _envelope(ending, "time" if ending == "timeout" else "", exit_code=code)
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
@@ -111,20 +105,33 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
         child.wait(KILLING_S)
 
 
-def _envelope(ending: str, *, exit_code: int | None = None, reason: str = "", image: str = "", **more: Any) -> bytes:
-    told: dict[str, Any] = {"version": ENVELOPE_VERSION, "ending": ending, "exit_code": exit_code, "reason": reason}
-    told |= {"image": image, "report": None, "artifacts": {}}
-    return json.dumps({**told, **more}).encode()
+def _tell(log: Any) -> None:
+    """The end of what was printed, for Modal's own logs: it may hold secrets, and goes nowhere else."""
+    log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_CAP))
+    sys.stderr.write(log.read(TAIL_CAP).decode("utf-8", errors="replace"))
 
 
-def _artifacts(folder: str) -> dict[str, Any]:
+def _envelope(
+    ending: str,
+    why: str = "",
+    *,
+    exit_code: int | None = None,
+    report: str | None = None,
+    artifacts: dict[str, str] | None = None,
+) -> bytes:
+    """No text of ours but a word that the service knows: what it says of a run, its person may read."""
+    told = {"ending": ending, "why": why, "exit_code": exit_code, "report": report, "artifacts": artifacts or {}}
+    return json.dumps({"version": ENVELOPE_VERSION, **told}).encode()
+
+
+def _artifacts(folder: str) -> dict[str, str]:
     found: dict[str, str] = {}
     with contextlib.suppress(OSError):
         for name in sorted(os.listdir(folder))[:ARTIFACTS_CAP]:
             data = _capped(os.path.join(folder, name), ARTIFACT_CAP)
             if data:
                 found[name] = base64.b64encode(data).decode()
-    return {"artifacts": found}
+    return found
 
 
 def _capped(path: str, cap: int) -> bytes | None:

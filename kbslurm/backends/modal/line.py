@@ -54,7 +54,6 @@ class Outcome:
     began: bool = False
     expired: bool = False
     task: str = ""
-    said: str = ""
     exit_code: int | None = None
     data: bytes | None = None
     blob: str = ""
@@ -366,7 +365,6 @@ async def _outcome(stub: Any, call: str) -> Outcome:
     return Outcome(
         status=status,
         task=item.task_id,
-        said=result.exception,
         exit_code=result.exitcode or None,
         data=bytes(result.data) if kept == "data" else None,
         blob=result.data_blob_id if kept == "data_blob_id" else "",

@@ -21,7 +21,6 @@ from kbslurm_eval.wire import ARTIFACT_CAP, ARTIFACTS_CAP, ARTIFACTS_TOTAL, REPO
 # once more.
 SEALED_CAP = 2 * REPORT_CAP
 RESULT_CAP = 2 * SEALED_CAP + 4 * ARTIFACTS_TOTAL // 3 + (1 << 20)
-REASON_CAP = 500
 PICKLE, CBOR = "pickle", "cbor"
 ENVELOPE_VERSION = 1
 # What the inside may say of its own end. Whatever is the platform's to say (a node's failure) comes from the platform.
@@ -29,6 +28,17 @@ SAYABLE = {
     ending.value: ending
     for ending in (Ending.REPORTED, Ending.TIMEOUT, Ending.NO_REPORT, Ending.BAD_REPORT, Ending.IMAGE, Ending.CANCELLED)
 }
+# And why, by a word: no text that a container wrote is ever shown, it could be a hidden case's (law 9).
+WHYS = {
+    "": "",
+    "version": "the deployed app speaks another version: run kbslurm modal deploy",
+    "harness": "the deployed app carries another version of the harness: run kbslurm modal deploy",
+    "late": "no GPU came free in time, so it wasn't started",
+    "start": "the harness couldn't be started; Modal's logs say why",
+    "time": "it ran into its time limit",
+    "report": "what it left as its report isn't a file of a report's size",
+}
+EXIT_CODES = range(-64, 256)
 
 _PROTO, _FRAME, _MEMOIZE, _BINPUT, _LONG_BINPUT, _STOP = 0x80, 0x95, 0x94, 0x71, 0x72, 0x2E
 _BYTES_SIZES = {0x43: 1, 0x42: 4, 0x8E: 8}  # SHORT_BINBYTES, BINBYTES, BINBYTES8
@@ -46,7 +56,6 @@ class Envelope:
     ending: Ending
     exit_code: int | None = None
     reason: str = ""
-    image: str = ""
     report: bytes | None = None
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
 
@@ -122,13 +131,17 @@ def _read(text: bytes) -> Envelope:
         told = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError):
         raise NoResult("a result that isn't JSON") from None
-    want = {"version", "ending", "exit_code", "reason", "image", "report", "artifacts"}
+    want = {"version", "ending", "why", "exit_code", "report", "artifacts"}
     if not isinstance(told, dict) or set(told) != want or told["version"] != ENVELOPE_VERSION:
         raise NoResult("a result that isn't this version's envelope")
-    ending = SAYABLE.get(told["ending"]) if isinstance(told["ending"], str) else None
     code, report = told["exit_code"], told["report"]
-    if ending is None or not (code is None or type(code) is int) or not (report is None or isinstance(report, str)):
+    known = isinstance(told["ending"], str) and told["ending"] in SAYABLE
+    known = known and isinstance(told["why"], str) and told["why"] in WHYS
+    if not known or not (code is None or (type(code) is int and code in EXIT_CODES)):
         raise NoResult("an envelope with a field that can't be")
+    if not (report is None or isinstance(report, str)):
+        raise NoResult("an envelope with a field that can't be")
+    ending = SAYABLE[told["ending"]]
     sealed = None if report is None else report.encode("utf-8", errors="replace")
     if sealed is not None and len(sealed) > SEALED_CAP:
         ending, sealed = Ending.BAD_REPORT, None
@@ -137,8 +150,7 @@ def _read(text: bytes) -> Envelope:
     return Envelope(
         ending=ending,
         exit_code=code,
-        reason=_plain(told["reason"]),
-        image=_plain(told["image"]),
+        reason=WHYS[told["why"]],
         report=sealed,
         artifacts=_artifacts(told["artifacts"]),
     )
@@ -157,8 +169,3 @@ def _artifacts(told: Any) -> dict[str, bytes]:
         if 0 < len(data) <= ARTIFACT_CAP and sum(map(len, found.values())) + len(data) <= ARTIFACTS_TOTAL:
             found[name] = data
     return found
-
-
-def _plain(text: Any) -> str:
-    """A line for the operator, whatever a container put there."""
-    return "".join(one if one.isprintable() else " " for one in str(text)[:REASON_CAP]).strip()

@@ -53,6 +53,7 @@ class Call:
     process: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0
     output: Any = None
+    log: bytes = b""
     ended_at: float = 0.0  # when somebody ended it from outside
     release: threading.Event = field(default_factory=threading.Event)
 
@@ -209,6 +210,7 @@ class FakeModal:
             [sys.executable, "-I", CONTAINER, self.app / "inside.py"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env=environment,
             cwd=self.app,
         )
@@ -217,7 +219,7 @@ class FakeModal:
             end_tree(process)
         try:
             with suppress(BrokenPipeError):
-                said, _ = process.communicate(call.payload, timeout=float(told.get("timeout_s", 600)))
+                said, call.log = process.communicate(call.payload, timeout=float(told.get("timeout_s", 600)))
             status = Result.GENERIC_STATUS_SUCCESS if process.returncode == 0 else Result.GENERIC_STATUS_FAILURE
         except subprocess.TimeoutExpired:
             end_tree(process)
@@ -225,7 +227,7 @@ class FakeModal:
         finally:
             end_tree(process)
             process.wait()
-            for pipe in (process.stdin, process.stdout):
+            for pipe in (process.stdin, process.stdout, process.stderr):
                 if pipe is not None:
                     with suppress(OSError):
                         pipe.close()
@@ -490,7 +492,8 @@ def _blobs_of(fake: FakeModal) -> type[BaseHTTPRequestHandler]:
             for name, value in {**headers, "Content-Length": str(len(data))}.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(data)
+            with suppress(ConnectionError):  # who wants no more of it hangs up
+                self.wfile.write(data)
 
         def log_message(self, *_: object) -> None:
             pass

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import signal
+import threading
 from pathlib import Path
 
 from tests.fakes.modal import FakeModal
@@ -19,12 +20,13 @@ def main() -> None:
     parser.add_argument("--app", type=Path, required=True)
     parser.add_argument("--port", type=int, default=0)
     given = parser.parse_args()
-    wanted = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: ended.set())
     with FakeModal(given.app.absolute(), port=given.port) as fake:
         told = {"url": fake.url, "faults": f"{fake.blob_url}/faults", "token": list(fake.token)}
         print(json.dumps(told), flush=True)
-        signal.sigwait(wanted)
+        ended.wait()
 
 
 if __name__ == "__main__":
