@@ -11,17 +11,19 @@ from __future__ import annotations
 import dataclasses
 import hmac
 import ipaddress
+import math
 import os
 import platform
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from kbslurm import tomlfile
-from kbslurm.domain import contest
+from kbslurm.domain import contest, placement
 from kbslurm.errors import Invalid, Misconfigured
 
 FILE_NAME = "kbslurm.toml"
@@ -214,10 +216,106 @@ class Daemon:
     local: Local = field(default_factory=Local)
 
 
+def _prices(prices: Mapping[str, float]) -> Mapping[str, float]:
+    for gpu, price in prices.items():
+        contest.gpu_name(gpu)
+        if not 0 <= price < math.inf:
+            raise Invalid(f"{gpu} costs {price:g} an hour", hint="What an hour of one GPU costs, 0 or more.")
+    return dict(prices)
+
+
+def _classes(classes: Mapping[str, str]) -> Mapping[str, str]:
+    for gpu, name in classes.items():
+        contest.gpu_name(gpu)
+        if not name.strip():
+            raise Invalid(f"{gpu} has a class without a name", hint='Write H100 = "H100 SXM".')
+    return {gpu: name.strip() for gpu, name in classes.items()}
+
+
+def _bounds(bounds: Mapping[str, float]) -> Mapping[str, float]:
+    for board, most in bounds.items():
+        if not 0 <= most < math.inf:
+            raise Invalid(f"board {board} may spend {most:g} a month", hint="0 or more.")
+    return {contest.board_name(board): most for board, most in bounds.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacePolicy:
+    """A place as the placement policy sees it."""
+
+    role: placement.Role | None = field(
+        default=None,
+        metadata={"doc": "Whether runs go there first, or only for overflow; default: GitHub and Modal are overflow."},
+    )
+    classes: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata={
+            "doc": "The class of its GPUs, by type. Boards never mix classes. Default: the type's name at home, a class"
+            " of its own elsewhere.",
+            "check": _classes,
+        },
+    )
+    cost_per_gpu_hour: Mapping[str, float] = field(
+        default_factory=dict, metadata={"doc": "What an hour of one GPU costs, by type.", "check": _prices}
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What overflow may cost in a month (UTC). What is open counts at its most."""
+
+    month: float | None = field(default=None, metadata={"doc": "In all; not set: no bound.", "least": 0})
+    boards: Mapping[str, float] = field(
+        default_factory=dict, metadata={"doc": "For the runs of a board; others: no bound.", "check": _bounds}
+    )
+    currency: str = field(default="EUR", metadata={"doc": "What all money here is in."})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Policy:
     """What the hosts decided."""
 
+    overflow: placement.Overflow = field(
+        default_factory=partial(placement.Overflow, when="when_down"),
+        metadata={
+            "doc": 'When other places than the cluster take runs: never, when_down, or { when_wait_over = "10m" }.',
+            "reads": placement.overflow_of,
+            "schema": {
+                "anyOf": [
+                    {"enum": ["never", "when_down"]},
+                    {
+                        "type": "object",
+                        "additionalProperties": False,
+                        "required": ["when_wait_over"],
+                        "properties": {"when_wait_over": {"type": "string"}},
+                    },
+                ],
+                "default": "when_down",
+            },
+        },
+    )
+    other_class: placement.OtherClass = field(
+        default="refuse",
+        metadata={"doc": "Leaderboard runs on another class of GPU than the board's: refuse, or run them unranked."},
+    )
+    overflow_boards: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict,
+        metadata={
+            "doc": "Which overflow places a board's runs may use; boards that aren't named may use all.",
+            "check": placement.allowed_places,
+        },
+    )
+    classes: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata={
+            "doc": "The class of GPU that boards are about, by type; default: the first home place's.",
+            "check": _classes,
+        },
+    )
+    budget: Budget = field(default_factory=Budget)
+    places: Mapping[str, PlacePolicy] = field(
+        default_factory=dict, metadata={"doc": "More about places, by their names."}
+    )
     ranked_min_isolation: int = field(
         default=2, metadata={"doc": "The isolation level from which a run ranks on a new board.", "least": 0, "most": 3}
     )
@@ -615,7 +713,7 @@ def _origin(name: str, env: Mapping[str, str], lines: Mapping[str, str]) -> str:
 def _leaves(table: Any, above: str = "") -> Iterator[tuple[str, Any]]:
     for one in dataclasses.fields(table):
         value = getattr(table, one.name)
-        if dataclasses.is_dataclass(value):
+        if dataclasses.is_dataclass(value) and "reads" not in one.metadata:
             yield from _leaves(value, f"{above}{one.name}.")
         elif above:
             yield f"{above}{one.name}", value

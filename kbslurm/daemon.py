@@ -24,16 +24,21 @@ from typing import Any
 
 from kbslurm import logs, wiring
 from kbslurm.config import Config
-from kbslurm.domain.run import JobName, OpenAttempt
+from kbslurm.domain import breaker as breakers
+from kbslurm.domain import placement
+from kbslurm.domain.breaker import CLOSED, Breaker
+from kbslurm.domain.placement import Plan, Rules
+from kbslurm.domain.run import AttemptState, JobName, OpenAttempt, Seen, Slot, new_job_name
 from kbslurm.errors import BackendTrouble, KbslurmError
 from kbslurm.flow.collect import Vigil, collect, collect_late, end_cancelled
-from kbslurm.flow.launch import is_settled, launch
+from kbslurm.flow.launch import Launched, is_settled, launch
 from kbslurm.flow.place import Place
 from kbslurm.flow.queue import claim, free_slots, taken
-from kbslurm.flow.sweep import sweep, unsettled
+from kbslurm.flow.sweep import give_back, is_wanted_back, sweep, unsettled
 from kbslurm.logs import teller
 from kbslurm.metrics import Metrics, MetricsPage
 from kbslurm.ports import Clock, Store
+from kbslurm.probe import probe
 
 tell = teller("daemon")
 
@@ -80,7 +85,7 @@ class Pace:
     """How the daemon paces itself. `idle_s`: a look at the rows at least this often, should every message be lost.
 
     `late_s`: how often we look for reports of attempts that were given up within the last hour. `keep_artifacts_s`: how
-    long the files of a profile are kept.
+    long the files of a profile are kept. `breaker_s`: how long a place that fails is left alone at first.
     """
 
     lease_s: float = 15.0
@@ -90,6 +95,7 @@ class Pace:
     stop_within_s: float = 15.0
     database_back_off_s: float = 0.5
     keep_artifacts_s: float = 14 * 86_400.0
+    breaker_s: float = breakers.FIRST_S
 
 
 class Wake:
@@ -128,13 +134,16 @@ def _empty(fd: int) -> None:
 @dataclass(frozen=True, kw_only=True)
 class Turn:
     """What a lane is given to do: its open attempts as the rows said, those that were claimed for it just now, and
-    those that were given up lately."""
+    those that were given up lately. `give_back`: what it has certainly not sent goes elsewhere. `knock`: ask whether
+    the place answers."""
 
     attempts: Sequence[OpenAttempt]
     claimed: Sequence[OpenAttempt]
     poll: bool
     sweep: bool
     dead: Sequence[OpenAttempt] = ()
+    give_back: bool = False
+    knock: bool = False
 
 
 @dataclass(kw_only=True)
@@ -151,6 +160,11 @@ class Lane:
     rung: bool = True
     busy: bool = False
     troubles: int = 0
+    in_vain: int = 0
+    knock: bool = False
+    answered_at: datetime = NEVER
+    breaker: Breaker = CLOSED
+    breaker_s: float = breakers.FIRST_S
     why: str = ""
     ready_at: datetime = NEVER
     poll_at: datetime = NEVER
@@ -171,16 +185,21 @@ class Lane:
         claimed: Sequence[OpenAttempt],
         dead: Sequence[OpenAttempt],
         now: datetime,
+        *,
+        give_back: bool = False,
     ) -> Turn | None:
         """What this lane should do now, if anything. Nothing open, nothing asked: an idle site is left in peace."""
-        if not attempts and not claimed and not dead:
+        if not attempts and not claimed and not dead and not self.knock:
             return None
         poll = bool(attempts) and (self.rung or now >= self.poll_at)
         swept = bool(attempts) and (now >= self.sweep_at or any(at <= now for at in self._cancels_due(attempts)))
         launches = bool(claimed) or self._has_due_launches(now)
-        if not (poll or launches or dead or (swept and self._has_unsettled(attempts, now))):
+        give_back = give_back and any(attempt.id in self.vigil.put_off for attempt in attempts)
+        knock, self.knock = self.knock and not launches, False
+        if not (poll or launches or dead or give_back or knock or (swept and self._has_unsettled(attempts, now))):
             return None
-        return Turn(attempts=attempts, claimed=claimed, dead=dead, poll=poll, sweep=swept)
+        turn = Turn(attempts=attempts, claimed=claimed, dead=dead, poll=poll, sweep=swept)
+        return dataclasses.replace(turn, give_back=give_back, knock=knock)
 
     def wakes_at(self, attempts: Sequence[OpenAttempt], now: datetime) -> datetime | None:
         """When it has something to do, should nothing else happen."""
@@ -217,11 +236,24 @@ class Lane:
             "slots": dict(self.place.backend.capacity()),
             "widest": dict(self.place.widest),
             "staff_only": not self.place.untrusted,
+            "role": self.place.role,
+            "classes": {gpu: self.place.ground().class_of(gpu) for gpu in self.place.backend.capacity()},
+            "prices": dict(self.place.prices),
+            "breaker": breakers.told(self.breaker),
         }
+
+    def expects(self, attempts: Sequence[OpenAttempt]) -> list[tuple[str, datetime]]:
+        """When the place means to start our jobs that wait there, by GPU type, as far as it has told."""
+        found = []
+        for attempt in attempts:
+            said = self.vigil.told.get(attempt.id, {}).get("expected_at")
+            if attempt.backend == self.place.name and attempt.state is AttemptState.SUBMITTED and said:
+                found.append((attempt.gpu, datetime.fromisoformat(said)))
+        return found
 
     def forget(self) -> None:
         """Begin like a new process: after this one has led before, others may have."""
-        self.vigil, self.rung, self.troubles = Vigil(), True, 0
+        self.vigil, self.rung, self.troubles, self.in_vain = Vigil(), True, 0, 0
         self.ready_at = self.poll_at = self.sweep_at = NEVER
 
     def close(self, within_s: float) -> None:
@@ -242,7 +274,7 @@ class Lane:
         return [
             self.vigil.ask_at.get(a.id, NEVER)
             for a in attempts
-            if a.cancel_at is not None and (a.id in self.vigil.unsent or a.handle)
+            if (a.cancel_at is not None or is_wanted_back(a)) and (a.id in self.vigil.unsent or a.handle)
         ]
 
     def _has_due_launches(self, now: datetime) -> bool:
@@ -260,6 +292,7 @@ class Lane:
             self._walk(turn)
             if self.troubles:
                 tell("works again", backend=self.place.name)
+                self.breaker = breakers.answered(self.breaker, self.clock.now())
             self.troubles = 0
         except BackendTrouble as error:
             self._back_off(error.message, error.retry_after_s)
@@ -274,12 +307,21 @@ class Lane:
         now = self.clock.now()
         self.vigil.forget_all_but([*turn.attempts, *turn.claimed])
         self.vigil.unsent.update({attempt.id: now for attempt in turn.claimed})
+        if turn.give_back:
+            for attempt in turn.attempts:
+                give_back(self.store, self.place, attempt, self.vigil, now)
         # Trouble with one of these must not keep the others from being seen to.
         with contextlib.ExitStack() as steps:
             steps.callback(self._tidy, turn, now)
             steps.callback(self._collect, turn)
             steps.callback(self._launch_due, [*turn.attempts, *turn.claimed])
+            steps.callback(self._knock, turn)
             self._sweep(turn, now)
+
+    def _knock(self, turn: Turn) -> None:
+        """Ask for a job that isn't there: who says so surely has looked everywhere, and works."""
+        if turn.knock and self.place.backend.find(new_job_name()).seen is Seen.ABSENT:
+            self.answered_at = self.clock.now()
 
     def _sweep(self, turn: Turn, now: datetime) -> None:
         """Before launches: a site that allows so many calls a minute is to be spared first, then given more."""
@@ -308,6 +350,24 @@ class Lane:
             tell("pruned", backend=self.place.name, attempts=gone)
 
     def _launch_due(self, attempts: Sequence[OpenAttempt]) -> None:
+        came_of: list[Launched] = []
+        with contextlib.ExitStack() as at_last:
+            at_last.callback(self._judge_launches, came_of)
+            self._launch_each(attempts, came_of)
+
+    def _judge_launches(self, came_of: Sequence[Launched]) -> None:
+        """One that it took, and the place works; none, and one that came to nothing, and it is one more in vain."""
+        if Launched.SUBMITTED in came_of:
+            self.in_vain, self.breaker = 0, breakers.launched(self.breaker)
+        elif Launched.AWAY in came_of or Launched.AMBIGUOUS in came_of:
+            self.in_vain += 1
+            why = "what was sent there came to nothing, or nobody knows to what"
+            self._fails(self.in_vain, why)
+
+    def _fails(self, in_a_row: int, why: str) -> None:
+        self.breaker = breakers.failed(self.breaker, in_a_row, why, self.clock.now(), first_s=self.breaker_s)
+
+    def _launch_each(self, attempts: Sequence[OpenAttempt], came_of: list[Launched]) -> None:
         for attempt in attempts:
             now = self.clock.now()
             due = self.vigil.unsent.get(attempt.id)
@@ -316,6 +376,7 @@ class Lane:
             # From here on it was perhaps sent: if this dies or fails, the sweep looks for it by name.
             del self.vigil.unsent[attempt.id]
             came = launch(self.store, self.place, attempt, now, others=self.places)
+            came_of.append(came)
             self.metrics.launches.labels(self.place.name, came).inc()
             if not is_settled(came):
                 self._put_off(attempt)
@@ -323,12 +384,14 @@ class Lane:
     def _put_off(self, attempt: OpenAttempt) -> None:
         times = self.vigil.put_off.get(attempt.id, 0) + 1
         self.vigil.put_off[attempt.id] = times
-        wait_s = back_off_s(times, first_s=2.0, most_s=LONGEST_PUT_OFF_S)
+        first_s = 2.0 * min(1.0, self.place.sweep_gap_s)  # where things are soon known, they are soon tried again
+        wait_s = back_off_s(times, first_s=first_s, most_s=LONGEST_PUT_OFF_S)
         self.vigil.unsent[attempt.id] = self.clock.now() + timedelta(seconds=wait_s)
 
     def _back_off(self, why: str, retry_after_s: float | None) -> None:
         self.troubles += 1
         self.why = why
+        self._fails(self.troubles, why)
         self.metrics.trouble.labels(self.place.name).inc()
         usual_s = back_off_s(self.troubles, first_s=1.0, most_s=LONGEST_BACK_OFF_S)
         wait_s = usual_s if retry_after_s is None else retry_after_s
@@ -357,7 +420,10 @@ class Daemon:
         metrics: Metrics | None = None,
         holder: str | None = None,
         steady: Callable[[], float] | None = None,
+        rules: Rules | None = None,
     ) -> None:
+        self.rules = rules or Rules()
+        self.has_policy = placement.needs_policy([place.ground() for place in places], self.rules)
         self.store, self.clock, self.pace = store, clock or WallClock(), pace or Pace()
         # Seconds that nobody can set and that don't count sleep; without them a clock of a test's own is believed.
         self._steady = steady or (time.monotonic if clock is None else None)
@@ -367,7 +433,13 @@ class Daemon:
         self.wake = Wake()
         self.lanes = {
             place.name: Lane(
-                store=store, place=place, clock=self.clock, wake=self.wake, metrics=self.metrics, places=tuple(places)
+                store=store,
+                place=place,
+                clock=self.clock,
+                wake=self.wake,
+                metrics=self.metrics,
+                places=tuple(places),
+                breaker_s=self.pace.breaker_s,
             )
             for place in places
         }
@@ -375,6 +447,8 @@ class Daemon:
         self._renew_at = self._count_at = self._late_at = self._known_at = self._tend_at = self._forget_at = NEVER
         self._untended = False
         self._strangers: set[str] = set()
+        self._breakers: dict[str, Breaker] = {}
+        self._overflow: Mapping[str, str] = {}
         self._troubles = 0
         self._over = threading.Event()
 
@@ -405,11 +479,15 @@ class Daemon:
         by_place = self._by_place(attempts)
         self._let_strangers_go(by_place, now)
         self._tend(now)
+        if self.has_policy:
+            self._mind_breakers(now)
+            attempts = self._bring_home(resting, attempts, now)
         claimed = self._claim([lane.place for lane in resting.values()], attempts, now)
         dead = self._lately_dead(now)
         for name, lane in resting.items():
             mine, lost = ([attempt for attempt in some if attempt.backend == name] for some in (claimed, dead))
-            turn = lane.next_turn(by_place.get(name, ()), mine, lost, now)
+            away = self.has_policy and lane.breaker.state is breakers.State.OPEN and self._has_others(lane.place)
+            turn = lane.next_turn(by_place.get(name, ()), mine, lost, now, give_back=away)
             if turn is not None:
                 lane.begin(turn)
         self._count(attempts, now)
@@ -459,7 +537,14 @@ class Daemon:
 
     def _told(self) -> dict[str, Any]:
         """What `kbslurm status` shows of this process: how each place is doing, and how much of its budget is left."""
-        return {"places": {name: lane.told() for name, lane in self.lanes.items()}}
+        return {
+            "places": {name: lane.told() for name, lane in self.lanes.items()},
+            "overflow": {
+                "rule": str(self.rules.overflow) if self.has_policy else "",
+                "other_class": self.rules.other_class,
+                "gpus": dict(self._overflow),
+            },
+        }
 
     def _count(self, attempts: Sequence[OpenAttempt], now: datetime) -> None:
         if now >= self._count_at:
@@ -498,9 +583,11 @@ class Daemon:
         self._renew_at = now + timedelta(seconds=self.pace.lease_s / 3)
         if held and not self.leading:
             tell("leading", holder=self.holder)
-            for lane in self.lanes.values():
+            self._breakers = dict(self.store.breakers()) if self.has_policy else {}
+            for name, lane in self.lanes.items():
                 if not lane.busy:
                     lane.forget()
+                    lane.breaker = self._breakers.get(name, CLOSED)
         elif not held and self.leading is not False:
             tell(
                 "standby", holder=self.holder, why="another daemon holds the lease; this one takes over when it is gone"
@@ -517,9 +604,11 @@ class Daemon:
             staff_only=[place.name for place in places if not place.untrusted],
             widest={place.name: place.widest for place in places},
         )
+        if self.has_policy:
+            slots = list(self._plan(slots, attempts, now).slots)
         claimed: list[OpenAttempt] = []
         while slots and len(claimed) < CLAIMS_PER_TICK:
-            attempt = claim(self.store, slots, now)
+            attempt = claim(self.store, slots, now, rules=self.rules if self.has_policy else None)
             if attempt is None:
                 break
             self.metrics.claims.labels(attempt.backend, attempt.gpu).inc()
@@ -527,6 +616,81 @@ class Daemon:
             claimed.append(attempt)
             slots = taken(slots, attempt)
         return claimed
+
+    def _grounds(self) -> list[placement.Ground]:
+        return [lane.place.ground(lane.breaker) for lane in self.lanes.values()]
+
+    def _has_others(self, place: Place) -> bool:
+        """Whether what this place was to run may go to another."""
+        return any(
+            other.place is not place
+            and set(other.place.backend.capacity()) & set(place.backend.capacity())
+            and (other.place.role == "home" or self.rules.overflow.when != "never")
+            for other in self.lanes.values()
+        )
+
+    def _plan(self, slots: Sequence[Slot], attempts: Sequence[OpenAttempt], now: datetime) -> Plan:
+        """Which of the free slots are offered now. What else is open counts, too: a lane at work has its slots used."""
+        facts = self.store.waiting_facts(now)
+        waits = [at for lane in self.lanes.values() if lane.place.role == "home" for at in lane.expects(attempts)]
+        soonest: dict[str, datetime] = {}
+        for gpu, at in waits:
+            soonest[gpu] = min(at, soonest.get(gpu, at))
+        plan = placement.planned(slots, self._grounds(), self.rules, facts, attempts, now, planned_at=soonest)
+        self._overflow = plan.why
+        return plan
+
+    def _mind_breakers(self, now: datetime) -> None:
+        """Let what runs came to move the breakers, and keep each that moved: the next process begins with them."""
+        outcomes = self.store.outcomes(now)
+        for name, lane in self.lanes.items():
+            if not lane.busy:
+                known = outcomes.get(name, breakers.Outcomes())
+                lane.breaker = breakers.looked(lane.breaker, known, now, first_s=self.pace.breaker_s)
+            if lane.breaker != self._breakers.get(name, CLOSED):
+                found = lane.breaker
+                probe("breaker.before_commit")
+                self.store.keep_breaker(name, found)
+                probe("breaker.after_commit")
+                if found.state is not self._breakers.get(name, CLOSED).state:
+                    tell("breaker", backend=name, state=found.state, why=found.why, try_at=found.try_at)
+                self._breakers[name] = found
+
+    def _bring_home(
+        self, resting: Mapping[str, Lane], attempts: Sequence[OpenAttempt], now: datetime
+    ) -> Sequence[OpenAttempt]:
+        """Want back what waits elsewhere to be started, where home has room for it: its end is asked for."""
+        if not any(self._is_away(one) and placement.movable(one) for one in attempts):
+            return attempts
+        capacity = {name: lane.place.backend.capacity() for name, lane in resting.items()}
+        slots = free_slots(
+            capacity,
+            attempts,
+            staff_only=[name for name, lane in resting.items() if not lane.place.untrusted],
+            widest={name: lane.place.widest for name, lane in resting.items()},
+        )
+        done: dict[int, OpenAttempt] = {}
+        waiting, answers = self.store.waiting(), self._knocked(resting)
+        for attempt, homes in placement.coming_home(slots, self._grounds(), attempts, waiting, answers=answers):
+            probe("withdraw.before_wish")
+            if self.store.withdraw(attempt, homes, "home has room for it again", now):
+                probe("withdraw.after_wish")
+                done[attempt.id] = dataclasses.replace(attempt, withdraw_at=now)
+                tell("wanted back", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend)
+        return [done.get(one.id, one) for one in attempts]
+
+    def _knocked(self, resting: Mapping[str, Lane]) -> set[str]:
+        """Homes that are to be tried again and answered since; the others are asked."""
+        answers = set()
+        for name, lane in resting.items():
+            if lane.place.role == "home" and lane.breaker.state is breakers.State.HALF_OPEN:
+                lane.knock = lane.breaker.since is None or lane.answered_at < lane.breaker.since
+                answers |= set() if lane.knock else {name}
+        return answers
+
+    def _is_away(self, attempt: OpenAttempt) -> bool:
+        lane = self.lanes.get(attempt.backend)
+        return lane is not None and lane.place.role == "overflow"
 
     def _by_place(self, attempts: Sequence[OpenAttempt]) -> Mapping[str, list[OpenAttempt]]:
         found: dict[str, list[OpenAttempt]] = {}
@@ -560,6 +724,8 @@ class Daemon:
                 moments.append(at)
             if not lane.busy and lane.ready_at > now:
                 moments.append(lane.ready_at)
+            if self.has_policy and not lane.busy and lane.breaker.try_at is not None:
+                moments.append(max(now, lane.breaker.try_at))
         return max(0.0, (min(moments) - now).total_seconds())
 
     def _rest(self, wait_s: float, stop: threading.Event) -> None:
@@ -631,4 +797,4 @@ def run_daemon(
             host, _, port = config.daemon.metrics.rpartition(":")
             stack.enter_context(MetricsPage(metrics.registry, host=host.strip("[]"), port=int(port)))
         pace = Pace(lease_s=config.daemon.lease_ttl_s, idle_s=config.daemon.tick_s)
-        Daemon(store, places, pace=pace, metrics=metrics).run(stop, once=once)
+        Daemon(store, places, pace=pace, metrics=metrics, rules=wiring.rules(config)).run(stop, once=once)

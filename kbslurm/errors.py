@@ -173,11 +173,14 @@ class BackendRefused(BackendTrouble):
     """The backend said no, and nothing was started.
 
     `permanent` is true when the same request would be refused for ever (an unknown partition), false when it may
-    be taken later (a limit on queued jobs).
+    be taken later (a limit on queued jobs). `away` is true when it isn't this request that is the trouble: the place
+    takes none now.
     """
 
-    def __init__(self, backend: str, message: str, *, permanent: bool, hint: str | None = None) -> None:
-        self.permanent = permanent
+    def __init__(
+        self, backend: str, message: str, *, permanent: bool, away: bool = False, hint: str | None = None
+    ) -> None:
+        self.permanent, self.away = permanent, away
         super().__init__(backend, message, hint=hint)
 
 

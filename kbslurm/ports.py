@@ -8,8 +8,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from kbslurm.domain.breaker import Breaker, Outcomes
 from kbslurm.domain.intake import Basis, Intake
 from kbslurm.domain.measure import Yardstick
+from kbslurm.domain.placement import Facts, Rules
 from kbslurm.domain.run import (
     AttemptId,
     Ending,
@@ -147,10 +149,24 @@ class Store(Protocol):
         """What accept must know of this person and board, in one read. NotFound names the boards that there are."""
 
     def accept(self, new: NewSubmission, now: datetime) -> Receipt: ...
-    def claim(self, slots: Sequence[Slot], now: datetime) -> OpenAttempt | None:
+    def claim(self, slots: Sequence[Slot], now: datetime, *, rules: Rules | None = None) -> OpenAttempt | None:
         """Give the fairest waiting run that fits a slot its next attempt (state INTENT), or None. SKIP LOCKED.
 
-        A run doesn't fit where it wants more GPUs than one run may have there, nor where it was refused before."""
+        A run doesn't fit where it wants more GPUs than one run may have there, nor where it was refused before, nor,
+        when it was ordered to one place, at any other. With `rules` the slots' conditions hold, too, and what it may
+        cost at most must fit into the month's budget, what is open counted at its most."""
+
+    def waiting_facts(self, now: datetime) -> Facts:
+        """What the placement policy must know of all that waits, and of the month's money, in one look."""
+
+    def outcomes(self, now: datetime) -> Mapping[str, Outcomes]:
+        """What runs came to lately, by backend."""
+
+    def withdraw(self, attempt: OpenAttempt, slots: Sequence[Slot], why: str, now: datetime) -> bool:
+        """Want it back where one of these slots fits its run: its end is asked for until it is proved or it began."""
+
+    def breakers(self) -> Mapping[str, Breaker]: ...
+    def keep_breaker(self, backend: str, breaker: Breaker) -> None: ...
 
     def work(self, attempt: AttemptId) -> Work: ...
     def open_attempts(self) -> Sequence[OpenAttempt]: ...

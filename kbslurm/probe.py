@@ -3,7 +3,7 @@
 `probe("launch.after_submit")` does nothing, unless KBSLURM_PROBE names it: `name` kills this process with SIGKILL the
 first time that it passes there, `name:3` the third time. PROBES lists those of the walk on this machine, and a test
 walks past each; SLURM_PROBES stand inside the submission to a cluster, GITHUB_PROBES inside that to GitHub,
-MODAL_PROBES inside that to Modal.
+MODAL_PROBES inside that to Modal, OVERFLOW_PROBES where runs change places.
 """
 
 from __future__ import annotations
@@ -43,6 +43,14 @@ PROBES = (
 SLURM_PROBES = ("slurm.folder", "slurm.sent", "slurm.submitted")
 GITHUB_PROBES = ("github.payload", "github.sending", "github.sent")
 MODAL_PROBES = ("modal.intent", "modal.placed", "modal.spawned", "modal.started")
+OVERFLOW_PROBES = (
+    "breaker.before_commit",
+    "breaker.after_commit",
+    "withdraw.before_wish",
+    "withdraw.after_wish",
+    "withdraw.before_commit",
+    "withdraw.after_commit",
+)
 
 passed: Counter[str] = Counter()
 

@@ -1,7 +1,8 @@
 """TOML whose errors point at file, line and key: read a file, make dataclasses of its tables, describe them.
 
 A field of such a dataclass may say more in its metadata: `doc` (a sentence for the schema), `least` and `most` for
-numbers, `check` (a function that returns the value as it is kept, or raises Invalid).
+numbers, `check` (a function that returns the value as it is kept, or raises Invalid). What may be written in several
+ways has `reads`, a function of what stands there that returns the value or raises Invalid, and `schema` for it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar
@@ -74,6 +75,8 @@ class TomlFile:
         return kind(**told)
 
     def _field(self, field: dataclasses.Field[Any], kind: Any, raw: Any, where: Where, hints: Mapping[str, str]) -> Any:
+        if (reads := field.metadata.get("reads")) is not None:
+            return self._checked(reads, raw, where)
         value = self._value(kind, raw, where, hints)
         least, most = field.metadata.get("least"), field.metadata.get("most")
         if least is not None and value < least:
@@ -83,6 +86,9 @@ class TomlFile:
         check = field.metadata.get("check")
         if check is None or value is None:
             return value
+        return self._checked(check, value, where)
+
+    def _checked(self, check: Callable[[Any], Any], value: Any, where: Where) -> Any:
         try:
             kept = check(value)
         except Invalid as error:
@@ -289,7 +295,7 @@ def schema_of(kind: type[Any]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     required: list[str] = []
     for field in dataclasses.fields(kind):
-        described = _schema_of_value(kinds[field.name])
+        described = dict(field.metadata.get("schema") or _schema_of_value(kinds[field.name]))
         for name, said in (("doc", "description"), ("least", "minimum"), ("most", "maximum")):
             if name in field.metadata:
                 described[said] = field.metadata[name]

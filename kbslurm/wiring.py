@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbslurm import share
+from kbslurm import share, tomlfile
 from kbslurm.config import Config
 from kbslurm.domain.physics import Peak
+from kbslurm.domain.placement import Budget, Rules
 from kbslurm.errors import Misconfigured
 from kbslurm.flow.place import Place
 from kbslurm.probe import probe
@@ -72,10 +74,59 @@ def places(config: Config) -> list[Place]:
         found.append(github_place(config))
     if config.modal.gpus:
         found.append(modal_place(config))
+    found = [_as_decided(place, config) for place in found]
     names = [place.name for place in found]
+    _check_named(config, names)
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise Misconfigured(f"two places are called {twice}", fix="Change daemon.local.name, or the site's.")
     return found
+
+
+def _as_decided(place: Place, config: Config) -> Place:
+    """The place with what the configuration says of it beside itself."""
+    said = config.policy.places.get(place.name)
+    if said is None:
+        return place
+    prices = {gpu: per_hour / 3_600.0 for gpu, per_hour in said.cost_per_gpu_hour.items()}
+    return replace(
+        place,
+        role=said.role or place.role,
+        classes={**place.classes, **said.classes},
+        prices={**place.prices, **prices},
+    )
+
+
+def _check_named(config: Config, names: Sequence[str]) -> None:
+    """A place that is spelled otherwise than it is called would be a rule that never holds."""
+    named = [(f"policy.places.{name}", name) for name in config.policy.places]
+    named += [
+        (f"policy.overflow_boards.{board}", name)
+        for board, places in config.policy.overflow_boards.items()
+        for name in places
+    ]
+    for key, name in named:
+        if name not in names:
+            here = ("policy", *key.removeprefix("policy.").split(".", 1))
+            file = config.file
+            raise Misconfigured(
+                f"there is no place {name!r}",
+                file=file,
+                line=tomlfile.read(file).line(here) if file is not None else None,
+                key=key,
+                fix=f"There are: {', '.join(names)}." if names else "No place is configured.",
+            )
+
+
+def rules(config: Config) -> Rules:
+    """What the hosts decided on where runs go."""
+    decided = config.policy
+    return Rules(
+        overflow=decided.overflow,
+        other_class=decided.other_class,
+        boards=decided.overflow_boards,
+        classes=decided.classes,
+        budget=Budget(month=decided.budget.month, boards=decided.budget.boards, currency=decided.budget.currency),
+    )
 
 
 def sites(config: Config) -> tuple[Site, ...]:
@@ -152,6 +203,7 @@ def github_place(config: Config, *, eval_dir: Path | None = None) -> Place:
         backend=backend,
         untrusted=not told.staff_only,
         ranked_min_isolation=told.ranked_min_isolation,
+        role="overflow",
         poll_s=told.poll_s,
         grace_s=max(2.0, 2 * told.poll_s),
         sweep_gap_s=max(1.0, 2 * told.poll_s),
@@ -206,6 +258,7 @@ def modal_place(config: Config) -> Place:
         backend=backend,
         untrusted=not told.staff_only,
         ranked_min_isolation=told.ranked_min_isolation,
+        role="overflow",
         poll_s=told.poll_s,
         grace_s=2.0,
         sweep_gap_s=max(1.0, told.poll_s),

@@ -20,6 +20,7 @@ from rich.table import Table
 from kbslurm.domain import public
 from kbslurm.domain.amounts import score as score
 from kbslurm.domain.amounts import seconds as seconds
+from kbslurm.domain.amounts import span as span
 from kbslurm.errors import KbslurmError
 
 if TYPE_CHECKING:
@@ -112,16 +113,6 @@ def when(at: datetime | None) -> str:
 def ago(at: datetime | None, now: datetime | None = None) -> str:
     """How long since: `12 s`, `3 min`, `2 h`, `4 d`."""
     return "–" if at is None else span(((now or datetime.now(UTC)) - at).total_seconds())
-
-
-def span(amount_s: float) -> str:
-    """An amount of time in one unit, or in ms below a second."""
-    if amount_s < 1:
-        return f"{max(0.0, amount_s) * 1000:.0f} ms"
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if amount_s >= 2 * size:
-            return f"{amount_s / size:.0f} {unit}"
-    return f"{amount_s:.1f} s" if amount_s < 10 else f"{amount_s:.0f} s"
 
 
 def coloured(word: str) -> str:

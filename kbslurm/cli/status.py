@@ -37,6 +37,7 @@ class Status:
     attention: list[dict[str, Any]] = field(default_factory=list)
     waiting: list[dict[str, Any]] = field(default_factory=list)
     places: list[dict[str, Any]] = field(default_factory=list)
+    overflow: dict[str, Any] = field(default_factory=dict)
     fleet: list[dict[str, Any]] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
 
@@ -106,6 +107,7 @@ def _look_at_lanes(info: Mapping[str, Any], found: Status) -> None:
         found.places.append({"backend": name, **told})
         if told["troubles"] >= GIVEN_UP_ON:
             found.troubles.append(f"{name} fails again and again: {told['why']}")
+    found.overflow = dict(info.get("overflow", {}))
 
 
 def _look_at_fleets(config: Config, found: Status) -> None:
@@ -230,6 +232,11 @@ def _shown(found: Status, as_json: bool) -> None:
         say(f"{show.escape(where)}: {show.escape(row['reason'])}", soft_wrap=True)
     for row in found.places:
         _say_place(say, row)
+        _say_breaker(say, row, found.overflow)
+    if rule := found.overflow.get("rule"):
+        say(f"[bold]overflow[/]  {show.escape(rule)}", soft_wrap=True)
+        for gpu, why in sorted(found.overflow["gpus"].items()):
+            say(f"  {show.escape(gpu)}: {show.escape(why)}", soft_wrap=True)
     for row in found.fleet:
         _say_fleet(say, row)
     for row in found.attention:
@@ -246,6 +253,19 @@ def _say_place(say: Callable[..., None], row: Mapping[str, Any]) -> None:
         slow = ", slow" if pace["slow"] else ""
         left = f"{pace['budget_left']:.0f} left this minute"
         say(f"{name}: {pace['calls']} scheduler calls, {left}; asked every {show.span(pace['interval_s'])}{slow}")
+
+
+def _say_breaker(say: Callable[..., None], row: Mapping[str, Any], overflow: Mapping[str, Any]) -> None:
+    """Only where there is another place to go: else a breaker keeps nobody away."""
+    breaker = row.get("breaker")
+    if not overflow.get("rule") or not breaker or breaker["state"] == "closed":
+        return
+    name, why = show.escape(row["backend"]), show.escape(breaker["why"])
+    if breaker["state"] == "half_open":
+        say(f"[yellow]look[/]  {name} is tried with one run: {why}", soft_wrap=True)
+        return
+    again = f", tried again at {breaker['try_at'][11:19]} UTC" if breaker["try_at"] else ""
+    say(f"[yellow]look[/]  {name} gets no runs{again}: {why}", soft_wrap=True)
 
 
 def _say_fleet(say: Callable[..., None], row: Mapping[str, Any]) -> None:

@@ -15,6 +15,16 @@ def seconds(value: float | None) -> str:
     return f"{_digits(value / size)} {unit}"
 
 
+def span(amount_s: float) -> str:
+    """An amount of time in one unit, or in ms below a second."""
+    if amount_s < 1:
+        return f"{max(0.0, amount_s) * 1000:.0f} ms"
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if amount_s >= 2 * size:
+            return f"{amount_s / size:.0f} {unit}"
+    return f"{amount_s:.1f} s" if amount_s < 10 else f"{amount_s:.0f} s"
+
+
 def score(value: float | None, low: float | None = None, high: float | None = None) -> str:
     """A score with its interval: `7.2 ms ± 0.4`, or `10 ms +13 −6` where the sides differ much."""
     if value is None:

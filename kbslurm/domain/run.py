@@ -12,7 +12,7 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import NewType
+from typing import Literal, NewType
 
 from kbslurm.domain.problem import Problem
 from kbslurm_eval.wire import Mode, VerdictName
@@ -25,8 +25,11 @@ EventId = NewType("EventId", int)
 JobName = NewType("JobName", str)
 Handle = NewType("Handle", str)
 
+Leaderboard = Literal["yes", "unranked", "no"]
+
 JOB_PREFIX = "kb-"
 INFRASTRUCTURE_ATTEMPTS = 3
+WITHOUT_END = 1 << 30
 
 
 class RunState(StrEnum):
@@ -92,6 +95,7 @@ class Ending(StrEnum):
     REFUSED = "refused"  # the backend wouldn't take it
     VANISHED = "vanished"  # every source was asked, twice, and none knows it
     UNSTEADY = "unsteady"  # the trusted baseline wasn't its usual self on that node
+    WITHDRAWN = "withdrawn"  # it hadn't begun, and its run goes elsewhere
 
 
 OWN_FAULT: dict[Ending, VerdictName] = {Ending.TIMEOUT: "timeout", Ending.MEMORY: "memory"}
@@ -102,8 +106,11 @@ def tries_owed(ending: Ending) -> int:
 
     Neither is a refusal at the same place: an attempt is only given up as REFUSED when the same request would be
     refused there for ever. Whether another place may still take the run, the store sees by who has refused it; and
-    what was refused isn't counted here, it was never tried and costs the places that do take it nothing.
+    what was refused isn't counted here, it was never tried and costs the places that do take it nothing. The same
+    holds for what was withdrawn before it began.
     """
+    if ending is Ending.WITHDRAWN:
+        return WITHOUT_END
     if ending in OWN_FAULT or ending in (Ending.REPORTED, Ending.REFUSED):
         return 0
     return INFRASTRUCTURE_ATTEMPTS
@@ -146,6 +153,11 @@ class Slot:
 
     `staff_only`: the place can't keep a submission from the rest of the site, so only trusted people's runs go there.
     `most`: how many GPUs one run may have there; None: as many as it wants.
+
+    The rest is the policy's, where there is one (domain.placement). `overflow`: only boards that may use the place.
+    `queued_before`: only runs that have waited since before then. `pinned_only`: only runs that were ordered there.
+    `leaderboard`: whether leaderboard runs rank there, are run without ranking, or don't go there. `price`: money per
+    GPU and second. `alone`: after one attempt the place is offered no more. `why`: what is recorded of the choice.
     """
 
     backend: str
@@ -153,11 +165,22 @@ class Slot:
     free: int
     staff_only: bool = False
     most: int | None = None
+    overflow: bool = False
+    queued_before: datetime | None = None
+    pinned_only: bool = False
+    leaderboard: Leaderboard = "yes"
+    price: float = 0.0
+    gpu_class: str = ""
+    alone: bool = False
+    why: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenAttempt:
-    """An attempt that may still come to something. `number` is the fence for every later write."""
+    """An attempt that may still come to something. `number` is the fence for every later write.
+
+    `ranks`: false where its GPU isn't of its board's class. `withdraw_at`: since when it is wanted back.
+    """
 
     id: AttemptId
     run_id: RunId
@@ -176,6 +199,8 @@ class OpenAttempt:
     node: str | None = None
     cancel_at: datetime | None = None
     gpus: int = 1
+    ranks: bool = True
+    withdraw_at: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,7 @@ from kbslurm.probe import probe
 tell = teller("collect")
 
 CLEAN_SWEEPS = 2
+GONE = frozenset({Ending.CANCELLED, Ending.NO_REPORT, Ending.VANISHED})
 TROUBLES_IN_A_ROW = 3
 _UNSEEN = Sighting(seen=Seen.UNKNOWN)
 
@@ -42,7 +43,8 @@ class Vigil:
     """What one process remembers of its open attempts. Nothing here matters: a new process starts with an empty one.
 
     `ended`: when an attempt was first seen ended without a report. `ask_at`: when its end is to be asked for again.
-    `unsent`: attempts that this process knows were not started, and when to send them (again). `told`: what was last
+    `unsent`: attempts that this process knows were not started, and when to send them (again); `resent` those of them
+    that were perhaps sent before, though found nowhere. `told`: what was last
     written down of how far each is.
     """
 
@@ -50,12 +52,13 @@ class Vigil:
     ask_at: dict[AttemptId, datetime] = field(default_factory=dict)
     unsent: dict[AttemptId, datetime] = field(default_factory=dict)
     put_off: dict[AttemptId, int] = field(default_factory=dict)
+    resent: dict[AttemptId, datetime] = field(default_factory=dict)
     told: dict[AttemptId, Mapping[str, Any]] = field(default_factory=dict)
 
     def forget_all_but(self, attempts: Sequence[OpenAttempt]) -> None:
         """Drop what concerns attempts that are no longer open."""
         still = {attempt.id for attempt in attempts}
-        for memory in (self.ended, self.ask_at, self.unsent, self.put_off, self.told):
+        for memory in (self.ended, self.ask_at, self.unsent, self.put_off, self.resent, self.told):
             for gone in [known for known in memory if known not in still]:
                 del memory[gone]
 
@@ -193,10 +196,14 @@ def _end(store: Store, attempt: OpenAttempt, sighting: Sighting, ending: Ending,
         ending = Ending.TIMEOUT  # we ended it ourselves, at its deadline
     if ending is Ending.REPORTED:
         ending = Ending.NO_REPORT
+    if attempt.withdraw_at is not None and ending in GONE:
+        ending = Ending.WITHDRAWN  # we ended it ourselves, for its run to go elsewhere
     if ending in OWN_FAULT:
         score.score_own_fault(store, attempt, sighting, ending, now)
     else:
-        score.give_up(store, attempt, ending, sighting.reason or _plain_reason(ending, sighting), now)
+        plain = ending is Ending.WITHDRAWN or not sighting.reason
+        why = _plain_reason(ending, sighting) if plain else sighting.reason
+        score.give_up(store, attempt, ending, why, now)
     return True
 
 
@@ -265,6 +272,8 @@ def _plain_reason(ending: Ending, sighting: Sighting) -> str:
             return f"somebody ended the job from outside{node}"
         case Ending.REFUSED:
             return "the backend refused the job"
+        case Ending.WITHDRAWN:
+            return "it was taken back before it began, to go elsewhere"
         case Ending.VANISHED:
             return "every source was asked twice, and none knows the job"
         case Ending.TIMEOUT | Ending.MEMORY:

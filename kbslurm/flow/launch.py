@@ -4,6 +4,7 @@ What can come of it, and what is written down:
   a handle               → the attempt is SUBMITTED
   refused for ever       → the run waits for another place that has what it wants, or has FAILED, with the reason
   refused for now        → nothing; the attempt keeps its INTENT and is sent again later
+  the place is away      → the same, and whoever has other places may take it back
   anything else          → AMBIGUOUS: perhaps started; `sweep` looks before anybody sends it again
 """
 
@@ -31,6 +32,7 @@ class Launched(StrEnum):
 
     SUBMITTED = "submitted"
     LATER = "later"
+    AWAY = "away"
     AMBIGUOUS = "ambiguous"
     REFUSED = "refused"
 
@@ -62,7 +64,7 @@ def launch(
         if error.permanent:
             return _refused(store, attempt, error.message, now, elsewhere)
         tell("put off", run=attempt.run_id, attempt=attempt.number, backend=place.name, why=error.message)
-        return Launched.LATER
+        return Launched.AWAY if error.away else Launched.LATER
     except BackendTrouble as error:
         return _unclear(store, attempt, error.message, now)
     except Exception as error:  # noqa: BLE001 - any other end means "perhaps started", and must be written down so
@@ -99,7 +101,7 @@ def is_settled(outcome: Launched) -> bool:
     match outcome:
         case Launched.SUBMITTED | Launched.AMBIGUOUS | Launched.REFUSED:
             return True
-        case Launched.LATER:
+        case Launched.LATER | Launched.AWAY:
             return False
         case _:
             assert_never(outcome)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kbslurm.domain.breaker import CLOSED, Breaker
 from kbslurm.domain.physics import Peak
+from kbslurm.domain.placement import Ground, Role
 from kbslurm.domain.run import Work
 from kbslurm.ports import Backend
 
@@ -24,7 +26,7 @@ class Place:
     to be started. `stray_s`: how long after its deadline a job that is still seen running is waited for. `keep_s`: how
     long files of attempts that ended are kept. `ranked_min_isolation`: what may rank from here; a board may want more.
     `peaks`: what one of its GPUs can do, by type. `widest`: how many GPUs one run may have, by type, where there is a
-    bound.
+    bound. `role`, `classes` and `prices` (money per GPU and second, by type) are what the placement policy goes by.
     """
 
     backend: Backend
@@ -40,10 +42,24 @@ class Place:
     keep_s: float = 7 * 86_400.0
     peaks: Mapping[str, Peak] = field(default_factory=dict)
     widest: Mapping[str, int] = field(default_factory=dict)
+    role: Role = "home"
+    classes: Mapping[str, str] = field(default_factory=dict)
+    prices: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         return self.backend.name
+
+    def ground(self, breaker: Breaker = CLOSED) -> Ground:
+        """The place as the placement policy sees it."""
+        return Ground(
+            name=self.name,
+            role=self.role,
+            slots=self.backend.capacity(),
+            classes=self.classes,
+            prices=self.prices,
+            breaker=breaker,
+        )
 
     def admits(self, work: Work) -> bool:
         """Whether this submission may run here: untrusted code only where it is kept from the rest of the site."""

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from kbslurm.domain.placement import Rules
 from kbslurm.domain.run import OpenAttempt, Slot
 from kbslurm.ports import Store
 from kbslurm.probe import probe
 
 
-def claim(store: Store, slots: Sequence[Slot], now: datetime) -> OpenAttempt | None:
+def claim(store: Store, slots: Sequence[Slot], now: datetime, *, rules: Rules | None = None) -> OpenAttempt | None:
     """Give the fairest waiting run that fits a slot its next attempt, or None.
 
     The attempt's number is the fence for every later write; its row, with the job's name, is committed before any
@@ -24,7 +25,7 @@ def claim(store: Store, slots: Sequence[Slot], now: datetime) -> OpenAttempt | N
     if not slots:
         return None
     probe("queue.before_claim")
-    attempt = store.claim(slots, now)
+    attempt = store.claim(slots, now, rules=rules)
     probe("queue.after_claim")
     return attempt
 
@@ -64,6 +65,8 @@ def taken(slots: Sequence[Slot], attempt: OpenAttempt) -> list[Slot]:
     """The slots that are left after this attempt took its own."""
     left = []
     for slot in slots:
+        if slot.alone and slot.backend == attempt.backend:
+            continue
         mine = slot.backend == attempt.backend and slot.gpu == attempt.gpu
         free = slot.free - attempt.gpus if mine else slot.free
         if free > 0:

@@ -24,6 +24,8 @@ from kbslurm_eval.wire import Report, WireError, unseal
 
 tell = teller("score")
 
+OTHER_CLASS = "timed on another class of GPU than the board's: it doesn't rank"
+
 
 class Scored(StrEnum):
     """What came of a report or of an end."""
@@ -103,6 +105,8 @@ def _measured(store: Store, attempt: OpenAttempt, report: Report, verdict: Verdi
     problem = work.problem
     node = attempt.node or str(report.host.get("node") or "")
     yard = store.yardstick(attempt, node)
+    if not attempt.ranks and not yard.calibrates:
+        return Ranks(verdict=dataclasses.replace(verdict, ranked=False, reason=verdict.reason or OTHER_CLASS))
     level = measure.baseline_level(report)
     if level is not None:
         off = measure.drift(yard.chart, level)
@@ -112,7 +116,7 @@ def _measured(store: Store, attempt: OpenAttempt, report: Report, verdict: Verdi
             return Ranks(verdict=verdict, trouble=off)
     if yard.calibrates:
         unranked = dataclasses.replace(verdict, ranked=False)
-        if problem.baseline is None:
+        if problem.baseline is None or not attempt.ranks:
             return Ranks(verdict=unranked)
         return Ranks(verdict=unranked, b_ref_s=measure.reference_times(report))
     if work.via == finals.FINAL:

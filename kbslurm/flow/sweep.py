@@ -41,7 +41,7 @@ def sweep(store: Store, place: Place, attempts: Sequence[OpenAttempt], vigil: Vi
                 _drop_if_cancelled(store, place, attempt, vigil, now)
             elif attempt.state in (AttemptState.INTENT, AttemptState.AMBIGUOUS):
                 recover(store, place, attempt, vigil, now)
-            elif attempt.cancel_at is not None or is_overdue(attempt, now):
+            elif attempt.cancel_at is not None or is_overdue(attempt, now) or is_wanted_back(attempt):
                 ask_for_end(place, attempt, vigil, now)
             in_a_row = 0
         except BackendTrouble as error:
@@ -63,7 +63,26 @@ def is_unsettled(attempt: OpenAttempt, now: datetime) -> bool:
         attempt.state in (AttemptState.INTENT, AttemptState.AMBIGUOUS)
         or attempt.cancel_at is not None
         or is_overdue(attempt, now)
+        or is_wanted_back(attempt)
     )
+
+
+def is_wanted_back(attempt: OpenAttempt) -> bool:
+    """Whether it is to go elsewhere. One that has begun is let run."""
+    return attempt.withdraw_at is not None and attempt.state is AttemptState.SUBMITTED and attempt.started_at is None
+
+
+def give_back(store: Store, place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime) -> bool:
+    """Let go of a run that this place, which takes none now, certainly wasn't sent: it was refused each time."""
+    refused = attempt.id in vigil.unsent and attempt.id in vigil.put_off and attempt.id not in vigil.resent
+    if not refused or attempt.state is not AttemptState.INTENT or attempt.cancel_at is not None:
+        return False
+    probe("withdraw.before_commit")
+    state = store.give_up_attempt(attempt, Ending.WITHDRAWN, f"{place.name} takes nothing now; it wasn't sent", now)
+    probe("withdraw.after_commit")
+    vigil.unsent.pop(attempt.id, None)
+    tell("given back", run=attempt.run_id, attempt=attempt.number, backend=place.name)
+    return state is not None
 
 
 def unsettled(attempts: Iterable[OpenAttempt], now: datetime) -> list[OpenAttempt]:
@@ -125,7 +144,7 @@ def _found_nowhere(store: Store, place: Place, attempt: OpenAttempt, vigil: Vigi
         score.give_up(store, attempt, Ending.VANISHED, "it was never seen anywhere before its deadline", now)
     elif store.note_resend(attempt, now):
         probe("recover.after_resend")
-        vigil.unsent[attempt.id] = now
+        vigil.unsent[attempt.id] = vigil.resent[attempt.id] = now
         tell("sending again", run=attempt.run_id, attempt=attempt.number, backend=place.name, job=attempt.name)
 
 

@@ -17,6 +17,7 @@ from psycopg.types.json import Jsonb
 
 from kbslurm.domain import fairness, policy
 from kbslurm.domain.intake import Basis, Intake, check_may_submit
+from kbslurm.domain.placement import Rules
 from kbslurm.domain.run import (
     AttemptId,
     AttemptState,
@@ -43,13 +44,13 @@ from kbslurm.ports import Event, NewSubmission, Receipt
 from kbslurm.store import sql
 from kbslurm.store.connect import Connection, connect
 from kbslurm.store.desk import completed
-from kbslurm.store.finals import FinalsDesk
+from kbslurm.store.placing import BUDGET_LOCK, PlacingDesk, conditions
 from kbslurm_eval.wire import Mode
 
 CHANNEL = "kbslurm_news"
 
 
-class PostgresStore(FinalsDesk):
+class PostgresStore(PlacingDesk):
     """All of ports.Store, and the register. Safe to share between threads; connections are made when first needed.
 
     Trouble with the database comes as BackendTrouble("database", …) when it may pass and as Misconfigured when an
@@ -158,7 +159,7 @@ class PostgresStore(FinalsDesk):
 
     # ------------------------------------------------------------------------------------------------- 2: claim
 
-    def claim(self, slots: Sequence[Slot], now: datetime) -> OpenAttempt | None:
+    def claim(self, slots: Sequence[Slot], now: datetime, *, rules: Rules | None = None) -> OpenAttempt | None:
         """One statement. None can also mean that every candidate was just being claimed by others: ask again later."""
         free = [slot for slot in slots if slot.free > 0]
         if not free:
@@ -170,6 +171,8 @@ class PostgresStore(FinalsDesk):
             "most": [sql.ANY_WIDTH if slot.most is None else slot.most for slot in free],
             "staff_only": [slot.staff_only for slot in free],
         }
+        if rules is not None:
+            return self._claim_by_policy(free, rules, now, {**told, **ours})
         if any(slot.staff_only for slot in free):
             statement = sql.CLAIM_BESIDE_STAFF
         elif len(free) > 1:
@@ -177,6 +180,20 @@ class PostgresStore(FinalsDesk):
         else:
             statement, ours = sql.CLAIM_OF_ONE, {name: values[0] for name, values in ours.items()}
         found = self._one(statement, {**told, **ours})
+        return None if found is None else _attempt(found)
+
+    def _claim_by_policy(
+        self, free: Sequence[Slot], rules: Rules, now: datetime, told: dict[str, Any]
+    ) -> OpenAttempt | None:
+        """Where money is bounded, one after the other: each sees what the one before it may cost."""
+        told |= conditions(free, rules, now)
+        bounded = rules.budget.month is not None or rules.budget.boards
+        if not bounded or not any(slot.price for slot in free):
+            found = self._one(sql.CLAIM_BY_POLICY, told)
+            return None if found is None else _attempt(found)
+        with self._pool.transaction() as connection:
+            connection.execute(b"SELECT pg_advisory_xact_lock(%(lock)s)", {"lock": BUDGET_LOCK})
+            found = _row(connection, sql.CLAIM_BY_POLICY, told)
         return None if found is None else _attempt(found)
 
     def open_attempts(self) -> Sequence[OpenAttempt]:
@@ -542,4 +559,6 @@ def _attempt(row: DictRow) -> OpenAttempt:
         node=row["node"],
         cancel_at=row["cancel_at"],
         gpus=row["gpus"],
+        ranks=row["ranks"],
+        withdraw_at=row["withdraw_at"],
     )

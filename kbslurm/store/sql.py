@@ -4,8 +4,8 @@ Values are always bound, as %(name)s. Every later write of an attempt is fenced:
 number and not have ended, or zero rows come back and nothing was changed. Locks are always taken run before attempt.
 
 Events: submission.accepted, run.queued, run.launching, attempt.submitted, attempt.ambiguous, attempt.resent,
-board.calibrated, run.running, run.scored, run.requeued, run.failed, run.cancel_asked, run.cancelled, report.stale; and
-the hosts' acts as staff.* and board.*.
+attempt.withdrawing, board.calibrated, run.running, run.scored, run.requeued, run.failed, run.cancel_asked,
+run.cancelled, report.stale; and the hosts' acts as staff.* and board.*.
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ CANDIDATES = 8
 ANY_WIDTH = (1 << 31) - 1
 
 _ATTEMPT_COLUMNS = """a.id, a.run_id, a.number, a.name, a.backend, a.gpu, a.state, a.handle, a.opened_at, a.deadline_at,
-    a.clean_sweeps, a.swept_at, a.seen_at, a.started_at, a.node, a.gpus"""
+    a.clean_sweeps, a.swept_at, a.seen_at, a.started_at, a.node, a.gpus, a.ranks, a.withdraw_at"""
 
 _FITS = """state = 'queued' AND NOT held AND gpu = {gpu}
             AND (SELECT v.ranks FROM problem_version v WHERE v.id = run.problem_version_id) <= {most}
             AND (attempts = 0 OR NOT EXISTS (SELECT FROM attempt tried WHERE tried.run_id = run.id
-                AND tried.state = 'refused' AND tried.backend = {backend}))"""
+                AND tried.state = 'refused' AND tried.backend = {backend}))
+            AND (pinned IS NULL OR pinned = {backend})"""
 _FITS_SLOT = _FITS.format(gpu="slot.gpu", most="slot.most", backend="slot.backend")
 
 _PICKED_OF_ONE = f"""
@@ -106,6 +107,71 @@ _CLAIMED = f""", moved AS (
 SELECT {_ATTEMPT_COLUMNS}, NULL::timestamptz AS cancel_at FROM opened a
 """
 
+# With a policy: what a slot's conditions say of a run, where it wasn't ordered there, and of what it may cost at most.
+# A calibration, a final, a rejudging and a second measurement go nowhere but to their board's own class of GPU.
+_PLACED_SLOTS = """
+WITH slot AS MATERIALIZED (
+    SELECT * FROM unnest(%(gpus)s::text[], %(backends)s::text[], %(most)s::int[], %(staff_only)s::bool[],
+        %(overflow)s::bool[], %(queued_before)s::timestamptz[], %(pinned_only)s::bool[], %(leaderboard)s::text[],
+        %(price)s::float8[], %(gpu_class)s::text[], %(why)s::text[])
+        WITH ORDINALITY AS s(gpu, backend, most, staff_only, overflow, queued_before, pinned_only, leaderboard, price,
+            gpu_class, why, place)
+), spent AS (
+    SELECT coalesce(sum({money}), 0) AS money FROM attempt a
+    WHERE a.price > 0 AND a.opened_at >= %(month_begins)s AND a.opened_at < %(month_ends)s
+), board_spent AS MATERIALIZED (
+    SELECT s.board_id, sum({money}) AS money
+    FROM attempt a JOIN run r ON r.id = a.run_id JOIN submission s ON s.id = r.submission_id
+    WHERE a.price > 0 AND a.opened_at >= %(month_begins)s AND a.opened_at < %(month_ends)s GROUP BY s.board_id
+)"""
+_GPU_S = f"""(a.gpus * CASE
+    WHEN a.{OPEN_ATTEMPT} THEN greatest(a.reserve_s, coalesce(extract(epoch FROM %(now)s - a.started_at), 0))
+    WHEN a.state = 'refused' THEN 0
+    WHEN a.started_at IS NOT NULL THEN greatest(0, extract(epoch FROM a.ended_at - a.started_at))
+    WHEN a.state = 'cancelled' THEN 0
+    WHEN a.state = 'reported'
+        THEN least(a.reserve_s, greatest(0, extract(epoch FROM a.ended_at - coalesce(a.submitted_at, a.opened_at))))
+    ELSE a.reserve_s END)::float8"""
+GPU_S = _GPU_S
+MONEY = f"({_GPU_S} * a.price)"
+_MOST_MONEY = "run.cost_s * (SELECT v.ranks FROM problem_version v WHERE v.id = run.problem_version_id) * slot.price"
+_PLACED_CANDIDATES = f"""
+    SELECT q.id, q.fair_at, slot.backend, slot.place
+    FROM slot CROSS JOIN LATERAL (
+        SELECT run.id, run.fair_at FROM run
+        JOIN submission s ON s.id = run.submission_id JOIN leaderboard b ON b.id = s.board_id
+        WHERE {_FITS_SLOT} AND (run.by_staff OR NOT slot.staff_only)
+            AND (run.pinned IS NOT NULL OR NOT slot.pinned_only
+                AND (slot.queued_before IS NULL OR run.queued_at <= slot.queued_before)
+                AND (slot.leaderboard = 'yes' OR s.mode <> 'leaderboard' OR slot.leaderboard = 'unranked'
+                    AND NOT run.second AND run.rejudging_id = 0 AND NOT s.via = ANY(%(of_the_house)s))
+                AND (NOT slot.overflow OR NOT lower(b.name) = ANY(%(listed)s)
+                    OR slot.backend || '/' || lower(b.name) = ANY(%(allowed)s)))
+            AND (slot.price = 0 OR (%(budget)s::float8 IS NULL
+                    OR (SELECT money FROM spent) + {_MOST_MONEY} <= %(budget)s)
+                AND (NOT lower(b.name) = ANY(%(bounded)s) OR
+                    coalesce((SELECT t.money FROM board_spent t WHERE t.board_id = b.id), 0) + {_MOST_MONEY} <=
+                    (SELECT bound.money FROM unnest(%(bounded)s::text[], %(bounds)s::float8[]) AS bound(board, money)
+                    WHERE bound.board = lower(b.name))))
+        ORDER BY run.gpu, run.fair_at, run.id LIMIT {CANDIDATES}
+    ) q"""
+_PLACED = """, candidate AS MATERIALIZED ({}
+), picked AS MATERIALIZED (
+    SELECT run.id, c.backend, c.place FROM candidate c JOIN run ON run.id = c.id
+    WHERE run.state = 'queued' ORDER BY c.fair_at, c.id, c.place LIMIT 1 FOR UPDATE OF run SKIP LOCKED
+)"""
+_CLAIMED_BY_POLICY = (
+    _CLAIMED.replace("opened_at, gpus)", "opened_at, gpus, price, ranks, gpu_class, why_here, reserve_s)")
+    .replace(
+        "WHERE v.id = moved.problem_version_id) FROM moved",
+        "WHERE v.id = moved.problem_version_id), slot.price, slot.leaderboard = 'yes', slot.gpu_class, slot.why,\n"
+        "        moved.cost_s FROM moved, slot WHERE slot.place = (SELECT place FROM picked)",
+    )
+    .replace("SELECT id, attempts, %(name)s, backend, gpu,", "SELECT id, attempts, %(name)s, moved.backend, moved.gpu,")
+    .replace("submission_id, problem_version_id, (SELECT", "submission_id, problem_version_id, cost_s, (SELECT")
+)
+
+CLAIM_BY_POLICY = _PLACED_SLOTS.format(money=MONEY) + _PLACED.format(_PLACED_CANDIDATES) + _CLAIMED_BY_POLICY
 CLAIM_OF_ONE = _PICKED_OF_ONE + _CLAIMED
 CLAIM = _SLOTS + _PICKED.format(_CANDIDATES) + _CLAIMED
 CLAIM_BESIDE_STAFF = _SLOTS + _PICKED.format(_CANDIDATES + _STAFFS_CANDIDATES) + _CLAIMED
@@ -196,6 +262,30 @@ WITH noted_attempt AS (
     FROM noted_attempt
 )
 SELECT id FROM noted_attempt
+"""
+
+# Only what hasn't begun, and whose run one of these slots takes: else it would wait for nothing.
+WITHDRAW = f"""
+WITH wanted AS (
+    UPDATE attempt SET withdraw_at = %(now)s FROM run
+    WHERE attempt.id = %(attempt)s AND attempt.number = %(number)s AND attempt.state = 'submitted'
+        AND attempt.started_at IS NULL AND attempt.withdraw_at IS NULL AND run.id = attempt.run_id
+        AND run.attempts = attempt.number AND run.cancel_at IS NULL AND run.pinned IS NULL AND run.{LIVE}
+        AND EXISTS (
+            SELECT FROM unnest(%(backends)s::text[], %(most)s::int[], %(staff_only)s::bool[])
+                AS home(backend, most, staff_only)
+            WHERE (SELECT v.ranks FROM problem_version v WHERE v.id = run.problem_version_id) <= home.most
+                AND (run.by_staff OR NOT home.staff_only)
+                AND NOT EXISTS (SELECT FROM attempt tried WHERE tried.run_id = run.id AND tried.state = 'refused'
+                    AND tried.backend = home.backend))
+    RETURNING attempt.id, attempt.run_id, attempt.number, attempt.backend
+), noted AS (
+    INSERT INTO event (kind, subject, data, at)
+    SELECT 'attempt.withdrawing', 'run:' || run_id,
+        jsonb_build_object('attempt', number, 'backend', backend, 'why', %(why)s::text), %(now)s
+    FROM wanted
+)
+SELECT id FROM wanted
 """
 
 NOTE_CLEAN_SWEEP = f"""
@@ -297,11 +387,11 @@ WITH moved AS (
     UPDATE attempt SET state = CASE WHEN %(ending)s = 'reported' THEN 'reported' ELSE 'dead' END, ending = %(ending)s,
         ended_at = coalesce(attempt.ended_at, %(now)s), telemetry = %(telemetry)s, reason = %(reason)s
     FROM moved WHERE attempt.id = %(attempt)s AND attempt.run_id = moved.id
-    RETURNING attempt.id, attempt.number, attempt.backend
+    RETURNING attempt.id, attempt.number, attempt.backend, attempt.ranks
 ), judged AS (
     INSERT INTO verdict (run_id, attempt_id, name, reason, score_s, low_s, high_s, isolation, ranked, detail, at)
-    SELECT moved.id, closed.id, %(verdict)s, %(reason)s, %(score_s)s, %(low_s)s, %(high_s)s, %(isolation)s, %(ranked)s,
-        %(detail)s, %(now)s
+    SELECT moved.id, closed.id, %(verdict)s, %(reason)s, %(score_s)s, %(low_s)s, %(high_s)s, %(isolation)s,
+        %(ranked)s AND closed.ranks, %(detail)s, %(now)s
     FROM moved, closed
     RETURNING run_id
 ), archived AS (
@@ -332,7 +422,7 @@ WITH moved AS (
     INSERT INTO event (kind, subject, data, at)
     SELECT 'run.scored', 'run:' || moved.id, jsonb_build_object('submission', moved.submission_id, 'gpu', moved.gpu,
         'person', moved.person_id, 'attempt', closed.number, 'backend', closed.backend, 'verdict', %(verdict)s::text,
-        'score_s', %(score_s)s::float8, 'ranked', %(ranked)s::boolean, 'counts', moved.counts),
+        'score_s', %(score_s)s::float8, 'ranked', %(ranked)s::boolean AND closed.ranks, 'counts', moved.counts),
         %(now)s
     FROM moved, closed
     UNION ALL
@@ -349,7 +439,8 @@ SELECT run_id FROM judged
 # attempt that was refused for ever is no attempt at infrastructure: it isn't counted among those.
 GIVE_UP = f"""
 WITH owed AS MATERIALIZED (
-    SELECT (SELECT count(*) FROM attempt tried WHERE tried.run_id = %(run)s AND tried.state <> 'refused') < %(owed)s
+    SELECT (SELECT count(*) FROM attempt tried WHERE tried.run_id = %(run)s AND tried.state <> 'refused'
+            AND tried.ending IS DISTINCT FROM 'withdrawn') < %(owed)s
         OR EXISTS (SELECT FROM unnest(%(elsewhere)s::text[]) AS other(backend)
         WHERE NOT EXISTS (SELECT FROM attempt tried WHERE tried.run_id = %(run)s AND tried.backend = other.backend
             AND (tried.state = 'refused' OR tried.id = %(attempt)s))) AS another
@@ -362,7 +453,7 @@ WITH owed AS MATERIALIZED (
     RETURNING id, state, submission_id, gpu, person_id
 ), closed AS (
     UPDATE attempt SET state = CASE WHEN %(ending)s = 'refused' THEN 'refused'
-            WHEN moved.state = 'cancelled' THEN 'cancelled' ELSE 'dead' END,
+            WHEN moved.state = 'cancelled' OR %(ending)s = 'withdrawn' THEN 'cancelled' ELSE 'dead' END,
         ending = %(ending)s, ended_at = coalesce(attempt.ended_at, %(now)s), reason = %(why)s
     FROM moved WHERE attempt.id = %(attempt)s AND attempt.run_id = moved.id
     RETURNING attempt.id, attempt.number, attempt.backend, attempt.node

@@ -215,6 +215,8 @@ run = Table(
     Column("may_rank", Boolean, nullable=False, server_default=text("true")),
     # Waits for something of the house (a calibration, another second measurement): nobody claims it meanwhile.
     Column("held", Boolean, nullable=False, server_default=text("false")),
+    # The one place that it was ordered to; nobody else may take it.
+    _words("pinned", null=True),
     UniqueConstraint("submission_id", "problem_version_id", "gpu", "rejudging_id", "second", name="uq_run_once"),
     Index("ix_run_held", "id", postgresql_where=text("held")),
     Index("ix_run_seconds", "person_id", postgresql_where=text("second AND ended_at IS NULL")),
@@ -259,6 +261,14 @@ attempt = Table(
     _words("reason", default=""),
     _told("telemetry"),
     Column("gpus", Integer, nullable=False, server_default=text("1")),
+    # Why it went there, on which class of GPU, for how much money per GPU and second, of how many seconds at the most.
+    _words("why_here", default=""),
+    _words("gpu_class", default=""),
+    Column("price", Double, nullable=False, server_default=text("0")),
+    Column("reserve_s", Double, nullable=False, server_default=text("0")),
+    # False: its GPU isn't of its board's class, and what it timed there doesn't rank.
+    Column("ranks", Boolean, nullable=False, server_default=text("true")),
+    _moment("withdraw_at"),
     _one_of("state", AttemptState),
     _one_of("ending", Ending),
     UniqueConstraint("run_id", "number"),
@@ -266,6 +276,7 @@ attempt = Table(
     Index("ix_attempt_open", "id", postgresql_where=text("state IN ('intent', 'ambiguous', 'submitted', 'running')")),
     Index("ix_attempt_refused", "run_id", "backend", postgresql_where=text("state = 'refused'")),
     Index("ix_attempt_dead", "ended_at", postgresql_where=text("state = 'dead' AND node IS NOT NULL")),
+    Index("ix_attempt_paid", "opened_at", postgresql_where=text("price > 0")),
 )
 
 verdict = Table(
@@ -359,6 +370,18 @@ final_score = Table(
     Column("score_s", Double, nullable=False),
     Column("low_s", Double, nullable=False),
     Column("high_s", Double, nullable=False),
+)
+
+# A submission that was measured already, measured at another place, too: what it took there tells of the place.
+shadow = Table(
+    "shadow",
+    metadata,
+    Column("run_id", BigInteger, ForeignKey("run.id"), primary_key=True, autoincrement=False),
+    _to("of_run_id", "run"),
+    _words("backend"),
+    _words("created_by"),
+    _moment("created_at", null=False),
+    Index(None, "of_run_id"),
 )
 
 # What a profile left, under the judge's names: the submission's own bytes, for its author and staff. Not kept for ever.

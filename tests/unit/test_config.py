@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kbslurm import config, tomlfile, wiring
+from kbslurm.domain.placement import Overflow
 from kbslurm.errors import Misconfigured
 
 WHOLE = """\
@@ -101,6 +102,27 @@ def test_the_first_place_that_has_a_file_wins(tmp_path: Path) -> None:
         ("\n[deamon]\n", ":2: deamon: unknown key", "Did you mean daemon?"),
         ("[daemon]\n\ntick_s = 'soon'\n", ":3: daemon.tick_s: a number was expected", None),
         ("[daemon]\ntick_s = true\n", ":2: daemon.tick_s: a number was expected", None),
+        (
+            "[policy]\noverflow = 'always'\n",
+            ":2: policy.overflow: 'always' is no rule for overflow",
+            'Write overflow = "never", "when_down", or { when_wait_over = "10m" }.',
+        ),
+        (
+            "[policy]\n\noverflow = { when_wait_over = 10 }\n",
+            ":3: policy.overflow: 10 is no span of time",
+            'Write "90s", "10m" or "2h".',
+        ),
+        (
+            "[policy.places.modal]\ncost_per_gpu_hour = { H100 = -1.0 }\n",
+            ":2: policy.places.modal.cost_per_gpu_hour: H100 costs -1 an hour",
+            "What an hour of one GPU costs, 0 or more.",
+        ),
+        (
+            "[policy.places.modal]\nrole = 'spare'\n",
+            ":2: policy.places.modal.role: 'spare' is none of",
+            "Known here: home, overflow.",
+        ),
+        ("[policy.budget]\nmonth = -1\n", ":2: policy.budget.month: -1.0 is less than 0", "At least 0."),
         ("[daemon]\ntick_s = 0\n", ":2: daemon.tick_s: 0.0 is less than 0.05", "At least 0.05."),
         (
             "[daemon.local]\nslots = {H100 = 0}\n",
@@ -383,3 +405,51 @@ def test_modal_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         with pytest.raises(Misconfigured, match=said) as trouble:
             wiring.places(found)
         assert "kbslurm[modal]" in str(trouble.value.hint)
+
+
+LISTED = 'overflow_boards = { Sort = ["box"] }\n'
+OVERFLOW = """[daemon.local]
+slots = { H100 = 1 }
+name = "box"
+[policy]
+overflow = { when_wait_over = "10m" }
+overflow_boards = { Sort = ["box"] }
+[policy.places.box]
+role = "overflow"
+classes = { H100 = "H100 SXM" }
+cost_per_gpu_hour = { H100 = 3.6 }
+[policy.budget]
+month = 10
+boards = { Sort = 5 }
+"""
+
+
+def test_the_placement_policy_is_read_and_shown(tmp_path: Path) -> None:
+    found = config.load(written(tmp_path, OVERFLOW), {})
+    rules = wiring.rules(found)
+    assert rules.overflow == Overflow(when="when_wait_over", after_s=600.0)
+    assert (rules.boards, rules.budget.month, rules.budget.boards) == ({"sort": ("box",)}, 10.0, {"sort": 5.0})
+    (place,) = wiring.places(found)
+    assert (place.role, place.ground().class_of("H100")) == ("overflow", "H100 SXM")
+    assert place.prices["H100"] == pytest.approx(0.001)
+    rows = {key: value for key, value, _ in config.shown(found)}
+    assert rows["policy.overflow"] == "when_wait_over 10 min"
+    assert wiring.rules(config.load(None, {}, cwd=tmp_path / "none")).overflow.when == "when_down"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "where"),
+    [
+        ("[policy.places.bocks]\nrole = 'home'\n", "kbslurm.toml:14: policy.places.bocks: there is no place 'bocks'"),
+        (
+            "[policy.overflow_boards]\nsort = ['modal']\n",
+            "kbslurm.toml:15: policy.overflow_boards.sort: there is no place 'modal'",
+        ),
+    ],
+)
+def test_a_place_that_is_not_there_is_told_at_its_line(tmp_path: Path, wrong: str, where: str) -> None:
+    text = OVERFLOW if "bocks" in wrong else OVERFLOW.replace(LISTED, "\n")
+    with pytest.raises(Misconfigured) as caught:
+        wiring.places(config.load(written(tmp_path, text + wrong), {}))
+    assert caught.value.message.endswith(where)
+    assert caught.value.hint == "There are: box."

@@ -22,7 +22,9 @@ from kbslurm.domain.run import (
 )
 from kbslurm_eval.wire import VerdictName
 
-OTHERS_FAULT = [e for e in Ending if e not in OWN_FAULT and e not in (Ending.REPORTED, Ending.REFUSED)]
+OTHERS_FAULT = [
+    e for e in Ending if e not in OWN_FAULT and e not in (Ending.REPORTED, Ending.REFUSED, Ending.WITHDRAWN)
+]
 
 
 class RunLife(RuleBasedStateMachine):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm.probe import GITHUB_PROBES, MODAL_PROBES, PROBES, SLURM_PROBES
+from kbslurm.probe import GITHUB_PROBES, MODAL_PROBES, OVERFLOW_PROBES, PROBES, SLURM_PROBES
 
 BY_BACKEND = {name: f"kbslurm/backends/{name}" for name in ("github", "local", "modal", "slurm")}
 
@@ -23,7 +23,7 @@ def test_every_probe_in_the_code_is_listed_and_every_listed_one_is_in_the_code(r
     for backend, folder in BY_BACKEND.items():
         for file in sorted((root / folder).rglob("*.py")):
             found += [f"{backend}.{step}" for step in re.findall(r'self\._?probe\("([a-z]+)"\)', file.read_text())]
-    assert set(found) == {*PROBES, *SLURM_PROBES, *GITHUB_PROBES, *MODAL_PROBES}
+    assert set(found) == {*PROBES, *SLURM_PROBES, *GITHUB_PROBES, *MODAL_PROBES, *OVERFLOW_PROBES}
     assert len(set(PROBES)) == len(PROBES)
 
 

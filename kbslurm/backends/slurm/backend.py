@@ -131,7 +131,9 @@ class SlurmBackend:
         if there is not None:
             return there
         if self.pace.is_resting():
-            raise BackendRefused(self.name, "the controller doesn't answer; it is tried again", permanent=False)
+            raise BackendRefused(
+                self.name, "the controller doesn't answer; it is tried again", permanent=False, away=True
+            )
         if not self.pace.has_room():
             raise BackendRefused(self.name, USED_UP, permanent=False)
         self._probe("folder")

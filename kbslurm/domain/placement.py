@@ -1,0 +1,384 @@
+"""Where a run goes when there is more than one place for it: the cluster at home, or others that cost money. Pure.
+
+Home comes first. The others are for overflow: they are offered by the hosts' rule (never, when home is down, when the
+wait would be too long), for boards that may use them, within the month's budget. What they time must be the same class
+of GPU as the board's, or it doesn't rank, or doesn't go there at all: one leaderboard never mixes classes.
+
+The caller gives what is known in one look; the answer is slots with their conditions, and for each GPU type a sentence
+on why the others are used or not. The store's claim holds each run to its slot's conditions, and to the budget.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from kbslurm.domain import contest, eta
+from kbslurm.domain.amounts import span
+from kbslurm.domain.breaker import Breaker, State
+from kbslurm.domain.eta import Service
+from kbslurm.domain.run import AttemptState, Leaderboard, OpenAttempt, Slot
+from kbslurm.errors import Invalid
+
+When = Literal["never", "when_down", "when_wait_over"]
+Role = Literal["home", "overflow"]
+OtherClass = Literal["refuse", "unranked"]
+
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)\Z")
+_UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
+_RULES = 'Write overflow = "never", "when_down", or { when_wait_over = "10m" }.'
+_MONTH = re.compile(r"(\d{4})-(\d{2})\Z")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overflow:
+    """When other places than the cluster take runs. `after_s` is how long a wait is too long."""
+
+    when: When = "never"
+    after_s: float = 0.0
+
+    def __str__(self) -> str:
+        return self.when if self.when != "when_wait_over" else f"when_wait_over {span(self.after_s)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What may be spent in a month (UTC), in all and for each board; None and boards that aren't named: no bound."""
+
+    month: float | None = None
+    boards: Mapping[str, float] = field(default_factory=dict)
+    currency: str = "EUR"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What the hosts decided. `boards`: which overflow places the runs of a board may use, where not all of them.
+    `classes`: the class of GPU that boards of a type are about, where it isn't the first home place's."""
+
+    overflow: Overflow = field(default_factory=Overflow)
+    other_class: OtherClass = "refuse"
+    boards: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    classes: Mapping[str, str] = field(default_factory=dict)
+    budget: Budget = field(default_factory=Budget)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ground:
+    """A place as the policy sees it. `slots`, `classes` and `prices` (money per GPU and second) are by GPU type."""
+
+    name: str
+    role: Role = "home"
+    slots: Mapping[str, int] = field(default_factory=dict)
+    classes: Mapping[str, str] = field(default_factory=dict)
+    prices: Mapping[str, float] = field(default_factory=dict)
+    breaker: Breaker = field(default_factory=Breaker)
+
+    def class_of(self, gpu: str) -> str:
+        """What its GPUs of this type are. Somebody else's machines are a class of their own until a host says that
+        they are the same."""
+        return self.classes.get(gpu) or (gpu if self.role == "home" else f"{gpu} at {self.name}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demand:
+    """What waits for a GPU type: how many runs, the least that one of them may hold (GPU-seconds), how long runs took
+    lately."""
+
+    waiting: int = 0
+    least_gpu_s: float = 0.0
+    service: Service | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What the rows say of all that waits. `pinned`: places that runs were ordered to; `spent`: money of this month,
+    what open attempts may still cost included, in all and by board."""
+
+    demand: Mapping[str, Demand] = field(default_factory=dict)
+    pinned: frozenset[str] = frozenset()
+    spent: float = 0.0
+    spent_by_board: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Which slots are offered, the preferred first, and by GPU type why overflow is used or isn't."""
+
+    slots: tuple[Slot, ...]
+    why: Mapping[str, str]
+
+
+def overflow_of(raw: Any) -> Overflow:
+    """The rule as a configuration says it, or Invalid."""
+    if raw in ("never", "when_down"):
+        return Overflow(when=raw)
+    if isinstance(raw, Mapping) and list(raw) == ["when_wait_over"]:
+        return Overflow(when="when_wait_over", after_s=seconds_of(raw["when_wait_over"]))
+    raise Invalid(f"{raw!r} is no rule for overflow", hint=_RULES)
+
+
+def seconds_of(raw: Any) -> float:
+    """A span of time like "90s", "10m", "2h", or Invalid."""
+    found = _SPAN.match(raw.strip()) if isinstance(raw, str) else None
+    if found is None:
+        raise Invalid(f"{raw!r} is no span of time", hint='Write "90s", "10m" or "2h".')
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def allowed_places(raw: Mapping[str, Sequence[str]]) -> Mapping[str, tuple[str, ...]]:
+    """The list of overflow places by board, its names as boards are called."""
+    return {contest.board_name(name): tuple(places) for name, places in raw.items()}
+
+
+def month_named(text: str) -> tuple[datetime, datetime]:
+    """The beginning of this month (2026-11) and of the one after it, or Invalid."""
+    found = _MONTH.match(text.strip())
+    if found is None or not 1 <= int(found[2]) <= 12 or int(found[1]) < 1:
+        raise Invalid(f"{text!r} is no month", hint="Write 2026-11.")
+    year, month = int(found[1]), int(found[2])
+    following = (year + 1, 1) if month == 12 else (year, month + 1)
+    if following[0] > 9999:
+        raise Invalid(f"{text!r} is no month", hint="Write 2026-11.")
+    return datetime(year, month, 1, tzinfo=UTC), datetime(*following, 1, tzinfo=UTC)
+
+
+def month_of(now: datetime) -> tuple[datetime, datetime]:
+    """The same of the month that is now, by UTC."""
+    return month_named(f"{now.astimezone(UTC):%Y-%m}")
+
+
+def board_class(gpu: str, grounds: Sequence[Ground], rules: Rules) -> str:
+    """The one class that leaderboards of this GPU type are about: as set, else the first home place's, else the first
+    place's that has it."""
+    if gpu in rules.classes:
+        return rules.classes[gpu]
+    having = [ground for ground in grounds if ground.slots.get(gpu)]
+    first = next((ground for ground in having if ground.role == "home"), having[0] if having else None)
+    return gpu if first is None else first.class_of(gpu)
+
+
+def leaderboard_runs(gpu: str, ground: Ground, grounds: Sequence[Ground], rules: Rules) -> Leaderboard:
+    """What becomes of leaderboard runs there: they rank, are run without ranking, or don't go there."""
+    if ground.class_of(gpu) == board_class(gpu, grounds, rules):
+        return "yes"
+    return "unranked" if rules.other_class == "unranked" else "no"
+
+
+def needs_policy(grounds: Sequence[Ground], rules: Rules) -> bool:
+    """Whether there is anything to decide. Home places of one class each are claimed for as ever."""
+    gpus = {gpu for ground in grounds for gpu in ground.slots}
+    mixed = any(len({ground.class_of(gpu) for ground in grounds if ground.slots.get(gpu)}) > 1 for gpu in gpus)
+    other = any(ground.class_of(gpu) != board_class(gpu, grounds, rules) for ground in grounds for gpu in ground.slots)
+    return mixed or other or any(ground.role == "overflow" or any(ground.prices.values()) for ground in grounds)
+
+
+def planned(
+    free: Sequence[Slot],
+    grounds: Sequence[Ground],
+    rules: Rules,
+    facts: Facts,
+    attempts: Iterable[OpenAttempt],
+    now: datetime,
+    *,
+    planned_at: Mapping[str, datetime] | None = None,
+) -> Plan:
+    """Which of these free slots are offered, under which conditions.
+
+    `planned_at`: by GPU type, when the cluster means to start the first of our jobs that wait there, where it told.
+    """
+    tried = list(attempts)
+    by_name = {ground.name: ground for ground in grounds}
+    gates = {
+        gpu: _gate(gpu, grounds, rules, facts.demand.get(gpu, Demand()), tried, now, (planned_at or {}).get(gpu))
+        for gpu in {gpu for ground in grounds for gpu in ground.slots}
+    }
+    home: list[Slot] = []
+    overflow: list[Slot] = []
+    first: list[Slot] = []
+    why = {gpu: gate.why for gpu, gate in gates.items()}
+    for slot in free:
+        ground = by_name[slot.backend]
+        known = replace(
+            slot,
+            leaderboard=leaderboard_runs(slot.gpu, ground, grounds, rules),
+            price=ground.prices.get(slot.gpu, 0.0),
+            gpu_class=ground.class_of(slot.gpu),
+            overflow=ground.role == "overflow",
+        )
+        let_in = _let_in(known, ground, grounds, rules, tried)
+        if let_in is None:
+            continue
+        if ground.role == "home":
+            trial = ", to try whether it works again" if ground.breaker.state is State.HALF_OPEN else ""
+            home.append(replace(let_in, why=f"{ground.name} had a free slot{trial}"))
+            continue
+        gate = gates[slot.gpu]
+        spent = _spent_up(let_in, rules.budget, facts, facts.demand.get(slot.gpu, Demand()))
+        if spent and gate.is_open:
+            why[slot.gpu] = f"{gate.why}; {spent}"
+        offered = _through(let_in, gate, facts) if not spent else None
+        if offered is not None:
+            (first if gate.before_home else overflow).append(offered)
+    return Plan(slots=(*first, *home, *overflow), why=why)
+
+
+def movable(attempt: OpenAttempt) -> bool:
+    """Whether it could be withdrawn where it is: taken there, not started, and nobody has asked for its end yet."""
+    return (
+        attempt.state is AttemptState.SUBMITTED
+        and attempt.started_at is None
+        and attempt.cancel_at is None
+        and attempt.withdraw_at is None
+    )
+
+
+def coming_home(
+    slots: Sequence[Slot],
+    grounds: Sequence[Ground],
+    attempts: Sequence[OpenAttempt],
+    waiting: Mapping[str, int],
+    *,
+    answers: Collection[str] = (),
+) -> list[tuple[OpenAttempt, list[Slot]]]:
+    """Attempts that wait elsewhere for what home has free now and nobody else waits for, with the home slots that
+    each may go to. Those that were opened last come first: the others are the nearest to their turn there.
+
+    `answers`: homes that are tried again and have just answered. One attempt goes there, to see whether it runs.
+    """
+    home = [ground for ground in grounds if ground.role == "home"]
+    trying = {
+        g.name for g in home if g.name in answers and g.breaker.state is State.HALF_OPEN and not _tried(g, attempts)
+    }
+    homes = {ground.name for ground in home if ground.breaker.state is State.CLOSED} | trying
+    away = {ground.name for ground in grounds if ground.role == "overflow"}
+    found = []
+    left = {(s.backend, s.gpu): min(1, s.free) if s.backend in trying else s.free for s in slots if s.backend in homes}
+    spare = {gpu: sum(n for (_, kind), n in left.items() if kind == gpu) - waiting.get(gpu, 0) for _, gpu in left}
+    for attempt in sorted(attempts, key=lambda one: one.id, reverse=True):
+        if attempt.backend in away and movable(attempt) and spare.get(attempt.gpu, 0) >= attempt.gpus:
+            spare[attempt.gpu] -= attempt.gpus
+            found.append((attempt, [s for s in slots if s.backend in homes and s.gpu == attempt.gpu and s.free > 0]))
+    return found
+
+
+# -------------------------------------------------------------------------------------------------------------- within
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Gate:
+    """Whether overflow takes runs of a GPU type: as many as `most`, those queued before `queued_before`."""
+
+    is_open: bool
+    why: str
+    most: int | None = None
+    queued_before: datetime | None = None
+    before_home: bool = False
+
+
+def _gate(
+    gpu: str,
+    grounds: Sequence[Ground],
+    rules: Rules,
+    demand: Demand,
+    attempts: Sequence[OpenAttempt],
+    now: datetime,
+    planned_at: datetime | None,
+) -> _Gate:
+    rule = rules.overflow
+    if rule.when == "never":
+        return _Gate(is_open=False, why="the hosts use no overflow")
+    homes = [ground for ground in grounds if ground.role == "home" and ground.slots.get(gpu)]
+    if not homes:
+        return _Gate(is_open=True, why=f"no home place has {gpu}")
+    up = [ground for ground in homes if ground.breaker.state is State.CLOSED]
+    if not up:
+        said = "; ".join(f"{ground.name} is down ({ground.breaker.why})" for ground in homes)
+        return _Gate(is_open=True, why=said)
+    if rule.when == "when_down":
+        return _Gate(is_open=False, why=f"{up[0].name} works, and overflow is for when it doesn't")
+    return _wait_gate(gpu, up, rule, demand, attempts, now, planned_at)
+
+
+def _wait_gate(
+    gpu: str,
+    up: Sequence[Ground],
+    rule: Overflow,
+    demand: Demand,
+    attempts: Sequence[OpenAttempt],
+    now: datetime,
+    planned_at: datetime | None,
+) -> _Gate:
+    """By the wait: all of them where the cluster itself says that nothing starts soon; else as many as would wait too
+    long, the fairest first; else those that have."""
+    too_long = span(rule.after_s)
+    if planned_at is not None and (planned_at - now).total_seconds() > rule.after_s:
+        wait = span((planned_at - now).total_seconds())
+        return _Gate(is_open=True, before_home=True, why=f"the cluster starts nothing of ours for {wait}")
+    names = {ground.name for ground in up}
+    slots = sum(ground.slots[gpu] for ground in up)
+    open_now = sum(one.gpus for one in attempts if one.backend in names and one.gpu == gpu)
+    if demand.waiting <= slots - open_now:
+        return _Gate(is_open=False, why=f"{up[0].name} has free slots")
+    excess = demand.waiting - _in_time(demand, open_now, slots, rule.after_s)
+    if excess > 0:
+        return _Gate(is_open=True, most=excess, why=f"{excess} of those that wait would wait over {too_long}")
+    before = now - timedelta(seconds=rule.after_s)
+    return _Gate(is_open=True, queued_before=before, why=f"for those that have waited over {too_long}")
+
+
+def _in_time(demand: Demand, open_now: int, slots: int, after_s: float) -> int:
+    """How many of those that wait will start within that time, as runs went lately. All, where nobody can know."""
+
+    def wait_s(ahead: int) -> float:
+        found = eta.starts_in_s(ahead, open_now, slots, demand.service)
+        return 0.0 if found is None else (found[0] + found[1]) / 2
+
+    return bisect_right(range(demand.waiting), after_s, key=wait_s)
+
+
+def _let_in(
+    slot: Slot, ground: Ground, grounds: Sequence[Ground], rules: Rules, attempts: Sequence[OpenAttempt]
+) -> Slot | None:
+    """The slot, as far as the place's breaker lets runs in. Where a run has nowhere else to go, it goes and waits."""
+    if ground.breaker.state is State.CLOSED:
+        return slot
+    elsewhere = [
+        other
+        for other in grounds
+        if other is not ground
+        and other.slots.get(slot.gpu)
+        and (other.role == "home" or rules.overflow.when != "never")
+    ]
+    if ground.role == "home" and not elsewhere:
+        return slot
+    if ground.breaker.state is State.OPEN:
+        return None
+    return None if _tried(ground, attempts) else replace(slot, free=1, alone=True)
+
+
+def _tried(ground: Ground, attempts: Sequence[OpenAttempt]) -> bool:
+    """Whether a run is there to see whether the place works again."""
+    since = ground.breaker.since
+    return any(one.backend == ground.name and (since is None or one.opened_at >= since) for one in attempts)
+
+
+def _through(slot: Slot, gate: _Gate, facts: Facts) -> Slot | None:
+    if not gate.is_open:
+        return replace(slot, pinned_only=True, why="a host ordered it there") if slot.backend in facts.pinned else None
+    free = slot.free if gate.most is None else min(slot.free, gate.most)
+    return replace(slot, free=free, queued_before=gate.queued_before, why=gate.why)
+
+
+def _spent_up(slot: Slot, budget: Budget, facts: Facts, demand: Demand) -> str:
+    """Why nothing more may be spent; empty while something may."""
+    if slot.price <= 0 or budget.month is None:
+        return ""
+    left = budget.month - facts.spent
+    if left <= 0 or left < demand.least_gpu_s * slot.price:
+        used = f"{facts.spent:.2f} of {budget.month:.2f} {budget.currency}"
+        return f"the month's budget is used up ({used}, open runs at their most): it waits for home"
+    return ""

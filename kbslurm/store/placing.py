@@ -1,0 +1,122 @@
+"""What places runs: what waits, what is spent, how places fare, and who is wanted back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from kbslurm.domain import placement
+from kbslurm.domain.breaker import Breaker, Outcomes, kept, told
+from kbslurm.domain.measure import CALIBRATION
+from kbslurm.domain.placement import Demand, Facts, Rules
+from kbslurm.domain.run import OpenAttempt, Slot
+from kbslurm.flow.finals import FINAL
+from kbslurm.store import sql
+from kbslurm.store.finals import FinalsDesk
+
+SHADOW = "shadow"
+OF_THE_HOUSE = [CALIBRATION, FINAL, SHADOW]
+BUDGET_LOCK = 4_927_309
+BREAKER = "breaker:"
+LATELY = 500  # attempts that are looked at for how a place fares
+
+_DEMAND = """
+SELECT run.gpu, count(*) AS waiting, min(run.cost_s * v.ranks) AS least_gpu_s,
+    array_agg(DISTINCT run.pinned) FILTER (WHERE run.pinned IS NOT NULL) AS pinned
+FROM run JOIN problem_version v ON v.id = run.problem_version_id
+WHERE run.state = 'queued' AND NOT run.held GROUP BY run.gpu
+"""
+_SPENT = f"""
+SELECT lower(b.name) AS board, sum({sql.MONEY}) AS money
+FROM attempt a JOIN run r ON r.id = a.run_id JOIN submission s ON s.id = r.submission_id
+JOIN leaderboard b ON b.id = s.board_id
+WHERE a.price > 0 AND a.opened_at >= %(begins)s AND a.opened_at < %(ends)s GROUP BY 1
+"""
+_OUTCOMES = f"""
+SELECT backend, max(good_at) AS good_at, max(ended_at) FILTER (WHERE is_bad) AS bad_at,
+    count(DISTINCT person_id) FILTER (WHERE is_bad AND (good_at IS NULL OR ended_at > good_at)) AS people
+FROM (
+    SELECT a.backend, run.person_id, a.ended_at, a.state = 'dead' AND a.{sql.INFRASTRUCTURE} AS is_bad,
+        max(a.ended_at) FILTER (WHERE a.state = 'reported') OVER (PARTITION BY a.backend) AS good_at
+    FROM attempt a JOIN run ON run.id = a.run_id
+    WHERE a.id > (SELECT max(id) FROM attempt) - {LATELY} AND a.ended_at > %(now)s - interval '1 hour'
+) lately GROUP BY backend
+"""
+
+
+class PlacingDesk(FinalsDesk):
+    """The rows that the placement policy reads, and the few that it writes beside a claim."""
+
+    def waiting_facts(self, now: datetime) -> Facts:
+        begins, ends = placement.month_of(now)
+        found = self._all(_DEMAND)
+        spent = {row["board"]: row["money"] for row in self.spent_by_board(begins, ends, now)}
+        return Facts(
+            demand={
+                row["gpu"]: Demand(
+                    waiting=row["waiting"], least_gpu_s=row["least_gpu_s"], service=self.service(row["gpu"])
+                )
+                for row in found
+            },
+            pinned=frozenset(name for row in found for name in row["pinned"] or ()),
+            spent=sum(spent.values()),
+            spent_by_board=spent,
+        )
+
+    def spent_by_board(self, begins: datetime, ends: datetime, now: datetime) -> list[dict[str, Any]]:
+        """What attempts that were opened between these moments cost, by board; open ones at their most."""
+        return self._all(_SPENT, {"begins": begins, "ends": ends, "now": now})
+
+    def outcomes(self, now: datetime) -> Mapping[str, Outcomes]:
+        return {
+            row["backend"]: Outcomes(people=row["people"], bad_at=row["bad_at"], good_at=row["good_at"])
+            for row in self._all(_OUTCOMES, {"now": now})
+        }
+
+    def withdraw(self, attempt: OpenAttempt, slots: Sequence[Slot], why: str, now: datetime) -> bool:
+        wanted = {
+            "attempt": attempt.id,
+            "number": attempt.number,
+            "backends": [slot.backend for slot in slots],
+            "most": [sql.ANY_WIDTH if slot.most is None else slot.most for slot in slots],
+            "staff_only": [slot.staff_only for slot in slots],
+            "why": why,
+            "now": now,
+        }
+        return self._one(sql.WITHDRAW, wanted) is not None
+
+    def breakers(self) -> Mapping[str, Breaker]:
+        found = self._all("SELECT key, value FROM setting WHERE starts_with(key, %(mark)s)", {"mark": BREAKER})
+        return {row["key"].removeprefix(BREAKER): kept(row["value"]) for row in found}
+
+    def keep_breaker(self, backend: str, breaker: Breaker) -> None:
+        self._do(
+            "INSERT INTO setting (key, value) VALUES (%(key)s, %(value)s::text::jsonb)"
+            " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+            {"key": BREAKER + backend, "value": json.dumps(told(breaker))},
+        )
+
+
+def conditions(slots: Sequence[Slot], rules: Rules, now: datetime) -> dict[str, Any]:
+    """What a claim by policy is told beside the slots themselves."""
+    begins, ends = placement.month_of(now)
+    budget = rules.budget
+    return {
+        "overflow": [slot.overflow for slot in slots],
+        "queued_before": [slot.queued_before for slot in slots],
+        "pinned_only": [slot.pinned_only for slot in slots],
+        "leaderboard": [slot.leaderboard for slot in slots],
+        "price": [slot.price for slot in slots],
+        "gpu_class": [slot.gpu_class for slot in slots],
+        "why": [slot.why for slot in slots],
+        "of_the_house": OF_THE_HOUSE,
+        "listed": list(rules.boards),
+        "allowed": [f"{place}/{board}" for board, places in rules.boards.items() for place in places],
+        "budget": budget.month,
+        "bounded": list(budget.boards),
+        "bounds": list(budget.boards.values()),
+        "month_begins": begins,
+        "month_ends": ends,
+    }

@@ -1,0 +1,252 @@
+"""Claims by policy: conditions of slots, classes of GPU, money, and what is wanted back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from kbslurm.domain.breaker import CLOSED, Breaker, State
+from kbslurm.domain.placement import Budget, Rules
+from kbslurm.domain.run import Ending, Handle, OpenAttempt, RunState, Seen, Sighting, Slot
+from kbslurm.store.postgres import PostgresStore
+from tests.contract.store_rig import HELLO, PASSED, Rig, at_once
+
+AWAY = Slot(backend="modal", gpu="H100", free=9, overflow=True, gpu_class="H100", why="the cluster is down")
+DEAR = replace(AWAY, price=0.01)  # 0.6 for each run of the rig at its most
+
+
+@pytest.fixture
+def rig(database_url: str) -> Iterator[Rig]:
+    store = PostgresStore(database_url)
+    yield Rig.on(store)
+    store.close()
+
+
+def claim(rig: Rig, *slots: Slot, rules: Rules | None = None) -> OpenAttempt | None:
+    return rig.store.claim(slots, rig.now, rules=rules or Rules())
+
+
+def claimed(rig: Rig, *slots: Slot, rules: Rules | None = None) -> OpenAttempt:
+    found = claim(rig, *slots, rules=rules)
+    assert found is not None
+    return found
+
+
+def test_why_it_went_there_is_written_with_the_attempt(rig: Rig) -> None:
+    rig.accept()
+    attempt = claimed(rig, DEAR)
+    (row,) = rig.rows("SELECT backend, why_here, gpu_class, price, reserve_s, ranks FROM attempt")
+    assert row == {
+        "backend": "modal",
+        "why_here": "the cluster is down",
+        "gpu_class": "H100",
+        "price": 0.01,
+        "reserve_s": 60.0,
+        "ranks": True,
+    }
+    assert attempt.ranks
+
+
+def test_the_fairest_goes_first_and_home_is_preferred(rig: Rig) -> None:
+    first = rig.accept("ada")
+    rig.later(1)
+    second = rig.accept("bob")
+    home = Slot(backend="cluster", gpu="H100", free=1)
+    found = claimed(rig, home, AWAY)
+    assert (found.run_id, found.backend) == (first.run_ids[0], "cluster")
+    found = claimed(rig, AWAY)
+    assert (found.run_id, found.backend) == (second.run_ids[0], "modal")
+    assert claim(rig, home, AWAY) is None
+
+
+def test_only_those_who_have_waited_long_enough_go(rig: Rig) -> None:
+    rig.accept()
+    assert claim(rig, replace(AWAY, queued_before=rig.now - timedelta(minutes=10))) is None
+    rig.later(600)
+    assert claim(rig, replace(AWAY, queued_before=rig.now - timedelta(minutes=10))) is not None
+
+
+def test_a_board_uses_the_overflow_places_that_it_may(rig: Rig) -> None:
+    rig.accept()
+    assert claim(rig, AWAY, rules=Rules(boards={"main": ()})) is None
+    assert claim(rig, AWAY, rules=Rules(boards={"main": ("github",)})) is None
+    at_home = replace(AWAY, overflow=False)
+    assert claim(rig, at_home, rules=Rules(boards={"main": ()})) is not None, "at home they always may"
+    rig.accept()
+    assert claim(rig, AWAY, rules=Rules(boards={"main": ("modal",), "other": ()})) is not None
+
+
+def test_on_another_class_leaderboard_runs_are_not_taken_or_do_not_rank(rig: Rig) -> None:
+    rig.accept()
+    assert claim(rig, replace(AWAY, leaderboard="no")) is None
+    rig.accept(mode="benchmark")
+    assert claim(rig, replace(AWAY, leaderboard="no")) is not None, "what never ranks goes anywhere"
+    attempt = claimed(rig, replace(AWAY, leaderboard="unranked"))
+    assert not attempt.ranks
+    assert rig.score(attempt, PASSED), "whoever says that it ranks"
+    (verdict,) = rig.rows("SELECT name, ranked FROM verdict")
+    assert verdict == {"name": "passed", "ranked": False}
+    assert rig.store.best("main", "H100") == []
+    (event,) = rig.rows("SELECT data FROM event WHERE kind = 'run.scored'")
+    assert event["data"]["ranked"] is False
+
+
+@pytest.mark.parametrize("what", ["via = 'calibration'", "via = 'final'"])
+def test_what_others_are_measured_by_is_never_measured_on_another_class(rig: Rig, what: str) -> None:
+    rig.accept()
+    rig.store._do("ALTER TABLE submission DISABLE TRIGGER submission_kept")
+    rig.store._do(f"UPDATE submission SET {what}")
+    assert claim(rig, replace(AWAY, leaderboard="unranked")) is None
+    assert claim(rig, AWAY) is not None, "the same class is the same class"
+
+
+@pytest.mark.parametrize("what", ["second = true", "rejudging_id = 7"])
+def test_neither_is_what_was_measured_on_the_boards_own(rig: Rig, what: str) -> None:
+    rig.accept()
+    rig.store._do(f"UPDATE run SET {what}")
+    assert claim(rig, replace(AWAY, leaderboard="unranked")) is None
+    assert claim(rig, AWAY) is not None
+
+
+def test_a_run_that_was_ordered_to_a_place_goes_nowhere_else_and_there_whatever_the_rule(rig: Rig) -> None:
+    rig.accept()
+    rig.store._do("UPDATE run SET pinned = 'modal'")
+    home = Slot(backend="cluster", gpu="H100", free=1)
+    assert rig.store.claim([home], rig.now) is None
+    assert rig.store.claim([home, replace(home, backend="other")], rig.now) is None
+    assert claim(rig, home, replace(AWAY, backend="github")) is None
+    only = replace(AWAY, pinned_only=True, leaderboard="no", queued_before=rig.now - timedelta(days=1))
+    assert claimed(rig, home, only).backend == "modal"
+    rig.accept()
+    assert claim(rig, only) is None, "that was for the one that was ordered"
+
+
+# --------------------------------------------------------------------------------------------------------------- money
+
+
+def test_a_burst_stops_at_the_budget_with_what_is_open_counted_at_its_most(rig: Rig) -> None:
+    rules = Rules(budget=Budget(month=2.0))
+    for n in range(6):
+        rig.accept(f"p{n}")
+    went = []
+    while (attempt := claim(rig, DEAR, rules=rules)) is not None:
+        went.append(attempt)
+    assert len(went) == 3, "0.6 each; a fourth might come to 2.4"
+    assert rig.store.waiting_facts(rig.now).spent == pytest.approx(1.8)
+    for attempt in went:  # each took a tenth of its time
+        rig.store.note_handle(attempt, Handle("1"), rig.now + timedelta(hours=1), rig.now)
+        rig.store.note_seen(attempt, Sighting(seen=Seen.RUNNING, started_at=rig.now), rig.now)
+    rig.later(6)
+    for attempt in went:
+        assert rig.score(attempt)
+    assert rig.store.waiting_facts(rig.now).spent == pytest.approx(0.18)
+    assert claim(rig, DEAR, rules=rules) is not None
+
+
+def test_eight_at_once_do_not_overshoot_the_budget(rig: Rig) -> None:
+    rules = Rules(budget=Budget(month=2.0))
+    for n in range(16):
+        rig.accept(f"p{n}")
+    found: list[OpenAttempt | None] = []
+
+    def claim_twice() -> None:
+        for _ in range(2):
+            found.append(rig.store.claim([DEAR], rig.now, rules=rules))
+
+    at_once([claim_twice] * 8)
+    assert sum(one is not None for one in found) == 3
+
+
+def test_a_boards_own_bound_holds_for_it_alone_and_the_month_ends(rig: Rig) -> None:
+    other = rig.store.add_board("other", HELLO, gpus=["H100"], now=rig.now)
+    rules = Rules(budget=Budget(boards={"main": 0.7}))
+    rig.accept("ada")
+    rig.accept("bob")
+    rig.accept("eve", board_id=other.id, problem_version_id=other.problem_version_id)
+    boards = [rig.store.work(claimed(rig, DEAR, rules=rules).id).board for _ in range(2)]
+    assert sorted(boards) == ["main", "other"]
+    assert claim(rig, DEAR, rules=rules) is None
+    assert claim(rig, replace(DEAR, price=0.0), rules=rules) is not None, "what costs nothing is never bounded"
+    rig.accept("dan")
+    assert claim(rig, DEAR, rules=rules) is None
+    rig.later(31 * 86_400)
+    assert claim(rig, DEAR, rules=rules) is not None
+
+
+def test_what_never_began_costs_nothing_and_what_perhaps_ran_costs_its_most(rig: Rig) -> None:
+    for who in ("ada", "bob", "eve"):
+        rig.accept(who)
+    refused, withdrawn, lost = (claimed(rig, DEAR) for _ in range(3))
+    assert rig.store.waiting_facts(rig.now).spent == pytest.approx(1.8)
+    rig.refuse(refused)
+    rig.give_up(withdrawn, Ending.WITHDRAWN)
+    rig.give_up(lost, Ending.VANISHED)
+    assert rig.store.waiting_facts(rig.now).spent == pytest.approx(0.6)
+    assert rig.store.waiting_facts(rig.now).spent_by_board == {"main": pytest.approx(0.6)}
+
+
+# --------------------------------------------------------------------------------------------------------- wanted back
+
+
+def test_what_has_not_begun_is_wanted_back_once_and_its_run_waits_again(rig: Rig) -> None:
+    rig.accept()
+    attempt = claimed(rig, AWAY)
+    home = [Slot(backend="cluster", gpu="H100", free=1)]
+    assert not rig.store.withdraw(attempt, home, "home", rig.now), "it wasn't even taken"
+    rig.store.note_handle(attempt, Handle("1"), rig.now + timedelta(hours=1), rig.now)
+    assert rig.store.withdraw(attempt, home, "home", rig.now)
+    assert not rig.store.withdraw(attempt, home, "home", rig.now)
+    (again,) = rig.store.open_attempts()
+    assert again.withdraw_at == rig.now
+    assert rig.give_up(again, Ending.WITHDRAWN) is RunState.QUEUED
+    (row,) = rig.rows("SELECT state, ending FROM attempt")
+    assert row == {"state": "cancelled", "ending": "withdrawn"}
+    found = claimed(rig, *home)
+    assert (found.number, found.backend) == (2, "cluster")
+
+
+def test_what_runs_and_what_home_never_takes_is_not_wanted_back(rig: Rig) -> None:
+    rig.accept()
+    attempt = claimed(rig, AWAY)
+    rig.store.note_handle(attempt, Handle("1"), rig.now + timedelta(hours=1), rig.now)
+    for home in (
+        Slot(backend="cluster", gpu="H100", free=1, most=0),
+        Slot(backend="cluster", gpu="H100", free=1, staff_only=True),
+    ):
+        assert not rig.store.withdraw(attempt, [home], "home", rig.now)
+    assert not rig.store.withdraw(attempt, [], "home", rig.now)
+    rig.store.note_seen(attempt, Sighting(seen=Seen.RUNNING), rig.now)
+    assert not rig.store.withdraw(attempt, [Slot(backend="cluster", gpu="H100", free=1)], "home", rig.now)
+
+
+def test_being_moved_costs_none_of_the_three_tries(rig: Rig) -> None:
+    rig.accept()
+    for _ in range(5):
+        assert rig.give_up(claimed(rig, AWAY), Ending.WITHDRAWN) is RunState.QUEUED
+    for _ in range(2):
+        assert rig.give_up(claimed(rig, AWAY), Ending.NODE_FAILURE) is RunState.QUEUED
+    assert rig.give_up(claimed(rig, AWAY), Ending.NODE_FAILURE) is RunState.FAILED
+
+
+# ------------------------------------------------------------------------------------------------------------ breakers
+
+
+def test_breakers_are_kept_and_outcomes_tell_whose_runs_failed(rig: Rig) -> None:
+    found = Breaker(state=State.OPEN, why="no answer", since=rig.now, try_at=rig.now, times=2)
+    rig.store.keep_breaker("cluster", found)
+    rig.store.keep_breaker("modal", found)
+    rig.store.keep_breaker("modal", CLOSED)
+    assert rig.store.breakers() == {"cluster": found, "modal": CLOSED}
+    for who in ("ada", "ada", "bob"):
+        rig.accept(who)
+    for attempt in [claimed(rig, AWAY) for _ in range(3)]:
+        rig.give_up(attempt)
+    told = rig.store.outcomes(rig.now)["modal"]
+    assert (told.people, told.good_at) == (2, None)
+    rig.later(1)
+    rig.score(claimed(rig, AWAY))
+    told = rig.store.outcomes(rig.now)["modal"]
+    assert (told.people, told.good_at) == (0, rig.now)

@@ -1,0 +1,236 @@
+"""Home, and places for overflow: the queue drains while home is down, comes back when it is, and ends exactly once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from kbslurm.daemon import Daemon, WallClock
+from kbslurm.domain.breaker import Breaker, State
+from kbslurm.domain.placement import Budget, OtherClass, Overflow, Role, Rules
+from kbslurm.domain.run import AttemptState, Handle, OpenAttempt
+from kbslurm.errors import BackendRefused, BackendTrouble
+from kbslurm.flow.collect import Vigil, collect
+from kbslurm.flow.launch import launch
+from kbslurm.flow.manifest import time_limit_s
+from kbslurm.flow.place import Place
+from kbslurm.flow.queue import free_slots
+from kbslurm.ports import JobSpec
+from kbslurm.store.postgres import PostgresStore
+from tests.chaos.history import check
+from tests.flow.puppet import ABSENT, WAITING, Puppet, ended, sealed_report
+from tests.flow.stage import PROBLEM, QUICK, Stage, running
+
+WHEN_DOWN = Rules(overflow=Overflow(when="when_down"))
+
+
+class Worker(Puppet):
+    """A place that runs at once what it takes. `down`: nothing is taken or answered; `queues`: taken, not started."""
+
+    def __init__(self, store: PostgresStore, name: str, slots: int = 2) -> None:
+        super().__init__(name=name, slots={"A100": slots}, default=ended())
+        self.store, self.down, self.queues = store, False, False
+        self.unclear = False
+
+    def submit(self, job: JobSpec) -> Handle:
+        if self.down and self.unclear:
+            raise BackendTrouble(self.name, "the controller doesn't answer")
+        if self.down:
+            raise BackendRefused(self.name, "the controller doesn't answer", permanent=False, away=True)
+        handle = super().submit(job)
+        (attempt,) = [a for a in self.store.open_attempts() if a.name == job.name]
+        if self.queues:
+            self.sightings[job.name] = WAITING
+        else:
+            self.reports[job.name] = sealed_report(self.store.work(attempt.id))
+        return handle
+
+    def cancel(self, attempt: OpenAttempt) -> None:
+        super().cancel(attempt)
+        if self.sightings.get(attempt.name) == WAITING:
+            self.sightings[attempt.name] = ended()
+
+    def begin(self) -> None:
+        """Let all that waits here run."""
+        self.queues = False
+        for attempt in self.store.open_attempts():
+            if self.sightings.get(attempt.name) == WAITING:
+                self.reports[attempt.name] = sealed_report(self.store.work(attempt.id))
+                del self.sightings[attempt.name]
+
+    def _called(self, what: str) -> None:
+        self.calls.append(what)
+        if self.down:
+            raise BackendTrouble(self.name, "the controller doesn't answer")
+
+
+@pytest.fixture
+def stage(database_url: str) -> Iterator[Stage]:
+    built = Stage.build(database_url, clock=WallClock())
+    yield built
+    built.close()
+
+
+def place(backend: Worker, role: Role = "home", gpu_class: str = "A100", price: float = 0.0) -> Place:
+    return Place(
+        backend=backend,
+        poll_s=0.1,
+        grace_s=0.1,
+        sweep_gap_s=0.1,
+        role=role,
+        classes={"A100": gpu_class},
+        prices={"A100": price},
+    )
+
+
+def went(stage: Stage) -> Counter[str]:
+    """Where the runs that were scored were."""
+    found = stage.rows("SELECT a.backend FROM verdict v JOIN attempt a ON a.id = v.attempt_id WHERE v.name = 'passed'")
+    return Counter(row["backend"] for row in found)
+
+
+def daemon(stage: Stage, *places: Place, rules: Rules = WHEN_DOWN) -> Daemon:
+    return Daemon(stage.store, places, pace=replace(QUICK, breaker_s=0.3), rules=rules)
+
+
+def burst(stage: Stage, count: int) -> None:
+    for n in range(count):
+        stage.submit(by=f"p{n}", mode="leaderboard")
+
+
+def drained(stage: Stage) -> None:
+    stage.wait_until(lambda: stage.open_runs() == 0)
+
+
+def test_home_goes_down_the_queue_drains_elsewhere_and_new_runs_stay_home_again(stage: Stage) -> None:
+    home, github, modal = (Worker(stage.store, name) for name in ("cluster", "github", "modal"))
+    served = daemon(stage, place(home), place(github, "overflow"), place(modal, "overflow"))
+    lane = served.lanes["cluster"]
+    with running(served):
+        burst(stage, 6)
+        drained(stage)
+        assert went(stage) == {"cluster": 6}
+        home.down = True
+        burst(stage, 12)
+        drained(stage)
+        assert went(stage)["github"] + went(stage)["modal"] == 12
+        assert stage.store.breakers()["cluster"].times > 0, "the next process knows it, too"
+        home.down = False
+        while lane.breaker.state is not State.CLOSED:
+            stage.submit(by="eve")
+            drained(stage)
+        before = went(stage)
+        burst(stage, 6)
+        drained(stage)
+        assert went(stage) - before == {"cluster": 6}
+    check(stage)
+    whys = stage.rows("SELECT why_here FROM attempt WHERE backend <> 'cluster' AND state = 'reported'")
+    assert all("cluster is down" in row["why_here"] for row in whys)
+    assert len(stage.store.best("board", "A100")) == 12
+
+
+def test_what_waits_elsewhere_comes_home_and_ends_once(stage: Stage) -> None:
+    home, modal = Worker(stage.store, "cluster"), Worker(stage.store, "modal")
+    home.down, modal.queues = True, True
+    with running(daemon(stage, place(home), place(modal, "overflow"))):
+        burst(stage, 2)
+        stage.wait_until(lambda: [a.backend for a in stage.store.open_attempts() if a.handle] == ["modal"] * 2)
+        home.down = False
+        stage.submit(by="eve")  # whose run tries whether it works again
+        drained(stage)
+    assert went(stage)["cluster"] == 3
+    check(stage)
+    ends = stage.rows("SELECT state, ending FROM attempt WHERE backend = 'modal'")
+    assert {(row["state"], row["ending"]) for row in ends} == {("cancelled", "withdrawn")}
+
+
+def test_what_began_elsewhere_ends_there_though_it_was_wanted_back(stage: Stage) -> None:
+    modal = Worker(stage.store, "modal")
+    modal.queues = True
+    home, away = place(Worker(stage.store, "cluster")), place(modal, "overflow")
+    stage.submit(mode="leaderboard")
+    launch(stage.store, away, stage.claim(away), stage.clock.now())
+    slots = free_slots({"cluster": home.backend.capacity()}, ())
+    assert stage.store.withdraw(stage.attempt(), slots, "home has room", stage.clock.now())
+    modal.begin()
+    collect(stage.store, away, stage.store.open_attempts(), Vigil(), stage.clock.now())
+    assert stage.run()["verdict"] == "passed"
+    assert went(stage) == {"modal": 1}
+
+
+def test_what_was_perhaps_sent_home_is_sent_nowhere_else(stage: Stage) -> None:
+    home, modal = Worker(stage.store, "cluster", slots=1), Worker(stage.store, "modal")
+    home.down = home.unclear = True
+    with running(daemon(stage, place(home), place(modal, "overflow"))):
+        burst(stage, 5)
+        stage.wait_until(lambda: stage.open_runs() == 1)
+        (left,) = stage.store.open_attempts()
+        assert (left.backend, left.state) == ("cluster", AttemptState.AMBIGUOUS)
+        home.sightings[left.name] = ABSENT
+        home.down = False
+        stage.wait_until(lambda: bool(home.submitted))
+        home.sightings.clear()
+        drained(stage)
+    assert went(stage) == {"modal": 4, "cluster": 1}
+    assert [run["attempts"] for run in stage.runs()] == [1] * 5
+    check(stage)
+
+
+def test_a_burst_stops_at_the_budget_and_waits_for_home(stage: Stage) -> None:
+    home, modal = Worker(stage.store, "cluster"), Worker(stage.store, "modal", slots=9)
+    home.down, modal.queues = True, True
+    most = 2.5 * time_limit_s(PROBLEM.limits, "leaderboard") * 0.01
+    served = daemon(
+        stage,
+        place(home),
+        place(modal, "overflow", price=0.01),
+        rules=replace(WHEN_DOWN, budget=Budget(month=most)),
+    )
+    with running(served):
+        burst(stage, 6)
+        stage.wait_until(lambda: "budget is used up" in served._told()["overflow"]["gpus"].get("A100", ""))
+        assert sum(a.backend == "modal" for a in stage.store.open_attempts()) == 2, "three could come to more"
+        modal.begin()
+        stage.wait_until(lambda: stage.open_runs() < 5)
+        home.down = False
+        drained(stage)
+    assert went(stage).total() == 6
+    assert stage.store.waiting_facts(stage.clock.now()).spent <= most
+    check(stage)
+
+
+def test_a_new_daemon_begins_with_the_breakers_of_the_one_before(stage: Stage) -> None:
+    home, modal = Worker(stage.store, "cluster"), Worker(stage.store, "modal")
+    now = stage.clock.now()
+    far = Breaker(state=State.OPEN, why="no answer", since=now, try_at=now + timedelta(hours=1), times=9)
+    stage.store.keep_breaker("cluster", far)
+    with running(daemon(stage, place(home), place(modal, "overflow"))):
+        burst(stage, 3)
+        drained(stage)
+    assert went(stage) == {"modal": 3}
+    assert home.calls == []
+
+
+@pytest.mark.parametrize("other_class", ["refuse", "unranked"])
+def test_another_class_of_gpu_never_ranks(stage: Stage, other_class: OtherClass) -> None:
+    home, modal = Worker(stage.store, "cluster"), Worker(stage.store, "modal")
+    home.down = True
+    rules = replace(WHEN_DOWN, other_class=other_class)
+    with running(daemon(stage, place(home), place(modal, "overflow", gpu_class="A100 PCIe"), rules=rules)):
+        stage.submit(by="ada", mode="leaderboard")
+        stage.submit(by="bob", mode="test")
+        stage.wait_until(lambda: stage.runs()[1]["verdict"] == "passed")
+        if other_class == "refuse":
+            assert stage.runs()[0]["verdict"] is None
+            home.down = False
+        drained(stage)
+    first = stage.runs()[0]
+    assert (first["verdict"], first["ranked"]) == ("passed", other_class == "refuse")
+    assert len(stage.store.best("board", "A100")) == (other_class == "refuse")
+    if other_class == "unranked":
+        assert "another class" in first["verdict_reason"]
+    check(stage)

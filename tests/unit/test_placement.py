@@ -1,0 +1,330 @@
+"""Where runs go: the hosts' rules as a table, and what holds whatever the ground looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbslurm.domain import breaker as breakers
+from kbslurm.domain import placement
+from kbslurm.domain.breaker import CLOSED, Breaker, Outcomes, State
+from kbslurm.domain.eta import Service
+from kbslurm.domain.placement import Budget, Demand, Facts, Ground, OtherClass, Overflow, Rules, planned
+from kbslurm.domain.run import AttemptId, AttemptState, JobName, OpenAttempt, RunId
+from kbslurm.errors import Invalid
+from kbslurm.flow.queue import free_slots
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+GPU = "H100"
+DOWN = Breaker(state=State.OPEN, why="no answer", since=NOW, try_at=NOW + timedelta(minutes=1), times=1)
+TRYING = Breaker(state=State.HALF_OPEN, why="no answer", since=NOW, times=1)
+WAIT = Overflow(when="when_wait_over", after_s=600.0)
+SLOW = Service(quick_s=300.0, slow_s=300.0)
+
+
+def home(slots: int = 2, breaker: Breaker = CLOSED, **more: object) -> Ground:
+    return Ground(name="cluster", slots={GPU: slots}, breaker=breaker, **more)  # type: ignore[arg-type]
+
+
+def modal(slots: int = 3, price: float = 0.001, gpu_class: str = GPU, breaker: Breaker = CLOSED) -> Ground:
+    return Ground(
+        name="modal",
+        role="overflow",
+        slots={GPU: slots},
+        classes={GPU: gpu_class} if gpu_class else {},
+        prices={GPU: price},
+        breaker=breaker,
+    )
+
+
+def attempt(number: int, backend: str = "cluster", state: AttemptState = AttemptState.RUNNING) -> OpenAttempt:
+    return OpenAttempt(
+        id=AttemptId(number),
+        run_id=RunId(number),
+        number=1,
+        name=JobName(f"kb-{number}"),
+        backend=backend,
+        gpu=GPU,
+        state=state,
+        handle=None,
+        opened_at=NOW + timedelta(seconds=number),
+        deadline_at=None,
+    )
+
+
+def plan(
+    grounds: Sequence[Ground],
+    rules: Rules,
+    *,
+    waiting: int = 1,
+    service: Service | None = SLOW,
+    attempts: Sequence[OpenAttempt] = (),
+    facts: Facts | None = None,
+    planned_at: Mapping[str, datetime] | None = None,
+) -> placement.Plan:
+    slots = free_slots({ground.name: ground.slots for ground in grounds}, attempts)
+    known = facts or Facts(demand={GPU: Demand(waiting=waiting, least_gpu_s=60.0, service=service)})
+    return planned(slots, grounds, rules, known, attempts, NOW, planned_at=planned_at)
+
+
+def went(found: placement.Plan) -> list[tuple[str, int]]:
+    return [(slot.backend, slot.free) for slot in found.slots]
+
+
+BUSY = [attempt(1), attempt(2)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "breaker", "waiting", "attempts", "expected"),
+    [
+        pytest.param(Overflow(), CLOSED, 9, [], [("cluster", 2)], id="never, home works"),
+        pytest.param(Overflow(), DOWN, 9, [], [("cluster", 2)], id="never: then runs wait at home, even when down"),
+        pytest.param(Overflow(when="when_down"), CLOSED, 99, BUSY, [], id="when_down, home is only full"),
+        pytest.param(Overflow(when="when_down"), DOWN, 9, [], [("modal", 3)], id="when_down, home is down"),
+        pytest.param(
+            Overflow(when="when_down"), TRYING, 9, [], [("cluster", 1), ("modal", 3)], id="one run tries home again"
+        ),
+        pytest.param(WAIT, CLOSED, 2, [], [("cluster", 2)], id="wait: home has room for all"),
+        pytest.param(WAIT, CLOSED, 3, BUSY, [("modal", 3)], id="wait: none would wait too long, but who has may go"),
+        pytest.param(WAIT, CLOSED, 6, BUSY, [("modal", 2)], id="wait: as many as would wait too long"),
+        pytest.param(WAIT, DOWN, 1, [], [("modal", 3)], id="wait: home is down"),
+    ],
+)
+def test_the_hosts_rule_decides_when_overflow_is_offered(
+    rule: Overflow, breaker: Breaker, waiting: int, attempts: list[OpenAttempt], expected: list[tuple[str, int]]
+) -> None:
+    found = plan([home(breaker=breaker), modal()], Rules(overflow=rule), waiting=waiting, attempts=attempts)
+    assert went(found) == expected
+    assert found.why[GPU]
+
+
+def test_only_those_who_waited_too_long_go_where_nobody_else_would() -> None:
+    (slot,) = plan([home(), modal()], Rules(overflow=WAIT), waiting=3, attempts=BUSY).slots
+    assert slot.queued_before == NOW - timedelta(minutes=10)
+    (slot,) = plan([home(), modal()], Rules(overflow=WAIT), waiting=9, attempts=BUSY).slots
+    assert slot.queued_before is None
+
+
+def test_without_a_history_only_real_waiting_counts() -> None:
+    (slot,) = plan([home(), modal()], Rules(overflow=WAIT), waiting=500, service=None, attempts=BUSY).slots
+    assert slot.queued_before is not None
+
+
+def test_a_cluster_that_starts_nothing_soon_comes_second() -> None:
+    later = {GPU: NOW + timedelta(hours=2)}
+    found = plan([home(), modal()], Rules(overflow=WAIT), waiting=1, planned_at=later)
+    assert went(found) == [("modal", 3), ("cluster", 2)]
+    assert "2 h" in found.why[GPU]
+    soon = {GPU: NOW + timedelta(minutes=5)}
+    assert went(plan([home(), modal()], Rules(overflow=WAIT), waiting=1, planned_at=soon)) == [("cluster", 2)]
+
+
+def test_a_type_that_home_lacks_goes_out() -> None:
+    other = Ground(name="cluster", slots={"A100": 1})
+    assert went(plan([other, modal()], Rules(overflow=Overflow(when="when_down")))) == [("cluster", 1), ("modal", 3)]
+    assert went(plan([other, modal()], Rules())) == [("cluster", 1)]
+
+
+@pytest.mark.parametrize(
+    ("gpu_class", "other", "expected"),
+    [
+        (GPU, "refuse", "yes"),
+        ("", "refuse", "no"),
+        ("", "unranked", "unranked"),
+        ("H100 PCIe", "refuse", "no"),
+    ],
+)
+def test_a_board_never_mixes_classes(gpu_class: str, other: OtherClass, expected: str) -> None:
+    rules = Rules(overflow=Overflow(when="when_down"), other_class=other)
+    (slot,) = plan([home(breaker=DOWN), modal(gpu_class=gpu_class)], rules).slots
+    assert slot.leaderboard == expected
+    named = replace(rules, classes={GPU: gpu_class or f"{GPU} at modal"})
+    (slot,) = plan([home(breaker=DOWN), modal(gpu_class=gpu_class)], named).slots
+    assert slot.leaderboard == "yes", "the hosts said which class their boards are about"
+
+
+def test_a_budget_that_is_used_up_stops_what_costs_and_says_so() -> None:
+    rules = Rules(overflow=Overflow(when="when_down"), budget=Budget(month=1.0))
+    demand = {GPU: Demand(waiting=1, least_gpu_s=60.0)}
+    grounds = [home(breaker=DOWN), modal(price=0.001)]
+    for spent, offered in ((0.0, True), (0.93, True), (0.95, False), (1.0, False), (2.0, False)):
+        found = plan(grounds, rules, facts=Facts(demand=demand, spent=spent))
+        assert bool(found.slots) is offered, spent
+        assert ("budget is used up" in found.why[GPU]) is not offered
+    free = plan([home(breaker=DOWN), modal(price=0.0)], rules, facts=Facts(demand=demand, spent=2.0))
+    assert free.slots, "what costs nothing goes on"
+
+
+def test_a_run_that_was_ordered_somewhere_opens_that_place_for_itself_alone() -> None:
+    facts = Facts(demand={GPU: Demand(waiting=1)}, pinned=frozenset({"modal"}))
+    found = plan([home(), modal()], Rules(), facts=facts)
+    assert [(slot.backend, slot.pinned_only) for slot in found.slots] == [("cluster", False), ("modal", True)]
+
+
+def test_what_waits_elsewhere_comes_home_when_nobody_else_needs_the_room() -> None:
+    waiting = [attempt(n, "modal", AttemptState.SUBMITTED) for n in (3, 4, 5)]
+    busy = replace(attempt(6, "modal"), state=AttemptState.RUNNING)
+    grounds = [home(slots=2), modal(slots=9)]
+    slots = free_slots({ground.name: ground.slots for ground in grounds}, [*waiting, busy])
+
+    def coming(queued: int, breaker: Breaker = CLOSED) -> list[int]:
+        at = [home(slots=2, breaker=breaker), modal(slots=9)]
+        return [one.id for one, _ in placement.coming_home(slots, at, [*waiting, busy], {GPU: queued})]
+
+    assert coming(0) == [5, 4]
+    assert coming(1) == [5]
+    assert coming(2) == []
+    assert coming(0, DOWN) == coming(0, TRYING) == []
+    wanted = [replace(one, withdraw_at=NOW) for one in waiting]
+    assert placement.coming_home(slots, grounds, wanted, {}) == []
+
+
+PLACES = st.lists(
+    st.builds(
+        Ground,
+        name=st.sampled_from(["a", "b", "c"]),
+        role=st.sampled_from(["home", "overflow"]),
+        slots=st.dictionaries(st.sampled_from(["A100", GPU]), st.integers(1, 4), max_size=2),
+        classes=st.dictionaries(st.sampled_from(["A100", GPU]), st.sampled_from(["x", "y"]), max_size=2),
+        prices=st.dictionaries(st.sampled_from(["A100", GPU]), st.sampled_from([0.0, 0.001]), max_size=2),
+        breaker=st.sampled_from([CLOSED, DOWN, TRYING]),
+    ),
+    max_size=3,
+    unique_by=lambda ground: ground.name,
+)
+RULES = st.builds(
+    Rules,
+    overflow=st.sampled_from([Overflow(), Overflow(when="when_down"), WAIT]),
+    other_class=st.sampled_from(["refuse", "unranked"]),
+    budget=st.sampled_from([Budget(), Budget(month=1.0)]),
+)
+
+
+@given(PLACES, RULES, st.integers(0, 30), st.floats(0, 2), st.lists(st.integers(1, 50), max_size=6, unique=True))
+def test_whatever_the_ground_no_plan_breaks_a_rule(
+    grounds: list[Ground], rules: Rules, waiting: int, spent: float, busy: list[int]
+) -> None:
+    attempts = [attempt(n, "abc"[n % 3]) for n in busy]
+    free = free_slots({ground.name: ground.slots for ground in grounds}, attempts)
+    facts = Facts(demand={GPU: Demand(waiting=waiting, least_gpu_s=60.0, service=SLOW)}, spent=spent)
+    found = planned(free, grounds, rules, facts, attempts, NOW)
+    by_name = {ground.name: ground for ground in grounds}
+    offered = {(slot.backend, slot.gpu): slot for slot in found.slots}
+    assert len(offered) == len(found.slots), "none is offered twice"
+    for slot in found.slots:
+        ground = by_name[slot.backend]
+        before = next(one for one in free if (one.backend, one.gpu) == (slot.backend, slot.gpu))
+        assert 0 < slot.free <= before.free
+        mine = ground.class_of(slot.gpu) == placement.board_class(slot.gpu, grounds, rules)
+        assert (slot.leaderboard == "yes") is mine
+        assert slot.why
+        if ground.role == "overflow":
+            assert rules.overflow.when != "never"
+            assert ground.breaker.state is not State.OPEN
+            if rules.overflow.when == "when_down":
+                homes = [one for one in grounds if one.role == "home" and slot.gpu in one.slots]
+                assert all(one.breaker.state is not State.CLOSED for one in homes)
+            if rules.budget.month is not None and slot.price:
+                assert spent < rules.budget.month
+        if slot.alone:
+            assert slot.free == 1
+    for gpu in {gpu for ground in grounds for gpu in ground.slots}:
+        assert found.why[gpu]
+        sound = [one for one in free if one.gpu == gpu and by_name[one.backend].breaker == CLOSED]
+        for one in sound:
+            if by_name[one.backend].role == "home":
+                assert (one.backend, gpu) in offered, "a home that works is always offered"
+
+
+# ------------------------------------------------------------------------------------------------------------- breaker
+
+
+def test_a_breaker_opens_after_three_in_a_row_and_tries_with_one_run() -> None:
+    one = breakers.failed(CLOSED, 1, "no answer", NOW)
+    assert one == breakers.failed(CLOSED, 2, "no answer", NOW) == CLOSED
+    opened = breakers.failed(CLOSED, 3, "no answer", NOW)
+    assert (opened.state, opened.why, opened.times) == (State.OPEN, "no answer", 1)
+    assert opened.try_at is not None
+    assert breakers.looked(opened, Outcomes(), NOW).state is State.OPEN
+    trying = breakers.looked(opened, Outcomes(), opened.try_at)
+    assert trying.state is State.HALF_OPEN
+    assert breakers.launched(trying) == CLOSED
+    again = breakers.failed(trying, 1, "no answer", opened.try_at)
+    assert again.state is State.OPEN
+    assert again.try_at is not None
+    assert again.try_at - opened.try_at == 2 * (opened.try_at - NOW), "twice as long as before"
+
+
+def test_runs_of_three_people_open_it_and_a_good_one_closes_it() -> None:
+    bad = Outcomes(people=2, bad_at=NOW)
+    assert breakers.looked(CLOSED, bad, NOW) == CLOSED, "no one person takes a place away from everybody"
+    opened = breakers.looked(CLOSED, replace(bad, people=3), NOW)
+    assert (opened.state, opened.cause) == (State.OPEN, "runs")
+    later = NOW + timedelta(hours=1)
+    trying = breakers.looked(opened, bad, later)
+    assert trying.state is State.HALF_OPEN
+    assert breakers.launched(trying) == trying, "that it takes runs was never the trouble"
+    assert breakers.looked(trying, replace(bad, bad_at=later), later).state is State.OPEN
+    assert breakers.looked(trying, replace(bad, good_at=later), later) == CLOSED
+
+
+def test_one_that_answers_again_is_tried_at_once() -> None:
+    opened = breakers.failed(CLOSED, 3, "no answer", NOW)
+    soon = NOW + timedelta(seconds=1)
+    assert breakers.looked(breakers.answered(opened, soon), Outcomes(), soon).state is State.HALF_OPEN
+    assert breakers.answered(CLOSED, NOW) == CLOSED
+
+
+@given(st.integers(1, 60))
+def test_it_is_never_left_alone_for_longer_than_ten_minutes(times: int) -> None:
+    breaker = CLOSED
+    for _ in range(times):
+        breaker = breakers.failed(replace(breaker, state=State.HALF_OPEN), 1, "no", NOW)
+    assert breaker.try_at is not None
+    assert timedelta(seconds=30) <= breaker.try_at - NOW <= timedelta(minutes=10)
+
+
+@pytest.mark.parametrize("breaker", [CLOSED, DOWN, TRYING])
+def test_a_breaker_is_kept_as_it_was(breaker: Breaker) -> None:
+    assert breakers.kept(breakers.told(breaker)) == breaker
+    assert breakers.kept({"state": "ajar"}) == CLOSED
+
+
+# --------------------------------------------------------------------------------------------------------------- words
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("never", Overflow()),
+        ("when_down", Overflow(when="when_down")),
+        ({"when_wait_over": "10m"}, WAIT),
+        ({"when_wait_over": "600s"}, WAIT),
+        ({"when_wait_over": "1.5 h"}, Overflow(when="when_wait_over", after_s=5400.0)),
+    ],
+)
+def test_the_rule_is_read_as_it_is_written(raw: object, expected: Overflow) -> None:
+    assert placement.overflow_of(raw) == expected
+
+
+@pytest.mark.parametrize(
+    "raw", ["always", "when_wait_over", {"when_wait_over": 10}, {"when_wait_over": "ten"}, {"when_down": "1m"}, {}, 3]
+)
+def test_what_is_no_rule_is_refused_with_the_spelling(raw: object) -> None:
+    with pytest.raises(Invalid) as caught:
+        placement.overflow_of(raw)
+    assert caught.value.hint
+
+
+def test_months_are_by_utc() -> None:
+    begins, ends = placement.month_named("2026-12")
+    assert (begins.isoformat(), ends.isoformat()) == ("2026-12-01T00:00:00+00:00", "2027-01-01T00:00:00+00:00")
+    assert placement.month_of(NOW) == placement.month_named("2026-11")
+    for text in ("2026", "2026-13", "11/2026", "0000-01", "9999-12"):
+        with pytest.raises(Invalid):
+            placement.month_named(text)
