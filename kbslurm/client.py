@@ -353,6 +353,12 @@ class Client:
         wanted: dict[str, Any] = {"limit": limit, "offset": offset, **({"leaderboard": board} if board else {})}
         return [_line(row) for row in self._get("/user/submissions", **wanted)]
 
+    def why(self, number: int, *, of_submission: bool = False) -> list[Mapping[str, Any]]:
+        """Why a run, or each of a submission's, is where it is."""
+        if of_submission:
+            return list(self._get(f"/user/submissions/{number}/why")["runs"])
+        return [self._get(f"/user/runs/{number}/why")]
+
     def artifacts(self, number: int) -> list[ArtifactInfo]:
         """What the profiles of one's own submission left, as far as it is still kept."""
         return [

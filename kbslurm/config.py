@@ -742,6 +742,8 @@ def _as_text(value: Any) -> str:
             return "none"
         case bool():
             return str(value).lower()
+        case placement.Overflow():
+            return str(value)
         case _ if dataclasses.is_dataclass(value):
             said = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
             return "{ " + ", ".join(f"{key} = {_as_text(one)}" for key, one in said.items()) + " }"

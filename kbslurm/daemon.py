@@ -449,6 +449,11 @@ class Daemon:
         self._strangers: set[str] = set()
         self._breakers: dict[str, Breaker] = {}
         self._overflow: Mapping[str, str] = {}
+        self._held_up: Mapping[str, str] = {}
+        grounds = [place.ground() for place in places]
+        self._board_classes = {
+            gpu: placement.board_class(gpu, grounds, self.rules) for ground in grounds for gpu in ground.slots
+        }
         self._troubles = 0
         self._over = threading.Event()
 
@@ -542,7 +547,11 @@ class Daemon:
             "overflow": {
                 "rule": str(self.rules.overflow) if self.has_policy else "",
                 "other_class": self.rules.other_class,
+                "currency": self.rules.budget.currency,
+                "boards": {board: list(places) for board, places in self.rules.boards.items()},
+                "classes": self._board_classes if self.has_policy else {},
                 "gpus": dict(self._overflow),
+                "held_up": dict(self._held_up),
             },
         }
 
@@ -637,7 +646,7 @@ class Daemon:
         for gpu, at in waits:
             soonest[gpu] = min(at, soonest.get(gpu, at))
         plan = placement.planned(slots, self._grounds(), self.rules, facts, attempts, now, planned_at=soonest)
-        self._overflow = plan.why
+        self._overflow, self._held_up = plan.why, plan.held_up
         return plan
 
     def _mind_breakers(self, now: datetime) -> None:

@@ -14,6 +14,7 @@ from kbslurm.api.shapes import Ascii, answers
 from kbslurm.api.standings import Standings, final_told
 from kbslurm.domain import contest, measure, policy
 from kbslurm.domain.run import SubmissionId
+from kbslurm.domain.why import as_told
 from kbslurm.errors import Invalid, NotFound, Refused
 from kbslurm.flow.cancel import cancel
 from kbslurm.flow.remove import remove
@@ -26,6 +27,7 @@ PENDING_FOR = timedelta(hours=1)
 Name = Annotated[str, Path(max_length=contest.NAME_CAP, description="A board's name, in any case.")]
 Gpu = Annotated[str, Path(max_length=contest.NAME_CAP, description="A GPU type, in any case.")]
 Number = Annotated[int, Path(ge=0, le=2**63 - 1, description="The submission's number.")]
+RunNumber = Annotated[int, Path(ge=0, le=2**63 - 1, description="The run's number.")]
 Limit = Annotated[int, Query(ge=1, le=100)]
 Offset = Annotated[int, Query(ge=0, le=2**31 - 1)]
 
@@ -113,6 +115,19 @@ def routes(house: House, histories: waiting.Histories, standings: Standings) -> 
         told = {"submission": whole.told(view), "runner_queue": queue, "message": waiting.words(view, queue)}
         return Ascii(told)
 
+    @router.get("/user/runs/{run_id}/why", responses=answers(shapes.WhyTold, 400, 401, 403, 404))
+    def why(run_id: RunNumber, sender: Sender) -> Ascii:
+        """Why a run of one's own (for staff: anybody's) is where it is: what it waits for, where it went and why."""
+        told = house.store.why(run_id, house.clock.now())
+        own(house, sender, told.submission, staff_too=True)
+        return Ascii(as_told(told))
+
+    @router.get("/user/submissions/{submission_id}/why", responses=answers(shapes.WhysTold, 400, 401, 403, 404))
+    def whys(submission_id: Number, sender: Sender) -> Ascii:
+        """The same for each run of a submission."""
+        now, view = house.clock.now(), own(house, sender, submission_id, staff_too=True)
+        return Ascii({"runs": [as_told(house.store.why(run.id, now)) for run in view.runs]})
+
     @router.delete("/user/submissions/{submission_id}", responses=answers(shapes.Fine, 400, 401, 403, 404))
     def delete(submission_id: Number, sender: Sender) -> Ascii:
         """Take a submission back: open runs are cancelled, it leaves every list, its source is purged."""
@@ -171,13 +186,13 @@ def person_told(person: Person) -> dict[str, Any]:
     }
 
 
-def own(house: House, sender: identity.Given, number: int) -> SubmissionView:
+def own(house: House, sender: identity.Given, number: int, *, staff_too: bool = False) -> SubmissionView:
     """The submission, when it is the caller's own and wasn't taken back."""
     person = identity.caller(house, sender)
     view = house.store.submission(SubmissionId(number))
     if view.removed_at is not None:
         raise NotFound("submission", str(number))
-    if view.person_id != person.id:
+    if view.person_id != person.id and not (staff_too and person.is_staff):
         raise Refused(f"submission {number} isn't yours")
     return view
 

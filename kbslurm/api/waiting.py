@@ -82,6 +82,8 @@ def runner_queue(house: Rows, histories: Histories, gpu: str, run: RunView | Non
     if run is not None and run.state == RunState.QUEUED:
         range_s = eta.starts_in_s(now.ahead, now.open_now, slots, histories.of(house, named or gpu))
         found |= {"place": now.ahead + 1, "starts_in_s": None if range_s is None else [round(s, 1) for s in range_s]}
+        if now.held_up:
+            found |= {"starts_in_s": None, "waits_for": now.held_up}
     if run is not None and run.state == RunState.LAUNCHING and (expected := _expected_at(run)) is not None:
         range_s = eta.planned_in_s((expected - house.clock.now()).total_seconds())
         found |= {"starts_in_s": [round(s, 1) for s in range_s]}
@@ -129,8 +131,9 @@ def words(view: SubmissionView, queue: dict[str, Any] | None) -> str:
     if run.state == RunState.LAUNCHING:
         why = run.waits_for
         return f"being started on {run.gpu}{f', {why}' if why else ''}{_soon(queue.get('starts_in_s'))}{of}"
-    place = queue.get("place")
-    return f"waiting for {run.gpu}, place {place}{_soon(queue.get('starts_in_s'))}{of}"
+    place, held_up = queue.get("place"), queue.get("waits_for")
+    why = f"; {held_up}" if held_up else ""
+    return f"waiting for {run.gpu}, place {place}{_soon(queue.get('starts_in_s'))}{of}{why}"
 
 
 def _soon(range_s: list[float] | None) -> str:

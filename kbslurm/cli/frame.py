@@ -130,6 +130,7 @@ def register() -> None:
         trial,
         up,
         watch,
+        why,
     )
 
 

@@ -54,6 +54,9 @@ class Service(Protocol):
     def mine(self, board: str | None, *, limit: int, offset: int = 0) -> Sequence[Mapping[str, Any]]:
         """One's own submissions, newest first, each as the API's line of it."""
 
+    def why(self, number: int, *, of_submission: bool) -> Sequence[Mapping[str, Any]]:
+        """Why a run, or each of a submission's, is where it is, as the API tells it."""
+
     def artifacts(self, view: SubmissionView) -> Sequence[ArtifactView]: ...
     def artifact(self, view: SubmissionView, gpu: str, name: str) -> bytes: ...
 
@@ -171,6 +174,13 @@ class ByRows:
         found = self._store.submissions(person=self._person().id, board=named, limit=limit, offset=offset)
         return [unfold.line(view) for view in found]
 
+    def why(self, number: int, *, of_submission: bool) -> Sequence[Mapping[str, Any]]:
+        from kbslurm.domain.why import as_told
+
+        now = datetime.now(UTC)
+        runs = [run.id for run in self._store.submission(SubmissionId(number)).runs] if of_submission else [number]
+        return [as_told(self._store.why(run, now)) for run in runs]
+
     def artifacts(self, view: SubmissionView) -> Sequence[ArtifactView]:
         person = self._person()
         if view.person_id != person.id and not person.is_staff:
@@ -236,6 +246,9 @@ class ByHttp:
             if len(page) < step:
                 break
         return found
+
+    def why(self, number: int, *, of_submission: bool) -> Sequence[Mapping[str, Any]]:
+        return self._client.why(number, of_submission=of_submission)
 
     def artifacts(self, view: SubmissionView) -> Sequence[ArtifactView]:
         from kbslurm.store.views import ArtifactView

@@ -30,6 +30,7 @@ OtherClass = Literal["refuse", "unranked"]
 
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)\Z")
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
+BUDGET_SPENT = "the month's budget for other places is used up: it waits for the cluster"
 _RULES = 'Write overflow = "never", "when_down", or { when_wait_over = "10m" }.'
 _MONTH = re.compile(r"(\d{4})-(\d{2})\Z")
 
@@ -106,10 +107,12 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Which slots are offered, the preferred first, and by GPU type why overflow is used or isn't."""
+    """Which slots are offered, the preferred first, and by GPU type why overflow is used or isn't. `held_up`: where it
+    would be used, were it not for this."""
 
     slots: tuple[Slot, ...]
     why: Mapping[str, str]
+    held_up: Mapping[str, str] = field(default_factory=dict)
 
 
 def overflow_of(raw: Any) -> Overflow:
@@ -200,6 +203,7 @@ def planned(
     overflow: list[Slot] = []
     first: list[Slot] = []
     why = {gpu: gate.why for gpu, gate in gates.items()}
+    held_up: dict[str, str] = {}
     for slot in free:
         ground = by_name[slot.backend]
         known = replace(
@@ -219,11 +223,13 @@ def planned(
         gate = gates[slot.gpu]
         spent = _spent_up(let_in, rules.budget, facts, facts.demand.get(slot.gpu, Demand()))
         if spent and gate.is_open:
-            why[slot.gpu] = f"{gate.why}; {spent}"
+            why[slot.gpu], held_up[slot.gpu] = f"{gate.why}; {spent}", BUDGET_SPENT
         offered = _through(let_in, gate, facts) if not spent else None
         if offered is not None:
             (first if gate.before_home else overflow).append(offered)
-    return Plan(slots=(*first, *home, *overflow), why=why)
+    offered_for = {slot.gpu for slot in (*first, *overflow)}
+    held_up = {gpu: said for gpu, said in held_up.items() if gpu not in offered_for}
+    return Plan(slots=(*first, *home, *overflow), why=why, held_up=held_up)
 
 
 def movable(attempt: OpenAttempt) -> bool:

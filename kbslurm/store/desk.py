@@ -72,7 +72,9 @@ SELECT
     (SELECT count(*) FROM run WHERE state IN ('launching', 'running') AND gpu = %(gpu)s) AS open_now,
     (SELECT count(*) FROM run WHERE state = 'queued' AND gpu = %(gpu)s
         AND (fair_at, id) < (%(fair_at)s::timestamptz, %(run)s::bigint)) AS ahead,
-    EXISTS (SELECT 1 FROM lease WHERE expires_at > %(now)s) AS led
+    EXISTS (SELECT 1 FROM lease WHERE expires_at > %(now)s) AS led,
+    (SELECT info -> 'overflow' -> 'held_up' ->> %(gpu)s FROM lease WHERE name = 'daemon' AND expires_at > %(now)s)
+    AS held_up
 """
 _SERVICE = f"""
 SELECT percentile_cont(ARRAY[0.1, 0.9]) WITHIN GROUP (ORDER BY took_s) AS took, count(*) AS n FROM (
@@ -124,13 +126,14 @@ WHERE s.person_id = %(person)s AND s.board_id = %(board)s AND s.accepted_at > %(
 class QueueNow:
     """One GPU type's queue: how many wait, hold a slot, and stand before the run that was asked about.
 
-    `led`: a daemon leads, so that what waits will be started.
+    `led`: a daemon leads, so that what waits will be started. `held_up`: why it waits for home.
     """
 
     queued: int
     open_now: int
     ahead: int
     led: bool
+    held_up: str | None = None
 
 
 class Desk(Register):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +13,8 @@ from kbslurm.domain.breaker import Breaker, Outcomes, kept, told
 from kbslurm.domain.measure import CALIBRATION
 from kbslurm.domain.placement import Demand, Facts, Rules
 from kbslurm.domain.run import OpenAttempt, Slot
+from kbslurm.domain.why import Told, Tried
+from kbslurm.errors import NotFound
 from kbslurm.flow.finals import FINAL
 from kbslurm.store import sql
 from kbslurm.store.finals import FinalsDesk
@@ -21,6 +24,20 @@ OF_THE_HOUSE = [CALIBRATION, FINAL, SHADOW]
 BUDGET_LOCK = 4_927_309
 BREAKER = "breaker:"
 LATELY = 500  # attempts that are looked at for how a place fares
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """What somebody or something used. Open attempts count at their most."""
+
+    name: str
+    attempts: int
+    open: int
+    runs: int
+    gpu_s: float
+    money: float
+    paid_gpu_s: float
+
 
 _DEMAND = """
 SELECT run.gpu, count(*) AS waiting, min(run.cost_s * v.ranks) AS least_gpu_s,
@@ -45,6 +62,41 @@ FROM (
 ) lately GROUP BY backend
 """
 
+_WHY = """
+SELECT run.id AS run, run.submission_id AS submission, b.name AS board, run.gpu, run.state, s.mode, run.by_staff,
+    v.ranks AS gpus, run.held, run.second, run.pinned, greatest(0, extract(epoch FROM %(now)s - run.queued_at))::float8
+    AS waited_s, (SELECT count(*) FROM run o WHERE o.state = 'queued' AND NOT o.held AND o.gpu = run.gpu
+        AND (o.fair_at, o.id) < (run.fair_at, run.id)) AS ahead,
+    verdict.name AS verdict, verdict.ranked, coalesce(verdict.reason, run.reason) AS reason,
+    (SELECT info FROM lease WHERE name = 'daemon' AND expires_at > %(now)s) AS leader
+FROM run JOIN submission s ON s.id = run.submission_id JOIN leaderboard b ON b.id = s.board_id
+JOIN problem_version v ON v.id = run.problem_version_id LEFT JOIN verdict ON verdict.run_id = run.id
+WHERE run.id = %(run)s
+"""
+_WHY_TRIED = f"""
+SELECT a.number, a.backend, a.state, a.ending, a.reason, a.why_here, a.gpu_class, a.ranks,
+    coalesce(a.telemetry ->> 'waits', '') AS waits, a.withdraw_at IS NOT NULL AS wanted_back,
+    {sql.GPU_S} AS gpu_s, {sql.MONEY} AS money
+FROM attempt a WHERE a.run_id = %(run)s ORDER BY a.number
+"""
+_OPEN_AT = f"SELECT backend, sum(gpus) AS n FROM attempt WHERE {sql.OPEN_ATTEMPT} AND gpu = %(gpu)s GROUP BY backend"
+# Of what: board, person, place. What has been held is counted in the month in which it was opened.
+_USAGE = f"""
+SELECT {{key}} AS name, count(*) AS attempts, count(*) FILTER (WHERE a.{sql.OPEN_ATTEMPT}) AS open,
+    count(DISTINCT r.id) AS runs, sum({sql.GPU_S}) AS gpu_s, sum({sql.MONEY}) AS money,
+    sum({sql.GPU_S}) FILTER (WHERE a.price > 0) AS paid_gpu_s
+FROM attempt a JOIN run r ON r.id = a.run_id JOIN submission s ON s.id = r.submission_id
+JOIN leaderboard b ON b.id = s.board_id JOIN person p ON p.id = s.person_id
+WHERE a.opened_at >= %(begins)s AND a.opened_at < %(ends)s
+GROUP BY 1 ORDER BY money DESC, gpu_s DESC, name
+"""
+_KEYS = {
+    "board": "b.name",
+    "person": "p.name",
+    "place": "a.backend || ' ' || a.gpu",
+    "run": "'run ' || r.id || ' (' || b.name || ', ' || p.name || ')'",
+}
+
 
 class PlacingDesk(FinalsDesk):
     """The rows that the placement policy reads, and the few that it writes beside a claim."""
@@ -68,6 +120,23 @@ class PlacingDesk(FinalsDesk):
     def spent_by_board(self, begins: datetime, ends: datetime, now: datetime) -> list[dict[str, Any]]:
         """What attempts that were opened between these moments cost, by board; open ones at their most."""
         return self._all(_SPENT, {"begins": begins, "ends": ends, "now": now})
+
+    def why(self, run: int, now: datetime) -> Told:
+        """What there is to say of why this run is where it is."""
+        found = self._one(_WHY, {"run": run, "now": now})
+        if found is None:
+            raise NotFound("run", str(run))
+        tries = [Tried(**row) for row in self._all(_WHY_TRIED, {"run": run, "now": now})]
+        open_at = {row["backend"]: row["n"] for row in self._all(_OPEN_AT, {"gpu": found["gpu"]})}
+        return Told(**found, tries=tries, open_at=open_at)
+
+    def usage(self, by: str, begins: datetime, ends: datetime, now: datetime) -> list[Usage]:
+        """What was used between these moments, by board, person, place or run; the dearest first."""
+        told = {"begins": begins, "ends": ends, "now": now}
+        return [
+            Usage(**{**row, "paid_gpu_s": row["paid_gpu_s"] or 0.0})
+            for row in self._all(_USAGE.format(key=_KEYS[by]), told)
+        ]
 
     def outcomes(self, now: datetime) -> Mapping[str, Outcomes]:
         return {

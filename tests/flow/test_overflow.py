@@ -9,10 +9,11 @@ from datetime import timedelta
 
 import pytest
 
-from kbslurm.daemon import Daemon, WallClock
+from kbslurm.daemon import LEASE, Daemon, WallClock
 from kbslurm.domain.breaker import Breaker, State
-from kbslurm.domain.placement import Budget, OtherClass, Overflow, Role, Rules
+from kbslurm.domain.placement import Budget, OtherClass, Overflow, Role, Rules, month_named, month_of
 from kbslurm.domain.run import AttemptState, Handle, OpenAttempt
+from kbslurm.domain.why import sentences
 from kbslurm.errors import BackendRefused, BackendTrouble
 from kbslurm.flow.collect import Vigil, collect
 from kbslurm.flow.launch import launch
@@ -128,6 +129,10 @@ def test_home_goes_down_the_queue_drains_elsewhere_and_new_runs_stay_home_again(
         drained(stage)
         assert went(stage) - before == {"cluster": 6}
     check(stage)
+    away = stage.rows("SELECT run_id FROM attempt WHERE backend <> 'cluster' AND state = 'reported'")[0]["run_id"]
+    said = sentences(stage.store.why(away, stage.clock.now()))
+    assert "passed" in said[0]
+    assert "since cluster is down" in said[1]
     whys = stage.rows("SELECT why_here FROM attempt WHERE backend <> 'cluster' AND state = 'reported'")
     assert all("cluster is down" in row["why_here"] for row in whys)
     assert len(stage.store.best("board", "A100")) == 12
@@ -194,12 +199,25 @@ def test_a_burst_stops_at_the_budget_and_waits_for_home(stage: Stage) -> None:
         burst(stage, 6)
         stage.wait_until(lambda: "budget is used up" in served._told()["overflow"]["gpus"].get("A100", ""))
         assert sum(a.backend == "modal" for a in stage.store.open_attempts()) == 2, "three could come to more"
+        stage.store.hold_lease(LEASE, served.holder, 60.0, stage.clock.now(), info=served._told())
+        told = stage.store.queue_now("A100", stage.clock.now())
+        assert "budget" in (told.held_up or ""), "its submitter is told, too"
+        (last,) = [run for run in stage.runs() if run["state"] == "queued"][-1:]
+        said = stage.store.why(last["id"], stage.clock.now())
+        assert any("budget is used up" in sentence for sentence in sentences(said)), sentences(said)
         modal.begin()
         stage.wait_until(lambda: stage.open_runs() < 5)
         home.down = False
         drained(stage)
     assert went(stage).total() == 6
-    assert stage.store.waiting_facts(stage.clock.now()).spent <= most
+    now = stage.clock.now()
+    spent = stage.store.waiting_facts(now).spent
+    assert 0 < spent <= most
+    for by in ("board", "person", "place", "run"):
+        used = stage.store.usage(by, *month_of(now), now)
+        assert sum(row.money for row in used) == pytest.approx(spent)
+        assert sum(row.open for row in used) == 0
+    assert stage.store.usage("board", *month_named("2020-01"), now) == []
     check(stage)
 
 

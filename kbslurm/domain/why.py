@@ -1,0 +1,163 @@
+"""Why a run is where it is, in sentences: what it waits for, or where it ran and for which reason. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kbslurm.domain.amounts import span
+
+HELD = "it is held until its board's reference times are measured on this GPU type"
+HELD_SECOND = "it waits to be measured once more, one of a person's after the other"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """One attempt and why it went there."""
+
+    number: int
+    backend: str
+    state: str
+    ending: str | None
+    reason: str
+    why_here: str
+    gpu_class: str
+    ranks: bool
+    waits: str
+    wanted_back: bool
+    gpu_s: float
+    money: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What the rows and the leading daemon say of a run. `leader` is what the daemon told when it last renewed its
+    lease, None where none leads; `ahead` and `open_at` are how many wait before it and are open, by place."""
+
+    run: int
+    submission: int
+    board: str
+    gpu: str
+    state: str
+    mode: str
+    by_staff: bool
+    gpus: int
+    held: bool
+    second: bool
+    pinned: str | None
+    waited_s: float
+    ahead: int
+    verdict: str | None
+    ranked: bool | None
+    reason: str
+    tries: Sequence[Tried]
+    open_at: Mapping[str, int]
+    leader: Mapping[str, Any] | None
+
+
+def sentences(told: Told) -> list[str]:
+    """The whole answer, the most telling first."""
+    found = list(_waits(told)) if told.state == "queued" else []
+    found += [_tried(one, last=one is told.tries[-1], told=told) for one in reversed(told.tries)]
+    if told.state == "cancelled":
+        found.insert(0, "it was cancelled: it gets no verdict")
+    elif told.verdict is not None:
+        why = f": {told.reason}" if told.reason else ""
+        found.insert(0, f"it has its verdict, {told.verdict}{why}")
+    return found
+
+
+def _waits(told: Told) -> list[str]:
+    since = f"it has waited {span(told.waited_s)}"
+    if told.held:
+        return [HELD_SECOND if told.second else HELD, since]
+    if told.leader is None:
+        return ["no daemon leads: nothing is started until one does", since]
+    found = [f"{since}; {told.ahead} before it want {told.gpu}" if told.ahead else f"{since}, and is the next"]
+    if told.pinned is not None:
+        found.append(f"a host ordered it to {told.pinned}: it goes nowhere else")
+    places = told.leader.get("places", {})
+    having = {name: place for name, place in places.items() if told.gpu in place.get("slots", {})}
+    if not having:
+        found.append(f"no place here has {told.gpu}")
+    refused = {one.backend: one.reason for one in told.tries if one.ending == "refused"}
+    for name, place in having.items():
+        found.append(f"{name}: {refused_by(name, place, told, refused)}")
+    overflow = told.leader.get("overflow", {})
+    if any(place.get("role") == "overflow" for place in having.values()):
+        found.append(f"overflow ({overflow.get('rule', 'never')}): {overflow.get('gpus', {}).get(told.gpu, 'no word')}")
+    return found
+
+
+def refused_by(name: str, place: Mapping[str, Any], told: Told, refused: Mapping[str, str]) -> str:
+    """Why this place doesn't take it now, or that it may."""
+    overflow = (told.leader or {}).get("overflow", {})
+    breaker = place.get("breaker", {})
+    classes, boards = overflow.get("classes", {}), overflow.get("boards", {})
+    widest = place.get("widest", {}).get(told.gpu)
+    if told.pinned is not None and told.pinned != name:
+        return "not the place that it was ordered to"
+    if name in refused:
+        return f"it refused it for ever: {refused[name]}"
+    if widest is not None and told.gpus > widest:
+        return f"a run has at most {widest} GPUs there, this one wants {told.gpus}"
+    if place.get("staff_only") and not told.by_staff:
+        return "only submissions of staff run there"
+    if place.get("role") == "overflow" and told.board in boards and name not in boards[told.board]:
+        return f"the hosts don't let board {told.board} use it"
+    here = place.get("classes", {}).get(told.gpu)
+    other = told.gpu in classes and here != classes[told.gpu]
+    if other and told.mode == "leaderboard" and overflow.get("other_class") == "refuse" and told.pinned is None:
+        return f"its GPUs are {here}, the board is about {classes[told.gpu]}: leaderboard runs don't go there"
+    if breaker.get("state", "closed") != "closed" and overflow.get("rule"):
+        word = "is tried with one run" if breaker["state"] == "half_open" else "gets no runs now"
+        return f"{word}: {breaker['why']}"
+    if place.get("troubles"):
+        return f"it is left alone for a while: {place.get('why', '')}"
+    slots, open_now = place["slots"][told.gpu], told.open_at.get(name, 0)
+    if open_now >= slots:
+        return f"all {slots} slots are in use"
+    return f"{slots - open_now} of {slots} slots are free"
+
+
+def _tried(one: Tried, *, last: bool, told: Told) -> str:
+    why = f", since {one.why_here}" if one.why_here else ""
+    text = f"attempt {one.number} went to {one.backend}{why}"
+    if not one.ranks and told.mode == "leaderboard":
+        text += f"; its GPU there, {one.gpu_class}, isn't of the board's class: it doesn't rank"
+    if one.ending is not None or not last:
+        return f"{text}; it ended: {one.ending or one.state}{f' ({one.reason})' if one.reason else ''}"
+    if one.wanted_back:
+        text += "; it is wanted back, to go home"
+    return f"{text}; it is {one.state}{f', {one.waits}' if one.waits else ''}"
+
+
+def as_told(told: Told) -> dict[str, Any]:
+    """As JSON: the facts, and the sentences."""
+    return {
+        "run": told.run,
+        "submission": told.submission,
+        "leaderboard": told.board,
+        "gpu": told.gpu,
+        "state": told.state,
+        "verdict": told.verdict,
+        "place": told.ahead + 1 if told.state == "queued" and not told.held else None,
+        "pinned": told.pinned,
+        "why": sentences(told),
+        "attempts": [
+            {
+                "number": one.number,
+                "backend": one.backend,
+                "state": one.state,
+                "ending": one.ending,
+                "why": one.why_here,
+                "gpu_class": one.gpu_class,
+                "ranks": one.ranks,
+                "gpu_s": round(one.gpu_s, 3),
+                "cost": round(one.money, 6),
+            }
+            for one in told.tries
+        ],
+        "currency": (told.leader or {}).get("overflow", {}).get("currency", ""),
+    }

@@ -1,0 +1,119 @@
+"""Why a run is where it is: each reason as a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kbslurm.domain.why import Told, Tried, as_told, sentences
+
+CLUSTER: dict[str, Any] = {"slots": {"H100": 4}, "role": "home", "classes": {"H100": "H100"}}
+MODAL: dict[str, Any] = {"slots": {"H100": 9}, "role": "overflow", "classes": {"H100": "H100 at modal"}}
+POLICY: dict[str, Any] = {
+    "rule": "when_down",
+    "other_class": "refuse",
+    "currency": "EUR",
+    "classes": {"H100": "H100"},
+    "boards": {},
+    "gpus": {"H100": "cluster works, and overflow is for when it doesn't"},
+}
+WAITING = Told(
+    run=7,
+    submission=3,
+    board="sort",
+    gpu="H100",
+    state="queued",
+    mode="leaderboard",
+    by_staff=False,
+    gpus=1,
+    held=False,
+    second=False,
+    pinned=None,
+    waited_s=300.0,
+    ahead=2,
+    verdict=None,
+    ranked=None,
+    reason="",
+    tries=(),
+    open_at={"cluster": 4},
+    leader={"places": {"cluster": CLUSTER, "modal": MODAL}, "overflow": POLICY},
+)
+TRIED = Tried(
+    number=1,
+    backend="modal",
+    state="submitted",
+    ending=None,
+    reason="",
+    why_here="cluster is down (no answer)",
+    gpu_class="H100 at modal",
+    ranks=False,
+    waits="for a GPU",
+    wanted_back=False,
+    gpu_s=60.0,
+    money=0.06,
+)
+
+
+def here(**more: Any) -> dict[str, Any]:
+    return {"places": {"cluster": {**CLUSTER, **more}}, "overflow": POLICY}
+
+
+def away(policy: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    return {"places": {"modal": {**MODAL, **more}}, "overflow": {**POLICY, **(policy or {})}}
+
+
+AWAY = (
+    "attempt 1 went to modal, since cluster is down (no answer); its GPU there, H100 at modal, isn't of the board's class:"
+    " it doesn't rank; it is submitted, for a GPU"
+)
+OPEN = {"breaker": {"state": "open", "why": "no answer"}}
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (WAITING, "it has waited 5 min; 2 before it want H100"),
+        (WAITING, "cluster: all 4 slots are in use"),
+        (WAITING, "modal: its GPUs are H100 at modal, the board is about H100: leaderboard runs don't go there"),
+        (WAITING, "overflow (when_down): cluster works, and overflow is for when it doesn't"),
+        (replace(WAITING, ahead=0), "it has waited 5 min, and is the next"),
+        (replace(WAITING, open_at={}), "cluster: 4 of 4 slots are free"),
+        (replace(WAITING, mode="test"), "modal: 9 of 9 slots are free"),
+        (replace(WAITING, held=True), "it is held until its board's reference times are measured on this GPU type"),
+        (
+            replace(WAITING, held=True, second=True),
+            "it waits to be measured once more, one of a person's after the other",
+        ),
+        (replace(WAITING, leader=None), "no daemon leads: nothing is started until one does"),
+        (replace(WAITING, gpu="B200"), "no place here has B200"),
+        (replace(WAITING, pinned="cluster"), "modal: not the place that it was ordered to"),
+        (
+            replace(WAITING, leader=here(widest={"H100": 2}), gpus=4),
+            "cluster: a run has at most 2 GPUs there, this one wants 4",
+        ),
+        (replace(WAITING, leader=here(staff_only=True)), "cluster: only submissions of staff run there"),
+        (replace(WAITING, leader=here(**OPEN)), "cluster: gets no runs now: no answer"),
+        (replace(WAITING, leader=here(troubles=2, why="slow")), "cluster: it is left alone for a while: slow"),
+        (replace(WAITING, leader=away({"boards": {"sort": []}})), "modal: the hosts don't let board sort use it"),
+        (
+            replace(WAITING, tries=(replace(TRIED, backend="cluster", ending="refused", reason="no such partition"),)),
+            "cluster: it refused it for ever: no such partition",
+        ),
+        (
+            replace(WAITING, state="launching", tries=(TRIED,)),
+            AWAY,
+        ),
+        (replace(WAITING, state="cancelled"), "it was cancelled: it gets no verdict"),
+        (replace(WAITING, state="scored", verdict="wrong", reason="test 0"), "it has its verdict, wrong: test 0"),
+    ],
+)
+def test_each_reason_has_its_sentence(told: Told, said: str) -> None:
+    assert said in sentences(told)
+
+
+def test_the_facts_come_with_the_sentences() -> None:
+    told = as_told(replace(WAITING, tries=(TRIED,)))
+    assert (told["place"], told["currency"], told["attempts"][0]["cost"]) == (3, "EUR", 0.06)
+    assert as_told(replace(WAITING, held=True))["place"] is None
