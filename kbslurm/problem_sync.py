@@ -198,6 +198,11 @@ def checkout(repository: str, branch: str | None) -> Iterator[tuple[Path, str]]:
         yield root, _git(root, "rev-parse", "HEAD").strip()
 
 
+def is_local(repository: str) -> bool:
+    """Whether it lies among the server's own files."""
+    return _url(repository).startswith("file://")
+
+
 def _url(repository: str) -> str:
     text = repository.strip()
     if text.startswith(("https://", "file:///")):

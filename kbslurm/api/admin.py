@@ -100,12 +100,15 @@ def _switches(router: APIRouter, house: House, histories: waiting.Histories) -> 
         identity.host(house, sender)
         return Ascii({"audit": [audit_line(event) for event in house.store.audit_log(limit=limit, before=before)]})
 
-    @router.post("/update-problems", responses=answers(shapes.SyncTold, *FAILURES))
+    @router.post("/update-problems", responses=answers(shapes.SyncTold, *FAILURES, 403))
     async def update_problems(wanted: shapes.SyncWanted, sender: Sender) -> Ascii:
         """Bring boards up to date with a repository of problems, read at one commit."""
         return await house.patiently(lambda: synced(wanted, sender))
 
     def synced(wanted: shapes.SyncWanted, sender: identity.Given) -> Ascii:
+        by = identity.host(house, sender)
+        if problem_sync.is_local(wanted.repository):
+            identity.check_reaches_files(house, sender)
         order = problem_sync.Order(
             repository=wanted.repository,
             problem_set=wanted.problem_set,
@@ -114,7 +117,7 @@ def _switches(router: APIRouter, house: House, histories: waiting.Histories) -> 
             visibility=wanted.visibility or "public",
             min_isolation=house.config.policy.ranked_min_isolation,
             gpus=tuple(house.slots),
-            by=identity.host(house, sender),
+            by=by,
         )
         came = problem_sync.sync(house.store, order, house.clock.now())
         return Ascii(
@@ -166,10 +169,11 @@ def _submissions(router: APIRouter, house: House, histories: waiting.Histories) 
 
 
 def _boards(router: APIRouter, house: House, histories: waiting.Histories) -> None:
-    @router.post("/leaderboards", responses=answers(shapes.BoardNamed, *FAILURES))
+    @router.post("/leaderboards", responses=answers(shapes.BoardNamed, *FAILURES, 403))
     def create(wanted: shapes.NewBoard, sender: Sender) -> Ascii:
         """Make a board of a problem's directory on the server; it is called as the directory is."""
         by = identity.host(house, sender)
+        identity.check_reaches_files(house, sender)
         place = FilePath(wanted.directory)
         problem = problems.load(place, name=contest.board_name(place.resolve().name.removesuffix(".py")))
         board = house.store.add_board(

@@ -13,7 +13,7 @@ from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBea
 
 from kbslurm.api.house import House
 from kbslurm.domain.run import PersonId
-from kbslurm.errors import NoHost, NotFound, Unauthenticated, Unnamed
+from kbslurm.errors import NoHost, NotFound, Refused, Unauthenticated, Unnamed
 from kbslurm.store.views import Person
 
 ADMIN = "admin"
@@ -132,6 +132,12 @@ def host(house: House, sender: Given) -> str:
     if not person.is_staff:
         raise NoHost("this bearer is no host's")
     return person.name
+
+
+def check_reaches_files(house: House, sender: Given) -> None:
+    """Refuse whoever is a host by a Discord role alone: the server's own files aren't theirs to name."""
+    if is_bot(house, sender) and not asker(house, sender).person.is_staff:
+        raise Refused("a Discord role doesn't reach the server's own files", hint="Name OWNER/NAME or an https:// URL.")
 
 
 def creator(house: House, sender: Given) -> tuple[str, PersonId | None]:

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm import problem_upload
+from kbslurm import problem_upload, problems
+from kbslurm.api import shapes
 from kbslurm.client import Client
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import Invalid, KbslurmError, NotFound, Refused, TooLarge, Unauthenticated
+from tests.flow.test_bot_announce import ranks
 from tests.popcorn.ground import ADMIN, GOOD, TRANSPOSE, Ground, served
 
 BOT_TOKEN = "a-bot-token-for-the-tests-0123456789"
@@ -52,6 +54,13 @@ def test_a_role_gives_its_right_for_one_call_and_to_nobody_for_longer(ground: Gr
         ada = bot.discord_user("501", "ada")
         plain, host = bot.acting_for("discord:501"), bot.acting_for("discord:501", roles=f"2000:1,{HOST}")
         creator = bot.acting_for("discord:501", roles=f"2000:{CREATOR}")
+        for call in (
+            lambda: host._told("POST", "/admin/leaderboards", json={"directory": str(TRANSPOSE)}),
+            lambda: host.update_problems("file:///srv/problems"),
+            lambda: host.update_problems(str(TRANSPOSE)),
+        ):
+            with pytest.raises(Refused, match="server's own files"):
+                call()
         assert host.set_accepting(False) is False
         assert host.audit()[0]["by"] == f"ada (Discord role {HOST} in 2000)"
         assert (host.may().host, host.may().gpus) == (True, ("A100", "H100"))
@@ -136,11 +145,23 @@ def test_what_hosts_ask_beside(ground: Ground) -> None:
         assert [one.name for one in host.people("AD")] == ["ada", "adam"] and not host.people("%")
         host.resync()
         assert host.audit()[0]["act"] == "resync"
+        ground.store.add_board("spring", problems.load(TRANSPOSE), gpus=["H100"], confirm=False, now=ground.now)
+        ranks(ground, "bob", 2e-3, "spring")
         with pytest.raises(Invalid, match="no run that fits"):
             host.rejudge_preview("transpose", ["mode=leaderboard"])
         with pytest.raises(Invalid, match="chooses nothing"):
             host.rejudge_preview("transpose", ["colour=red"])
         assert host.places("transpose") == []
+        for shape, method, path, body in (
+            (shapes.May, "GET", "/bot/may", None),
+            (shapes.Fine, "POST", "/bot/resync", None),
+            (shapes.People, "GET", "/admin/people", None),
+            (shapes.Places, "GET", "/admin/leaderboards/spring/export", None),
+            (shapes.Verifies, "POST", "/admin/leaderboards/spring/verify", {"mode": "benchmark"}),
+            (shapes.Verification, "GET", "/bot/verifications/2", None),
+            (shapes.RejudgingTold, "POST", "/admin/leaderboards/spring/rejudge-preview", {}),
+        ):
+            shape.model_validate(host._told(method, path, json=body))
         host.set_ban("ada", True, "shared an account")
         assert ground.store.person("ada").ban_reason == "shared an account"  # type: ignore[union-attr]
         ordered = host.verify("transpose", ["h100"])

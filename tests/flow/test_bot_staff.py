@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,7 @@ from kbslurm_bot.commands import admin as admin_commands
 from tests.fakes import discord as fake
 from tests.fakes.discord import Asked, Discord, User, strict
 from tests.flow.test_bot import BOT_TOKEN, bot, card, text_of
+from tests.flow.test_bot_announce import ranks
 from tests.flow.test_bot_rights import CREATOR, HOST, ONE_FILE, TOML, packed
 from tests.popcorn.ground import GOOD, TRANSPOSE, Ground, served, working
 
@@ -179,23 +182,30 @@ def test_what_hosts_do(discord: Discord, ground: Ground, tmp_path: Path) -> None
         card(discord, "taken back")
 
         assert "no run that fits" in said(discord, HOSTESS, "admin rejudge-preview", leaderboard="transpose")
+        ranks(ground, "bob", 2e-3)
+        order: fake.Json = {"leaderboard": "transpose", "filter": "person=bob mode=leaderboard"}
+        assert "0 would change, 1 open" in said(discord, HOSTESS, "admin rejudge-preview", **order)
+        assert "being judged again already" in said(discord, HOSTESS, "admin rejudge-preview", **order)
+        assert "passed           → open" in said(discord, HOSTESS, "admin rejudge-preview", leaderboard="transpose")
         refused = said(discord, HOSTESS, "admin rejudge-preview", leaderboard="transpose", filter="colour=red")
         assert "chooses nothing" in refused
         table = discord.command(HOSTESS, "admin export", leaderboard="transpose")
-        assert next(csv.reader(io.StringIO(file_of(discord, table))))[:3] == ["board", "gpu", "rank"]
-        assert (
-            file_of(discord, discord.command(HOSTESS, "admin export", leaderboard="transpose", format="json")) == "[]\n"
-        )
+        head, row = csv.reader(io.StringIO(file_of(discord, table)))
+        assert (head[:3], row[:3], row[5]) == (["board", "gpu", "rank"], ["transpose", "H100", "1"], "bob")
+        plain = file_of(discord, discord.command(HOSTESS, "admin export", leaderboard="transpose", format="json"))
+        assert json.loads(plain)[0]["score_s"] == pytest.approx(2e-3, rel=1e-3)
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(admin_commands, "EXPORT_CAP", 20)
             assert "over 20" in said(discord, HOSTESS, "admin export", leaderboard="transpose")
 
+        plainly = discord.command(HOSTESS, "leaderboard delete", leaderboard="transpose")
+        assert "1 submissions of 1 people" in discord.answer(plainly)
+        assert "Delete it by force" in answered(discord, HOSTESS, plainly, "Delete")
         asked = discord.command(HOSTESS, "admin delete", leaderboard="transpose", force=True)
-        assert "of 0 people" in discord.answer(asked)
         # Who isn't a host any more by the time that they say yes is refused then.
         retired = User(HOSTESS.id, HOSTESS.name)
         assert "is no host" in answered(discord, retired, asked, "Delete") and store.board("transpose") is not None
-        asked = discord.command(HOSTESS, "leaderboard delete", leaderboard="transpose")
+        asked = discord.command(HOSTESS, "admin delete", leaderboard="transpose", force=True)
         assert "is gone" in answered(discord, HOSTESS, asked, "Delete") and store.board("transpose") is None
         assert "no board" in said(discord, HOSTESS, "admin delete", leaderboard="transpose").lower()
 
@@ -225,15 +235,29 @@ def test_what_hosts_do(discord: Discord, ground: Ground, tmp_path: Path) -> None
 
 def test_problems_come_from_a_repository(discord: Discord, ground: Ground, tmp_path: Path) -> None:
     place = tmp_path / "repository"
-    (place / "problems" / "order").mkdir(parents=True)
-    (place / "problems" / "order" / "reference.py").write_bytes(ONE_FILE)
+    shutil.copytree(TRANSPOSE, place / "problems" / "order")
+    one = "problems:\n  - {directory: order, gpus: [H100]}\n"
+    (place / "problems" / "spring.yaml").write_text(one + "  - {directory: nil}\n")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "problems"]):
+        who = ["-c", "user.name=x", "-c", "user.email=x@x"]
+        subprocess.run(["git", "-C", place, *who, *words], check=True)
+    local: fake.Json = {"repository": str(place)}
     with bot(discord, ground, tmp_path):
         wrong = said(discord, HOSTESS, "admin update-problems", repository=str(place / "nowhere"))
-        assert "nowhere" in wrong and "bug" not in wrong
-        subprocess.run(["git", "init", "-q", place], check=True)
-        forced = discord.command(HOSTESS, "admin update-problems", repository=str(place), force=True)
+        assert "can't be a repository" in wrong
+        assert "doesn't reach the server's own files" in said(discord, HOSTESS, "admin update-problems", **local)
+        forced = discord.command(HOSTESS, "admin update-problems", repository="example/problems", force=True)
         assert "Take all of" in discord.answer(forced)
         assert "Nothing was done" in answered(discord, HOSTESS, forced, "Leave it")
+        ground.store.set_role(ground.store.person("grace").id, "staff", now=ground.now)  # type: ignore[union-attr]
+        (place / "problems" / "spring.yaml").write_text(one)
+        refused = said(discord, HOSTESS, "admin update-problems", **local)
+        assert "nil" in refused and "bug" not in refused
+        subprocess.run(["git", "-C", place, *who, "commit", "-qam", "without"], check=True)
+        assert "created: order" in said(discord, HOSTESS, "admin update-problems", **local)
+        again = discord.command(HOSTESS, "admin update-problems", **local, force=True)
+        assert "skipped order" in answered(discord, HOSTESS, again, "Take it live")
+    assert not discord.refusals
 
 
 def test_creators_make_boards(discord: Discord, ground: Ground, tmp_path: Path) -> None:
