@@ -208,6 +208,7 @@ def github_place(config: Config, *, eval_dir: Path | None = None) -> Place:
         grace_s=max(2.0, 2 * told.poll_s),
         sweep_gap_s=max(1.0, 2 * told.poll_s),
         patience_s=GITHUB_QUEUE_S,
+        widest=dict.fromkeys(told.gpus, 1),
     )
 
 

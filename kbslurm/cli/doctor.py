@@ -223,7 +223,10 @@ def backend_findings(config: Config) -> Iterator[Finding]:
     except KbslurmError as error:
         yield failed("sites", error.message, error.hint or "kbslurm site check says more.")
     slots, cores = sum(config.daemon.local.slots.values()), len(os.sched_getaffinity(0))
-    if not slots and not config.sites.use:
+    if config.github.gpus:
+        there = f"{config.github.repository}: {', '.join(config.github.gpus)}"
+        yield passed("GitHub", f"{there} (kbslurm github check looks at it)")
+    if not slots and not config.sites.use and not config.github.gpus and not config.modal.gpus:
         yield caution(
             "backends",
             "none is configured: nothing can run",

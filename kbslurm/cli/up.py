@@ -47,7 +47,7 @@ def up(
     from kbslurm.daemon import run_daemon, stop_on_signals
 
     config = configuration()
-    if not config.sites.use and not config.daemon.local.slots:
+    if not wiring.slots(config):
         raise Misconfigured(
             "no backend is configured, so nothing could run",
             fix="Name sites in kbslurm.toml ([sites] use), or write: [daemon.local] slots = { H100 = 1 }.",

@@ -23,6 +23,7 @@ from kbslurm.backends.paths import AttemptPaths
 from kbslurm.domain.run import Ending, JobName, OpenAttempt, Seen
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
 from kbslurm.ports import JobSpec
+from kbslurm.probe import GITHUB_PROBES
 from kbslurm_eval import wire
 from tests.contract.backend_suite import (
     REPOSITORY,
@@ -325,12 +326,29 @@ def test_an_archive_that_unpacks_without_end_is_left_alone(case: GithubCase) -> 
     assert wait_seen(case, case.backend(), attempt, Seen.ENDED).ending is Ending.BAD_REPORT
 
 
-def test_a_repository_with_another_harness_runs_nothing(case: GithubCase) -> None:
-    case.fake.files["kbslurm/eval/__main__.py"] += b"# edited\n"
-    job, attempt = handed_over(case)
+def test_a_repository_with_another_harness_is_sent_nothing_until_it_has_ours(case: GithubCase) -> None:
+    ours = case.fake.files["kbslurm/eval/__main__.py"]
+    case.fake.files["kbslurm/eval/__main__.py"] = b"# another\n"
+    job = make_job(case, "report")
+    with pytest.raises(BackendRefused, match="this version's workflow and harness") as refusal:
+        case.backend().submit(job)
+    assert not refusal.value.permanent
+    case.fake.files["kbslurm/eval/__main__.py"] = ours
     backend = case.backend()
+    attempt = attempt_of(case, job, backend.submit(job))
+    assert wait_seen(case, backend, attempt, Seen.ENDED).ending is Ending.REPORTED
+
+
+def test_a_harness_that_was_changed_meanwhile_doesnt_run(case: GithubCase) -> None:
+    case.fake.hold = True
+    backend = case.backend()
+    job = make_job(case, "report")
+    attempt = attempt_of(case, job, backend.submit(job))
+    case.fake.files["kbslurm/eval/__main__.py"] += b"# edited\n"
+    case.fake.release()
     ended = wait_seen(case, backend, attempt, Seen.ENDED)
     assert ended.ending is Ending.NO_REPORT
+    assert "kbslurm github install" in ended.reason
     assert executions(case, job) == 0
     assert "kbslurm github install" in backend.excerpt(job.name)
 
@@ -490,16 +508,28 @@ def test_many_open_attempts_are_one_conditional_call(case: GithubCase) -> None:
 
 
 def test_runs_on_later_pages_are_found_too(case: GithubCase, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kbslurm.backends.github.PER_PAGE", 2)
+    monkeypatch.setattr("kbslurm.backends.github.PER_PAGE", 1)
     case.fake.hold = True
     backend = case.backend()
     jobs = [make_job(case, "report") for _ in range(5)]
     attempts = [attempt_of(case, job, backend.submit(job)) for job in jobs]
-    assert {one.seen for one in case.backend().poll(attempts).values()} == {Seen.WAITING}
-    assert case.backend().find(jobs[0].name).seen is Seen.WAITING
-    monkeypatch.setattr("kbslurm.backends.github.PAGES", 1)
-    assert case.backend().find(jobs[0].name).seen is Seen.UNKNOWN, "what wasn't listed whole proves nothing"
-    assert case.backend().poll(attempts[:1])[jobs[0].name].seen is Seen.WAITING, "its number still finds it"
+    unnumbered = [replace(attempt, handle=None) for attempt in attempts]
+    assert {one.seen for one in backend.poll(attempts).values()} == {Seen.WAITING}
+    assert {one.seen for one in backend.poll(unnumbered).values()} == {Seen.WAITING}
+    assert backend.find(jobs[0].name).seen is Seen.WAITING
+    monkeypatch.setattr("kbslurm.backends.github.PAGES", 2)
+    assert backend.find(jobs[0].name).seen is Seen.UNKNOWN, "what wasn't listed whole proves nothing"
+    assert backend.poll(unnumbered[:1])[jobs[0].name].seen is Seen.UNKNOWN
+    assert backend.poll(attempts[:1])[jobs[0].name].seen is Seen.WAITING, "its number still finds it"
+    backend.cancel(attempts[0])
+    assert backend.poll(attempts[:1])[jobs[0].name].ending is Ending.CANCELLED
+    assert backend.poll(unnumbered[:1])[jobs[0].name].ending is Ending.CANCELLED
+
+
+def test_the_probes_stand_where_they_are_said_to(case: GithubCase) -> None:
+    passed: list[str] = []
+    case.backend(probe=passed.append).submit(make_job(case, "report", filler=secrets.token_hex(80_000)))
+    assert tuple(f"github.{step}" for step in passed) == GITHUB_PROBES
 
 
 def test_pruning_removes_the_marks_of_what_ended_long_ago(case: GithubCase) -> None:

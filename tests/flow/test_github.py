@@ -20,6 +20,7 @@ from kbslurm import problems, share
 from kbslurm.backends.github import GithubBackend, parcel
 from kbslurm.daemon import Daemon, WallClock
 from kbslurm.flow.place import Place
+from kbslurm.probe import GITHUB_PROBES
 from kbslurm_eval.wire import Budget
 from tests.command_line import CommandLine
 from tests.fakes.github import REPOSITORY, TOKEN, FakeGithub, Fault
@@ -124,6 +125,32 @@ def test_a_submission_that_is_taken_back_ends_there_too(stage: Stage, lent: Lent
         stage.wait_until(lambda: stage.open_runs() == 0)
     assert stage.run()["state"] == "cancelled"
     assert lent.fake.runs[0].conclusion == "cancelled"
+
+
+@pytest.mark.parametrize("place_of_death", GITHUB_PROBES)
+def test_a_daemon_killed_while_it_dispatches_runs_everything_once(
+    stage: Stage, lent: Lent, tmp_path: Path, place_of_death: str
+) -> None:
+    lines = f"{CONFIGURED}min_isolation = 0\npoll_s = 0.2\n[daemon]\nlease_ttl_s = 1\n"
+    (tmp_path / "kbslurm.toml").write_text(lines)
+    machine = {key: os.environ[key] for key in ("PATH", "LANG") if key in os.environ}
+    own = {"DATABASE_URL": stage.url, "HOME": str(tmp_path), "KBSLURM_STATE_DIR": str(tmp_path / "state")}
+    argv = [sys.executable, "-m", "kbslurm", "--config", str(tmp_path / "kbslurm.toml"), "up", "--once"]
+
+    def daemon(**env: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(argv, cwd=ROOT, env={**machine, **own, **lent.env, **env})
+
+    filler = f"# {secrets.token_hex(40_000)}\n"  # too much for a workflow's inputs
+    stage.submit(example("wrong_answer/off_by_one.py") + filler)
+    with daemon(KBSLURM_PROBE=place_of_death) as first:
+        assert first.wait(timeout=120) == -signal.SIGKILL
+    with daemon() as second:
+        assert second.wait(timeout=120) == 0
+    run = stage.run()
+    assert (run["state"], run["verdict"]) == ("scored", "wrong")
+    assert [one["number"] for one in stage.rows("SELECT number FROM attempt")] == [1]
+    assert len([run for run in lent.fake.runs if "is claimed\n" in run.log.decode()]) == 1
+    assert stage.rows("SELECT count(*) AS n FROM event WHERE kind = 'run.scored'") == [{"n": 1}]
 
 
 def test_check_says_what_is_missing_and_install_brings_it(tmp_path: Path, lent: Lent) -> None:

@@ -25,7 +25,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from kbslurm.backends.github import carry
+from kbslurm.backends.github import carry, parcel
 from kbslurm.backends.github.api import Answer, Api
 from kbslurm.backends.paths import NAME
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
@@ -42,7 +42,8 @@ INPUTS_CAP = 60_000  # GitHub takes 65535 characters of inputs in all
 SEALED_CAP = 2 * REPORT_CAP
 ZIP_CAP = 64 << 20
 PER_PAGE = 50
-PAGES = 20
+PAGES, NEAR = 20, 3  # how many are listed at most, and at every look
+DELETED_AT_ONCE = 60
 LOOK_BACK = timedelta(days=3)  # GitHub itself gives a waiting run up after one
 MARGIN = timedelta(minutes=10)
 KNOWN_S = 600.0
@@ -103,6 +104,7 @@ class GithubBackend:
         self.probe = probe
         self.api = Api(name, url=api_url, repository=repository, tokens=tokens, monotonic=monotonic)
         self._key = key
+        self._eval_dir = eval_dir
         self._harness = carry.harness_digest(eval_dir)
         self._monotonic = monotonic
         self._public: tuple[float, bool] | None = None
@@ -188,18 +190,25 @@ class GithubBackend:
         return {"blob": str(answer.data["sha"])}
 
     def is_public(self) -> bool:
-        """Whether everybody can read the repository. Asked for again after a while: it can be changed."""
+        """Whether everybody can read the repository, which must hold this version's harness. Looked at again after a
+        while: both can be changed."""
         now = self._monotonic()
         if self._public is None or self._public[0] < now:
             try:
                 answer = self.api.get("")
-            except BackendRefused:
-                raise
+                tree = self.api.get(f"/git/trees/{self.branch}", recursive="1")
             except BackendTrouble as error:
                 said = error.message.removeprefix(f"{self.name}: ")
                 raise BackendRefused(self.name, said, permanent=False, hint=error.hint) from None
-            if answer.status != 200:
-                raise self._refusal(answer)
+            if answer.status != 200 or tree.status != 200:
+                raise self._refusal(tree if answer.status == 200 else answer)
+            if parcel.differences(parcel.listed(tree.data), self._eval_dir) and not tree.data.get("truncated"):
+                raise BackendRefused(
+                    self.name,
+                    f"{self.api.repository} doesn't hold this version's workflow and harness on {self.branch}",
+                    permanent=False,
+                    hint="kbslurm github check says which; kbslurm github install DIR brings them.",
+                )
             self._public = (now + KNOWN_S, answer.data.get("private") is not True)
         return self._public[1]
 
@@ -228,23 +237,33 @@ class GithubBackend:
         return self._unlisted(name, complete)
 
     def poll(self, attempts: Sequence[OpenAttempt]) -> Mapping[JobName, Sighting]:
-        """One list for all; a call of its own only for what began or ended since."""
+        """One list for all; a call of its own for what began or ended since, or is older than what is listed."""
         if not attempts:
             return {}
+        # One that has no number can only be found by its title, however far back.
         oldest = min(attempt.opened_at for attempt in attempts)
-        runs, complete = self._runs(oldest - MARGIN)
+        numbered = all(attempt.handle is not None and attempt.handle.isdecimal() for attempt in attempts)
+        runs, complete = self._runs(oldest - MARGIN, NEAR if numbered else PAGES)
         found: dict[JobName, Sighting] = {}
         for attempt in attempts:
             try:
-                mine = runs.get(attempt.name) or self._by_number(attempt)
-                seen = self._sighting(attempt.name, mine) if mine else self._unlisted(attempt.name, complete)
-                if seen.seen is Seen.ENDED and seen.ending is not Ending.REPORTED and not complete:
-                    # Another run of this name may stand beyond what was listed.
-                    seen = Sighting(seen=Seen.UNKNOWN, reason="GitHub has more runs than were listed")
-                found[attempt.name] = seen
+                found[attempt.name] = self._polled(attempt, runs, complete)
             except BackendTrouble as error:
                 found[attempt.name] = Sighting(seen=Seen.UNKNOWN, reason=error.message)
         return found
+
+    def _polled(
+        self, attempt: OpenAttempt, runs: Mapping[str, Sequence[Mapping[str, Any]]], complete: bool
+    ) -> Sighting:
+        mine = runs.get(attempt.name) or self._by_number(attempt)
+        if not mine:
+            return self._unlisted(attempt.name, complete)
+        seen = self._sighting(attempt.name, mine)
+        if seen.seen is Seen.ENDED and seen.ending is not Ending.REPORTED and not complete:
+            # Another run of this name may stand further back: it, and not this one, may have the claim.
+            further, _ = self._runs(attempt.opened_at - MARGIN)
+            return self._sighting(attempt.name, further.get(attempt.name) or mine)
+        return seen
 
     def collect(self, attempt: OpenAttempt) -> bytes | None:
         name = attempt.name
@@ -276,11 +295,13 @@ class GithubBackend:
                     return "\n".join(text.decode(errors="replace").splitlines()[-lines:])
         return ""
 
-    def _runs(self, since: datetime) -> tuple[dict[str, list[Mapping[str, Any]]], bool]:
+    def _runs(
+        self, since: datetime, pages: int | None = None, **only: str
+    ) -> tuple[dict[str, list[Mapping[str, Any]]], bool]:
         """The workflow's runs since then, newest first, by attempt; and whether that is all of them."""
         found: dict[str, list[Mapping[str, Any]]] = {}
-        for page in range(1, PAGES + 1):
-            answer = self.api.get(f"/actions/workflows/{WORKFLOW}/runs", per_page=PER_PAGE, page=page)
+        for page in range(1, (pages or PAGES) + 1):
+            answer = self.api.get(f"/actions/workflows/{WORKFLOW}/runs", per_page=PER_PAGE, page=page, **only)
             runs = answer.data.get("workflow_runs") if isinstance(answer.data, Mapping) else None
             if answer.status != 200 or not isinstance(runs, list):
                 raise BackendTrouble(
@@ -305,15 +326,15 @@ class GithubBackend:
         return [answer.data] if answer.status == 200 and isinstance(answer.data, Mapping) else []
 
     def _unlisted(self, name: JobName, complete: bool) -> Sighting:
-        """No run of this name was listed. Absent only when nothing has claimed it either."""
-        if not complete:
-            return Sighting(seen=Seen.UNKNOWN, reason="GitHub has more runs than were listed")
-        answer = self.api.get(f"/git/ref/kbslurm/claim/{name}")
-        if answer.status == 404:
-            return Sighting(seen=Seen.ABSENT)
-        if answer.status == 200 and self._was_cancelled(name):
+        """No run of this name was listed. Absent only when all were, and nothing has claimed it either."""
+        claimed = self.api.get(f"/git/ref/kbslurm/claim/{name}").status
+        if claimed == 200 and self._was_cancelled(name):
             return Sighting(seen=Seen.ENDED, ending=Ending.CANCELLED, reason="cancelled before it started")
-        return Sighting(seen=Seen.UNKNOWN, reason="it has begun, and GitHub doesn't list its run")
+        if claimed == 200:
+            return Sighting(seen=Seen.UNKNOWN, reason="it has begun, and GitHub doesn't list its run")
+        if claimed != 404 or not complete:
+            return Sighting(seen=Seen.UNKNOWN, reason="GitHub has more runs than were listed")
+        return Sighting(seen=Seen.ABSENT)
 
     def _sighting(self, name: JobName, runs: Sequence[Mapping[str, Any]]) -> Sighting:
         """What these runs of one name come to: only one of them ever got the claim."""
@@ -457,21 +478,17 @@ class GithubBackend:
                 )
 
     def prune(self, before: datetime, *, keep: Collection[JobName]) -> int:
-        """Remove the marks and claims of attempts that ended before this moment; how many attempts that are."""
-        runs, complete = self._runs(before)
+        """Remove marks and claims of attempts whose runs were made before this moment, some at a time; of how many
+        attempts. `keep`: those that are still open in the rows."""
         answer = self.api.get("/git/matching-refs/kbslurm/")
-        if not complete or answer.status != 200 or not isinstance(answer.data, list):
+        if answer.status != 200 or not isinstance(answer.data, list) or not answer.data:
             return 0
-        young = {
-            name
-            for name, mine in runs.items()
-            if any((_moment(run.get("created_at")) or before) >= before for run in mine)
-        }
+        old, _ = self._runs(before - timedelta(days=30), created=f"<{before.strftime('%Y-%m-%dT%H:%M:%SZ')}")
         gone: set[str] = set()
         for ref in answer.data:
             path = str(ref.get("ref"))
             name = path.rpartition("/")[2]
-            if NAME.fullmatch(name) is None or name in young or JobName(name) in keep:
+            if name not in old or JobName(name) in keep or (len(gone) >= DELETED_AT_ONCE and name not in gone):
                 continue
             if self.api.act("DELETE", f"/git/{path}").status in (204, 422):
                 gone.add(name)

@@ -155,6 +155,15 @@ def run(env: Mapping[str, str]) -> int:
     """The harness, under its supervisor. How it ended is in exit.json; this step only fails when it couldn't begin."""
     name = _name(env)
     folder = _folder(env, name)
+    try:
+        return _run(env, folder)
+    except CantCarry as error:
+        if not (folder / "exit.json").exists():
+            _put(folder / "exit.json", json.dumps({"ending": "no_report", "reason": str(error)}).encode(), 0o600)
+        raise
+
+
+def _run(env: Mapping[str, str], folder: Path) -> int:
     told = json.loads((folder / "told.json").read_bytes())
     python = shutil.which(told["python"])
     if python is None:

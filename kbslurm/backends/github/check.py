@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from kbslurm.backends.github import WORKFLOW, GithubBackend, parcel
@@ -61,8 +61,7 @@ def _files(backend: GithubBackend, eval_dir: Path) -> Iterator[Finding]:
     if answer.status != 200:
         yield failed("branch", f"there is no {backend.branch} that the token may read", "Name it in [github] branch.")
         return
-    tree = {str(one.get("path")): str(one.get("sha")) for one in answer.data.get("tree", ()) if _is_file(one)}
-    different = parcel.differences(tree, eval_dir)
+    different = parcel.differences(parcel.listed(answer.data), eval_dir)
     if not different:
         yield passed("harness", f"workflow and harness on {backend.branch} are this version's")
     elif answer.data.get("truncated"):
@@ -73,10 +72,6 @@ def _files(backend: GithubBackend, eval_dir: Path) -> Iterator[Finding]:
         more = f" and {len(different) - 3} more" if len(different) > 3 else ""
         text = f"not this version's on {backend.branch}: {', '.join(different[:3])}{more}"
         yield failed("harness", text, INSTALL)
-
-
-def _is_file(one: Mapping[str, object]) -> bool:
-    return one.get("type") == "blob"
 
 
 def _workflow(backend: GithubBackend, _: Path) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from kbslurm import share
 from kbslurm.errors import Invalid
@@ -51,6 +52,12 @@ def install(folder: Path, eval_dir: Path) -> list[str]:
 def blob_sha(data: bytes) -> str:
     """What git calls these bytes."""
     return hashlib.sha1(f"blob {len(data)}\0".encode() + data, usedforsecurity=False).hexdigest()
+
+
+def listed(tree: Any) -> dict[str, str]:
+    """Git's name of every file in the API's answer about a tree."""
+    rows = tree.get("tree") if isinstance(tree, Mapping) else None
+    return {str(one.get("path")): str(one.get("sha")) for one in rows or () if one.get("type") == "blob"}
 
 
 def differences(tree: Mapping[str, str], eval_dir: Path) -> list[str]:

@@ -312,7 +312,9 @@ class FakeGithub:
         if path == f"{workflow}/dispatches":
             return self._dispatch(request)
         if path == f"{workflow}/runs":
-            return self._pages(request, "workflow_runs", [run.shown(self._base) for run in reversed(self.runs)])
+            before = request.query.get("created", "").removeprefix("<")
+            listed = [run.shown(self._base) for run in reversed(self.runs) if not before or run.created_at < before]
+            return self._pages(request, "workflow_runs", listed)
         if path == workflow and ".github/workflows/kbslurm-run.yml" in self.files:
             return _json(200, {"state": "active", "path": ".github/workflows/kbslurm-run.yml"})
         if path == "/artifacts":
