@@ -297,6 +297,13 @@ def test_a_try_never_ranks_and_a_canary_tells_which_places_work(
         assert "B200" in said(discord, ADA, "run", file=("k.py", GOOD), leaderboard="transpose", gpu="B200")
         assert "Submission 2" in said(discord, ADA, "run", file=("k.py", GOOD), leaderboard="transpose", gpu="H100")
         assert [ground.store.submission(n).mode for n in (1, 2)] == ["test", "benchmark"]  # type: ignore[arg-type]
+        ground.store.set_visibility("transpose", "closed", by="host", now=ground.now)
+        assert "no public board" in said(discord, HOSTESS, "verify", leaderboard="transpose")
+        ground.store.set_visibility("transpose", "public", by="host", now=ground.now)
+        may, discord.permissions = discord.permissions, "0"
+        assert "I lack View Channels, Send Messages" in said(discord, HOSTESS, "verify")
+        discord.permissions = may
+    with bot(discord, ground, tmp_path):  # boards aren't asked for at every word: another bot knows none yet
         assert "B200" in said(discord, HOSTESS, "verify", leaderboard="transpose", gpu="B200")
         assert "<#3000> follows it" in said(discord, HOSTESS, "verify")
         followed = card(discord, "canary on transpose")

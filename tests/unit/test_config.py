@@ -453,3 +453,13 @@ def test_a_place_that_is_not_there_is_told_at_its_line(tmp_path: Path, wrong: st
         wiring.places(config.load(written(tmp_path, text + wrong), {}))
     assert caught.value.message.endswith(where)
     assert caught.value.hint == "There are: box."
+
+
+def test_discord_roles_are_numbers_and_give_what_there_is(tmp_path: Path) -> None:
+    file = tmp_path / "kbslurm.toml"
+    file.write_text('[discord]\nroles = { "123" = "host", "456" = "creator" }\n')
+    assert config.load(file, {}, cwd=tmp_path).discord.roles == {"123": "host", "456": "creator"}
+    for line, said in (('"12x" = "host"', "no role's number"), ('"123" = "owner"', "none of host, creator")):
+        file.write_text(f"[discord]\nroles = {{ {line} }}\n")
+        with pytest.raises(Misconfigured, match=said):
+            config.load(file, {}, cwd=tmp_path)

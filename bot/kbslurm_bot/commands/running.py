@@ -7,7 +7,8 @@ from typing import Literal
 import discord
 from discord import app_commands
 
-from kbslurm.errors import Invalid, Refused
+from kbslurm.client import Client
+from kbslurm.errors import NotFound, Refused
 from kbslurm_bot import cards
 from kbslurm_bot.commands.admin import HOSTS_ONLY
 from kbslurm_bot.commands.asking import (
@@ -18,9 +19,8 @@ from kbslurm_bot.commands.asking import (
     complete_gpus,
     face,
     gpus_named,
-    gpus_typed,
 )
-from kbslurm_bot.commands.submitting import WORDS, handed_in
+from kbslurm_bot.commands.submitting import WORDS, handed_in, lacking
 from kbslurm_bot.desk import HOUSE
 
 Try = Literal["test", "benchmark"]
@@ -58,13 +58,18 @@ async def verify(
     channel = here.settings.staff_channel or interaction.channel_id
     if channel is None:
         raise Refused("there is no channel to report into", hint="Type it in a channel, or set staff_channel.")
-    known = await boards_of(interaction)
-    name = leaderboard or max((one for one in known if one.is_open), key=lambda one: len(one.gpus), default=None)
-    if name is None:
-        raise Invalid("there is no open board to verify on", hint="Name one, or make one: /leaderboard create.")
-    board = name if isinstance(name, str) else name.name
-    gpus = gpus_named(gpu, next((one for one in known if one.name.lower() == board.strip().lower()), None))
-    ordered = await as_asker(interaction, lambda client: client.verify(board, gpus or gpus_typed(gpu), mode))
+    if channel == interaction.channel_id and (lacks := lacking(interaction)):
+        raise Refused(f"I can't write into this channel: I lack {', '.join(lacks)}", hint="Type it elsewhere.")
+    # Everybody in an open channel reads the board's name.
+    known = [one for one in await boards_of(interaction) if here.settings.staff_channel or one.visibility == "public"]
+    found = next((one for one in known if leaderboard and one.name == leaderboard.strip().lower()), None)
+    if leaderboard is None:
+        found = max((one for one in known if one.is_open), key=lambda one: len(one.gpus), default=None)
+    if found is None:
+        await as_asker(interaction, Client.overview)  # who is no host is told that instead
+        raise NotFound("public board", leaderboard or "", known=[one.name for one in known])
+    board, gpus = found.name, gpus_named(gpu, found)
+    ordered = await as_asker(interaction, lambda client: client.verify(board, gpus, mode))
     here.desk.add(ordered.submission_id, channel, HOUSE)
     said = [f"Verifying on {cards.plain(ordered.board)}: submission {ordered.submission_id}; <#{channel}> follows it."]
     if ordered.left_out:

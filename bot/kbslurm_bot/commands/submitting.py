@@ -104,11 +104,9 @@ async def submitted(
         lambda client: client.submit_to_many(board, gpus, mode, file_name, source),
     )
     number = receipt.submission_id
-    lacking = _missing(interaction)
-    if interaction.channel_id is None or lacking:
-        said = (
-            f"Submission {number} is accepted. I have no card for it here: I lack {', '.join(lacking) or 'a channel'}."
-        )
+    lacks = lacking(interaction)
+    if interaction.channel_id is None or lacks:
+        said = f"Submission {number} is accepted. I have no card for it here: I lack {', '.join(lacks) or 'a channel'}."
         await interaction.followup.send(f"{said} `/leaderboard get-submission` shows it.", ephemeral=True)
         return
     here.desk.add(number, interaction.channel_id, user.id)
@@ -117,6 +115,7 @@ async def submitted(
     )
 
 
-def _missing(interaction: Asked) -> list[str]:
+def lacking(interaction: Asked) -> list[str]:
+    """What the bot may not do in this channel, of what a card needs."""
     has: Any = interaction.app_permissions
     return [] if interaction.guild_id is None else [name for name in missing_here(has) if name != "Attach Files"]
