@@ -419,6 +419,9 @@ class ModalGpu:
     type: str = field(
         default="", metadata={"doc": "What Modal calls it; empty: the same; none: no GPU.", "check": _modal_type}
     )
+    count: int = field(
+        default=1, metadata={"doc": "How many GPUs a run has, and one may ask for.", "least": 1, "most": 8}
+    )
     timeout_s: int = field(
         default=1800, metadata={"doc": "After so many seconds Modal ends a run.", "least": 60, "most": 86_400}
     )

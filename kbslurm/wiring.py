@@ -264,6 +264,7 @@ def modal_place(config: Config) -> Place:
         grace_s=2.0,
         sweep_gap_s=max(1.0, told.poll_s),
         patience_s=told.start_within_s,
+        widest={name: gpu.count for name, gpu in told.gpus.items()},
     )
 
 
@@ -298,7 +299,7 @@ def modal_facts(config: Config) -> Mapping[str, Any]:
         packages=told.packages,
         functions={
             name: {
-                "gpu": "" if gpu.type == "none" else gpu.type or name,
+                "gpu": "" if gpu.type == "none" else f"{gpu.type or name}:{gpu.count}",
                 "timeout_s": gpu.timeout_s,
                 "cpu": gpu.cpu,
                 "memory_mib": int(gpu.memory_gb * 1024),

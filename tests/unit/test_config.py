@@ -361,12 +361,13 @@ def test_modal_is_a_place_in_five_lines(tmp_path: Path) -> None:
     (place,) = wiring.places(found)
     assert (place.name, place.untrusted, place.ranked_min_isolation) == ("modal", True, 2)
     assert place.backend.capacity() == wiring.slots(found) == {"H100": 2, "CPU": 4}
+    assert place.widest == {"H100": 1, "CPU": 1}
     rows = {key: (value, origin) for key, value, origin in config.shown(found)}
     assert rows["modal.api_url"] == ("http://127.0.0.1:1", "$MODAL_SERVER_URL")
     assert rows["modal.gpus"][0].startswith("H100 = { slots = 2, ")
     assert rows["MODAL_TOKEN_SECRET"] == (config.MASK, "$MODAL_TOKEN_SECRET")
     facts = wiring.modal_facts(found)
-    assert {name: one["gpu"] for name, one in facts["functions"].items()} == {"judge-H100": "H100", "judge-CPU": ""}
+    assert {name: one["gpu"] for name, one in facts["functions"].items()} == {"judge-H100": "H100:1", "judge-CPU": ""}
     assert facts["packages"] == ["torch==2.9.1"]
 
 

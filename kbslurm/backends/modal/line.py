@@ -186,7 +186,7 @@ class Line:
 
             return dict(zip(calls, await asyncio.gather(*map(one, calls)), strict=True))
 
-        return self._ask(ask, limit_s=CALL_S * (1 + len(calls) / 8))
+        return self._ask(ask, limit_s=2 * CALL_S)
 
     def blob(self, blob: str) -> bytes:
         """A large result. No more of it is read than a result may have."""
