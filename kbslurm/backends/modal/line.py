@@ -23,7 +23,7 @@ from kbslurm.errors import Misconfigured
 T = TypeVar("T")
 API_URL = "https://api.modal.com"
 CLIENT = "1.6.4"
-CALL_S = 10.0  # of one call, whatever the client makes of it; blobs have three times as long
+CALL_S = 20.0  # of one call, whatever the client makes of it; blobs have three times as long
 INLINE_CAP = 8 * 1024  # over this an argument goes as a blob, unless the function says otherwise
 RESULT_SHAPES = {0: PICKLE, 1: PICKLE, 4: CBOR}
 
@@ -378,7 +378,7 @@ def _retry() -> Any:
     """For calls that may be made twice: three more tries, each bounded."""
     from modal._utils.grpc_utils import Retry
 
-    return Retry(base_delay=0.1, max_retries=3, attempt_timeout=CALL_S / 4)
+    return Retry(base_delay=0.1, max_retries=3, attempt_timeout=CALL_S / 2)
 
 
 def _trouble(error: Exception) -> LineTrouble:
