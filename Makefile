@@ -17,7 +17,7 @@ PIP     := $(PY) -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test test-again lint format types bench bench-cluster bench-harness wheel-check cluster cluster-shell \
-        cluster-trees cluster-down adversarial demo-slurm demo-discord test-slurm-matrix test-gpu test-live test-popcorn test-pyslurm lock clean
+        cluster-trees cluster-down adversarial demo-slurm demo-discord demo-overflow test-slurm-matrix test-gpu test-live test-popcorn test-pyslurm lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -39,6 +39,9 @@ demo: $(READY)  ## a competition on this machine: eight submissions, one leaderb
 
 demo-discord: $(READY)  ## a conversation with the Discord bot in the terminal, without a token (ARGS=--json)
 	@$(BIN)/kbslurm demo --discord $(ARGS)
+
+demo-overflow: $(READY)  ## the only site goes down in mid-competition: GitHub and Modal, on loopback, take its runs (ARGS=--json)
+	@$(BIN)/kbslurm demo --overflow $(ARGS)
 
 test: $(READY)  ## every floor, one command; closes with the count per floor
 	$(PY) -m pytest $(addprefix tests/,$(FLOORS)) $(ARGS)

@@ -361,7 +361,7 @@ class Lane:
             self.in_vain, self.breaker = 0, breakers.launched(self.breaker)
         elif Launched.AWAY in came_of or Launched.AMBIGUOUS in came_of:
             self.in_vain += 1
-            why = "what was sent there came to nothing, or nobody knows to what"
+            why = "what was sent there wasn't taken, or nobody knows whether it was"
             self._fails(self.in_vain, why)
 
     def _fails(self, in_a_row: int, why: str) -> None:

@@ -64,6 +64,9 @@ def demo(
     discord: Annotated[
         bool, typer.Option("--discord", help="A conversation with the Discord bot instead; no token (checkout).")
     ] = False,
+    overflow: Annotated[
+        bool, typer.Option("--overflow", help="The only site goes down, and others take its runs (checkout).")
+    ] = False,
     site: Annotated[Path | None, typer.Option("--site", help="On the site of this file, with H100 and A100.")] = None,
     directory: Annotated[
         Path | None, typer.Option("--dir", envvar="KBSLURM_DEMO_DIR", help="Where its database and jobs live.")
@@ -80,6 +83,10 @@ def demo(
         from kbslurm.cli.demo_discord import played_on_discord
 
         return played_on_discord(as_json=as_json)
+    if overflow:
+        from kbslurm.cli.demo_overflow import played_elsewhere
+
+        return played_elsewhere(as_json=as_json)
     place = directory or _usual_place()
     stays = not as_json and not once and sys.stdin.isatty() and sys.stdout.isatty()
     with ExitStack() as stack:

@@ -31,6 +31,7 @@ KNOWN: dict[str, list[Any]] = {
     "gpu": ["H100", "a100"],
     "mode": ["test", "leaderboard", "profile"],
     "submission_id": [1, 2],
+    "run_id": [1, 2],
     "user_id": ["1", "ada"],
     "whom": ["ada", "1", "discord:5"],
     "person": ["ada", "1"],

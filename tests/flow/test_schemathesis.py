@@ -48,6 +48,7 @@ KNOWN: dict[str, list[Any]] = {
     "gpu": list(GPUS),
     "mode": ["test", "leaderboard"],
     "submission_id": [1, 2],
+    "run_id": [1, 2],
     "user_id": ["1", "ada"],
     "provider": ["discord", "github"],
 }

@@ -65,8 +65,8 @@ def away(policy: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
 
 
 AWAY = (
-    "attempt 1 went to modal, since cluster is down (no answer); its GPU there, H100 at modal, isn't of the board's class:"
-    " it doesn't rank; it is submitted, for a GPU"
+    "attempt 1 went to modal, since cluster is down (no answer); its GPU there, H100 at modal, isn't of the board's"
+    " class: it doesn't rank; it is submitted, for a GPU"
 )
 OPEN = {"breaker": {"state": "open", "why": "no answer"}}
 

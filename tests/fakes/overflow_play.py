@@ -1,0 +1,348 @@
+"""`make demo-overflow`: the only site of a competition goes down in the middle of it, and comes back.
+
+This machine plays the cluster, and two services on loopback play GitHub and Modal: the clients that ask them are the
+true ones, and so are the workflow, the function, the harness and the verdicts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from kbslurm import config as configs
+from kbslurm import logs, problems, share, wiring
+from kbslurm.backends.github import parcel
+from kbslurm.backends.local import LocalBackend
+from kbslurm.cli import show
+from kbslurm.daemon import Daemon, Pace
+from kbslurm.domain.breaker import State
+from kbslurm.domain.placement import month_of
+from kbslurm.domain.run import Handle, JobName, OpenAttempt, Sighting
+from kbslurm.domain.why import sentences
+from kbslurm.errors import EXIT_OK, EXIT_REJECTED, BackendRefused, BackendTrouble
+from kbslurm.flow.submit import accept
+from kbslurm.ports import JobSpec
+from kbslurm.store.postgres import PostgresStore
+from tests.fakes.github import REPOSITORY, TOKEN, FakeGithub
+from tests.fakes.modal import TOKEN as MODAL_TOKEN
+from tests.fakes.modal import FakeModal
+
+BOARD = "transpose"
+SITE = "cluster"
+PATIENCE_S = 600.0
+TOML = f"""\
+[daemon]
+state_dir = "state"
+[daemon.local]
+name = "{SITE}"
+slots = {{ H100 = 1, A100 = 1 }}
+
+[policy]
+overflow = "when_down"
+[policy.budget]
+month = 20.0
+[policy.places.github]
+classes = {{ H100 = "H100" }}
+[policy.places.modal]
+classes = {{ A100 = "A100" }}
+cost_per_gpu_hour = {{ A100 = 2.50 }}
+
+[github]
+repository = "{REPOSITORY}"
+gpus = {{ H100 = ["self-hosted", "h100"] }}
+min_isolation = 0
+ranked_min_isolation = 0
+poll_s = 0.3
+
+[modal]
+min_isolation = 0
+ranked_min_isolation = 0
+poll_s = 0.3
+[modal.gpus.A100]
+slots = 2
+"""
+
+
+class Site(LocalBackend):
+    """This machine, with a plug that can be pulled: its jobs go on, and nobody hears of them."""
+
+    def __init__(self, of: LocalBackend) -> None:
+        self.__dict__.update(of.__dict__)
+        self.down = False
+
+    def submit(self, job: JobSpec) -> Handle:
+        if self.down:
+            raise BackendRefused(self.name, "the controller doesn't answer", permanent=False, away=True)
+        return super().submit(job)
+
+    def find(self, name: JobName) -> Sighting:
+        self._ask()
+        return super().find(name)
+
+    def poll(self, attempts: Sequence[OpenAttempt]) -> Mapping[JobName, Sighting]:
+        self._ask()
+        return super().poll(attempts)
+
+    def collect(self, attempt: OpenAttempt) -> bytes | None:
+        self._ask()
+        return super().collect(attempt)
+
+    def cancel(self, attempt: OpenAttempt) -> None:
+        self._ask()
+        super().cancel(attempt)
+
+    def _ask(self) -> None:
+        if self.down:
+            raise BackendTrouble(self.name, "the controller doesn't answer", retry_after_s=0.5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Play:
+    """One submission, and what must come of it."""
+
+    person: str
+    file: str
+    gpus: tuple[str, ...]
+    expect: str = "passed"
+    mode: Any = "leaderboard"
+
+
+BEFORE = (
+    Play(person="ada", file="accepted/columns.py", gpus=("H100", "A100")),
+    Play(person="boris", file="accepted/loops.py", gpus=("H100",)),
+)
+IN_THE_MIDDLE = Play(person="chidi", file="accepted/slices.py", gpus=("H100",))
+WHILE_DOWN = (
+    Play(person="boris", file="accepted/zipped.py", gpus=("H100",)),
+    Play(person="dana", file="accepted/slices.py", gpus=("A100",)),
+    Play(person="chidi", file="wrong_answer/square_only.py", gpus=("A100",), expect="wrong"),
+    Play(person="dana", file="crash/beyond_the_end.py", gpus=("H100",), expect="error"),
+)
+AFTER = (
+    Play(person="ada", file="accepted/slices.py", gpus=("H100",)),
+    Play(person="boris", file="accepted/columns.py", gpus=("A100",)),
+)
+
+
+class Stage:
+    """The competition as it stands, and what is said of it."""
+
+    def __init__(self, store: PostgresStore, site: Site, daemon: Daemon, *, quiet: bool) -> None:
+        self.store, self.site, self.daemon, self.quiet = store, site, daemon, quiet
+        self.problem = share.path("examples") / "transpose"
+        self.expected: dict[int, str] = {}
+        self.acts: dict[int, str] = {}
+        self.told: set[int] = set()
+
+    def say(self, text: str) -> None:
+        if not self.quiet:
+            show.out().print(text, soft_wrap=True)
+
+    def act(self, text: str) -> None:
+        self.say(f"\n[bold]{show.escape(text)}[/]")
+
+    def submit(self, act: str, *plays: Play) -> list[int]:
+        ids = []
+        for play in plays:
+            file = self.problem / "submissions" / play.file
+            person = self.store.ensure_person(play.person)
+            taken = accept(
+                self.store, person.id, BOARD, file.name, file.read_bytes(), play.mode, play.gpus, datetime.now(UTC)
+            )
+            ids.append(int(taken.submission_id))
+            self.expected[ids[-1]], self.acts[ids[-1]] = play.expect, act
+        return ids
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Every run that people ordered, with the last attempt and the verdict."""
+        return self.store._all(
+            "SELECT run.id, run.submission_id, run.gpu, run.state, p.name AS person, s.file_name, v.name AS verdict,"
+            " v.score_s, v.ranked, a.backend, a.why_here, a.state AS attempt"
+            " FROM run JOIN submission s ON s.id = run.submission_id JOIN person p ON p.id = s.person_id"
+            " LEFT JOIN attempt a ON a.run_id = run.id AND a.number = run.attempts"
+            " LEFT JOIN verdict v ON v.run_id = run.id WHERE s.via <> 'calibration' ORDER BY run.id"
+        )
+
+    def wait(self, is_so: Callable[[list[dict[str, Any]]], bool]) -> None:
+        """Until it is so, telling each verdict once as it comes."""
+        until = datetime.now(UTC).timestamp() + PATIENCE_S
+        while True:
+            runs = self.runs()
+            for run in runs:
+                if run["verdict"] is not None and run["id"] not in self.told:
+                    self.told.add(run["id"])
+                    self._tell(run)
+            if is_so(runs):
+                return
+            assert datetime.now(UTC).timestamp() < until, f"it never came to be so: {runs}"
+            self.store.wait_for_news(0.3)
+
+    def _tell(self, run: Mapping[str, Any]) -> None:
+        score = f", {show.score(run['score_s'])}" if run["score_s"] is not None else ""
+        head = f"#{run['submission_id']} {run['person']} {run['file_name']} on {run['gpu']}"
+        self.say(f"  {show.escape(head)}: {show.coloured(run['verdict'])}{score}, at [bold]{run['backend']}[/]")
+        if run["backend"] != SITE:
+            self.say(f"    since {show.escape(run['why_here'])}")
+
+
+def settled(ids: Sequence[int]) -> Callable[[list[dict[str, Any]]], bool]:
+    """Whether all runs of these have their verdicts."""
+    return lambda runs: all(run["verdict"] is not None for run in runs if run["submission_id"] in ids)
+
+
+def played(stage: Stage) -> bool:
+    """The three acts; whether all came as it had to."""
+    stage.act("The cluster works")
+    before = stage.submit("before", *BEFORE)
+    stage.wait(settled(before))
+    stage.act("The cluster goes down, in mid-competition")
+    (middle,) = stage.submit("middle", IN_THE_MIDDLE)
+    stage.wait(lambda runs: any(r["submission_id"] == middle and r["state"] == "running" for r in runs))
+    stage.site.down = True
+    stage.say(f"  #{middle} runs there: nobody can say what becomes of it, so it is sent nowhere else")
+    during = stage.submit("down", *WHILE_DOWN)
+    stage.wait(settled(during))
+    waits = next(run for run in stage.runs() if run["submission_id"] == middle)
+    lane = stage.daemon.lanes[SITE]
+    stage.say(f"  {SITE}'s breaker is {lane.breaker.state.value.replace('_', '-')}: {show.escape(lane.breaker.why)}")
+    stage.act("The cluster is back")
+    stage.site.down = False
+    stage.wait(settled([middle]))
+    probes = 0
+    while lane.breaker.state is not State.CLOSED and probes < 20:
+        probes += 1
+        stage.wait(settled(stage.submit("back", replace(AFTER[0], person="eve", mode="test"))))
+    after = stage.submit("after", *AFTER)
+    stage.wait(settled(after))
+    stage.wait(lambda runs: all(run["verdict"] is not None for run in runs))
+    stage.act("New runs stay home")
+    return waits["verdict"] is None and came_right(stage)
+
+
+def came_right(stage: Stage) -> bool:
+    """Each run one verdict, the expected one, and where it had to be."""
+    runs = stage.runs()
+    where: dict[str, set[str]] = {}
+    for run in runs:
+        where.setdefault(stage.acts[run["submission_id"]], set()).add(run["backend"])
+    verdicts = stage.store._all("SELECT subject, count(*) AS n FROM event WHERE kind = 'run.scored' GROUP BY 1")
+    return (
+        all(run["verdict"] == stage.expected[run["submission_id"]] for run in runs)
+        and where["before"] == where["middle"] == where["after"] == {SITE}
+        and where["down"] == {"github", "modal"}
+        and all(row["n"] == 1 for row in verdicts)
+    )
+
+
+@contextmanager
+def staged(folder: Path, *, quiet: bool) -> Iterator[Stage]:
+    """A database, the three places and a daemon, all below this folder."""
+    (folder / "kbslurm.toml").write_text(TOML)
+    key = secrets.token_hex(32)
+    plain = configs.load(folder / "kbslurm.toml", {})
+    wiring.modal_folder(plain, wiring.modal_facts(plain), folder / "app")
+    with ExitStack() as stack:
+        github = FakeGithub(
+            folder / "github", parcel.files(share.eval_dir()), secrets_={"KBSLURM_RUN_KEY": key}, runners=2
+        )
+        stack.callback(github.close)
+        modal = stack.enter_context(FakeModal(folder / "app"))
+        env = {
+            "GITHUB_API_URL": github.url,
+            "GITHUB_TOKEN": TOKEN,
+            "KBSLURM_RUN_KEY": key,
+            "MODAL_SERVER_URL": modal.url,
+            "MODAL_TOKEN_ID": MODAL_TOKEN[0],
+            "MODAL_TOKEN_SECRET": MODAL_TOKEN[1],
+        }
+        config = configs.load(folder / "kbslurm.toml", env)
+        store = stack.enter_context(wiring.opened_store(config))
+        places = wiring.places(config)
+        home = next(place for place in places if place.name == SITE)
+        assert isinstance(home.backend, LocalBackend)
+        site = Site(home.backend)
+        places = [replace(home, backend=site) if place is home else place for place in places]
+        store.add_board(
+            BOARD, problems.load(share.path("examples") / "transpose"), gpus=("H100", "A100"), confirm=False
+        )
+        pace = Pace(lease_s=5.0, idle_s=1.0, breaker_s=1.0)
+        daemon = Daemon(store, places, pace=pace, rules=wiring.rules(config))
+        stop = threading.Event()
+        thread = threading.Thread(target=daemon.run, args=(stop,), name="daemon")
+        thread.start()
+        try:
+            yield Stage(store, site, daemon, quiet=quiet)
+        finally:
+            site.down = False
+            stop.set()
+            daemon.wake.ring()
+            thread.join()
+
+
+def shown(stage: Stage, ok: bool, *, as_json: bool) -> None:
+    """What happened, once more in one table."""
+    now = datetime.now(UTC)
+    used = stage.store.usage("place", *month_of(now), now)
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "ok": ok,
+                    "runs": [
+                        {
+                            "submission": run["submission_id"],
+                            "gpu": run["gpu"],
+                            "act": stage.acts[run["submission_id"]],
+                            "place": run["backend"],
+                            "verdict": run["verdict"],
+                            "why": sentences(stage.store.why(run["id"], now)),
+                        }
+                        for run in stage.runs()
+                    ],
+                    "usage": [show.plain(row) for row in used],
+                }
+            )
+        )
+        return
+    rows = [
+        (
+            f"#{run['submission_id']}",
+            show.escape(run["person"]),
+            show.escape(run["file_name"]),
+            run["gpu"],
+            show.coloured(run["verdict"]),
+            run["backend"],
+        )
+        for run in stage.runs()
+    ]
+    show.table(("", "person", "file", "GPU", "verdict", "where"), rows)
+    places = [(show.escape(row.name), str(row.runs), f"{row.gpu_s:.0f}", f"{row.money:.4f}") for row in used]
+    show.table(("place", "runs", "GPU-seconds", "EUR"), places)
+    stage.say("every run has one verdict, where it had to be" if ok else "[red]that isn't what had to come of it[/]")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="demo-overflow", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="one JSON object at the end instead of text")
+    told = parser.parse_args()
+    logs.set_up(level="error" if not told.json else "critical")
+    with (
+        tempfile.TemporaryDirectory(prefix="kb-overflow-") as folder,
+        staged(Path(folder), quiet=told.json) as stage,
+    ):
+        ok = played(stage)
+        shown(stage, ok, as_json=told.json)
+    return EXIT_OK if ok else EXIT_REJECTED
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
