@@ -34,8 +34,8 @@ class Pressed(discord.ui.DynamicItem[discord.ui.Button[Any]], template=cards.PRE
     async def callback(self, interaction: discord.Interaction[Any]) -> None:
         from kbslurm_bot.face import say_failure
 
-        await interaction.response.defer(ephemeral=True, thinking=True)
         try:
+            await interaction.response.defer(ephemeral=True, thinking=True)
             await ACTS[self.act](interaction, self.submission)
         except Exception as error:
             if not isinstance(error, KbslurmError | discord.HTTPException):

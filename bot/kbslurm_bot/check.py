@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import operator
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import reduce
+from typing import Any
 
 import discord
 
@@ -12,6 +16,8 @@ from kbslurm.client import Client
 from kbslurm.errors import KbslurmError
 from kbslurm_bot.rights import invite_url, missing_here
 from kbslurm_bot.settings import Settings
+
+COPY = "Is it the right number (Developer Mode, right click, Copy Channel ID), and may the bot view the channel?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +37,7 @@ async def run(settings: Settings, *, as_json: bool) -> int:
         print(json.dumps({"ok": all(one.ok for one in found), "checks": [asdict(one) for one in found]}))
     else:
         for one in found:
-            print(f"{'ok  ' if one.ok else 'FAIL'} {one.what}: {one.said}")
+            print(f"{'PASS' if one.ok else 'FAIL'} {one.what}: {one.said}")
             if one.fix:
                 print(f"     {one.fix}")
     return 0 if all(one.ok for one in found) else 2
@@ -62,7 +68,52 @@ async def discords(settings: Settings) -> list[Found]:
             said = f"it lacks {', '.join(lacking)}" if lacking else "it may all that it needs"
             fix = f"Open {link}" if lacking else ""
             found.append(Found(what=f"server {guild['name']}", ok=not lacking, said=said, fix=fix))
+        held = {int(one["id"]): discord.Permissions(int(one.get("permissions", 0))) for one in guilds}
+        for name in ("channel", "staff_channel"):
+            found.append(await _channel(client, name, settings.channels().get(name), held))
     return found
+
+
+async def _channel(
+    client: discord.Client, name: str, number: int | None, held: dict[int, discord.Permissions]
+) -> Found:
+    """Whether the bot may write there, as Discord's own overwrites of the channel add up."""
+    what = f"[discord] {name}"
+    if number is None:
+        return Found(what=what, ok=True, said="none is named, so nothing is told there")
+    try:
+        told: Any = await client.http.get_channel(number)
+        guild = int(told.get("guild_id") or 0)
+        if guild not in held:
+            return Found(what=what, ok=False, said=f"{number} is no channel of the bot's servers", fix=COPY)
+        assert client.user is not None
+        member = await client.http.get_member(guild, client.user.id)
+    except (discord.NotFound, discord.Forbidden) as error:
+        return Found(what=what, ok=False, said=f"the bot doesn't see {number} ({error.text or error.status})", fix=COPY)
+    except discord.HTTPException as error:
+        return Found(what=what, ok=False, said=f"Discord can't be asked ({error})", fix="Try again.")
+    may = allowed(held[guild], told.get("permission_overwrites") or [], guild, member)
+    lacking = [one for one in missing_here(may) if one != "Attach Files"]
+    said = f"in #{told['name']} it lacks {', '.join(lacking)}" if lacking else f"it may write in #{told['name']}"
+    fix = f"In #{told['name']}: Edit Channel, Permissions, add the bot, allow {', '.join(lacking)}." if lacking else ""
+    return Found(what=what, ok=not lacking, said=said, fix=fix)
+
+
+def allowed(base: discord.Permissions, overwrites: Sequence[Any], guild: int, member: Any) -> discord.Permissions:
+    """What a member may in a channel: everybody's overwrite, then those of its roles together, then its own."""
+    if base.administrator:
+        return discord.Permissions.all()
+    may, roles = discord.Permissions(base.value), {int(one) for one in member.get("roles") or ()}
+    by_id = {int(one["id"]): (int(one["allow"]), int(one["deny"])) for one in overwrites}
+    of_roles = [by_id[one] for one in roles if one in by_id]
+    steps = [by_id.get(guild, (0, 0)), (_or(one[0] for one in of_roles), _or(one[1] for one in of_roles))]
+    for allow, deny in [*steps, by_id.get(int(member["user"]["id"]), (0, 0))]:
+        may.handle_overwrite(allow=allow, deny=deny)
+    return may
+
+
+def _or(bits: Iterable[int]) -> int:
+    return reduce(operator.or_, bits, 0)
 
 
 def ours(settings: Settings) -> list[Found]:

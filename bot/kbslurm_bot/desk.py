@@ -8,10 +8,11 @@ progress. So a channel with 200 submissions at once has about two edits per card
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from kbslurm.client import FeedEvent, NoSuch
@@ -19,11 +20,12 @@ from kbslurm.errors import Invalid, KbslurmError
 from kbslurm.logs import teller
 from kbslurm_bot import cards, plot
 from kbslurm_bot.memory import Card, Memory
-from kbslurm_bot.voice import Voice
+from kbslurm_bot.voice import Away, Voice
 
 tell = teller("bot")
 LOOK_S = 15.0
 GAP_S = 2.0
+AWAY_S = 5.0
 CROWD = 5
 BACK_OFF_S = (1.0, 30.0)
 HOUSE = 0  # the owner of a card that follows a canary: nobody's submission, told to the bot itself
@@ -52,6 +54,7 @@ class Board(Protocol):
 @dataclasses.dataclass
 class _Kept:
     card: Card
+    lost: Callable[[], Awaitable[None]] | None = None
     looked_at: float = -LOOK_S
     is_stirred: bool = True
 
@@ -84,11 +87,11 @@ class Desk:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    def add(self, submission: int, channel: int, owner: int) -> None:
-        """A new submission: its card is kept before anybody sees it."""
+    def add(self, submission: int, channel: int, owner: int, lost: Callable[[], Awaitable[None]] | None = None) -> None:
+        """A new submission: its card is kept before anybody sees it. `lost` is called when it can't be put up."""
         card = Card(submission=submission, channel=channel, owner=owner)
         self._memory.put(card)
-        self._keep(card)
+        self._keep(card, lost)
 
     def heard(self, event: FeedEvent) -> None:
         """Something happened to a submission."""
@@ -107,8 +110,8 @@ class Desk:
                 one.is_stirred = True
             self._wakes[channel].set()
 
-    def _keep(self, card: Card) -> None:
-        self._open.setdefault(card.channel, {})[card.submission] = _Kept(card)
+    def _keep(self, card: Card, lost: Callable[[], Awaitable[None]] | None = None) -> None:
+        self._open.setdefault(card.channel, {})[card.submission] = _Kept(card, lost)
         self._wakes.setdefault(card.channel, asyncio.Event()).set()
         if card.channel not in self._tasks:
             self._tasks[card.channel] = asyncio.create_task(self._tend(card.channel), name=f"cards-{card.channel}")
@@ -127,6 +130,11 @@ class Desk:
                 one.looked_at, one.is_stirred = self._steady(), False
                 try:
                     await self._freshen(channel, one)
+                except Away as error:
+                    tell("the cards wait for the service", level="warning", cards=len(kept), why=error.why)
+                    one.is_stirred = True
+                    await asyncio.sleep(AWAY_S)
+                    break
                 except Exception as error:  # noqa: BLE001 - what can't be drawn now is drawn later, whatever it was
                     tell("a card waits", level="warning", submission=one.card.submission, why=repr(error))
             await self._rest(channel)
@@ -211,6 +219,9 @@ class Desk:
         except Gone as error:
             tell("a card is gone", level="warning", submission=card.submission, why=str(error))
             done = True
+            if card.message is None and kept.lost is not None:
+                with contextlib.suppress(Exception):
+                    await kept.lost()
         card = dataclasses.replace(card, done=done)
         if card != kept.card:
             self._memory.put(card)

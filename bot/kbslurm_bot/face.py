@@ -6,11 +6,12 @@ It asks for no privileged intent: commands and buttons come to it by themselves,
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import io
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import discord
@@ -18,6 +19,7 @@ import yarl
 from discord import app_commands
 from discord.http import Route
 
+from kbslurm.client import FeedEvent
 from kbslurm.errors import BackendTrouble, KbslurmError, Misconfigured
 from kbslurm.logs import teller
 from kbslurm_bot import cards, commands
@@ -25,7 +27,7 @@ from kbslurm_bot.announce import Crier
 from kbslurm_bot.buttons import BUTTONS
 from kbslurm_bot.desk import Desk, Gone, NoFiles, follow
 from kbslurm_bot.memory import Memory
-from kbslurm_bot.rights import missing_here
+from kbslurm_bot.rights import invite_url, missing_here
 from kbslurm_bot.settings import Settings
 from kbslurm_bot.sure import Questions, Sure
 from kbslurm_bot.voice import Voice, sentence
@@ -33,6 +35,8 @@ from kbslurm_bot.voice import Voice, sentence
 tell = teller("bot")
 SYNCED = "commands"
 ALARM_GAP_S = 600.0
+# Discord's codes for an interaction that has been answered, and for one that can't be any more.
+TAKEN, DEAD = 40060, (10015, 10062, 50027)
 
 
 def connect_to(settings: Settings) -> None:
@@ -64,6 +68,7 @@ class Face(discord.Client):
         self.questions = Questions()
         self._tasks: list[asyncio.Task[None]] = []
         self._alarmed: dict[str, float] = {}
+        self._alarms: set[asyncio.Task[None]] = set()
         for one in commands.ALL:
             self.tree.add_command(one)
 
@@ -71,11 +76,13 @@ class Face(discord.Client):
         self.add_dynamic_items(*BUTTONS, Sure)
         await self._sync()
         self.desk.start()
-        listeners = []
+        listeners: list[Callable[[FeedEvent], None]] = []
         if self.settings.channel is not None:
             crier = Crier(self.memory, self.voice, Pinboard(self), self.settings.channel)
             listeners.append(crier.heard)
             self._tasks.append(asyncio.create_task(crier.run(), name="announcements"))
+        if self.settings.staff_channel is not None:
+            listeners.append(self._operators)
         self._tasks.append(asyncio.create_task(follow(self.voice, self.desk, *listeners), name="feed"))
 
     async def _sync(self) -> None:
@@ -97,6 +104,8 @@ class Face(discord.Client):
 
     async def on_ready(self) -> None:
         tell("ready", guilds=len(self.guilds), user=str(self.user))
+        if not self.guilds and self.application_id is not None:
+            tell("the bot is in no server", level="warning", fix=f"Open {invite_url(self.application_id)}")
         for guild in self.guilds:
             lacking = missing_here(guild.me.guild_permissions)
             if lacking:
@@ -107,13 +116,44 @@ class Face(discord.Client):
                     missing=", ".join(lacking),
                     fix="Invite the bot anew by the link that kbslurm bot check prints.",
                 )
+        for name, number in self.settings.channels().items():
+            channel = self.get_channel(number)
+            if not isinstance(channel, discord.abc.GuildChannel):
+                lacking, where = ["View Channels"], str(number)
+            else:
+                lacking = [
+                    one for one in missing_here(channel.permissions_for(channel.guild.me)) if one != "Attach Files"
+                ]
+                where = f"#{channel.name} of {channel.guild.name}"
+            if lacking:
+                tell(
+                    f"the bot can't write into [discord] {name}",
+                    level="warning",
+                    channel=where,
+                    missing=", ".join(lacking),
+                    fix="Allow it in the channel's settings, Permissions; kbslurm bot check looks again.",
+                )
 
-    async def alarm(self, text: str) -> None:
-        """Tell the staff's channel what an operator has to know, the same thing not more than once in a while."""
-        now = time.monotonic()
-        if self.settings.staff_channel is None or now - self._alarmed.get(text, -ALARM_GAP_S) < ALARM_GAP_S:
+    def _operators(self, event: FeedEvent) -> None:
+        """A run that ends without a result is the machines' fault, and an operator's to mend."""
+        if event.kind != "run.failed":
             return
-        self._alarmed = {key: at for key, at in self._alarmed.items() if now - at < ALARM_GAP_S} | {text: now}
+        told = event.data
+        place = " ".join(str(told[name]) for name in ("backend", "node") if told.get(name))
+        text = (
+            f"Submission {told.get('submission')} got no result on {cards.plain(str(told.get('gpu')))}:"
+            f" {cards.plain(str(told.get('why') or told.get('ending')))} ({cards.plain(place)})."
+        )
+        alarm = asyncio.create_task(self.alarm(text, about=f"{place}: {told.get('ending')}"))
+        self._alarms.add(alarm)
+        alarm.add_done_callback(self._alarms.discard)
+
+    async def alarm(self, text: str, *, about: str = "") -> None:
+        """Tell the staff's channel what an operator has to know, not more than once in a while about the same."""
+        now, about = time.monotonic(), about or text
+        if self.settings.staff_channel is None or now - self._alarmed.get(about, -ALARM_GAP_S) < ALARM_GAP_S:
+            return
+        self._alarmed = {key: at for key, at in self._alarmed.items() if now - at < ALARM_GAP_S} | {about: now}
         link = f"\n{self.settings.public_url}/staff" if self.settings.public_url else ""
         nonce = hashlib.sha256(f"{text}{now}".encode()).hexdigest()[:24]
         try:
@@ -178,8 +218,13 @@ class Pinboard:
 
 
 async def say_failure(interaction: discord.Interaction[Any], error: BaseException) -> None:
-    """One sentence, for the one who asked."""
-    if isinstance(error, KbslurmError):
+    """One sentence, for the one who asked; where Discord takes no answer any more, in the log."""
+    if isinstance(error, discord.HTTPException):
+        if await _not_taken(interaction, error):
+            return
+        text = "Discord didn't take the answer; what you asked for may have been done. Look before you ask again."
+        tell("Discord is in trouble", level="warning", why=str(error))
+    elif isinstance(error, KbslurmError):
         text = sentence(error)
         if isinstance(error, BackendTrouble | Misconfigured):
             await interaction.client.alarm(f"Somebody was told: {cards.plain(text)}")
@@ -187,6 +232,29 @@ async def say_failure(interaction: discord.Interaction[Any], error: BaseExceptio
         tell("a bug", level="error", why=repr(error), interaction=interaction.id)
         text = f"A bug of ours. Tell a host: interaction {interaction.id} in the bot's log says more."
         await interaction.client.alarm(f"A bug of the bot's: {cards.plain(repr(error))}")
+    await _said(interaction, text)
+
+
+async def _not_taken(interaction: discord.Interaction[Any], error: discord.HTTPException) -> bool:
+    """Whether Discord wants no answer to this: it came too late, or somebody else has given one."""
+    if error.code == TAKEN:
+        tell("another bot answers with our token", level="warning", interaction=interaction.id)
+        await interaction.client.alarm("Two bots run with one token: end one of them.")
+        return True
+    if error.code in DEAD:
+        tell("an answer was lost", level="warning", why=str(error), interaction=interaction.id)
+        if not interaction.response.is_done() and interaction.channel_id is not None:
+            who = f"<@{interaction.user.id}>"
+            said = f"-# {who} · Discord took my answer as too late, so nothing was done. Please do it again."
+            with contextlib.suppress(Gone, discord.HTTPException):
+                nonce = f"late-{interaction.id}"
+                note = cards.note(said, cards.GREY)
+                await Pinboard(interaction.client).post(interaction.channel_id, note, nonce)
+        return True
+    return False
+
+
+async def _said(interaction: discord.Interaction[Any], text: str) -> None:
     try:
         if interaction.response.is_done():
             await interaction.followup.send(text[:2000], ephemeral=True)

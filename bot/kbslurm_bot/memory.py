@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kbslurm.errors import Misconfigured
+from kbslurm.logs import teller
 
+tell = teller("bot")
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS card (
     submission INTEGER PRIMARY KEY, channel INTEGER NOT NULL, owner INTEGER NOT NULL,
@@ -36,23 +40,49 @@ class Memory:
     """Small and synchronous: a write is a page of a local file. What is written is there after a kill."""
 
     def __init__(self, path: Path) -> None:
+        # What a full disk didn't take is still known until we end: nothing is said twice for it.
+        self._words: dict[str, str] = {}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.executescript(SCHEMA)
+            try:
+                self._open(path)
+            except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.OperationalError):
+                    raise
+                aside = path.with_name(f"{path.name}.broken-{int(time.time())}")
+                path.rename(aside)
+                for beside in ("-wal", "-shm"):
+                    path.with_name(path.name + beside).unlink(missing_ok=True)
+                tell("the bot's memory is broken; it begins anew", level="error", why=str(error), kept_as=str(aside))
+                self._open(path)
         except (OSError, sqlite3.Error) as error:
             raise Misconfigured(
                 f"the bot's memory {path} can't be opened ({error})",
                 fix="Name a file on a local disk in [daemon] state_dir.",
             ) from error
 
+    def _open(self, path: Path) -> None:
+        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        try:
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.executescript(SCHEMA)
+        except sqlite3.Error:
+            self._db.close()
+            raise
+
     def close(self) -> None:
         self._db.close()
 
+    def _written(self, statement: str, values: tuple[Any, ...]) -> None:
+        """A card that can't be kept lives until the bot ends; nothing that was accepted hangs on it."""
+        try:
+            self._db.execute(statement, values)
+        except sqlite3.Error as error:
+            tell("the bot's memory takes nothing", level="error", why=str(error), fix="Is its disk full or read-only?")
+
     def put(self, card: Card) -> None:
         """Keep the card as it is now."""
-        self._db.execute(
+        self._written(
             "INSERT INTO card (submission, channel, owner, message, shown, done) VALUES (?, ?, ?, ?, ?, ?)"
             " ON CONFLICT (submission) DO UPDATE SET channel = excluded.channel, owner = excluded.owner,"
             " message = excluded.message, shown = excluded.shown, done = excluded.done",
@@ -70,12 +100,15 @@ class Memory:
 
     def word(self, name: str) -> str | None:
         """What was kept under this name."""
+        if name in self._words:
+            return self._words[name]
         row = self._db.execute("SELECT value FROM word WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
 
     def keep(self, name: str, value: str) -> None:
         """Keep a word under this name."""
-        self._db.execute("INSERT OR REPLACE INTO word (name, value) VALUES (?, ?)", (name, value))
+        self._words[name] = value
+        self._written("INSERT OR REPLACE INTO word (name, value) VALUES (?, ?)", (name, value))
 
     @staticmethod
     def _card(row: tuple[int, int, int, int | None, str, int]) -> Card:

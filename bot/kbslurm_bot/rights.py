@@ -8,11 +8,15 @@ NEEDED = discord.Permissions(view_channel=True, send_messages=True, attach_files
 NAMES = {"view_channel": "View Channels", "send_messages": "Send Messages", "attach_files": "Attach Files"}
 
 
-def missing_here(has: discord.Permissions) -> list[str]:
+IN_THREADS = {**NAMES, "send_messages_in_threads": "Send Messages in Threads"}
+del IN_THREADS["send_messages"]
+
+
+def missing_here(has: discord.Permissions, *, in_thread: bool = False) -> list[str]:
     """By Discord's names, in the order in which its settings show them."""
     if has.administrator:
         return []
-    return [shown for name, shown in NAMES.items() if not getattr(has, name)]
+    return [shown for name, shown in (IN_THREADS if in_thread else NAMES).items() if not getattr(has, name)]
 
 
 def invite_url(application: int) -> str:

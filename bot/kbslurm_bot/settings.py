@@ -43,6 +43,11 @@ class Settings:
             proxy=env.get("HTTPS_PROXY") or env.get("https_proxy") or None,
         )
 
+    def channels(self) -> dict[str, int]:
+        """The channels that were named, by the names of their settings."""
+        named = {"channel": self.channel, "staff_channel": self.staff_channel}
+        return {name: number for name, number in named.items() if number is not None}
+
 
 def _needed(env: Mapping[str, str], name: str, fix: str) -> str:
     found = env.get(name, "").strip()

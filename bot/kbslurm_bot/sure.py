@@ -81,8 +81,8 @@ class Sure(discord.ui.DynamicItem[discord.ui.Button[Any]], template=SAID):
     async def callback(self, interaction: discord.Interaction[Any]) -> None:
         from kbslurm_bot.face import say_failure
 
-        await interaction.response.defer(ephemeral=True, thinking=True)
         try:
+            await interaction.response.defer(ephemeral=True, thinking=True)
             act = interaction.client.questions.take(self.key, interaction.user.id)
             said = "Nothing was done." if self.say == "no" else await act(interaction)
             await interaction.followup.send(said[:2000], ephemeral=True)

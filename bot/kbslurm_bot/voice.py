@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TypeVar
 
-from kbslurm.client import BoardInfo, Client, PersonInfo, Place
+from kbslurm.client import BoardInfo, Client, PersonInfo, Place, ServerGone
 from kbslurm.errors import KbslurmError
 from kbslurm.logs import teller
 from kbslurm_bot.cards import Row, Standing
@@ -20,35 +21,62 @@ from kbslurm_bot.plot import Point
 tell = teller("bot")
 T = TypeVar("T")
 BOARDS_FRESH_S = 10.0
+# Threads of its own: a service that hangs must not take those with which Discord's names are looked up.
+THREADS = 32
+# Each call gives up by itself; this bounds those that wait for a thread, and a sync of problems takes minutes.
+PATIENCE_S = 200.0
 PLACES = 100
 LINES = 100
 
 
-class Voice:
-    """One for the whole bot; `url` is the API's, `token` shows us as the bot."""
+class Away(ServerGone):
+    """The service doesn't answer at the moment; what it has accepted goes on"""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, why: str, *, hint: str = "Try again in a minute.") -> None:
+        super().__init__("service", why, hint=hint)
+        self.message, self.why = str(type(self).__doc__), why
+
+
+class Voice:
+    """One for the whole bot; `url` is the API's, `token` shows us as the bot. Whoever hangs is waited for so long."""
+
+    def __init__(self, url: str, token: str, *, patience_s: float = PATIENCE_S) -> None:
         self.client = Client(url, admin=token)
+        self._patience_s = patience_s
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="service")
         self._people: dict[int, PersonInfo] = {}
         self._meeting = asyncio.Lock()
         self._boards: dict[tuple[int, str | None], tuple[float, list[BoardInfo]]] = {}
 
     def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
         self.client.close()
+
+    async def _called(self, call: Callable[[Client], T], client: Client) -> T:
+        try:
+            async with asyncio.timeout(self._patience_s):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, call, client)
+        except ServerGone as error:
+            raise Away(error.message) from error
+        except TimeoutError as error:
+            raise Away("no answer") from error
 
     async def ask(self, call: Callable[[Client], T]) -> T:
         """Ask as the bot itself."""
-        return await asyncio.to_thread(call, self.client)
+        return await self._called(call, self.client)
 
     async def person(self, user: int, name: str) -> PersonInfo:
         """Who this Discord user is to kbslurm; somebody new is made a person."""
         # One after the other: somebody new who types twice at once is made one person.
-        async with self._meeting:
-            known = self._people.get(user)
-            if known is None:
-                known = await self.ask(lambda client: client.discord_user(str(user), printable(name) or str(user)))
-                self._people[user] = known
-            return known
+        try:
+            async with asyncio.timeout(self._patience_s), self._meeting:
+                known = self._people.get(user)
+                if known is None:
+                    known = await self.ask(lambda client: client.discord_user(str(user), printable(name) or str(user)))
+                    self._people[user] = known
+                return known
+        except TimeoutError as error:
+            raise Away("no answer") from error
 
     async def for_user(self, user: int, name: str, call: Callable[[Client], T], *, roles: str | None = None) -> T:
         """Ask in the name of whoever has just pressed or typed something, with these Discord roles."""
@@ -57,7 +85,7 @@ class Voice:
 
     async def for_owner(self, user: int, call: Callable[[Client], T], *, roles: str | None = None) -> T:
         """Ask in the name of somebody who is known already."""
-        return await asyncio.to_thread(call, self.client.acting_for(f"discord:{user}", roles=roles))
+        return await self._called(call, self.client.acting_for(f"discord:{user}", roles=roles))
 
     async def boards(self, user: int, roles: str | None = None) -> list[BoardInfo]:
         """The boards that this user may see, not asked for at every letter typed. Makes nobody a person."""

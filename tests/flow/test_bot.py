@@ -61,7 +61,7 @@ def settings_of(
         token=fake.TOKEN,
         bot_token=BOT_TOKEN,
         url=ground.url,
-        public_url="",
+        public_url="https://kb.example",
         memory=place / "bot.sqlite",
         api_url=f"{discord.url}/api/v10",
         gateway_url=discord.gateway_url,
@@ -71,7 +71,9 @@ def settings_of(
 
 
 @contextmanager
-def bot(discord: Discord, ground: Ground, place: Path, **channels: int) -> Iterator[Face]:
+def bot(
+    discord: Discord, ground: Ground, place: Path, *, url: str = "", patience_s: float = 75.0, **channels: int
+) -> Iterator[Face]:
     """The bot in a thread of its own; at the end it is gone, and only its memory stays."""
     settings = settings_of(discord, ground, place, **channels)
     connect_to(settings)
@@ -79,7 +81,7 @@ def bot(discord: Discord, ground: Ground, place: Path, **channels: int) -> Itera
     before = discord.met["identify"]
 
     async def live() -> None:
-        with memory.opened(settings.memory) as kept, contextlib.closing(Voice(ground.url, BOT_TOKEN)) as voice:
+        with memory.opened(settings.memory) as kept, reaching(url or ground.url, patience_s) as voice:
             face = Face(settings, kept, voice, guild_ready_timeout=0)
             faces.append(face)
             await face.start(fake.TOKEN)
@@ -105,6 +107,10 @@ def bot(discord: Discord, ground: Ground, place: Path, **channels: int) -> Itera
             asyncio.run_coroutine_threadsafe(faces[0].close(), loop)
         thread.join(60)
         assert not thread.is_alive()
+
+
+def reaching(url: str, patience_s: float) -> contextlib.closing[Voice]:
+    return contextlib.closing(Voice(url, BOT_TOKEN, patience_s=patience_s))
 
 
 def text_of(message: fake.Json) -> str:
@@ -381,10 +387,13 @@ def test_the_feed_is_the_bots(ground: Ground) -> None:
 # --------------------------------------------------------------------------------------------------------- its process
 
 
-def environment_of(discord: Discord, ground: Ground, place: Path, **more: str) -> dict[str, str]:
+def environment_of(
+    discord: Discord, ground: Ground, place: Path, channels: dict[str, int] | None = None, **more: str
+) -> dict[str, str]:
     (place / "kbslurm.toml").write_text(
         f"[daemon]\nstate_dir = '{place}'\n"
         f"[discord]\napi_url = '{discord.url}/api/v10'\ngateway_url = '{discord.gateway_url}'\n"
+        + "".join(f"{name} = '{number}'\n" for name, number in (channels or {}).items())
     )
     return {
         "PATH": os.environ["PATH"],
@@ -412,7 +421,9 @@ def checked(env: dict[str, str], place: Path) -> tuple[int, dict[str, fake.Json]
 
 def test_check_names_what_is_missing_and_its_remedy(discord: Discord, ground: Ground, tmp_path: Path) -> None:
     code, found = checked(environment_of(discord, ground, tmp_path), tmp_path)
-    assert code == 0 and set(found) == {"token", "intents", "server guild 2000", "service"}
+    named = {"[discord] channel", "[discord] staff_channel"}
+    assert code == 0 and set(found) == {"token", "intents", "server guild 2000", "service"} | named
+    assert "none is named" in found["[discord] channel"]["said"]
     discord.permissions = str(1 << 10)
     code, found = checked(environment_of(discord, ground, tmp_path, KBSLURM_BOT_TOKEN="another"), tmp_path)
     assert code == 2 and not found["service"]["ok"]
@@ -420,6 +431,74 @@ def test_check_names_what_is_missing_and_its_remedy(discord: Discord, ground: Gr
     assert "client_id=1000&scope=bot+applications.commands&permissions=35840" in found["server guild 2000"]["fix"]
     code, found = checked(environment_of(discord, ground, tmp_path, DISCORD_TOKEN="no"), tmp_path)
     assert code == 2 and "Reset it" in found["token"]["fix"]
+
+
+def test_check_looks_into_both_channels(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+    discord.add_guild(2000, 3001, 3002)
+    both = {"channel": 3001, "staff_channel": 3002}
+    code, found = checked(environment_of(discord, ground, tmp_path, both), tmp_path)
+    assert code == 0 and found["[discord] channel"]["said"] == "it may write in #c3001"
+    deny = {"id": "2000", "type": 0, "allow": "0", "deny": str(fake.SEND)}
+    discord.channels[3001]["permission_overwrites"] = [deny]
+    discord.hidden.add(3002)
+    code, found = checked(environment_of(discord, ground, tmp_path, both), tmp_path)
+    assert code == 2 and found["[discord] channel"]["said"] == "in #c3001 it lacks Send Messages"
+    assert "allow Send Messages" in found["[discord] channel"]["fix"]
+    assert "doesn't see 3002" in found["[discord] staff_channel"]["said"] and found["[discord] staff_channel"]["fix"]
+    discord.channels[3001]["permission_overwrites"] = [
+        deny,
+        {**deny, "id": "1000", "allow": str(fake.SEND), "deny": "0"},
+    ]
+    env = environment_of(discord, ground, tmp_path, {"channel": 3001, "staff_channel": 77})
+    said = subprocess.run(
+        [sys.executable, "-m", "kbslurm", "bot", "check"],
+        env=env,
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    lines = said.stdout.splitlines()
+    assert "PASS [discord] channel: it may write in #c3001" in lines, "the bot's own overwrite is the last word"
+    assert said.returncode == 2 and any(
+        line.startswith("FAIL [discord] staff_channel: the bot doesn't see 77") for line in lines
+    )
+
+
+def test_start_up_names_what_is_missing_and_its_remedy(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+    discord.add_guild(2000, 3001)
+    discord.permissions = str(fake.VIEW)
+    env = environment_of(discord, ground, tmp_path, {"channel": 3001, "staff_channel": 77})
+    argv = [sys.executable, "-m", "kbslurm", "bot", "run"]
+    with subprocess.Popen(argv, env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        lines: list[str] = []
+        try:
+            while not any("staff_channel" in line for line in lines):
+                lines.append(running.stderr.readline())
+                assert lines[-1], lines
+        finally:
+            running.send_signal(signal.SIGTERM)
+            lines += running.stderr.readlines()
+    assert running.returncode == 0
+    (server,) = [line for line in lines if "a permission is missing" in line]
+    assert "Send Messages, Attach Files" in server and "kbslurm bot check" in server
+    (news,) = [line for line in lines if "can't write into [discord] channel" in line]
+    assert "#c3001 of guild 2000" in news and "Send Messages" in news and "Allow it" in news
+    (staff,) = [line for line in lines if "can't write into [discord] staff_channel" in line]
+    assert "77" in staff and "View Channels" in staff
+
+
+@pytest.mark.parametrize(("told", "words"), [("token", "Reset it"), ("intents", "kbslurm bot check")])
+def test_what_only_an_operator_can_change_ends_the_bot(
+    discord: Discord, ground: Ground, tmp_path: Path, told: str, words: str
+) -> None:
+    discord.refuses_intents = told == "intents"
+    env = environment_of(discord, ground, tmp_path) | ({"DISCORD_TOKEN": "no"} if told == "token" else {})
+    argv = [sys.executable, "-m", "kbslurm", "bot", "run"]
+    said = subprocess.run(argv, env=env, cwd=tmp_path, text=True, capture_output=True, timeout=120, check=False)
+    assert said.returncode == 2 and told in said.stderr and words in said.stderr and "Traceback" not in said.stderr
 
 
 def test_the_bots_process_is_told_no_secret_but_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

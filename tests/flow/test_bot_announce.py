@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kbslurm import problems
+from kbslurm.domain.run import Ending
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
 from kbslurm.flow.submit import accept
@@ -46,6 +47,10 @@ class Pinned:
     ) -> None:
         raise AssertionError("an announcement isn't edited")
 
+    def texts(self) -> list[str]:
+        found, self.said = self.said, []
+        return found
+
     def news(self) -> list[str]:
         found, self.said = self.said, []
         return [one.splitlines()[0].removeprefix("### ") for one in found]
@@ -67,11 +72,15 @@ def test_each_thing_is_told_once_and_an_absence_is_caught_up_in_silence(database
         served(database_url, tmp_path / "service", clock=clock, bot=BOT_TOKEN) as ground,
         contextlib.closing(Voice(ground.url, BOT_TOKEN)) as voice,
     ):
+        memory_file = tmp_path / "bot.sqlite"
+
+        def look_at(file: Path) -> None:
+            """By a bot that was just started: it knows what its memory knows."""
+            with memory.opened(file) as kept:
+                asyncio.run(Crier(kept, voice, pinned, 3000, clock.now).look())
 
         def look() -> list[str]:
-            """By a bot that was just started: it knows what its memory knows."""
-            with memory.opened(tmp_path / "bot.sqlite") as kept:
-                asyncio.run(Crier(kept, voice, pinned, 3000, clock.now).look())
+            look_at(memory_file)
             return pinned.news()
 
         ranks(ground, "ada", 0.5)
@@ -89,7 +98,12 @@ def test_each_thing_is_told_once_and_an_absence_is_caught_up_in_silence(database
         store = ground.store
         store.add_board("second", problem, gpus=["H100"], confirm=False, deadline_at=ends, now=clock.now())
         store.add_board("hidden", problem, gpus=["H100"], confirm=False, visibility="closed", now=clock.now())
-        assert look() == ["New board: second"]
+        look_at(memory_file)
+        (new,) = pinned.texts()
+        first, about, gpus, until = new.split("\n")
+        moment = int(ends.timestamp())
+        assert (first, gpus) == ("### New board: second", "H100")
+        assert about.startswith("Transpose a greyscale image") and until == f"closes <t:{moment}:f> (<t:{moment}:R>)"
         ranks(ground, "ada", 0.3)
         clock.go(3600)
         assert look() == [], "too long ago"
@@ -98,8 +112,12 @@ def test_each_thing_is_told_once_and_an_absence_is_caught_up_in_silence(database
         clock.at = ends - timedelta(minutes=65)
         look()
         clock.go(600)
-        assert look() == ["second closes soon"]
+        look_at(memory_file)
+        assert pinned.texts() == [f"### second closes soon\ncloses <t:{moment}:f> (<t:{moment}:R>)"]
         assert look() == []
+        clock.go(-1200)
+        assert look() == [], "a clock that goes back says nothing twice"
+        clock.go(1200)
         clock.at = START.replace(hour=7, minute=55) + timedelta(days=3)
         look()
         clock.go(600)
@@ -118,3 +136,26 @@ def test_the_running_bot_announces_and_tells_staff(discord: Discord, ground: Gro
         assert "bug of ours" in discord.answer(asked)
         card(discord, "A bug of the bot's", channel=3002)
     assert sum("leads" in text_of(one) for one in discord.shown(3001)) == 1 and not discord.refusals
+
+
+def test_staff_are_told_of_runs_that_the_machines_lost(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+    discord.add_guild(2001, 3002)
+    store, now, lost = ground.store, ground.now, Puppet(slots={"H100": 9})
+
+    def lose_one() -> bool:
+        accept(store, store.ensure_person("ada").id, "transpose", "k.py", GOOD, "test", ["H100"], now)
+        while (
+            attempt := claim(store, free_slots({"puppet": lost.capacity()}, store.open_attempts()), now)
+        ) is not None:
+            store.give_up_attempt(attempt, Ending.NODE_FAILURE, "the node @everyone died", now)
+        return True
+
+    with bot(discord, ground, tmp_path, staff_channel=3002):
+        # What happens before it follows the feed isn't told.
+        discord.wait_for(lambda: lose_one() and discord.shown(3002), "a word to staff")
+        lose_one()
+        told = text_of(card(discord, "got no result", channel=3002))
+        assert "got no result on H100: the node \\@everyone died (puppet)." in told
+        assert told.endswith("https://kb.example/staff")
+    assert len(discord.shown(3002)) == 1, "the same trouble once in a while"
+    assert not discord.refusals and not discord.pings

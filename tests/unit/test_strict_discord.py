@@ -11,11 +11,16 @@ from tests.fakes.discord import strict
 TEXT = {"type": 10, "content": "x"}
 BUTTON = {"type": 2, "style": 2, "label": "x", "custom_id": "kb:log:1"}
 CONTAINER = {"type": 17, "components": [TEXT, {"type": 1, "components": [BUTTON]}]}
+PICTURE: dict[str, Any] = {"type": 12, "items": [{"media": {"url": "attachment://a.png"}, "description": "a"}]}
 GOOD: dict[str, Any] = {"flags": strict.V2, "components": [CONTAINER], "allowed_mentions": {"parse": []}}
 
 
 def test_a_good_one_is_taken() -> None:
     strict.message(GOOD)
+    strict.message(
+        {**GOOD, "components": [PICTURE], "attachments": [{"id": 0, "filename": "a.png", "description": "a"}]},
+        files=["a.png"],
+    )
     strict.message({"content": "x"})
 
 
@@ -33,6 +38,12 @@ def test_a_good_one_is_taken() -> None:
         {"components": [{"type": 99}]},
         {"nonce": "x" * 26},
         {"surprise": 1},
+        {"components": [PICTURE]},
+        {"components": [{"type": 12, "items": []}]},
+        {"components": [{"type": 12, "items": PICTURE["items"] * 11}]},
+        {"components": [{"type": 12, "items": [{"media": {"url": "a.png"}}]}]},
+        {"components": [{"type": 12, "items": [{"media": {"url": "https://x.example/a.png"}, "alt": "a"}]}]},
+        {"attachments": [{"id": 0, "filename": "a.png"}]},
     ],
 )
 def test_a_bad_message_is_refused(changes: dict[str, Any]) -> None:

@@ -14,11 +14,11 @@ from kbslurm_bot.commands.admin import HOSTS_ONLY
 from kbslurm_bot.commands.asking import (
     Asked,
     as_asker,
-    boards_of,
     complete_board,
     complete_gpus,
     face,
     gpus_named,
+    roles_of,
 )
 from kbslurm_bot.commands.submitting import WORDS, handed_in, lacking
 from kbslurm_bot.desk import HOUSE
@@ -61,7 +61,8 @@ async def verify(
     if channel == interaction.channel_id and (lacks := lacking(interaction)):
         raise Refused(f"I can't write into this channel: I lack {', '.join(lacks)}", hint="Type it elsewhere.")
     # Everybody in an open channel reads the board's name.
-    known = [one for one in await boards_of(interaction) if here.settings.staff_channel or one.visibility == "public"]
+    seen = await here.voice.boards(interaction.user.id, roles_of(interaction))
+    known = [one for one in seen if here.settings.staff_channel or one.visibility == "public"]
     found = next((one for one in known if leaderboard and one.name == leaderboard.strip().lower()), None)
     if leaderboard is None:
         found = max((one for one in known if one.is_open), key=lambda one: len(one.gpus), default=None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import discord
 from discord import app_commands
 
@@ -11,6 +9,7 @@ from kbslurm.domain.source import SOURCE_CAP
 from kbslurm.errors import Invalid, TooLarge
 from kbslurm_bot.commands.asking import Asked, board_of, complete_board, complete_gpus, face, gpus_named
 from kbslurm_bot.rights import missing_here
+from kbslurm_bot.voice import Away
 
 MODE_CHOICES = [
     app_commands.Choice(name="ranked", value="leaderboard"),
@@ -98,18 +97,29 @@ async def submitted(
 ) -> None:
     """Hand it in for whoever asked, pin up its card, and say so. The interaction has been deferred."""
     here, user = face(interaction), interaction.user
-    receipt = await here.voice.for_user(
-        user.id,
-        user.display_name,
-        lambda client: client.submit_to_many(board, gpus, mode, file_name, source),
-    )
+    await here.voice.person(user.id, user.display_name)
+    try:
+        receipt = await here.voice.for_user(
+            user.id,
+            user.display_name,
+            lambda client: client.submit_to_many(board, gpus, mode, file_name, source),
+        )
+    except Away as error:
+        raise Away(
+            error.why, hint="Whether it has your file isn't known: look at `/me` before you submit again."
+        ) from error
     number = receipt.submission_id
     lacks = lacking(interaction)
     if interaction.channel_id is None or lacks:
         said = f"Submission {number} is accepted. I have no card for it here: I lack {', '.join(lacks) or 'a channel'}."
         await interaction.followup.send(f"{said} `/leaderboard get-submission` shows it.", ephemeral=True)
         return
-    here.desk.add(number, interaction.channel_id, user.id)
+
+    async def lost() -> None:
+        said = f"I may not write in this channel, so submission {number} has no card here. Tell a host."
+        await interaction.followup.send(f"{said} `/leaderboard get-submission` shows it.", ephemeral=True)
+
+    here.desk.add(number, interaction.channel_id, user.id, lost)
     await interaction.followup.send(
         f"Submission {number} is accepted; its card in this channel follows it.", ephemeral=True
     )
@@ -117,5 +127,7 @@ async def submitted(
 
 def lacking(interaction: Asked) -> list[str]:
     """What the bot may not do in this channel, of what a card needs."""
-    has: Any = interaction.app_permissions
-    return [] if interaction.guild_id is None else [name for name in missing_here(has) if name != "Attach Files"]
+    if interaction.guild_id is None:
+        return []
+    in_thread = isinstance(interaction.channel, discord.Thread)
+    return [name for name in missing_here(interaction.app_permissions, in_thread=in_thread) if name != "Attach Files"]

@@ -90,6 +90,10 @@ class Discord:
         self.met: Counter[str] = Counter()
         self.permissions = NEEDED
         self.refuses_writes = False
+        self.refuses_intents = False
+        self.hidden: set[int] = set()
+        self.pings: list[Json] = []
+        self._late = 0
         self._asked: dict[str, Asked] = {}
         self._by_id: dict[int, Asked] = {}
         self._files: dict[str, bytes] = {}
@@ -131,6 +135,11 @@ class Discord:
         """Type a command: it has to be one that was synced, with options that it has."""
         data = self._data(name, {**values, **(files or {})}, focused=None)
         return self._ask(COMMAND, who, channel, data)
+
+    def add_direct(self, channel: int) -> None:
+        """A channel between the bot and one person, in no server."""
+        self.channels[channel] = {"id": str(channel), "type": 1, "last_message_id": None, "recipients": [], "flags": 0}
+        self.messages[channel] = {}
 
     def complete(self, who: User, name: str, focused: str, typed: str, channel: int = 3000, **values: Any) -> list[str]:
         """What Discord shows while somebody types into an option."""
@@ -179,6 +188,20 @@ class Discord:
         """Close every gateway connection, and know no session any more."""
         self._each_socket(4000, forget=True)
 
+    def reconnect(self) -> None:
+        """Ask every connection to come again: op 7, the sessions can be resumed."""
+        self._to_each_socket({"op": 7, "d": None, "s": None, "t": None})
+
+    def spoil(self, *, resumable: bool) -> None:
+        """Tell every connection that its session isn't valid: op 9."""
+        if not resumable:
+            self.sessions.clear()
+        self._to_each_socket({"op": 9, "d": resumable, "s": None, "t": None})
+
+    def late_next(self, times: int = 1) -> None:
+        """The next interactions reach the bot when Discord has given up on them."""
+        self._late += times
+
     def fail_next(self, status: int, times: int = 1) -> None:
         """The next REST calls that write a message fail so."""
         self._faults += [(status, 0, False)] * times
@@ -186,6 +209,17 @@ class Discord:
     def limit_next(self, times: int = 1, *, globally: bool = False) -> None:
         """The next REST calls that write a message are told to wait."""
         self._faults += [(429, 0, globally)] * times
+
+    def _to_each_socket(self, told: Json) -> None:
+        loop = self._loop
+        assert loop is not None
+
+        async def send() -> None:
+            for one in list(self._sockets.values()):
+                if not one.closed:
+                    await one.send_str(json.dumps(told))
+
+        asyncio.run_coroutine_threadsafe(send(), loop).result(PATIENCE_S)
 
     def _each_socket(self, code: int, *, forget: bool) -> None:
         loop = self._loop
@@ -245,8 +279,10 @@ class Discord:
     def _ask(self, kind: int, who: User, channel: int, data: Json, message: Json | None = None) -> Asked:
         number = next(self._ids)
         asked = Asked(id=number, token=f"interaction-{number}", kind=kind, at=self.clock())
+        if self._late:
+            self._late, asked.at = self._late - 1, asked.at - ACK_S - 1.0
         self._asked[asked.token] = self._by_id[number] = asked
-        guild = self.channels[channel]["guild_id"]
+        guild = self.channels[channel].get("guild_id")
         member = {
             "user": who.told(),
             "roles": [str(one) for one in who.roles],
@@ -280,6 +316,10 @@ class Discord:
             "data": data,
             "attachment_size_limit": 10485760,
         }
+        if guild is None:
+            for name in ("guild_id", "guild", "member", "guild_locale"):
+                del told[name]
+            told |= {"user": who.told(), "context": 1, "authorizing_integration_owners": {"0": "0"}}
         if message is not None:
             told["message"] = message
         loop = self._loop
@@ -321,7 +361,7 @@ class Discord:
         if said["token"] != TOKEN:
             await socket.close(code=4004)
             return
-        if said["intents"] & PRIVILEGED:
+        if said["intents"] & PRIVILEGED or self.refuses_intents:
             await socket.close(code=4014)
             return
         session = f"session-{next(self._ids)}"
@@ -381,7 +421,7 @@ class Discord:
             "emojis": [],
             "stickers": [],
             "features": [],
-            "channels": [one for one in self.channels.values() if one["guild_id"] == str(number)],
+            "channels": [one for one in self.channels.values() if one.get("guild_id") == str(number)],
             "threads": [],
             "members": [me],
             "presences": [],
@@ -472,6 +512,7 @@ class Discord:
             "Via": "1.1 google",
             "Retry-After": f"{after_s:.3f}",
             "X-RateLimit-Scope": "global" if globally else "user",
+            **({"X-RateLimit-Global": "true"} if globally else {}),
         }
         return _json(
             {"message": "You are being rate limited.", "retry_after": after_s, "global": globally}, 429, headers
@@ -491,6 +532,9 @@ class Discord:
 
     def _message(self, sent: Mapping[str, Any], files: Sequence[tuple[str, bytes]], channel: int, number: int) -> Json:
         numbers = itertools.count(1)
+        said = sent.get("content") or sent.get("components")
+        if said and (sent.get("allowed_mentions") or {"parse": None}).get("parse") != []:
+            self.pings.append(dict(sent))
 
         def numbered(one: Mapping[str, Any]) -> Json:
             found = {"id": next(numbers), **one}
@@ -559,6 +603,17 @@ class Discord:
                 for one in self.guilds.values()
             ]
         )
+
+    async def _channel(self, request: web.Request) -> web.Response:
+        number = int(request.match_info["channel"])
+        if number in self.hidden:
+            return _json({"message": "Missing Access", "code": 50001}, 403)
+        return _json(self.channels[number])
+
+    async def _member(self, request: web.Request) -> web.Response:
+        number = int(request.match_info["guild"])
+        assert number in self.guilds
+        return _json({"user": self._me(), "roles": [], "joined_at": _now(), "deaf": False, "mute": False, "flags": 0})
 
     async def _synced(self, request: web.Request) -> web.Response:
         sent = await request.json()
@@ -666,6 +721,8 @@ class Discord:
                 web.get(f"{base}/users/@me/guilds", self._guilds),
                 web.get(f"{base}/oauth2/applications/@me", self._application),
                 web.get(f"{base}/applications/@me", self._application),
+                web.get(base + "/channels/{channel}", self._channel),
+                web.get(base + "/guilds/{guild}/members/{member}", self._member),
                 web.put(base + "/applications/{app}/commands", self._synced),
                 web.put(base + "/applications/{app}/guilds/{guild}/commands", self._synced_here),
                 web.post(base + "/channels/{channel}/messages", self._posted),
