@@ -38,6 +38,7 @@ from tests.contract.backend_suite import (
 )
 from tests.fakes.github import REPOSITORY as RUNS
 from tests.fakes.github import TOKEN, FakeGithub, Fault
+from tests.flow.stage import overheard
 
 GPU = "T4"
 
@@ -235,6 +236,7 @@ def test_racing_dispatches_run_once_whichever_comes_first(case: GithubCase) -> N
     for run in case.fake.runs:
         run.group = f"{run.group} {run.id}"  # as if it had let them run beside each other
         run.status = "queued" if run.status == "pending" else run.status
+    case.fake.room = 1  # one after the other: nothing else could keep the second one from running
     case.fake.release()
     wait_until(case, "all are over", lambda: all(run.status == "completed" for run in case.fake.runs))
     assert wait_seen(case, case.backend(), attempt_of(case, job), Seen.ENDED).ending is Ending.REPORTED
@@ -357,9 +359,12 @@ def test_a_repository_without_the_secret_says_which_step_failed(case: GithubCase
     case.fake.secrets.clear()
     job, attempt = handed_over(case)
     backend = case.backend()
-    ended = wait_seen(case, backend, attempt, Seen.ENDED)
+    with overheard() as told:
+        ended = wait_seen(case, backend, attempt, Seen.ENDED)
+        backend.poll([attempt])
     assert (ended.ending, ended.reason) == (Ending.NO_REPORT, "its workflow's step 'Open the order' failed on GitHub")
     assert "KBSLURM_RUN_KEY is no key" in backend.excerpt(job.name)
+    assert told.getvalue().count("KBSLURM_RUN_KEY is no key") == 1, "the operator's log has it, once"
 
 
 # ---------------------------------------------------------------------------------------------------- secrets

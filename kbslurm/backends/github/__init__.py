@@ -20,6 +20,7 @@ import math
 import time
 import zipfile
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -111,6 +112,7 @@ class GithubBackend:
         self._results: dict[JobName, Result] = {}
         self._begun: dict[int, tuple[datetime | None, str | None]] = {}
         self._asked: dict[JobName, int] = {}
+        self._shown: set[JobName] = set()
         self._barren: dict[JobName, tuple[float, float]] = {}
 
     def capacity(self) -> Mapping[str, int]:
@@ -377,7 +379,7 @@ class GithubBackend:
         elif concluded[number] in ("startup_failure", "stale", "action_required"):
             ending, reason = Ending.BOOT_FAILURE, f"no runner took it: GitHub says {concluded[number]}"
         else:
-            ending, reason = Ending.NO_REPORT, self._why(runs[number])
+            ending, reason = Ending.NO_REPORT, self._why(name, runs[number])
         run = runs[number]
         began, node = self._beginning(run)
         return Sighting(
@@ -390,8 +392,12 @@ class GithubBackend:
             ended_at=_moment(run.get("updated_at")),
         )
 
-    def _why(self, run: Mapping[str, Any]) -> str:
-        """Which step failed, where GitHub says it."""
+    def _why(self, name: JobName, run: Mapping[str, Any]) -> str:
+        """Which step failed, where GitHub says it. What it printed is for the operator's log, once."""
+        if name not in self._shown:
+            self._shown = {name} if len(self._shown) > 1024 else self._shown | {name}
+            with suppress(BackendTrouble):
+                tell("a run handed nothing over", level="warning", job=name, printed=self.excerpt(name)[-2_000:])
         for job in self._jobs(run):
             for step in job.get("steps") or ():
                 if step.get("conclusion") in ("failure", "timed_out"):

@@ -123,7 +123,7 @@ class FakeGithub:
         self.leaked: list[str] = []
         self._lock = threading.RLock()
         self._news = threading.Condition(self._lock)
-        self._room = runners
+        self.room = runners
         self._job_token = "ghs_" + secrets.token_hex(16)
         self._closing = False
         self.etags = 0
@@ -194,13 +194,13 @@ class FakeGithub:
                 if started is None:
                     self._news.wait(timeout=0.5)
                     continue
-                self._room -= 1
+                self.room -= 1
                 started.status, started.started_at, started.updated_at = "in_progress", _now(), _now()
                 started.runner = f"fake runner {started.id}"
             threading.Thread(target=self._work, args=(started,), daemon=True).start()
 
     def _startable(self) -> Run | None:
-        if self._room <= 0:
+        if self.room <= 0:
             return None
         busy = {run.group for run in self.runs if run.status == "in_progress"}
         for run in self.runs:
@@ -233,7 +233,7 @@ class FakeGithub:
             with self._news:
                 run.log, run.steps = bytes(run.job.log), list(run.job.steps)
                 self._conclude(run, conclusion)
-                self._room += 1
+                self.room += 1
                 self._news.notify_all()
 
     def _conclude(self, run: Run, conclusion: str) -> None:

@@ -145,8 +145,6 @@ class Job:
         reading.start()
         code = self._watched(process, told)
         reading.join(timeout=PATIENCE_S)
-        if process.stdout is not None and not reading.is_alive():
-            process.stdout.close()
         if "id" in told:
             lines = [line.split("=", 1) for line in output.read_text().splitlines() if "=" in line]
             self.outputs[told["id"]] = {"outputs": dict(lines)}
@@ -170,11 +168,11 @@ class Job:
 
     def _hear(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
-        while chunk := process.stdout.read1(65_536):  # type: ignore[attr-defined]
-            text = bytes(chunk)
-            for secret in (value.encode() for value in self.secrets.values() if value):
-                text = text.replace(secret, b"***")
-            self.log += text[: max(0, (1 << 20) - len(self.log))]
+        with process.stdout as stream:
+            while chunk := os.read(stream.fileno(), 65_536):
+                for secret in (value.encode() for value in self.secrets.values() if value):
+                    chunk = chunk.replace(secret, b"***")
+                self.log += chunk[: max(0, (1 << 20) - len(self.log))]
 
     def _say(self, line: str) -> None:
         self.log += f"{line}\n".encode()
