@@ -17,7 +17,7 @@ PIP     := $(PY) -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test test-again lint format types bench bench-cluster bench-harness wheel-check cluster cluster-shell \
-        cluster-trees cluster-down adversarial demo-slurm demo-discord demo-overflow test-slurm-matrix test-gpu test-live test-popcorn test-pyslurm lock clean
+        cluster-trees cluster-down adversarial demo-slurm demo-discord demo-overflow test-slurm-matrix test-gpu test-live test-popcorn test-pyslurm test-torch lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -113,6 +113,10 @@ test-live: $(READY)  ## what needs real accounts
 test-popcorn: $(READY)  ## the real popcorn-cli against the service (CLI=PATH), after the strict client of ours
 	$(PY) -m pytest tests/flow/test_popcorn.py $(ARGS)
 	$(if $(CLI),KBSLURM_POPCORN_CLI="$(CLI)" $(PY) -m pytest tests/popcorn/binary.py $(ARGS),@echo "No CLI=PATH of a popcorn-cli binary was given.")
+
+test-torch: $(READY)  ## what needs a real torch and a real Triton, on the CPU (TORCH_PYTHON=/path/to/a/python that has both)
+	@"$(or $(TORCH_PYTHON),$(PYTHON))" -c 'import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, ("torch", "triton"))))' || { echo "$(or $(TORCH_PYTHON),$(PYTHON)) hasn't torch and triton; name a python that has them with make test-torch TORCH_PYTHON=/path/to/python." >&2; exit 2; }
+	KBSLURM_TORCH_PYTHON="$(or $(TORCH_PYTHON),$(PYTHON))" $(PY) -m pytest tests -m torch $(ARGS)
 
 test-pyslurm: $(READY)  ## the state reader's contract against a real pyslurm (PYSLURM_PYTHON=/path/to/python that has it)
 	@"$(or $(PYSLURM_PYTHON),$(PYTHON))" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("pyslurm") is None)' || { echo "$(or $(PYSLURM_PYTHON),$(PYTHON)) has no pyslurm, which is built for one release of Slurm; name a python that has it with make test-pyslurm PYSLURM_PYTHON=/path/to/python, on a login node of that Slurm." >&2; exit 2; }

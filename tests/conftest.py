@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -24,6 +26,7 @@ SPECIAL = {
     "live": "KBSLURM_TEST_LIVE",
     "matrix": "KBSLURM_SLURM_MATRIX",
     "pyslurm": "KBSLURM_PYSLURM_PYTHON",
+    "torch": "KBSLURM_TORCH_PYTHON",
     "packing": "KBSLURM_TEST_TORCH_IMAGE",
 }
 OURS_TO_KEEP = ("KBSLURM_TEST_", *SPECIAL.values())
@@ -60,6 +63,14 @@ hypothesis.settings.load_profile("kbslurm")
 def root() -> Path:
     """The checkout."""
     return ROOT
+
+
+@pytest.fixture
+def with_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judges and their runners are started by the Python that has torch."""
+    found = shutil.which(os.environ["KBSLURM_TORCH_PYTHON"])
+    assert found is not None
+    monkeypatch.setattr(sys, "executable", os.path.abspath(found))
 
 
 @pytest.fixture(scope="session")

@@ -50,6 +50,9 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_TIMERSLACK = 1, 4, 22,
 PR_SET_KEEPCAPS, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 8, 36, 38, 47
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 CAGED_UID = 65_533
+# Without namespaces each launch of a judge that is root has a user of its own, whom nobody else is: the kernel counts a
+# user's processes, and gives one user's to the other ones of it.
+OWN_UIDS, UIDS_OF_A_JUDGE = 1_900_000_000, 32
 INNER_UID = 1_000
 DAC_READ_SEARCH = 2
 KEPT_ENV = (
@@ -550,8 +553,8 @@ def _drop_user(spec: dict[str, Any], caged: bool, root: bool, *, fenced: bool) -
     if not reached:
         prctl(PR_SET_KEEPCAPS, 1)
     os.setgroups([])
-    os.setresgid(CAGED_UID, CAGED_UID, CAGED_UID)
-    os.setresuid(CAGED_UID, CAGED_UID, CAGED_UID)
+    os.setresgid(spec["uid"], spec["uid"], spec["uid"])
+    os.setresuid(spec["uid"], spec["uid"], spec["uid"])
     if not reached:  # a Python below root's own folder: past its door, and no further than the fence
         kept = 1 << DAC_READ_SEARCH
         _call("capset", struct.pack("<II", 0x20080522, 0), struct.pack("<6I", kept, kept, kept, 0, 0, 0))

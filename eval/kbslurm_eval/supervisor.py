@@ -390,7 +390,7 @@ class Local:
         self._base = Path(tempfile.mkdtemp(prefix="kb-", dir=shm or _shared_memory()))
         self._lock = _sweep_and_hold(self._base)
         if level < 2 and os.getuid() == 0:
-            _let_in(self._base)
+            self._base.chmod(0o711)
         self._count = 0
         self._live: list[_LocalRunner] = []
 
@@ -405,10 +405,11 @@ class Local:
 
     def start(self, folder: Path, place: Path | None = None) -> Runner:
         """A fresh runner in a fresh cage."""
-        if self._level < 2 and os.getuid() == 0:
+        uid = _uid_of_its_own(self._count) if self._level < 2 and os.getuid() == 0 else 0
+        if uid:
             for reached in (folder, *(rank_folder(folder, n) for n in range(self.ranks if self.ranks > 1 else 0))):
-                _let_in(reached)
-        runner = _LocalRunner(folder, self._limits, self._level, self.ranks, place)
+                _let_in(reached, uid)
+        runner = _LocalRunner(folder, self._limits, self._level, self.ranks, place, uid)
         self._live.append(runner)
         return runner
 
@@ -438,13 +439,25 @@ def _sweep_and_hold(mine: Path) -> int:
     return fd
 
 
-def _let_in(folder: Path) -> None:
-    """The user of the cages gets through this folder of root's, and nobody else."""
+def _let_in(folder: Path, uid: int) -> None:
+    """This launch's user gets through this folder of root's, and nobody else."""
     try:
-        os.chown(folder, -1, guard.CAGED_UID)
+        os.chown(folder, -1, uid)
         folder.chmod(0o710)
     except OSError:  # no such group in this user namespace
         folder.chmod(0o711)
+
+
+def _uid_of_its_own(launch: int) -> int:
+    """A user for one launch of this judge, whom no other judge on this machine has meanwhile."""
+    own = guard.OWN_UIDS + guard.UIDS_OF_A_JUDGE * os.getpid() + launch % guard.UIDS_OF_A_JUDGE
+    return own if all(_is_mapped(own, kind) for kind in ("uid", "gid")) else guard.CAGED_UID
+
+
+def _is_mapped(number: int, kind: str) -> bool:
+    with contextlib.suppress(OSError), open(f"/proc/self/{kind}_map", encoding="ascii") as file:
+        return any(int(first) <= number < int(first) + int(count) for first, _, count in map(str.split, file))
+    return False
 
 
 def places_for_all() -> list[str]:
@@ -514,8 +527,9 @@ def _environment(home: str) -> dict[str, str]:
 class _LocalRunner:
     """One launch on this machine."""
 
-    def __init__(self, folder: Path, limits: Limits, level: int, ranks: int, place: Path | None) -> None:
-        self._folder, self._limits, self._level, self._ranks, self._place = folder, limits, level, ranks, place
+    def __init__(self, folder: Path, limits: Limits, level: int, ranks: int, place: Path | None, uid: int) -> None:
+        self._folder, self._limits, self._level, self._ranks = folder, limits, level, ranks
+        self._place, self._uid = place, uid
         self.furnished = level >= 2
         self._status: int | None = None
         self._reaped: set[int] = set()
@@ -606,6 +620,7 @@ class _LocalRunner:
             "binds": [*interpreter_paths(), *toolkit_paths()],
             "libraries": [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p.strip("/")],
             "own": [str(path) for path in (self.work, self._place) if path is not None],
+            "uid": self._uid,
             "devices": guard.gpu_devices(),
             "limits": limits,
             "log_fd": log_write,
@@ -685,8 +700,14 @@ def own_process(pid: int) -> None:
 
 
 def _orphans() -> list[int]:
-    """Children of the judge's that it never started."""
-    return [p for p in _children(os.getpid()) if p not in _MAINS]
+    """Children of the judge's that it never started. Those that have ended are let go: each would count as one of the
+    processes that its user may have."""
+    found = [p for p in _children(os.getpid()) if p not in _MAINS]
+    for pid in tuple(found):
+        with contextlib.suppress(ChildProcessError):
+            if _gone(pid) and os.waitpid(pid, os.WNOHANG)[0]:
+                found.remove(pid)
+    return found
 
 
 def _end_orphans() -> None:

@@ -205,9 +205,7 @@ def _marks() -> set[str]:
         with contextlib.suppress(OSError), os.scandir(place) as listed:
             for file in listed:
                 with contextlib.suppress(OSError):
-                    if MARKER in file.name or (
-                        os.getuid() == 0 and file.stat(follow_symlinks=False).st_uid == guard.CAGED_UID
-                    ):
+                    if MARKER in file.name or _is_caged(file.stat(follow_symlinks=False).st_uid):
                         found.add(f"it left {file.path}")
     for kind in ("shm", "sem", "msg"):
         with contextlib.suppress(OSError):
@@ -215,6 +213,10 @@ def _marks() -> set[str]:
                 if int(line.split()[0]) == MARKED_KEY:
                     found.add(f"it left System V {kind} {line.split()[1]}")
     return found
+
+
+def _is_caged(uid: int) -> bool:
+    return os.getuid() == 0 and (uid == guard.CAGED_UID or uid >= guard.OWN_UIDS)
 
 
 # ------------------------------------------------------------------------------------------------------- what must hold

@@ -154,6 +154,36 @@ def test_an_ordinary_user_is_fenced_in_as_well(known: Path) -> None:
     assert list((run / "work").iterdir()) == []
 
 
+ORPHANS = """
+import os
+
+
+def custom_kernel(data):
+    for _ in range(40):
+        child = os.fork()
+        if child == 0:
+            if os.fork() == 0:
+                os._exit(0)
+            os._exit(0)
+        os.waitpid(child, 0)
+    print("judged as", os.getuid())
+    return sorted(data)
+"""
+
+
+@landlocked
+def test_orphans_that_have_ended_dont_count_and_each_launch_is_another_user(tmp_path: Path) -> None:
+    told = ground.manifest(ORPHANS, mode="benchmark", limits=ground.limits(processes=64))
+    report = ground.judged(tmp_path, told, env={"KBSLURM_EVAL_LEVEL": "1"}).told
+    assert report.verdict == "passed", report.reason
+    users = {int(line.split()[-1]) for line in report.log.splitlines() if line.startswith("judged as")}
+    if os.getuid() == 0:
+        assert len(users) == 1 + told.budget.launches, users
+        assert min(users) >= guard.CAGED_UID
+    else:
+        assert users == {os.getuid()}
+
+
 @pytest.mark.parametrize(
     ("changed", "level", "note"),
     [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import importlib.util
 import json
 import os
 from pathlib import Path
@@ -134,7 +133,8 @@ def test_the_programs_argv() -> None:
     assert {"/link", "profile"} < set(rocprof)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch isn't installed")
+@pytest.mark.torch
+@pytest.mark.usefixtures("with_torch")
 def test_torchs_profiler_is_used_where_torch_is(tmp_path: Path) -> None:
     source = "import torch\n\ndef custom_kernel(data):\n    torch.tensor(data).sort()\n    return sorted(data)\n"
     report, folder = profiled(tmp_path, source, limits=wire.Limits(), budget=wire.Budget(launches=1, calls=2))

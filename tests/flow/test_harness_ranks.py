@@ -5,7 +5,6 @@ The example's submissions are judged by test_examples; here is what its verdicts
 
 from __future__ import annotations
 
-import importlib.util
 import socket
 from pathlib import Path
 from typing import Any
@@ -144,7 +143,8 @@ def custom_kernel(data):
 """
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch isn't installed")
+@pytest.mark.torch
+@pytest.mark.usefixtures("with_torch")
 @pytest.mark.parametrize(
     ("source", "verdict"), [(ALL_REDUCE, "passed"), (ALL_REDUCE.replace("dist.all", "#"), "wrong")]
 )

@@ -60,9 +60,9 @@ def test_a_baseline_that_is_none_is_told_with_its_line(tmp_path: Path, baseline:
     assert "BASELINE" in str(told.value)
 
 
+@pytest.mark.torch
+@pytest.mark.usefixtures("with_torch")
 def test_what_torch_compiles_inline_is_compiled_once(tmp_path: Path) -> None:
-    if importlib.util.find_spec("torch") is None:
-        pytest.skip("torch isn't installed")
     command("g++")
     command("ninja")
     problem = load(SHAPES / "torch_inline", root=SHAPES)
@@ -74,10 +74,9 @@ def test_what_torch_compiles_inline_is_compiled_once(tmp_path: Path) -> None:
     assert max(ready[1:]) < ready[0], "a runner compiled again"
 
 
+@pytest.mark.torch
+@pytest.mark.usefixtures("with_torch")
 def test_triton_is_interpreted_on_a_cpu(tmp_path: Path) -> None:
-    for library in ("torch", "triton"):
-        if importlib.util.find_spec(library) is None:
-            pytest.skip(f"{library} isn't installed")
     folder = SHAPES / "triton_axpy"
     found = list(verify(folder, problem=load(folder), work=tmp_path, eval_dir=eval_dir(), mode="test"))
     assert {(v.file.name, v.got) for v in found} == {("blocks.py", "passed"), ("no_last_block.py", "wrong")}
