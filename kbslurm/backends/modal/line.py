@@ -295,8 +295,8 @@ class Line:
 
     def _ask(self, what: Callable[[Any], Coroutine[Any, Any, T]], *, limit_s: float = CALL_S + 2.0) -> T:
         async def asked() -> T:
-            client = await self._opened()
             async with asyncio.timeout(limit_s):
+                client = await self._opened()
                 return await what(client._stub)
 
         try:
@@ -321,7 +321,12 @@ class Line:
             from modal_proto import api_pb2
 
             client: Any = _Client(self._api_url, api_pb2.CLIENT_TYPE_CLIENT, self._credentials)
-            await client._open()
+            try:
+                await client._open()
+            except BaseException:
+                with suppress(Exception):
+                    await client.close()
+                raise
             self._client = client
         return self._client
 
