@@ -122,6 +122,7 @@ def register() -> None:
         problem,
         profile,
         rejudge,
+        shadow,
         site,
         status,
         submit,

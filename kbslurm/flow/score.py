@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from kbslurm.domain import measure
+from kbslurm.domain.drift import SHADOW
 from kbslurm.domain.physics import Peak, held_to
 from kbslurm.domain.run import OWN_FAULT, Ending, OpenAttempt, Sighting, Work
 from kbslurm.domain.verdict import Verdict, of_report
@@ -105,7 +106,8 @@ def _measured(store: Store, attempt: OpenAttempt, report: Report, verdict: Verdi
     problem = work.problem
     node = attempt.node or str(report.host.get("node") or "")
     yard = store.yardstick(attempt, node)
-    if not attempt.ranks and not yard.calibrates:
+    shadows = work.via == SHADOW
+    if not attempt.ranks and not yard.calibrates and not shadows:
         return Ranks(verdict=dataclasses.replace(verdict, ranked=False, reason=verdict.reason or OTHER_CLASS))
     level = measure.baseline_level(report)
     if level is not None:
@@ -124,6 +126,8 @@ def _measured(store: Store, attempt: OpenAttempt, report: Report, verdict: Verdi
         return Ranks(verdict=dataclasses.replace(verdict, ranked=False, detail=detail))
     if problem.baseline is not None:
         verdict = measure.in_reference_units(verdict, report, problem, yard.b_ref_s)
+    if shadows:
+        return Ranks(verdict=dataclasses.replace(verdict, ranked=False))
     verdict, again = measure.settled(verdict, yard)
     return Ranks(verdict=verdict, again=again)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,16 +11,17 @@ from typing import Any
 
 from kbslurm.domain import placement
 from kbslurm.domain.breaker import Breaker, Outcomes, kept, told
+from kbslurm.domain.drift import SHADOW, Drift, Pair, drift
 from kbslurm.domain.measure import CALIBRATION
 from kbslurm.domain.placement import Demand, Facts, Rules
 from kbslurm.domain.run import OpenAttempt, Slot
 from kbslurm.domain.why import Told, Tried
-from kbslurm.errors import NotFound
+from kbslurm.errors import Invalid, NotFound
 from kbslurm.flow.finals import FINAL
 from kbslurm.store import sql
 from kbslurm.store.finals import FinalsDesk
+from kbslurm.store.register import _tell
 
-SHADOW = "shadow"
 OF_THE_HOUSE = [CALIBRATION, FINAL, SHADOW]
 BUDGET_LOCK = 4_927_309
 BREAKER = "breaker:"
@@ -90,12 +92,58 @@ JOIN leaderboard b ON b.id = s.board_id JOIN person p ON p.id = s.person_id
 WHERE a.opened_at >= %(begins)s AND a.opened_at < %(ends)s
 GROUP BY 1 ORDER BY money DESC, gpu_s DESC, name
 """
+_MEASURED = """
+SELECT r.id AS run, r.problem_version_id AS version, r.gpu, r.cost_s, r.by_staff, s.board_id AS board, s.source,
+    s.sha256, s.file_name
+FROM run r JOIN submission s ON s.id = r.submission_id JOIN verdict v ON v.run_id = r.id
+WHERE s.id = %(submission)s AND s.mode = 'leaderboard' AND s.via <> ALL(%(of_the_house)s) AND r.counts
+    AND v.name = 'passed' AND v.score_s IS NOT NULL AND r.gpu = ANY(%(gpus)s) ORDER BY r.id
+"""
+_ORDER_SHADOW = f"""
+WITH taken AS (
+    INSERT INTO submission (person_id, board_id, mode, file_name, source, sha256, via, by_staff, accepted_at,
+        removed_at)
+    VALUES (%(person)s, %(board)s, 'leaderboard', %(file_name)s, %(source)s, %(sha256)s, '{SHADOW}', %(by_staff)s,
+        %(now)s, %(now)s)
+    RETURNING id
+), due AS (
+    INSERT INTO run (submission_id, problem_version_id, person_id, gpu, fair_at, queued_at, cost_s, by_staff,
+        secret_seed, counts, may_rank, pinned)
+    SELECT id, %(version)s, %(person)s, %(gpu)s, %(now)s, %(now)s, %(cost_s)s, %(by_staff)s, %(seed)s, false, false,
+        %(place)s FROM taken
+    RETURNING id, submission_id, gpu
+), noted AS (
+    INSERT INTO event (kind, subject, data, at)
+    SELECT 'run.queued', 'run:' || id, jsonb_build_object('submission', submission_id, 'gpu', gpu,
+        'shadow', %(run)s::bigint, 'backend', %(place)s::text), %(now)s FROM due
+)
+INSERT INTO shadow (run_id, of_run_id, backend, created_by, created_at)
+SELECT id, %(run)s, %(place)s, %(by)s, %(now)s FROM due RETURNING run_id
+"""
+_SHADOWS = """
+SELECT sh.backend AS place, r.gpu, r.state, v.name AS verdict, v.score_s AS there_s, v.low_s AS there_low_s,
+    v.high_s AS there_high_s, o.score_s AS home_s, o.low_s AS home_low_s, o.high_s AS home_high_s
+FROM shadow sh JOIN run r ON r.id = sh.run_id JOIN submission s ON s.id = r.submission_id
+LEFT JOIN verdict v ON v.run_id = r.id JOIN verdict o ON o.run_id = sh.of_run_id
+WHERE s.board_id = %(board)s AND r.problem_version_id = %(version)s ORDER BY sh.backend, r.gpu, r.id
+"""
 _KEYS = {
     "board": "b.name",
     "person": "p.name",
     "place": "a.backend || ' ' || a.gpu",
     "run": "'run ' || r.id || ' (' || b.name || ', ' || p.name || ')'",
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShadowView:
+    """What shadows of a board's submissions tell of a place: how many are open, failed otherwise, or make pairs."""
+
+    place: str
+    gpu: str
+    open: int
+    without_score: int
+    drift: Drift | None
 
 
 class PlacingDesk(FinalsDesk):
@@ -138,6 +186,33 @@ class PlacingDesk(FinalsDesk):
             for row in self._all(_USAGE.format(key=_KEYS[by]), told)
         ]
 
+    def order_shadow(self, submission: int, place: str, gpus: Sequence[str], *, by: str, now: datetime) -> list[int]:
+        """Measure a submission that has its score once more, at this place: the runs' numbers. They never rank."""
+        asked = {"submission": submission, "of_the_house": OF_THE_HOUSE, "gpus": list(gpus)}
+        with self._pool.transaction() as connection:
+            found = connection.execute(_MEASURED.encode(), asked).fetchall()
+            if not found:
+                raise Invalid(
+                    f"submission {submission} has no score of a GPU type that {place} has",
+                    hint="It takes a leaderboard submission that has passed.",
+                )
+            person, ids = self._house(connection, now), []
+            for row in found:
+                told = {**row, "person": person, "place": place, "by": by, "now": now, "seed": secrets.token_hex(16)}
+                made = connection.execute(_ORDER_SHADOW.encode(), told).fetchone()
+                assert made is not None
+                ids.append(int(made["run_id"]))
+            _tell(connection, "staff.shadow", f"submission:{submission}", {"place": place, "by": by}, now)
+        return ids
+
+    def shadows(self, board: str) -> list[ShadowView]:
+        """How other places time this board's problem, by place and GPU type."""
+        held = self._held(board)
+        seen: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        for row in self._all(_SHADOWS, {"board": held.id, "version": held.problem_version_id}):
+            seen.setdefault((row.pop("place"), row.pop("gpu")), []).append(row)
+        return [_shadow(place, gpu, rows) for (place, gpu), rows in seen.items()]
+
     def outcomes(self, now: datetime) -> Mapping[str, Outcomes]:
         return {
             row["backend"]: Outcomes(people=row["people"], bad_at=row["bad_at"], good_at=row["good_at"])
@@ -166,6 +241,18 @@ class PlacingDesk(FinalsDesk):
             " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
             {"key": BREAKER + backend, "value": json.dumps(told(breaker))},
         )
+
+
+def _shadow(place: str, gpu: str, rows: Sequence[dict[str, Any]]) -> ShadowView:
+    still = [row for row in rows if row["state"] in ("queued", "launching", "running")]
+    pairs = [
+        Pair(**{name: value for name, value in row.items() if name not in ("state", "verdict")})
+        for row in rows
+        if row["verdict"] == "passed" and all(row[name] is not None for name in Pair.__dataclass_fields__)
+    ]
+    return ShadowView(
+        place=place, gpu=gpu, open=len(still), without_score=len(rows) - len(still) - len(pairs), drift=drift(pairs)
+    )
 
 
 def conditions(slots: Sequence[Slot], rules: Rules, now: datetime) -> dict[str, Any]:

@@ -443,7 +443,8 @@ WITH owed AS MATERIALIZED (
             AND tried.ending IS DISTINCT FROM 'withdrawn') < %(owed)s
         OR EXISTS (SELECT FROM unnest(%(elsewhere)s::text[]) AS other(backend)
         WHERE NOT EXISTS (SELECT FROM attempt tried WHERE tried.run_id = %(run)s AND tried.backend = other.backend
-            AND (tried.state = 'refused' OR tried.id = %(attempt)s))) AS another
+            AND (tried.state = 'refused' OR tried.id = %(attempt)s)))
+        AND NOT EXISTS (SELECT FROM run WHERE id = %(run)s AND pinned IS NOT NULL) AS another
 ), moved AS (
     UPDATE run SET
         state = CASE WHEN cancel_at IS NOT NULL THEN 'cancelled' WHEN another THEN 'queued' ELSE 'failed' END,

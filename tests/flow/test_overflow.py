@@ -14,7 +14,7 @@ from kbslurm.domain.breaker import Breaker, State
 from kbslurm.domain.placement import Budget, OtherClass, Overflow, Role, Rules, month_named, month_of
 from kbslurm.domain.run import AttemptState, Handle, OpenAttempt
 from kbslurm.domain.why import sentences
-from kbslurm.errors import BackendRefused, BackendTrouble
+from kbslurm.errors import BackendRefused, BackendTrouble, Invalid
 from kbslurm.flow.collect import Vigil, collect
 from kbslurm.flow.launch import launch
 from kbslurm.flow.manifest import time_limit_s
@@ -252,3 +252,47 @@ def test_another_class_of_gpu_never_ranks(stage: Stage, other_class: OtherClass)
     if other_class == "unranked":
         assert "another class" in first["verdict_reason"]
     check(stage)
+
+
+def test_a_shadow_goes_where_it_was_ordered_and_never_ranks(stage: Stage) -> None:
+    home, modal = Worker(stage.store, "cluster"), Worker(stage.store, "modal")
+    served = daemon(stage, place(home), place(modal, "overflow", gpu_class="A100 PCIe"), rules=Rules())
+    with running(served):
+        first = stage.submit(mode="leaderboard")
+        drained(stage)
+        wrong = stage.submit(by="bob", mode="test")
+        drained(stage)
+        now = stage.clock.now()
+        with pytest.raises(Invalid, match="has no score"):
+            stage.store.order_shadow(wrong.submission_id, "modal", ["A100"], by="host", now=now)
+        stage.store.order_shadow(first.submission_id, "modal", ["A100"], by="host", now=now)
+        drained(stage)
+        stage.submit(by="bob", mode="leaderboard")
+        drained(stage)
+    assert went(stage) == {"cluster": 3, "modal": 1}
+    shadowed = stage.runs()[2]
+    assert (shadowed["verdict"], shadowed["ranked"], shadowed["counts"]) == ("passed", False, False)
+    assert {entry.person for entry in stage.store.best("board", "A100")} == {"ada", "bob"}
+    (told,) = stage.store.shadows("board")
+    assert (told.place, told.gpu, told.open, told.without_score) == ("modal", "A100", 0, 0)
+    assert told.drift is not None
+    assert told.drift.ratio == pytest.approx(1.0)
+    assert not told.drift.is_drift
+    check(stage)
+
+
+def test_a_shadow_that_its_place_refuses_for_ever_ends_there(stage: Stage) -> None:
+    first = stage.submit(mode="leaderboard")
+    home, modal = Worker(stage.store, "cluster"), Worker(stage.store, "modal")
+
+    def refuse(_: JobSpec) -> Handle:
+        raise BackendRefused("modal", "never", permanent=True)
+
+    modal.on_submit = refuse
+    with running(daemon(stage, place(home), place(modal, "overflow"), rules=Rules())):
+        drained(stage)
+        stage.store.order_shadow(first.submission_id, "modal", ["A100"], by="host", now=stage.clock.now())
+        drained(stage)
+    assert [run["verdict"] for run in stage.runs()] == ["passed", "infrastructure"]
+    (told,) = stage.store.shadows("board")
+    assert (told.without_score, told.drift) == (1, None)

@@ -1,0 +1,63 @@
+"""How much slower another place times the same submissions: pairs of scores, one from home, one from there. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+SHADOW = "shadow"  # `submission.via` of the second one's run; it never ranks
+
+# Student's t, 97.5 %, by degrees of freedom; from the last on the normal's.
+_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+_NORMAL = 1.96
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """The same submission's score at home and at the other place, each with its 95 % interval."""
+
+    home_s: float
+    home_low_s: float
+    home_high_s: float
+    there_s: float
+    there_low_s: float
+    there_high_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drift:
+    """There, times are `ratio` times those at home; between `low` and `high` with 95 % confidence, of `pairs` pairs."""
+
+    ratio: float
+    low: float
+    high: float
+    pairs: int
+
+    @property
+    def is_drift(self) -> bool:
+        """Whether it is more than the measurements' doubt."""
+        return not self.low <= 1 <= self.high
+
+
+def drift(pairs: Sequence[Pair]) -> Drift | None:
+    """The geometric mean of the ratios. What single measurements doubt is in it where it is more than what they differ
+    by; None without a pair."""
+    logs = [math.log(pair.there_s / pair.home_s) for pair in pairs if pair.there_s > 0 and pair.home_s > 0]
+    if not logs:
+        return None
+    mean, many = sum(logs) / len(logs), len(logs)
+    doubt = math.sqrt(sum(_doubt(pair) ** 2 for pair in pairs if pair.there_s > 0 and pair.home_s > 0)) / many
+    if many > 1:
+        spread = math.sqrt(sum((one - mean) ** 2 for one in logs) / (many - 1) / many)
+        doubt = max(doubt, spread * (_T[many - 2] if many - 2 < len(_T) else _NORMAL))
+    return Drift(ratio=math.exp(mean), low=math.exp(mean - doubt), high=math.exp(mean + doubt), pairs=many)
+
+
+def _doubt(pair: Pair) -> float:
+    """Half of the 95 % interval of the logarithm of the ratio."""
+    return math.hypot(_half(pair.home_low_s, pair.home_high_s), _half(pair.there_low_s, pair.there_high_s))
+
+
+def _half(low_s: float, high_s: float) -> float:
+    return math.log(high_s / low_s) / 2 if 0 < low_s <= high_s else 0.0
