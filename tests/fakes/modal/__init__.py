@@ -14,6 +14,7 @@ import json
 import os
 import pickle
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -231,6 +232,8 @@ class FakeModal:
                 if pipe is not None:
                     with suppress(OSError):
                         pipe.close()
+            # A real container's shared memory is its own, and goes with it.
+            shutil.rmtree(f"/dev/shm/{json.loads(call.payload)['name']}", ignore_errors=True)
         if call.ended_at:
             return
         result = Result(status=status)
