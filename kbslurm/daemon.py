@@ -27,7 +27,7 @@ from kbslurm.config import Config
 from kbslurm.domain import breaker as breakers
 from kbslurm.domain import placement
 from kbslurm.domain.breaker import CLOSED, Breaker
-from kbslurm.domain.placement import Plan, Rules
+from kbslurm.domain.placement import Overflow, Plan, Rules
 from kbslurm.domain.run import AttemptState, JobName, OpenAttempt, Seen, Slot, new_job_name
 from kbslurm.errors import BackendTrouble, KbslurmError
 from kbslurm.flow.collect import Vigil, collect, collect_late, end_cancelled
@@ -422,7 +422,7 @@ class Daemon:
         steady: Callable[[], float] | None = None,
         rules: Rules | None = None,
     ) -> None:
-        self.rules = rules or Rules()
+        self.rules = rules or Rules(overflow=Overflow(when="when_down"))
         self.has_policy = placement.needs_policy([place.ground() for place in places], self.rules)
         self.store, self.clock, self.pace = store, clock or WallClock(), pace or Pace()
         # Seconds that nobody can set and that don't count sleep; without them a clock of a test's own is believed.
