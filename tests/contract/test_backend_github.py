@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -550,3 +550,162 @@ def test_pruning_removes_the_marks_of_what_ended_long_ago(case: GithubCase) -> N
 def test_what_a_profile_left_comes_along(case: GithubCase) -> None:
     _, attempt = handed_over(case, "profile")
     assert case.backend().artifacts(attempt, ["trace.json", "other", "../key"]) == {"trace.json": b"{}"}
+
+
+# -------------------------------------------------------------------------------------------- what others may do to it
+
+
+def test_a_run_that_somebody_runs_again_starts_nothing_and_hides_nothing(case: GithubCase) -> None:
+    job, attempt = handed_over(case)
+    run = case.fake.run_named(job.name)
+    case.fake.refs.clear()  # as long afterwards
+    case.fake.hold = True
+    case.fake.run_again(run)
+    backend = case.backend()
+    assert backend.poll([attempt])[job.name].ending is Ending.REPORTED, "it is there, whatever waits beside it"
+    assert backend.collect(attempt) is not None
+    case.fake.release()
+    wait_until(case, "it is over again", lambda: run.status == "completed")
+    assert executions(case, job) == 1
+    assert case.fake.refs == {}
+
+
+def test_a_report_is_taken_at_once_however_often_it_was_asked_for_before(case: GithubCase) -> None:
+    case.fake.hold = True
+    backend = case.backend(monotonic=lambda: 1_000.0)
+    job = make_job(case, "report")
+    attempt = attempt_of(case, job, backend.submit(job))
+    assert backend.collect(attempt) is None
+    case.fake.release()
+    assert wait_seen(case, backend, attempt, Seen.ENDED).ending is Ending.REPORTED
+    assert backend.collect(attempt) is not None
+
+
+def test_a_result_that_may_not_be_looked_for_is_not_missing(case: GithubCase) -> None:
+    job, attempt = handed_over(case)
+    for status in (403, 404):
+        case.fake.fail.append(Fault("GET", "/actions/artifacts$", status=status, times=2))
+        backend = case.backend()
+        assert backend.poll([attempt])[job.name].seen is Seen.UNKNOWN
+        with pytest.raises(BackendTrouble, match=f"can't be listed: the API answered {status}"):
+            backend.collect(attempt)
+    assert case.backend().poll([attempt])[job.name].ending is Ending.REPORTED
+
+
+def test_a_token_that_may_read_no_references_doesnt_make_an_attempt_absent(case: GithubCase) -> None:
+    job = make_job(case, "report")
+    case.fake.fail.append(Fault("GET", "/git/ref/", status=404, message="Not Found", times=2))
+    backend = case.backend()
+    assert backend.find(job.name).seen is Seen.UNKNOWN
+    assert backend.find(job.name).seen is Seen.ABSENT
+
+
+def archive_of(data: bytes, members: int = 1) -> bytearray:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("result", data)
+        for number in range(members - 1):
+            archive.writestr(f"{number}", b"")
+    return bytearray(packed.getvalue())
+
+
+def encrypted(case: GithubCase, name: JobName) -> bytes:
+    packed = archive_of(b"x" * 100)
+    for mark, at in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        packed[packed.index(mark) + at] |= 1
+    return bytes(packed)
+
+
+def torn(case: GithubCase, name: JobName) -> bytes:
+    packed = archive_of(secrets.token_bytes(100))
+    packed[packed.index(b"result") + len("result")] = 0xFF  # no block of a deflated stream begins so
+    return bytes(packed)
+
+
+def crowded(case: GithubCase, name: JobName) -> bytes:
+    sealed = zipfile.ZipFile(io.BytesIO(case.fake.artifacts[0]["data"])).read("result")
+    return bytes(archive_of(sealed, members=1_000))
+
+
+def misshapen(case: GithubCase, name: JobName) -> bytes:
+    told: dict[str, Any] = {"form": 1, "name": name, "node": "", "log": "", "exit": [1], "report": None}
+    told["artifacts"] = {}
+    return bytes(archive_of(carry.sealed(json.dumps(told).encode(), case.run_key, name, "result")))
+
+
+def timeless(case: GithubCase, name: JobName) -> bytes:
+    told: dict[str, Any] = {"form": 1, "name": name, "node": "", "log": "", "report": None, "artifacts": {}}
+    told["exit"] = {"ending": "timeout", "started_at": 1e300}
+    return bytes(archive_of(carry.sealed(json.dumps(told).encode(), case.run_key, name, "result")))
+
+
+def test_one_hostile_archive_hinders_no_other_attempt(case: GithubCase) -> None:
+    job, attempt = handed_over(case)
+    _, other = handed_over(case)
+    true = case.fake.artifacts[0]["data"]
+    makers: list[Callable[[GithubCase, JobName], bytes]] = [encrypted, torn, crowded, misshapen, timeless]
+    for made in makers:
+        case.fake.artifacts[0]["data"] = true
+        case.fake.artifacts[0]["data"] = made(case, job.name)
+        backend = case.backend()
+        seen = backend.poll([attempt, other])
+        assert seen[job.name].ending is Ending.BAD_REPORT, made
+        assert seen[other.name].ending is Ending.REPORTED
+        assert backend.collect(attempt) is None
+
+
+# ------------------------------------------------------------------------------------------- what a server may say
+
+
+@pytest.mark.parametrize("wait", ["9" * 12, "9" * 5_000, "-5", "Wed, 21 Oct 2099 07:28:00 GMT", "soon"])
+def test_no_wait_that_is_asked_for_is_longer_than_an_hour(case: GithubCase, wait: str) -> None:
+    now = 1_000.0
+    backend = case.backend(monotonic=lambda: now)
+    case.fake.fail.append(Fault("GET", "runs", status=429, headers={"retry-after": wait}))
+    with pytest.raises(BackendTrouble, match="rate limit") as trouble:
+        backend.find(make_job(case, "report").name)
+    assert trouble.value.retry_after_s is not None and 1 <= trouble.value.retry_after_s <= 3_600
+    now += 3_601.0
+    assert backend.find(make_job(case, "report").name).seen is Seen.ABSENT
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [(b"[" * 200_000, "no JSON"), (b"\xff\xfe{}", "no JSON"), (b" " * ((32 << 20) + 1), "too long")],
+    ids=["deep", "no UTF-8", "long"],
+)
+def test_an_answer_that_cant_be_read_is_trouble(case: GithubCase, body: bytes, why: str) -> None:
+    case.fake.fail.append(Fault("GET", "runs", body=body))
+    with pytest.raises(BackendTrouble, match=why):
+        case.backend().find(make_job(case, "report").name)
+
+
+def test_an_answer_that_drips_is_trouble(case: GithubCase) -> None:
+    ticks = iter(range(0, 1 << 20, 40))
+    case.fake.fail.append(Fault("GET", "runs", body=b" " * 4_000_000))
+    with pytest.raises(BackendTrouble, match="doesn't come to an end"):
+        case.backend(monotonic=lambda: float(next(ticks))).find(make_job(case, "report").name)
+
+
+@pytest.mark.parametrize("status", [301, 307])
+def test_a_repository_that_was_renamed_is_told_so(case: GithubCase, status: int) -> None:
+    moved = {"location": f"{case.fake.url}/repositories/1"}
+    case.fake.fail.append(Fault("GET", ".", status=status, message="Moved", headers=moved, times=2))
+    backend, job = case.backend(), make_job(case, "report")
+    with pytest.raises(BackendRefused, match="isn't called so any more") as refusal:
+        backend.submit(job)
+    assert not refusal.value.permanent and "repository" in (refusal.value.hint or "")
+    with pytest.raises(BackendTrouble, match="isn't called so any more"):
+        backend.find(job.name)
+
+
+def test_one_trouble_now_and_then_doesnt_add_up(case: GithubCase) -> None:
+    case.fake.hold = True
+    backend, job = case.backend(monotonic=lambda: 1_000.0), make_job(case, "report")
+    attempt = attempt_of(case, job, backend.submit(job))
+    for _ in range(4):
+        assert backend.poll([attempt])[job.name].seen is Seen.WAITING, "but for the first one a 304"
+        case.fake.fail.append(Fault("GET", "runs", status=502))
+        with pytest.raises(BackendTrouble) as trouble:
+            backend.poll([attempt])
+        assert trouble.value.retry_after_s is None

@@ -41,7 +41,7 @@ WORKFLOW = "kbslurm-run.yml"
 TITLE = "kbslurm "
 INPUTS_CAP = 60_000  # GitHub takes 65535 characters of inputs in all
 SEALED_CAP = 2 * REPORT_CAP
-ZIP_CAP = 64 << 20
+ZIP_CAP, MEMBERS_CAP = 64 << 20, 16
 PER_PAGE = 50
 PAGES, NEAR = 20, 3  # how many are listed at most, and at every look
 DELETED_AT_ONCE = 60
@@ -270,7 +270,7 @@ class GithubBackend:
     def collect(self, attempt: OpenAttempt) -> bytes | None:
         name = attempt.name
         again_at, wait_s = self._barren.get(name, (0.0, 0.5))
-        if self._monotonic() < again_at:
+        if name not in self._results and self._monotonic() < again_at:
             return None  # there was none, and there is less and less reason to ask
         result = self._result(name)
         if isinstance(result, Result) and result.report is not None:
@@ -330,6 +330,8 @@ class GithubBackend:
     def _unlisted(self, name: JobName, complete: bool) -> Sighting:
         """No run of this name was listed. Absent only when all were, and nothing has claimed it either."""
         claimed = self.api.get(f"/git/ref/kbslurm/claim/{name}").status
+        if claimed == 404 and self.api.get(f"/git/ref/heads/{self.branch}").status != 200:
+            return Sighting(seen=Seen.UNKNOWN, reason="the token may not read its references: it is told 404 for all")
         if claimed == 200 and self._was_cancelled(name):
             return Sighting(seen=Seen.ENDED, ending=Ending.CANCELLED, reason="cancelled before it started")
         if claimed == 200:
@@ -342,7 +344,8 @@ class GithubBackend:
         """What these runs of one name come to: only one of them ever got the claim."""
         handle = Handle(str(runs[0].get("id")))
         going = [run for run in runs if run.get("status") != "completed"]
-        if len(going) < len(runs):
+        if len(going) < len(runs) or any(run.get("run_attempt", 1) != 1 for run in going):
+            # One that somebody runs again has no claim any more; what it handed over the first time counts.
             result = self._result(name)
             if isinstance(result, Result):
                 return self._ended(handle, name, result)
@@ -435,7 +438,11 @@ class GithubBackend:
         answer = self.api.get("/actions/artifacts", name=_checked(name), per_page=10)
         listed = answer.data.get("artifacts") if isinstance(answer.data, Mapping) else None
         if answer.status != 200 or not isinstance(listed, list):
-            return None
+            raise BackendTrouble(
+                self.name,
+                f"what its runs handed over can't be listed: the API answered {answer.status}",
+                hint="kbslurm github check says what is missing.",
+            )
         why: str | None = None
         for artifact in listed:
             if artifact.get("name") != name or artifact.get("expired"):
@@ -448,8 +455,11 @@ class GithubBackend:
                 continue
             try:
                 found = _opened(packed, self._key, name)
-            except (carry.CantCarry, ValueError, KeyError, TypeError, zipfile.BadZipFile, NotImplementedError) as error:
+            except carry.CantCarry as error:
                 why = f"what it handed over can't be opened ({error})"
+                continue
+            except Exception as error:  # noqa: BLE001 - whatever an archive can be made to raise, it is this one's alone
+                why = f"what it handed over can't be opened ({type(error).__name__})"
                 continue
             if found.report is None and found.log:
                 tell("ended without a report", level="warning", job=name, node=found.node, log=found.log[-2_000:])
@@ -516,6 +526,8 @@ def _checked(name: JobName) -> str:
 
 def _opened(packed: bytes, key: bytes, name: JobName) -> Result:
     """The result in an artifact's archive: one plain member, size-capped before it is unpacked."""
+    if packed.count(b"PK\1\2") > MEMBERS_CAP:  # each would be listed before any is looked at
+        raise ValueError("it has many members")
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         member = archive.getinfo("result")
         if member.file_size > ZIP_CAP:

@@ -21,7 +21,9 @@ VERSION = "2026-03-10"
 OLDER = "2022-11-28"
 REFUSED_TOKEN_S = 300.0
 LONGEST_BACK_OFF_S = 300.0
-ANSWER_CAP = 32 << 20
+LONGEST_LIMIT_S = 3_600.0  # its limits are by the hour: who asks for more is mistaken, and is asked again then
+ANSWER_CAP, ANSWER_S = 32 << 20, 60.0
+FILE_S = 300.0
 KEPT = 256
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 
@@ -90,7 +92,7 @@ class Api:
         self._still()
         try:
             return self._asked("GET", path, params=params)
-        except (httpx.HTTPError, _ServerTrouble) as error:
+        except NO_ANSWER as error:
             raise self._trouble(error) from None
 
     def bytes_of(self, path: str, cap: int) -> bytes | None:
@@ -102,7 +104,7 @@ class Api:
                 return self._file(path, cap)
             except _NotThisToken:
                 continue
-            except (httpx.HTTPError, _ServerTrouble, KeyError) as error:
+            except NO_ANSWER as error:
                 raise self._trouble(error) from None
         raise self._all_tokens_out()
 
@@ -112,13 +114,14 @@ class Api:
         with self._client.stream("GET", self._at(path), headers=self._headers(token)) as answer:
             self._note(token, answer)
             if answer.status_code == 200:
-                return _capped(answer, cap)
+                return self._capped(answer, cap, FILE_S)
             if answer.status_code in (404, 410):
                 return None
-            self._look_at(token, answer)
-            if not answer.is_redirect:
+            if answer.status_code not in (302, 303, 307):
+                said = self._capped(answer, ANSWER_CAP)
+                self._look_at(token, answer.status_code, answer.headers, said or b"")
                 raise _ServerTrouble(f"it answered {answer.status_code}")
-            target = answer.url.join(answer.headers["location"])
+            target = answer.url.join(answer.headers.get("location", ""))
         if urlsplit(self.url).scheme == "https" and target.scheme != "https":
             raise _ServerTrouble("its files are behind an address that isn't https")
         with self._stranger.stream("GET", target) as answer:
@@ -126,7 +129,7 @@ class Api:
                 return None
             if answer.status_code != 200:
                 raise _ServerTrouble(f"the host of its files answered {answer.status_code}")
-            return _capped(answer, cap)
+            return self._capped(answer, cap, FILE_S)
 
     # -------------------------------------------------------------------------------------------------------- acting
 
@@ -139,7 +142,7 @@ class Api:
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
             self._trouble(error)
             raise BackendRefused(self.name, f"it can't be reached ({type(error).__name__})", permanent=False) from None
-        except (httpx.HTTPError, _ServerTrouble) as error:
+        except NO_ANSWER as error:
             self._trouble(error)
             raise BackendUnclear(self.name, f"{_said(error)}; it may have done it all the same") from None
         except BackendRefused:
@@ -161,28 +164,30 @@ class Api:
             if kept is not None:
                 headers["If-None-Match"] = kept.etag
             self.calls += 1
-            answer = self._client.request(method, key[1], headers=headers, json=body)
-            self._note(token, answer)
+            with self._client.stream(method, key[1], headers=headers, json=body) as answer:
+                self._note(token, answer)
+                said = self._capped(answer, ANSWER_CAP)
+            if said is None:
+                raise _ServerTrouble("its answer is too long")
             if answer.status_code == 304 and kept is not None:
+                self._troubles = 0
                 return kept
-            if answer.status_code == 400 and self.version != OLDER and "version" in answer.text.lower():
+            if answer.status_code == 400 and self.version != OLDER and b"version" in said.lower():
                 self.version = OLDER  # an older server of a university's own
                 continue
             try:
-                self._look_at(token, answer)
+                self._look_at(token, answer.status_code, answer.headers, said)
             except _NotThisToken:
                 continue
-            return self._read(key, answer)
+            return self._read(key, answer, said)
         raise self._all_tokens_out()
 
-    def _read(self, key: tuple[str, str], answer: httpx.Response) -> Answer:
-        self._troubles = 0
-        if len(answer.content) > ANSWER_CAP:
-            raise _ServerTrouble("its answer is too long")
+    def _read(self, key: tuple[str, str], answer: httpx.Response, said: bytes) -> Answer:
         try:
-            data = json.loads(answer.content) if answer.content.strip() else None
-        except ValueError:
+            data = json.loads(said) if said.strip() else None
+        except (ValueError, RecursionError):
             raise _ServerTrouble("its answer is no JSON") from None
+        self._troubles = 0
         more = 'rel="next"' in answer.headers.get("link", "")
         found = Answer(status=answer.status_code, data=data, more=more, etag=answer.headers.get("etag", ""))
         if found.etag and found.status == 200 and answer.request.method == "GET":
@@ -208,40 +213,41 @@ class Api:
     def _note(self, token: Token, answer: httpx.Response) -> None:
         left = answer.headers.get("x-ratelimit-remaining", "")
         if left.isdecimal():
-            token.left = int(left)
+            token.left = int(left[:9])
 
-    def _look_at(self, token: Token, answer: httpx.Response) -> None:
-        """Put a token aside that is refused or limited; raise for a server's own trouble."""
-        status = answer.status_code
+    def _look_at(self, token: Token, status: int, headers: httpx.Headers, said: bytes) -> None:
+        """Put a token aside that is refused or limited; raise for a server's own trouble, or a repository's move."""
         if status >= 500:
             raise _ServerTrouble(f"it answered {status}")
+        if status in (301, 302, 307, 308):
+            raise BackendTrouble(
+                self.name,
+                f"{self.repository} isn't called so any more, or isn't at {self.url}: it answered {status}",
+                hint="Write its present name into [github] repository.",
+            )
         now = self._monotonic()
         if status == 401:
             token.ready_at, token.why = now + REFUSED_TOKEN_S, "its token was refused: expired, revoked or wrong"
             token.refused = True
             raise _NotThisToken
-        if status == 429 or (status == 403 and self._limits(answer)):
+        if status == 429 or (status == 403 and self._limits(headers, said)):
             token.limited += 1
-            token.ready_at = now + self._limited_s(token, answer)
+            token.ready_at = now + min(LONGEST_LIMIT_S, self._limited_s(token, headers))
             token.why = f"its rate limit is reached, until in {token.ready_at - now:.0f} s"
             raise _NotThisToken
         token.limited, token.refused = 0, False
 
-    def _limits(self, answer: httpx.Response) -> bool:
-        if "retry-after" in answer.headers or answer.headers.get("x-ratelimit-remaining") == "0":
+    def _limits(self, headers: httpx.Headers, said: bytes) -> bool:
+        if "retry-after" in headers or headers.get("x-ratelimit-remaining") == "0":
             return True
-        try:
-            answer.read()
-        except httpx.HTTPError:
-            return False
-        return "rate limit" in answer.text.lower()
+        return b"rate limit" in said.lower()
 
-    def _limited_s(self, token: Token, answer: httpx.Response) -> float:
-        after, reset = answer.headers.get("retry-after", ""), answer.headers.get("x-ratelimit-reset", "")
+    def _limited_s(self, token: Token, headers: httpx.Headers) -> float:
+        after, reset = headers.get("retry-after", ""), headers.get("x-ratelimit-reset", "")
         if after.isdecimal():
             return max(1.0, float(after))
-        if answer.headers.get("x-ratelimit-remaining") == "0" and reset.isdecimal():
-            return max(1.0, min(3_600.0, float(reset) - self._wall()))
+        if headers.get("x-ratelimit-remaining") == "0" and reset.isdecimal():
+            return max(1.0, float(reset) - self._wall())
         return min(LONGEST_BACK_OFF_S, 60.0 * 2.0 ** min(8, token.limited - 1))
 
     def _still(self) -> None:
@@ -254,6 +260,17 @@ class Api:
         wait_s = min(LONGEST_BACK_OFF_S, 2.0 ** min(9, self._troubles - 1)) if self._troubles > 1 else 0.0
         self._quiet_until = self._monotonic() + wait_s
         return BackendTrouble(self.name, _said(error), retry_after_s=wait_s or None)
+
+    def _capped(self, answer: httpx.Response, cap: int, most_s: float = ANSWER_S) -> bytes | None:
+        """The answer's body, or None over the cap. A body that only drips is no answer."""
+        found, until = bytearray(), self._monotonic() + most_s
+        for chunk in answer.iter_bytes():
+            found += chunk
+            if len(found) > cap:
+                return None
+            if self._monotonic() > until:
+                raise _ServerTrouble("its answer doesn't come to an end")
+        return bytes(found)
 
     def _headers(self, token: Token) -> dict[str, str]:
         return {
@@ -275,13 +292,7 @@ class _NotThisToken(Exception):
     """Another token may be luckier."""
 
 
-def _capped(answer: httpx.Response, cap: int) -> bytes | None:
-    found = bytearray()
-    for chunk in answer.iter_bytes():
-        found += chunk
-        if len(found) > cap:
-            return None
-    return bytes(found)
+NO_ANSWER = (httpx.HTTPError, httpx.InvalidURL, _ServerTrouble)
 
 
 def _said(error: Exception) -> str:

@@ -114,16 +114,18 @@ def main(argv: Sequence[str]) -> int:
 def claim(env: Mapping[str, str]) -> int:
     """Take the right to run, or tell the other steps that somebody else has it."""
     name = _name(env)
-    body = {"ref": f"refs/kbslurm/claim/{name}", "sha": env["GITHUB_SHA"]}
-    status, said = _ask(env, "POST", f"/repos/{env['GITHUB_REPOSITORY']}/git/refs", body)
-    if status not in (201, 422):
-        raise CantCarry(f"the claim of {name} couldn't be made: the API answered {status}")
-    mine = status == 201
-    if not mine and b"already exists" not in said:
-        raise CantCarry(f"the claim of {name} was refused: {said[:200].decode(errors='replace')}")
+    mine = env.get("GITHUB_RUN_ATTEMPT", "1") == "1"  # who presses "Re-run" starts nothing, however old the claim is
+    if mine:
+        body = {"ref": f"refs/kbslurm/claim/{name}", "sha": env["GITHUB_SHA"]}
+        status, said = _ask(env, "POST", f"/repos/{env['GITHUB_REPOSITORY']}/git/refs", body)
+        if status not in (201, 422):
+            raise CantCarry(f"the claim of {name} couldn't be made: the API answered {status}")
+        mine = status == 201
+        if not mine and b"already exists" not in said:
+            raise CantCarry(f"the claim of {name} was refused: {said[:200].decode(errors='replace')}")
     with Path(env["GITHUB_OUTPUT"]).open("a", encoding="utf-8") as output:
         output.write(f"mine={'yes' if mine else 'no'}\n")
-    print(f"{name} is {'claimed' if mine else 'claimed already, or was cancelled: this job ends'}")
+    print(f"{name} is {'claimed' if mine else 'claimed already, run again or was cancelled: this job ends'}")
     return 0
 
 

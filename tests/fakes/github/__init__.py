@@ -68,6 +68,7 @@ class Run:
     updated_at: str = ""
     started_at: str | None = None
     runner: str = ""
+    attempt: int = 1
     job: Job | None = None
     log: bytes = b""
     steps: list[Any] = field(default_factory=list)
@@ -85,7 +86,7 @@ class Run:
             "updated_at": self.updated_at or self.created_at,
             "head_sha": self.sha,
             "head_branch": "main",
-            "run_attempt": 1,
+            "run_attempt": self.attempt,
             "path": ".github/workflows/kbslurm-run.yml",
             "url": f"{api}/actions/runs/{self.id}",
         }
@@ -174,6 +175,13 @@ class FakeGithub:
                 self._conclude(run, "cancelled")
             self._news.notify_all()
 
+    def run_again(self, run: Run) -> None:
+        """As somebody presses "Re-run all jobs"."""
+        with self._news:
+            run.attempt += 1
+            run.status, run.conclusion, run.job, run.steps = "queued", None, None, []
+            self._news.notify_all()
+
     def kill_runner(self, run: Run) -> None:
         """The machine is gone in mid-run."""
         if run.job is not None:
@@ -220,6 +228,7 @@ class FakeGithub:
                 "api_url": self.url,
                 "sha": run.sha,
                 "run_id": run.id,
+                "run_attempt": run.attempt,
             },
             files=self.files,
             folder=self.folder / f"run-{run.id}",

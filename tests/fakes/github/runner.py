@@ -129,6 +129,7 @@ class Job:
             "GITHUB_API_URL": self.github["api_url"],
             "GITHUB_SHA": self.github["sha"],
             "GITHUB_RUN_ID": str(self.run_id),
+            "GITHUB_RUN_ATTEMPT": str(self.github.get("run_attempt", 1)),
             "RUNNER_TEMP": str(self.temp),
             "RUNNER_NAME": self.runner_name,
             "HOME": str(self.folder),
