@@ -26,7 +26,7 @@ def main(argv: list[str]) -> int:
     """Exit codes as everywhere: 2 for what an operator has to change."""
     os.environ.pop("DATABASE_URL", None)
     try:
-        settings = Settings.of(os.environ)
+        settings = Settings.of(os.environ, checks=argv[:1] == ["check"])
         connect_to(settings)
         if argv[:1] == ["check"]:
             return asyncio.run(check.run(settings, as_json="--json" in argv))

@@ -118,9 +118,12 @@ def _or(bits: Iterable[int]) -> int:
 
 def ours(settings: Settings) -> list[Found]:
     """What our own API says to the bot."""
-    with Client(settings.url, admin=settings.bot_token) as client:
+    with Client(settings.url, admin=settings.bot_token or None) as client:
         try:
             client.check()
+            if not settings.bot_token:
+                said = f"{settings.url} is up; kbslurm up makes the token by which it knows the bot"
+                return [Found(what="service", ok=True, said=said)]
             for _ in client.events("now", stream=False):
                 break
         except KbslurmError as error:

@@ -26,7 +26,7 @@ MEMORY = "bot.sqlite"
 def check(as_json: Json = False) -> int:
     """Look at token, intents, servers, permissions and the service; each failure with its remedy."""
     argv = [*ARGV, "check", *(["--json"] if as_json else [])]
-    return subprocess.run(argv, env=environment(configuration()), check=False).returncode
+    return subprocess.run(argv, env=environment(configuration(), checks=True), check=False).returncode
 
 
 @group.command()
@@ -39,8 +39,13 @@ def run(as_json: Json = False) -> int:
     os.execve(sys.executable, list(ARGV), {**env, **({"KBSLURM_LOG_JSON": "1"} if as_json else {})})
 
 
-def environment(config: Config, *, bot_token: str | None = None, url: str | None = None) -> dict[str, str]:
-    """What the bot's process is told: Discord's token, how to reach the service, and no other secret of ours."""
+def environment(
+    config: Config, *, bot_token: str | None = None, url: str | None = None, checks: bool = False
+) -> dict[str, str]:
+    """What the bot's process is told: Discord's token, how to reach the service, and no other secret of ours.
+
+    Who only `checks` may do so without the bot's token for the service: where `kbslurm up` makes it, nobody has it.
+    """
     from kbslurm.config import SECRETS
 
     ours = {*SECRETS, *(f"{name}_FILE" for name in SECRETS)}
@@ -49,7 +54,7 @@ def environment(config: Config, *, bot_token: str | None = None, url: str | None
     if token is None:
         raise Misconfigured("DISCORD_TOKEN isn't set, so there is no bot", fix="docs/discord.md says how to get it.")
     shown = bot_token or config.secret("KBSLURM_BOT_TOKEN")
-    if shown is None:
+    if shown is None and not checks:
         raise Misconfigured(
             "KBSLURM_BOT_TOKEN isn't set, so the service wouldn't know the bot",
             fix="Give the service and the bot the same long random text; kbslurm up makes one for both by itself.",
@@ -58,7 +63,7 @@ def environment(config: Config, *, bot_token: str | None = None, url: str | None
     return {
         **env,
         "DISCORD_TOKEN": token,
-        "KBSLURM_BOT_TOKEN": shown,
+        "KBSLURM_BOT_TOKEN": shown or "",
         "KBSLURM_URL": where,
         "KBSLURM_PUBLIC_URL": config.server.public_url,
         "KBSLURM_BOT_MEMORY": str(config.state_dir / MEMORY),

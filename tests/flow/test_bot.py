@@ -424,6 +424,10 @@ def test_check_names_what_is_missing_and_its_remedy(discord: Discord, ground: Gr
     named = {"[discord] channel", "[discord] staff_channel"}
     assert code == 0 and set(found) == {"token", "intents", "server guild 2000", "service"} | named
     assert "none is named" in found["[discord] channel"]["said"]
+    env = environment_of(discord, ground, tmp_path)
+    del env["KBSLURM_BOT_TOKEN"]
+    code, found = checked(env, tmp_path)
+    assert code == 0 and "kbslurm up makes the token" in found["service"]["said"], "as docs/discord.md has it checked"
     discord.permissions = str(1 << 10)
     code, found = checked(environment_of(discord, ground, tmp_path, KBSLURM_BOT_TOKEN="another"), tmp_path)
     assert code == 2 and not found["service"]["ok"]
