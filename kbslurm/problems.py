@@ -259,6 +259,11 @@ def _of_task(file: Path, *, root: Path | None, name: str | None) -> Problem:
     kept = _kept(files, codes, main)
     generate = required_function(codes[module_name(reference)], ("generate_input",), codes)
     multi_gpu = "multi_gpu" in table and table["multi_gpu"].flag()
+    if multi_gpu and compiles:
+        raise table["multi_gpu"].wrong(
+            "a problem for several GPUs takes submissions in Python",
+            hint="Leave `lang: cu` out: Python may compile what it needs (load_inline).",
+        )
     check = _CaseCheck(generate=generate, ranks=multi_gpu)
     tests = check.cases(_wanted(table, "tests", file), least=1)
     benchmarks = check.cases(table["benchmarks"]) if "benchmarks" in table else ()

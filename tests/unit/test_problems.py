@@ -561,3 +561,12 @@ def test_the_demos_script_holds_together(root: Path) -> None:
     assert sorted(submission["expect"] for submission in submissions) == [
         "error", "error", "passed", "passed", "passed", "timeout", "violation", "wrong",
     ]  # fmt: skip
+
+
+def test_compiled_submissions_are_refused_where_a_case_has_several_gpus(tmp_path: Path) -> None:
+    folder = tmp_path / "both"
+    shutil.copytree(Path(__file__).parents[1] / "problems/cu_python", folder)
+    task = folder / "task.yml"
+    task.write_text(task.read_text(encoding="utf-8") + "multi_gpu: true\n", encoding="utf-8")
+    with pytest.raises(Invalid, match=r"multi_gpu: a problem for several GPUs takes submissions in Python"):
+        load(folder)
