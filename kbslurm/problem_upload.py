@@ -22,6 +22,7 @@ from kbslurm.errors import Invalid, KbslurmError, TooLarge
 PACKED_CAP = 4_000_000
 UNPACKED_CAP = 16_000_000
 FILES_CAP = 500
+STEP = 65_536
 UPLOAD = "upload"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 PACKED_HINT = "Send the problem's folder as a zip, without data."
@@ -60,12 +61,23 @@ def _unpacked(data: bytes, root: Path) -> None:
             for row in rows:
                 place = _place(row, root)
                 place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_bytes(packed.read(row))
+                place.write_bytes(_read(packed, row))
     # What a faulty or hostile archive brings the standard library to.
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError) as error:
         raise Invalid(f"the zip can't be read ({error})", hint="Pack it anew, without a password.") from None
     except (OSError, ValueError) as error:
         raise Invalid(f"the zip can't be unpacked ({getattr(error, 'strerror', None) or error})") from None
+
+
+def _read(packed: zipfile.ZipFile, row: zipfile.ZipInfo) -> bytes:
+    """One file in small steps: read whole, more is unpacked in memory than the zip says there is."""
+    if row.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise Invalid(f"{row.filename!r} is packed in a way that isn't taken", hint="Pack it as a plain zip.")
+    found = bytearray()
+    with packed.open(row) as file:
+        while piece := file.read(STEP):
+            found += piece
+    return bytes(found)
 
 
 def _place(row: zipfile.ZipInfo, root: Path) -> Path:

@@ -19,7 +19,7 @@ from kbslurm.api.popcorn import Limit, Name, Number, Offset, person_told
 from kbslurm.api.shapes import Ascii, answers
 from kbslurm.domain import contest
 from kbslurm.domain.run import SubmissionId
-from kbslurm.errors import Invalid, NotFound
+from kbslurm.errors import Invalid, NoHost, NotFound
 from kbslurm.flow.cancel import cancel
 from kbslurm.flow.remove import remove
 from kbslurm.store.views import Board, Person, RateLimit, SubmissionView
@@ -334,6 +334,9 @@ def _people(router: APIRouter, house: House, histories: waiting.Histories) -> No
     def link(wanted: shapes.Link, sender: Sender) -> Ascii:
         """Give a pending token to the person that it is for. Once; afterwards it is theirs until it is revoked."""
         by = identity.host(house, sender)
+        if identity.is_bot(house, sender):
+            # A right of one call must not become a token that lasts, least of all somebody else's.
+            raise NoHost("over Discord nobody gives a token to somebody else", hint="They type /link themselves.")
         person = whom(house, wanted.person)
         now = house.clock.now()
         if not house.store.claim_token(wanted.token, person.id, now=now):

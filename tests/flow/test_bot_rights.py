@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import stat
+import tracemalloc
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -177,6 +178,17 @@ def test_what_hosts_ask_beside(ground: Ground) -> None:
             stranger.verification(ordered.submission_id)
 
 
+def test_no_host_by_a_role_gives_a_token_to_somebody_else(ground: Ground) -> None:
+    with Client(ground.url, admin=BOT_TOKEN) as bot, Client(ground.url) as device:
+        bot.discord_user("501", "ada")
+        boss = ground.store.add_person("boss", role="owner")
+        host, pending = bot.acting_for("discord:501", roles=f"2000:{HOST}"), device.pending()
+        with pytest.raises(KbslurmError, match="somebody else"):
+            host._told("POST", "/admin/link", json={"token": pending, "person": f"person:{boss.id}"})
+        with Client(ground.url, token=pending) as theirs, pytest.raises(Unauthenticated):
+            theirs.me()
+
+
 def zipped(*rows: tuple[str, bytes, int]) -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -210,3 +222,25 @@ def test_no_upload_leads_anywhere_else(name: str, data: bytes, said: str) -> Non
         problem_upload.loaded(name, data, name="x")
     assert isinstance(met.value, Invalid | NotFound | TooLarge)
     assert "kb-problem-" not in met.value.message and "root:" not in met.value.message
+
+
+def test_a_zip_that_lies_about_its_size_takes_no_more_memory_than_it_says() -> None:
+    honest = zipped(("task.yml", b"\0" * 64_000_000, 0))
+    lying = honest.replace((64_000_000).to_bytes(4, "little"), (100).to_bytes(4, "little"))
+    assert lying != honest
+    tracemalloc.start()
+    try:
+        with pytest.raises(Invalid):
+            problem_upload.loaded("p.zip", lying, name="x")
+        assert tracemalloc.get_traced_memory()[1] < 16_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("way", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_zip_packed_in_a_way_that_cant_be_unpacked_in_steps_isnt_taken(way: int) -> None:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", way) as archive:
+        archive.writestr("task.yml", b"lang: py\n")
+    with pytest.raises(Invalid, match="isn't taken"):
+        problem_upload.loaded("p.zip", made.getvalue(), name="x")
