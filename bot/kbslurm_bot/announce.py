@@ -30,6 +30,7 @@ NEWS_FOR = timedelta(minutes=15)
 REMIND = (timedelta(hours=1), timedelta(hours=24))
 DIGEST_HOUR = 8
 WATCHED, PODIUM = 10, 3
+ABOUT = 1500  # of a description: what follows it has to fit, too
 SEEN_AT = "announce:seen_at"
 Rankings = dict[str, list[Place]]
 
@@ -84,6 +85,9 @@ class Crier:
         for board, rankings in boards:
             for saying in [*self._of_board(board, now), *self._of_rankings(board, rankings)]:
                 await self._say(saying, silent=silent)
+            # Not before all of it was said: what Discord doesn't take now is still news at the next look.
+            for gpu, places in rankings.items():
+                self._memory.keep(_first(board, gpu), json.dumps([one.submission_id for one in places]))
         digest = self._digest(boards, now)
         if digest is not None:
             await self._say(digest, silent=silent)
@@ -103,7 +107,8 @@ class Crier:
         if not board.is_open:
             return []
         name, found = cards.plain(board.name), []
-        text = f"### New board: {name}\n{cards.plain(board.description)}\n{', '.join(map(cards.plain, board.gpus))}"
+        about, gpus = cards.plain(board.description[:ABOUT]), ", ".join(map(cards.plain, board.gpus))
+        text = f"### New board: {name}\n{about}\n{gpus}"
         ends = board.deadline
         found.append(Saying(key=f"board:{board.id}", text=f"{text}\n{_until(ends)}"))
         left = None if ends is None else ends - now
@@ -120,12 +125,10 @@ class Crier:
         """Who got onto a podium by a submission that wasn't among the first before."""
         found = []
         for gpu, places in rankings.items():
-            name = f"first:{board.id}:{gpu}"
-            known = set(json.loads(self._memory.word(name) or "[]"))
+            known = set(json.loads(self._memory.word(_first(board, gpu)) or "[]"))
             fresh = [n for n, one in enumerate(places[:PODIUM]) if one.submission_id not in known]
             for n in fresh:
                 found.append(_placed(board, gpu, places, n))
-            self._memory.keep(name, json.dumps([one.submission_id for one in places]))
         return found
 
     def _digest(self, boards: list[tuple[BoardInfo, Rankings]], now: datetime) -> Saying | None:
@@ -146,6 +149,10 @@ class Crier:
             return None
         text = "\n".join([f"### The day, {now:%Y-%m-%d}", *lines[:40]])
         return Saying(key=f"digest:{now:%Y-%m-%d}", text=text, colour=cards.GREY)
+
+
+def _first(board: BoardInfo, gpu: str) -> str:
+    return f"first:{board.id}:{gpu}"
 
 
 def _placed(board: BoardInfo, gpu: str, places: list[Place], n: int) -> Saying:

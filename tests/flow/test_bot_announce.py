@@ -10,6 +10,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kbslurm import problems
 from kbslurm.domain.run import Ending
 from kbslurm.flow.queue import claim, free_slots
@@ -34,8 +36,11 @@ class Pinned:
 
     said: list[str] = field(default_factory=list)
     nonces: set[str] = field(default_factory=set)
+    broken: bool = False
 
     async def post(self, channel: int, message: dict[str, Any], nonce: str, pictures: Sequence[Picture] = ()) -> int:
+        if self.broken:
+            raise OSError("503")
         strict.message({**message, "nonce": nonce, "enforce_nonce": True})
         assert message["allowed_mentions"] == {"parse": []} and nonce not in self.nonces
         self.nonces.add(nonce)
@@ -123,6 +128,31 @@ def test_each_thing_is_told_once_and_an_absence_is_caught_up_in_silence(database
         clock.go(600)
         assert look() == ["The day, 2026-05-04"]
         assert look() == []
+
+
+def test_what_discord_doesnt_take_is_said_at_the_next_look(database_url: str, tmp_path: Path) -> None:
+    clock, pinned = HandClock(at=START.replace(hour=5)), Pinned()
+    with (
+        served(database_url, tmp_path / "service", clock=clock, bot=BOT_TOKEN) as ground,
+        contextlib.closing(Voice(ground.url, BOT_TOKEN)) as voice,
+        memory.opened(tmp_path / "bot.sqlite") as kept,
+    ):
+        crier = Crier(kept, voice, pinned, 3000, clock.now)
+        asyncio.run(crier.look())
+        ranks(ground, "ada", 0.5)
+        pinned.broken = True
+        with pytest.raises(OSError, match="503"):
+            asyncio.run(crier.look())
+        pinned.broken = False
+        asyncio.run(crier.look())
+        assert pinned.news() == ["★ ada leads transpose on H100"]
+        about, ends = "words and words " * 240, clock.now() + timedelta(hours=30)
+        ground.store.add_board(
+            "long", problems.load(TRANSPOSE), gpus=["H100"], description=about, deadline_at=ends, now=clock.now()
+        )
+        asyncio.run(crier.look())
+        (told,) = pinned.texts()
+        assert f"<t:{int(ends.timestamp())}:R>" in told
 
 
 def test_the_running_bot_announces_and_tells_staff(discord: Discord, ground: Ground, tmp_path: Path) -> None:
