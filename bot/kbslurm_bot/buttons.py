@@ -59,7 +59,7 @@ async def log(interaction: discord.Interaction[Face], submission: int) -> None:
     if len(text) <= INLINE and "```" not in text:
         await interaction.followup.send(f"```\n{text}\n```", ephemeral=True)
     else:
-        file = discord.File(io.BytesIO(text.encode()), filename=f"kbslurm-{submission}.txt")
+        file = discord.File(io.BytesIO(text.encode("utf-8", "replace")), filename=f"kbslurm-{submission}.txt")
         await interaction.followup.send(f"The log of submission {submission}.", file=file, ephemeral=True)
 
 

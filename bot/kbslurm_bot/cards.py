@@ -122,9 +122,10 @@ def _verified(row: Row) -> str:
             return f"{where} {plain(other)}{tries}"
 
 
-def taken_back(submission: int, owner: int) -> dict[str, Any]:
-    """What is left of a card whose submission is gone."""
-    return note(f"### #{submission}\n-# <@{owner}> · taken back", GREY)
+def taken_back(submission: int, owner: int | None) -> dict[str, Any]:
+    """What is left of a card whose submission is gone; the house's own is nobody's."""
+    whose = "canary" if owner is None else f"<@{owner}>"
+    return note(f"### #{submission}\n-# {whose} · taken back", GREY)
 
 
 def note(text: str, accent: int) -> dict[str, Any]:

@@ -155,7 +155,11 @@ class Desk:
     async def _freshen(self, channel: int, kept: _Kept) -> None:
         number, owner = kept.card.submission, kept.card.owner
         if owner == HOUSE:
-            told = await self._voice.ask(lambda client: client.verification(number))
+            try:
+                told = await self._voice.ask(lambda client: client.verification(number))
+            except NoSuch:
+                await self._put_up(channel, kept, cards.taken_back(number, None), done=True)
+                return
             await self._put_up(channel, kept, cards.verification(told), done=told["done"])
             return
         try:
@@ -239,10 +243,16 @@ async def follow(voice: Voice, desk: Desk, *others: Callable[[FeedEvent], None])
             async for event in voice.client.follow(since):
                 since, back_off = event.token, BACK_OFF_S[0]
                 for listener in (desk.heard, *others):
-                    listener(event)
+                    try:
+                        listener(event)
+                    except Exception as error:  # noqa: BLE001 - one event isn't the end of all others
+                        tell("an event was left out", level="error", token=since, why=repr(error))
         except Invalid:
             since = "now"  # it is another feed: an other database
         except KbslurmError as error:
             tell("the feed is away", level="warning", why=error.message)
+        except Exception as error:  # noqa: BLE001 - asked for again it would be no better: go on behind it
+            tell("the feed can't be read", level="error", since=since, why=repr(error))
+            since = "now"
         await asyncio.sleep(back_off)
         back_off = min(back_off * 2, BACK_OFF_S[1])

@@ -67,6 +67,8 @@ class Voice:
 
     async def person(self, user: int, name: str) -> PersonInfo:
         """Who this Discord user is to kbslurm; somebody new is made a person."""
+        if (known := self._people.get(user)) is not None:
+            return known
         # One after the other: somebody new who types twice at once is made one person.
         try:
             async with asyncio.timeout(self._patience_s), self._meeting:

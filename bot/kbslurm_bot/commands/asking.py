@@ -142,10 +142,12 @@ def gpus_typed(text: str | None) -> list[str]:
 
 
 def fitting(lines: list[str], cap: int = 2000) -> str:
-    """As many lines as a message takes; a block of code that was cut is ended."""
+    """As many lines as a message takes, one that is too long cut; a block of code that was cut is ended."""
     text, fence = "", False
     for line in lines:
-        if len(text) + len(line) + 8 > cap:
+        room = cap - len(text) - 8
+        if len(line) > room:
+            text += f"{line[: room - 1]}…\n" if room > 40 and not fence else ""
             break
         text += line + "\n"
         fence ^= line == "```"

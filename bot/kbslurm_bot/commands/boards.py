@@ -26,6 +26,7 @@ from kbslurm_bot.commands.asking import (
 PLACES = 20
 BOARDS = 20
 CASES = 12
+ABOUT = 700
 
 leaderboard = app_commands.Group(name="leaderboard", description="Boards: what there is, who leads, submit")
 
@@ -121,7 +122,7 @@ def _time(one: Place) -> str:
 def task_told(board: BoardInfo) -> list[str]:
     """What a competitor may know of what is judged."""
     told = board.task
-    lines = [board_line(board), *cards.plain(board.description or "").split("\n")]
+    lines = [board_line(board), *about_told(board.description or "")]
     limits = ", ".join(f"{name} {told[key]:g} s" for name, key in LIMITS if told.get(key))
     lines += [f"-# language {told.get('lang')} · ranked by {told.get('ranking_by')} · limits: {limits}"]
     for name in ("tests", "benchmarks"):
@@ -131,6 +132,13 @@ def task_told(board: BoardInfo) -> list[str]:
         lines += [f"and {len(cases) - CASES} more"] if len(cases) > CASES else []
         lines += ["```"]
     return lines
+
+
+def about_told(text: str) -> list[str]:
+    """A description's own lines; of a long one so much that the cases have room."""
+    if len(text) > ABOUT:
+        text = f"{text[:ABOUT].rstrip()}…"
+    return [cards.plain(line) for line in text.splitlines() if line.strip()]
 
 
 LIMITS = (("test", "test_timeout"), ("benchmark", "benchmark_timeout"), ("ranked", "ranked_timeout"))
