@@ -77,7 +77,7 @@ def _labels(gpus: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]
 
 
 def _repository(text: str) -> str:
-    if text and not re.fullmatch(r"[A-Za-z0-9_-]{1,39}/[A-Za-z0-9._-]{1,100}", text):
+    if text and not re.fullmatch(r"[A-Za-z0-9_-]{1,39}/(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}", text):
         raise Invalid(f"{text!r} is no repository", hint='Write "owner/name".')
     return text
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import re
 import tomllib
 import types
@@ -121,9 +122,9 @@ class TomlFile:
             if isinstance(raw, str) and raw and "\0" not in raw:
                 return resolved(raw, self.path.parent)
             self.wrong(where, "a path was expected", "Write it between quotation marks.")
-        if kind is float and isinstance(raw, int | float) and not isinstance(raw, bool):
+        if kind is float and isinstance(raw, int | float) and not isinstance(raw, bool) and not math.isnan(raw):
             return float(raw)
-        if type(raw) is not kind:
+        if type(raw) is not kind or kind is float:  # nan is no number
             self.wrong(where, f"{_PLAIN.get(kind, str(kind))} was expected, this is {raw!r:.60}")
         return raw
 

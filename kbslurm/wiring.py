@@ -223,6 +223,8 @@ def github_tokens(config: Config) -> list[str]:
     if not config.github.repository or not found:
         what = "github.gpus is set without github.repository" if found else "github.gpus is set without GITHUB_TOKEN"
         raise Misconfigured(what, file=config.file, key="github", fix="docs/overflow.md says what it takes.")
+    if not all(token.isascii() and token.isprintable() for token in found):
+        raise Misconfigured("GITHUB_TOKEN has a character that no token has", fix="Copy it anew; it is letters and _.")
     return found
 
 

@@ -19,9 +19,11 @@ from typing import Any
 import pytest
 
 from kbslurm.backends.github import GithubBackend, carry, parcel
+from kbslurm.backends.github.check import findings
 from kbslurm.backends.paths import AttemptPaths
+from kbslurm.domain.finding import Grade
 from kbslurm.domain.run import Ending, JobName, OpenAttempt, Seen
-from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
+from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear, Invalid
 from kbslurm.ports import JobSpec
 from kbslurm.probe import GITHUB_PROBES
 from kbslurm_eval import wire
@@ -709,3 +711,16 @@ def test_one_trouble_now_and_then_doesnt_add_up(case: GithubCase) -> None:
         with pytest.raises(BackendTrouble) as trouble:
             backend.poll([attempt])
         assert trouble.value.retry_after_s is None
+
+
+def test_what_answers_and_isnt_github_is_told_by_the_check(case: GithubCase) -> None:
+    case.fake.fail.append(Fault("GET", ".", body=b"[1]"))
+    (only,) = findings(case.backend(), case.eval_dir)
+    assert only.grade is Grade.FAIL and "not as GitHub does" in only.text
+
+
+def test_a_working_copy_that_cant_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "kbslurm").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(Invalid, match="can't be written: File exists"):
+        parcel.install(tmp_path, make_eval(tmp_path / "eval"))

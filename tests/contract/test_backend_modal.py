@@ -264,6 +264,14 @@ def test_a_lost_answer_leaves_an_attempt_that_nobody_sends_again_too_early(case:
     assert len(case.fake.calls) == 2
 
 
+@pytest.mark.parametrize("gone_at", ["NaN", "1e300", "Infinity", "null"])
+def test_an_entry_whose_time_cant_be_read_never_runs_out(case: ModalCase, gone_at: str) -> None:
+    job = make_job(case, "report")
+    text = f'{{"by": "", "gone_at": {gone_at}, "call": "", "cancelled": false}}'
+    case.line.write(case.line.register("kbslurm-test-attempts"), job.name, text.encode())
+    assert case.backend().find(job.name).seen is Seen.UNKNOWN
+
+
 def test_a_call_that_waited_too_long_refuses_to_begin(case: ModalCase) -> None:
     """So that what was called absent never runs beside its successor."""
     case.fake.held = True

@@ -313,6 +313,7 @@ def test_github_is_a_place_in_a_few_lines(tmp_path: Path) -> None:
     ("line", "said"),
     [
         ('repository = "no slash"', "no repository"),
+        ('repository = "owner/.."', "no repository"),
         ("gpus = { H100 = [] }", "H100 has no runner labels"),
         ('gpus = { H100 = ["a;b"] }', "H100 has no runner labels"),
         ('gpus = { "H 100" = ["x"] }', "can't be a GPU's name"),
@@ -333,6 +334,7 @@ def test_a_wrong_line_about_github_is_named(tmp_path: Path, line: str, said: str
     ("env", "said"),
     [
         ({}, "without GITHUB_TOKEN"),
+        ({"GITHUB_TOKEN": "ghp_…"}, "a character that no token has"),
         ({"GITHUB_TOKEN": "t"}, "KBSLURM_RUN_KEY is no key"),
         ({"GITHUB_TOKEN": "t", "KBSLURM_RUN_KEY": "short"}, "KBSLURM_RUN_KEY is no key"),
     ],
@@ -378,6 +380,7 @@ def test_modal_is_a_place_in_five_lines(tmp_path: Path) -> None:
         ("[modal]\npython = '3.10'\n", 2, "3.11 or newer"),
         ("[modal]\ntoken_secret = 'as'\n", 2, "MODAL_TOKEN_SECRET"),
         ("[modal.gpus.H100]\nslots = 0\n", 2, "At least 1"),
+        ("[modal.gpus.H100]\ncpu = nan\n", 2, "a number was expected"),
         ("[modal.gpus.H100]\ntype = 'a b'\n", 2, "no type of GPU"),
         ("[modal.gpus.H100]\nslot = 1\n", 2, "Did you mean slots?"),
         ("[modal.gpus.'H 100']\nslots = 1\n", 1, "can't be a GPU's name"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from kbslurm.backends.github import WORKFLOW, GithubBackend, parcel
@@ -28,6 +28,11 @@ def findings(backend: GithubBackend, eval_dir: Path) -> Iterator[Finding]:
             "repository",
             f"{api.repository} can't be seen with this token ({answer.status})",
             "Name it in [github] repository, and give the token access to it: Actions and Contents, read and write.",
+        )
+        return
+    if not isinstance(answer.data, Mapping):
+        yield failed(
+            "API", f"{api.url} answers, and not as GitHub does", "Look at [github] api_url and GITHUB_API_URL."
         )
         return
     yield passed("API", f"{api.url} answers, {_many(api)}")

@@ -38,8 +38,11 @@ def install(folder: Path, eval_dir: Path) -> list[str]:
         path = folder / name
         if path.is_file() and path.read_bytes() == data:
             continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        except OSError as error:
+            raise Invalid(f"{path} can't be written: {error.strerror}", hint="What stands in its way?") from None
         changed.append(name)
     for path in sorted((folder / FOLDER / "eval").rglob("*.py")):
         name = path.relative_to(folder).as_posix()

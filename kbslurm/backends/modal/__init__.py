@@ -33,6 +33,7 @@ CALL_PREFIX = "fc-"
 MARGIN_S = 180.0  # between two clocks, and for what the function does before and after the harness
 STARTING_S = 60.0  # how much longer than a job a function must be allowed to run
 REMEMBERED = 16
+FAR = 1e11  # later than any clock says
 DEPLOY = "Run kbslurm modal deploy; kbslurm modal check says what is there."
 
 # What Modal says of a call that is over. SUCCESS has an envelope that says more.
@@ -76,7 +77,7 @@ class _Entry:
             told = json.loads(text)
             return _Entry(
                 by=str(told["by"]),
-                gone_at=float(told["gone_at"]),
+                gone_at=gone_at if (gone_at := float(told["gone_at"])) < FAR else math.inf,  # nan, too
                 call=str(told["call"]),
                 cancelled=told["cancelled"] is True,
             )
