@@ -213,6 +213,7 @@ class Verifying:
     submission_id: int
     board: str
     gpus: tuple[str, ...]
+    places: tuple[str, ...]
     left_out: tuple[str, ...]
 
 
@@ -308,14 +309,22 @@ class Client:
         return Accepted(submission_id=told["details"]["id"], queue=_queue(told["runner_queue"]))
 
     def submit_to_many(
-        self, board: str | None, gpus: Sequence[str], mode: str, file_name: str, source: bytes
+        self, board: str | None, gpus: Sequence[str], mode: str, file_name: str, source: bytes, *, on: str | None = None
     ) -> Accepted:
-        """Submit a file for several GPU types; where board or GPU types aren't said, its #!POPCORN lines say them."""
+        """Submit a file for several GPU types; where board or GPU types aren't said, its #!POPCORN lines say them.
+
+        `on`: the place where a try runs.
+        """
         wanted: dict[str, Any] = {"gpu": list(gpus), "mode": mode, **({"leaderboard": board} if board else {})}
+        wanted |= {"place": on} if on is not None else {}
         told = self._told(
             "POST", "/user/submissions", params=wanted, files={"file": (file_name, source)}, timeout=UPLOAD_TIMEOUT_S
         )
         return Accepted(submission_id=told["details"]["id"], queue=_queue(told["runner_queue"]))
+
+    def places_offered(self) -> Mapping[str, tuple[str, ...]]:
+        """The places that the caller may choose for a try, each with its GPU types."""
+        return {row["name"]: tuple(row["gpu_types"]) for row in self._get("/user/places")["places"]}
 
     def whole(self, number: int) -> Mapping[str, Any]:
         """All of one's own submission as the server tells it: `submission`, `runner_queue`, `message`."""
@@ -420,14 +429,23 @@ class Client:
         found: Mapping[str, Any] = self._get(f"/bot/verifications/{number}")
         return found
 
-    def verify(self, board: str, gpus: Sequence[str] = (), mode: Literal["test", "benchmark"] = "test") -> Verifying:
-        """Submit what is known to be right on a board, unranked, to these or all of its GPU types."""
+    def verify(
+        self,
+        board: str,
+        gpus: Sequence[str] = (),
+        mode: Literal["test", "benchmark"] = "test",
+        *,
+        on: str | None = None,
+    ) -> Verifying:
+        """Submit what is known to be right on a board, unranked, to these or all of its GPU types, at this or every
+        place that has them."""
         path = f"/admin/leaderboards/{_part(board)}/verify"
-        told = self._told("POST", path, json={"mode": mode, "gpus": list(gpus) or None})
+        told = self._told("POST", path, json={"mode": mode, "gpus": list(gpus) or None, "place": on})
         return Verifying(
             submission_id=told["submission_id"],
             board=told["leaderboard"],
             gpus=tuple(told["gpu_types"]),
+            places=tuple(told["places"]),
             left_out=tuple(told["left_out"]),
         )
 

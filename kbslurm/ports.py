@@ -102,7 +102,7 @@ class TellsProgress(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class NewSubmission:
-    """What a person did, checked and ready to become rows."""
+    """What a person did, checked and ready to become rows. `place`: its runs go there and nowhere else."""
 
     person_id: PersonId
     board_id: int
@@ -116,6 +116,7 @@ class NewSubmission:
     cost_s: float
     by_staff: bool = False
     via: str = "cli"
+    place: str | None = None
     basis: Basis | None = None
 
 

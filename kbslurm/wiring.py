@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbslurm import share, tomlfile
 from kbslurm.config import Config
+from kbslurm.domain.intake import Offer
 from kbslurm.domain.physics import Peak
 from kbslurm.domain.placement import Budget, Rules
 from kbslurm.errors import Misconfigured
@@ -149,6 +150,27 @@ def slots(config: Config) -> Mapping[str, int]:
     for name, function in config.modal.gpus.items():
         found[name] = found.get(name, 0) + function.slots
     return found
+
+
+def offers(config: Config) -> tuple[Offer, ...]:
+    """What there is to choose from for a try, in the order of `places`. Needs no secret of a place, and asks nobody."""
+    found = [
+        Offer(
+            name=site.name,
+            gpus=tuple(name for name, gpu in site.gpus.items() if gpu.slots),
+            staff_only=not site.untrusted,
+        )
+        for site in sites(config)
+    ]
+    local, github, modal = config.daemon.local, config.github, config.modal
+    if local.slots:
+        found.append(Offer(name=config.local_name, gpus=tuple(local.slots), staff_only=local.staff_only))
+    if github.gpus:
+        found.append(Offer(name="github", gpus=tuple(github.gpus), role="overflow", staff_only=github.staff_only))
+    if modal.gpus:
+        found.append(Offer(name="modal", gpus=tuple(modal.gpus), role="overflow", staff_only=modal.staff_only))
+    decided = config.policy.places
+    return tuple(replace(one, role=decided[one.name].role or one.role) if one.name in decided else one for one in found)
 
 
 def fleet(site: Site) -> Fleet:

@@ -94,7 +94,7 @@ def message(shown: Shown) -> dict[str, Any]:
 
 
 def verification(told: Row) -> dict[str, Any]:
-    """How a canary stands, by GPU type, with the place that has it."""
+    """How a canary stands, by place and GPU type."""
     head = f"### #{told['submission_id']} canary on {plain(told['leaderboard'])} · {MODES[told['mode']]}"
     runs = told["runs"]
     passed = sum(row["verdict"] == "passed" for row in runs)
@@ -117,6 +117,8 @@ def _verified(row: Row) -> str:
             name = row["verdict"] or "infrastructure"
             return f"{where} ✗ {VERDICTS.get(name, name)}{tries}"
         case "queued":
+            if row["place"]:
+                return f"{gpu} at {plain(row['place'])} waiting"
             return f"{gpu} waiting" + (f", was at {plain(row['backend'])}" if row["backend"] else "")
         case other:
             return f"{where} {plain(other)}{tries}"

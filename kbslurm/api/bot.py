@@ -59,11 +59,13 @@ def routes(house: House) -> APIRouter:
 
     @router.get("/verifications/{submission_id}", responses=answers(shapes.Verification, 401, 404))
     def verification(submission_id: Number, sender: Sender) -> Ascii:
-        """How a canary of the house stands: no source, no log, and nobody else's submission."""
+        """How a canary of the house stands, and those at other places that were ordered with it: no source, no log,
+        and nobody else's submission.
+        """
         identity.service(house, sender)
-        view = house.store.submission(SubmissionId(submission_id))
-        if view.via != hosting.VERIFIES:
+        together = house.store.ordered_together(SubmissionId(submission_id), hosting.VERIFIES)
+        if not together:
             raise NotFound("verification", str(submission_id))
-        return Ascii(hosting.verification(view))
+        return Ascii(hosting.verification([(house.store.submission(number), place) for number, place in together]))
 
     return router

@@ -4,6 +4,7 @@ and a canary that shows whether places work.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 
@@ -19,7 +20,8 @@ from kbslurm.api.popcorn import Limit, Name, person_told
 from kbslurm.api.shapes import Ascii, answers
 from kbslurm.domain import board as boards
 from kbslurm.domain import contest, places
-from kbslurm.errors import Invalid
+from kbslurm.domain.intake import Offer
+from kbslurm.errors import Invalid, NotFound
 from kbslurm.flow import rejudge
 from kbslurm.flow.submit import accept
 from kbslurm.reference_code import parsed_code
@@ -89,25 +91,43 @@ def _making(router: APIRouter, house: House) -> None:
 
     @router.post("/leaderboards/{leaderboard}/verify", responses=answers(shapes.Verifies, *FAILURES))
     def verify(leaderboard: Name, wanted: shapes.VerifyWanted, sender: Sender) -> Ascii:
-        """Submit what is known to be right, unranked, as the house, to each of its GPU types: do their places work?"""
+        """Submit what is known to be right, unranked, as the house, to each place for each GPU type of the board that
+        it has: do they work? One submission for each place, and one for types that no place has now.
+        """
         by = identity.host(house, sender)
         board, now = held(house, leaderboard), house.clock.now()
         source = canary(board)
         gpus = [contest.known_gpu(one, board.gpus) for one in wanted.gpus or ()] or list(board.gpus)
-        receipt = accept(
-            house.store,
-            house.store.house(now=now),
-            board.name,
-            "baseline.cu" if board.problem.lang == "cu" else "baseline.py",
-            source,
-            wanted.mode,
-            gpus,
-            now,
-            via=VERIFIES,
+        everywhere = canaries(gpus, house.offers, wanted.place)
+        person, numbers = house.store.house(now=now), []
+        for place, here in everywhere:
+            receipt = accept(
+                house.store,
+                person,
+                board.name,
+                "baseline.cu" if board.problem.lang == "cu" else "baseline.py",
+                source,
+                wanted.mode,
+                here,
+                now,
+                via=VERIFIES,
+                on=place,
+                offers=house.offers,
+            )
+            numbers.append(receipt.submission_id)
+        about = {"board": board.name, "submissions": numbers}
+        house.store.audit(by, "verify", f"submission:{numbers[0]}", about, now=now)
+        return Ascii(
+            {
+                "status": "ok",
+                "leaderboard": board.name,
+                "submission_id": numbers[0],
+                "submission_ids": numbers,
+                "places": [place for place, _ in everywhere if place is not None],
+                "gpu_types": gpus,
+                "left_out": sorted(set(house.slots) - set(board.gpus)),
+            }
         )
-        house.store.audit(by, "verify", f"submission:{receipt.submission_id}", {"board": board.name}, now=now)
-        told = {"status": "ok", "leaderboard": board.name, "submission_id": receipt.submission_id, "gpu_types": gpus}
-        return Ascii({**told, "left_out": sorted(set(house.slots) - set(board.gpus))})
 
 
 def _looking(router: APIRouter, house: House) -> None:
@@ -165,22 +185,46 @@ def canary(board: Board) -> str:
     raise Invalid(f"the problem of board {board.name} has no baseline", hint="Verify on a board that has one.")
 
 
-def verification(view: SubmissionView) -> dict[str, Any]:
-    """How a canary stands: nothing of it is anybody's secret."""
+def canaries(
+    gpus: Sequence[str], offers: Sequence[Offer], place: str | None = None
+) -> list[tuple[str | None, list[str]]]:
+    """Which GPU types are to be tried where, each place once; those that no place has now go to whichever gets them."""
+    if place is not None:
+        found = next((offer for offer in offers if offer.name.lower() == place.strip().lower()), None)
+        if found is None:
+            raise NotFound("place", place, known=[offer.name for offer in offers])
+        here = [gpu for gpu in gpus if gpu in found.gpus]
+        if not here:
+            having = [offer.name for offer in offers if set(gpus) & set(offer.gpus)]
+            hint = f"Of these have something: {', '.join(having)}." if having else "No place has any of them."
+            raise Invalid(f"{found.name} has none of {', '.join(gpus)}", hint=hint)
+        return [(found.name, here)]
+    made: list[tuple[str | None, list[str]]] = [
+        (offer.name, here) for offer in offers if (here := [gpu for gpu in gpus if gpu in offer.gpus])
+    ]
+    nowhere = [gpu for gpu in gpus if not any(gpu in offer.gpus for offer in offers)]
+    return [*made, (None, nowhere)] if nowhere else made
+
+
+def verification(views: Sequence[tuple[SubmissionView, str | None]]) -> dict[str, Any]:
+    """How canaries stand that were ordered together, each with its place: nothing of them is anybody's secret."""
+    first = views[0][0]
     return {
-        "submission_id": view.id,
-        "leaderboard": view.board,
-        "mode": view.mode,
-        "done": view.is_done,
+        "submission_id": first.id,
+        "leaderboard": first.board,
+        "mode": first.mode,
+        "done": all(view.is_done for view, _ in views),
         "runs": [
             {
                 "gpu": run.gpu,
+                "place": place,
                 "state": run.state.value,
                 "backend": run.attempts[-1].backend if run.attempts else None,
                 "attempts": len(run.attempts),
                 "verdict": run.verdict.name if run.verdict else None,
                 "took_s": (run.verdict_at - run.queued_at).total_seconds() if run.verdict_at else None,
             }
+            for view, place in views
             for run in view.runs
         ],
     }

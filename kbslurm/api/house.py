@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -10,6 +10,7 @@ from anyio import CapacityLimiter, to_thread
 
 from kbslurm.api.metrics import ApiMetrics
 from kbslurm.api.news import News
+from kbslurm.domain.intake import Offer
 from kbslurm.ports import Clock
 
 if TYPE_CHECKING:
@@ -24,13 +25,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class House:
-    """One for a whole app. `slots` is how many attempts may be open at once, by GPU type, over all places."""
+    """One for a whole app. `slots` is how many attempts may be open at once, by GPU type, over all places;
+    `offers` says which place has what."""
 
     store: PostgresStore
     config: Config
     clock: Clock
     news: News
     slots: Mapping[str, int] = field(default_factory=dict)
+    offers: Sequence[Offer] = ()
     metrics: ApiMetrics = field(default_factory=ApiMetrics)
     patient: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(PATIENT_THREADS))
 

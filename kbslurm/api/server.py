@@ -47,7 +47,15 @@ def house_of(config: Config, store: PostgresStore, *, clock: Clock | None = None
     metrics, time = ApiMetrics(), clock or WallClock()
     news = News(store, met=metrics.met)
     metrics.look_at(store, news, time)
-    return House(store=store, config=config, clock=time, news=news, slots=wiring.slots(config), metrics=metrics)
+    return House(
+        store=store,
+        config=config,
+        clock=time,
+        news=news,
+        slots=wiring.slots(config),
+        offers=wiring.offers(config),
+        metrics=metrics,
+    )
 
 
 class _Server(uvicorn.Server):

@@ -53,12 +53,24 @@ def routes(house: House, histories: waiting.Histories) -> APIRouter:
         ] = None,
         gpu: Annotated[list[str] | None, Query(max_length=64, description="May be said again.")] = None,
         mode: Annotated[str, Query(max_length=32)] = "leaderboard",
+        place: Annotated[
+            str | None, Query(max_length=64, description="Run there and nowhere else: a try, not what ranks.")
+        ] = None,
     ) -> Ascii:
         """Submit a file for several GPU types at once. After this answer it will not be lost."""
         with house.metrics.submitting(mode):
             sent = await upload.read(request)
-            told = await run_in_threadpool(_accepted, house, histories, sender, leaderboard, gpu or [], mode, sent)
+            told = await run_in_threadpool(
+                _accepted, house, histories, sender, leaderboard, gpu or [], mode, sent, place
+            )
         return Ascii(told, status_code=202)
+
+    @router.get("/user/places", responses=answers(shapes.PlacesOffered, 400, 401, 404))
+    def places(sender: Sender) -> Ascii:
+        """The places that the caller may choose for a try, with their GPU types."""
+        person = identity.caller(house, sender)
+        mine = [offer for offer in house.offers if offer.is_for(staff=person.is_staff)]
+        return Ascii({"places": [{"name": offer.name, "gpu_types": list(offer.gpus)} for offer in mine]})
 
     @router.post(
         "/submission/{leaderboard}/{gpu}/{mode}",
@@ -101,11 +113,22 @@ def _accepted(
     gpus: Sequence[str],
     mode: str,
     sent: upload.Upload,
+    place: str | None = None,
 ) -> dict[str, Any]:
     person = identity.caller(house, sender)
     now = house.clock.now()
     receipt = accept(
-        house.store, person.id, leaderboard, sent.file_name, sent.data, mode_named(mode), gpus, now, via=VIA
+        house.store,
+        person.id,
+        leaderboard,
+        sent.file_name,
+        sent.data,
+        mode_named(mode),
+        gpus,
+        now,
+        via=VIA,
+        on=place,
+        offers=house.offers,
     )
     view = house.store.submission(receipt.submission_id)
     queue = waiting.of_submission(house, histories, view)

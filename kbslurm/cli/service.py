@@ -20,6 +20,7 @@ from kbslurm.errors import Invalid, KbslurmError, Refused, Unauthenticated, Unna
 
 if TYPE_CHECKING:
     from kbslurm.client import Client
+    from kbslurm.domain.intake import Offer
     from kbslurm.ports import Clock
     from kbslurm.store.postgres import PostgresStore
     from kbslurm.store.views import ArtifactView, Person, SubmissionView
@@ -40,9 +41,10 @@ class Service(Protocol):
     """A person's way to their submissions."""
 
     def submit(
-        self, board: str | None, file_name: str, source: bytes, mode: Mode, gpus: Sequence[str]
+        self, board: str | None, file_name: str, source: bytes, mode: Mode, gpus: Sequence[str], on: str | None = None
     ) -> tuple[SubmissionId, int]:
-        """Submit a file: its number, and how many runs that makes. After it returns nothing is lost."""
+        """Submit a file: its number, and how many runs that makes. After it returns nothing is lost. `on`: the place
+        where a try runs."""
 
     def look(self, number: int) -> Look: ...
     def rest(self, at_most_s: float) -> None:
@@ -144,12 +146,13 @@ class ByRows:
             return {}
 
     def submit(
-        self, board: str | None, file_name: str, source: bytes, mode: Mode, gpus: Sequence[str]
+        self, board: str | None, file_name: str, source: bytes, mode: Mode, gpus: Sequence[str], on: str | None = None
     ) -> tuple[SubmissionId, int]:
         from kbslurm.flow.submit import accept
 
-        person = self._person()
-        receipt = accept(self._store, person.id, board, file_name, source, mode, gpus, datetime.now(UTC))
+        person, now = self._person(), datetime.now(UTC)
+        offers = self._offers() if on is not None else ()
+        receipt = accept(self._store, person.id, board, file_name, source, mode, gpus, now, on=on, offers=offers)
         return receipt.submission_id, len(receipt.run_ids)
 
     def look(self, number: int) -> Look:
@@ -190,6 +193,12 @@ class ByRows:
     def artifact(self, view: SubmissionView, gpu: str, name: str) -> bytes:
         return self._store.artifact(view.id, gpu, name)
 
+    def _offers(self) -> Sequence[Offer]:
+        from kbslurm import wiring
+        from kbslurm.cli.frame import configuration
+
+        return wiring.offers(configuration())
+
     def _person(self) -> Person:
         from kbslurm.cli.frame import acting
 
@@ -208,12 +217,12 @@ class ByHttp:
         self._client = client
 
     def submit(
-        self, board: str | None, file_name: str, source: bytes, mode: Mode, gpus: Sequence[str]
+        self, board: str | None, file_name: str, source: bytes, mode: Mode, gpus: Sequence[str], on: str | None = None
     ) -> tuple[SubmissionId, int]:
         from kbslurm.client import ServerGone
 
         try:
-            number = self._client.submit_to_many(board, gpus, mode, file_name, source).submission_id
+            number = self._client.submit_to_many(board, gpus, mode, file_name, source, on=on).submission_id
         except ServerGone as error:
             error.hint = "It may have been taken all the same: kbslurm history says, once the service is back."
             raise

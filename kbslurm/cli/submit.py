@@ -21,6 +21,7 @@ def submit(
     ] = None,
     gpu: Annotated[list[str] | None, typer.Option("--gpu", "-g", help="Which GPU type; may be said again.")] = None,
     mode: Annotated[str, typer.Option("--mode", "-m", help="test, benchmark, profile or leaderboard.")] = "leaderboard",
+    on: Annotated[str | None, typer.Option("--on", help="At which place; for a try, which waits for it.")] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Stay until its verdict.")] = False,
     as_: As = None,
     as_json: Json = False,
@@ -33,7 +34,7 @@ def submit(
     asked = checked_mode(mode)
     source = read_source(file)
     with service(as_) as found:
-        number, runs = found.submit(board, file.name, source, asked, gpu or [])
+        number, runs = found.submit(board, file.name, source, asked, gpu or [], on)
         if not watch:
             _told(number, runs, as_json)
             return 0

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kbslurm.domain import contest
+from kbslurm.domain.placement import Role
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import PersonId
 from kbslurm.domain.source import Source, check_language
-from kbslurm.errors import DeadlinePassed, Invalid, NotAccepting, Refused
+from kbslurm.errors import DeadlinePassed, Invalid, NotAccepting, NotFound, Refused
 from kbslurm_eval.wire import Mode
 
 
@@ -49,6 +50,20 @@ class Intake:
     basis: Basis | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """What a place has for those who choose where their try goes: its GPU types, and whose runs it takes."""
+
+    name: str
+    gpus: tuple[str, ...]
+    role: Role = "home"
+    staff_only: bool = False
+
+    def is_for(self, *, staff: bool) -> bool:
+        """Whether they may choose it. Other places than home cost money, by a rule that isn't the competitor's."""
+        return staff or (self.role == "home" and not self.staff_only)
+
+
 def check_may_submit(intake: Intake, now: datetime) -> None:
     """Refuse whoever may not submit here now. Staff may while intake is paused or the board is closed, to try it."""
     if intake.banned is not None:
@@ -77,3 +92,21 @@ def chosen_gpus(intake: Intake, asked: Sequence[str]) -> tuple[str, ...]:
         raise Refused(f"board {intake.board} has no GPU type", hint="A host must give it one.")
     known = [contest.known_gpu(name, intake.gpus) for name in asked] or list(intake.gpus)
     return tuple(dict.fromkeys(known))
+
+
+def chosen_place(intake: Intake, mode: Mode, gpus: Sequence[str], asked: str, offers: Sequence[Offer]) -> str:
+    """The place that was asked for by name, if this submission may be ordered there."""
+    if mode == "leaderboard":
+        raise Invalid("a leaderboard submission chooses no place", hint="Try test, benchmark or profile there.")
+    mine = [offer for offer in offers if offer.is_for(staff=intake.by_staff)]
+    found = next((offer for offer in offers if offer.name.lower() == asked.strip().lower()), None)
+    if found is None:
+        raise NotFound("place", asked, known=[offer.name for offer in mine])
+    if found not in mine:
+        raise Refused(f"only hosts choose {found.name}", hint="Leave it out: runs go there by the hosts' rule.")
+    for gpu in gpus:
+        if gpu not in found.gpus:
+            having = [offer.name for offer in mine if gpu in offer.gpus]
+            hint = f"{gpu} is at {', '.join(having)}." if having else f"No place that you may choose has {gpu}."
+            raise Invalid(f"{found.name} has no {gpu}", hint=hint)
+    return found.name

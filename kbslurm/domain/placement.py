@@ -374,7 +374,7 @@ def _tried(ground: Ground, attempts: Sequence[OpenAttempt]) -> bool:
 
 def _through(slot: Slot, gate: _Gate, facts: Facts) -> Slot | None:
     if not gate.is_open:
-        return replace(slot, pinned_only=True, why="a host ordered it there") if slot.backend in facts.pinned else None
+        return replace(slot, pinned_only=True, why="it was ordered there") if slot.backend in facts.pinned else None
     free = slot.free if gate.most is None else min(slot.free, gate.most)
     return replace(slot, free=free, queued_before=gate.queued_before, why=gate.why)
 

@@ -76,7 +76,7 @@ def _waits(told: Told) -> list[str]:
         return ["no daemon leads: nothing is started until one does", since]
     found = [f"{since}; {told.ahead} before it want {told.gpu}" if told.ahead else f"{since}, and is the next"]
     if told.pinned is not None:
-        found.append(f"a host ordered it to {told.pinned}: it goes nowhere else")
+        found.append(f"it was ordered to {told.pinned}: it goes nowhere else")
     places = told.leader.get("places", {})
     having = {name: place for name, place in places.items() if told.gpu in place.get("slots", {})}
     if not having:

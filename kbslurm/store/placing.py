@@ -14,7 +14,7 @@ from kbslurm.domain.breaker import Breaker, Outcomes, kept, told
 from kbslurm.domain.drift import SHADOW, Drift, Pair, drift
 from kbslurm.domain.measure import CALIBRATION
 from kbslurm.domain.placement import Demand, Facts, Rules
-from kbslurm.domain.run import OpenAttempt, Slot
+from kbslurm.domain.run import OpenAttempt, Slot, SubmissionId
 from kbslurm.domain.why import Told, Tried
 from kbslurm.errors import Invalid, NotFound
 from kbslurm.flow.finals import FINAL
@@ -80,6 +80,12 @@ SELECT a.number, a.backend, a.state, a.ending, a.reason, a.why_here, a.gpu_class
     coalesce(a.telemetry ->> 'waits', '') AS waits, a.withdraw_at IS NOT NULL AS wanted_back,
     {sql.GPU_S} AS gpu_s, {sql.MONEY} AS money
 FROM attempt a WHERE a.run_id = %(run)s ORDER BY a.number
+"""
+_TOGETHER = """
+SELECT s.id, (SELECT min(run.pinned) FROM run WHERE run.submission_id = s.id) AS place
+FROM submission s JOIN submission first ON first.person_id = s.person_id AND first.board_id = s.board_id
+    AND first.via = s.via AND first.mode = s.mode AND first.accepted_at = s.accepted_at
+WHERE first.id = %(submission)s AND s.via = %(via)s AND s.id >= first.id ORDER BY s.id
 """
 _OPEN_AT = f"SELECT backend, sum(gpus) AS n FROM attempt WHERE {sql.OPEN_ATTEMPT} AND gpu = %(gpu)s GROUP BY backend"
 # Of what: board, person, place. What has been held is counted in the month in which it was opened.
@@ -177,6 +183,11 @@ class PlacingDesk(FinalsDesk):
         tries = [Tried(**row) for row in self._all(_WHY_TRIED, {"run": run, "now": now})]
         open_at = {row["backend"]: row["n"] for row in self._all(_OPEN_AT, {"gpu": found["gpu"]})}
         return Told(**found, tries=tries, open_at=open_at)
+
+    def ordered_together(self, submission: SubmissionId, via: str) -> list[tuple[SubmissionId, str | None]]:
+        """This one, and those that were submitted this way in the same moment by the same, each with its place."""
+        found = self._all(_TOGETHER, {"submission": submission, "via": via})
+        return [(SubmissionId(row["id"]), row["place"]) for row in found]
 
     def usage(self, by: str, begins: datetime, ends: datetime, now: datetime) -> list[Usage]:
         """What was used between these moments, by board, person, place or run; the dearest first."""

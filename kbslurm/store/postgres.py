@@ -521,6 +521,7 @@ def _accepted(new: NewSubmission, stamps: list[datetime], now: datetime) -> dict
         "source": new.source,
         "sha256": new.source_sha256,
         "via": new.via,
+        "place": new.place,
         "by_staff": new.by_staff,
         "version": new.problem_version_id,
         "cost_s": new.cost_s,

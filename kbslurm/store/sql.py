@@ -30,7 +30,7 @@ FACTS = "SELECT * FROM kb_facts(%(person)s, %(board)s, %(category)s)"
 ACCEPT = """
 SELECT made AS submission_id, due AS run_ids FROM kb_accept(%(seen)s, %(category)s, %(person)s, %(board)s, %(mode)s,
     %(file_name)s, %(source)s, %(sha256)s, %(via)s, %(by_staff)s, %(version)s, %(gpus)s, %(fair_at)s, %(seeds)s,
-    %(cost_s)s, %(paired)s, %(now)s)
+    %(cost_s)s, %(paired)s, %(place)s, %(now)s)
 """
 
 # -------------------------------------------------------------------------------------------------------- 2: claim

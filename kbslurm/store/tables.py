@@ -601,7 +601,7 @@ END $$""",
 CREATE FUNCTION kb_accept(the_seen text, the_category text, the_person bigint, the_board bigint, the_mode text,
     the_file_name text, the_source text, the_sha256 text, the_via text, staff boolean, the_version bigint,
     the_gpus text[], the_stamps timestamptz[], the_seeds text[], the_cost_s double precision, paired boolean,
-    at timestamptz, OUT made bigint, OUT due bigint[]
+    the_place text, at timestamptz, OUT made bigint, OUT due bigint[]
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE now_so text;
@@ -616,9 +616,9 @@ BEGIN
     RETURNING id INTO made;
     WITH queued AS (
         INSERT INTO run (submission_id, problem_version_id, person_id, gpu, fair_at, queued_at, cost_s, by_staff,
-            secret_seed, held)
+            secret_seed, pinned, held)
         SELECT made, the_version, the_person, r.gpu, r.fair_at, kb_accept.at, the_cost_s, staff, r.seed,
-            paired AND NOT EXISTS (SELECT 1 FROM calibration c
+            the_place, paired AND NOT EXISTS (SELECT 1 FROM calibration c
                 WHERE c.board_id = the_board AND c.problem_version_id = the_version AND c.gpu = r.gpu)
         FROM unnest(the_gpus, the_stamps, the_seeds) AS r(gpu, fair_at, seed)
         RETURNING id, gpu

@@ -124,6 +124,23 @@ def test_a_run_that_was_ordered_to_a_place_goes_nowhere_else_and_there_whatever_
     assert claim(rig, only) is None, "that was for the one that was ordered"
 
 
+def test_an_order_to_a_place_goes_past_neither_the_budget_nor_whose_runs_it_takes(rig: Rig) -> None:
+    rig.accept(mode="test", place="modal")
+    assert claim(rig, DEAR, rules=Rules(budget=Budget(month=0.5))) is None, "it may come to 0.6"
+    assert claim(rig, replace(AWAY, staff_only=True)) is None
+    assert rig.store.claim([Slot(backend="modal", gpu="H100", free=1, staff_only=True)], rig.now) is None
+    assert claimed(rig, DEAR, rules=Rules(budget=Budget(month=0.7))).backend == "modal"
+
+
+def test_what_is_submitted_for_a_place_is_ordered_there_when_it_must_be_looked_at_again_too(rig: Rig) -> None:
+    seen = rig.store.intake(rig.person("bob"), rig.board.name, "test")
+    rig.accept("ada", mode="test", place="modal")
+    rig.accept("bob", mode="test", place="modal", basis=seen.basis)
+    rig.accept("eve", mode="test")
+    found = rig.store._all("SELECT pinned FROM run ORDER BY id")
+    assert [row["pinned"] for row in found] == ["modal", "modal", None]
+
+
 # --------------------------------------------------------------------------------------------------------------- money
 
 

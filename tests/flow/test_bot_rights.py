@@ -167,7 +167,9 @@ def test_what_hosts_ask_beside(ground: Ground) -> None:
         assert ground.store.person("ada").ban_reason == "shared an account"  # type: ignore[union-attr]
         ordered = host.verify("transpose", ["h100"])
         assert (ordered.gpus, ordered.left_out) == (("H100",), ())
+        assert ordered.places == ("local",)
         told = bot.verification(ordered.submission_id)
+        assert [one["place"] for one in told["runs"]] == ["local"]
         assert (told["done"], [one["state"] for one in told["runs"]]) == (False, ["queued"])
         view = ground.store.submission(ordered.submission_id)  # type: ignore[arg-type]
         assert (view.person, view.by_staff, view.mode) == ("house", True, "test")
@@ -244,3 +246,54 @@ def test_a_zip_packed_in_a_way_that_cant_be_unpacked_in_steps_isnt_taken(way: in
         archive.writestr("task.yml", b"lang: py\n")
     with pytest.raises(Invalid, match="isn't taken"):
         problem_upload.loaded("p.zip", made.getvalue(), name="x")
+
+
+ELSEWHERE = "[github]\nrepository = 'house/runs'\ngpus.H100 = ['gpu']\n"
+
+
+def test_who_chooses_a_place_and_a_canary_for_each(database_url: str, tmp_path: Path) -> None:
+    with (
+        served(database_url, tmp_path, bot=BOT_TOKEN, toml=TOML + ELSEWHERE) as ground,
+        Client(ground.url, admin=BOT_TOKEN) as bot,
+        Client(ground.url, admin=ADMIN) as hosts,
+    ):
+        person = bot.discord_user("501", "ada")
+        ada, host = bot.acting_for("discord:501"), bot.acting_for("discord:501", roles=f"2000:{HOST}")
+
+        def pinned(number: int) -> set[str | None]:
+            rows = ground.store._all("SELECT pinned FROM run WHERE submission_id = %(n)s", {"n": number})
+            return {row["pinned"] for row in rows}
+
+        def tried(by: Client, on: str | None, mode: str = "test", gpu: str = "H100") -> int:
+            return by.submit_to_many("transpose", [gpu], mode, "k.py", GOOD, on=on).submission_id
+
+        assert pinned(tried(ada, None)) == {None} and pinned(tried(ada, "LOCAL")) == {"local"}
+        assert {name: set(has) for name, has in ada.places_offered().items()} == {"local": {"A100", "H100"}}
+        assert set(host.places_offered()) == {"local", "github"}
+        with pytest.raises(Invalid, match="chooses no place"):
+            tried(ada, "local", "leaderboard")
+        for by in (ada, host):  # a role of Discord's is nothing that runs know of
+            with pytest.raises(Refused, match="only hosts choose github"):
+                tried(by, "github")
+        with pytest.raises(NotFound, match="no place 'nowhere'") as unknown:
+            tried(ada, "nowhere")
+        assert "github" not in str(unknown.value)
+        ground.store.set_role(PersonId(person.id), "staff", by="host", now=ground.now)
+        assert pinned(tried(ada, "github")) == {"github"}
+        with pytest.raises(Invalid, match="github has no A100") as other:
+            tried(ada, "github", gpu="A100")
+        assert "A100 is at local" in str(other.value)
+
+        every = hosts.verify("transpose")
+        assert every.places == ("local", "github")
+        rows = bot.verification(every.submission_id)["runs"]
+        assert [(row["place"], row["gpu"]) for row in rows] == [
+            *(("local", gpu) for gpu in every.gpus),
+            ("github", "H100"),
+        ]
+        one = hosts.verify("transpose", on="github")
+        assert [row["place"] for row in bot.verification(one.submission_id)["runs"]] == ["github"]
+        with pytest.raises(Invalid, match="github has none of A100"):
+            hosts.verify("transpose", ["A100"], on="github")
+        with pytest.raises(NotFound, match="no place 'x'"):
+            hosts.verify("transpose", on="x")

@@ -307,7 +307,7 @@ def test_a_try_never_ranks_and_a_canary_tells_which_places_work(
         assert "B200" in said(discord, HOSTESS, "verify", leaderboard="transpose", gpu="B200")
         assert "<#3000> follows it" in said(discord, HOSTESS, "verify")
         followed = card(discord, "canary on transpose")
-        assert "**H100** waiting" in text_of(followed) and "**A100** waiting" in text_of(followed)
+        assert "**H100** at local waiting" in text_of(followed) and "**A100** at local waiting" in text_of(followed)
     with working(ground, tmp_path / "service"), bot(discord, ground, tmp_path):
         last = card(discord, "2 of 2 work")
         assert last["id"] == followed["id"] and text_of(last).count("at local ✓ works") == 2

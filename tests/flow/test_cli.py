@@ -493,3 +493,10 @@ def test_a_host_links_an_account_of_the_university_by_hand(database_url: str, tm
     assert kbslurm("user", "link", "ada", "--account", "oidc:subject-1").code == 2, "it stands for grace"
     assert kbslurm("user", "link", "grace", "--account", "oidc:subject-2").code == 2, "grace has one"
     assert kbslurm("user", "link", "ada", "--account", "myspace:1").code == 2
+
+
+def test_a_try_is_ordered_to_a_place_that_there_is(kbslurm: CommandLine) -> None:
+    told = ("submit", str(GOOD), "-l", "transpose", "-g", "H100")
+    unknown = kbslurm(*told, "--mode", "test", "--on", "nowhere")
+    assert (unknown.code, "no place 'nowhere'" in unknown.err) == (2, True)
+    assert kbslurm(*told, "--on", "nowhere").code == 2, "what ranks chooses none"

@@ -11,20 +11,23 @@ import pytest
 
 from kbslurm.daemon import LEASE, Daemon, WallClock
 from kbslurm.domain.breaker import Breaker, State
+from kbslurm.domain.intake import Offer
 from kbslurm.domain.placement import Budget, OtherClass, Overflow, Role, Rules, month_named, month_of
-from kbslurm.domain.run import AttemptState, Handle, OpenAttempt
+from kbslurm.domain.run import AttemptState, Handle, OpenAttempt, Slot
 from kbslurm.domain.why import sentences
 from kbslurm.errors import BackendRefused, BackendTrouble, Invalid
+from kbslurm.flow.cancel import cancel
 from kbslurm.flow.collect import Vigil, collect
 from kbslurm.flow.launch import launch
 from kbslurm.flow.manifest import time_limit_s
 from kbslurm.flow.place import Place
 from kbslurm.flow.queue import free_slots
+from kbslurm.flow.submit import accept
 from kbslurm.ports import JobSpec
 from kbslurm.store.postgres import PostgresStore
 from tests.chaos.history import check
 from tests.flow.puppet import ABSENT, WAITING, Puppet, ended, sealed_report
-from tests.flow.stage import PROBLEM, QUICK, Stage, running
+from tests.flow.stage import ADD, PROBLEM, QUICK, Stage, running
 
 WHEN_DOWN = Rules(overflow=Overflow(when="when_down"))
 
@@ -296,3 +299,18 @@ def test_a_shadow_that_its_place_refuses_for_ever_ends_there(stage: Stage) -> No
     assert [run["verdict"] for run in stage.runs()] == ["passed", "infrastructure"]
     (told,) = stage.store.shadows("board")
     assert (told.without_score, told.drift) == (1, None)
+
+
+def test_a_try_for_a_place_that_is_away_waits_for_it_and_can_be_taken_back(stage: Stage) -> None:
+    offers = [Offer(name="cluster", gpus=("A100",)), Offer(name="other", gpus=("A100",))]
+    board, ada, now = stage.board_name, stage.person("ada"), stage.clock.now()
+    kept, dropped = (
+        accept(stage.store, ada, board, "k.py", ADD, "test", [], now, on="cluster", offers=offers) for _ in range(2)
+    )
+    other = Slot(backend="other", gpu="A100", free=2)
+    assert stage.store.claim([other], now) is None
+    assert stage.store.why(kept.run_ids[0], now).pinned == "cluster"
+    cancel(stage.store, dropped.submission_id, ada, now)
+    found = stage.store.claim([other, replace(other, backend="cluster")], now)
+    assert found is not None and (found.backend, found.run_id) == ("cluster", kept.run_ids[0])
+    assert [row["state"] for row in stage.rows("SELECT state FROM run ORDER BY id")] == ["launching", "cancelled"]

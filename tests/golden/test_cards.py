@@ -89,7 +89,7 @@ CASES = {
 
 
 def verified(state: str, gpu: str, **more: Any) -> dict[str, Any]:
-    found = {"gpu": gpu, "state": state, "backend": None, "attempts": 0, "verdict": None, "took_s": None}
+    found = {"gpu": gpu, "place": None, "state": state, "backend": None, "attempts": 0, "verdict": None, "took_s": None}
     return {**found, **more}
 
 
@@ -104,6 +104,7 @@ CANARIES = {
         WORKS,
         verified("running", "A100", backend="bunya", attempts=2),
         verified("queued", "B200"),
+        verified("queued", "H100", place="modal"),
         verified("queued", "MI300", backend="bunya", attempts=1),
     ),
     "canary-works": canary(WORKS),

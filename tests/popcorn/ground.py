@@ -85,7 +85,7 @@ def served(
     slots = ", ".join(f"{gpu} = 1" for gpu in GPUS)
     place.mkdir(parents=True, exist_ok=True)
     file = place / "kbslurm.toml"
-    file.write_text(f"[daemon]\nstate_dir = '{place}'\n[daemon.local]\nslots = {{ {slots} }}\n{toml}")
+    file.write_text(f"[daemon]\nstate_dir = '{place}'\n[daemon.local]\nname = 'local'\nslots = {{ {slots} }}\n{toml}")
     env = {"DATABASE_URL": url, **({"POPCORN_ADMIN_TOKEN": admin} if admin else {})}
     env |= {"KBSLURM_BOT_TOKEN": bot} if bot else {}
     with PostgresStore(url) as store:

@@ -117,3 +117,7 @@ def test_the_facts_come_with_the_sentences() -> None:
     told = as_told(replace(WAITING, tries=(TRIED,)))
     assert (told["place"], told["currency"], told["attempts"][0]["cost"]) == (3, "EUR", 0.06)
     assert as_told(replace(WAITING, held=True))["place"] is None
+
+
+def test_where_a_run_was_ordered_is_told() -> None:
+    assert "it was ordered to cluster: it goes nowhere else" in sentences(replace(WAITING, pinned="cluster"))

@@ -117,6 +117,28 @@ async def complete_gpus(interaction: Asked, typed: str) -> list[app_commands.Cho
     return [app_commands.Choice(name=one, value=one) for one in words_typed(typed, list(known))[:CHOICES]]
 
 
+async def complete_places(interaction: Asked, typed: str) -> list[app_commands.Choice[str]]:
+    """Places that whoever types may choose for a try: a Discord role chooses none, runs know nothing of it."""
+    return await _places(interaction, typed, None)
+
+
+async def complete_every_place(interaction: Asked, typed: str) -> list[app_commands.Choice[str]]:
+    """The same for what goes as the house, which a host by a Discord role may order, too."""
+    return await _places(interaction, typed, roles_of(interaction))
+
+
+async def _places(interaction: Asked, typed: str, roles: str | None) -> list[app_commands.Choice[str]]:
+    """Those that have all the GPU types that were typed."""
+    gpus = {one.lower() for one in gpus_typed(getattr(interaction.namespace, "gpu", None))} - {ALL_GPUS}
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            found = await face(interaction).voice.for_owner(interaction.user.id, Client.places_offered, roles=roles)
+    except (TimeoutError, KbslurmError):
+        return []
+    fit = [name for name, has in found.items() if gpus <= {one.lower() for one in has}]
+    return [app_commands.Choice(name=one, value=one) for one in fit if typed.lower() in one.lower()][:CHOICES]
+
+
 def words_typed(typed: str, known: Sequence[str]) -> list[str]:
     """What a list with commas may become by one more word of these, or by `all`."""
     *before, last = [part.strip() for part in typed.split(",")]

@@ -15,7 +15,9 @@ from kbslurm_bot.commands.asking import (
     Asked,
     as_asker,
     complete_board,
+    complete_every_place,
     complete_gpus,
+    complete_places,
     face,
     gpus_named,
     roles_of,
@@ -26,32 +28,43 @@ from kbslurm_bot.desk import HOUSE
 Try = Literal["test", "benchmark"]
 
 
-@app_commands.command(name="run", description="Try a file on a GPU type of your choice; it never ranks")
+@app_commands.command(name="run", description="Try a file on a GPU type, or at a place, of your choice; it never ranks")
 @app_commands.describe(
     file=WORDS["file"],
     gpu="GPU types, with commas between",
     leaderboard=WORDS["leaderboard"],
     mode="benchmark (default) measures, test only checks",
+    backend="The place where it runs, and nowhere else (default: whichever is free)",
 )
-@app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus)
+@app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus, backend=complete_places)
 async def run(
-    interaction: Asked, file: discord.Attachment, gpu: str, leaderboard: str | None = None, mode: Try = "benchmark"
+    interaction: Asked,
+    file: discord.Attachment,
+    gpu: str,
+    leaderboard: str | None = None,
+    mode: Try = "benchmark",
+    backend: str | None = None,
 ) -> None:
-    await handed_in(interaction, file, leaderboard, gpu, mode)
+    await handed_in(interaction, file, leaderboard, gpu, mode, backend)
 
 
 @app_commands.command(
-    name="verify", description="For hosts: run what is known to be right on every GPU type of a board"
+    name="verify", description="For hosts: run what is known to be right at every place that a board's GPU types have"
 )
 @app_commands.describe(
     leaderboard="The board (default: the open one with the most GPU types)",
     gpu="Only these GPU types, with commas between",
     mode="test (default) or benchmark",
+    backend="Only at this place",
 )
-@app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus)
+@app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus, backend=complete_every_place)
 @app_commands.default_permissions(HOSTS_ONLY)
 async def verify(
-    interaction: Asked, leaderboard: str | None = None, gpu: str | None = None, mode: Try = "test"
+    interaction: Asked,
+    leaderboard: str | None = None,
+    gpu: str | None = None,
+    mode: Try = "test",
+    backend: str | None = None,
 ) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
     here = face(interaction)
@@ -70,7 +83,7 @@ async def verify(
         await as_asker(interaction, Client.overview)  # who is no host is told that instead
         raise NotFound("public board", leaderboard or "", known=[one.name for one in known])
     board, gpus = found.name, gpus_named(gpu, found)
-    ordered = await as_asker(interaction, lambda client: client.verify(board, gpus, mode))
+    ordered = await as_asker(interaction, lambda client: client.verify(board, gpus, mode, on=backend))
     here.desk.add(ordered.submission_id, channel, HOUSE)
     said = [f"Verifying on {cards.plain(ordered.board)}: submission {ordered.submission_id}; <#{channel}> follows it."]
     if ordered.left_out:

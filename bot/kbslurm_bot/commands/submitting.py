@@ -77,7 +77,12 @@ async def ranked(
 
 
 async def handed_in(
-    interaction: Asked, file: discord.Attachment, leaderboard: str | None, gpu: str | None, mode: str
+    interaction: Asked,
+    file: discord.Attachment,
+    leaderboard: str | None,
+    gpu: str | None,
+    mode: str,
+    on: str | None = None,
 ) -> None:
     """A file that somebody attached, for a board and GPU types as they typed them."""
     await interaction.response.defer(ephemeral=True, thinking=True)
@@ -89,11 +94,17 @@ async def handed_in(
     except discord.HTTPException as error:
         raise Invalid(f"Discord didn't give the file ({error.status})", hint="Attach it once more.") from error
     name = board.name if board else None
-    await submitted(interaction, name, gpus_named(gpu, board), mode, file.filename, source)
+    await submitted(interaction, name, gpus_named(gpu, board), mode, file.filename, source, on)
 
 
 async def submitted(
-    interaction: Asked, board: str | None, gpus: list[str], mode: str, file_name: str, source: bytes
+    interaction: Asked,
+    board: str | None,
+    gpus: list[str],
+    mode: str,
+    file_name: str,
+    source: bytes,
+    on: str | None = None,
 ) -> None:
     """Hand it in for whoever asked, pin up its card, and say so. The interaction has been deferred."""
     here, user = face(interaction), interaction.user
@@ -102,7 +113,7 @@ async def submitted(
         receipt = await here.voice.for_user(
             user.id,
             user.display_name,
-            lambda client: client.submit_to_many(board, gpus, mode, file_name, source),
+            lambda client: client.submit_to_many(board, gpus, mode, file_name, source, on=on),
         )
     except Away as error:
         raise Away(
