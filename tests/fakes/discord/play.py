@@ -46,6 +46,8 @@ LOUNGE, NEWS, STAFF = 3000, 3001, 3002
 CHANNELS = {LOUNGE: "lounge", NEWS: "records", STAFF: "staff"}
 BOARD, GPU = "transpose", "H100"
 PATIENCE_S = 300.0
+TRIES = 4
+UNRANKED = "doesn't rank"
 HOLDS = re.compile(r"\\([\\*_~|`>#\[\]()<@:-])")
 COLOURS = {"ada": "green", "boris": "magenta", "host": "yellow"}
 
@@ -138,16 +140,29 @@ class Play:
         self.teller.tell("answer", spoken(asked.text), who=who.name, files=files)
         return asked.text
 
-    def card(self, words: str, *, number: int = 0) -> Json:
-        """The last card of the lounge, or the card of that place, once it says these words."""
+    def card(self, *words: str, number: int = 0) -> Json:
+        """The last card of the lounge, or the card of that place, once it says one of these words."""
 
         def found() -> Json | None:
             cards = self.discord.shown(LOUNGE)
             one = cards[number - 1] if len(cards) >= max(1, number) else None
-            return one if one is not None and words in text_of(one) else None
+            return one if one is not None and any(word in text_of(one) for word in words) else None
 
-        told: Json = self.until(found, f"a card that says {words!r}")
+        told: Json = self.until(found, f"a card that says {' or '.join(map(repr, words))}")
         return told
+
+    def scored(self, who: User, words: str, *, number: int) -> Json:
+        """The card of that place once it says these words. Who gets no score that ranks asks again, as people do."""
+        for _ in range(TRIES):
+            told = self.card(words, UNRANKED, number=number)
+            if UNRANKED not in text_of(told):
+                return told
+            self.teller.tell("stage", "this machine was too busy to time it well, so it is measured again")
+            number = len(self.discord.shown(LOUNGE)) + 1
+            self.presses(who, told, "Again")
+        raise KbslurmError(
+            f"{TRIES} times no score was good enough to rank", hint="Try again while this machine is less busy."
+        )
 
     def announced(self, words: str) -> None:
         self.until(lambda: any(words in text_of(one) for one in self.discord.shown(NEWS)), f"news of {words!r}")
@@ -266,18 +281,19 @@ def played(teller: Teller) -> None:
             teller.tell("stage", "the bot is killed; what was submitted goes on without it")
         with bot(discord, place, url, token):
             teller.tell("stage", "the bot is started again, and finds its cards")
-            ranked = play.card("rank 1 of 1")
+            ranked = play.scored(ADA, "rank 1 of 1", number=2)
             play.announced("leads transpose")
             play.presses(BORIS, ranked, "Log")
             play.presses(ADA, ranked, "Log")
+            third = len(discord.shown(LOUNGE)) + 1
             play.types(ADA, "leaderboard submit ranked", leaderboard=BOARD, gpu=GPU, file=("kernel.py", good))
-            play.card("ranked", number=3)
+            play.card("ranked", number=third)
             # This machine runs one at a time, so this one waits for the one before it.
             play.presses(ADA, ranked, "Again")
-            waits = play.card("", number=4)
+            waits = play.card("", number=third + 1)
             play.presses(ADA, waits, "Cancel")
-            play.card("cancelled", number=4)
-            faster = play.card("vs own best", number=3)
+            play.card("cancelled", number=third + 1)
+            faster = play.scored(ADA, "vs own best", number=third)
             play.presses(ADA, faster, "Compare")
             play.types(BORIS, "leaderboard show", leaderboard=BOARD)
             teller.tell("stage", "the end: everything is stopped and removed")
