@@ -186,6 +186,7 @@ def test_what_certainly_started_nothing_is_refused(case: GithubCase, fault: Faul
     with pytest.raises(BackendRefused) as refusal:
         case.backend().submit(job)
     assert refusal.value.permanent is permanent
+    assert refusal.value.away is not permanent, "whoever has other places takes the run back"
     assert case.fake.runs == []
     assert case.backend().find(job.name).seen is Seen.ABSENT
 

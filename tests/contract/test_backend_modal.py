@@ -309,7 +309,7 @@ def test_a_clear_no_starts_nothing_and_is_forgotten(case: ModalCase, rpc: str, s
     case.fake.fail(rpc, status=status)
     with pytest.raises(BackendRefused) as refusal:
         case.backend().submit(job)
-    assert refusal.value.permanent is permanent
+    assert refusal.value.permanent is permanent and refusal.value.away is not permanent
     assert case.backend().find(job.name).seen is Seen.ABSENT
     attempt = attempt_of(case, job, case.backend().submit(job))
     assert wait_seen(case, case.backend(), attempt, Seen.ENDED).ending is Ending.REPORTED

@@ -186,7 +186,7 @@ class GithubBackend:
         except BackendUnclear as error:
             # A blob more or less: nothing was started by it.
             said = error.message.removeprefix(f"{self.name}: ")
-            raise BackendRefused(self.name, said, permanent=False) from None
+            raise BackendRefused(self.name, said, permanent=False, away=True) from None
         if answer.status != 201:
             raise self._refusal(answer)
         return {"blob": str(answer.data["sha"])}
@@ -201,7 +201,7 @@ class GithubBackend:
                 tree = self.api.get(f"/git/trees/{self.branch}", recursive="1")
             except BackendTrouble as error:
                 said = error.message.removeprefix(f"{self.name}: ")
-                raise BackendRefused(self.name, said, permanent=False, hint=error.hint) from None
+                raise BackendRefused(self.name, said, permanent=False, away=True, hint=error.hint) from None
             if answer.status != 200 or tree.status != 200:
                 raise self._refusal(tree if answer.status == 200 else answer)
             if parcel.differences(parcel.listed(tree.data), self._eval_dir) and not tree.data.get("truncated"):
@@ -209,6 +209,7 @@ class GithubBackend:
                     self.name,
                     f"{self.api.repository} doesn't hold this version's workflow and harness on {self.branch}",
                     permanent=False,
+                    away=True,
                     hint="kbslurm github check says which; kbslurm github install DIR brings them.",
                 )
             self._public = (now + KNOWN_S, answer.data.get("private") is not True)
@@ -221,12 +222,14 @@ class GithubBackend:
                 self.name,
                 f"{self.api.repository} has no {WORKFLOW} on {self.branch}, or the token may not use it",
                 permanent=False,
+                away=True,
                 hint="kbslurm github check says which.",
             )
         return BackendRefused(
             self.name,
             f"the API answered {answer.status}{said}",
             permanent=answer.status == 422,
+            away=answer.status != 422,
             hint="kbslurm github check says what is missing.",
         )
 

@@ -136,12 +136,15 @@ class Api:
     def act(self, method: str, path: str, body: Any = None) -> Answer:
         """Change something. BackendRefused: certainly nothing was changed; BackendUnclear: perhaps."""
         if (wait_s := self._quiet_until - self._monotonic()) > 0:
-            raise BackendRefused(self.name, f"it had trouble and is left alone for {wait_s:.0f} s", permanent=False)
+            raise BackendRefused(
+                self.name, f"it had trouble and is left alone for {wait_s:.0f} s", permanent=False, away=True
+            )
         try:
             return self._asked(method, path, body=body)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
             self._trouble(error)
-            raise BackendRefused(self.name, f"it can't be reached ({type(error).__name__})", permanent=False) from None
+            said = f"it can't be reached ({type(error).__name__})"
+            raise BackendRefused(self.name, said, permanent=False, away=True) from None
         except NO_ANSWER as error:
             self._trouble(error)
             raise BackendUnclear(self.name, f"{_said(error)}; it may have done it all the same") from None
@@ -149,7 +152,7 @@ class Api:
             raise
         except BackendTrouble as error:
             raise BackendRefused(
-                self.name, error.message.removeprefix(f"{self.name}: "), permanent=False, hint=error.hint
+                self.name, error.message.removeprefix(f"{self.name}: "), permanent=False, away=True, hint=error.hint
             ) from None
 
     # -------------------------------------------------------------------------------------------------------- inside

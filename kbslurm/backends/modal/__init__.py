@@ -292,9 +292,10 @@ class ModalBackend:
                 return self._refused(f"there is no such function in the app {self.app}", DEPLOY)
             case "UNAUTHENTICATED" | "PERMISSION_DENIED":
                 hint = "Set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET to a token that may use the app."
-                return BackendRefused(self.name, f"the token isn't taken: {trouble.said}", permanent=False, hint=hint)
+                said = f"the token isn't taken: {trouble.said}"
+                return BackendRefused(self.name, said, permanent=False, away=True, hint=hint)
             case _:
-                return BackendRefused(self.name, f"nothing was sent: {trouble.said}", permanent=False)
+                return BackendRefused(self.name, f"nothing was sent: {trouble.said}", permanent=False, away=True)
 
     # ------------------------------------------------------------------------------------------------ looking
 
