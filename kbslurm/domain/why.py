@@ -104,7 +104,8 @@ def refused_by(name: str, place: Mapping[str, Any], told: Told, refused: Mapping
         return f"a run has at most {widest} GPUs there, this one wants {told.gpus}"
     if place.get("staff_only") and not told.by_staff:
         return "only submissions of staff run there"
-    if place.get("role") == "overflow" and told.board in boards and name not in boards[told.board]:
+    shut = place.get("role") == "overflow" and told.board in boards and name not in boards[told.board]
+    if shut and told.pinned is None:
         return f"the hosts don't let board {told.board} use it"
     here = place.get("classes", {}).get(told.gpu)
     other = told.gpu in classes and here != classes[told.gpu]

@@ -98,6 +98,10 @@ OPEN = {"breaker": {"state": "open", "why": "no answer"}}
         (replace(WAITING, leader=here(troubles=2, why="slow")), "cluster: it is left alone for a while: slow"),
         (replace(WAITING, leader=away({"boards": {"sort": []}})), "modal: the hosts don't let board sort use it"),
         (
+            replace(WAITING, leader=away({"boards": {"sort": []}}), pinned="modal"),
+            "modal: 9 of 9 slots are free",
+        ),
+        (
             replace(WAITING, tries=(replace(TRIED, backend="cluster", ending="refused", reason="no such partition"),)),
             "cluster: it refused it for ever: no such partition",
         ),
