@@ -5,6 +5,8 @@ Its own token opens these and the event feed. Everything else it asks in somebod
 
 from __future__ import annotations
 
+import shlex
+
 from fastapi import APIRouter
 
 from kbslurm.api import hosting, identity, shapes
@@ -13,7 +15,7 @@ from kbslurm.api.identity import BOTS_PROVIDER, Sender
 from kbslurm.api.popcorn import Number, person_told
 from kbslurm.api.shapes import Ascii, answers
 from kbslurm.domain.run import SubmissionId
-from kbslurm.errors import Invalid, NotFound
+from kbslurm.errors import Invalid, NotFound, Refused
 
 
 def routes(house: House) -> APIRouter:
@@ -29,11 +31,19 @@ def routes(house: House) -> APIRouter:
         )
         return Ascii(person_told(person))
 
-    @router.post("/link", responses=answers(shapes.PersonTold, 400, 401, 404))
+    @router.post("/link", responses=answers(shapes.PersonTold, 400, 401, 403, 404))
     def link(wanted: shapes.PendingToken, sender: Sender) -> Ascii:
-        """Give a pending token to the person that the call is for. Once; then it is theirs until it is revoked."""
+        """Give a pending token to the person that the call is for. Once; then it is theirs until it is revoked.
+
+        The bot's word makes no token of staff: it would outlive the bot's own, should that be stolen.
+        """
         by = identity.service(house, sender)
         person, now = identity.caller(house, sender), house.clock.now()
+        if identity.is_bot(house, sender) and identity.asker(house, sender).person.is_staff:
+            raise Refused(
+                f"{person.name} is a host here, and a host's token isn't linked over Discord",
+                hint=f"On the login node: kbslurm user link {shlex.quote(person.name)} TOKEN",
+            )
         if not house.store.claim_token(wanted.token, person.id, now=now):
             raise Invalid("this token isn't waiting to be linked", hint="Get another: popcorn reregister discord")
         house.store.audit(by, "link", f"person:{person.id}", now=now)

@@ -191,6 +191,20 @@ def test_no_host_by_a_role_gives_a_token_to_somebody_else(ground: Ground) -> Non
             theirs.me()
 
 
+def test_no_hosts_token_is_linked_by_the_bots_word(ground: Ground) -> None:
+    boss = ground.store.add_person("boss", role="owner")
+    ground.store.link_account(boss.id, "discord", "77")
+    with Client(ground.url, admin=BOT_TOKEN) as bot, Client(ground.url) as device:
+        pending = device.pending()
+        with pytest.raises(Refused, match="isn't linked over Discord"):
+            bot.acting_for("discord:77").link_mine(pending)
+        with Client(ground.url, token=pending) as theirs, pytest.raises(Unauthenticated):
+            theirs.me()
+        # Who is a host by a role alone has a participant's token, as ever
+        bot.discord_user("501", "ada")
+        assert bot.acting_for("discord:501", roles=f"2000:{HOST}").link_mine(pending).name == "ada"
+
+
 def zipped(*rows: tuple[str, bytes, int]) -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:

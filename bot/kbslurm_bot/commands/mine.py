@@ -72,7 +72,7 @@ async def cancel(interaction: Asked, submission: app_commands.Range[int, 1, 2**5
 @app_commands.command(
     name="link", description="Make a token yours that popcorn register or kbslurm login --register gave"
 )
-@app_commands.describe(token="The token that waits: cli_id in ~/.popcorn.yaml")
+@app_commands.describe(token="The token that waits, cli_id in ~/.popcorn.yaml: only one that you made yourself")
 async def link(interaction: Asked, token: app_commands.Range[str, 1, 512]) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
     voice, user = face(interaction).voice, interaction.user
