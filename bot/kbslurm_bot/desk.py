@@ -35,6 +35,10 @@ class Gone(Exception):
     """The message or its channel isn't there any more, or isn't ours to write in; the sentence says which."""
 
 
+class Shelved(Exception):
+    """The message is in a thread that Discord has archived: no edit there, but a new message opens it again."""
+
+
 class NoFiles(Exception):
     """Discord takes the message, but not its pictures."""
 
@@ -218,8 +222,7 @@ class Desk:
                 number = await self._board.post(channel, sent, f"kb-{card.submission}", pictures)
                 card = dataclasses.replace(card, message=number, shown=digest)
             elif digest != card.shown:
-                await self._board.edit(channel, card.message, sent, pictures)
-                card = dataclasses.replace(card, shown=digest)
+                card = await self._edited(channel, card, sent, done, pictures)
         except Gone as error:
             tell("a card is gone", level="warning", submission=card.submission, why=str(error))
             done = True
@@ -232,6 +235,19 @@ class Desk:
             kept.card = card
         if done:
             del self._open[channel][card.submission]
+
+    async def _edited(
+        self, channel: int, card: Card, sent: dict[str, Any], done: bool, pictures: Sequence[cards.Picture]
+    ) -> Card:
+        """The card as it is now. One that has been archived is left in peace until there is an end to tell, anew."""
+        assert card.message is not None
+        message = card.message
+        try:
+            await self._board.edit(channel, message, sent, pictures)
+        except Shelved:
+            if done:
+                message = await self._board.post(channel, sent, f"kb-{card.submission}-end", pictures)
+        return dataclasses.replace(card, message=message, shown=cards.digest(sent))
 
 
 async def follow(voice: Voice, desk: Desk, *others: Callable[[FeedEvent], None]) -> None:

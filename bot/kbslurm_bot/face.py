@@ -25,7 +25,7 @@ from kbslurm.logs import teller
 from kbslurm_bot import cards, commands
 from kbslurm_bot.announce import Crier
 from kbslurm_bot.buttons import BUTTONS
-from kbslurm_bot.desk import Desk, Gone, NoFiles, follow
+from kbslurm_bot.desk import Desk, Gone, NoFiles, Shelved, follow
 from kbslurm_bot.memory import Memory
 from kbslurm_bot.rights import invite_url, missing_here
 from kbslurm_bot.settings import Settings
@@ -37,6 +37,7 @@ SYNCED = "commands"
 ALARM_GAP_S = 600.0
 # Discord's codes for an interaction that has been answered, and for one that can't be any more.
 TAKEN, DEAD = 40060, (10015, 10062, 50027)
+ARCHIVED = 50083  # a thread that must be opened again first
 
 
 def connect_to(settings: Settings) -> None:
@@ -209,6 +210,8 @@ class Pinboard:
         except discord.NotFound as error:
             raise Gone("the message or its channel was deleted") from error
         except discord.HTTPException as error:
+            if error.code == ARCHIVED:
+                raise Shelved("the thread is archived") from error
             if files and error.status in (400, 403, 413):
                 raise NoFiles(str(error)) from error
             if error.status == 403:

@@ -173,6 +173,19 @@ def test_who_gets_no_card_is_told(discord: Discord, ground: Ground, tmp_path: Pa
     assert not discord.shown()
 
 
+def test_a_card_in_an_archived_thread_is_left_alone_until_there_is_an_end_to_tell(
+    discord: Discord, ground: Ground, tmp_path: Path
+) -> None:
+    with bot(discord, ground, tmp_path):
+        discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100")
+        before = card(discord, "waiting")
+        discord.archived.add(3000)
+        judge(ground, 0.5)
+        after = card(discord, "rank 1 of 1")
+    assert len(discord.shown()) == 2 and after["id"] != before["id"], "a message that opens the thread again"
+    assert sum(status == 400 for _, _, status in discord.calls) <= 2
+
+
 def said_a_place(face: Face) -> bool:
     return any(name.startswith("said:place") for name in face.memory._words)
 

@@ -90,6 +90,7 @@ class Discord:
         self.met: Counter[str] = Counter()
         self.permissions = NEEDED
         self.refuses_writes = False
+        self.archived: set[int] = set()
         self.refuses_intents = False
         self.hidden: set[int] = set()
         self.pings: list[Json] = []
@@ -650,6 +651,7 @@ class Discord:
         number = next(self._ids)
         self.messages[channel][number] = self._message(sent, files, channel, number)
         self._nonces[key] = number
+        self.archived.discard(channel)
         return _json(self.messages[channel][number], headers=request[HEADERS])
 
     async def _edited(self, request: web.Request) -> web.Response:
@@ -658,6 +660,8 @@ class Discord:
         strict.message({"flags": self.messages[channel][number]["flags"], **sent}, files=[name for name, _ in files])
         if self._may_not(files):
             return _json({"message": "Missing Permissions", "code": 50013}, 403)
+        if channel in self.archived:
+            return _json({"message": "Thread is archived", "code": 50083}, 400)
         self.messages[channel][number] = {**self._message(sent, files, channel, number), "edited_timestamp": _now()}
         self.edits[number] += 1
         return _json(self.messages[channel][number], headers=request[HEADERS])
