@@ -221,7 +221,7 @@ def test_boards_are_told(discord: Discord, ground: Ground, tmp_path: Path) -> No
         template = discord.command(ADA, "leaderboard template", leaderboard="transpose")
         discord.answer(template)
         assert template.said[0]["attachments"]
-        helped = discord.answer(discord.command(ADA, "help"))
+        helped = discord.answer(discord.command(ADA, "leaderboard help"))
         for line in ("/submit", "/leaderboard submit ranked", "/leaderboard show", "/ping"):
             assert f"`{line}`" in helped
         discord.command(ADA, "submit", file=("k.py", GOOD), leaderboard="transpose", gpu="H100", mode="test")

@@ -63,7 +63,7 @@ def test_every_command_is_acknowledged_before_the_service_is_asked(
         for name, one in asked.items():
             discord.wait_for(lambda one=one: one.acked_at is not None, f"an acknowledgement of /{name}")  # type: ignore[misc]
             said = discord.answer(one)
-            if name != "help":
+            if not name.endswith("help"):
                 assert "doesn't answer" in said or "not reachable" in said, f"/{name}: {said}"
         lost = discord.answer(discord.command(EVE, "submit", file=FILE, leaderboard="transpose", gpu="H100"))
         assert lost.count(".") <= 3

@@ -14,6 +14,7 @@ from kbslurm_bot.commands.boards import leaderboard
 
 leaderboard.add_command(submitting.modes)
 leaderboard.add_command(creating.create)
+leaderboard.add_command(house.help_there)
 ALL: tuple[app_commands.Command[Any, ..., Any] | app_commands.Group, ...] = (
     leaderboard,
     submitting.submit,

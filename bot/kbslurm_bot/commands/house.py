@@ -1,4 +1,4 @@
-"""`/ping` and `/help`."""
+"""`/ping`, `/help` and `/leaderboard help`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,16 @@ async def ping(interaction: Asked) -> None:
 
 @app_commands.command(name="help", description="What can be typed here")
 async def help_(interaction: Asked) -> None:
+    await listed(interaction)
+
+
+@app_commands.command(name="help", description="What can be typed here, as /help")
+async def help_there(interaction: Asked) -> None:
+    await listed(interaction)
+
+
+async def listed(interaction: Asked) -> None:
+    """Every command that whoever asks may use."""
     await interaction.response.defer(ephemeral=True, thinking=True)
     try:
         async with asyncio.timeout(5 * PATIENCE_S):
