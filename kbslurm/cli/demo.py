@@ -148,13 +148,14 @@ def _served(place: Path, site: Path | None) -> Iterator[tuple[Config, PostgresSt
         daemon = Daemon(store, wiring.places(config))
         stop = threading.Event()
         thread = threading.Thread(target=daemon.run, args=(stop,), name="daemon")
-        thread.start()
         try:
+            thread.start()  # in here: ^C between the two would leave a daemon that nobody stops
             yield config, store
         finally:
             stop.set()
             daemon.wake.ring()
-            thread.join()
+            if thread.ident is not None:
+                thread.join()
 
 
 def _configured(place: Path, site: Path | None) -> Path:

@@ -278,14 +278,15 @@ def staged(folder: Path, *, quiet: bool) -> Iterator[Stage]:
         daemon = Daemon(store, places, pace=pace, rules=wiring.rules(config))
         stop = threading.Event()
         thread = threading.Thread(target=daemon.run, args=(stop,), name="daemon")
-        thread.start()
         try:
+            thread.start()
             yield Stage(store, site, daemon, quiet=quiet)
         finally:
             site.down = False
             stop.set()
             daemon.wake.ring()
-            thread.join()
+            if thread.ident is not None:
+                thread.join()
 
 
 def shown(stage: Stage, ok: bool, *, as_json: bool) -> None:

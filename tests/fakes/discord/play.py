@@ -197,13 +197,14 @@ def service(place: Path, bot_token: str) -> Iterator[tuple[Config, PostgresStore
     with wiring.opened_store(config) as store, Serving(house_of(config, store), host="127.0.0.1", port=0) as serving:
         daemon, stop = Daemon(store, wiring.places(config)), threading.Event()
         thread = threading.Thread(target=daemon.run, args=(stop,), name="daemon")
-        thread.start()
         try:
+            thread.start()
             yield config, store, serving.url
         finally:
             stop.set()
             daemon.wake.ring()
-            thread.join()
+            if thread.ident is not None:
+                thread.join()
 
 
 @contextmanager
