@@ -94,6 +94,15 @@ _CALLS_BARE: dict[str, tuple[int | None, int | None]] = {
     "tkill": (200, 130), "pidfd_send_signal": (424, 424), "pidfd_open": (434, 434),
     "sched_setscheduler": (144, 119), "sched_setparam": (142, 118), "sched_setattr": (314, 274),
     "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180), "ioprio_set": (251, 30),
+    # what others made is reached by its number alone, which /proc tells
+    "shmat": (30, 196), "shmctl": (31, 195), "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187),
+    "semop": (65, 193), "semctl": (66, 191), "semtimedop": (220, 192),
+    # Landlock doesn't ask who watches a file: each watch on another link slows the judge's writes to it
+    "inotify_init": (253, None), "inotify_init1": (294, 26), "fanotify_init": (300, 262),
+    # nor who writes beside a file's bytes: there a later launch would read it
+    "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "setxattrat": (463, 463),
+    "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16), "removexattrat": (466, 466),
+    "file_setattr": (469, 469),
 }  # fmt: skip
 _MEMFD = (319, 279)  # memory that no limit but a control group's counts; GPU drivers want it
 _CLONE, _CLONE3, _SOCKET, _KILL, _TGKILL = (56, 220), (435, 435), (41, 198), (62, 129), (234, 131)
@@ -101,6 +110,7 @@ _SIGQUEUE, _TGSIGQUEUE, _PRLIMIT, _AFFINITY = (129, 138), (297, 240), (302, 261)
 _TKILL, _PIDFD_KILL, _FCNTL, _PRCTL = (200, 130), (424, 424), (72, 25), (157, 167)
 _IOCTL, _SETPRIORITY = (16, 29), (141, 140)
 _F_SETSIG = 10
+_F_SETOWN, _F_SETOWN_EX, _FIOSETOWN, _SIOCSPGRP = 8, 15, 0x8901, 0x8902
 _TIOCSPTLCK, _TIOCSCTTY = 0x4004_5431, 0x540E
 _ARCH = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 
@@ -197,6 +207,9 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
     # one's own can't be unlocked, nor another one taken.
     for request in (_TIOCSPTLCK, _TIOCSCTTY):
         refuse_argument(_IOCTL, request, 1)
+    if bare:  # a file's owner may be any process: SIGIO ends those of the same user, the judge among them
+        for pair, command in ((_FCNTL, _F_SETOWN), (_FCNTL, _F_SETOWN_EX), (_IOCTL, _FIOSETOWN), (_IOCTL, _SIOCSPGRP)):
+            refuse_argument(pair, command, 1)
     code.append((0x15, 0, 6, _PRCTL[column]))
     load(16)
     code.append((0x15, 0, 3, PR_SET_PDEATHSIG))

@@ -5,6 +5,7 @@ Judged as this test's user, and where that is root as an ordinary one, too, whos
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import pwd
@@ -182,6 +183,53 @@ def test_orphans_that_have_ended_dont_count_and_each_launch_is_another_user(tmp_
         assert min(users) >= guard.CAGED_UID
     else:
         assert users == {os.getuid()}
+
+
+OTHERS = """
+import ctypes, fcntl, os
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.shmat.restype = ctypes.c_long
+if libc.shmat(SEGMENT, None, 0) != -1:
+    raise RuntimeError("memory of another process, by its number")
+if libc.inotify_init1(0) != -1:
+    raise RuntimeError("watches on files of others")
+try:
+    os.setxattr(FILE, "user.kb", b"left")
+    raise RuntimeError("bytes beside a file's own")
+except OSError:
+    pass
+read, write = os.pipe()
+for command in (fcntl.F_SETOWN, 15):
+    try:
+        fcntl.fcntl(read, command, os.getppid())
+    except OSError:
+        continue
+    raise RuntimeError("a signal to the judge")
+
+
+def custom_kernel(data):
+    return sorted(data)
+"""
+
+
+@landlocked
+def test_what_landlock_does_not_ask_about_the_filter_refuses(tmp_path: Path) -> None:
+    """System V memory of others, attributes beside a file's bytes, watches, and a file's owner that a signal ends."""
+    known = tmp_path / "known"
+    known.write_text("")
+    known.chmod(0o666)
+    libc = ctypes.CDLL(None, use_errno=True)
+    segment = libc.shmget(0, 4096, 0o1666)
+    assert segment >= 0
+    try:
+        source = OTHERS.replace("SEGMENT", str(segment)).replace("FILE", repr(str(known)))
+        told = ground.manifest(source, mode="test")
+        report = ground.judged(tmp_path / "run", told, env={"KBSLURM_EVAL_LEVEL": "1"}).told
+    finally:
+        libc.shmctl(segment, 0, None)
+    assert report.verdict == "passed", report.log[-2000:]
+    assert os.listxattr(known) == []
 
 
 @pytest.mark.parametrize(
