@@ -639,6 +639,16 @@ class _LocalRunner:
     def freeze(self) -> None:
         """Every process of it is stopped when this returns."""
         self._tree.freeze(self._keeper)
+        if not self._keeper:  # only this launch ran: whoever left its family meanwhile is its own
+            for pid in _orphans():
+                _LEFT.setdefault(pid, self._main)
+
+    def _own(self) -> list[int]:
+        """Its processes, without those that another launch's left with the judge."""
+        if self._keeper:
+            return self._tree.all()
+        roots = [self._main, *(p for p in _orphans() if _LEFT.get(p, self._main) == self._main)]
+        return [*roots, *(below for root in roots for below in _descendants(root))]
 
     def _reap(self, pid: int, flags: int) -> int | None:
         if pid in self._reaped:
@@ -668,7 +678,7 @@ class _LocalRunner:
                 os.WIFSIGNALED(self._status) and os.WTERMSIG(self._status) == signal.SIGKILL and not self._killed
             )
             return by_kernel and self._peak > self._limits.memory_bytes // 2
-        held = _resident(self._tree.all(), self._limits.memory_bytes)
+        held = _resident(self._own(), self._limits.memory_bytes)
         self._peak = max(self._peak, held)
         return held > self._limits.memory_bytes
 
@@ -691,6 +701,7 @@ class _LocalRunner:
         return self._text
 
 
+_LEFT: dict[int, int] = {}  # orphans, and the first process of the launch that they came from
 _MAINS: set[int] = set()  # the first processes of runners without a PID namespace, and processes of the judge's own
 
 
@@ -707,6 +718,8 @@ def _orphans() -> list[int]:
         with contextlib.suppress(ChildProcessError):
             if _gone(pid) and os.waitpid(pid, os.WNOHANG)[0]:
                 found.remove(pid)
+    for pid in _LEFT.keys() - set(found):
+        del _LEFT[pid]
     return found
 
 

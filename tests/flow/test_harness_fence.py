@@ -232,6 +232,51 @@ def test_what_landlock_does_not_ask_about_the_filter_refuses(tmp_path: Path) -> 
     assert os.listxattr(known) == []
 
 
+HOG = """
+import os, time
+
+started = []
+
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def custom_kernel(data):
+    if not started:
+        started.append(1)
+        here, there = os.pipe()
+        mine, child = resident(), os.fork()
+        if child == 0:
+            if os.fork() == 0:
+                held = bytearray((236 << 20) - mine - resident())
+                held[::4096] = b"x" * len(held[::4096])
+                os.write(there, b"x")
+                time.sleep(600)
+            os._exit(0)
+        os.waitpid(child, 0)
+        os.read(here, 1)
+    return sorted(data)
+"""
+LARGE = """
+held = bytearray(60 << 20)
+held[::4096] = b"x" * len(held[::4096])
+
+
+def custom_kernel(data):
+    return sorted(data)
+"""
+
+
+@landlocked
+def test_the_memory_of_a_submissions_orphan_is_not_the_baselines(tmp_path: Path) -> None:
+    """Counted as the baseline's it would make the run the machine's trouble, which is measured again."""
+    limits = ground.limits(memory_bytes=256 << 20)
+    told = ground.manifest(HOG, mode="benchmark", limits=limits, config={"baseline": LARGE})
+    report = ground.judged(tmp_path, told, env={"KBSLURM_EVAL_LEVEL": "1"}).told
+    assert report.verdict == "passed", report.reason
+
+
 @pytest.mark.parametrize(
     ("changed", "level", "note"),
     [
