@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -52,7 +53,8 @@ SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 CAGED_UID = 65_533
 # Without namespaces each launch of a judge that is root has a user of its own, whom nobody else is: the kernel counts a
 # user's processes, and gives one user's to the other ones of it.
-OWN_UIDS, UIDS_OF_A_JUDGE = 1_900_000_000, 32
+# They lie above what sssd and FreeIPA give to people (to 2 000 200 000), below systemd's foreign ones (2 147 352 576).
+OWN_UIDS, UIDS_OF_A_JUDGE = 2_010_000_000, 32
 INNER_UID = 1_000
 DAC_READ_SEARCH = 2
 KEPT_ENV = (
@@ -612,8 +614,8 @@ def _takes_files(folder: str) -> bool:
     try:
         os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         os.unlink(probe)
-    except OSError:
-        return False
+    except OSError as error:  # a disk that is full now needn't be so later
+        return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
     return True
 
 
@@ -708,6 +710,9 @@ def _unconfined(seen: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     """Why what a runner writes outlives it, where the file system is the judge's own; empty where it doesn't."""
     if left := seen.get("open"):
         return f"files can be left for the next launch in {', '.join(map(str, left))[:200]}"
-    if seen.get("uid") == own.get("uid") and int(seen.get("landlock") or 0) < fence.TRUNCATES:
+    if not int(seen.get("landlock") or 0):  # what is closed are the usual places only
+        return "files can be left wherever its user may write (this kernel has no Landlock)"
+    another = seen.get("uid") != own.get("uid") and int(str(seen.get("capabilities") or 0), 16) == 0
+    if not another and int(seen.get("landlock") or 0) < fence.TRUNCATES:
         return "files of its user can be emptied (this kernel's Landlock doesn't say who may)"
     return ""

@@ -284,7 +284,9 @@ def test_the_memory_of_a_submissions_orphan_is_not_the_baselines(tmp_path: Path)
         ({"open": ["/dev/shm", "/tmp"]}, 0, "files can be left for the next launch in /dev/shm, /tmp"),
         ({"uid": 1000, "landlock": 2}, 0, "files of its user can be emptied"),
         ({"uid": 1000}, 1, "no mnt namespace of its own"),
-        ({"landlock": 0}, 1, "no mnt namespace of its own"),
+        ({"landlock": 0}, 0, "files can be left wherever its user may write"),
+        ({"landlock": 1}, 1, "no mnt namespace of its own"),
+        ({"landlock": 1, "capabilities": "0000000000000004"}, 0, "files of its user can be emptied"),
         ({"open": ["/tmp"], "spaces": {"mnt": 2}}, 1, "no pid namespace of its own"),
     ],
 )
