@@ -110,7 +110,7 @@ _MEMFD = (319, 279)  # memory that no limit but a control group's counts; GPU dr
 _CLONE, _CLONE3, _SOCKET, _KILL, _TGKILL = (56, 220), (435, 435), (41, 198), (62, 129), (234, 131)
 _SIGQUEUE, _TGSIGQUEUE, _PRLIMIT, _AFFINITY = (129, 138), (297, 240), (302, 261), (203, 122)
 _TKILL, _PIDFD_KILL, _FCNTL, _PRCTL = (200, 130), (424, 424), (72, 25), (157, 167)
-_IOCTL, _SETPRIORITY = (16, 29), (141, 140)
+_IOCTL, _SETPRIORITY, _SOCKETPAIR = (16, 29), (141, 140), (53, 199)
 _F_SETSIG = 10
 _F_SETOWN, _F_SETOWN_EX, _FIOSETOWN, _SIOCSPGRP = 8, 15, 0x8901, 0x8902
 _TIOCSPTLCK, _TIOCSCTTY = 0x4004_5431, 0x540E
@@ -236,7 +236,19 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
         give(allow)
         give(refuse)
         load(0)
-    unless_argument(_SOCKET, [1, 2, 10] if inet else [1])
+    # Landlock doesn't ask who is spoken to by a path, and whoever answers there (the user's own service manager, say)
+    # does so outside of it: a runner without a root of its own has pairs only, that can't send elsewhere. A GPU's
+    # runner takes the device's memory by such a socket.
+    paired = bare and not memfd
+    unless_argument(_SOCKET, [*(() if paired else (1,)), *((2, 10) if inet else ())])
+    if paired:
+        code.append((0x15, 0, 6, _SOCKETPAIR[column]))
+        load(24)
+        code.append((0x54, 0, 0, 0xF))
+        code.append((0x15, 2, 0, socket.SOCK_STREAM))
+        code.append((0x15, 1, 0, socket.SOCK_SEQPACKET))
+        give(refuse)
+        give(allow)
     if bare:
         for pair in (_KILL, _TGKILL, _SIGQUEUE, _TGSIGQUEUE):
             unless_argument(pair, [own_pid])

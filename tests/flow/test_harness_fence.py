@@ -5,13 +5,16 @@ Judged as this test's user, and where that is root as an ordinary one, too, whos
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
 import pwd
 import shutil
+import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,8 +111,6 @@ def attack(known: Path) -> str:
 
 @landlocked
 def test_below_namespaces_nothing_is_left_and_nothing_of_others_is_read(tmp_path: Path, known: Path) -> None:
-    import socket
-
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(f"\0{known}")
         listening.listen()
@@ -230,6 +231,50 @@ def test_what_landlock_does_not_ask_about_the_filter_refuses(tmp_path: Path) -> 
         libc.shmctl(segment, 0, None)
     assert report.verdict == "passed", report.log[-2000:]
     assert os.listxattr(known) == []
+
+
+SPEAKER = """
+import socket
+
+
+def custom_kernel(data):
+    ours, theirs = socket.socketpair()
+    ours.send(b"pairs are there")
+    theirs.recv(64)
+    return sorted(data)
+
+
+for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+    try:
+        socket.socket(socket.AF_UNIX, kind).connect(PLACE + str(int(kind)))
+    except OSError:
+        continue
+    raise RuntimeError("spoken to")
+try:
+    socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].sendto(b"x", PLACE + str(int(socket.SOCK_DGRAM)))
+except OSError:
+    pass
+else:
+    raise RuntimeError("written to")
+"""
+
+
+@landlocked
+@pytest.mark.skipif(bool(guard.gpu_devices()), reason="a device's memory comes by a socket with a path")
+def test_nobody_is_spoken_to_by_a_path(tmp_path: Path) -> None:
+    """Who answers there works outside the fence: a service manager would start anything for its user."""
+    with tempfile.TemporaryDirectory(prefix="kb-") as short, contextlib.ExitStack() as open_ones:
+        Path(short).chmod(0o755)
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+            place = f"{short}/{int(kind)}"
+            listening = open_ones.enter_context(socket.socket(socket.AF_UNIX, kind))
+            listening.bind(place)
+            Path(place).chmod(0o666)
+            if kind == socket.SOCK_STREAM:
+                listening.listen()
+        told = ground.manifest(SPEAKER.replace("PLACE", repr(f"{short}/")), mode="test")
+        report = ground.judged(tmp_path, told, env={"KBSLURM_EVAL_LEVEL": "1"}).told
+    assert report.verdict == "passed", report.log[-2000:]
 
 
 HOG = """

@@ -27,12 +27,14 @@ try:
 except OSError:
     pass
 if os.fork() == 0:
-    os.setsid()
-    _server = socket.socket(socket.AF_UNIX)
-    _server.bind("\0kb-marker")
-    _server.listen()
-    time.sleep(600)
-    os._exit(0)
+    try:
+        os.setsid()
+        _server = socket.socket(socket.AF_UNIX)
+        _server.bind("\0kb-marker")
+        _server.listen()
+        time.sleep(600)
+    finally:
+        os._exit(0)
 
 
 def custom_kernel(data):
