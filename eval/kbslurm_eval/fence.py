@@ -1,7 +1,8 @@
 """Landlock: where a runner may read and write when no mount namespace of its own says so (isolation level 1).
 
 It holds for ordinary users as it does for root, for the process that asked for it and all that it starts. What it
-can't hold are a file's mode, owner and times, where the runner's user owns the file, and sockets with a path.
+can't hold are a file's mode, owner and times, where the runner's user owns the file; sockets with a path, watches and
+attributes, which the filter of system calls refuses.
 """
 
 from __future__ import annotations
