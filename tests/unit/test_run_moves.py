@@ -63,7 +63,7 @@ class RunLife(RuleBasedStateMachine):
         self._go(RunState.SCORED)
 
     @precondition(lambda self: self.state in (RunState.LAUNCHING, RunState.RUNNING))
-    @rule(ending=st.sampled_from(list(Ending)))
+    @rule(ending=st.sampled_from([ending for ending in Ending if ending is not Ending.WITHDRAWN]))
     def end_without_report(self, ending: Ending) -> None:
         if self.attempts < tries_owed(ending):
             assert ending not in OWN_FAULT
@@ -74,6 +74,14 @@ class RunLife(RuleBasedStateMachine):
         else:
             self.verdicts += 1
             self._go(RunState.FAILED)
+
+    @precondition(lambda self: self.state is RunState.LAUNCHING)
+    @rule()
+    def withdraw(self) -> None:
+        """What hadn't begun goes elsewhere, and is none of the three."""
+        assert self.attempts < tries_owed(Ending.WITHDRAWN)
+        self.attempts -= 1
+        self._go(RunState.QUEUED)
 
     @precondition(lambda self: self.state in OPEN_RUNS)
     @rule()
