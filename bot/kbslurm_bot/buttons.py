@@ -38,10 +38,9 @@ class Pressed(discord.ui.DynamicItem[discord.ui.Button[Any]], template=cards.PRE
             await interaction.response.defer(ephemeral=True, thinking=True)
             await ACTS[self.act](interaction, self.submission)
         except Exception as error:
-            if not isinstance(error, KbslurmError | discord.HTTPException):
-                await say_failure(interaction, error)
-                raise
             await say_failure(interaction, error)
+            if not isinstance(error, KbslurmError | discord.HTTPException):
+                raise
 
 
 async def cancel(interaction: discord.Interaction[Face], submission: int) -> None:

@@ -80,13 +80,13 @@ def demo(
 
         return played_on_slurm(as_json=as_json)
     if discord:
-        from kbslurm.cli.demo_discord import played_on_discord
+        from kbslurm.cli.demo_plays import play
 
-        return played_on_discord(as_json=as_json)
+        return play("discord", "tests.fakes.discord.play", "stand-in for Discord", as_json=as_json)
     if overflow:
-        from kbslurm.cli.demo_overflow import played_elsewhere
+        from kbslurm.cli.demo_plays import play
 
-        return played_elsewhere(as_json=as_json)
+        return play("overflow", "tests.fakes.overflow_play", "stand-ins for GitHub and Modal", as_json=as_json)
     place = directory or _usual_place()
     stays = not as_json and not once and sys.stdin.isatty() and sys.stdout.isatty()
     with ExitStack() as stack:

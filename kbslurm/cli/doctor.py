@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +18,7 @@ import typer
 from kbslurm import share
 from kbslurm.cli import image, show
 from kbslurm.cli.frame import Json, app, configuration
-from kbslurm.domain.finding import Finding, Grade, caution, failed, passed
+from kbslurm.domain.finding import Finding, caution, failed, passed
 from kbslurm.errors import Invalid, KbslurmError
 
 if TYPE_CHECKING:
@@ -46,11 +45,7 @@ def doctor(
     with show.progress(as_json) as tell:
         tell({"phase": "looking" if not live else "waiting for a node of each kind"})
         findings = local_findings(configuration()) if site is None else site_findings(site, live=live, wait_s=wait_s)
-    code = image.told(findings, as_json)
-    if not as_json:
-        counts = Counter(finding.grade for finding in findings)
-        show.say(", ".join(f"{counts[grade]} {grade.value}" for grade in Grade if counts[grade]))
-    return code
+    return image.told(findings, as_json, summed=True)
 
 
 # --------------------------------------------------------------------------------------------------------------- a site

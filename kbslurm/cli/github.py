@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,6 @@ import typer
 from kbslurm import share
 from kbslurm.cli import image, show
 from kbslurm.cli.frame import Json, app, configuration
-from kbslurm.domain.finding import Grade
 from kbslurm.errors import Misconfigured
 
 github = typer.Typer(no_args_is_help=True, help="Runs on GitHub Actions.", rich_markup_mode=None)
@@ -41,11 +39,7 @@ def check(as_json: Json = False) -> int:
             found = list(findings(backend, share.eval_dir()))
     finally:
         backend.close()
-    code = image.told(found, as_json)
-    if not as_json:
-        counts = Counter(finding.grade for finding in found)
-        show.say(", ".join(f"{counts[grade]} {grade.value}" for grade in Grade if counts[grade]))
-    return code
+    return image.told(found, as_json, summed=True)
 
 
 @github.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -132,13 +133,16 @@ def verify(
     return told(findings, as_json)
 
 
-def told(findings: Sequence[Finding], as_json: bool) -> int:
-    """Print what was found; the exit code says whether something failed."""
+def told(findings: Sequence[Finding], as_json: bool, *, summed: bool = False) -> int:
+    """Print what was found, with `summed` and how much of each grade; the exit code says whether something failed."""
     if as_json:
         show.as_json({"worst": worst(findings).value, "findings": list(findings)})
     else:
         for finding in findings:
             show.out().print(_line(finding), soft_wrap=True)
+        if summed:
+            counts = Counter(finding.grade for finding in findings)
+            show.say(", ".join(f"{counts[grade]} {grade.value}" for grade in Grade if counts[grade]))
     return EXIT_BUG if worst(findings) is Grade.FAIL else EXIT_OK
 
 

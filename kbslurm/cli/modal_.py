@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,6 @@ import typer
 
 from kbslurm.cli import image, show
 from kbslurm.cli.frame import Json, app, configuration
-from kbslurm.domain.finding import Grade
 from kbslurm.errors import EXIT_OK
 
 group = typer.Typer(help="Runs at Modal: deploy, check.", no_args_is_help=True)
@@ -29,11 +27,7 @@ def check(as_json: Json = False) -> int:
         findings = deploy.findings(line, facts)
     finally:
         line.close()
-    code = image.told(findings, as_json)
-    if not as_json:
-        counts = Counter(finding.grade for finding in findings)
-        show.say(", ".join(f"{counts[grade]} {grade.value}" for grade in Grade if counts[grade]))
-    return code
+    return image.told(findings, as_json, summed=True)
 
 
 @group.command("deploy")

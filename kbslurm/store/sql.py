@@ -89,14 +89,17 @@ _PICKED = """, candidate AS MATERIALIZED ({}
     WHERE run.state = 'queued' ORDER BY c.fair_at, c.id, c.place LIMIT 1 FOR UPDATE OF run SKIP LOCKED
 )"""
 
-_CLAIMED = f""", moved AS (
+
+def _claimed(columns: str = "", values: str = "", also: str = "") -> str:
+    """The picked run's next attempt, and the event; with a policy more is known of it, from its slot."""
+    return f""", moved AS (
     UPDATE run SET state = 'launching', attempts = attempts + 1, reason = ''
     WHERE id = (SELECT id FROM picked) AND state = 'queued'
-    RETURNING id, attempts, gpu, submission_id, problem_version_id, (SELECT backend FROM picked) AS backend
+    RETURNING id, attempts, gpu, submission_id, problem_version_id, cost_s, (SELECT backend FROM picked) AS backend
 ), opened AS (
-    INSERT INTO attempt (run_id, number, name, backend, gpu, key, nonce, opened_at, gpus)
-    SELECT id, attempts, %(name)s, backend, gpu, %(key)s, %(nonce)s, %(now)s,
-        (SELECT v.ranks FROM problem_version v WHERE v.id = moved.problem_version_id) FROM moved
+    INSERT INTO attempt (run_id, number, name, backend, gpu, key, nonce, opened_at, gpus{columns})
+    SELECT id, attempts, %(name)s, moved.backend, moved.gpu, %(key)s, %(nonce)s, %(now)s,
+        (SELECT v.ranks FROM problem_version v WHERE v.id = moved.problem_version_id){values} FROM moved{also}
     RETURNING *
 ), noted AS (
     INSERT INTO event (kind, subject, data, at)
@@ -106,6 +109,7 @@ _CLAIMED = f""", moved AS (
 )
 SELECT {_ATTEMPT_COLUMNS}, NULL::timestamptz AS cancel_at FROM opened a
 """
+
 
 # With a policy: what a slot's conditions say of a run, where it wasn't ordered there, and of what it may cost at most.
 # A calibration, a final, a rejudging and a second measurement go nowhere but to their board's own class of GPU.
@@ -124,7 +128,7 @@ WITH slot AS MATERIALIZED (
     FROM attempt a JOIN run r ON r.id = a.run_id JOIN submission s ON s.id = r.submission_id
     WHERE a.price > 0 AND a.opened_at >= %(month_begins)s AND a.opened_at < %(month_ends)s GROUP BY s.board_id
 )"""
-_GPU_S = f"""(a.gpus * CASE
+GPU_S = f"""(a.gpus * CASE
     WHEN a.{OPEN_ATTEMPT} THEN greatest(a.reserve_s, coalesce(extract(epoch FROM %(now)s - a.started_at), 0))
     WHEN a.state = 'refused' THEN 0
     WHEN a.started_at IS NOT NULL THEN greatest(0, extract(epoch FROM a.ended_at - a.started_at))
@@ -132,8 +136,7 @@ _GPU_S = f"""(a.gpus * CASE
     WHEN a.state = 'reported'
         THEN least(a.reserve_s, greatest(0, extract(epoch FROM a.ended_at - coalesce(a.submitted_at, a.opened_at))))
     ELSE a.reserve_s END)::float8"""
-GPU_S = _GPU_S
-MONEY = f"({_GPU_S} * a.price)"
+MONEY = f"({GPU_S} * a.price)"
 _MOST_MONEY = "run.cost_s * (SELECT v.ranks FROM problem_version v WHERE v.id = run.problem_version_id) * slot.price"
 _PLACED_CANDIDATES = f"""
     SELECT q.id, q.fair_at, slot.backend, slot.place
@@ -160,16 +163,12 @@ _PLACED = """, candidate AS MATERIALIZED ({}
     SELECT run.id, c.backend, c.place FROM candidate c JOIN run ON run.id = c.id
     WHERE run.state = 'queued' ORDER BY c.fair_at, c.id, c.place LIMIT 1 FOR UPDATE OF run SKIP LOCKED
 )"""
-_CLAIMED_BY_POLICY = (
-    _CLAIMED.replace("opened_at, gpus)", "opened_at, gpus, price, ranks, gpu_class, why_here, reserve_s)")
-    .replace(
-        "WHERE v.id = moved.problem_version_id) FROM moved",
-        "WHERE v.id = moved.problem_version_id), slot.price, slot.leaderboard = 'yes', slot.gpu_class, slot.why,\n"
-        "        moved.cost_s FROM moved, slot WHERE slot.place = (SELECT place FROM picked)",
-    )
-    .replace("SELECT id, attempts, %(name)s, backend, gpu,", "SELECT id, attempts, %(name)s, moved.backend, moved.gpu,")
-    .replace("submission_id, problem_version_id, (SELECT", "submission_id, problem_version_id, cost_s, (SELECT")
+_CLAIMED_BY_POLICY = _claimed(
+    columns=", price, ranks, gpu_class, why_here, reserve_s",
+    values=", slot.price, slot.leaderboard = 'yes', slot.gpu_class, slot.why, moved.cost_s",
+    also=", slot WHERE slot.place = (SELECT place FROM picked)",
 )
+_CLAIMED = _claimed()
 
 CLAIM_BY_POLICY = _PLACED_SLOTS.format(money=MONEY) + _PLACED.format(_PLACED_CANDIDATES) + _CLAIMED_BY_POLICY
 CLAIM_OF_ONE = _PICKED_OF_ONE + _CLAIMED

@@ -1,30 +1,17 @@
-"""A process that submits one job to Modal and is killed at a step.
-
-`python -m tests.contract.modal_submitter`; on standard input comes one JSON object with the address, the job, and the
-step ("" for none).
-"""
+"""`python -m tests.contract.modal_submitter`: submits one job to Modal on loopback, and is killed at a step."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import sys
+from collections.abc import Callable
+from typing import Any
 
 from kbslurm.backends.modal import ModalBackend, ModalGpu
 from kbslurm.backends.modal.line import Line
-from kbslurm.domain.run import JobName
-from kbslurm.ports import JobSpec
+from tests.contract.submitter import submit
 
 
-def main() -> None:
-    told = json.load(sys.stdin)
-
-    def die(step: str) -> None:
-        if step == told["step"]:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    backend = ModalBackend(
+def made(told: dict[str, Any], die: Callable[[str], None]) -> ModalBackend:
+    return ModalBackend(
         Line(*told["token"], api_url=told["url"]),
         app=told["app"],
         gpus={told["gpu"]: ModalGpu(slots=2, timeout_s=told["timeout_s"], memory_bytes=1 << 40)},
@@ -33,17 +20,7 @@ def main() -> None:
         margin_s=told["margin_s"],
         probe=die,
     )
-    backend.submit(
-        JobSpec(
-            name=JobName(told["job"]),
-            gpu=told["gpu"],
-            manifest=told["manifest"],
-            key=bytes.fromhex(told["key"]),
-            time_limit_s=told["time_limit_s"],
-            memory_bytes=told["memory_bytes"],
-        )
-    )
 
 
 if __name__ == "__main__":
-    main()
+    submit(made)

@@ -8,7 +8,6 @@ import json
 import secrets
 import signal
 import subprocess
-import sys
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,8 +26,8 @@ from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear, Inval
 from kbslurm.ports import JobSpec
 from kbslurm.probe import GITHUB_PROBES
 from kbslurm_eval import wire
+from tests.contract import submitter
 from tests.contract.backend_suite import (
-    REPOSITORY,
     BackendContract,
     attempt_of,
     executions,
@@ -85,24 +84,8 @@ class GithubCase:
             "run_key": self.run_key.hex(),
             "eval_dir": str(self.eval_dir),
             "api_url": self.fake.url,
-            "gpu": job.gpu,
-            "job": job.name,
-            "manifest": job.manifest,
-            "key": job.key.hex(),
-            "time_limit_s": job.time_limit_s,
-            "memory_bytes": job.memory_bytes,
-            "step": step,
         }
-        started = subprocess.Popen(
-            [sys.executable, "-m", "tests.contract.github_submitter"],
-            cwd=REPOSITORY,
-            stdin=subprocess.PIPE,
-            text=True,
-        )
-        assert started.stdin is not None
-        started.stdin.write(json.dumps(told))
-        started.stdin.close()
-        return started
+        return submitter.started("tests.contract.github_submitter", told, job, step)
 
     def submit_and_die(self, job: JobSpec, step: str) -> None:
         assert self.submitter(job, step).wait(timeout=self.wait_s) == -signal.SIGKILL

@@ -26,8 +26,8 @@ from kbslurm.domain.run import Ending, JobName, OpenAttempt, Seen
 from kbslurm.errors import BackendRefused, BackendTrouble, Invalid, Misconfigured
 from kbslurm.ports import JobSpec
 from kbslurm_eval import wire
+from tests.contract import submitter
 from tests.contract.backend_suite import (
-    REPOSITORY,
     BackendContract,
     attempt_of,
     executions,
@@ -72,24 +72,8 @@ class LocalCase:
             "root": str(self.root),
             "eval_dir": str(self.eval_dir),
             "name": self.name,
-            "gpu": job.gpu,
-            "job": job.name,
-            "manifest": job.manifest,
-            "key": job.key.hex(),
-            "time_limit_s": job.time_limit_s,
-            "memory_bytes": job.memory_bytes,
-            "step": step,
         }
-        started = subprocess.Popen(
-            [sys.executable, "-m", "tests.contract.local_submitter"],
-            cwd=REPOSITORY,
-            stdin=subprocess.PIPE,
-            text=True,
-        )
-        assert started.stdin is not None
-        started.stdin.write(json.dumps(told))
-        started.stdin.close()
-        return started
+        return submitter.started("tests.contract.local_submitter", told, job, step)
 
     def submit_and_die(self, job: JobSpec, step: str) -> None:
         assert self.submitter(job, step).wait(timeout=self.wait_s) == -signal.SIGKILL

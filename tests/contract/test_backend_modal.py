@@ -24,6 +24,7 @@ from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
 from kbslurm.ports import JobSpec
 from kbslurm_eval import wire
+from tests.contract import submitter
 from tests.contract.backend_suite import (
     REPOSITORY,
     BackendContract,
@@ -85,23 +86,9 @@ class ModalCase:
             "timeout_s": TIMEOUT_S,
             "start_within_s": 300.0 + self.later_s,
             "margin_s": 60.0,
-            "gpu": job.gpu,
-            "job": job.name,
-            "manifest": job.manifest,
-            "key": job.key.hex(),
-            "time_limit_s": job.time_limit_s,
-            "memory_bytes": job.memory_bytes,
-            "step": step,
         }
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.contract.modal_submitter"],
-            cwd=REPOSITORY,
-            input=json.dumps(told),
-            text=True,
-            timeout=self.wait_s,
-            check=False,
-        )
-        assert done.returncode == -signal.SIGKILL
+        process = submitter.started("tests.contract.modal_submitter", told, job, step)
+        assert process.wait(timeout=self.wait_s) == -signal.SIGKILL
 
     def submit_unstarted(self, job: JobSpec) -> None:
         self.submit_and_die(job, "placed")
