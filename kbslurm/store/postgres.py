@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import secrets
@@ -63,7 +64,7 @@ class PostgresStore(PlacingDesk):
 
     def close(self) -> None:
         """Give the connections back. The store can't be used afterwards."""
-        self._news.close()
+        self._news.end()
         self._pool.close()
 
     def __enter__(self) -> Self:
@@ -418,7 +419,7 @@ class _News:
         self._url = url
         self._connection: Connection | None = None
         self._turn = threading.Condition()
-        self._is_listened = False
+        self._is_listened = self._is_over = False
         self._heard = 0
 
     def wait(self, timeout_s: float) -> bool:
@@ -449,15 +450,21 @@ class _News:
                 return any(True for _ in self._connection.notifies(timeout=timeout_s, stop_after=1))
         except psycopg.Error:
             self.close()
-        try:
-            self._connection = connect(self._url)
-            self._connection.execute(f"LISTEN {CHANNEL}")
-        except (psycopg.Error, KbslurmError):
-            # News are a hint. Without a database there are none, and hurrying back would only hammer at it.
-            self.close()
-            threading.Event().wait(max(0.0, until - time.monotonic()))
-            return False
-        return True
+        if not self._is_over:
+            with contextlib.suppress(psycopg.Error, KbslurmError):
+                self._connection = connect(self._url)
+                self._connection.execute(f"LISTEN {CHANNEL}")
+                if not self._is_over:  # else nobody else would close it
+                    return True
+        # News are a hint. Without a database there are none, and hurrying back would only hammer at it.
+        self.close()
+        threading.Event().wait(max(0.0, until - time.monotonic()))
+        return False
+
+    def end(self) -> None:
+        """Nobody listens any more, nor connects again."""
+        self._is_over = True
+        self.close()
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

@@ -862,6 +862,19 @@ def test_news_wake_every_waiter(rig: Rig) -> None:
     assert store.wait_for_news(60), "what is said while nobody listens isn't lost"
 
 
+def test_who_listens_to_a_store_that_is_closed_leaves_no_connection(database_url: str) -> None:
+    store = PostgresStore(database_url)
+    assert store.wait_for_news(0.0)
+    listener = Thread(target=lambda: store.wait_for_news(3))
+    listener.start()
+    while not store._news._is_listened:
+        assert listener.is_alive()
+        Flag().wait(0.01)
+    store.close()
+    listener.join(60)
+    assert not listener.is_alive() and store._news._connection is None
+
+
 def test_a_claim_in_vain_is_no_news(rig: Rig) -> None:
     """Else the daemon, which claims whenever it is woken, would wake itself for ever."""
     assert rig.store.wait_for_news(0.0), "the first look can't know what was missed"
