@@ -32,7 +32,7 @@ from .check import Prepared
 from .judge import LATE_CAP, PROBE_SIZE, PROBES, SMALL_OUTPUT, Allowance, Launch, Pulse, Rejected, Reply
 from .link import Kind, Status
 from .ranks import world_of
-from .supervisor import CantStart, Supervisor, Unstoppable
+from .supervisor import CantStart, Supervisor
 from .wire import Manifest, PhaseName
 
 HOST_COPIES, TIMING_DISPUTED, DEVICE_BUSY = "HOST_COPIES", "TIMING_DISPUTED", "DEVICE_BUSY"
@@ -430,6 +430,7 @@ class DeviceLaunch(Launch):
         device.synchronize()  # nothing of our own is left on it
         before_ns = time.perf_counter_ns()
         slept_in_ns = 0
+        self._warmer.turn(self._core)
         if len(told.payload) <= LATE_CAP:
             slept_in_ns = self._slept_in(self._wake(self._allowance.left_s))
             start_ns = time.perf_counter_ns()
@@ -441,19 +442,14 @@ class DeviceLaunch(Launch):
             start_ns = time.perf_counter_ns()
             device.copy(to, source, told.in_size)
             os.pwrite(end.bell, token, link.GO)
-            self.runner.thaw()
+            self._go_on()
         try:
             self._answered(token, start_ns, self._allowance.left_s)
             places = _strided(told.out_size)
             seen = self._look_at(out, places)
             done_ns = time.perf_counter_ns()  # whatever the look had to wait for is in the time
             first = self._probe(host_size, end)
-            try:
-                self.runner.freeze()
-            except Unstoppable:
-                raise self._gone() or Rejected(
-                    "violation", "a process of the submission kept running when it was stopped"
-                ) from None
+            self._stop()
         finally:
             self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9)
         self._rest(kind)

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import broom, build, clock, cpu_twin, finals, guard, host, link, samples, values
+from . import broom, build, clock, cpu_twin, finals, guard, host, link, samples, values, warm
 from .check import Case, Prepared, ProblemTrouble, Reference, derived_seed
 from .link import JudgeEnd, Kind, Status
 from .supervisor import CantStart, Runner, Supervisor, Unstoppable
@@ -60,6 +60,7 @@ LATE_CAP = 32_768  # an input up to this size is written inside the window, to a
 SMALL_OUTPUT = 16_384
 PROBES, PROBE_SIZE = 16, 64
 WARM_UPS, NULLS, NULLS_DROPPED = 2, 10, 2
+SETTLED, SETTLE_LEAST_S, SETTLE_MOST_S = 6, 0.06, 0.5  # so many null calls in a row are alike, and when that is asked
 SPIN_NS = 400_000
 WAKES_FREE, WAKE_FREE_NS, WAKE_MOST_NS = 8, 1_000_000, 5_000_000  # so many usual times a runner may take to be awake
 START_S = 60.0
@@ -127,6 +128,8 @@ class Launch:
         self._ids: dict[str, int] = {}
         self._null_payloads: dict[int, bytes] = {}
         self._last = bytes(8)
+        self._warmer = supervisor.warmer
+        self._core: int | None = None
         self._awake = 0
         self._wakes: list[int] = []
         self._patience_ns: float | None = None
@@ -174,6 +177,7 @@ class Launch:
         allowed_s = self._allowance.left_s if limit_s is None else limit_s
         before_ns = time.perf_counter_ns()
         slept_in_ns = 0
+        self._warmer.turn(self._core)
         if late:
             slept_in_ns = self._slept_in(self._wake(allowed_s))
             start_ns = time.perf_counter_ns()
@@ -183,16 +187,11 @@ class Launch:
             end.put(payload)
             os.pwrite(end.bell, token, link.GO)
             start_ns = time.perf_counter_ns()
-            self.runner.thaw()
+            self._go_on()
         try:
             done_ns = self._answered(token, start_ns, allowed_s)
             first = self._probe(out_size, end)
-            try:
-                self.runner.freeze()
-            except Unstoppable:
-                raise self._gone() or Rejected(
-                    "violation", "a process of the submission kept running when it was stopped"
-                ) from None
+            self._stop()
         finally:
             if limit_s is None:
                 self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9)
@@ -215,13 +214,29 @@ class Launch:
         end.clear_text()
         return Reply(ns=ns, status=status, text=text, out=out)
 
+    def _go_on(self) -> None:
+        self.runner.thaw()
+        self._warmer.rest()
+
+    def _stop(self) -> None:
+        """Every process of the runner is stopped when this returns, and its core is kept awake for the next message."""
+        try:
+            self.runner.freeze()
+        except Unstoppable:
+            raise self._gone() or Rejected(
+                "violation", "a process of the submission kept running when it was stopped"
+            ) from None
+        self._core = self.runner.core()
+        warm.apart(self._core)
+        self._warmer.turn(self._core)
+
     def _wake(self, allowed_s: float) -> int:
         """A runner that runs, has nothing to work on, and looks for its next message."""
         self._awake += 1
         word = self._awake.to_bytes(8, "little")
         os.pwrite(self._link.bell, word, link.PING)
         began = time.perf_counter_ns()
-        self.runner.thaw()
+        self._go_on()
         return self._until(link.AWAKE, lambda found: found == word, began, allowed_s, 50_000)[0] - began
 
     def _slept_in(self, took_ns: int) -> int:
@@ -320,6 +335,16 @@ class Launch:
     def built(self) -> dict[str, Any]:
         """What the runner has to know of what was built for it."""
         return {} if self._built is None else self._built.told(self.runner.folder, self.runner.work)
+
+    def settle(self, prepared: Prepared) -> None:
+        """Null calls until they take as long one as another: what a library does on its first use is over then, and
+        its threads, which turn for some 30 ms after that, have gone to sleep. Nothing of a submission is here yet."""
+        took = [self.null(prepared)]
+        began = time.monotonic()
+        while (spent := time.monotonic() - began) < SETTLE_MOST_S:
+            took.append(self.null(prepared))
+            if spent > SETTLE_LEAST_S and max(took[-SETTLED:]) <= 2 * min(took):
+                return
 
     def null(self, prepared: Prepared) -> int:
         """A call's way without the call."""
@@ -1195,6 +1220,7 @@ def _reason(name: PhaseName, fault: Rejected) -> str:
 def _nulls(launch: Launch, patterns: dict[int, Prepared]) -> dict[int, clock.LaunchTimes]:
     """What a null call costs in this runner, for each case, before anything of a submission is in it."""
     times = {}
+    launch.settle(next(iter(patterns.values())))
     for index, pattern in patterns.items():
         found = [launch.null(pattern) for _ in range(NULLS)]
         bare = [launch.bare_null(pattern) for _ in range(NULLS)]

@@ -29,6 +29,7 @@ DONE, STATUS, TEXT_SIZE, AWAKE, CLAIM = 2048, 2056, 2064, 2072, 2080
 TEXT_AT, TEXT_CAP = 4096, 8192
 FIRST_SIZE = 65_536
 MASK = (1 << 63) - 1
+POISON = 4096
 FILES = ("bell", "in", "out")
 LENT = "lent"
 
@@ -125,7 +126,8 @@ class JudgeEnd:
 
     def poison(self, size: int) -> None:
         """Random bytes over the output's place: what an earlier call left there is of no use."""
-        block = os.urandom(min(size, 1 << 16))
+        block = os.urandom(POISON)
+        block *= min(1 + size // POISON, 64)
         at = 0
         while at < size:
             at += os.pwrite(self.out, memoryview(block)[: size - at], at)

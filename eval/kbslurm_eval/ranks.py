@@ -26,7 +26,7 @@ from .check import Case, Prepared, ProblemTrouble
 from .chorus import Chorus, Parts, free_port
 from .judge import LATE_CAP, SPIN_NS, START_S, Allowance, Launch, Pulse, Rejected, Reply, claimed, with_last_line
 from .link import JudgeEnd, Kind, Status, rank_folder
-from .supervisor import Supervisor, Unstoppable
+from .supervisor import Supervisor
 from .wire import Limits, Manifest
 
 MOST = 64
@@ -146,6 +146,7 @@ class RanksLaunch(Launch):
         allowed_s = self._allowance.left_s if limit_s is None else limit_s
         before_ns = time.perf_counter_ns()
         slept_in_ns = 0
+        self._warmer.turn(self._core)
         if late:
             slept_in_ns = self._slept_in(self._wake_all(allowed_s))
             start_ns = time.perf_counter_ns()
@@ -157,19 +158,14 @@ class RanksLaunch(Launch):
                 end.put(payload)
                 os.pwrite(end.bell, token, link.GO)
             start_ns = time.perf_counter_ns()
-            self.runner.thaw()
+            self._go_on()
         try:
             done_ns = self._all_done(tokens, start_ns, allowed_s)
             # in an order that nobody knows: whoever comes last has the longest to go on writing
             first: dict[int, list[tuple[int, bytes]]] = {}
             for rank in _DICE.sample(range(self._world), self._world):
                 first[rank] = self._probe(sizes[rank], self._ends[rank])
-            try:
-                self.runner.freeze()
-            except Unstoppable:
-                raise self._gone() or Rejected(
-                    "violation", "a process of the submission kept running when it was stopped"
-                ) from None
+            self._stop()
         finally:
             if limit_s is None:
                 self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9)
@@ -200,7 +196,7 @@ class RanksLaunch(Launch):
         for end in self._ends:
             os.pwrite(end.bell, word, link.PING)
         began = time.perf_counter_ns()
-        self.runner.thaw()
+        self._go_on()
         left = list(self._ends)
         over = self._wait(lambda: _drop(left, lambda end: os.pread(end.bell, 8, link.AWAKE) == word), began, allowed_s)
         return over - began

@@ -63,6 +63,7 @@ from typing import Any, Protocol
 
 from . import broom, guard
 from .link import FILES, LENT, rank_folder
+from .warm import Warmer
 from .wire import LOG_CAP, Limits
 
 SUFFIX = ".built"  # LINK/N.built lies beside LINK/N: what was built for that launch
@@ -70,8 +71,9 @@ CALL_STOP_S = 5.0
 # what makes libraries go without memory that is shared by name, which level 1 doesn't allow
 UNSHARED = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "NCCL_SHM_DISABLE": "1"}
 IMAGE_FACTS = ("image", "image_digest", "image_pinned", "image_seen")
-PASSES = 4  # how often in a row a tree of several processes must be found wholly stopped
+PASSES = 4  # how often in a row a tree must be found wholly stopped: one that seems to be alone may be forking
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_PROCESSOR = 36  # of the words behind the name in /proc/PID/stat
 START_S = 60.0
 
 
@@ -102,6 +104,10 @@ class Runner(Protocol):
         """Every process of it is stopped when this returns; Unstoppable otherwise."""
         ...
 
+    def core(self) -> int | None:
+        """The core that the process which is called was on when it was stopped."""
+        ...
+
     def ended(self) -> str | None:
         """How it ended, in words for the person; None while it lives."""
         ...
@@ -123,7 +129,7 @@ class Supervisor(Protocol):
     """Starts runners and says what kind of cage they are in. `image`: what their container's image is and has to be.
     `ranks`: how many processes of the submission each of them holds. `bare`: they have no file system of their own.
     `profiler`: the program that can be started around a runner here, or none; while `profiling` is true it is.
-    `notes`: what the report says of the cage."""
+    `notes`: what the report says of the cage. `warmer`: what keeps a stopped runner's core awake."""
 
     bare: bool
     container: bool
@@ -134,6 +140,7 @@ class Supervisor(Protocol):
     ranks: int
     profiler: str
     profiling: bool
+    warmer: Warmer
 
     def prepare(self) -> Path:
         """The folder of the next launch's link, not made yet."""
@@ -271,11 +278,12 @@ class _Tree:
         self._held: list[int] = []
 
     def all(self) -> list[int]:
-        """Every process of it now."""
-        found = [*self.roots, *(self._orphans() if self._orphans else ())]
-        for root in tuple(found):
-            found += _descendants(root)
-        return found
+        """Every process of it now, once."""
+        found: dict[int, None] = {}
+        for root in (*self.roots, *(self._orphans() if self._orphans else ())):
+            if root not in found:
+                found.update(dict.fromkeys((root, *_descendants(root))))
+        return list(found)
 
     def _members(self, spare: int | None) -> list[int]:
         found = [p for p in self.all() if p != spare]
@@ -293,23 +301,22 @@ class _Tree:
         if self.main is not None:
             _signal(self.main, signal.SIGSTOP)
         deadline = time.monotonic() + CALL_STOP_S
-        seen: set[int] = set()
+        seen: set[int] = set() if self.main is None else {self.main}
         idle: set[int] = set()
         passes = 0
         while True:
             members = self._members(spare)
             fresh = [p for p in members if p not in seen]
             for pid in fresh:
-                if pid != self.main:
-                    if _stopped(pid):  # not ours to continue: it stopped itself, or another runner's left it with us
-                        idle.add(pid)
-                    _signal(pid, signal.SIGSTOP)
+                if _stopped(pid):  # not ours to continue: it stopped itself, or another runner's left it with us
+                    idle.add(pid)
+                _signal(pid, signal.SIGSTOP)
             seen.update(fresh)
             if not fresh and all(_stopped(p) for p in members):
                 # Processes that come and go, or wake each other, can look stopped one after another while one of them
                 # always runs. Whoever slips past one look has to slip past each of these.
                 passes += 1
-                if passes >= (PASSES if len(members) > 1 else 2):
+                if passes >= PASSES:
                     self._held = [p for p in members if p not in idle]
                     return
                 continue
@@ -321,6 +328,15 @@ class _Tree:
                 for pid in members:  # one that was continued by a sibling in between
                     if not _stopped(pid):
                         _signal(pid, signal.SIGSTOP)
+
+    def core(self) -> int | None:
+        """Where the one that is called was last; of a container, the first process inside it."""
+        called = self.main if self.main is not None else min(self._inside, default=None)
+        if called is None:
+            return None
+        with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{called}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[_PROCESSOR])
+        return None
 
     def thaw(self) -> None:
         """The one that is called goes on first, where it is known."""
@@ -393,6 +409,7 @@ class Local:
             self._base.chmod(0o711)
         self._count = 0
         self._live: list[_LocalRunner] = []
+        self.warmer = Warmer()
 
     def prepare(self) -> Path:
         """The folder of the next launch's link."""
@@ -415,6 +432,7 @@ class Local:
 
     def close(self) -> None:
         """Every runner ended, every folder of ours removed."""
+        self.warmer.close()
         for runner in self._live:
             runner.kill()
         broom.remove(self._base)
@@ -643,6 +661,10 @@ class _LocalRunner:
             for pid in _orphans():
                 _LEFT.setdefault(pid, self._main)
 
+    def core(self) -> int | None:
+        """The core that it was last on."""
+        return self._tree.core()
+
     def _own(self) -> list[int]:
         """Its processes, without those that another launch's left with the judge."""
         if self._keeper:
@@ -779,6 +801,7 @@ class Doorbell:
         )
         self._count = 0
         self._live: list[_Contained] = []
+        self.warmer = Warmer()
         try:
             self._ask = os.open(folder / "ask", os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
@@ -820,6 +843,7 @@ class Doorbell:
 
     def close(self) -> None:
         """Every runner ended; the script leaves its loop."""
+        self.warmer.close()
         for runner in self._live:
             runner.kill()
         with contextlib.suppress(OSError):
@@ -871,6 +895,10 @@ class _Contained:
     def freeze(self) -> None:
         """Every process of it is stopped when this returns."""
         self._tree.freeze(None)
+
+    def core(self) -> int | None:
+        """The core that it was last on."""
+        return self._tree.core()
 
     def _status(self) -> int | None:
         with contextlib.suppress(OSError, ValueError):

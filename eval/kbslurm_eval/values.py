@@ -57,27 +57,21 @@ def pack(value: Any, *, arrays_only: bool = False) -> bytes:
 
     With `arrays_only` everything but arrays and their containers is left out: what a null call carries.
     """
-    blobs: list[tuple[int, Any]] = []
+    blobs: list[Any] = []
     end = 0
 
     def put(blob: Any) -> int:
         nonlocal end
-        at, size = end, memoryview(blob).nbytes
-        blobs.append((at, blob))
-        end = _rounded(at + size)
+        at, view = end, memoryview(blob)
+        end = _rounded(at + view.nbytes)
+        blobs.extend((view if view.contiguous else view.tobytes(), bytes(end - at - view.nbytes)))
         return at
 
     tree = _told(value, put, arrays_only, "data", 0)
     text = json.dumps(tree, separators=(",", ":")).encode()
     start = _rounded(16 + len(text))
-    out = bytearray(start + end)
-    struct.pack_into("<QQ", out, 0, len(text), start)
-    out[16 : 16 + len(text)] = text
-    for at, blob in blobs:
-        view = memoryview(blob)
-        if view.nbytes:
-            out[start + at : start + at + view.nbytes] = view.cast("B") if view.contiguous else view.tobytes()
-    return bytes(out)
+    head = struct.pack("<QQ", len(text), start) + text
+    return b"".join((head, bytes(start - len(head)), *blobs))
 
 
 def unpack(buffer: memoryview) -> Any:
@@ -195,7 +189,8 @@ def _told_array(value: Any, put: Any, where: str) -> Any:
             dense = value.transpose(order)
             if not dense.flags.c_contiguous:
                 order, dense = list(range(value.ndim)), np.ascontiguousarray(value)
-            return ["n", value.dtype.str, list(dense.shape), put(dense.tobytes()), order]
+            plain = dense.reshape(-1).view(np.uint8) if dense.size and dense.itemsize else dense.tobytes()
+            return ["n", value.dtype.str, list(dense.shape), put(plain), order]
         case "torch":
             order = _order(value.stride(), value.shape)
             dense = value.detach().permute(order)
