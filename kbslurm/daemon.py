@@ -448,8 +448,8 @@ class Daemon:
         self._untended = False
         self._strangers: set[str] = set()
         self._breakers: dict[str, Breaker] = {}
-        self._overflow: Mapping[str, str] = {}
-        self._held_up: Mapping[str, str] = {}
+        self._planned = Plan(slots=(), why={})
+        self._facts = placement.Facts()
         grounds = [place.ground() for place in places]
         self._board_classes = {
             gpu: placement.board_class(gpu, grounds, self.rules) for ground in grounds for gpu in ground.slots
@@ -550,8 +550,10 @@ class Daemon:
                 "currency": self.rules.budget.currency,
                 "boards": {board: list(places) for board, places in self.rules.boards.items()},
                 "classes": self._board_classes if self.has_policy else {},
-                "gpus": dict(self._overflow),
-                "held_up": dict(self._held_up),
+                "gpus": dict(self._planned.why),
+                "held_up": dict(self._planned.held_up),
+                "held_boards": {gpu: dict(boards) for gpu, boards in self._planned.held_boards.items()},
+                "budget": placement.budget_told(self.rules.budget, self._facts),
             },
         }
 
@@ -646,7 +648,7 @@ class Daemon:
         for gpu, at in waits:
             soonest[gpu] = min(at, soonest.get(gpu, at))
         plan = placement.planned(slots, self._grounds(), self.rules, facts, attempts, now, planned_at=soonest)
-        self._overflow, self._held_up = plan.why, plan.held_up
+        self._planned, self._facts = plan, facts
         return plan
 
     def _mind_breakers(self, now: datetime) -> None:

@@ -120,13 +120,14 @@ def routes(house: House, histories: waiting.Histories, standings: Standings) -> 
         """Why a run of one's own (for staff: anybody's) is where it is: what it waits for, where it went and why."""
         told = house.store.why(run_id, house.clock.now())
         own(house, sender, told.submission, staff_too=True)
-        return Ascii(as_told(told))
+        return Ascii(as_told(told, money=identity.caller(house, sender).is_staff))
 
     @router.get("/user/submissions/{submission_id}/why", responses=answers(shapes.WhysTold, 400, 401, 403, 404))
     def whys(submission_id: Number, sender: Sender) -> Ascii:
         """The same for each run of a submission."""
         now, view = house.clock.now(), own(house, sender, submission_id, staff_too=True)
-        return Ascii({"runs": [as_told(house.store.why(run.id, now)) for run in view.runs]})
+        money = identity.caller(house, sender).is_staff
+        return Ascii({"runs": [as_told(house.store.why(run.id, now), money=money) for run in view.runs]})
 
     @router.delete("/user/submissions/{submission_id}", responses=answers(shapes.Fine, 400, 401, 403, 404))
     def delete(submission_id: Number, sender: Sender) -> Ascii:

@@ -200,7 +200,7 @@ class Progress(Shape):
 
 
 class WhyAttempt(Shape):
-    """One try and why it went there. Open ones cost what they may at the most."""
+    """One try and why it went there. Open ones cost what they may at the most; null for who isn't staff."""
 
     number: int
     backend: str
@@ -210,7 +210,7 @@ class WhyAttempt(Shape):
     gpu_class: str
     ranks: bool
     gpu_s: float
-    cost: float
+    cost: float | None
 
 
 class WhyTold(Shape):

@@ -237,6 +237,7 @@ def _shown(found: Status, as_json: bool) -> None:
         say(f"[bold]overflow[/]  {show.escape(rule)}", soft_wrap=True)
         for gpu, why in sorted(found.overflow["gpus"].items()):
             say(f"  {show.escape(gpu)}: {show.escape(why)}", soft_wrap=True)
+        _say_budget(say, found.overflow)
     for row in found.fleet:
         _say_fleet(say, row)
     for row in found.attention:
@@ -266,6 +267,21 @@ def _say_breaker(say: Callable[..., None], row: Mapping[str, Any], overflow: Map
         return
     again = f", tried again at {breaker['try_at'][11:19]} UTC" if breaker["try_at"] else ""
     say(f"[yellow]look[/]  {name} gets no runs{again}: {why}", soft_wrap=True)
+
+
+def _say_budget(say: Callable[..., None], overflow: Mapping[str, Any]) -> None:
+    """What is spent of each bound, and whom only that keeps at home."""
+    budget, currency = overflow.get("budget", {}), overflow.get("currency", "")
+    bounds = [("the month", budget)] if budget.get("month") is not None else []
+    bounds += [(f"board {name}", one) for name, one in sorted(budget.get("boards", {}).items())]
+    for whose, one in bounds:
+        line = f"{whose}: {one['spent']:.2f} of {one['month']:.2f} {currency} spent, open runs at their most"
+        say(f"[bold]budget[/]    {show.escape(line)}", soft_wrap=True)
+    held = {f"{gpu} runs": said for gpu, said in overflow.get("held_up", {}).items()}
+    for gpu, boards in overflow.get("held_boards", {}).items():
+        held |= {f"{gpu} runs of board {name}": said for name, said in boards.items()}
+    for which, said in sorted(held.items()):
+        say(f"[yellow]look[/]  {show.escape(f'{which}: {said}')}", soft_wrap=True)
 
 
 def _say_fleet(say: Callable[..., None], row: Mapping[str, Any]) -> None:

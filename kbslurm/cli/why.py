@@ -48,7 +48,7 @@ def _shown(told: Mapping[str, Any]) -> None:
     out.print(f"[bold]{show.escape(head)}[/]: {show.coloured(told['state'])}", soft_wrap=True)
     for sentence in told["why"]:
         out.print(f"  {show.escape(sentence)}", soft_wrap=True)
-    cost = sum(one["cost"] for one in told["attempts"])
+    cost = sum(one["cost"] or 0.0 for one in told["attempts"])
     if cost:
         out.print(f"  it cost {cost:.4f} {show.escape(told['currency'])}".rstrip(), soft_wrap=True)
 

@@ -31,6 +31,7 @@ OtherClass = Literal["refuse", "unranked"]
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)\Z")
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
 BUDGET_SPENT = "the month's budget for other places is used up: it waits for the cluster"
+BOARD_SPENT = "its board's budget of this month for other places is used up: it waits for the cluster"
 _RULES = 'Write overflow = "never", "when_down", or { when_wait_over = "10m" }.'
 _MONTH = re.compile(r"(\d{4})-(\d{2})\Z")
 
@@ -86,11 +87,12 @@ class Ground:
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """What waits for a GPU type: how many runs, the least that one of them may hold (GPU-seconds), how long runs took
-    lately."""
+    """What waits for a GPU type: how many runs, the least that one of them may hold (GPU-seconds), of all and by board,
+    how long runs took lately."""
 
     waiting: int = 0
     least_gpu_s: float = 0.0
+    least_by_board: Mapping[str, float] = field(default_factory=dict)
     service: Service | None = None
 
 
@@ -108,11 +110,12 @@ class Facts:
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """Which slots are offered, the preferred first, and by GPU type why overflow is used or isn't. `held_up`: where it
-    would be used, were it not for this."""
+    would be used, were it not for this; `held_boards`: the same for runs of a board alone."""
 
     slots: tuple[Slot, ...]
     why: Mapping[str, str]
     held_up: Mapping[str, str] = field(default_factory=dict)
+    held_boards: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def overflow_of(raw: Any) -> Overflow:
@@ -202,8 +205,7 @@ def planned(
     home: list[Slot] = []
     overflow: list[Slot] = []
     first: list[Slot] = []
-    why = {gpu: gate.why for gpu, gate in gates.items()}
-    held_up: dict[str, str] = {}
+    held_up, held_boards, why = _held_up(gates, grounds, rules, facts)
     for slot in free:
         ground = by_name[slot.backend]
         known = replace(
@@ -221,15 +223,24 @@ def planned(
             home.append(replace(let_in, why=f"{ground.name} had a free slot{trial}"))
             continue
         gate = gates[slot.gpu]
-        spent = _spent_up(let_in, rules.budget, facts, facts.demand.get(slot.gpu, Demand()))
-        if spent and gate.is_open:
-            why[slot.gpu], held_up[slot.gpu] = f"{gate.why}; {spent}", BUDGET_SPENT
+        least = facts.demand.get(slot.gpu, Demand()).least_gpu_s
+        spent = _spent_up(let_in.price, rules.budget.month, facts.spent, least)
         offered = _through(let_in, gate, facts) if not spent else None
         if offered is not None:
             (first if gate.before_home else overflow).append(offered)
-    offered_for = {slot.gpu for slot in (*first, *overflow)}
-    held_up = {gpu: said for gpu, said in held_up.items() if gpu not in offered_for}
-    return Plan(slots=(*first, *home, *overflow), why=why, held_up=held_up)
+    return Plan(slots=(*first, *home, *overflow), why=why, held_up=held_up, held_boards=held_boards)
+
+
+def budget_told(budget: Budget, facts: Facts) -> dict[str, Any]:
+    """The bounds and what is spent of each, open runs at their most: for the hosts, as JSON."""
+    return {
+        "month": budget.month,
+        "spent": facts.spent,
+        "boards": {
+            board: {"month": most, "spent": facts.spent_by_board.get(board, 0.0)}
+            for board, most in budget.boards.items()
+        },
+    }
 
 
 def movable(attempt: OpenAttempt) -> bool:
@@ -379,12 +390,39 @@ def _through(slot: Slot, gate: _Gate, facts: Facts) -> Slot | None:
     return replace(slot, free=free, queued_before=gate.queued_before, why=gate.why)
 
 
-def _spent_up(slot: Slot, budget: Budget, facts: Facts, demand: Demand) -> str:
-    """Why nothing more may be spent; empty while something may."""
-    if slot.price <= 0 or budget.month is None:
-        return ""
-    left = budget.month - facts.spent
-    if left <= 0 or left < demand.least_gpu_s * slot.price:
-        used = f"{facts.spent:.2f} of {budget.month:.2f} {budget.currency}"
-        return f"the month's budget is used up ({used}, open runs at their most): it waits for home"
-    return ""
+def _spent_up(price: float, bound: float | None, spent: float, least_gpu_s: float) -> bool:
+    """Whether a bound has no room for even the least that waits, at this price."""
+    if price <= 0 or bound is None:
+        return False
+    left = bound - spent
+    return left <= 0 or left < least_gpu_s * price
+
+
+def _held_up(
+    gates: Mapping[str, _Gate], grounds: Sequence[Ground], rules: Rules, facts: Facts
+) -> tuple[dict[str, str], dict[str, dict[str, str]], dict[str, str]]:
+    """What only money keeps at home, by GPU type and by board; and why overflow is used or isn't.
+
+    By places, not by what is free there now: that a place is at work for a moment gives nobody's money back.
+    """
+    budget = rules.budget
+    held_up: dict[str, str] = {}
+    held_boards: dict[str, dict[str, str]] = {}
+    why = {gpu: gate.why for gpu, gate in gates.items()}
+    for gpu, gate in gates.items():
+        away = [g for g in grounds if g.role == "overflow" and g.slots.get(gpu) and g.breaker.state is not State.OPEN]
+        if not gate.is_open or not away:
+            continue
+        demand = facts.demand.get(gpu, Demand())
+        shut = [_spent_up(g.prices.get(gpu, 0.0), budget.month, facts.spent, demand.least_gpu_s) for g in away]
+        if any(shut):
+            why[gpu] = f"{gate.why}; the month's budget is used up: it waits for home"
+        if all(shut):
+            held_up[gpu] = BUDGET_SPENT
+            continue
+        for board, least in demand.least_by_board.items():
+            mine = [g for g in away if g.name in rules.boards.get(board, [g.name])]
+            bound, spent = budget.boards.get(board), facts.spent_by_board.get(board, 0.0)
+            if mine and all(_spent_up(g.prices.get(gpu, 0.0), bound, spent, least) for g in mine):
+                held_boards.setdefault(gpu, {})[board] = BOARD_SPENT
+    return held_up, held_boards, why

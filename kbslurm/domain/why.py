@@ -33,7 +33,8 @@ class Tried:
 @dataclass(frozen=True, kw_only=True)
 class Told:
     """What the rows and the leading daemon say of a run. `leader` is what the daemon told when it last renewed its
-    lease, None where none leads; `ahead` and `open_at` are how many wait before it and are open, by place."""
+    lease, None where none leads; `ahead` and `open_at` are how many wait before it and are open, by place. `spent` is
+    this month's money in all, open runs at their most."""
 
     run: int
     submission: int
@@ -43,6 +44,7 @@ class Told:
     mode: str
     by_staff: bool
     gpus: int
+    most_gpu_s: float
     held: bool
     second: bool
     pinned: str | None
@@ -54,11 +56,13 @@ class Told:
     tries: Sequence[Tried]
     open_at: Mapping[str, int]
     leader: Mapping[str, Any] | None
+    spent: float = 0.0
+    spent_of_board: float = 0.0
 
 
-def sentences(told: Told) -> list[str]:
-    """The whole answer, the most telling first."""
-    found = list(_waits(told)) if told.state == "queued" else []
+def sentences(told: Told, *, money: bool = True) -> list[str]:
+    """The whole answer, the most telling first. `money`: with amounts, which are for the hosts."""
+    found = list(_waits(told, money)) if told.state == "queued" else []
     found += [_tried(one, last=one is told.tries[-1], told=told) for one in reversed(told.tries)]
     if told.state == "cancelled":
         found.insert(0, "it was cancelled: it gets no verdict")
@@ -68,7 +72,7 @@ def sentences(told: Told) -> list[str]:
     return found
 
 
-def _waits(told: Told) -> list[str]:
+def _waits(told: Told, money: bool) -> list[str]:
     since = f"it has waited {span(told.waited_s)}"
     if told.held:
         return [HELD_SECOND if told.second else HELD, since]
@@ -83,14 +87,16 @@ def _waits(told: Told) -> list[str]:
         found.append(f"no place here has {told.gpu}")
     refused = {one.backend: one.reason for one in told.tries if one.ending == "refused"}
     for name, place in having.items():
-        found.append(f"{name}: {refused_by(name, place, told, refused)}")
+        found.append(f"{name}: {refused_by(name, place, told, refused, money=money)}")
     overflow = told.leader.get("overflow", {})
     if any(place.get("role") == "overflow" for place in having.values()):
         found.append(f"overflow ({overflow.get('rule', 'never')}): {overflow.get('gpus', {}).get(told.gpu, 'no word')}")
     return found
 
 
-def refused_by(name: str, place: Mapping[str, Any], told: Told, refused: Mapping[str, str]) -> str:
+def refused_by(
+    name: str, place: Mapping[str, Any], told: Told, refused: Mapping[str, str], *, money: bool = True
+) -> str:
     """Why this place doesn't take it now, or that it may."""
     overflow = (told.leader or {}).get("overflow", {})
     breaker = place.get("breaker", {})
@@ -111,6 +117,8 @@ def refused_by(name: str, place: Mapping[str, Any], told: Told, refused: Mapping
     other = told.gpu in classes and here != classes[told.gpu]
     if other and told.mode == "leaderboard" and overflow.get("other_class") == "refuse" and told.pinned is None:
         return f"its GPUs are {here}, the board is about {classes[told.gpu]}: leaderboard runs don't go there"
+    if spent := _spent_up(place.get("prices", {}).get(told.gpu, 0.0), told, money):
+        return spent
     if breaker.get("state", "closed") != "closed" and overflow.get("rule"):
         word = "is tried with one run" if breaker["state"] == "half_open" else "gets no runs now"
         return f"{word}: {breaker['why']}"
@@ -120,6 +128,22 @@ def refused_by(name: str, place: Mapping[str, Any], told: Told, refused: Mapping
     if open_now >= slots:
         return f"all {slots} slots are in use"
     return f"{slots - open_now} of {slots} slots are free"
+
+
+def _spent_up(price: float, told: Told, money: bool) -> str:
+    """Which budget has no room for what it may cost there; empty where each has."""
+    overflow = (told.leader or {}).get("overflow", {})
+    budget, currency, most = overflow.get("budget", {}), overflow.get("currency", ""), told.most_gpu_s * price
+    boards = budget.get("boards", {})
+    bounds = [
+        ("the month's budget", budget.get("month"), told.spent),
+        (f"board {told.board}'s budget of this month", boards.get(told.board, {}).get("month"), told.spent_of_board),
+    ]
+    for whose, bound, spent in bounds:
+        if price > 0 and bound is not None and spent + most > bound:
+            used = f"{spent:.2f} of {bound:.2f} {currency}, open runs at their most; this one may cost {most:.2f}"
+            return f"{whose} is used up ({used})" if money else f"{whose} is used up"
+    return ""
 
 
 def _tried(one: Tried, *, last: bool, told: Told) -> str:
@@ -134,8 +158,8 @@ def _tried(one: Tried, *, last: bool, told: Told) -> str:
     return f"{text}; it is {one.state}{f', {one.waits}' if one.waits else ''}"
 
 
-def as_told(told: Told) -> dict[str, Any]:
-    """As JSON: the facts, and the sentences."""
+def as_told(told: Told, *, money: bool = True) -> dict[str, Any]:
+    """As JSON: the facts, and the sentences. `money`: with what it costs, which is for the hosts."""
     return {
         "run": told.run,
         "submission": told.submission,
@@ -145,7 +169,7 @@ def as_told(told: Told) -> dict[str, Any]:
         "verdict": told.verdict,
         "place": told.ahead + 1 if told.state == "queued" and not told.held else None,
         "pinned": told.pinned,
-        "why": sentences(told),
+        "why": sentences(told, money=money),
         "attempts": [
             {
                 "number": one.number,
@@ -156,7 +180,7 @@ def as_told(told: Told) -> dict[str, Any]:
                 "gpu_class": one.gpu_class,
                 "ranks": one.ranks,
                 "gpu_s": round(one.gpu_s, 3),
-                "cost": round(one.money, 6),
+                "cost": round(one.money, 6) if money else None,
             }
             for one in told.tries
         ],

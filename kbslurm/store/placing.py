@@ -12,6 +12,7 @@ from typing import Any
 from kbslurm.domain import placement
 from kbslurm.domain.breaker import Breaker, Outcomes, kept, told
 from kbslurm.domain.drift import SHADOW, Drift, Pair, drift
+from kbslurm.domain.eta import Service
 from kbslurm.domain.measure import CALIBRATION
 from kbslurm.domain.placement import Demand, Facts, Rules
 from kbslurm.domain.run import OpenAttempt, Slot, SubmissionId
@@ -42,10 +43,11 @@ class Usage:
 
 
 _DEMAND = """
-SELECT run.gpu, count(*) AS waiting, min(run.cost_s * v.ranks) AS least_gpu_s,
+SELECT run.gpu, lower(b.name) AS board, count(*) AS waiting, min(run.cost_s * v.ranks) AS least_gpu_s,
     array_agg(DISTINCT run.pinned) FILTER (WHERE run.pinned IS NOT NULL) AS pinned
 FROM run JOIN problem_version v ON v.id = run.problem_version_id
-WHERE run.state = 'queued' AND NOT run.held GROUP BY run.gpu
+JOIN submission s ON s.id = run.submission_id JOIN leaderboard b ON b.id = s.board_id
+WHERE run.state = 'queued' AND NOT run.held GROUP BY run.gpu, lower(b.name)
 """
 _SPENT = f"""
 SELECT lower(b.name) AS board, sum({sql.MONEY}) AS money
@@ -66,8 +68,9 @@ FROM (
 
 _WHY = """
 SELECT run.id AS run, run.submission_id AS submission, b.name AS board, run.gpu, run.state, s.mode, run.by_staff,
-    v.ranks AS gpus, run.held, run.second, run.pinned, greatest(0, extract(epoch FROM %(now)s - run.queued_at))::float8
-    AS waited_s, (SELECT count(*) FROM run o WHERE o.state = 'queued' AND NOT o.held AND o.gpu = run.gpu
+    v.ranks AS gpus, run.cost_s * v.ranks AS most_gpu_s, run.held, run.second, run.pinned,
+    greatest(0, extract(epoch FROM %(now)s - run.queued_at))::float8 AS waited_s,
+    (SELECT count(*) FROM run o WHERE o.state = 'queued' AND NOT o.held AND o.gpu = run.gpu
         AND (o.fair_at, o.id) < (run.fair_at, run.id)) AS ahead,
     verdict.name AS verdict, verdict.ranked, coalesce(verdict.reason, run.reason) AS reason,
     (SELECT info FROM lease WHERE name = 'daemon' AND expires_at > %(now)s) AS leader
@@ -161,10 +164,8 @@ class PlacingDesk(FinalsDesk):
         spent = {row["board"]: row["money"] for row in self.spent_by_board(begins, ends, now)}
         return Facts(
             demand={
-                row["gpu"]: Demand(
-                    waiting=row["waiting"], least_gpu_s=row["least_gpu_s"], service=self.service(row["gpu"])
-                )
-                for row in found
+                gpu: _demand([row for row in found if row["gpu"] == gpu], self.service(gpu))
+                for gpu in {row["gpu"] for row in found}
             },
             pinned=frozenset(name for row in found for name in row["pinned"] or ()),
             spent=sum(spent.values()),
@@ -182,7 +183,11 @@ class PlacingDesk(FinalsDesk):
             raise NotFound("run", str(run))
         tries = [Tried(**row) for row in self._all(_WHY_TRIED, {"run": run, "now": now})]
         open_at = {row["backend"]: row["n"] for row in self._all(_OPEN_AT, {"gpu": found["gpu"]})}
-        return Told(**found, tries=tries, open_at=open_at)
+        spent: dict[str, float] = {}
+        if found["state"] == "queued":
+            spent = {row["board"]: row["money"] for row in self.spent_by_board(*placement.month_of(now), now)}
+        mine = spent.get(found["board"].lower(), 0.0)
+        return Told(**found, tries=tries, open_at=open_at, spent=sum(spent.values()), spent_of_board=mine)
 
     def ordered_together(self, submission: SubmissionId, via: str) -> list[tuple[SubmissionId, str | None]]:
         """This one, and those that were submitted this way in the same moment by the same, each with its place."""
@@ -252,6 +257,16 @@ class PlacingDesk(FinalsDesk):
             " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
             {"key": BREAKER + backend, "value": json.dumps(told(breaker))},
         )
+
+
+def _demand(rows: Sequence[dict[str, Any]], service: Service | None) -> Demand:
+    """What waits for one GPU type, of its rows by board."""
+    return Demand(
+        waiting=sum(row["waiting"] for row in rows),
+        least_gpu_s=min(row["least_gpu_s"] for row in rows),
+        least_by_board={row["board"]: row["least_gpu_s"] for row in rows},
+        service=service,
+    )
 
 
 def _shadow(place: str, gpu: str, rows: Sequence[dict[str, Any]]) -> ShadowView:

@@ -186,11 +186,29 @@ def test_a_boards_own_bound_holds_for_it_alone_and_the_month_ends(rig: Rig) -> N
     boards = [rig.store.work(claimed(rig, DEAR, rules=rules).id).board for _ in range(2)]
     assert sorted(boards) == ["main", "other"]
     assert claim(rig, DEAR, rules=rules) is None
+    left = rig.rows("SELECT id FROM run WHERE state = 'queued'")[0]["id"]
+    told = rig.store.why(left, rig.now)
+    assert (told.board, told.most_gpu_s) == ("main", 60.0)
+    assert told.spent == pytest.approx(1.2)
+    assert told.spent_of_board == pytest.approx(0.6)
+    assert rig.store.waiting_facts(rig.now).demand["H100"].least_by_board == {"main": 60.0}
     assert claim(rig, replace(DEAR, price=0.0), rules=rules) is not None, "what costs nothing is never bounded"
     rig.accept("dan")
     assert claim(rig, DEAR, rules=rules) is None
     rig.later(31 * 86_400)
     assert claim(rig, DEAR, rules=rules) is not None
+
+
+def test_who_waits_for_a_boards_budget_alone_is_told_so(rig: Rig) -> None:
+    other = rig.store.add_board("other", HELLO, gpus=["H100"], now=rig.now)
+    mine = rig.accept("ada")
+    others = rig.accept("eve", board_id=other.id, problem_version_id=other.problem_version_id)
+    told = {"overflow": {"held_up": {}, "held_boards": {"H100": {"main": "its board's budget is used up"}}}}
+    assert rig.store.hold_lease("daemon", "me", 60.0, rig.now, info=told)
+    for receipt, said in ((mine, "its board's budget is used up"), (others, None)):
+        (run,) = rig.store.submission(receipt.submission_id).runs
+        assert rig.store.queue_now("H100", rig.now, before=run).held_up == said
+    assert rig.store.queue_now("H100", rig.now).held_up is None
 
 
 def test_what_never_began_costs_nothing_and_what_perhaps_ran_costs_its_most(rig: Rig) -> None:

@@ -142,6 +142,23 @@ def test_status_tells_of_a_place_that_fails_and_of_its_budget(kbslurm: CommandLi
     assert "7 scheduler calls, 23 left" in found.out
 
 
+def test_status_tells_what_is_spent_of_each_budget_and_whom_that_keeps_at_home(
+    kbslurm: CommandLine, database_url: str
+) -> None:
+    budget = {"month": 9.0, "spent": 3.25, "boards": {"transpose": {"month": 2.0, "spent": 1.9}}}
+    overflow = {"rule": "when_down", "gpus": {"H100": "cluster is down"}, "currency": "EUR", "budget": budget}
+    held = {"held_up": {"A100": "no money"}, "held_boards": {"H100": {"transpose": "no money of its own"}}}
+    with PostgresStore(database_url) as store:
+        told = {"places": {}, "overflow": {**overflow, **held}}
+        assert store.hold_lease("daemon", "here", 60.0, datetime.now(UTC), info=told)
+    said = kbslurm("status").out
+    assert "the month: 3.25 of 9.00 EUR spent, open runs at their most" in said
+    assert "board transpose: 1.90 of 2.00 EUR spent" in said
+    assert "A100 runs: no money\n" in said
+    assert "H100 runs of board transpose: no money of its own" in said
+    assert kbslurm("status", "--json").json()["overflow"]["budget"] == budget
+
+
 def test_slots_of_another_host_are_told_from_ours(kbslurm: CommandLine, database_url: str) -> None:
     """A leader elsewhere has local slots too: its attempts are no trouble, those of a host that is away are."""
     told = {"places": {"local@other": {"troubles": 0, "why": "", "pace": None, "slots": {"H100": 3}}}}

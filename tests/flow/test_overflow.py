@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from functools import partial
 
 import pytest
 
@@ -201,14 +201,14 @@ def test_a_burst_stops_at_the_budget_and_waits_for_home(stage: Stage) -> None:
     )
     with running(served):
         burst(stage, 6)
-        seen: dict[str, Any] = {}
-
-        def spent_up() -> bool:  # in one look: while a place is at work, the plan made meanwhile doesn't speak of it
-            seen.update(served._told())
-            overflow = seen["overflow"]
-            return "budget is used up" in overflow["gpus"].get("A100", "") and "A100" in overflow["held_up"]
-
-        stage.wait_until(spent_up)
+        stage.wait_until(lambda: "budget is used up" in served._told()["overflow"]["gpus"].get("A100", ""))
+        for _ in range(5):  # through ticks that find the place at work, and others that don't
+            due = served.metrics.ticks._value.get() + 1
+            served.wake.ring()
+            stage.wait_until(partial(lambda due: served.metrics.ticks._value.get() >= due, due))
+            seen = served._told()
+            assert "budget is used up" in seen["overflow"]["gpus"]["A100"], "it doesn't blink"
+            assert "A100" in seen["overflow"]["held_up"]
         assert sum(a.backend == "modal" for a in stage.store.open_attempts()) == 2, "three could come to more"
         stage.store.hold_lease(LEASE, served.holder, 60.0, stage.clock.now(), info=seen)
         told = stage.store.queue_now("A100", stage.clock.now())
@@ -216,6 +216,7 @@ def test_a_burst_stops_at_the_budget_and_waits_for_home(stage: Stage) -> None:
         (last,) = [run for run in stage.runs() if run["state"] == "queued"][-1:]
         said = stage.store.why(last["id"], stage.clock.now())
         assert any("budget is used up" in sentence for sentence in sentences(said)), sentences(said)
+        assert any(sentence.startswith("modal: the month's budget is used up (") for sentence in sentences(said))
         modal.begin()
         stage.wait_until(lambda: stage.open_runs() < 5)
         home.down = False

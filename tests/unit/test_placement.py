@@ -160,6 +160,58 @@ def test_a_budget_that_is_used_up_stops_what_costs_and_says_so() -> None:
     assert free.slots, "what costs nothing goes on"
 
 
+def test_the_budgets_word_stands_while_a_place_is_at_work() -> None:
+    rules = Rules(overflow=Overflow(when="when_down"), budget=Budget(month=1.0))
+    facts = Facts(demand={GPU: Demand(waiting=1, least_gpu_s=60.0)}, spent=1.0)
+    grounds = [home(breaker=DOWN), modal()]
+    for free in (free_slots({"modal": {GPU: 3}}, ()), []):  # a lane at work, or with all slots in use, offers none
+        found = planned(free, grounds, rules, facts, (), NOW)
+        assert found.held_up == {GPU: placement.BUDGET_SPENT}
+        assert "budget is used up" in found.why[GPU]
+    free_of_charge = Ground(name="github", role="overflow", slots={GPU: 1})
+    found = planned([], [*grounds, free_of_charge], rules, facts, (), NOW)
+    assert not found.held_up, "it is only a moment until that one has room"
+    assert "budget is used up" in found.why[GPU]
+    assert not planned([], [home(), modal()], rules, facts, (), NOW).held_up, "home works: money keeps nobody"
+
+
+@pytest.mark.parametrize(
+    ("spent", "boards", "places", "held"),
+    [
+        (0.93, {"sort": 1.0}, {}, []),
+        (0.95, {"sort": 1.0}, {}, ["sort"]),
+        (0.95, {"sort": 2.0, "scan": 0.0}, {}, ["scan"]),
+        (0.95, {"sort": 1.0, "scan": 0.01}, {}, ["scan", "sort"]),
+        (0.95, {"sort": 1.0}, {"sort": ["modal"]}, ["sort"]),
+        (0.95, {"sort": 1.0}, {"sort": []}, []),
+        (0.95, {"other": 0.0}, {}, []),
+    ],
+)
+def test_a_board_whose_own_budget_is_used_up_is_told_so_alone(
+    spent: float, boards: dict[str, float], places: dict[str, list[str]], held: list[str]
+) -> None:
+    rules = Rules(overflow=Overflow(when="when_down"), budget=Budget(boards=boards), boards=places)
+    demand = Demand(waiting=2, least_gpu_s=30.0, least_by_board={"sort": 60.0, "scan": 30.0})
+    facts = Facts(demand={GPU: demand}, spent=spent, spent_by_board={"sort": spent})
+    found = plan([home(breaker=DOWN), modal()], rules, facts=facts)
+    assert found.slots, "others go on"
+    assert not found.held_up
+    assert sorted(found.held_boards.get(GPU, {})) == held
+    none_free = planned([], [home(breaker=DOWN), modal()], rules, facts, (), NOW)
+    assert none_free.held_boards == found.held_boards
+    assert not plan([home(), modal()], rules, facts=facts).held_boards, "home works: money keeps nobody"
+
+
+def test_what_is_told_of_the_budget_names_each_bound_and_what_is_spent_of_it() -> None:
+    facts = Facts(spent=3.0, spent_by_board={"sort": 1.0, "scan": 2.0})
+    told = placement.budget_told(Budget(month=9.0, boards={"sort": 5.0, "new": 1.0}), facts)
+    assert told == {
+        "month": 9.0,
+        "spent": 3.0,
+        "boards": {"sort": {"month": 5.0, "spent": 1.0}, "new": {"month": 1.0, "spent": 0.0}},
+    }
+
+
 def test_a_run_that_was_ordered_somewhere_opens_that_place_for_itself_alone() -> None:
     facts = Facts(demand={GPU: Demand(waiting=1)}, pinned=frozenset({"modal"}))
     found = plan([home(), modal()], Rules(), facts=facts)
@@ -213,6 +265,9 @@ def test_whatever_the_ground_no_plan_breaks_a_rule(
     free = free_slots({ground.name: ground.slots for ground in grounds}, attempts)
     facts = Facts(demand={GPU: Demand(waiting=waiting, least_gpu_s=60.0, service=SLOW)}, spent=spent)
     found = planned(free, grounds, rules, facts, attempts, NOW)
+    nothing_free = planned((), grounds, rules, facts, attempts, NOW)
+    assert (nothing_free.why, nothing_free.held_up) == (found.why, found.held_up), "words don't follow free slots"
+    assert not set(found.held_up) & {slot.gpu for slot in found.slots if slot.overflow and not slot.pinned_only}
     by_name = {ground.name: ground for ground in grounds}
     offered = {(slot.backend, slot.gpu): slot for slot in found.slots}
     assert len(offered) == len(found.slots), "none is offered twice"

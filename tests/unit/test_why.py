@@ -28,6 +28,7 @@ WAITING = Told(
     mode="leaderboard",
     by_staff=False,
     gpus=1,
+    most_gpu_s=60.0,
     held=False,
     second=False,
     pinned=None,
@@ -68,6 +69,9 @@ AWAY = (
     "attempt 1 went to modal, since cluster is down (no answer); its GPU there, H100 at modal, isn't of the board's"
     " class: it doesn't rank; it is submitted, for a GPU"
 )
+DEAR: dict[str, Any] = {"prices": {"H100": 0.01}, "classes": {"H100": "H100"}}
+BUDGET: dict[str, Any] = {"month": 2.0, "spent": 1.2, "boards": {"sort": {"month": 1.0, "spent": 0.5}}}
+SPENT = ", open runs at their most; this one may cost 0.60)"
 OPEN = {"breaker": {"state": "open", "why": "no answer"}}
 
 
@@ -109,6 +113,22 @@ OPEN = {"breaker": {"state": "open", "why": "no answer"}}
             replace(WAITING, state="launching", tries=(TRIED,)),
             AWAY,
         ),
+        (
+            replace(WAITING, leader=away({"budget": BUDGET}, **DEAR), spent=1.5, spent_of_board=0.3),
+            f"modal: the month's budget is used up (1.50 of 2.00 EUR{SPENT}",
+        ),
+        (
+            replace(WAITING, leader=away({"budget": BUDGET}, **DEAR), spent=1.2, spent_of_board=0.5),
+            f"modal: board sort's budget of this month is used up (0.50 of 1.00 EUR{SPENT}",
+        ),
+        (
+            replace(WAITING, leader=away({"budget": BUDGET}, **DEAR), spent=1.2, spent_of_board=0.4),
+            "modal: 9 of 9 slots are free",
+        ),
+        (
+            replace(WAITING, leader=away({"budget": BUDGET}, classes={"H100": "H100"}), spent=9.0),
+            "modal: 9 of 9 slots are free",
+        ),
         (replace(WAITING, state="cancelled"), "it was cancelled: it gets no verdict"),
         (replace(WAITING, state="scored", verdict="wrong", reason="test 0"), "it has its verdict, wrong: test 0"),
     ],
@@ -121,6 +141,14 @@ def test_the_facts_come_with_the_sentences() -> None:
     told = as_told(replace(WAITING, tries=(TRIED,)))
     assert (told["place"], told["currency"], told["attempts"][0]["cost"]) == (3, "EUR", 0.06)
     assert as_told(replace(WAITING, held=True))["place"] is None
+
+
+def test_money_is_for_the_hosts() -> None:
+    spent = replace(WAITING, leader=away({"budget": BUDGET}, **DEAR), spent_of_board=0.5, tries=(TRIED,))
+    told = as_told(spent, money=False)
+    assert "modal: board sort's budget of this month is used up" in told["why"]
+    assert "EUR" not in str(told["why"])
+    assert told["attempts"][0]["cost"] is None
 
 
 def test_where_a_run_was_ordered_is_told() -> None:
