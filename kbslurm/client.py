@@ -175,6 +175,7 @@ class PersonInfo:
     name: str
     role: str
     banned: bool
+    team: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -544,6 +545,14 @@ class Client:
         """Take anybody's submission off every list."""
         self._told("DELETE", f"/admin/submissions/{number}")
 
+    def usage(self, *, by: str = "board", month: str | None = None, board: str | None = None) -> Mapping[str, Any]:
+        """GPU-seconds and money of a month (UTC, like 2026-11), by board, person, team, place or run."""
+        wanted = {"by": by, "month": month, "leaderboard": board}
+        found: Mapping[str, Any] = self._get(
+            "/admin/usage", **{name: value for name, value in wanted.items() if value is not None}
+        )
+        return found
+
     def overview(self) -> Mapping[str, Any]:
         """Queue, leader, and what a host should look at: `accepts_jobs`, `leader`, `queue`, `attention`."""
         found: Mapping[str, Any] = self._get("/admin/overview")
@@ -771,7 +780,7 @@ def _place(row: Mapping[str, Any]) -> Place:
 
 
 def _person(row: Mapping[str, Any]) -> PersonInfo:
-    return PersonInfo(id=int(row["id"]), name=row["name"], role=row["role"], banned=row["banned"])
+    return PersonInfo(id=int(row["id"]), name=row["name"], role=row["role"], banned=row["banned"], team=row.get("team"))
 
 
 def _event(row: Mapping[str, Any]) -> FeedEvent:

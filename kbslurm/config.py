@@ -239,6 +239,13 @@ def _bounds(bounds: Mapping[str, float]) -> Mapping[str, float]:
     return {contest.board_name(board): most for board, most in bounds.items()}
 
 
+def _team_bounds(bounds: Mapping[str, float]) -> Mapping[str, float]:
+    for team, most in bounds.items():
+        if not 0 <= most < math.inf:
+            raise Invalid(f"team {team} may spend {most:g} a month", hint="0 or more.")
+    return {contest.team_name(team): most for team, most in bounds.items()}
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlacePolicy:
     """A place as the placement policy sees it."""
@@ -267,6 +274,13 @@ class Budget:
     month: float | None = field(default=None, metadata={"doc": "In all; not set: no bound.", "least": 0})
     boards: Mapping[str, float] = field(
         default_factory=dict, metadata={"doc": "For the runs of a board; others: no bound.", "check": _bounds}
+    )
+    team: float | None = field(
+        default=None, metadata={"doc": "For the runs of each team; not set: no bound.", "least": 0}
+    )
+    teams: Mapping[str, float] = field(
+        default_factory=dict,
+        metadata={"doc": "For the runs of a team, instead of what each has.", "check": _team_bounds},
     )
     currency: str = field(default="EUR", metadata={"doc": "What all money here is in."})
 

@@ -553,6 +553,7 @@ class Daemon:
                 "gpus": dict(self._planned.why),
                 "held_up": dict(self._planned.held_up),
                 "held_boards": {gpu: dict(boards) for gpu, boards in self._planned.held_boards.items()},
+                "held_teams": {gpu: dict(teams) for gpu, teams in self._planned.held_teams.items()},
                 "budget": placement.budget_told(self.rules.budget, self._facts),
             },
         }

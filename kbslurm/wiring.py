@@ -126,7 +126,19 @@ def rules(config: Config) -> Rules:
         other_class=decided.other_class,
         boards=decided.overflow_boards,
         classes=decided.classes,
-        budget=Budget(month=decided.budget.month, boards=decided.budget.boards, currency=decided.budget.currency),
+        budget=budget(config),
+    )
+
+
+def budget(config: Config) -> Budget:
+    """What may be spent in a month."""
+    decided = config.policy.budget
+    return Budget(
+        month=decided.month,
+        boards=decided.boards,
+        team=decided.team,
+        teams=decided.teams,
+        currency=decided.currency,
     )
 
 

@@ -11,14 +11,15 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query
 
-from kbslurm import problem_sync, problems
+from kbslurm import problem_sync, problems, wiring
 from kbslurm.api import identity, shapes, unfold, waiting
 from kbslurm.api.house import House
 from kbslurm.api.identity import Sender
 from kbslurm.api.popcorn import Limit, Name, Number, Offset, person_told
 from kbslurm.api.shapes import Ascii, answers
-from kbslurm.domain import contest
+from kbslurm.domain import contest, placement
 from kbslurm.domain.run import SubmissionId
+from kbslurm.domain.usage import By, told
 from kbslurm.errors import Invalid, NoHost, NotFound
 from kbslurm.flow.cancel import cancel
 from kbslurm.flow.remove import remove
@@ -64,6 +65,21 @@ def _switches(router: APIRouter, house: House, histories: waiting.Histories) -> 
         identity.host(house, sender)
         since = house.clock.now() - timedelta(days=1) if last_day_only else None
         return Ascii({"status": "ok", "stats": house.store.stats(board=leaderboard_name, since=since)})
+
+    @router.get("/usage", responses=answers(shapes.UsageTold, *FAILURES))
+    def usage(
+        sender: Sender,
+        by: Annotated[By, Query(description="Told by what.")] = "board",
+        month: Annotated[str | None, Query(max_length=32, description="UTC, like 2026-11; default: this one.")] = None,
+        leaderboard: Annotated[str | None, Query(max_length=contest.NAME_CAP, description="Only this board's.")] = None,
+    ) -> Ascii:
+        """GPU-seconds and money of a month, by board, person, team, place or run: as `kbslurm usage` tells it."""
+        identity.host(house, sender)
+        now = house.clock.now()
+        begins, ends = placement.month_of(now) if month is None else placement.month_named(month)
+        board = None if leaderboard is None else contest.board_name(leaderboard)
+        rows = house.store.usage(by, begins, ends, now, board=board)
+        return Ascii(told(rows, begins=begins, by=by, board=board, budget=wiring.budget(house.config)))
 
     @router.get("/overview", responses=answers(shapes.Overview, 401))
     def overview(sender: Sender) -> Ascii:

@@ -183,6 +183,7 @@ def person_told(person: Person) -> dict[str, Any]:
         "id": str(person.id),
         "name": person.name,
         "role": person.role,
+        "team": person.team,
         "banned": person.banned_at is not None,
     }
 

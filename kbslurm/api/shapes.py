@@ -898,11 +898,14 @@ class PendingToken(Wanted):
 class PersonTold(Shape):
     model_config = ConfigDict(
         extra="forbid",
-        json_schema_extra={"example": {"id": "7", "name": "ada", "role": "participant", "banned": False}},
+        json_schema_extra={
+            "example": {"id": "7", "name": "ada", "role": "participant", "team": "blue", "banned": False}
+        },
     )
     id: str
     name: str
     role: Literal["owner", "staff", "participant"]
+    team: str | None
     banned: bool
 
 
@@ -970,6 +973,58 @@ class Overview(Shape):
     leader: str | None
     queue: list[QueueTold]
     attention: list[AttentionTold]
+
+
+class UsageRow(Shape):
+    """`name` is null for people without a team; `budget` what it may spend in a month, where that is bounded."""
+
+    name: str | None
+    attempts: int
+    open: int
+    runs: int
+    gpu_s: float
+    money: float
+    paid_gpu_s: float
+    budget: float | None
+
+
+class UsageTold(Shape):
+    """What was used in a month (UTC), the dearest first; what is open counts at its most."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "month": "2026-11",
+                "by": "team",
+                "board": None,
+                "currency": "EUR",
+                "budget": 200.0,
+                "gpu_s": 5400.0,
+                "money": 1.97,
+                "rows": [
+                    {
+                        "name": "blue",
+                        "attempts": 41,
+                        "open": 2,
+                        "runs": 40,
+                        "gpu_s": 5400.0,
+                        "money": 1.97,
+                        "paid_gpu_s": 1800.0,
+                        "budget": 20.0,
+                    }
+                ],
+            }
+        },
+    )
+    month: str
+    by: Literal["board", "person", "team", "place", "run"]
+    board: str | None
+    currency: str
+    budget: float | None
+    gpu_s: float
+    money: float
+    rows: list[UsageRow]
 
 
 class BoardMade(BoardNamed):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kbslurm.store.postgres import PostgresStore
     from kbslurm.store.views import Person, Role
 
-group = typer.Typer(help="People: add, list, role, link, token, ban, unban.", no_args_is_help=True)
+group = typer.Typer(help="People: add, list, role, team, link, token, ban, unban.", no_args_is_help=True)
 app.add_typer(group, name="user")
 intake = typer.Typer(help="Whether submissions are taken: start, stop, show.", no_args_is_help=True)
 app.add_typer(intake, name="intake")
@@ -45,10 +45,16 @@ def list_(as_json: Json = False) -> int:
         show.as_json(people)
         return EXIT_OK
     rows = [
-        (show.escape(p.name), p.role, show.when(p.banned_at) if p.banned_at else "", show.when(p.created_at))
+        (
+            show.escape(p.name),
+            p.role,
+            show.escape(p.team or ""),
+            show.when(p.banned_at) if p.banned_at else "",
+            show.when(p.created_at),
+        )
         for p in people
     ]
-    show.table(("person", "role", "banned", "since"), rows)
+    show.table(("person", "role", "team", "banned", "since"), rows)
     return EXIT_OK
 
 
@@ -63,6 +69,25 @@ def role(
     with opened_store() as store:
         store.set_role(_known(store, name).id, wanted, by=asking())
         return _told(_known(store, name), as_json)
+
+
+@group.command()
+def team(
+    name: Name,
+    to: Annotated[
+        str | None, typer.Argument(metavar="[TEAM]", help="Its name; without one it is said which they are in.")
+    ] = None,
+    none: Annotated[bool, typer.Option("--none", help="Let them be in no team.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Put a person into a team, or out of it; what they submitted before stays with the team of then."""
+    if none and to is not None:
+        raise Invalid("a person is in one team or in none", hint="Pass TEAM or --none, not both.")
+    with opened_store() as store:
+        person = _known(store, name)
+        if none or to is not None:
+            person = store.set_team(person.id, to, by=asking())
+    return _told(person, as_json)
 
 
 @group.command()
@@ -145,5 +170,6 @@ def _told(person: Person, as_json: bool) -> int:
     if as_json:
         show.as_json(person)
     else:
-        show.say(f"{person.name}: {person.role}" + (", banned" if person.banned_at else ""))
+        where = f", team {person.team}" if person.team else ""
+        show.say(f"{person.name}: {person.role}{where}" + (", banned" if person.banned_at else ""))
     return EXIT_OK

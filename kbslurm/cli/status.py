@@ -274,12 +274,14 @@ def _say_budget(say: Callable[..., None], overflow: Mapping[str, Any]) -> None:
     budget, currency = overflow.get("budget", {}), overflow.get("currency", "")
     bounds = [("the month", budget)] if budget.get("month") is not None else []
     bounds += [(f"board {name}", one) for name, one in sorted(budget.get("boards", {}).items())]
+    bounds += [(f"team {name}", one) for name, one in sorted(budget.get("teams", {}).items())]
     for whose, one in bounds:
         line = f"{whose}: {one['spent']:.2f} of {one['month']:.2f} {currency} spent, open runs at their most"
         say(f"[bold]budget[/]    {show.escape(line)}", soft_wrap=True)
     held = {f"{gpu} runs": said for gpu, said in overflow.get("held_up", {}).items()}
-    for gpu, boards in overflow.get("held_boards", {}).items():
-        held |= {f"{gpu} runs of board {name}": said for name, said in boards.items()}
+    for of, key in (("board", "held_boards"), ("team", "held_teams")):
+        for gpu, names in overflow.get(key, {}).items():
+            held |= {f"{gpu} runs of {of} {name}": said for name, said in names.items()}
     for which, said in sorted(held.items()):
         say(f"[yellow]look[/]  {show.escape(f'{which}: {said}')}", soft_wrap=True)
 

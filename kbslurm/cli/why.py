@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -12,17 +11,10 @@ import typer
 from kbslurm.cli import show
 from kbslurm.cli.frame import Json, app, configuration, opened_store
 from kbslurm.cli.service import service
-from kbslurm.domain import placement
+from kbslurm.domain import contest, placement
+from kbslurm.domain import usage as domain
+from kbslurm.domain.usage import By
 from kbslurm.errors import EXIT_OK
-
-
-class By(StrEnum):
-    """What usage is told by."""
-
-    BOARD = "board"
-    PERSON = "person"
-    PLACE = "place"
-    RUN = "run"
 
 
 @app.command()
@@ -56,37 +48,42 @@ def _shown(told: Mapping[str, Any]) -> None:
 @app.command()
 def usage(
     month: Annotated[str, typer.Option(help="Which month (UTC), like 2026-11; default: this one.")] = "",
-    by: Annotated[By, typer.Option(help="Told by what.")] = By.BOARD,
+    by: Annotated[By, typer.Option(help="Told by what.")] = "board",
+    board: Annotated[str | None, typer.Option(help="Only this board's.")] = None,
     as_json: Json = False,
 ) -> int:
-    """GPU-seconds and money of a month, by board, person, place or run; what is open counts at its most."""
+    """GPU-seconds and money of a month, by board, person, team, place or run; what is open counts at its most."""
+    from kbslurm import wiring
+
     now = datetime.now(UTC)
     begins, ends = placement.month_named(month) if month else placement.month_of(now)
-    budget = configuration().policy.budget
+    named = None if board is None else contest.board_name(board)
+    budget = wiring.budget(configuration())
     with opened_store() as store:
-        rows = store.usage(by, begins, ends, now)
-    money, gpu_s = sum(row.money for row in rows), sum(row.gpu_s for row in rows)
-    if as_json:
-        show.as_json(
-            {
-                "month": f"{begins:%Y-%m}",
-                "by": by.value,
-                "currency": budget.currency,
-                "budget": budget.month,
-                "gpu_s": gpu_s,
-                "money": money,
-                "rows": [show.plain(row) for row in rows],
-            }
+        told = domain.told(
+            store.usage(by, begins, ends, now, board=named), begins=begins, by=by, board=named, budget=budget
         )
+    if as_json:
+        show.as_json(told)
         return EXIT_OK
-    if not rows:
-        show.say(f"nothing ran in {begins:%Y-%m}")
+    where = f" on board {named}" if named else ""
+    if not told["rows"]:
+        show.say(f"nothing ran in {told['month']}{where}")
         return EXIT_OK
     table = [
-        (show.escape(row.name), str(row.runs), str(row.attempts), str(row.open), f"{row.gpu_s:.0f}", f"{row.money:.2f}")
-        for row in rows
+        (
+            show.escape("no team" if row["name"] is None else row["name"]),
+            *(str(row[key]) for key in ("runs", "attempts", "open")),
+            f"{row['gpu_s']:.0f}",
+            f"{row['money']:.2f}{_of(row['budget'])}",
+        )
+        for row in told["rows"]
     ]
-    show.table((by.value, "runs", "attempts", "open", "GPU-seconds", budget.currency), table)
-    of = "" if budget.month is None else f" of {budget.month:.2f}"
-    show.say(f"{begins:%Y-%m}: {gpu_s:.0f} GPU-seconds, {money:.2f}{of} {budget.currency}")
+    show.table((by, "runs", "attempts", "open", "GPU-seconds", show.escape(budget.currency)), table)
+    sums = f"{told['gpu_s']:.0f} GPU-seconds, {told['money']:.2f}{_of(told['budget'])} {budget.currency}"
+    show.say(f"{told['month']}{where}: {sums}")
     return EXIT_OK
+
+
+def _of(bound: float | None) -> str:
+    return "" if bound is None else f" of {bound:.2f}"

@@ -33,6 +33,17 @@ def board_name(text: str) -> str:
     return name
 
 
+def team_name(text: str) -> str:
+    """The team's name in its one spelling, or Invalid: it stands in the configuration, too, and case doesn't count."""
+    name = text.strip().lower()
+    if not _NAME.match(name) or len(name) > NAME_CAP:
+        raise Invalid(
+            f"{text[: 2 * NAME_CAP]!r} can't be a team's name",
+            hint=f"Letters a-z, digits, and . _ - after the first; at most {NAME_CAP} of them.",
+        )
+    return name
+
+
 def gpu_name(text: str) -> str:
     """A GPU type's name as written, or Invalid: clients cut names by bytes, so they are ASCII."""
     name = text.strip()

@@ -31,6 +31,7 @@ OtherClass = Literal["refuse", "unranked"]
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)\Z")
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
 BUDGET_SPENT = "the month's budget for other places is used up: it waits for the cluster"
+TEAM_SPENT = "its team's budget of this month for other places is used up: it waits for the cluster"
 BOARD_SPENT = "its board's budget of this month for other places is used up: it waits for the cluster"
 _RULES = 'Write overflow = "never", "when_down", or { when_wait_over = "10m" }.'
 _MONTH = re.compile(r"(\d{4})-(\d{2})\Z")
@@ -49,11 +50,23 @@ class Overflow:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What may be spent in a month (UTC), in all and for each board; None and boards that aren't named: no bound."""
+    """What may be spent in a month (UTC): in all, for a board, for each team, for a team that is named; None and what
+    isn't named: no bound. Who is in no team has none of a team's."""
 
     month: float | None = None
     boards: Mapping[str, float] = field(default_factory=dict)
+    team: float | None = None
+    teams: Mapping[str, float] = field(default_factory=dict)
     currency: str = "EUR"
+
+    @property
+    def is_set(self) -> bool:
+        """Whether anything is bounded."""
+        return self.month is not None or self.team is not None or bool(self.boards or self.teams)
+
+    def of_team(self, name: str | None) -> float | None:
+        """What this team may spend."""
+        return None if name is None else self.teams.get(name, self.team)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,35 +100,38 @@ class Ground:
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """What waits for a GPU type: how many runs, the least that one of them may hold (GPU-seconds), of all and by board,
-    how long runs took lately."""
+    """What waits for a GPU type: how many runs, the least that one of them may hold (GPU-seconds), of all, by board and
+    by team, how long runs took lately."""
 
     waiting: int = 0
     least_gpu_s: float = 0.0
     least_by_board: Mapping[str, float] = field(default_factory=dict)
+    least_by_team: Mapping[str, float] = field(default_factory=dict)
     service: Service | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
     """What the rows say of all that waits. `pinned`: places that runs were ordered to; `spent`: money of this month,
-    what open attempts may still cost included, in all and by board."""
+    what open attempts may still cost included, in all, by board and by team."""
 
     demand: Mapping[str, Demand] = field(default_factory=dict)
     pinned: frozenset[str] = frozenset()
     spent: float = 0.0
     spent_by_board: Mapping[str, float] = field(default_factory=dict)
+    spent_by_team: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """Which slots are offered, the preferred first, and by GPU type why overflow is used or isn't. `held_up`: where it
-    would be used, were it not for this; `held_boards`: the same for runs of a board alone."""
+    would be used, were it not for this; `held_boards`, `held_teams`: the same for runs of a board or a team alone."""
 
     slots: tuple[Slot, ...]
     why: Mapping[str, str]
     held_up: Mapping[str, str] = field(default_factory=dict)
     held_boards: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    held_teams: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def overflow_of(raw: Any) -> Overflow:
@@ -205,7 +221,7 @@ def planned(
     home: list[Slot] = []
     overflow: list[Slot] = []
     first: list[Slot] = []
-    held_up, held_boards, why = _held_up(gates, grounds, rules, facts)
+    held = _held(gates, grounds, rules, facts)
     for slot in free:
         ground = by_name[slot.backend]
         known = replace(
@@ -228,7 +244,7 @@ def planned(
         offered = _through(let_in, gate, facts) if not spent else None
         if offered is not None:
             (first if gate.before_home else overflow).append(offered)
-    return Plan(slots=(*first, *home, *overflow), why=why, held_up=held_up, held_boards=held_boards)
+    return replace(held, slots=(*first, *home, *overflow))
 
 
 def budget_told(budget: Budget, facts: Facts) -> dict[str, Any]:
@@ -239,6 +255,11 @@ def budget_told(budget: Budget, facts: Facts) -> dict[str, Any]:
         "boards": {
             board: {"month": most, "spent": facts.spent_by_board.get(board, 0.0)}
             for board, most in budget.boards.items()
+        },
+        "team": budget.team,
+        "teams": {
+            team: {"month": budget.of_team(team), "spent": facts.spent_by_team.get(team, 0.0)}
+            for team in (*budget.teams, *(facts.spent_by_team if budget.team is not None else ()))
         },
     }
 
@@ -398,31 +419,35 @@ def _spent_up(price: float, bound: float | None, spent: float, least_gpu_s: floa
     return left <= 0 or left < least_gpu_s * price
 
 
-def _held_up(
-    gates: Mapping[str, _Gate], grounds: Sequence[Ground], rules: Rules, facts: Facts
-) -> tuple[dict[str, str], dict[str, dict[str, str]], dict[str, str]]:
-    """What only money keeps at home, by GPU type and by board; and why overflow is used or isn't.
+def _held(gates: Mapping[str, _Gate], grounds: Sequence[Ground], rules: Rules, facts: Facts) -> Plan:
+    """A plan's words, without its slots: why overflow is used or isn't, and what only money keeps at home.
 
     By places, not by what is free there now: that a place is at work for a moment gives nobody's money back.
     """
     budget = rules.budget
     held_up: dict[str, str] = {}
     held_boards: dict[str, dict[str, str]] = {}
+    held_teams: dict[str, dict[str, str]] = {}
     why = {gpu: gate.why for gpu, gate in gates.items()}
     for gpu, gate in gates.items():
         away = [g for g in grounds if g.role == "overflow" and g.slots.get(gpu) and g.breaker.state is not State.OPEN]
         if not gate.is_open or not away:
             continue
         demand = facts.demand.get(gpu, Demand())
-        shut = [_spent_up(g.prices.get(gpu, 0.0), budget.month, facts.spent, demand.least_gpu_s) for g in away]
+        prices = {g.name: g.prices.get(gpu, 0.0) for g in away}
+        shut = [_spent_up(price, budget.month, facts.spent, demand.least_gpu_s) for price in prices.values()]
         if any(shut):
             why[gpu] = f"{gate.why}; the month's budget is used up: it waits for home"
         if all(shut):
             held_up[gpu] = BUDGET_SPENT
             continue
         for board, least in demand.least_by_board.items():
-            mine = [g for g in away if g.name in rules.boards.get(board, [g.name])]
+            mine = [price for name, price in prices.items() if name in rules.boards.get(board, [name])]
             bound, spent = budget.boards.get(board), facts.spent_by_board.get(board, 0.0)
-            if mine and all(_spent_up(g.prices.get(gpu, 0.0), bound, spent, least) for g in mine):
+            if mine and all(_spent_up(price, bound, spent, least) for price in mine):
                 held_boards.setdefault(gpu, {})[board] = BOARD_SPENT
-    return held_up, held_boards, why
+        for team, least in demand.least_by_team.items():
+            bound, spent = budget.of_team(team), facts.spent_by_team.get(team, 0.0)
+            if all(_spent_up(price, bound, spent, least) for price in prices.values()):
+                held_teams.setdefault(gpu, {})[team] = TEAM_SPENT
+    return Plan(slots=(), why=why, held_up=held_up, held_boards=held_boards, held_teams=held_teams)

@@ -39,6 +39,7 @@ class Told:
     run: int
     submission: int
     board: str
+    team: str | None
     gpu: str
     state: str
     mode: str
@@ -58,6 +59,7 @@ class Told:
     leader: Mapping[str, Any] | None
     spent: float = 0.0
     spent_of_board: float = 0.0
+    spent_of_team: float = 0.0
 
 
 def sentences(told: Told, *, money: bool = True) -> list[str]:
@@ -134,10 +136,12 @@ def _spent_up(price: float, told: Told, money: bool) -> str:
     """Which budget has no room for what it may cost there; empty where each has."""
     overflow = (told.leader or {}).get("overflow", {})
     budget, currency, most = overflow.get("budget", {}), overflow.get("currency", ""), told.most_gpu_s * price
-    boards = budget.get("boards", {})
+    boards, teams = budget.get("boards", {}), budget.get("teams", {})
+    of_team = None if told.team is None else teams.get(told.team, {}).get("month", budget.get("team"))
     bounds = [
         ("the month's budget", budget.get("month"), told.spent),
         (f"board {told.board}'s budget of this month", boards.get(told.board, {}).get("month"), told.spent_of_board),
+        (f"team {told.team}'s budget of this month", of_team, told.spent_of_team),
     ]
     for whose, bound, spent in bounds:
         if price > 0 and bound is not None and spent + most > bound:

@@ -73,10 +73,13 @@ SELECT
     (SELECT count(*) FROM run WHERE state = 'queued' AND gpu = %(gpu)s
         AND (fair_at, id) < (%(fair_at)s::timestamptz, %(run)s::bigint)) AS ahead,
     EXISTS (SELECT 1 FROM lease WHERE expires_at > %(now)s) AS led,
-    (SELECT coalesce(info -> 'overflow' -> 'held_up' ->> %(gpu)s, info -> 'overflow' -> 'held_boards' -> %(gpu)s ->> (
-            SELECT lower(b.name) FROM run JOIN submission s ON s.id = run.submission_id
-            JOIN leaderboard b ON b.id = s.board_id WHERE run.id = %(run)s))
-        FROM lease WHERE name = 'daemon' AND expires_at > %(now)s) AS held_up
+    (SELECT coalesce(told.why -> 'held_up' ->> %(gpu)s, told.why -> 'held_boards' -> %(gpu)s ->> mine.board,
+            told.why -> 'held_teams' -> %(gpu)s ->> mine.team)
+        FROM (SELECT info -> 'overflow' AS why FROM lease WHERE name = 'daemon' AND expires_at > %(now)s) told
+        LEFT JOIN (
+            SELECT lower(b.name) AS board, s.team FROM run JOIN submission s ON s.id = run.submission_id
+            JOIN leaderboard b ON b.id = s.board_id WHERE run.id = %(run)s
+        ) mine ON true) AS held_up
 """
 _SERVICE = f"""
 SELECT percentile_cont(ARRAY[0.1, 0.9]) WITHIN GROUP (ORDER BY took_s) AS took, count(*) AS n FROM (

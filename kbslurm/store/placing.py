@@ -16,6 +16,7 @@ from kbslurm.domain.eta import Service
 from kbslurm.domain.measure import CALIBRATION
 from kbslurm.domain.placement import Demand, Facts, Rules
 from kbslurm.domain.run import OpenAttempt, Slot, SubmissionId
+from kbslurm.domain.usage import By, Usage
 from kbslurm.domain.why import Told, Tried
 from kbslurm.errors import Invalid, NotFound
 from kbslurm.flow.finals import FINAL
@@ -29,31 +30,18 @@ BREAKER = "breaker:"
 LATELY = 500  # attempts that are looked at for how a place fares
 
 
-@dataclass(frozen=True, kw_only=True)
-class Usage:
-    """What somebody or something used. Open attempts count at their most."""
-
-    name: str
-    attempts: int
-    open: int
-    runs: int
-    gpu_s: float
-    money: float
-    paid_gpu_s: float
-
-
 _DEMAND = """
-SELECT run.gpu, lower(b.name) AS board, count(*) AS waiting, min(run.cost_s * v.ranks) AS least_gpu_s,
+SELECT run.gpu, lower(b.name) AS board, s.team, count(*) AS waiting, min(run.cost_s * v.ranks) AS least_gpu_s,
     array_agg(DISTINCT run.pinned) FILTER (WHERE run.pinned IS NOT NULL) AS pinned
 FROM run JOIN problem_version v ON v.id = run.problem_version_id
 JOIN submission s ON s.id = run.submission_id JOIN leaderboard b ON b.id = s.board_id
-WHERE run.state = 'queued' AND NOT run.held GROUP BY run.gpu, lower(b.name)
+WHERE run.state = 'queued' AND NOT run.held GROUP BY run.gpu, lower(b.name), s.team
 """
 _SPENT = f"""
-SELECT lower(b.name) AS board, sum({sql.MONEY}) AS money
+SELECT lower(b.name) AS board, s.team, sum({sql.MONEY}) AS money
 FROM attempt a JOIN run r ON r.id = a.run_id JOIN submission s ON s.id = r.submission_id
 JOIN leaderboard b ON b.id = s.board_id
-WHERE a.price > 0 AND a.opened_at >= %(begins)s AND a.opened_at < %(ends)s GROUP BY 1
+WHERE a.price > 0 AND a.opened_at >= %(begins)s AND a.opened_at < %(ends)s GROUP BY 1, 2
 """
 _OUTCOMES = f"""
 SELECT backend, max(good_at) AS good_at, max(ended_at) FILTER (WHERE is_bad) AS bad_at,
@@ -67,8 +55,8 @@ FROM (
 """
 
 _WHY = """
-SELECT run.id AS run, run.submission_id AS submission, b.name AS board, run.gpu, run.state, s.mode, run.by_staff,
-    v.ranks AS gpus, run.cost_s * v.ranks AS most_gpu_s, run.held, run.second, run.pinned,
+SELECT run.id AS run, run.submission_id AS submission, b.name AS board, s.team, run.gpu, run.state, s.mode,
+    run.by_staff, v.ranks AS gpus, run.cost_s * v.ranks AS most_gpu_s, run.held, run.second, run.pinned,
     greatest(0, extract(epoch FROM %(now)s - run.queued_at))::float8 AS waited_s,
     (SELECT count(*) FROM run o WHERE o.state = 'queued' AND NOT o.held AND o.gpu = run.gpu
         AND (o.fair_at, o.id) < (run.fair_at, run.id)) AS ahead,
@@ -91,7 +79,7 @@ FROM submission s JOIN submission first ON first.person_id = s.person_id AND fir
 WHERE first.id = %(submission)s AND s.via = %(via)s AND s.id >= first.id ORDER BY s.id
 """
 _OPEN_AT = f"SELECT backend, sum(gpus) AS n FROM attempt WHERE {sql.OPEN_ATTEMPT} AND gpu = %(gpu)s GROUP BY backend"
-# Of what: board, person, place. What has been held is counted in the month in which it was opened.
+# By board, person, team, place or run. What has been held is counted in the month in which it was opened.
 _USAGE = f"""
 SELECT {{key}} AS name, count(*) AS attempts, count(*) FILTER (WHERE a.{sql.OPEN_ATTEMPT}) AS open,
     count(DISTINCT r.id) AS runs, sum({sql.GPU_S}) AS gpu_s, sum({sql.MONEY}) AS money,
@@ -99,6 +87,7 @@ SELECT {{key}} AS name, count(*) AS attempts, count(*) FILTER (WHERE a.{sql.OPEN
 FROM attempt a JOIN run r ON r.id = a.run_id JOIN submission s ON s.id = r.submission_id
 JOIN leaderboard b ON b.id = s.board_id JOIN person p ON p.id = s.person_id
 WHERE a.opened_at >= %(begins)s AND a.opened_at < %(ends)s
+    AND (%(board)s::text IS NULL OR lower(b.name) = %(board)s)
 GROUP BY 1 ORDER BY money DESC, gpu_s DESC, name
 """
 _MEASURED = """
@@ -136,9 +125,10 @@ FROM shadow sh JOIN run r ON r.id = sh.run_id JOIN submission s ON s.id = r.subm
 LEFT JOIN verdict v ON v.run_id = r.id JOIN verdict o ON o.run_id = sh.of_run_id
 WHERE s.board_id = %(board)s AND r.problem_version_id = %(version)s ORDER BY sh.backend, r.gpu, r.id
 """
-_KEYS = {
+_KEYS: dict[By, str] = {
     "board": "b.name",
     "person": "p.name",
+    "team": "s.team",
     "place": "a.backend || ' ' || a.gpu",
     "run": "'run ' || r.id || ' (' || b.name || ', ' || p.name || ')'",
 }
@@ -161,19 +151,20 @@ class PlacingDesk(FinalsDesk):
     def waiting_facts(self, now: datetime) -> Facts:
         begins, ends = placement.month_of(now)
         found = self._all(_DEMAND)
-        spent = {row["board"]: row["money"] for row in self.spent_by_board(begins, ends, now)}
+        spent = self.spent_between(begins, ends, now)
         return Facts(
             demand={
                 gpu: _demand([row for row in found if row["gpu"] == gpu], self.service(gpu))
                 for gpu in {row["gpu"] for row in found}
             },
             pinned=frozenset(name for row in found for name in row["pinned"] or ()),
-            spent=sum(spent.values()),
-            spent_by_board=spent,
+            spent=sum(row["money"] for row in spent),
+            spent_by_board=_sums(spent, "board"),
+            spent_by_team=_sums(spent, "team"),
         )
 
-    def spent_by_board(self, begins: datetime, ends: datetime, now: datetime) -> list[dict[str, Any]]:
-        """What attempts that were opened between these moments cost, by board; open ones at their most."""
+    def spent_between(self, begins: datetime, ends: datetime, now: datetime) -> list[dict[str, Any]]:
+        """What attempts that were opened between these moments cost, by board and team; open ones at their most."""
         return self._all(_SPENT, {"begins": begins, "ends": ends, "now": now})
 
     def why(self, run: int, now: datetime) -> Told:
@@ -183,20 +174,32 @@ class PlacingDesk(FinalsDesk):
             raise NotFound("run", str(run))
         tries = [Tried(**row) for row in self._all(_WHY_TRIED, {"run": run, "now": now})]
         open_at = {row["backend"]: row["n"] for row in self._all(_OPEN_AT, {"gpu": found["gpu"]})}
-        spent: dict[str, float] = {}
-        if found["state"] == "queued":
-            spent = {row["board"]: row["money"] for row in self.spent_by_board(*placement.month_of(now), now)}
-        mine = spent.get(found["board"].lower(), 0.0)
-        return Told(**found, tries=tries, open_at=open_at, spent=sum(spent.values()), spent_of_board=mine)
+        spent = self.spent_between(*placement.month_of(now), now) if found["state"] == "queued" else []
+        return Told(
+            **found,
+            tries=tries,
+            open_at=open_at,
+            spent=sum(row["money"] for row in spent),
+            spent_of_board=_sums(spent, "board").get(found["board"].lower(), 0.0),
+            spent_of_team=_sums(spent, "team").get(found["team"], 0.0),
+        )
 
     def ordered_together(self, submission: SubmissionId, via: str) -> list[tuple[SubmissionId, str | None]]:
         """This one, and those that were submitted this way in the same moment by the same, each with its place."""
         found = self._all(_TOGETHER, {"submission": submission, "via": via})
         return [(SubmissionId(row["id"]), row["place"]) for row in found]
 
-    def usage(self, by: str, begins: datetime, ends: datetime, now: datetime) -> list[Usage]:
-        """What was used between these moments, by board, person, place or run; the dearest first."""
-        told = {"begins": begins, "ends": ends, "now": now}
+    def usage(
+        self, by: By, begins: datetime, ends: datetime, now: datetime, *, board: str | None = None
+    ) -> list[Usage]:
+        """What was used between these moments, of this board or all, by board, person, team, place or run; the dearest
+        first. By the team that a person was in when they submitted."""
+        ever = (
+            "SELECT FROM leaderboard WHERE lower(name) = %(board)s LIMIT 1"  # one that was deleted has its costs, too
+        )
+        if board is not None and self._one(ever, {"board": board}) is None:
+            raise NotFound("board", board, known=self.board_names())
+        told = {"begins": begins, "ends": ends, "now": now, "board": board}
         return [
             Usage(**{**row, "paid_gpu_s": row["paid_gpu_s"] or 0.0})
             for row in self._all(_USAGE.format(key=_KEYS[by]), told)
@@ -264,9 +267,20 @@ def _demand(rows: Sequence[dict[str, Any]], service: Service | None) -> Demand:
     return Demand(
         waiting=sum(row["waiting"] for row in rows),
         least_gpu_s=min(row["least_gpu_s"] for row in rows),
-        least_by_board={row["board"]: row["least_gpu_s"] for row in rows},
+        least_by_board=_least(rows, "board"),
+        least_by_team=_least(rows, "team"),
         service=service,
     )
+
+
+def _least(rows: Sequence[dict[str, Any]], by: str) -> dict[str, float]:
+    names = {row[by] for row in rows if row[by] is not None}
+    return {name: min(row["least_gpu_s"] for row in rows if row[by] == name) for name in names}
+
+
+def _sums(rows: Sequence[dict[str, Any]], by: str) -> dict[str, float]:
+    names = {row[by] for row in rows if row[by] is not None}
+    return {name: sum(row["money"] for row in rows if row[by] == name) for name in names}
 
 
 def _shadow(place: str, gpu: str, rows: Sequence[dict[str, Any]]) -> ShadowView:
@@ -299,6 +313,9 @@ def conditions(slots: Sequence[Slot], rules: Rules, now: datetime) -> dict[str, 
         "budget": budget.month,
         "bounded": list(budget.boards),
         "bounds": list(budget.boards.values()),
+        "each_team": budget.team,
+        "teams": list(budget.teams),
+        "team_bounds": list(budget.teams.values()),
         "month_begins": begins,
         "month_ends": ends,
     }

@@ -188,7 +188,7 @@ class PostgresStore(PlacingDesk):
     ) -> OpenAttempt | None:
         """Where money is bounded, one after the other: each sees what the one before it may cost."""
         told |= conditions(free, rules, now)
-        bounded = rules.budget.month is not None or rules.budget.boards
+        bounded = rules.budget.is_set
         if not bounded or not any(slot.price for slot in free):
             found = self._one(sql.CLAIM_BY_POLICY, told)
             return None if found is None else _attempt(found)

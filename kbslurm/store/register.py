@@ -48,7 +48,7 @@ PROBLEMS_KEPT = 64
 OLD_IN_QUEUE = timedelta(hours=6)
 OLD_UNSENT = timedelta(minutes=10)
 
-_PERSON = "id, name, role, banned_at, ban_reason, discord_id, github_id, created_at"
+_PERSON = "id, name, role, banned_at, ban_reason, discord_id, github_id, created_at, team"
 _TOKEN = "id, person_id, device, kind, created_at, expires_at, revoked_at, used_at"
 _BOARD = """
 SELECT b.id, b.name, b.description, pr.name AS problem_name, b.problem_version_id, b.deadline_at, b.zone, b.visibility,
@@ -259,6 +259,20 @@ class Register:
             "UPDATE person SET role = %(role)s WHERE id = %(id)s RETURNING id",
             {"id": person, "role": role},
             (by, "role", f"person:{person}", {"role": role}),
+            now,
+        )
+        return self._known(person)
+
+    def set_team(
+        self, person: PersonId, team: str | None, *, by: str | None = None, now: datetime | None = None
+    ) -> Person:
+        """Which team they submit for from now on, or none. What they submitted stays with the team of then."""
+        named = None if team is None else contest.team_name(team)
+        self._change(
+            "person",
+            "UPDATE person SET team = %(team)s WHERE id = %(id)s RETURNING id",
+            {"id": person, "team": named},
+            (by, "team", f"person:{person}", {"team": named}),
             now,
         )
         return self._known(person)

@@ -127,6 +127,11 @@ WITH slot AS MATERIALIZED (
     SELECT s.board_id, sum({money}) AS money
     FROM attempt a JOIN run r ON r.id = a.run_id JOIN submission s ON s.id = r.submission_id
     WHERE a.price > 0 AND a.opened_at >= %(month_begins)s AND a.opened_at < %(month_ends)s GROUP BY s.board_id
+), team_spent AS MATERIALIZED (
+    SELECT s.team, sum({money}) AS money
+    FROM attempt a JOIN run r ON r.id = a.run_id JOIN submission s ON s.id = r.submission_id
+    WHERE s.team IS NOT NULL AND a.price > 0 AND a.opened_at >= %(month_begins)s AND a.opened_at < %(month_ends)s
+    GROUP BY s.team
 )"""
 GPU_S = f"""(a.gpus * CASE
     WHEN a.{OPEN_ATTEMPT} THEN greatest(a.reserve_s, coalesce(extract(epoch FROM %(now)s - a.started_at), 0))
@@ -155,7 +160,11 @@ _PLACED_CANDIDATES = f"""
                 AND (NOT lower(b.name) = ANY(%(bounded)s) OR
                     coalesce((SELECT t.money FROM board_spent t WHERE t.board_id = b.id), 0) + {_MOST_MONEY} <=
                     (SELECT bound.money FROM unnest(%(bounded)s::text[], %(bounds)s::float8[]) AS bound(board, money)
-                    WHERE bound.board = lower(b.name))))
+                    WHERE bound.board = lower(b.name)))
+                AND (s.team IS NULL OR coalesce(
+                    coalesce((SELECT t.money FROM team_spent t WHERE t.team = s.team), 0) + {_MOST_MONEY} <=
+                    coalesce((SELECT bound.money FROM unnest(%(teams)s::text[], %(team_bounds)s::float8[])
+                        AS bound(team, money) WHERE bound.team = s.team), %(each_team)s::float8), true)))
         ORDER BY run.gpu, run.fair_at, run.id LIMIT {CANDIDATES}
     ) q"""
 _PLACED = """, candidate AS MATERIALIZED ({}

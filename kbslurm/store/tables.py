@@ -99,6 +99,7 @@ person = Table(
     _words("discord_id", null=True),
     _words("github_id", null=True),
     _moment("created_at", null=False),
+    _words("team", null=True),
     _one_of("role", ("owner", "staff", "participant")),
     UniqueConstraint("discord_id"),
     UniqueConstraint("github_id"),
@@ -178,6 +179,8 @@ submission = Table(
     Column("by_staff", Boolean, nullable=False),
     _moment("accepted_at", null=False),
     _moment("removed_at"),
+    # The one that its author was in then: who changes teams takes nothing along.
+    _words("team", null=True),
     _one_of("mode", ("test", "benchmark", "leaderboard", "profile")),
     Index("ix_submission_person", "person_id", "id"),
     Index("ix_submission_board", "board_id", "id"),
@@ -632,6 +635,13 @@ BEGIN
     )
     SELECT array_agg(q.id ORDER BY q.id) INTO due FROM queued q;
 END $$""",
+    # By a trigger, since submissions are made in several ways, and none may forget it.
+    "kb_team": """
+CREATE FUNCTION kb_team() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    SELECT p.team INTO NEW.team FROM person p WHERE p.id = NEW.person_id;
+    RETURN NEW;
+END $$""",
     "kb_kept": """
 CREATE FUNCTION kb_kept() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -655,6 +665,7 @@ TRIGGERS: dict[str, tuple[str, str]] = {
         "submission",
         f"BEFORE UPDATE OF {', '.join(WHAT_WAS_DONE)} ON submission FOR EACH ROW EXECUTE FUNCTION kb_kept()",
     ),
+    "submission_team": ("submission", "BEFORE INSERT ON submission FOR EACH ROW EXECUTE FUNCTION kb_team()"),
     # What was taken back may be purged, and nothing else of a source ever changes.
     "submission_source_kept": (
         "submission",

@@ -32,6 +32,7 @@ class Person:
     discord_id: str | None
     github_id: str | None
     created_at: datetime
+    team: str | None = None
 
     @property
     def is_staff(self) -> bool:

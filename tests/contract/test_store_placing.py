@@ -9,8 +9,9 @@ from datetime import timedelta
 import pytest
 
 from kbslurm.domain.breaker import CLOSED, Breaker, State
-from kbslurm.domain.placement import Budget, Rules
+from kbslurm.domain.placement import Budget, Rules, month_of
 from kbslurm.domain.run import Ending, Handle, OpenAttempt, RunState, Seen, Sighting, Slot
+from kbslurm.errors import NotFound
 from kbslurm.store.postgres import PostgresStore
 from tests.contract.store_rig import HELLO, PASSED, Rig, at_once
 
@@ -199,16 +200,76 @@ def test_a_boards_own_bound_holds_for_it_alone_and_the_month_ends(rig: Rig) -> N
     assert claim(rig, DEAR, rules=rules) is not None
 
 
-def test_who_waits_for_a_boards_budget_alone_is_told_so(rig: Rig) -> None:
+def test_who_waits_for_a_boards_or_a_teams_budget_alone_is_told_so(rig: Rig) -> None:
     other = rig.store.add_board("other", HELLO, gpus=["H100"], now=rig.now)
     mine = rig.accept("ada")
     others = rig.accept("eve", board_id=other.id, problem_version_id=other.problem_version_id)
-    told = {"overflow": {"held_up": {}, "held_boards": {"H100": {"main": "its board's budget is used up"}}}}
-    assert rig.store.hold_lease("daemon", "me", 60.0, rig.now, info=told)
-    for receipt, said in ((mine, "its board's budget is used up"), (others, None)):
+    rig.store.set_team(rig.person("dan"), "blue")
+    teams = rig.accept("dan", board_id=other.id, problem_version_id=other.problem_version_id)
+    told = {"held_up": {}, "held_boards": {"H100": {"main": "board's"}}, "held_teams": {"H100": {"blue": "team's"}}}
+    assert rig.store.hold_lease("daemon", "me", 60.0, rig.now, info={"overflow": told})
+    for receipt, said in ((mine, "board's"), (others, None), (teams, "team's")):
         (run,) = rig.store.submission(receipt.submission_id).runs
         assert rig.store.queue_now("H100", rig.now, before=run).held_up == said
     assert rig.store.queue_now("H100", rig.now).held_up is None
+
+
+def test_a_teams_bound_holds_for_what_it_submitted_alone(rig: Rig) -> None:
+    for who, team in (("ada", "blue"), ("bob", "blue"), ("eve", "red"), ("dan", None)):
+        rig.store.set_team(rig.person(who), team)
+        rig.accept(who)
+        rig.accept(who)
+    rules = Rules(budget=Budget(team=0.7, teams={"red": 0.0}))
+    went = []
+    while (attempt := claim(rig, DEAR, rules=rules)) is not None:
+        went.append(rig.store.work(attempt.id).person)
+    assert sorted(went) == ["ada", "dan", "dan"], "one of blue's four, red's none, and who is in no team has no bound"
+    facts = rig.store.waiting_facts(rig.now)
+    assert facts.spent_by_team == {"blue": pytest.approx(0.6)}
+    assert facts.demand["H100"].least_by_team == {"blue": 60.0, "red": 60.0}
+    left = rig.rows("SELECT run.id FROM run JOIN person p ON p.id = run.person_id WHERE p.name = 'bob' ORDER BY 1")
+    told = rig.store.why(left[0]["id"], rig.now)
+    assert told.team == "blue"
+    assert told.spent_of_team == pytest.approx(0.6)
+    rig.store.set_team(rig.person("bob"), None)
+    assert claim(rig, DEAR, rules=rules) is None, "what was submitted for a team is the team's"
+    assert claim(rig, DEAR, rules=Rules(budget=Budget(team=1.3))) is not None
+
+
+def test_eight_at_once_do_not_overshoot_a_teams_budget(rig: Rig) -> None:
+    for n in range(16):
+        rig.store.set_team(rig.person(f"p{n}"), "blue")
+        rig.accept(f"p{n}")
+    found: list[OpenAttempt | None] = []
+
+    def claim_twice() -> None:
+        for _ in range(2):
+            found.append(rig.store.claim([DEAR], rig.now, rules=Rules(budget=Budget(teams={"blue": 2.0}))))
+
+    at_once([claim_twice] * 8)
+    assert sum(one is not None for one in found) == 3
+
+
+def test_usage_is_told_by_the_team_of_then(rig: Rig) -> None:
+    other = rig.store.add_board("other", HELLO, gpus=["H100"], now=rig.now)
+    rig.store.set_team(rig.person("ada"), "blue")
+    rig.accept("ada")
+    rig.accept("ada", board_id=other.id, problem_version_id=other.problem_version_id)
+    rig.store.set_team(rig.person("ada"), "red")
+    rig.accept("ada")
+    rig.accept("bob")
+    for _ in range(4):
+        claimed(rig, DEAR)
+    month = month_of(rig.now)
+    used = {row.name: row.runs for row in rig.store.usage("team", *month, rig.now)}
+    assert used == {"blue": 2, "red": 1, None: 1}
+    on_main = {row.name: row.money for row in rig.store.usage("team", *month, rig.now, board="main")}
+    assert on_main == {name: pytest.approx(0.6) for name in ("blue", "red", None)}
+    rig.store.delete_board("other", by="host", force=True)
+    gone = rig.store.usage("board", *month, rig.now, board="other")
+    assert [row.name for row in gone] == ["other"], "it cost what it cost"
+    with pytest.raises(NotFound, match="nope"):
+        rig.store.usage("board", *month, rig.now, board="nope")
 
 
 def test_what_never_began_costs_nothing_and_what_perhaps_ran_costs_its_most(rig: Rig) -> None:

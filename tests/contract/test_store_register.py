@@ -59,6 +59,35 @@ def test_roles_and_bans_are_kept_and_told(store: PostgresStore) -> None:
         store.ban(type(eve.id)(99), by="ada")
 
 
+def test_a_person_is_in_one_team_or_in_none(store: PostgresStore) -> None:
+    eve = store.add_person("eve", now=START)
+    assert eve.team is None
+    assert store.set_team(eve.id, " Blue-1 ", by="ada").team == "blue-1"
+    assert store.set_team(eve.id, "red", by="ada").team == "red"
+    store.link_account(eve.id, "discord", "5")
+    assert store.person_by_account("discord", "5") == store.person("eve"), "an account more is no other person"
+    assert [one.team for one in store.people()] == ["red"]
+    assert store.set_team(eve.id, None).team is None
+    told = [(event.kind, event.data["team"]) for event in store.events(EventId(0))]
+    assert told == [("staff.team", "blue-1"), ("staff.team", "red")]
+    for name in ("", " ", "-x", "two words", "x" * 65, "a\x1bb", "\x00"):
+        with pytest.raises(Invalid, match="can't be a team's name"):
+            store.set_team(eve.id, name)
+    with pytest.raises(NotFound):
+        store.set_team(type(eve.id)(99), "blue")
+
+
+def test_the_team_of_then_is_kept_with_what_was_submitted(rig: Rig) -> None:
+    rig.store.set_team(rig.person("ada"), "blue")
+    rig.accept("ada")
+    rig.store.set_team(rig.person("ada"), None)
+    rig.accept("ada")
+    rig.accept("bob")
+    assert [row["team"] for row in rig.rows("SELECT team FROM submission ORDER BY id")] == ["blue", None, None]
+    with pytest.raises(Exception, match="never changed"):
+        rig.store._do("UPDATE submission SET team = 'red'")
+
+
 def test_an_account_stands_for_one_person(store: PostgresStore) -> None:
     ada, bob = store.add_person("ada"), store.add_person("bob")
     store.link_account(ada.id, "discord", "17")

@@ -326,7 +326,7 @@ def shown(stage: Stage, ok: bool, *, as_json: bool) -> None:
         for run in stage.runs()
     ]
     show.table(("", "person", "file", "GPU", "verdict", "where"), rows)
-    places = [(show.escape(row.name), str(row.runs), f"{row.gpu_s:.0f}", f"{row.money:.4f}") for row in used]
+    places = [(show.escape(row.name or ""), str(row.runs), f"{row.gpu_s:.0f}", f"{row.money:.4f}") for row in used]
     show.table(("place", "runs", "GPU-seconds", "EUR"), places)
     stage.say("every run has one verdict, where it had to be" if ok else "[red]that isn't what had to come of it[/]")
 

@@ -17,12 +17,15 @@ import psycopg
 import pytest
 
 from kbslurm import share
+from kbslurm.api import shapes
 from kbslurm.client import Client, ServerGone
-from kbslurm.domain.run import PersonId, SubmissionId
+from kbslurm.domain.placement import Rules
+from kbslurm.domain.run import PersonId, Slot, SubmissionId
 from kbslurm.errors import DeadlinePassed, Invalid, NotFound, QuotaSpent, Refused, Unauthenticated
 from kbslurm.flow.place import Place
 from kbslurm.flow.score import score
 from kbslurm.flow.submit import accept
+from kbslurm.store.views import Role
 from kbslurm_eval import wire
 from tests.flow.puppet import Puppet, sealed_report
 from tests.flow.stage import START, HandClock
@@ -37,6 +40,9 @@ PLANTED_SPEC = "planted-hidden-spec-91aa"
 def ground(database_url: str, tmp_path: Path) -> Iterator[Ground]:
     with served(database_url, tmp_path, clock=HandClock()) as built:
         yield built
+
+
+PEOPLE: tuple[tuple[str, Role], ...] = (("ada", "participant"), ("grace", "staff"))
 
 
 def judged(ground: Ground, by: str = "ada") -> int:
@@ -94,6 +100,37 @@ def test_the_client_says_what_the_server_meant(ground: Ground) -> None:
                 call()
     with Client("http://127.0.0.1:9") as gone, pytest.raises(ServerGone):
         gone.boards()
+
+
+def test_hosts_are_told_what_was_used_and_competitors_no_money(ground: Ground) -> None:
+    store, now = ground.store, ground.now
+    ada = store.ensure_person("ada")
+    store.set_team(ada.id, "blue")
+    for _ in range(2):
+        accept(store, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], now)
+    slot = Slot(backend="modal", gpu="H100", free=1, overflow=True, price=0.01, why="home is down")
+    attempt = store.claim([slot], now, rules=Rules())
+    assert attempt is not None
+    tokens = {name: store.issue_token(store.ensure_person(name, role).id, now=now) for name, role in PEOPLE}
+    with Client(ground.url, admin=ADMIN) as host, Client(ground.url, token=tokens["ada"]) as mine:
+        assert mine.me().team == host.person("ada").team == "blue"
+        told = host.usage(by="team", month=f"{now:%Y-%m}", board="TRANSPOSE")
+        shapes.UsageTold.model_validate(told)
+        (row,) = told["rows"]
+        assert (row["name"], row["open"], told["board"]) == ("blue", 1, "transpose")
+        assert row["money"] == told["money"] > 0
+        assert host.usage() == {**host.usage(by="board"), "by": "board"}
+        assert host.usage(month="2020-01")["rows"] == []
+        for wrong, kind in (({"month": "soon"}, Invalid), ({"board": "nope"}, NotFound), ({"by": "colour"}, Invalid)):
+            with pytest.raises(kind):
+                host.usage(**wrong)
+        with pytest.raises(Unauthenticated):
+            mine.usage()
+        (why,) = mine.why(attempt.run_id)
+        assert why["attempts"][0]["cost"] is None
+    with Client(ground.url, token=tokens["grace"]) as staff:
+        (why,) = staff.why(attempt.run_id)
+        assert why["attempts"][0]["cost"] > 0
 
 
 def test_the_hosts_client_acts_for_a_person_by_their_account(ground: Ground) -> None:

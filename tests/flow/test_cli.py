@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from kbslurm.cli import show
+from kbslurm.domain.placement import Rules
 from kbslurm.domain.run import Ending, Handle, OpenAttempt, Seen, Sighting, Slot
 from kbslurm.store.postgres import PostgresStore
 from kbslurm_eval.wire import BenchmarkResult
@@ -241,6 +242,28 @@ def test_people_are_added_promoted_and_banned(kbslurm: CommandLine) -> None:
     assert kbslurm("submit", str(GOOD), "-l", "transpose", "--as", "grace").code == 0
 
 
+def test_people_are_put_into_teams_and_usage_is_told_by_them(kbslurm: CommandLine, database_url: str) -> None:
+    assert kbslurm("user", "add", "grace").code == 0
+    assert "grace: participant, team blue" in kbslurm("user", "team", "grace", "Blue").out
+    assert kbslurm("user", "team", "GRACE", "--json").json()["team"] == "blue"
+    assert "blue" in kbslurm("user", "list").out
+    for who in ("grace", "bob"):
+        kbslurm("submit", str(GOOD), "-l", "transpose", "-g", "H100", "--as", who)
+    with PostgresStore(database_url) as store:
+        slot = Slot(backend="modal", gpu="H100", free=9, overflow=True, price=0.01, why="home is down")
+        for _ in range(2):
+            assert store.claim([slot], datetime.now(UTC), rules=Rules()) is not None
+    told = kbslurm("usage", "--by", "team", "--board", "TRANSPOSE", "--json").json()
+    assert (told["by"], told["board"], told["budget"]) == ("team", "transpose", None)
+    assert {row["name"]: row["open"] for row in told["rows"]} == {"blue": 1, None: 1}
+    assert told["money"] == pytest.approx(sum(row["money"] for row in told["rows"])) != 0
+    said = kbslurm("usage", "--by", "team")
+    assert "blue" in said.out and "no team" in said.out
+    none = kbslurm("usage", "--month", "2020-01", "--board", "transpose")
+    assert "nothing ran in 2020-01 on board transpose" in none.out
+    assert kbslurm("user", "team", "grace", "--none", "--json").json()["team"] is None
+
+
 def test_problems_are_added_listed_and_shown(kbslurm: CommandLine) -> None:
     assert kbslurm("problem", "add", str(EXAMPLES / "rowsoftmax")).code == 0
     names = {row["name"] for row in kbslurm("problem", "list", "--json").json()}
@@ -325,6 +348,12 @@ BAD_INPUT: tuple[tuple[list[str], int, str], ...] = (
     (["problem", "add", "missing"], 2, "missing"),
     (["user", "role", "nobody", "staff"], 2, "nobody"),
     (["user", "add", "x", "--role", "king"], 2, "king"),
+    (["user", "team", "nobody", "blue"], 2, "nobody"),
+    (["user", "team", "nobody", "blue", "--none"], 2, "not both"),
+    (["usage", "--by", "colour"], 2, "colour"),
+    (["usage", "--month", "13"], 2, "2026-11"),
+    (["usage", "--board", "nope"], 2, "transpose"),
+    (["usage", "--board", "a b"], 2, "can't be a board's name"),
     (["--config", "missing.toml", "status"], 2, "missing.toml"),
     (["no-such-command"], 2, "no-such-command"),
 )

@@ -123,6 +123,16 @@ def test_the_first_place_that_has_a_file_wins(tmp_path: Path) -> None:
             "Known here: home, overflow.",
         ),
         ("[policy.budget]\nmonth = -1\n", ":2: policy.budget.month: -1.0 is less than 0", "At least 0."),
+        (
+            "[policy.budget]\nteams = { blue = -1 }\n",
+            ":2: policy.budget.teams: team blue may spend -1 a month",
+            "0 or more.",
+        ),
+        (
+            "[policy.budget]\nteams = { 'a b' = 1 }\n",
+            ":2: policy.budget.teams: 'a b' can't be a team's name",
+            "Letters a-z, digits, and . _ - after the first; at most 64 of them.",
+        ),
         ("[daemon]\ntick_s = 0\n", ":2: daemon.tick_s: 0.0 is less than 0.05", "At least 0.05."),
         (
             "[daemon.local]\nslots = {H100 = 0}\n",
@@ -425,6 +435,8 @@ cost_per_gpu_hour = { H100 = 3.6 }
 [policy.budget]
 month = 10
 boards = { Sort = 5 }
+team = 2
+teams = { Blue = 3 }
 """
 
 
@@ -433,6 +445,7 @@ def test_the_placement_policy_is_read_and_shown(tmp_path: Path) -> None:
     rules = wiring.rules(found)
     assert rules.overflow == Overflow(when="when_wait_over", after_s=600.0)
     assert (rules.boards, rules.budget.month, rules.budget.boards) == ({"sort": ("box",)}, 10.0, {"sort": 5.0})
+    assert (rules.budget.team, rules.budget.teams) == (2.0, {"blue": 3.0})
     (place,) = wiring.places(found)
     assert (place.role, place.ground().class_of("H100")) == ("overflow", "H100 SXM")
     assert place.prices["H100"] == pytest.approx(0.001)
@@ -444,10 +457,10 @@ def test_the_placement_policy_is_read_and_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "where"),
     [
-        ("[policy.places.bocks]\nrole = 'home'\n", "kbslurm.toml:14: policy.places.bocks: there is no place 'bocks'"),
+        ("[policy.places.bocks]\nrole = 'home'\n", "kbslurm.toml:16: policy.places.bocks: there is no place 'bocks'"),
         (
             "[policy.overflow_boards]\nsort = ['modal']\n",
-            "kbslurm.toml:15: policy.overflow_boards.sort: there is no place 'modal'",
+            "kbslurm.toml:17: policy.overflow_boards.sort: there is no place 'modal'",
         ),
     ],
 )

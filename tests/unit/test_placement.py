@@ -202,6 +202,32 @@ def test_a_board_whose_own_budget_is_used_up_is_told_so_alone(
     assert not plan([home(), modal()], rules, facts=facts).held_boards, "home works: money keeps nobody"
 
 
+@pytest.mark.parametrize(
+    ("each", "named", "held"),
+    [
+        (None, {}, []),
+        (1.0, {}, ["blue"]),
+        (2.0, {"blue": 1.0}, ["blue"]),
+        (1.0, {"blue": 2.0}, []),
+        (0.01, {"blue": 2.0}, ["red"]),
+        (None, {"red": 0.0}, ["red"]),
+        (None, {"green": 0.0}, []),
+    ],
+)
+def test_a_team_whose_budget_is_used_up_is_told_so_alone(
+    each: float | None, named: dict[str, float], held: list[str]
+) -> None:
+    rules = Rules(overflow=Overflow(when="when_down"), budget=Budget(team=each, teams=named))
+    demand = Demand(waiting=3, least_gpu_s=30.0, least_by_team={"blue": 60.0, "red": 30.0})
+    facts = Facts(demand={GPU: demand}, spent=3.0, spent_by_team={"blue": 0.95})
+    found = plan([home(breaker=DOWN), modal()], rules, facts=facts)
+    assert found.slots, "others go on"
+    assert (found.held_up, sorted(found.held_teams.get(GPU, {}))) == ({}, held)
+    assert planned([], [home(breaker=DOWN), modal()], rules, facts, (), NOW).held_teams == found.held_teams
+    gratis = Ground(name="github", role="overflow", slots={GPU: 1})
+    assert not plan([home(breaker=DOWN), modal(), gratis], rules, facts=facts).held_teams
+
+
 def test_what_is_told_of_the_budget_names_each_bound_and_what_is_spent_of_it() -> None:
     facts = Facts(spent=3.0, spent_by_board={"sort": 1.0, "scan": 2.0})
     told = placement.budget_told(Budget(month=9.0, boards={"sort": 5.0, "new": 1.0}), facts)
@@ -209,6 +235,14 @@ def test_what_is_told_of_the_budget_names_each_bound_and_what_is_spent_of_it() -
         "month": 9.0,
         "spent": 3.0,
         "boards": {"sort": {"month": 5.0, "spent": 1.0}, "new": {"month": 1.0, "spent": 0.0}},
+        "team": None,
+        "teams": {},
+    }
+    teams = Facts(spent_by_team={"blue": 1.0, "red": 2.0})
+    assert placement.budget_told(Budget(team=3.0, teams={"blue": 4.0, "new": 1.0}), teams)["teams"] == {
+        "blue": {"month": 4.0, "spent": 1.0},
+        "red": {"month": 3.0, "spent": 2.0},
+        "new": {"month": 1.0, "spent": 0.0},
     }
 
 
@@ -253,7 +287,7 @@ RULES = st.builds(
     Rules,
     overflow=st.sampled_from([Overflow(), Overflow(when="when_down"), WAIT]),
     other_class=st.sampled_from(["refuse", "unranked"]),
-    budget=st.sampled_from([Budget(), Budget(month=1.0)]),
+    budget=st.sampled_from([Budget(), Budget(month=1.0), Budget(team=1.0), Budget(month=1.5, boards={"sort": 1.0})]),
 )
 
 
@@ -263,10 +297,17 @@ def test_whatever_the_ground_no_plan_breaks_a_rule(
 ) -> None:
     attempts = [attempt(n, "abc"[n % 3]) for n in busy]
     free = free_slots({ground.name: ground.slots for ground in grounds}, attempts)
-    facts = Facts(demand={GPU: Demand(waiting=waiting, least_gpu_s=60.0, service=SLOW)}, spent=spent)
+    least = {"least_by_board": {"sort": 60.0}, "least_by_team": {"blue": 60.0}}
+    demand = {GPU: Demand(waiting=waiting, least_gpu_s=60.0, service=SLOW, **least)}
+    facts = Facts(demand=demand, spent=spent, spent_by_board={"sort": spent}, spent_by_team={"blue": spent})
     found = planned(free, grounds, rules, facts, attempts, NOW)
     nothing_free = planned((), grounds, rules, facts, attempts, NOW)
     assert (nothing_free.why, nothing_free.held_up) == (found.why, found.held_up), "words don't follow free slots"
+    assert (nothing_free.held_boards, nothing_free.held_teams) == (found.held_boards, found.held_teams)
+    for held, bounded in ((found.held_boards, rules.budget.boards), (found.held_teams, rules.budget.team)):
+        assert bounded or not held
+        assert not set(held) & set(found.held_up), "one word is enough"
+        assert not held or spent > 0.9
     assert not set(found.held_up) & {slot.gpu for slot in found.slots if slot.overflow and not slot.pinned_only}
     by_name = {ground.name: ground for ground in grounds}
     offered = {(slot.backend, slot.gpu): slot for slot in found.slots}

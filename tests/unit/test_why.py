@@ -23,6 +23,7 @@ WAITING = Told(
     run=7,
     submission=3,
     board="sort",
+    team="blue",
     gpu="H100",
     state="queued",
     mode="leaderboard",
@@ -71,6 +72,7 @@ AWAY = (
 )
 DEAR: dict[str, Any] = {"prices": {"H100": 0.01}, "classes": {"H100": "H100"}}
 BUDGET: dict[str, Any] = {"month": 2.0, "spent": 1.2, "boards": {"sort": {"month": 1.0, "spent": 0.5}}}
+TEAMS: dict[str, Any] = {"team": 1.0, "teams": {"red": {"month": 2.0, "spent": 0.5}}}
 SPENT = ", open runs at their most; this one may cost 0.60)"
 OPEN = {"breaker": {"state": "open", "why": "no answer"}}
 
@@ -123,6 +125,18 @@ OPEN = {"breaker": {"state": "open", "why": "no answer"}}
         ),
         (
             replace(WAITING, leader=away({"budget": BUDGET}, **DEAR), spent=1.2, spent_of_board=0.4),
+            "modal: 9 of 9 slots are free",
+        ),
+        (
+            replace(WAITING, leader=away({"budget": TEAMS}, **DEAR), spent=1.2, spent_of_team=0.5),
+            f"modal: team blue's budget of this month is used up (0.50 of 1.00 EUR{SPENT}",
+        ),
+        (
+            replace(WAITING, leader=away({"budget": TEAMS}, **DEAR), team="red", spent_of_team=0.5),
+            "modal: 9 of 9 slots are free",
+        ),
+        (
+            replace(WAITING, leader=away({"budget": TEAMS}, **DEAR), team=None, spent=1.2),
             "modal: 9 of 9 slots are free",
         ),
         (

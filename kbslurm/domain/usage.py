@@ -1,0 +1,49 @@
+"""What was used and what it cost, as the command line and the API tell it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Literal, get_args
+
+from kbslurm.domain.placement import Budget
+
+By = Literal["board", "person", "team", "place", "run"]
+WAYS: tuple[By, ...] = get_args(By)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """What somebody or something used. Open attempts count at their most. `name`: None where people have no team."""
+
+    name: str | None
+    attempts: int
+    open: int
+    runs: int
+    gpu_s: float
+    money: float
+    paid_gpu_s: float
+
+
+def told(rows: Sequence[Usage], *, begins: datetime, by: By, board: str | None, budget: Budget) -> Mapping[str, Any]:
+    """As JSON: the sums, and each row with what it may spend in a month, where that is bounded."""
+    return {
+        "month": f"{begins:%Y-%m}",
+        "by": by,
+        "board": board,
+        "currency": budget.currency,
+        "budget": budget.month if board is None else budget.boards.get(board),
+        "gpu_s": sum(row.gpu_s for row in rows),
+        "money": sum(row.money for row in rows),
+        "rows": [{**asdict(row), "budget": _bound(row.name, by, board, budget)} for row in rows],
+    }
+
+
+def _bound(name: str | None, by: By, board: str | None, budget: Budget) -> float | None:
+    """Of a team on one board alone nothing is bounded."""
+    if by == "board" and name is not None:
+        return budget.boards.get(name)
+    if by == "team" and board is None:
+        return budget.of_team(name)
+    return None
