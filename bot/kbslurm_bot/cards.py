@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from kbslurm.domain import public
+from kbslurm.domain import placement, public
 from kbslurm.domain.amounts import score, seconds
 from kbslurm_bot.plot import Point, best
 
@@ -27,6 +27,7 @@ SECONDARY, DANGER = 2, 4
 TEXT_CAP = 4000
 PICTURES = 4
 BAR = 8
+WENT_CAP = 200
 # Discord's word for what our modes are called.
 MODES = {"test": "test", "benchmark": "benchmark", "profile": "profile", "leaderboard": "ranked"}
 VERDICTS = {
@@ -198,13 +199,20 @@ def run_line(shown: Shown, row: Row) -> str:
         case "queued":
             return f"{gpu} waiting{_place(shown, row)}"
         case "launching":
-            return f"{gpu} being started"
+            return f"{gpu} being started{_went(row)}"
         case "running":
-            return f"{gpu} {_progress(row['progress'])}"
+            return f"{gpu} {_progress(row['progress'])}{_went(row)}"
         case "cancelled":
             return f"{gpu} cancelled"
         case _:
-            return _ended(shown, row, gpu)
+            return _ended(shown, row, gpu) + _went(row)
+
+
+def _went(row: Row) -> str:
+    """Where it went and why, where that isn't simply home. A server of before doesn't tell."""
+    last = row["attempts"][-1] if row["attempts"] else {}
+    said = placement.went(str(last.get("backend", "")), str(last.get("why", "")))
+    return f"\n-# {plain(said[:WENT_CAP])}" if said else ""
 
 
 def _ended(shown: Shown, row: Row, gpu: str) -> str:
@@ -251,7 +259,7 @@ def _place(shown: Shown, row: Row) -> str:
     queue = shown.whole["runner_queue"]
     if not queue or queue["gpu"] != row["gpu"] or not queue.get("place"):
         return ""
-    why = f" · {plain(queue['error'])}" if queue.get("error") else ""
+    why = "".join(f" · {plain(queue[key])}" for key in ("error", "waits_for") if queue.get(key))
     return f", place {queue['place']}{_starts(queue.get('starts_in_s'))}{why}"
 
 

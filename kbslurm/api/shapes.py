@@ -268,7 +268,7 @@ class WholeVerdict(Shape):
 
 
 class WholeAttempt(Shape):
-    """One try. `harness_…_at_ns` are by the node's clock."""
+    """One try; `why` it went there. `harness_…_at_ns` are by the node's clock."""
 
     number: int
     backend: str
@@ -276,6 +276,7 @@ class WholeAttempt(Shape):
     job: str | None
     node: str | None
     ending: str | None
+    why: str
     opened_at: str
     submitted_at: str | None
     started_at: str | None
@@ -360,6 +361,7 @@ class Whole(Shape):
                                     "job": "88123",
                                     "node": "gpu07",
                                     "ending": None,
+                                    "why": "cluster had a free slot",
                                     "opened_at": "2026-05-01T12:00:01+00:00",
                                     "submitted_at": "2026-05-01T12:00:02+00:00",
                                     "started_at": "2026-05-01T12:00:09+00:00",

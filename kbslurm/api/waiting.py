@@ -124,13 +124,14 @@ def words(view: SubmissionView, queue: dict[str, Any] | None) -> str:
     if not open_runs or queue is None:
         return f"all runs have ended{of}"
     run = open_runs[0]
+    went = f" {run.went}" if run.went else ""
     if run.state == RunState.RUNNING:
         node = run.attempts[-1].node if run.attempts else None
         far = public.in_words(progress(run))
-        return f"running on {run.gpu}{f', node {node}' if node else ''}{f', {far}' if far else ''}{of}"
+        return f"running on {run.gpu}{went}{f', node {node}' if node else ''}{f', {far}' if far else ''}{of}"
     if run.state == RunState.LAUNCHING:
         why = run.waits_for
-        return f"being started on {run.gpu}{f', {why}' if why else ''}{_soon(queue.get('starts_in_s'))}{of}"
+        return f"being started on {run.gpu}{went}{f', {why}' if why else ''}{_soon(queue.get('starts_in_s'))}{of}"
     place, held_up = queue.get("place"), queue.get("waits_for")
     why = f"; {held_up}" if held_up else ""
     return f"waiting for {run.gpu}, place {place}{_soon(queue.get('starts_in_s'))}{of}{why}"

@@ -72,6 +72,7 @@ def _attempt(one: AttemptView) -> dict[str, Any]:
         "job": one.handle,
         "node": one.node,
         "ending": one.ending,
+        "why": one.why_here,
         **{name: _text(getattr(one, name)) for name in MOMENTS},
         **{name: one.telemetry.get(name) for name in STAMPS},
     }
@@ -148,6 +149,7 @@ def _seen_attempt(row: Mapping[str, Any]) -> AttemptView:
         started_at=_moment(row["started_at"]),
         ended_at=_moment(row["ended_at"]),
         deadline_at=None,
+        why_here=row.get("why", ""),
         telemetry={name: row[name] for name in STAMPS if row[name] is not None},
     )
 

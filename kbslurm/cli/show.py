@@ -249,6 +249,7 @@ def _run_json(run: RunView) -> dict[str, Any]:
                 "state": a.state,
                 "ending": a.ending,
                 "reason": a.reason,
+                "why": a.why_here,
             }
             for a in run.attempts
         ],
@@ -290,6 +291,8 @@ def submission(view: SubmissionView) -> None:
     )
     for run in view.runs:
         console.print(_run_line(run), soft_wrap=True)
+        if run.went:
+            console.print(f"      [dim]it went elsewhere: {escape(run.went)}[/]", soft_wrap=True)
         for line in _given_up(run):
             console.print(f"      [dim]{escape(line)}[/]", soft_wrap=True)
         for line in _failures(run):

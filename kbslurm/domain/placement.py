@@ -33,6 +33,7 @@ _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
 BUDGET_SPENT = "the month's budget for other places is used up: it waits for the cluster"
 TEAM_SPENT = "its team's budget of this month for other places is used up: it waits for the cluster"
 BOARD_SPENT = "its board's budget of this month for other places is used up: it waits for the cluster"
+HAD_ROOM = "had a free slot"
 _RULES = 'Write overflow = "never", "when_down", or { when_wait_over = "10m" }.'
 _MONTH = re.compile(r"(\d{4})-(\d{2})\Z")
 
@@ -236,7 +237,7 @@ def planned(
             continue
         if ground.role == "home":
             trial = ", to try whether it works again" if ground.breaker.state is State.HALF_OPEN else ""
-            home.append(replace(let_in, why=f"{ground.name} had a free slot{trial}"))
+            home.append(replace(let_in, why=f"{ground.name} {HAD_ROOM}{trial}"))
             continue
         gate = gates[slot.gpu]
         least = facts.demand.get(slot.gpu, Demand()).least_gpu_s
@@ -245,6 +246,11 @@ def planned(
         if offered is not None:
             (first if gate.before_home else overflow).append(offered)
     return replace(held, slots=(*first, *home, *overflow))
+
+
+def went(backend: str, why: str) -> str:
+    """Where an attempt went and why, for its author; empty where home simply had room for it."""
+    return f"at {backend}, since {why}" if why and HAD_ROOM not in why else ""
 
 
 def budget_told(budget: Budget, facts: Facts) -> dict[str, Any]:

@@ -82,7 +82,7 @@ WHERE r.submission_id = ANY(%(submissions)s) AND r.counts ORDER BY r.id
 """
 _ATTEMPTS = """
 SELECT a.run_id, a.number, a.name, a.backend, a.state, a.handle, a.node, a.ending, a.exit_code, a.reason, a.opened_at,
-    a.submitted_at, a.started_at, a.ended_at, a.deadline_at, a.telemetry
+    a.submitted_at, a.started_at, a.ended_at, a.deadline_at, a.telemetry, a.why_here
 FROM attempt a JOIN run r ON r.id = a.run_id
 WHERE r.submission_id = ANY(%(submissions)s) ORDER BY a.run_id, a.number
 """

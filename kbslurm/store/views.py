@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from kbslurm.domain import placement
 from kbslurm.domain.policy import Category
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import AttemptState, EventId, PersonId, RunId, RunState, SubmissionId
@@ -127,6 +128,7 @@ class AttemptView:
     ended_at: datetime | None
     deadline_at: datetime | None
     telemetry: Mapping[str, Any]
+    why_here: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +157,12 @@ class RunView:
         """Why the attempt that is open hasn't begun, as far as the place where it waits has said so."""
         last = self.attempts[-1] if self.attempts else None
         return str(last.telemetry.get("waits", "")) if last and last.state == AttemptState.SUBMITTED else ""
+
+    @property
+    def went(self) -> str:
+        """Where its last attempt went and why, where that isn't simply home."""
+        last = self.attempts[-1] if self.attempts else None
+        return placement.went(last.backend, last.why_here) if last else ""
 
     @property
     def standing(self) -> str:

@@ -10,6 +10,7 @@ from functools import partial
 
 import pytest
 
+from kbslurm.api import whole
 from kbslurm.daemon import LEASE, Daemon, WallClock
 from kbslurm.domain.breaker import Breaker, State
 from kbslurm.domain.intake import Offer
@@ -137,6 +138,12 @@ def test_home_goes_down_the_queue_drains_elsewhere_and_new_runs_stay_home_again(
     said = sentences(stage.store.why(away, stage.clock.now()))
     assert "passed" in said[0]
     assert "since cluster is down" in said[1]
+    (number,) = [run["submission_id"] for run in stage.runs() if run["id"] == away]
+    view = stage.store.submission(number)
+    (run,) = view.runs
+    assert run.went.startswith(f"at {run.attempts[-1].backend}, since cluster is down")
+    assert whole.seen(whole.told(view)).runs[0].went == run.went, "a laptop is told the same"
+    assert stage.store.submission(stage.runs()[0]["submission_id"]).runs[0].went == "", "home is no news"
     whys = stage.rows("SELECT why_here FROM attempt WHERE backend <> 'cluster' AND state = 'reported'")
     assert all("cluster is down" in row["why_here"] for row in whys)
     assert len(stage.store.best("board", "A100")) == 12

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kbslurm.domain.placement import BUDGET_SPENT
 from kbslurm_bot import cards
 from kbslurm_bot.cards import Picture, Shown, Standing
 from tests.fakes.discord import strict
@@ -59,10 +60,23 @@ def whole(*runs: dict[str, Any], mode: str = "leaderboard", **more: Any) -> dict
 
 
 RANKED = verdict("passed", score_s=41.8e-6, low_s=41.7e-6, high_s=42.0e-6, ranked=True)
+HOME = {"backend": "cluster", "why": "cluster had a free slot"}
+AWAY = {"backend": "modal", "why": "cluster is down (*no* answer)"}
 PROGRESS = {"phase": "test", "done": 12, "of": 17}
 CASES = {
     "waiting": Shown(whole=whole(run("queued"), run("launching", "A100")), owner=501),
-    "running": Shown(whole=whole(run("running", progress=PROGRESS)), owner=501),
+    "running": Shown(whole=whole(run("running", progress=PROGRESS, attempts=[HOME])), owner=501),
+    "elsewhere": Shown(
+        whole=whole(
+            run("running", progress=PROGRESS, attempts=[HOME, AWAY]),
+            run("scored", "A100", verdict=RANKED, attempts=[AWAY]),
+        ),
+        owner=501,
+    ),
+    "held_up": Shown(
+        whole={**whole(run("queued")), "runner_queue": {**QUEUE, "starts_in_s": None, "waits_for": BUDGET_SPENT}},
+        owner=501,
+    ),
     "hidden": Shown(whole=whole(run("running", progress={"phase": "hidden"})), owner=501),
     "record": Shown(
         whole=whole(run("scored", verdict=RANKED)),

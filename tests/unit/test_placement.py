@@ -124,6 +124,14 @@ def test_a_cluster_that_starts_nothing_soon_comes_second() -> None:
     assert went(plan([home(), modal()], Rules(overflow=WAIT), waiting=1, planned_at=soon)) == [("cluster", 2)]
 
 
+def test_only_where_a_run_went_elsewhere_its_author_is_told_of_it() -> None:
+    for grounds in ([home(), modal()], [home(breaker=TRYING), modal()]):
+        for slot in plan(grounds, Rules(overflow=Overflow(when="when_down"))).slots:
+            said = placement.went(slot.backend, slot.why)
+            assert said == ("" if slot.backend == "cluster" else "at modal, since cluster is down (no answer)")
+    assert not placement.went("local", ""), "without a policy there is nothing to tell"
+
+
 def test_a_type_that_home_lacks_goes_out() -> None:
     other = Ground(name="cluster", slots={"A100": 1})
     assert went(plan([other, modal()], Rules(overflow=Overflow(when="when_down")))) == [("cluster", 1), ("modal", 3)]

@@ -298,6 +298,7 @@ def _run(run: RunView) -> dict[str, Any]:
         "first": None if verdict or run.first_score_s is None else took(run.first_score_s),
         "ranked": verdict is not None and verdict.ranked,
         "score": score,
+        "went": run.went,
         "report": "" if verdict is not None and verdict.name == "passed" else unfold.report_of(run),
         "bars": drawing.bars(waterfall(run.stamps)),
         "tests": _shown(detail, "tests"),
