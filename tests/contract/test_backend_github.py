@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from kbslurm.backends.github import GithubBackend, carry, parcel
+from kbslurm.backends import github
+from kbslurm.backends.github import GithubBackend, api, carry, parcel
 from kbslurm.backends.github.check import findings
 from kbslurm.backends.paths import AttemptPaths
 from kbslurm.domain.finding import Grade
@@ -673,6 +674,28 @@ def test_an_answer_that_drips_is_trouble(case: GithubCase) -> None:
         case.backend(monotonic=lambda: float(next(ticks))).find(make_job(case, "report").name)
 
 
+@pytest.mark.parametrize("what", ["runs", "artifacts/1/zip"])
+def test_headers_that_drip_are_trouble_too(case: GithubCase, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """No single read of it takes long; whoever waits for the end of the headers waits for as long as a server likes."""
+    monkeypatch.setattr(api, "ANSWER_S", 0.5)
+    monkeypatch.setattr(api, "FILE_S", 0.5)
+    case.fake.fail.append(Fault("GET", what, drips_s=12.0))
+    asked = case.backend().api
+    with pytest.raises(BackendTrouble, match="doesn't come to an end"):
+        asked.bytes_of("/actions/artifacts/1/zip", 1 << 20) if "zip" in what else asked.get("/actions/runs")
+
+
+def test_an_order_whose_answer_drips_was_perhaps_given(case: GithubCase, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend, job = case.backend(), make_job(case, "report")
+    backend.is_public()
+    monkeypatch.setattr(api, "ANSWER_S", 0.5)
+    case.fake.fail.append(Fault("POST", "dispatches", drips_s=12.0))
+    with pytest.raises(BackendUnclear, match="doesn't come to an end"):
+        backend.submit(job)
+    monkeypatch.undo()
+    assert backend.find(job.name).seen is not Seen.ABSENT
+
+
 @pytest.mark.parametrize("status", [301, 307])
 def test_a_repository_that_was_renamed_is_told_so(case: GithubCase, status: int) -> None:
     moved = {"location": f"{case.fake.url}/repositories/1"}
@@ -705,6 +728,54 @@ def test_what_answers_and_isnt_github_is_told_by_the_check(case: GithubCase) -> 
 
 def test_a_working_copy_that_cant_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
-    (tmp_path / "kbslurm").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "kbslurm").write_text("a file of that name")
     with pytest.raises(Invalid, match="can't be written: File exists"):
         parcel.install(tmp_path, make_eval(tmp_path / "eval"))
+
+
+@pytest.mark.parametrize(
+    "link", ["kbslurm", "kbslurm/eval", ".github", ".github/workflows", ".github/workflows/kbslurm-run.yml"]
+)
+def test_nothing_is_written_or_removed_through_a_link(tmp_path: Path, link: str) -> None:
+    """A repository that somebody else made may bring links along to whatever they would like to have overwritten."""
+    copy, elsewhere = tmp_path / "copy", tmp_path / "elsewhere"
+    for folder in (copy / ".git", elsewhere, (copy / link).parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    (elsewhere / "mine.py").write_text("mine")
+    target = elsewhere / "mine.py" if link.endswith(".yml") else elsewhere
+    (copy / link).symlink_to(target)
+    with pytest.raises(Invalid, match="is a symbolic link") as refusal:
+        parcel.install(copy, make_eval(tmp_path / "eval"))
+    assert str(copy / link) in refusal.value.message and "git rm" in (refusal.value.hint or "")
+    assert [(one.name, one.read_text()) for one in elsewhere.iterdir()] == [("mine.py", "mine")]
+    assert not [one for one in copy.rglob("*") if one.is_file() and not one.is_symlink()]
+
+
+def test_what_was_handed_over_is_kept_by_its_size_not_only_by_its_number(
+    case: GithubCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(github, "RESULTS_BYTES", 3_000, raising=False)
+    backend = case.backend()
+    attempts = []
+    for n in range(4):
+        job = make_job(case, "report")
+        told = {"ending": "reported", "exit_code": 0, "reason": "", "started_at": 1.0, "ended_at": 2.0}
+        came = {"form": carry.FORM, "name": job.name, "node": "x", "log": "." * 1_200, "exit": told, "artifacts": {}}
+        came["report"] = base64.b64encode(b"r" * (5_000 if n == 3 else 100)).decode()
+        sealed = carry.sealed(json.dumps(came).encode(), case.run_key, job.name, "result")
+        case.fake.artifacts.append(
+            {"id": n + 1, "name": job.name, "data": bytes(archive_of(sealed)), "run": 1, "expired": False}
+        )
+        attempts.append(attempt_of(case, job, None))
+
+    def fetched() -> int:
+        return sum(path.endswith("/zip") for _, path, _ in case.fake.asked)
+
+    for attempt in attempts[:3]:
+        assert backend.collect(attempt) == b"r" * 100
+    assert (fetched(), len(backend._results)) == (3, 2), "two of them fit"
+    assert backend.collect(attempts[2]) is not None and fetched() == 3
+    for _ in range(2):  # one that is over it alone isn't fetched at every look
+        assert backend.collect(attempts[3]) == b"r" * 5_000 and fetched() == 4
+    assert len(backend._results) == 1
+    assert backend.collect(attempts[0]) == b"r" * 100, "and what was let go is fetched again"

@@ -49,7 +49,7 @@ LOOK_BACK = timedelta(days=3)  # GitHub itself gives a waiting run up after one
 MARGIN = timedelta(minutes=10)
 KNOWN_S = 600.0
 OVERHEAD_MINUTES = 10
-RESULTS_KEPT = 32
+RESULTS_KEPT, RESULTS_BYTES = 32, 64 << 20
 ASKS_BEFORE_FORCE = 3
 LOG_CAP = 4 << 20
 
@@ -71,6 +71,11 @@ class Result:
     report: bytes | None
     artifacts: Mapping[str, bytes]
     log: str
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it keeps."""
+        return len(self.report or b"") + sum(map(len, self.artifacts.values())) + len(self.log)
 
 
 class GithubBackend:
@@ -466,11 +471,16 @@ class GithubBackend:
                 continue
             if found.report is None and found.log:
                 tell("ended without a report", level="warning", job=name, node=found.node, log=found.log[-2_000:])
-            while len(self._results) >= RESULTS_KEPT:
-                del self._results[next(iter(self._results))]
-            self._results[name] = found
+            self._remember(name, found)
             return found
         return why
+
+    def _remember(self, name: JobName, result: Result) -> None:
+        """The last few, for whoever asks for the rest of it; this one however large it is."""
+        self._results[name] = result
+        size = sum(one.size for one in self._results.values())
+        while len(self._results) > 1 and (len(self._results) > RESULTS_KEPT or size > RESULTS_BYTES):
+            size -= self._results.pop(next(iter(self._results))).size
 
     # -------------------------------------------------------------------------------------------------------- ending
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from kbslurm.backends.github.deadline import Deadline, TooSlow
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
 
 VERSION = "2026-03-10"
@@ -24,7 +25,7 @@ LONGEST_BACK_OFF_S = 300.0
 LONGEST_LIMIT_S = 3_600.0  # its limits are by the hour: who asks for more is mistaken, and is asked again then
 ANSWER_CAP, ANSWER_S = 32 << 20, 60.0
 FILE_S = 300.0
-KEPT = 256
+KEPT, KEPT_CAP = 256, 1 << 20  # how many answers, and how long one may be that is worth it
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 
 
@@ -77,9 +78,10 @@ class Api:
         self._kept: dict[tuple[str, str], Answer] = {}
         self._troubles = 0
         self._quiet_until = 0.0
-        self._client = httpx.Client(timeout=TIMEOUT, follow_redirects=False)
+        self._deadline = Deadline(monotonic)
+        self._client = self._deadline.over(httpx.Client(timeout=TIMEOUT, follow_redirects=False))
         # Where a redirect leads is another house: it gets no header of ours.
-        self._stranger = httpx.Client(timeout=TIMEOUT, follow_redirects=False)
+        self._stranger = self._deadline.over(httpx.Client(timeout=TIMEOUT, follow_redirects=False))
 
     def close(self) -> None:
         self._client.close()
@@ -101,7 +103,8 @@ class Api:
         self._still()
         for _ in range(len(self.tokens) + 1):
             try:
-                return self._file(path, cap)
+                with self._deadline.within(FILE_S):
+                    return self._file(path, cap)
             except _NotThisToken:
                 continue
             except NO_ANSWER as error:
@@ -114,7 +117,7 @@ class Api:
         with self._client.stream("GET", self._at(path), headers=self._headers(token)) as answer:
             self._note(token, answer)
             if answer.status_code == 200:
-                return self._capped(answer, cap, FILE_S)
+                return self._capped(answer, cap)
             if answer.status_code in (404, 410):
                 return None
             if answer.status_code not in (302, 303, 307):
@@ -129,7 +132,7 @@ class Api:
                 return None
             if answer.status_code != 200:
                 raise _ServerTrouble(f"the host of its files answered {answer.status_code}")
-            return self._capped(answer, cap, FILE_S)
+            return self._capped(answer, cap)
 
     # -------------------------------------------------------------------------------------------------------- acting
 
@@ -167,7 +170,10 @@ class Api:
             if kept is not None:
                 headers["If-None-Match"] = kept.etag
             self.calls += 1
-            with self._client.stream(method, key[1], headers=headers, json=body) as answer:
+            with (
+                self._deadline.within(ANSWER_S),
+                self._client.stream(method, key[1], headers=headers, json=body) as answer,
+            ):
                 self._note(token, answer)
                 said = self._capped(answer, ANSWER_CAP)
             if said is None:
@@ -193,7 +199,7 @@ class Api:
         self._troubles = 0
         more = 'rel="next"' in answer.headers.get("link", "")
         found = Answer(status=answer.status_code, data=data, more=more, etag=answer.headers.get("etag", ""))
-        if found.etag and found.status == 200 and answer.request.method == "GET":
+        if found.etag and found.status == 200 and answer.request.method == "GET" and len(said) <= KEPT_CAP:
             while len(self._kept) >= KEPT:
                 del self._kept[next(iter(self._kept))]
             self._kept[key] = found
@@ -264,15 +270,13 @@ class Api:
         self._quiet_until = self._monotonic() + wait_s
         return BackendTrouble(self.name, _said(error), retry_after_s=wait_s or None)
 
-    def _capped(self, answer: httpx.Response, cap: int, most_s: float = ANSWER_S) -> bytes | None:
-        """The answer's body, or None over the cap. A body that only drips is no answer."""
-        found, until = bytearray(), self._monotonic() + most_s
+    def _capped(self, answer: httpx.Response, cap: int) -> bytes | None:
+        """The answer's body, or None over the cap."""
+        found = bytearray()
         for chunk in answer.iter_bytes():
             found += chunk
             if len(found) > cap:
                 return None
-            if self._monotonic() > until:
-                raise _ServerTrouble("its answer doesn't come to an end")
         return bytes(found)
 
     def _headers(self, token: Token) -> dict[str, str]:
@@ -295,10 +299,12 @@ class _NotThisToken(Exception):
     """Another token may be luckier."""
 
 
-NO_ANSWER = (httpx.HTTPError, httpx.InvalidURL, _ServerTrouble)
+NO_ANSWER = (httpx.HTTPError, httpx.InvalidURL, TooSlow, _ServerTrouble)
 
 
 def _said(error: Exception) -> str:
     if isinstance(error, _ServerTrouble):
         return str(error)
+    if isinstance(error, TooSlow):
+        return "its answer doesn't come to an end"
     return f"it doesn't answer ({type(error).__name__})"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from kbslurm import share
@@ -29,10 +30,13 @@ def files(eval_dir: Path) -> dict[str, bytes]:
 
 
 def install(folder: Path, eval_dir: Path) -> list[str]:
-    """Write them into a working copy; those that were new, changed or are gone now. Nothing else is touched."""
+    """Write them into a working copy; those that were new, changed or are gone now. Nothing else is touched, and no
+    link that the repository brought along is followed to anywhere else."""
     if not (folder / ".git").exists():
         raise Invalid(f"{folder} is no working copy of a repository", hint="git clone it there first.")
     wanted = files(eval_dir)
+    for name in wanted:
+        _check_unlinked(folder, PurePosixPath(name))
     changed = []
     for name, data in wanted.items():
         path = folder / name
@@ -40,7 +44,9 @@ def install(folder: Path, eval_dir: Path) -> list[str]:
             continue
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o666)
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
         except OSError as error:
             raise Invalid(f"{path} can't be written: {error.strerror}", hint="What stands in its way?") from None
         changed.append(name)
@@ -50,6 +56,16 @@ def install(folder: Path, eval_dir: Path) -> list[str]:
             path.unlink()
             changed.append(name)
     return changed
+
+
+def _check_unlinked(folder: Path, name: PurePosixPath) -> None:
+    """No part of the way to this file may be a link: what is behind it isn't the repository's."""
+    for part in (*reversed(name.parents), name):
+        if (folder / part).is_symlink():
+            raise Invalid(
+                f"{folder / part} is a symbolic link, and nothing is written through it",
+                hint="Remove it from the working copy (git rm), and run this again.",
+            )
 
 
 def blob_sha(data: bytes) -> str:

@@ -38,7 +38,8 @@ class Fault:
     """What goes wrong, `times` times, with requests of this method whose path has this pattern in it.
 
     `status`, `headers`, `message`: answered instead. `lose`: it is done, and the connection is cut without an answer.
-    `body`: sent instead of the true bytes. `token`: only for who shows this one.
+    `body`: sent instead of the true bytes. `token`: only for who shows this one. `drips_s`: so long a header comes
+    before the others, a byte at a time.
     """
 
     method: str
@@ -50,6 +51,7 @@ class Fault:
     body: bytes | None = None
     times: int = 1
     token: str | None = None
+    drips_s: float = 0.0
 
 
 @dataclass
@@ -290,7 +292,7 @@ class FakeGithub:
             answer.headers["etag"] = etag
         answer.headers.setdefault("x-ratelimit-remaining", "4000")
         if fault is not None:
-            answer.lost = fault.lose
+            answer.lost, answer.drips_s = fault.lose, fault.drips_s
             answer.body = answer.body if fault.body is None else fault.body
         return answer
 
@@ -506,6 +508,7 @@ class _Response:
     body: bytes
     headers: dict[str, str] = field(default_factory=dict)
     lost: bool = False
+    drips_s: float = 0.0
 
 
 def _json(status: int, data: Any) -> _Response:
@@ -554,6 +557,8 @@ def _server(port: int, answer: Any) -> ThreadingHTTPServer:
                 self.close_connection = True
                 return
             self.send_response(found.status)
+            if found.drips_s and not self._drip(found.drips_s):
+                return
             for key, value in found.headers.items():
                 self.send_header(key, value)
             if found.status not in (204, 304):
@@ -561,6 +566,21 @@ def _server(port: int, answer: Any) -> ThreadingHTTPServer:
             self.end_headers()
             if found.status not in (204, 304):
                 self.wfile.write(found.body)
+
+        def _drip(self, for_s: float) -> bool:
+            """A header that hardly comes; whether whoever asked waited for its end."""
+            until = time.monotonic() + for_s
+            try:
+                self.flush_headers()
+                self.wfile.write(b"x-slow: ")
+                while time.monotonic() < until:
+                    self.wfile.write(b".")
+                    time.sleep(0.05)
+                self.wfile.write(b"\r\n")
+            except OSError:
+                self.close_connection = True
+                return False
+            return True
 
         def log_message(self, *_: Any) -> None:
             pass
