@@ -58,6 +58,7 @@ MISPLACED = {
 }
 MASK = "********"
 LOCAL = "local"
+KEPT_APART = 2  # the isolation level from which a submission reaches nothing of its judge's
 
 
 def _slots(slots: Mapping[str, int]) -> Mapping[str, int]:
@@ -401,8 +402,16 @@ class Github:
     )
     python: str = field(default="python3", metadata={"doc": "What the harness runs with, on the runner."})
     staff_only: bool = field(default=False, metadata={"doc": "Only the hosts' own submissions run there."})
+    ranked: bool = field(
+        default=True, metadata={"doc": "Leaderboard runs go there, too; false: only tests, benchmarks and profiles."}
+    )
     min_isolation: int = field(
-        default=2, metadata={"doc": "Below this isolation level nothing runs there.", "least": 0, "most": 3}
+        default=2,
+        metadata={
+            "doc": "Below this isolation level nothing runs there. Under 2 only with ranked = false or staff_only.",
+            "least": 0,
+            "most": 3,
+        },
     )
     ranked_min_isolation: int = field(
         default=2, metadata={"doc": "The isolation level from which a run ranks from there.", "least": 0, "most": 3}
@@ -598,6 +607,7 @@ def load(path: Path | None = None, env: Mapping[str, str] | None = None, *, cwd:
             source = name if around.get(name) else f"{name}_FILE"
             origins[name] = _origin(source, env, lines)
     _check_addresses(told, known)
+    _check_github(told.github, known)
     parts = {one.name: getattr(told, one.name) for one in dataclasses.fields(told)}
     return Config(**parts, file=file, secrets=secrets, origins=origins)
 
@@ -621,6 +631,21 @@ def _check_addresses(told: _File, file: tomlfile.TomlFile) -> None:
                 fix="Give each a port of its own.",
             )
         taken[address] = key
+
+
+def _check_github(github: Github, file: tomlfile.TomlFile) -> None:
+    """A runner has one user for a submission that isn't kept apart, and for the step that seals every report with the
+    repository's one key: who has that key may make reports of whatever ran there, at any level."""
+    if github.gpus and github.ranked and not github.staff_only and github.min_isolation < KEPT_APART:
+        raise Misconfigured(
+            f"below isolation level {KEPT_APART} a submission can rewrite the step of GitHub's runner that seals"
+            " reports, so nothing may rank from there",
+            file=file.path,
+            line=file.line(("github", "min_isolation")),
+            key="github.min_isolation",
+            fix=f"Leave it at {KEPT_APART}; or write ranked = false (only tests, benchmarks and profiles go there), or"
+            " staff_only = true.",
+        )
 
 
 def shown(config: Config) -> Iterator[tuple[str, str, str]]:

@@ -231,6 +231,7 @@ def github_place(config: Config, *, eval_dir: Path | None = None) -> Place:
         api_url=told.api_url,
         python=told.python,
         min_isolation=told.min_isolation,
+        ranked=told.ranked,
         probe=lambda step: probe(f"github.{step}"),
     )
     return Place(

@@ -378,13 +378,15 @@ def test_a_token_never_goes_where_a_redirect_leads(case: GithubCase) -> None:
     assert case.fake.leaked == []
 
 
-def test_a_repository_that_everybody_reads_gets_no_hidden_case_and_ranks_nothing(case: GithubCase) -> None:
-    case.fake.private = False
-    backend = case.backend()
+@pytest.mark.parametrize("why", ["everybody", "ranked"])
+def test_what_others_can_read_gets_no_hidden_case_and_ranks_nothing(case: GithubCase, why: str) -> None:
+    """Where everybody reads the repository, and where submissions aren't kept from the key that opens all orders."""
+    case.fake.private = why == "ranked"
+    backend = case.backend(ranked=why != "ranked")
     job = make_job(case, "report")
     told = json.loads(job.manifest) | {"hidden": [{"n": 4711}]}
     ranked = replace(job, manifest=json.dumps(told | {"mode": "leaderboard"}))
-    with pytest.raises(BackendRefused, match="nothing ranks from there") as refusal:
+    with pytest.raises(BackendRefused, match=f"{why}.*nothing ranks from there") as refusal:
         backend.submit(ranked)
     assert refusal.value.permanent
     backend.submit(replace(job, manifest=json.dumps(told)))

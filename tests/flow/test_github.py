@@ -131,7 +131,7 @@ def test_a_submission_that_is_taken_back_ends_there_too(stage: Stage, lent: Lent
 def test_a_daemon_killed_while_it_dispatches_runs_everything_once(
     stage: Stage, lent: Lent, tmp_path: Path, place_of_death: str
 ) -> None:
-    lines = f"{CONFIGURED}min_isolation = 0\npoll_s = 0.2\n[daemon]\nlease_ttl_s = 1\n"
+    lines = f"{CONFIGURED}min_isolation = 0\nranked = false\npoll_s = 0.2\n[daemon]\nlease_ttl_s = 1\n"
     (tmp_path / "kbslurm.toml").write_text(lines)
     machine = {key: os.environ[key] for key in ("PATH", "LANG") if key in os.environ}
     own = {"DATABASE_URL": stage.url, "HOME": str(tmp_path), "KBSLURM_STATE_DIR": str(tmp_path / "state")}

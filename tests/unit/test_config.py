@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kbslurm import config, tomlfile, wiring
+from kbslurm.backends.github import GithubBackend
 from kbslurm.domain.placement import Overflow
 from kbslurm.errors import Misconfigured
 
@@ -300,6 +301,24 @@ repository = "example-university/kernel-runs"
 gpus = { H100 = ["self-hosted", "h100"], CPU = ["ubuntu-latest"] }
 slots = { H100 = 2 }
 """
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_what_isnt_kept_apart_at_github_may_not_rank(tmp_path: Path, level: int) -> None:
+    """The repository has one key for all reports: a submission that can take it there makes reports of any level."""
+    file = written(tmp_path, f"{GITHUB}ranked_min_isolation = 2\nmin_isolation = {level}\n")
+    with pytest.raises(Misconfigured) as caught:
+        config.load(env={}, cwd=tmp_path)
+    assert str(caught.value).startswith(f"{file}:6: github.min_isolation: below isolation level 2 a submission can")
+    assert caught.value.hint is not None and "ranked = false" in caught.value.hint
+    env = {"GITHUB_TOKEN": "one", "KBSLURM_RUN_KEY": "ab" * 32}
+    for allowed in ("ranked = false", "staff_only = true"):
+        written(tmp_path, f"{GITHUB}min_isolation = {level}\n{allowed}\n")
+        place = wiring.github_place(config.load(env=env, cwd=tmp_path))
+        assert isinstance(place.backend, GithubBackend) and place.backend.min_isolation == level
+        assert (place.backend.ranked, place.untrusted) == (allowed != "ranked = false", allowed != "staff_only = true")
+    written(tmp_path, "[github]\nmin_isolation = 0\n")  # signing on with GitHub alone
+    assert config.load(env={}, cwd=tmp_path).github.min_isolation == 0
 
 
 def test_github_is_a_place_in_a_few_lines(tmp_path: Path) -> None:

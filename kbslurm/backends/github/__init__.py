@@ -83,6 +83,7 @@ class GithubBackend:
 
     `gpus` maps GPU types to runner labels, `slots` says how many attempts may be open of each. `key` is the 32 bytes
     that the repository has as its secret KBSLURM_RUN_KEY. `min_isolation`: below it the harness refuses to run.
+    `ranked`: without it leaderboard runs are refused, and nothing hidden is sent, as to what everybody can read.
     `probe` is called with a name between any two steps of submitting: payload, sending, sent.
     """
 
@@ -99,6 +100,7 @@ class GithubBackend:
         api_url: str = "https://api.github.com",
         python: str = "python3",
         min_isolation: int = 2,
+        ranked: bool = True,
         name: str = "github",
         probe: Callable[[str], None] = pass_by,
         monotonic: Callable[[], float] = time.monotonic,
@@ -106,7 +108,7 @@ class GithubBackend:
         self.name = name
         self.gpus = {gpu: list(labels) for gpu, labels in gpus.items()}
         self.slots = dict(slots)
-        self.branch, self.python, self.min_isolation = branch, python, min_isolation
+        self.branch, self.python, self.min_isolation, self.ranked = branch, python, min_isolation, ranked
         self.probe = probe
         self.api = Api(name, url=api_url, repository=repository, tokens=tokens, monotonic=monotonic)
         self._key = key
@@ -155,17 +157,16 @@ class GithubBackend:
         return Handle(str(number)) if isinstance(number, int) else Handle(job.name)
 
     def _manifest(self, job: JobSpec) -> str:
-        """What the harness is told: all of it, unless everybody could read along."""
-        if not self.is_public():
+        """What the harness is told: all of it, unless others could read along."""
+        if not self.is_public() and self.ranked:
             return job.manifest
         told = json.loads(job.manifest)
         if told["mode"] == "leaderboard":
-            raise BackendRefused(
-                self.name,
-                "its repository can be read by everybody: nothing ranks from there",
-                permanent=True,
-                hint="Make the repository private.",
-            )
+            if self.ranked:
+                why, hint = "its repository can be read by everybody", "Make the repository private."
+            else:
+                why, hint = "[github] ranked is false", "Write ranked = true, with min_isolation = 2."
+            raise BackendRefused(self.name, f"{why}: nothing ranks from there", permanent=True, hint=hint)
         told["hidden"] = []
         return json.dumps(told, sort_keys=True, separators=(",", ":"), allow_nan=False)
 

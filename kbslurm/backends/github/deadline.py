@@ -47,7 +47,7 @@ class Deadline(httpcore.NetworkBackend):
 
     def left_s(self, timeout: float | None) -> float | None:
         """How long the next step may take; TooSlow when there is nothing left."""
-        until = getattr(self._of, "until", None)
+        until: float | None = getattr(self._of, "until", None)
         if until is None:
             return timeout
         left = until - self._monotonic()
