@@ -209,9 +209,11 @@ class MadeBoard:
 
 @dataclass(frozen=True, kw_only=True)
 class Verifying:
-    """A canary on its way. `left_out` are GPU types that places offer and the board hasn't."""
+    """A canary on its way, one submission for each place; the first gives all of them its number. `left_out` are GPU
+    types that places offer and the board hasn't."""
 
     submission_id: int
+    submission_ids: tuple[int, ...]
     board: str
     gpus: tuple[str, ...]
     places: tuple[str, ...]
@@ -444,6 +446,7 @@ class Client:
         told = self._told("POST", path, json={"mode": mode, "gpus": list(gpus) or None, "place": on})
         return Verifying(
             submission_id=told["submission_id"],
+            submission_ids=tuple(told["submission_ids"]),
             board=told["leaderboard"],
             gpus=tuple(told["gpu_types"]),
             places=tuple(told["places"]),
@@ -528,9 +531,10 @@ class Client:
         """Take no more submissions to a board."""
         self._told("POST", f"/admin/leaderboards/{_part(board)}/close")
 
-    def delete_board(self, board: str, *, force: bool = False) -> None:
-        """Take a board away; with submissions only by force."""
-        self._told("DELETE", f"/admin/leaderboards/{_part(board)}", params={"force": force})
+    def delete_board(self, board: str, *, force: bool = False, only: int | None = None) -> None:
+        """Take a board away; with submissions only by force. `only`: the id that the board of this name must have."""
+        wanted = {"force": force, **({} if only is None else {"only": only})}
+        self._told("DELETE", f"/admin/leaderboards/{_part(board)}", params=wanted)
 
     def set_visibility(self, board: str, visibility: Literal["public", "closed"]) -> None:
         """Show a board to everybody, or only to those who were invited."""

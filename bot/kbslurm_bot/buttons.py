@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import discord
@@ -12,6 +13,7 @@ from kbslurm.errors import Invalid, KbslurmError
 from kbslurm_bot import cards
 
 if TYPE_CHECKING:
+    from kbslurm.client import Client
     from kbslurm_bot.face import Face
 
 INLINE = 1800
@@ -63,11 +65,16 @@ async def log(interaction: discord.Interaction[Face], submission: int) -> None:
 
 
 async def again(interaction: discord.Interaction[Face], submission: int) -> None:
-    """The same file for the same GPU types, as a new submission with a card of its own."""
+    """The same file for the same GPU types, at the same place if it was sent to one, as a new submission with a card
+    of its own. Where that place isn't to be had any more the service says why, and nothing is sent."""
     from kbslurm_bot.commands.submitting import submitted
 
     face, user = interaction.client, interaction.user
-    whole = await face.voice.for_user(user.id, user.display_name, lambda client: client.whole(submission))
+
+    def asked(client: Client) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
+        return client.whole(submission), client.why(submission, of_submission=True)
+
+    whole, whys = await face.voice.for_user(user.id, user.display_name, asked)
     told = whole["submission"]
     if not told["source"]:
         raise Invalid("its file isn't kept any more", hint="Submit the file itself.")
@@ -78,6 +85,7 @@ async def again(interaction: discord.Interaction[Face], submission: int) -> None
         told["mode"],
         told["file_name"],
         told["source"].encode("utf-8", "surrogatepass"),
+        next((one["pinned"] for one in whys if one["pinned"]), None),
     )
 
 

@@ -59,6 +59,7 @@ class Board(Protocol):
 class _Kept:
     card: Card
     lost: Callable[[], Awaitable[None]] | None = None
+    also: frozenset[int] = frozenset()  # what it tells of beside its own submission
     looked_at: float = -LOOK_S
     is_stirred: bool = True
 
@@ -91,19 +92,29 @@ class Desk:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    def add(self, submission: int, channel: int, owner: int, lost: Callable[[], Awaitable[None]] | None = None) -> None:
-        """A new submission: its card is kept before anybody sees it. `lost` is called when it can't be put up."""
+    def add(
+        self,
+        submission: int,
+        channel: int,
+        owner: int,
+        lost: Callable[[], Awaitable[None]] | None = None,
+        *,
+        also: Sequence[int] = (),
+    ) -> None:
+        """A new submission: its card is kept before anybody sees it. `lost` is called when it can't be put up. `also`:
+        submissions that this card follows, too."""
         card = Card(submission=submission, channel=channel, owner=owner)
         self._memory.put(card)
-        self._keep(card, lost)
+        self._keep(card, lost, also)
 
     def heard(self, event: FeedEvent) -> None:
         """Something happened to a submission."""
         number = event.data.get("submission")
         if number is None and event.subject.startswith("submission:"):
             number = event.subject.partition(":")[2]
+        named = int(number or 0)
         for channel, kept in self._open.items():
-            if (one := kept.get(int(number or 0))) is not None:
+            for one in [kept[named]] if named in kept else [one for one in kept.values() if named in one.also]:
                 one.is_stirred = True
                 self._wakes[channel].set()
 
@@ -114,8 +125,8 @@ class Desk:
                 one.is_stirred = True
             self._wakes[channel].set()
 
-    def _keep(self, card: Card, lost: Callable[[], Awaitable[None]] | None = None) -> None:
-        self._open.setdefault(card.channel, {})[card.submission] = _Kept(card, lost)
+    def _keep(self, card: Card, lost: Callable[[], Awaitable[None]] | None = None, also: Sequence[int] = ()) -> None:
+        self._open.setdefault(card.channel, {})[card.submission] = _Kept(card, lost, frozenset(also))
         self._wakes.setdefault(card.channel, asyncio.Event()).set()
         if card.channel not in self._tasks:
             self._tasks[card.channel] = asyncio.create_task(self._tend(card.channel), name=f"cards-{card.channel}")
@@ -164,6 +175,7 @@ class Desk:
             except NoSuch:
                 await self._put_up(channel, kept, cards.taken_back(number, None), done=True)
                 return
+            kept.also = frozenset(told["submission_ids"])  # after a restart this says it
             await self._put_up(channel, kept, cards.verification(told), done=told["done"])
             return
         try:

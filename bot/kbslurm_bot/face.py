@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import io
 import json
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ from kbslurm.client import FeedEvent
 from kbslurm.errors import BackendTrouble, KbslurmError, Misconfigured
 from kbslurm.logs import teller
 from kbslurm_bot import cards, commands
+from kbslurm_bot.alarms import Alarms
 from kbslurm_bot.announce import Crier
 from kbslurm_bot.buttons import BUTTONS
 from kbslurm_bot.desk import Desk, Gone, NoFiles, Shelved, follow
@@ -34,7 +34,6 @@ from kbslurm_bot.voice import Voice, sentence
 
 tell = teller("bot")
 SYNCED = "commands"
-ALARM_GAP_S = 600.0
 # Discord's codes for an interaction that has been answered, and for one that can't be any more.
 TAKEN, DEAD = 40060, (10015, 10062, 50027)
 ARCHIVED = 50083  # a thread that must be opened again first
@@ -68,8 +67,9 @@ class Face(discord.Client):
         self.tree = Tree(self)
         self.questions = Questions()
         self._tasks: list[asyncio.Task[None]] = []
-        self._alarmed: dict[str, float] = {}
-        self._alarms: set[asyncio.Task[None]] = set()
+        link = f"\n{settings.public_url}/staff" if settings.public_url else ""
+        self.alarms = Alarms(Pinboard(self), settings.staff_channel, link)
+        self._raising: set[asyncio.Task[None]] = set()
         for one in commands.ALL:
             self.tree.add_command(one)
 
@@ -146,27 +146,19 @@ class Face(discord.Client):
             f" {cards.plain(str(told.get('why') or told.get('ending')))} ({cards.plain(place)})."
         )
         alarm = asyncio.create_task(self.alarm(text, about=f"{place}: {told.get('ending')}"))
-        self._alarms.add(alarm)
-        alarm.add_done_callback(self._alarms.discard)
+        self._raising.add(alarm)
+        alarm.add_done_callback(self._raising.discard)
 
     async def alarm(self, text: str, *, about: str = "") -> None:
-        """Tell the staff's channel what an operator has to know, not more than once in a while about the same."""
-        now, about = time.monotonic(), about or text
-        if self.settings.staff_channel is None or now - self._alarmed.get(about, -ALARM_GAP_S) < ALARM_GAP_S:
-            return
-        self._alarmed = {key: at for key, at in self._alarmed.items() if now - at < ALARM_GAP_S} | {about: now}
-        link = f"\n{self.settings.public_url}/staff" if self.settings.public_url else ""
-        nonce = hashlib.sha256(f"{text}{now}".encode()).hexdigest()[:24]
-        try:
-            await Pinboard(self).post(self.settings.staff_channel, cards.note(f"{text}{link}", cards.ORANGE), nonce)
-        except (Gone, discord.HTTPException) as error:
-            tell("the staff's channel takes nothing", level="error", why=str(error))
+        """Tell the staff's channel what an operator has to know; of the same trouble it is told in one card."""
+        await self.alarms.raised(text, about=about)
 
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.desk.stop()
+        await self.alarms.stop()
         await super().close()
 
 

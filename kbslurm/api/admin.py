@@ -204,11 +204,13 @@ def _boards(router: APIRouter, house: House, histories: waiting.Histories) -> No
         return Ascii({"status": "ok", "leaderboard": board.name})
 
     @router.delete("/leaderboards/{leaderboard}", responses=answers(shapes.BoardDeleted, *FAILURES))
-    def delete(leaderboard: Name, sender: Sender, force: bool = False) -> Ascii:
-        """Take a board away; with submissions only by force. The rows stay."""
+    def delete(leaderboard: Name, sender: Sender, force: bool = False, only: Number | None = None) -> Ascii:
+        """Take a board away; with submissions only by force. The rows stay. `only`: the id that was looked at before;
+        a board of the same name that was made since then isn't taken for it.
+        """
         by = identity.host(house, sender)
         board = held(house, leaderboard)
-        house.store.delete_board(board.name, force=force, by=by, now=house.clock.now())
+        house.store.delete_board(board.name, force=force, only=only, by=by, now=house.clock.now())
         return Ascii({"status": "ok", "leaderboard": board.name, "force": force})
 
     @router.post("/leaderboards/{leaderboard}/visibility", responses=answers(shapes.VisibilityTold, *FAILURES))

@@ -211,6 +211,7 @@ def verification(views: Sequence[tuple[SubmissionView, str | None]]) -> dict[str
     first = views[0][0]
     return {
         "submission_id": first.id,
+        "submission_ids": [view.id for view, _ in views],
         "leaderboard": first.board,
         "mode": first.mode,
         "done": all(view.is_done for view, _ in views),

@@ -1108,6 +1108,7 @@ class Verification(Shape):
         json_schema_extra={
             "example": {
                 "submission_id": 412,
+                "submission_ids": [412],
                 "leaderboard": "transpose",
                 "mode": "test",
                 "done": True,
@@ -1126,6 +1127,7 @@ class Verification(Shape):
         },
     )
     submission_id: Id
+    submission_ids: list[Id]
     leaderboard: str
     mode: Literal["test", "benchmark"]
     done: bool

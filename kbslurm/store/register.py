@@ -568,10 +568,22 @@ class Register:
         )
 
     def delete_board(
-        self, board: str, *, force: bool = False, by: str | None = None, now: datetime | None = None
+        self,
+        board: str,
+        *,
+        force: bool = False,
+        only: int | None = None,
+        by: str | None = None,
+        now: datetime | None = None,
     ) -> None:
-        """Take it away; with submissions only by `force`. The rows stay, the name is free again."""
+        """Take it away; with submissions only by `force`. The rows stay, the name is free again. `only`: the id that
+        it must have; a name may be another board's by now."""
         held = self._held(board)
+        if only is not None and held.id != only:
+            raise Invalid(
+                f"board {held.name} is another one now: the one that was meant is gone, and this was made since",
+                hint="Look at it before you delete it.",
+            )
         if held.submissions and not force:
             raise Invalid(
                 f"board {held.name} has {held.submissions} submissions", hint="Delete it by force, or close it."

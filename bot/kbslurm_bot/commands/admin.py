@@ -14,7 +14,7 @@ from typing import Any, Literal
 import discord
 from discord import app_commands
 
-from kbslurm.client import Client, PersonInfo
+from kbslurm.client import BoardInfo, Client, PersonInfo
 from kbslurm.domain import places
 from kbslurm.errors import TooLarge
 from kbslurm_bot import cards, sure
@@ -162,11 +162,18 @@ async def delete_plainly(interaction: Asked, leaderboard: str) -> None:
 async def deleted(interaction: Asked, leaderboard: str, force: bool) -> None:
     """Ask, then take the board away."""
     await interaction.response.defer(ephemeral=True, thinking=True)
-    counts = await as_asker(interaction, lambda client: client.stats(leaderboard))
-    name = cards.plain(leaderboard)
+
+    def looked_at(client: Client) -> tuple[BoardInfo, Mapping[str, Any]]:
+        client.stats(leaderboard)  # who is no host is told that first
+        found = client.board(leaderboard)
+        return found, client.stats(found.name)
+
+    board, counts = await as_asker(interaction, looked_at)
+    name = cards.plain(board.name)
 
     async def act(pressed: Asked) -> str:
-        await as_asker(pressed, lambda client: client.delete_board(leaderboard, force=force))
+        # Its name may be another board's by the time that somebody says yes.
+        await as_asker(pressed, lambda client: client.delete_board(board.name, force=force, only=board.id))
         return f"Board {name} is gone."
 
     asked = f"Delete board **{name}** with {counts['submissions']} submissions of {counts['people']} people?"

@@ -84,7 +84,7 @@ async def verify(
         raise NotFound("public board", leaderboard or "", known=[one.name for one in known])
     board, gpus = found.name, gpus_named(gpu, found)
     ordered = await as_asker(interaction, lambda client: client.verify(board, gpus, mode, on=backend))
-    here.desk.add(ordered.submission_id, channel, HOUSE)
+    here.desk.add(ordered.submission_id, channel, HOUSE, also=ordered.submission_ids)
     said = [f"Verifying on {cards.plain(ordered.board)}: submission {ordered.submission_id}; <#{channel}> follows it."]
     if ordered.left_out:
         said.append(f"Not verified, since this board hasn't them: {', '.join(map(cards.plain, ordered.left_out))}.")

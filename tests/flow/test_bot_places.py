@@ -1,0 +1,226 @@
+"""The bot where there is more than one place, and where what it was told of has changed meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbslurm import problems
+from kbslurm.domain.run import PersonId
+from kbslurm.flow.queue import claim, free_slots
+from kbslurm.flow.score import score
+from kbslurm_bot import alarms, desk
+from tests.fakes import discord as fake
+from tests.fakes.discord import Discord, User
+from tests.flow.puppet import Puppet, sealed_report
+from tests.flow.test_bot import BOT_TOKEN, bot, card, text_of
+from tests.flow.test_bot_rights import ELSEWHERE, HOST, TOML
+from tests.popcorn.ground import GOOD, TRANSPOSE, Ground, served
+
+ADA, EVE, HOSTESS = User(501, "ada"), User(502, "eve"), User(601, "grace", (int(HOST),))
+FILE = ("k.py", GOOD)
+STAFF = 3002
+
+
+@pytest.fixture
+def discord() -> Iterator[Discord]:
+    with fake.served() as built:
+        built.roles = {2000: [int(HOST)]}
+        yield built
+
+
+@pytest.fixture
+def ground(database_url: str, tmp_path: Path) -> Iterator[Ground]:
+    with served(database_url, tmp_path / "service", bot=BOT_TOKEN, toml=TOML + ELSEWHERE) as built:
+        yield built
+
+
+def pinned(ground: Ground, submission: int) -> set[str | None]:
+    rows = ground.store._all("SELECT pinned FROM run WHERE submission_id = %(n)s", {"n": submission})
+    return {row["pinned"] for row in rows}
+
+
+def works(ground: Ground, place: str) -> int:
+    """The next canary of this place is right; its submission."""
+    store, now = ground.store, ground.now
+    attempt = claim(store, free_slots({place: Puppet(slots={"H100": 9, "A100": 9}).capacity()}, []), now)
+    assert attempt is not None
+    work = store.work(attempt.id)
+    score(store, attempt, sealed_report(work), now)
+    return int(work.submission_id)
+
+
+def test_places_are_completed_as_whoever_types_may_choose_them(
+    discord: Discord, ground: Ground, tmp_path: Path
+) -> None:
+    with bot(discord, ground, tmp_path):
+        assert discord.complete(EVE, "run", "backend", "") == [], "nobody knows them yet, and typing makes no person"
+        discord.answer(discord.command(ADA, "me"))
+        assert discord.complete(ADA, "run", "backend", "") == ["local"]
+        assert discord.complete(ADA, "run", "backend", "LO") == ["local"]
+        assert discord.complete(ADA, "run", "backend", "git") == []
+        assert discord.complete(ADA, "run", "backend", "", gpu="A100, H100") == ["local"]
+        assert discord.complete(ADA, "run", "backend", "", gpu="B200") == []
+        discord.answer(discord.command(HOSTESS, "me"))
+        assert discord.complete(HOSTESS, "run", "backend", "") == ["local"], "runs know nothing of Discord's roles"
+        assert discord.complete(HOSTESS, "verify", "backend", "") == ["local", "github"]
+        assert discord.complete(HOSTESS, "verify", "backend", "hub") == ["github"]
+        assert discord.complete(HOSTESS, "verify", "backend", "", gpu="A100") == ["local"]
+        ground.store.set_role(ground.store.person("ada").id, "staff", now=ground.now)  # type: ignore[union-attr]
+        assert discord.complete(ADA, "run", "backend", "") == ["local", "github"]
+    assert not discord.refusals
+
+
+def test_again_goes_where_it_was_sent_or_says_why_not(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+    store = ground.store
+    order: dict[str, Any] = {"file": FILE, "leaderboard": "transpose", "gpu": "H100", "mode": "test"}
+    with bot(discord, ground, tmp_path):
+        for who, place in ((ADA, None), (ADA, "local"), (EVE, "github")):
+            if place == "github":
+                discord.answer(discord.command(EVE, "me"))
+                store.set_role(store.person("eve").id, "staff", now=ground.now)  # type: ignore[union-attr]
+            discord.answer(discord.command(who, "run", **order, **({"backend": place} if place else {})))
+            number = max(one.id for one in store.submissions())
+            store.cancel(number, None, ground.now)
+            card(discord, f"#{number}")
+            shown = card(discord, "cancelled")
+            assert "is accepted" in discord.answer(discord.press(who, shown, "Again"))
+            again = max(one.id for one in store.submissions())
+            assert again > number and pinned(ground, again) == pinned(ground, number) == {place}
+            store.cancel(again, None, ground.now)
+            card(discord, f"#{again}")
+            shown = card(discord, "cancelled")
+            if place == "github":
+                store.set_role(PersonId(store.person("eve").id), "participant", now=ground.now)  # type: ignore[union-attr]
+                before = len(store.submissions())
+                assert "nly hosts choose github" in discord.answer(discord.press(EVE, shown, "Again"))
+                assert len(store.submissions()) == before
+    assert not discord.refusals
+
+
+def test_the_end_of_each_canary_stirs_the_card_that_shows_them_all(
+    discord: Discord, ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "LOOK_S", 86_400.0)  # what isn't stirred isn't looked at
+    with bot(discord, ground, tmp_path):
+        discord.answer(discord.command(HOSTESS, "verify", leaderboard="transpose", gpu="H100"))
+        shown = card(discord, "canary on transpose")
+        assert "at github waiting" in text_of(shown)
+        assert works(ground, "github") == 2
+        card(discord, "**H100** at github ✓ works")
+    with bot(discord, ground, tmp_path):  # which ones it shows is known again after a restart
+        assert works(ground, "local") == 1
+        last = card(discord, "2 of 2 work")
+        assert last["id"] == shown["id"]
+    assert not discord.refusals
+
+
+def test_a_board_made_anew_isnt_the_one_that_was_asked_about(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+    store = ground.store
+    with bot(discord, ground, tmp_path):
+        asked = discord.command(HOSTESS, "admin delete", leaderboard="transpose", force=True)
+        assert "Delete board **transpose**" in discord.answer(asked)
+        store.delete_board("transpose", force=True)
+        made = store.add_board("transpose", problems.load(TRANSPOSE), gpus=["H100"], confirm=False, now=ground.now)
+        said = discord.answer(discord.press(HOSTESS, asked.said[-1], "Delete"))
+        assert "is another one now" in said and store.board("transpose").id == made.id  # type: ignore[union-attr]
+        asked = discord.command(HOSTESS, "admin delete", leaderboard="transpose", force=True)
+        discord.answer(asked)
+        assert "is gone" in discord.answer(discord.press(HOSTESS, asked.said[-1], "Delete"))
+        assert store.board("transpose") is None
+    assert not discord.refusals
+
+
+# ------------------------------------------------------------------------------------------------------------- alarms
+
+
+@dataclass
+class Channel:
+    """The staff's: what is posted, and what each message says at last."""
+
+    posted: list[int] = field(default_factory=list)
+    says: dict[int, str] = field(default_factory=dict)
+    gone: bool = False
+
+    async def post(self, channel: int, message: dict[str, Any], nonce: str, pictures: Any = ()) -> int:
+        number = len(self.posted) + 1
+        self.posted.append(number)
+        self.says[number] = text_of(message)
+        return number
+
+    async def edit(self, channel: int, message_id: int, message: dict[str, Any], pictures: Any = ()) -> None:
+        if self.gone:
+            self.gone = False
+            raise desk.Gone("the message was deleted")
+        self.says[message_id] = text_of(message)
+
+
+def test_the_same_trouble_is_one_card_whatever_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alarms, "EDIT_GAP_S", 0.0)
+    now, channel = 0.0, Channel()
+
+    async def play() -> None:
+        nonlocal now
+        staff = alarms.Alarms(channel, STAFF, "\nlink", lambda: now)
+
+        async def raised(text: str, **about: str) -> list[str]:
+            await staff.raised(text, **about)
+            while staff._tasks:
+                await asyncio.gather(*staff._tasks)
+            return list(channel.says.values())
+
+        assert await raised("github is left alone for 12 s") == ["github is left alone for 12 s\nlink"]
+        (said,) = await raised("github is left alone for 24.5 s")
+        assert said.startswith("github is left alone for 24.5 s\n-# 2 times since <t:") and said.endswith("\nlink")
+        assert len(await raised("node17 died")) == 2, "another trouble"
+        assert len(await raised("node18 died")) == 3, "and another node's: its number is its name"
+        assert "3 times" in (await raised("github is left alone for 60 s"))[0]
+        assert len(await raised("Submission 7 got no result", about="here: died")) == 4
+        assert (
+            "Submission 8 got no result\n-# 2 times"
+            in (await raised("Submission 8 got no result", about="here: died"))[3]
+        )
+        now += alarms.QUIET_S - 1
+        assert len(await raised("github is left alone for 8 s")) == 4, "it never was quiet"
+        now += alarms.QUIET_S - 1
+        assert len(await raised("github is left alone for 9 s")) == 4
+        now += alarms.QUIET_S
+        assert len(await raised("github is left alone for 9 s")) == 5, "after a while it is news again"
+        channel.gone = True
+        assert len(await raised("github is left alone for 10 s")) == 6, "somebody removed the card"
+        await staff.stop()
+
+    asyncio.run(play())
+
+
+def test_a_storm_of_one_trouble_is_an_edit_now_and_then() -> None:
+    channel = Channel()
+
+    async def play() -> None:
+        staff = alarms.Alarms(channel, STAFF)
+        await asyncio.gather(*(staff.raised(f"trouble {n}") for n in range(500)))
+        assert len(staff._tasks) == 1
+        await staff.stop()
+
+    asyncio.run(play())
+    assert channel.posted == [1]
+
+
+def test_whoever_is_told_of_trouble_with_numbers_makes_one_card_of_it(
+    discord: Discord, ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alarms, "EDIT_GAP_S", 0.1)
+    discord.add_guild(2001, STAFF)
+    with bot(discord, ground, tmp_path, staff_channel=STAFF) as face:
+        loop = face.loop
+        for seconds in (12, 24, 48):
+            said = f"Somebody was told: the service is left alone for {seconds} s."
+            asyncio.run_coroutine_threadsafe(face.alarm(said), loop).result(60)
+        told = card(discord, "for 48 s", channel=STAFF)
+        assert "3 times since" in text_of(card(discord, "3 times", channel=STAFF)) and "/staff" in text_of(told)
+    assert len(discord.shown(STAFF)) == 1 and not discord.refusals
