@@ -11,7 +11,7 @@ import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -270,6 +270,37 @@ def test_a_call_that_waited_too_long_refuses_to_begin(case: ModalCase) -> None:
     ended = wait_seen(case, backend, attempt, Seen.ENDED)
     assert (ended.ending, ended.reason) == (Ending.CANCELLED, "no GPU came free in time, so it wasn't started")
     assert executions(case, job) == 0
+
+
+def test_what_modal_starts_again_by_itself_is_ended_and_never_counts(case: ModalCase) -> None:
+    """Its container is taken away, and the same input goes to another: an attempt runs once (law 2)."""
+    job, attempt = started(case)
+    backend = case.backend()
+    seen = wait_seen(case, backend, attempt, Seen.RUNNING)
+    (call,) = case.fake.calls.values()
+    attempt = replace(attempt, node=call.task)
+    assert seen.node == attempt.node
+    case.fake.preempt()
+    wait_until(case, "it was started again", lambda: call.task != attempt.node)
+    again = backend.poll([attempt])[job.name]
+    assert (again.seen, again.node) == (Seen.RUNNING, attempt.node), "the row keeps where it ran first"
+    ended = wait_seen(case, backend, attempt, Seen.ENDED)
+    assert (ended.ending, ended.node, ended.started_at) == (Ending.PREEMPTED, attempt.node, None)
+    assert call.ended_at, "it isn't let run to its end"
+    assert case.backend().collect(attempt) is None and case.backend().artifacts(attempt, ["a"]) == {}
+
+
+def test_a_report_of_another_container_than_the_rows_is_never_taken(case: ModalCase) -> None:
+    job = make_job(case, "report")
+    backend = case.backend()
+    attempt = attempt_of(case, job, backend.submit(job))
+    node = wait_seen(case, backend, attempt, Seen.ENDED).node
+    assert backend.collect(replace(attempt, node=node)) is not None
+    elsewhere = replace(attempt, node="ta-0123456789abcdef")
+    for looking in (backend, case.backend()):  # one that remembers what came back, and one that doesn't
+        assert looking.collect(elsewhere) is None
+        seen = looking.poll([elsewhere])[job.name]
+        assert (seen.seen, seen.ending, seen.node) == (Seen.ENDED, Ending.PREEMPTED, elsewhere.node)
 
 
 def test_a_lost_answer_to_the_intent_hinders_nothing(case: ModalCase) -> None:

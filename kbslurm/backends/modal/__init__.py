@@ -7,6 +7,11 @@ UNKNOWN until the call, should it exist, can't run any more (the function itself
 from then on. It is then sent again: one run may be wasted, but no two of an attempt run at a time, and no report of
 the lost one is ever asked for.
 
+Modal starts a call's input again by itself when its container is taken away or breaks; only functions without a GPU
+can be kept from that, and a container that reaches nothing can't ask whether it is the first. So it is seen from here:
+a call whose container isn't the one that the attempt's row names was started again. It is ended, its report is never
+taken, and the attempt ends as preempted.
+
 What comes back is read as bytes and never unpickled; see `plain`. A handle is a call's id.
 """
 
@@ -29,10 +34,10 @@ from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sight
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
 from kbslurm.ports import JobSpec
 
-CALL_PREFIX = "fc-"
+CALL_PREFIX, TASK_PREFIX = "fc-", "ta-"
 MARGIN_S = 180.0  # between two clocks, and for what the function does before and after the harness
 STARTING_S = 60.0  # how much longer than a job a function must be allowed to run
-REMEMBERED = 16
+REMEMBERED, REMEMBERED_BYTES = 16, 64 << 20
 FAR = 1e11  # later than any clock says
 DEPLOY = "Run kbslurm modal deploy; kbslurm modal check says what is there."
 
@@ -116,7 +121,7 @@ class ModalBackend:
         self._start_within_s, self._margin_s, self._min_isolation = start_within_s, margin_s, min_isolation
         self._now, self._probe = now, probe
         self._register_id = ""
-        self._envelopes: OrderedDict[str, Envelope | NoResult] = OrderedDict()
+        self._envelopes: OrderedDict[str, tuple[str, Envelope | NoResult]] = OrderedDict()  # by call; and its container
 
     def capacity(self) -> Mapping[str, int]:
         return {name: gpu.slots for name, gpu in self._gpus.items()}
@@ -160,11 +165,11 @@ class ModalBackend:
     def poll(self, attempts: Sequence[OpenAttempt]) -> Mapping[JobName, Sighting]:
         """Each call is asked for, several at a time: Modal has no question about many."""
         found: dict[JobName, Sighting] = {}
-        calls: dict[str, JobName] = {}
+        calls: dict[str, OpenAttempt] = {}
         for attempt in attempts:
             call = _call_of(attempt)
             if call:
-                calls[call] = attempt.name
+                calls[call] = attempt
             else:
                 found[attempt.name] = self.find(attempt.name)
         if not calls:
@@ -177,7 +182,11 @@ class ModalBackend:
         if len(troubles) == len(outcomes) and not any(one.status == "NOT_FOUND" for one in troubles):
             raise self._trouble(troubles[0])
         for call, outcome in outcomes.items():
-            found[calls[call]] = self._seen(call, outcome)
+            attempt = calls[call]
+            if isinstance(outcome, Outcome) and _was_started_again(attempt, outcome.task):
+                found[attempt.name] = self._started_again(attempt, call, outcome)
+            else:
+                found[attempt.name] = self._seen(call, outcome)
         return found
 
     def collect(self, attempt: OpenAttempt) -> bytes | None:
@@ -315,6 +324,25 @@ class ModalBackend:
             return Sighting(seen=Seen.ABSENT if gone else Seen.UNKNOWN, handle=Handle(call), reason=outcome.said)
         return self._sighting(call, outcome)
 
+    def _started_again(self, attempt: OpenAttempt, call: str, outcome: Outcome) -> Sighting:
+        """Modal runs it a second time, or has: an attempt runs once, so this one ends. The row keeps the first one's
+        container, and from when it ran."""
+        if not outcome.status:
+            try:
+                self._line.cancel(call)
+            except LineTrouble:
+                pass  # it is asked for at the next look
+            why = "Modal took its container away and started it again: it is ended"
+            return Sighting(seen=Seen.RUNNING, handle=Handle(call), node=attempt.node, reason=why)
+        return Sighting(
+            seen=Seen.ENDED,
+            handle=Handle(call),
+            node=attempt.node,
+            ending=Ending.PREEMPTED,
+            reason="Modal took its container away; an attempt runs once, and what was started again doesn't count",
+            ended_at=_moment(outcome.ended_at),
+        )
+
     def _sighting(self, call: str, outcome: Outcome) -> Sighting:
         handle, node = Handle(call), outcome.task or None
         if outcome.expired:
@@ -353,13 +381,16 @@ class ModalBackend:
                 call = "" if entry is None else entry.call
             if not call:
                 return None
-            if (known := self._envelopes.get(call)) is not None:
-                return None if isinstance(known, NoResult) else known
+            if call in self._envelopes:
+                task, known = self._envelopes[call]
+                return None if isinstance(known, NoResult) or _was_started_again(attempt, task) else known
             outcome = self._line.outcomes([call])[call]
             if isinstance(outcome, LineTrouble):
                 if outcome.status == "NOT_FOUND":
                     return None
                 raise outcome
+            if _was_started_again(attempt, outcome.task):
+                return None
             return self._opened(call, outcome) if outcome.status == "SUCCESS" else None
         except NoResult:
             return None
@@ -368,7 +399,10 @@ class ModalBackend:
 
     def _opened(self, call: str, outcome: Outcome) -> Envelope:
         """The envelope of a call that came to one. The last few are remembered: a large one is fetched once."""
-        if (known := self._envelopes.get(call)) is None:
+        known: Envelope | NoResult
+        if call in self._envelopes:
+            _, known = self._envelopes[call]
+        else:
             try:
                 data = self._line.blob(outcome.blob) if outcome.blob else outcome.data
                 known = envelope_of(data or b"", outcome.shape)
@@ -376,9 +410,10 @@ class ModalBackend:
                 known = error
             except LineTrouble as trouble:
                 raise self._trouble(trouble) from None
-            self._envelopes[call] = known
-            while len(self._envelopes) > REMEMBERED:
-                self._envelopes.popitem(last=False)
+            self._envelopes[call] = outcome.task, known
+            size = sum(_size(one) for _, one in self._envelopes.values())
+            while len(self._envelopes) > 1 and (len(self._envelopes) > REMEMBERED or size > REMEMBERED_BYTES):
+                size -= _size(self._envelopes.popitem(last=False)[1][1])
         if isinstance(known, NoResult):
             raise known
         return known
@@ -405,6 +440,18 @@ def function_name(gpu: str) -> str:
 def _call_of(attempt: OpenAttempt) -> str:
     """The id of the attempt's call, where its row has one."""
     return attempt.handle if attempt.handle is not None and attempt.handle.startswith(CALL_PREFIX) else ""
+
+
+def _was_started_again(attempt: OpenAttempt, task: str) -> bool:
+    """Whether another container has the call than the one in which the attempt was first seen."""
+    first = attempt.node or ""
+    return first.startswith(TASK_PREFIX) and task.startswith(TASK_PREFIX) and task != first
+
+
+def _size(envelope: Envelope | NoResult) -> int:
+    if isinstance(envelope, NoResult):
+        return 0
+    return len(envelope.report or b"") + sum(map(len, envelope.artifacts.values()))
 
 
 def _moment(seconds: float | None) -> datetime | None:

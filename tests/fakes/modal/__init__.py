@@ -56,6 +56,7 @@ class Call:
     output: Any = None
     log: bytes = b""
     ended_at: float = 0.0  # when somebody ended it from outside
+    is_preempted: bool = False
     release: threading.Event = field(default_factory=threading.Event)
 
 
@@ -123,6 +124,13 @@ class FakeModal:
         """Somebody ends all that runs in Modal's own dashboard."""
         for call in list(self.calls.values()):
             self._end(call)
+
+    def preempt(self) -> None:
+        """Take the container of all that runs away; each is started again with the same input, as Modal does."""
+        for call in list(self.calls.values()):
+            if call.output is None and call.process is not None:
+                call.is_preempted = True
+                end_tree(call.process)
 
     def let_go(self) -> None:
         """GPUs are there: what waited starts."""
@@ -235,6 +243,10 @@ class FakeModal:
             # A real container's shared memory is its own, and goes with it.
             shutil.rmtree(f"/dev/shm/{json.loads(call.payload)['name']}", ignore_errors=True)
         if call.ended_at:
+            return
+        if call.is_preempted:
+            call.is_preempted = False
+            self._run(call, False)
             return
         result = Result(status=status)
         if status == Result.GENERIC_STATUS_SUCCESS:
@@ -484,7 +496,7 @@ def _blobs_of(fake: FakeModal) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             for what, arguments in told.items():
-                if what not in ("fail", "lose", "spoil", "end_from_outside", "let_go"):
+                if what not in ("fail", "lose", "spoil", "end_from_outside", "let_go", "preempt"):
                     self._say(400, b"no such fault", {})
                     return
                 getattr(fake, what)(*arguments)
