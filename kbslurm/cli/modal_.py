@@ -58,7 +58,8 @@ def deploy_(
             | {"functions": sorted(facts["functions"])}
         )
     elif to is None:
-        show.say(f"{facts['app']} is deployed, {len(facts['functions'])} functions; kbslurm modal check looks at it")
+        many = "1 function" if len(facts["functions"]) == 1 else f"{len(facts['functions'])} functions"
+        show.say(f"{facts['app']} is deployed, {many}; kbslurm modal check looks at it")
     else:
         show.say(f"{show.path(file)} is written; deploy it: modal deploy {show.path(file)}")
     return EXIT_OK

@@ -6,9 +6,12 @@ import json
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
+
+from kbslurm import config, wiring
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "containers").rglob("*.md")])
@@ -75,6 +78,44 @@ def test_no_document_names_a_command_that_is_not_there() -> None:
             word = re.match(r"(?:\S+=\S+ )*(?:\S*/)?kbslurm ([a-z][a-z-]*)", line)
             if word:
                 assert word.group(1) in first_words, f"{document.name}: there is no `kbslurm {word.group(1)}`"
+
+
+TOML_BLOCK = re.compile(r"^( *)```toml\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+OVERFLOW = [textwrap.dedent(body) for _, body in TOML_BLOCK.findall((ROOT / "docs" / "overflow.md").read_text())]
+
+
+@pytest.mark.parametrize("block", OVERFLOW, ids=lambda block: block.splitlines()[0])
+def test_what_is_written_to_be_copied_is_a_configuration(tmp_path: Path, block: str) -> None:
+    (tmp_path / "kbslurm.toml").write_text(block)
+    config.load(env={}, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("place", ["github", "modal"])
+def test_another_place_is_five_lines(tmp_path: Path, place: str) -> None:
+    """And the secrets that the page names: no more than these makes it a place of this installation."""
+    (block,) = [block for block in OVERFLOW if block.startswith(f"[{place}]")]
+    assert len([line for line in block.splitlines() if line.strip()]) <= 5, block
+    (tmp_path / "kbslurm.toml").write_text(block)
+    names = ("GITHUB_TOKEN", "MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET")
+    env = dict.fromkeys(names, "secret") | {"KBSLURM_RUN_KEY": "ab" * 32}
+    assert all(f"`{name}`" in (ROOT / "docs" / "overflow.md").read_text() for name in env)
+    (found,) = wiring.places(config.load(env=env, cwd=tmp_path))
+    assert (found.name, found.role, found.untrusted) == (place, "overflow", True)
+    assert found.backend.capacity()["H100"] > 0
+
+
+def test_the_blocks_are_one_configuration_together(tmp_path: Path) -> None:
+    """Whoever follows the page from its begin to its end puts one below the other."""
+    tables: dict[str, dict[str, str]] = {}
+    for line in "\n".join(OVERFLOW).splitlines():
+        if line.startswith("["):
+            table = tables.setdefault(line, {})
+        elif line.strip():
+            table[line.partition("=")[0].strip()] = line
+    text = "\n".join(line for head, keys in tables.items() for line in (head, *keys.values()))
+    (tmp_path / "kbslurm.toml").write_text(text)
+    told = config.load(env={}, cwd=tmp_path)
+    assert told.github.gpus and told.modal.gpus and told.policy.places and told.policy.budget.month
 
 
 def test_site_configs_match_the_schema() -> None:

@@ -84,7 +84,8 @@ def test_again_goes_where_it_was_sent_or_says_why_not(discord: Discord, ground: 
             if place == "github":
                 discord.answer(discord.command(EVE, "me"))
                 store.set_role(store.person("eve").id, "staff", now=ground.now)  # type: ignore[union-attr]
-            discord.answer(discord.command(who, "run", **order, **({"backend": place} if place else {})))
+            chosen: dict[str, Any] = {"backend": place} if place else {}
+            discord.answer(discord.command(who, "run", **order, **chosen))
             number = max(one.id for one in store.submissions())
             store.cancel(number, None, ground.now)
             card(discord, f"#{number}")
