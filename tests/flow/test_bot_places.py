@@ -108,10 +108,21 @@ def test_the_end_of_each_canary_stirs_the_card_that_shows_them_all(
     discord: Discord, ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(desk, "LOOK_S", 86_400.0)  # what isn't stirred isn't looked at
-    with bot(discord, ground, tmp_path):
+    heard: list[Any] = []
+    with bot(discord, ground, tmp_path) as face:
+        hears = face.desk.heard
+
+        def listening(event: Any) -> None:
+            hears(event)
+            heard.append(event)
+
+        monkeypatch.setattr(face.desk, "heard", listening)
         discord.answer(discord.command(HOSTESS, "verify", leaderboard="transpose", gpu="H100"))
         shown = card(discord, "canary on transpose")
         assert "at github waiting" in text_of(shown)
+        # What stirs it because they were accepted is over when those of the second one have been heard.
+        discord.wait_for(lambda: any(one.subject == "submission:2" for one in heard), "the second one's events")
+        discord.wait_for(lambda: not face.desk._open[3000][1].is_stirred, "a card at rest")
         assert works(ground, "github") == 2
         card(discord, "**H100** at github ✓ works")
     with bot(discord, ground, tmp_path):  # which ones it shows is known again after a restart
