@@ -27,17 +27,17 @@ from kbslurm.config import Config
 from kbslurm.domain import breaker as breakers
 from kbslurm.domain import placement
 from kbslurm.domain.breaker import CLOSED, Breaker
-from kbslurm.domain.placement import Overflow, Plan, Rules
+from kbslurm.domain.placement import Facts, Overflow, Plan, Planned, Rules
 from kbslurm.domain.run import AttemptState, JobName, OpenAttempt, Seen, Slot, new_job_name
 from kbslurm.errors import BackendTrouble, KbslurmError
 from kbslurm.flow.collect import Vigil, collect, collect_late, end_cancelled
-from kbslurm.flow.launch import Launched, is_settled, launch
+from kbslurm.flow.launch import Launched, foresee, is_settled, launch
 from kbslurm.flow.place import Place
 from kbslurm.flow.queue import claim, free_slots, taken
 from kbslurm.flow.sweep import give_back, is_wanted_back, sweep, unsettled
 from kbslurm.logs import teller
 from kbslurm.metrics import Metrics, MetricsPage
-from kbslurm.ports import Clock, Store
+from kbslurm.ports import Clock, Foresees, Store
 from kbslurm.probe import probe
 
 tell = teller("daemon")
@@ -54,6 +54,8 @@ CLOCK_SLIP_S = 5.0
 PRUNE_EVERY_S = 3_600.0
 LATE_FOR_S = 3_600.0
 TEND_EVERY_S = 0.5
+FORESEE_EVERY_S = 60.0
+FORESEE_AGAIN_S = 600.0
 NEVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -135,7 +137,7 @@ def _empty(fd: int) -> None:
 class Turn:
     """What a lane is given to do: its open attempts as the rows said, those that were claimed for it just now, and
     those that were given up lately. `give_back`: what it has certainly not sent goes elsewhere. `knock`: ask whether
-    the place answers."""
+    the place answers. `foresee`: GPU types of which it is to say when it would start the next run."""
 
     attempts: Sequence[OpenAttempt]
     claimed: Sequence[OpenAttempt]
@@ -144,6 +146,19 @@ class Turn:
     dead: Sequence[OpenAttempt] = ()
     give_back: bool = False
     knock: bool = False
+    foresee: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foreseen:
+    """What a place said of when it would start the next run of a GPU type, were it sent; `at` None: nothing."""
+
+    at: datetime | None
+    asked_at: datetime
+
+    def holds(self, now: datetime) -> bool:
+        """Whether it isn't asked again yet: a place that can't say is asked more seldom."""
+        return now < self.asked_at + timedelta(seconds=FORESEE_AGAIN_S if self.at is None else FORESEE_EVERY_S)
 
 
 @dataclass(kw_only=True)
@@ -162,6 +177,8 @@ class Lane:
     troubles: int = 0
     in_vain: int = 0
     knock: bool = False
+    foresee: Sequence[str] = ()
+    foreseen: Mapping[str, Foreseen] = field(default_factory=dict)
     answered_at: datetime = NEVER
     breaker: Breaker = CLOSED
     breaker_s: float = breakers.FIRST_S
@@ -189,17 +206,19 @@ class Lane:
         give_back: bool = False,
     ) -> Turn | None:
         """What this lane should do now, if anything. Nothing open, nothing asked: an idle site is left in peace."""
-        if not attempts and not claimed and not dead and not self.knock:
+        foresee, self.foresee = self.foresee, ()
+        if not attempts and not claimed and not dead and not self.knock and not foresee:
             return None
         poll = bool(attempts) and (self.rung or now >= self.poll_at)
         swept = bool(attempts) and (now >= self.sweep_at or any(at <= now for at in self._cancels_due(attempts)))
         launches = bool(claimed) or self._has_due_launches(now)
         give_back = give_back and any(attempt.id in self.vigil.put_off for attempt in attempts)
         knock, self.knock = self.knock and not launches, False
-        if not (poll or launches or dead or give_back or knock or (swept and self._has_unsettled(attempts, now))):
+        sweeps = swept and self._has_unsettled(attempts, now)
+        if not (poll or launches or dead or give_back or knock or foresee or sweeps):
             return None
         turn = Turn(attempts=attempts, claimed=claimed, dead=dead, poll=poll, sweep=swept)
-        return dataclasses.replace(turn, give_back=give_back, knock=knock)
+        return dataclasses.replace(turn, give_back=give_back, knock=knock, foresee=foresee)
 
     def wakes_at(self, attempts: Sequence[OpenAttempt], now: datetime) -> datetime | None:
         """When it has something to do, should nothing else happen."""
@@ -224,6 +243,7 @@ class Lane:
             self.vigil.unsent = dict.fromkeys(self.vigil.unsent, now)
             self.vigil.ended.clear()
             self.vigil.ask_at.clear()
+            self.foreseen = {}
         self.known_at = now
 
     def told(self) -> dict[str, Any]:
@@ -242,18 +262,25 @@ class Lane:
             "breaker": breakers.told(self.breaker),
         }
 
-    def expects(self, attempts: Sequence[OpenAttempt]) -> list[tuple[str, datetime]]:
-        """When the place means to start our jobs that wait there, by GPU type, as far as it has told."""
-        found = []
+    def expects(self, attempts: Sequence[OpenAttempt], now: datetime) -> Mapping[str, Planned]:
+        """When the place means to start the first of our jobs that wait there, by GPU type, as far as it has told;
+        where it hasn't, when it said that it would start the next one."""
+        found: dict[str, Planned] = {}
         for attempt in attempts:
             said = self.vigil.told.get(attempt.id, {}).get("expected_at")
             if attempt.backend == self.place.name and attempt.state is AttemptState.SUBMITTED and said:
-                found.append((attempt.gpu, datetime.fromisoformat(said)))
+                at = datetime.fromisoformat(said)
+                if attempt.gpu not in found or at < found[attempt.gpu].at:
+                    found[attempt.gpu] = Planned(at=at, by="squeue --start")
+        for gpu, seen in self.foreseen.items():
+            if gpu not in found and seen.at is not None and seen.holds(now):
+                found[gpu] = Planned(at=seen.at, by="sbatch --test-only")
         return found
 
     def forget(self) -> None:
         """Begin like a new process: after this one has led before, others may have."""
         self.vigil, self.rung, self.troubles, self.in_vain = Vigil(), True, 0, 0
+        self.foresee, self.foreseen = (), {}
         self.ready_at = self.poll_at = self.sweep_at = NEVER
 
     def close(self, within_s: float) -> None:
@@ -314,6 +341,7 @@ class Lane:
         with contextlib.ExitStack() as steps:
             steps.callback(self._tidy, turn, now)
             steps.callback(self._collect, turn)
+            steps.callback(self._foresee, turn)
             steps.callback(self._launch_due, [*turn.attempts, *turn.claimed])
             steps.callback(self._knock, turn)
             self._sweep(turn, now)
@@ -322,6 +350,14 @@ class Lane:
         """Ask for a job that isn't there: who says so surely has looked everywhere, and works."""
         if turn.knock and self.place.backend.find(new_job_name()).seen is Seen.ABSENT:
             self.answered_at = self.clock.now()
+
+    def _foresee(self, turn: Turn) -> None:
+        """Whoever waits for the answer goes on without one where there is none: that is noted first."""
+        for gpu in turn.foresee:
+            now = self.clock.now()
+            self.foreseen = {**self.foreseen, gpu: Foreseen(at=None, asked_at=now)}
+            at = foresee(self.store, self.place, gpu, now)
+            self.foreseen = {**self.foreseen, gpu: Foreseen(at=at, asked_at=now)}
 
     def _sweep(self, turn: Turn, now: datetime) -> None:
         """Before launches: a site that allows so many calls a minute is to be spared first, then given more."""
@@ -644,13 +680,41 @@ class Daemon:
     def _plan(self, slots: Sequence[Slot], attempts: Sequence[OpenAttempt], now: datetime) -> Plan:
         """Which of the free slots are offered now. What else is open counts, too: a lane at work has its slots used."""
         facts = self.store.waiting_facts(now)
-        waits = [at for lane in self.lanes.values() if lane.place.role == "home" for at in lane.expects(attempts)]
-        soonest: dict[str, datetime] = {}
-        for gpu, at in waits:
-            soonest[gpu] = min(at, soonest.get(gpu, at))
-        plan = placement.planned(slots, self._grounds(), self.rules, facts, attempts, now, planned_at=soonest)
+        starts: dict[tuple[str, str], Planned] = {}
+        for name, lane in self.lanes.items():
+            if lane.place.role == "home":
+                starts |= {(name, gpu): start for gpu, start in lane.expects(attempts, now).items()}
+        asked = self._asks_ahead(slots, facts, starts, now)
+        slots = [slot for slot in slots if (slot.backend, slot.gpu) not in asked]
+        plan = placement.planned(slots, self._grounds(), self.rules, facts, attempts, now, starts=starts)
         self._planned, self._facts = plan, facts
         return plan
+
+    def _asks_ahead(
+        self, slots: Sequence[Slot], facts: Facts, starts: Mapping[tuple[str, str], Planned], now: datetime
+    ) -> set[tuple[str, str]]:
+        """Of which free slots their place is asked first when it would start what waits for them. That is worth a call
+        where the rule goes by waits, a run is about to be sent, another place could take it, and nobody has said."""
+        if self.rules.overflow.when != "when_wait_over":
+            return set()
+        others = {
+            gpu
+            for lane in self.lanes.values()
+            if lane.place.role == "overflow" and lane.breaker.state is not breakers.State.OPEN
+            for gpu in lane.place.backend.capacity()
+        }
+        found: set[tuple[str, str]] = set()
+        for slot in slots:
+            lane = self.lanes[slot.backend]
+            waits = slot.gpu in facts.demand and facts.demand[slot.gpu].waiting > 0
+            works = lane.place.role == "home" and lane.breaker.state is breakers.State.CLOSED and not lane.troubles
+            seen = lane.foreseen.get(slot.gpu)
+            known = (slot.backend, slot.gpu) in starts or (seen is not None and seen.holds(now))
+            can_say = isinstance(lane.place.backend, Foresees)
+            if works and waits and slot.gpu in others and not known and can_say:
+                lane.foresee = (*lane.foresee, slot.gpu)
+                found.add((slot.backend, slot.gpu))
+        return found
 
     def _mind_breakers(self, now: datetime) -> None:
         """Let what runs came to move the breakers, and keep each that moved: the next process begins with them."""

@@ -100,6 +100,15 @@ class TellsProgress(Protocol):
         """What the job last said of itself, unchecked: for the eye only. None when nothing is known. Never raises."""
 
 
+@runtime_checkable
+class Foresees(Protocol):
+    """A backend that can be asked when it would start a job that it hasn't been sent."""
+
+    def foresee(self, script: str) -> datetime | None:
+        """When it would start a job of this script, were it sent now; None where it doesn't say. Starts nothing, costs
+        a call, and never raises: what isn't known is just not known."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class NewSubmission:
     """What a person did, checked and ready to become rows. `place`: its runs go there and nowhere else."""
@@ -159,6 +168,10 @@ class Store(Protocol):
 
     def waiting_facts(self, now: datetime) -> Facts:
         """What the placement policy must know of all that waits, and of the month's money, in one look."""
+
+    def next_up(self, gpu: str, backend: str, now: datetime) -> Work | None:
+        """The fairest run that waits for this GPU type and may go there, as if it had an attempt there. Claims nothing;
+        there is no secret in it."""
 
     def outcomes(self, now: datetime) -> Mapping[str, Outcomes]:
         """What runs came to lately, by backend."""

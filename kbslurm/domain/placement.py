@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -27,6 +28,7 @@ from kbslurm.errors import Invalid
 When = Literal["never", "when_down", "when_wait_over"]
 Role = Literal["home", "overflow"]
 OtherClass = Literal["refuse", "unranked"]
+Source = Literal["squeue --start", "sbatch --test-only"]
 
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)\Z")
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
@@ -124,6 +126,20 @@ class Facts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Planned:
+    """When a cluster means to start the first of ours of a GPU type, and who says so: its plan for what waits there,
+    or a trial of what isn't sent yet."""
+
+    at: datetime
+    by: Source
+
+    def told(self, now: datetime) -> str:
+        """In how long, and by whom it is known."""
+        wait_s = (self.at - now).total_seconds()
+        return f"{'at once' if wait_s < 1 else f'in {span(wait_s)}'}, says {self.by}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """Which slots are offered, the preferred first, and by GPU type why overflow is used or isn't. `held_up`: where it
     would be used, were it not for this; `held_boards`, `held_teams`: the same for runs of a board or a team alone."""
@@ -207,16 +223,17 @@ def planned(
     attempts: Iterable[OpenAttempt],
     now: datetime,
     *,
-    planned_at: Mapping[str, datetime] | None = None,
+    starts: Mapping[tuple[str, str], Planned] | None = None,
 ) -> Plan:
     """Which of these free slots are offered, under which conditions.
 
-    `planned_at`: by GPU type, when the cluster means to start the first of our jobs that wait there, where it told.
+    `starts`: by home place and GPU type, when the next of ours would be started there, where it told.
     """
     tried = list(attempts)
     by_name = {ground.name: ground for ground in grounds}
+    said = starts or {}
     gates = {
-        gpu: _gate(gpu, grounds, rules, facts.demand.get(gpu, Demand()), tried, now, (planned_at or {}).get(gpu))
+        gpu: _gate(gpu, grounds, rules, facts.demand.get(gpu, Demand()), tried, now, said)
         for gpu in {gpu for ground in grounds for gpu in ground.slots}
     }
     home: list[Slot] = []
@@ -237,7 +254,9 @@ def planned(
             continue
         if ground.role == "home":
             trial = ", to try whether it works again" if ground.breaker.state is State.HALF_OPEN else ""
-            home.append(replace(let_in, why=f"{ground.name} {HAD_ROOM}{trial}"))
+            start = said.get((slot.backend, slot.gpu))
+            soon = "" if start is None else f", and would start it {start.told(now)}"
+            home.append(replace(let_in, why=f"{ground.name} {HAD_ROOM}{trial}{soon}"))
             continue
         gate = gates[slot.gpu]
         least = facts.demand.get(slot.gpu, Demand()).least_gpu_s
@@ -330,7 +349,7 @@ def _gate(
     demand: Demand,
     attempts: Sequence[OpenAttempt],
     now: datetime,
-    planned_at: datetime | None,
+    starts: Mapping[tuple[str, str], Planned],
 ) -> _Gate:
     rule = rules.overflow
     if rule.when == "never":
@@ -344,7 +363,7 @@ def _gate(
         return _Gate(is_open=True, why=said)
     if rule.when == "when_down":
         return _Gate(is_open=False, why=f"{up[0].name} works, and overflow is for when it doesn't")
-    return _wait_gate(gpu, up, rule, demand, attempts, now, planned_at)
+    return _wait_gate(gpu, up, rule, demand, attempts, now, starts)
 
 
 def _wait_gate(
@@ -354,22 +373,31 @@ def _wait_gate(
     demand: Demand,
     attempts: Sequence[OpenAttempt],
     now: datetime,
-    planned_at: datetime | None,
+    starts: Mapping[tuple[str, str], Planned],
 ) -> _Gate:
     """By the wait: all of them where the cluster itself says that nothing starts soon; else as many as would wait too
-    long, the fairest first; else those that have."""
+    long, the fairest first; else those that have. A place with free slots that doesn't tell is taken to start at once.
+    """
     too_long = span(rule.after_s)
-    if planned_at is not None and (planned_at - now).total_seconds() > rule.after_s:
-        wait = span((planned_at - now).total_seconds())
-        return _Gate(is_open=True, before_home=True, why=f"the cluster starts nothing of ours for {wait}")
-    names = {ground.name for ground in up}
+    held = Counter[str]()
+    for one in attempts:
+        held[one.backend] += one.gpus if one.gpu == gpu else 0
+    told = [(ground, starts[ground.name, gpu]) for ground in up if (ground.name, gpu) in starts]
+    silent = any((ground.name, gpu) not in starts and ground.slots[gpu] > held[ground.name] for ground in up)
+    where, first = min(told, key=lambda one: one[1].at, default=(up[0], None))
+    if first is not None and not silent and (first.at - now).total_seconds() > rule.after_s:
+        wait = span((first.at - now).total_seconds())
+        why = f"the cluster starts nothing of ours for {wait}, says {first.by}"
+        return _Gate(is_open=True, before_home=True, why=why)
+    soon = "" if first is None else f", and {where.name} would start the next {first.told(now)}"
     slots = sum(ground.slots[gpu] for ground in up)
-    open_now = sum(one.gpus for one in attempts if one.backend in names and one.gpu == gpu)
+    open_now = sum(held[ground.name] for ground in up)
     if demand.waiting <= slots - open_now:
-        return _Gate(is_open=False, why=f"{up[0].name} has free slots")
+        return _Gate(is_open=False, why=f"{up[0].name} has free slots{soon}")
     excess = demand.waiting - _in_time(demand, open_now, slots, rule.after_s)
     if excess > 0:
-        return _Gate(is_open=True, most=excess, why=f"{excess} of those that wait would wait over {too_long}")
+        why = f"{excess} of those that wait would wait over {too_long}, by how long runs took lately"
+        return _Gate(is_open=True, most=excess, why=why)
     before = now - timedelta(seconds=rule.after_s)
     return _Gate(is_open=True, queued_before=before, why=f"for those that have waited over {too_long}")
 

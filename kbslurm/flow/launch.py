@@ -21,7 +21,7 @@ from kbslurm.flow import render
 from kbslurm.flow.manifest import time_limit_s
 from kbslurm.flow.place import Place
 from kbslurm.logs import teller
-from kbslurm.ports import Store
+from kbslurm.ports import Foresees, Store
 from kbslurm.probe import probe
 
 tell = teller("launch")
@@ -74,6 +74,22 @@ def launch(
     probe("launch.after_note")
     tell("launched", run=attempt.run_id, attempt=attempt.number, backend=place.name, job=attempt.name, handle=handle)
     return Launched.SUBMITTED
+
+
+def foresee(store: Store, place: Place, gpu: str, now: datetime) -> datetime | None:
+    """When this place would start the fairest run that waits for this GPU type, by the script that it would be sent
+    with. None: nothing waits that fits, or nobody can say. Nothing is launched."""
+    if not isinstance(place.backend, Foresees) or place.script is None or place.root is None:
+        return None
+    work = store.next_up(gpu, place.name, now)
+    if work is None or not place.fits(work):
+        return None
+    try:
+        script = place.script(work, place.root / work.attempt.name, time_limit_s(work.problem.limits, work.mode))
+    except (Misconfigured, Invalid) as error:
+        tell("no foresight", run=work.attempt.run_id, backend=place.name, why=error.message)
+        return None
+    return place.backend.foresee(script)
 
 
 def deadline_at(work: Work, place: Place, now: datetime) -> datetime:

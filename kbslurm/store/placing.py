@@ -15,7 +15,7 @@ from kbslurm.domain.drift import SHADOW, Drift, Pair, drift
 from kbslurm.domain.eta import Service
 from kbslurm.domain.measure import CALIBRATION
 from kbslurm.domain.placement import Demand, Facts, Rules
-from kbslurm.domain.run import OpenAttempt, Slot, SubmissionId
+from kbslurm.domain.run import AttemptId, AttemptState, OpenAttempt, RunId, Slot, SubmissionId, Work, new_job_name
 from kbslurm.domain.usage import By, Usage
 from kbslurm.domain.why import Told, Tried
 from kbslurm.errors import Invalid, NotFound
@@ -36,6 +36,14 @@ SELECT run.gpu, lower(b.name) AS board, s.team, count(*) AS waiting, min(run.cos
 FROM run JOIN problem_version v ON v.id = run.problem_version_id
 JOIN submission s ON s.id = run.submission_id JOIN leaderboard b ON b.id = s.board_id
 WHERE run.state = 'queued' AND NOT run.held GROUP BY run.gpu, lower(b.name), s.team
+"""
+_NEXT_UP = """
+SELECT run.id, run.attempts, run.submission_id, run.problem_version_id, s.by_staff, s.mode, s.file_name, s.via,
+    p.name AS person, b.name AS board, b.min_isolation
+FROM run JOIN submission s ON s.id = run.submission_id JOIN person p ON p.id = s.person_id
+JOIN leaderboard b ON b.id = s.board_id
+WHERE run.state = 'queued' AND NOT run.held AND run.gpu = %(gpu)s AND coalesce(run.pinned, %(backend)s) = %(backend)s
+ORDER BY run.fair_at, run.id LIMIT 1
 """
 _SPENT = f"""
 SELECT lower(b.name) AS board, s.team, sum({sql.MONEY}) AS money
@@ -161,6 +169,42 @@ class PlacingDesk(FinalsDesk):
             spent=sum(row["money"] for row in spent),
             spent_by_board=_sums(spent, "board"),
             spent_by_team=_sums(spent, "team"),
+        )
+
+    def next_up(self, gpu: str, backend: str, now: datetime) -> Work | None:
+        found = self._one(_NEXT_UP, {"gpu": gpu, "backend": backend})
+        if found is None:
+            return None
+        run, version = RunId(found["id"]), found["problem_version_id"]
+        avoided = self._all(sql.AVOID, {"run": run, "backend": backend, "now": now})
+        return Work(
+            attempt=OpenAttempt(
+                id=AttemptId(0),
+                run_id=run,
+                number=found["attempts"] + 1,
+                name=new_job_name(),
+                backend=backend,
+                gpu=gpu,
+                state=AttemptState.INTENT,
+                handle=None,
+                opened_at=now,
+                deadline_at=None,
+            ),
+            submission_id=SubmissionId(found["submission_id"]),
+            person=found["person"],
+            by_staff=found["by_staff"],
+            board=found["board"],
+            mode=found["mode"],
+            file_name=found["file_name"],
+            source="",
+            problem=self.problem_of_version(version),
+            problem_digest="",
+            nonce="",
+            key=b"",
+            secret_seed="",
+            avoid_nodes=tuple(row["node"] for row in avoided),
+            ranked_min_isolation=found["min_isolation"],
+            via=found["via"],
         )
 
     def spent_between(self, begins: datetime, ends: datetime, now: datetime) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen
 from kbslurm.domain.site import Submission
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
 from kbslurm.flow.script import harness_folder, script_for
-from kbslurm.ports import JobSpec
+from kbslurm.ports import Foresees, JobSpec
 from kbslurm_eval.run import UNWRITTEN
 from tests.contract.backend_suite import attempt_of, make_eval, make_job
 
@@ -252,6 +252,68 @@ def test_cancels_searches_and_submissions_keep_to_the_sites_calls_per_minute(rig
     watch[0] += 60
     assert backend.find(jobs[1].name).seen is Seen.ABSENT
     backend.cancel(rig.attempt(jobs[4], "12"))
+
+
+# What a Slurm says to --test-only: on stderr, with the number of a job that never is.
+WOULD_START = """\
+cat >"$0.told"
+case "$*" in
+    *--test-only*) ;;
+    *) echo 12; exit ;;
+esac
+echo 'sbatch: Job 31 to start at 1700009000 using 1 processors on nodes n1 in partition gpu' >&2
+"""
+
+
+def test_a_trial_is_told_the_launchs_own_script_and_submits_nothing(rig: Rig) -> None:
+    rig.says("sbatch", WOULD_START)
+    backend, job = rig.backend(), rig.finished(rig.job())
+    assert isinstance(backend, Foresees)
+    assert job.script is not None
+    assert backend.foresee(job.script) == datetime.fromtimestamp(1700009000, UTC)
+    assert rig.calls("sbatch") == ["--test-only"]
+    told = (rig.bin_dir / "sbatch.told").read_text()
+    assert told == job.script
+    assert "#SBATCH --gres=gpu:1\n" in told and "#SBATCH --exclude=n1\n" in told
+    assert not (rig.folder / "root" / "attempts").exists(), "nothing is prepared for a job that isn't sent"
+    assert backend.calls() == {"sbatch": 1}
+
+
+@pytest.mark.parametrize(
+    "sbatch",
+    [
+        "cat >/dev/null; echo 'allocation failure: Requested node configuration is not available' >&2; exit 1",
+        "cat >/dev/null; echo 'sbatch: error: Unable to contact slurm controller (connect failure)' >&2; exit 1",
+        "cat >/dev/null; echo \"sbatch: unrecognized option '--test-only'\" >&2; exit 1",
+        f"{WOULD_START}exit 1",
+        "cat >/dev/null; echo 'sbatch: Job 3 to start at soon' >&2",
+        "cat >/dev/null; echo 12",
+        "exit 0",
+        "sleep 60",
+        "kill -9 $$",
+    ],
+)
+def test_a_trial_that_comes_to_nothing_is_no_word_and_no_trouble(rig: Rig, sbatch: str) -> None:
+    rig.says("sbatch", sbatch)
+    assert rig.backend().foresee("#!/bin/sh\n" + "#" * 200_000) is None
+    (rig.bin_dir / "sbatch").unlink()
+    assert rig.backend().foresee("#!/bin/sh\n") is None
+
+
+def test_a_trial_is_not_worth_the_calls_that_a_launch_needs_nor_a_rest(rig: Rig) -> None:
+    watch = [1000.0]
+    poll = dataclasses.replace(rig.site.poll, calls_per_minute=3.0, min_interval_s=10.0)
+    site = dataclasses.replace(rig.site, poll=poll)
+    backend = SlurmBackend(site, eval_dir=rig.eval_dir, environ=rig.environ, monotonic=lambda: watch[0])
+    rig.says("sbatch", WOULD_START)
+    assert backend.foresee("#!/bin/sh\n") is not None
+    assert backend.foresee("#!/bin/sh\n") is None, "one call for a launch, one for a look"
+    assert backend.submit(rig.job()) == "12"
+    watch[0] += 60
+    rig.says("squeue", "echo 'squeue: error: Unable to contact slurm controller' >&2; exit 1")
+    backend.poll([rig.attempt(rig.job(), "7")])
+    assert backend.foresee("#!/bin/sh\n") is None
+    assert len(rig.calls("sbatch")) == 2
 
 
 def test_accounting_that_is_away_keeps_nothing_from_being_submitted(rig: Rig) -> None:

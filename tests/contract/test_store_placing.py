@@ -142,6 +142,35 @@ def test_what_is_submitted_for_a_place_is_ordered_there_when_it_must_be_looked_a
     assert [row["pinned"] for row in found] == ["modal", "modal", None]
 
 
+def test_who_is_next_is_told_without_being_claimed(rig: Rig) -> None:
+    assert rig.store.next_up("H100", "cluster", rig.now) is None
+    rig.accept("ada")
+    rig.later(1)
+    rig.accept("bob", mode="test")
+    pinned = rig.accept("eve", gpus=("A100",), mode="test", place="modal")
+    before = rig.everything()
+    found = rig.store.next_up("H100", "cluster", rig.now)
+    assert found is not None
+    assert (found.person, found.mode, found.attempt.number, found.attempt.gpu) == ("ada", "leaderboard", 1, "H100")
+    assert (found.problem.name, found.problem.limits) == (HELLO.name, HELLO.limits)
+    assert (found.key, found.nonce, found.secret_seed, found.source) == (b"", "", "", ""), "no secret is needed"
+    assert rig.store.next_up("A100", "cluster", rig.now) is None, "it was ordered elsewhere"
+    there = rig.store.next_up("A100", "modal", rig.now)
+    assert there is not None and there.attempt.run_id == pinned.run_ids[0]
+    assert rig.everything() == before
+
+
+def test_who_is_next_avoids_the_nodes_that_its_launch_would(rig: Rig) -> None:
+    rig.accept()
+    failed = rig.claimed()
+    rig.store.note_handle(failed, Handle("1"), rig.now + timedelta(hours=1), rig.now)
+    rig.store.note_seen(failed, Sighting(seen=Seen.RUNNING, node="n7"), rig.now)
+    assert rig.give_up(failed) is RunState.QUEUED
+    found = rig.store.next_up("H100", "local", rig.now)
+    assert found is not None
+    assert (found.attempt.number, found.avoid_nodes) == (2, ("n7",))
+
+
 # --------------------------------------------------------------------------------------------------------------- money
 
 

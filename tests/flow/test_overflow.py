@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from kbslurm.api import whole
-from kbslurm.daemon import LEASE, Daemon, WallClock
+from kbslurm.daemon import LEASE, Daemon, Foreseen, WallClock
 from kbslurm.domain.breaker import Breaker, State
 from kbslurm.domain.intake import Offer
 from kbslurm.domain.placement import Budget, OtherClass, Overflow, Role, Rules, month_named, month_of
@@ -29,9 +30,10 @@ from kbslurm.ports import JobSpec
 from kbslurm.store.postgres import PostgresStore
 from tests.chaos.history import check
 from tests.flow.puppet import ABSENT, WAITING, Puppet, ended, sealed_report
-from tests.flow.stage import ADD, PROBLEM, QUICK, Stage, running
+from tests.flow.stage import ADD, PROBLEM, QUICK, HandClock, Stage, running
 
 WHEN_DOWN = Rules(overflow=Overflow(when="when_down"))
+WAIT_OVER = Rules(overflow=Overflow(when="when_wait_over", after_s=600.0))
 
 
 class Worker(Puppet):
@@ -72,6 +74,18 @@ class Worker(Puppet):
         self.calls.append(what)
         if self.down:
             raise BackendTrouble(self.name, "the controller doesn't answer")
+
+
+class Seer(Worker):
+    """One that says when it would start what it isn't sent."""
+
+    def __init__(self, store: PostgresStore, name: str, start: timedelta | None) -> None:
+        super().__init__(store, name)
+        self.start, self.asked = start, list[str]()
+
+    def foresee(self, script: str) -> datetime | None:
+        self.asked.append(script)
+        return None if self.start is None else datetime.now(UTC) + self.start
 
 
 @pytest.fixture
@@ -147,6 +161,87 @@ def test_home_goes_down_the_queue_drains_elsewhere_and_new_runs_stay_home_again(
     whys = stage.rows("SELECT why_here FROM attempt WHERE backend <> 'cluster' AND state = 'reported'")
     assert all("cluster is down" in row["why_here"] for row in whys)
     assert len(stage.store.best("board", "A100")) == 12
+
+
+def seeing(home: Seer) -> Place:
+    """With a script like Slurm's."""
+    return replace(
+        place(home), root=Path("/nowhere"), script=lambda work, _, limit_s: f"{work.attempt.gpu}, {limit_s:.0f} s"
+    )
+
+
+@pytest.mark.parametrize(
+    ("start", "goes_to", "why"),
+    [
+        (timedelta(hours=3), "modal", "since the cluster starts nothing of ours for 3 h, says sbatch --test-only"),
+        (timedelta(minutes=5), "cluster", "cluster had a free slot, and would start it in 5 min, says sbatch"),
+        (None, "cluster", "since cluster had a free slot"),
+    ],
+)
+def test_the_cluster_is_asked_before_the_first_run_is_sent_when_it_would_start(
+    stage: Stage, start: timedelta | None, goes_to: str, why: str
+) -> None:
+    home, modal = Seer(stage.store, "cluster", start), Worker(stage.store, "modal")
+    served = daemon(stage, seeing(home), place(modal, "overflow"), rules=WAIT_OVER)
+    with running(served):
+        stage.submit(mode="leaderboard")
+        drained(stage)
+        assert went(stage) == {goes_to: 1}
+        assert len(home.submitted) == (goes_to == "cluster")
+        burst(stage, 3)
+        drained(stage)
+    assert home.asked == [f"A100, {time_limit_s(PROBLEM.limits, 'leaderboard'):.0f} s"], "once for them all"
+    (first, *_) = stage.runs()
+    said = sentences(stage.store.why(first["id"], stage.clock.now()))
+    assert why in said[1]
+    check(stage)
+
+
+@pytest.mark.parametrize("rules", [WHEN_DOWN, Rules()])
+def test_where_the_rule_does_not_go_by_waits_nobody_is_asked(stage: Stage, rules: Rules) -> None:
+    home, modal = Seer(stage.store, "cluster", timedelta(hours=2)), Worker(stage.store, "modal")
+    with running(daemon(stage, seeing(home), place(modal, "overflow"), rules=rules)):
+        burst(stage, 3)
+        drained(stage)
+    assert (went(stage), home.asked) == ({"cluster": 3}, [])
+
+
+def test_an_idle_cluster_is_asked_for_nothing_and_a_busy_one_once_a_minute(database_url: str) -> None:
+    clock = HandClock()
+    stage = Stage.build(database_url, clock=clock)
+    home, modal = Seer(stage.store, "cluster", timedelta(hours=2)), Worker(stage.store, "modal")
+    served = Daemon(stage.store, [seeing(home), place(modal, "overflow")], clock=clock, pace=QUICK, rules=WAIT_OVER)
+
+    def tick(after_s: float = 1.0) -> tuple[int, int]:
+        """How often home was asked ahead, and for all else."""
+        clock.go(after_s)
+        served.tick()
+        stage.wait_until(lambda: not any(lane.busy for lane in served.lanes.values()))
+        return len(home.asked), len(home.calls)
+
+    try:
+        for _ in range(5):
+            assert tick(100) == (0, 0), "nothing waits, nobody asks"
+        for n, asked in enumerate((1, 1, 2)):
+            stage.submit(by=f"p{n}", mode="leaderboard")
+            for _ in range(20):
+                if not stage.open_runs():
+                    break
+                assert tick() == (asked, 0)
+            assert tick(30) == (asked, 0)
+        assert went(stage) == {"modal": 3}
+    finally:
+        for lane in served.lanes.values():
+            lane.close(60)
+        stage.close()
+
+
+def test_a_word_holds_for_a_minute_and_silence_for_longer() -> None:
+    now = datetime.now(UTC)
+    word, silence = Foreseen(at=now, asked_at=now), Foreseen(at=None, asked_at=now)
+    for after_s, expected in ((59, (True, True)), (61, (False, True)), (599, (False, True)), (601, (False, False))):
+        then = now + timedelta(seconds=after_s)
+        assert (word.holds(then), silence.holds(then)) == expected
 
 
 def test_what_waits_elsewhere_comes_home_and_ends_once(stage: Stage) -> None:

@@ -14,7 +14,18 @@ from kbslurm.domain import breaker as breakers
 from kbslurm.domain import placement
 from kbslurm.domain.breaker import CLOSED, Breaker, Outcomes, State
 from kbslurm.domain.eta import Service
-from kbslurm.domain.placement import Budget, Demand, Facts, Ground, OtherClass, Overflow, Rules, planned
+from kbslurm.domain.placement import (
+    Budget,
+    Demand,
+    Facts,
+    Ground,
+    OtherClass,
+    Overflow,
+    Planned,
+    Rules,
+    Source,
+    planned,
+)
 from kbslurm.domain.run import AttemptId, AttemptState, JobName, OpenAttempt, RunId
 from kbslurm.errors import Invalid
 from kbslurm.flow.queue import free_slots
@@ -65,11 +76,12 @@ def plan(
     service: Service | None = SLOW,
     attempts: Sequence[OpenAttempt] = (),
     facts: Facts | None = None,
-    planned_at: Mapping[str, datetime] | None = None,
+    starts: Mapping[str, Planned] | None = None,
 ) -> placement.Plan:
     slots = free_slots({ground.name: ground.slots for ground in grounds}, attempts)
     known = facts or Facts(demand={GPU: Demand(waiting=waiting, least_gpu_s=60.0, service=service)})
-    return planned(slots, grounds, rules, known, attempts, NOW, planned_at=planned_at)
+    told = {(name, GPU): start for name, start in (starts or {}).items()}
+    return planned(slots, grounds, rules, known, attempts, NOW, starts=told)
 
 
 def went(found: placement.Plan) -> list[tuple[str, int]]:
@@ -116,12 +128,60 @@ def test_without_a_history_only_real_waiting_counts() -> None:
 
 
 def test_a_cluster_that_starts_nothing_soon_comes_second() -> None:
-    later = {GPU: NOW + timedelta(hours=2)}
-    found = plan([home(), modal()], Rules(overflow=WAIT), waiting=1, planned_at=later)
+    later = {"cluster": Planned(at=NOW + timedelta(hours=2), by="squeue --start")}
+    found = plan([home(), modal()], Rules(overflow=WAIT), waiting=1, starts=later)
     assert went(found) == [("modal", 3), ("cluster", 2)]
-    assert "2 h" in found.why[GPU]
-    soon = {GPU: NOW + timedelta(minutes=5)}
-    assert went(plan([home(), modal()], Rules(overflow=WAIT), waiting=1, planned_at=soon)) == [("cluster", 2)]
+    assert found.why[GPU] == "the cluster starts nothing of ours for 2 h, says squeue --start"
+    soon = {"cluster": Planned(at=NOW + timedelta(minutes=5), by="squeue --start")}
+    assert went(plan([home(), modal()], Rules(overflow=WAIT), waiting=1, starts=soon)) == [("cluster", 2)]
+
+
+TRIAL: Source = "sbatch --test-only"
+QUEUE: Source = "squeue --start"
+
+
+@pytest.mark.parametrize(
+    ("minutes", "by", "waiting", "attempts", "expected", "why"),
+    [
+        pytest.param(
+            30, TRIAL, 1, [], "modal", "nothing of ours for 30 min, says sbatch --test-only", id="a trial: late"
+        ),
+        pytest.param(5, TRIAL, 1, [], "cluster", "next in 5 min, says sbatch --test-only", id="a trial: soon enough"),
+        pytest.param(-1, TRIAL, 1, [], "cluster", "next at once, says sbatch --test-only", id="a trial: now"),
+        pytest.param(30, QUEUE, 1, BUSY, "modal", "for 30 min, says squeue --start", id="the queue's plan: late"),
+        pytest.param(5, QUEUE, 9, BUSY, "modal", "by how long runs took lately", id="own history, where they queue up"),
+        pytest.param(None, None, 1, [], "cluster", "cluster has free slots", id="nobody says"),
+        pytest.param(None, None, 9, BUSY, "modal", "by how long runs took lately", id="only the history does"),
+    ],
+)
+def test_a_wait_is_known_from_the_cluster_or_from_the_history_and_it_is_told_which(
+    minutes: int | None,
+    by: Source,
+    waiting: int,
+    attempts: list[OpenAttempt],
+    expected: str,
+    why: str,
+) -> None:
+    starts = {} if minutes is None else {"cluster": Planned(at=NOW + timedelta(minutes=minutes), by=by)}
+    grounds = [home(), modal()]
+    found = plan(grounds, Rules(overflow=WAIT), waiting=waiting, attempts=attempts, starts=starts)
+    assert why in found.why[GPU]
+    assert found.slots[0].backend == expected
+    if expected == "cluster" and minutes is not None:
+        assert found.slots[0].why.endswith(f", says {by}"), "the attempt keeps it"
+
+
+def test_what_one_home_says_does_not_send_away_what_another_would_start() -> None:
+    late = Planned(at=NOW + timedelta(hours=2), by="sbatch --test-only")
+    second = replace(home(), name="second")
+    found = plan([home(), second, modal()], Rules(overflow=WAIT), starts={"cluster": late})
+    assert [slot.backend for slot in found.slots] == ["cluster", "second"], "it has free slots, and says nothing"
+    found = plan([home(), second, modal()], Rules(overflow=WAIT), starts={"cluster": late, "second": late})
+    assert found.slots[0].backend == "modal"
+    soon = Planned(at=NOW + timedelta(minutes=1), by="squeue --start")
+    found = plan([home(), second, modal()], Rules(overflow=WAIT), starts={"cluster": late, "second": soon})
+    assert [slot.backend for slot in found.slots] == ["cluster", "second"]
+    assert "second would start the next in 60 s, says squeue --start" in found.why[GPU]
 
 
 def test_only_where_a_run_went_elsewhere_its_author_is_told_of_it() -> None:

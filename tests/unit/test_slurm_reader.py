@@ -13,6 +13,7 @@ from kbslurm.backends.slurm.reader import (
     phase_of,
     read_sacct,
     read_squeue,
+    read_test_only,
     reason_text,
 )
 from kbslurm.backends.slurm.refusals import refusal_in
@@ -81,6 +82,36 @@ def test_squeue_is_read_and_noise_is_left_out() -> None:
     assert reason_text(waiting.reason) == "the account's limit on running jobs is reached"
     assert third.reason == "Nodes required | for job are DOWN"
     assert third.submitted_at_s > 0
+
+
+AT = datetime.fromtimestamp(1700009000, UTC)
+ONE = "sbatch: Job 3 to start at 1700009000 using 1 processors on nodes h1 in partition p"
+
+
+@pytest.mark.parametrize(
+    ("said", "at"),
+    [
+        ("sbatch: Job 12 to start at 1700009000 using 4 processors on nodes h1 in partition gpu-h100", AT),
+        ("sbatch: Job 12 to start at 1700009000 using 64 processors on nodes h[1-3,7] in partition a,b", AT),
+        ("sbatch: Job 3 to start at 1700009000 using 1 cpus on h1 in partition debug", AT),
+        (f"sbatch: lua: remember the maintenance\n{ONE}\nsbatch:   Preempts: 4,5", AT),
+        ("sbatch: Job 12 to start at Unknown using 4 processors on nodes h1 in partition p", None),
+        ("sbatch: Job 12 to start at 0 using 4 processors on nodes h1 in partition p", None),
+        ("sbatch: Job 12 to start at 1700009000", None),
+        (ONE.removeprefix("sbatch: "), None),
+        (f"{ONE}\n{ONE.replace('17000', '17001')}", None),
+        ("allocation failure: Requested node configuration is not available", None),
+        ("sbatch: error: Unable to contact slurm controller (connect failure)", None),
+        ("", None),
+    ],
+)
+def test_a_trial_tells_when_in_one_plain_line_or_not_at_all(said: str, at: datetime | None) -> None:
+    assert read_test_only(f"{said}\n") == at
+
+
+def test_a_slurm_that_writes_a_date_means_its_own_clocks_hour() -> None:
+    said = "sbatch: Job 12 to start at 2026-11-23T01:02:03 using 4 processors on nodes h1 in partition p"
+    assert read_test_only(said) == datetime(2026, 11, 23, 1, 2, 3).astimezone()
 
 
 def test_of_a_requeued_job_the_newest_incarnation_counts() -> None:

@@ -31,6 +31,7 @@ from kbslurm.backends.slurm.reader import (
     is_strange,
     read_sacct,
     read_squeue,
+    read_test_only,
     reason_text,
 )
 from kbslurm.backends.slurm.refusals import refusal_in
@@ -47,6 +48,7 @@ from kbslurm_eval.wire import ARTIFACT_CAP
 tell = teller("slurm")
 
 HEARTBEAT_CAP = 4096
+FORESEE_S = 10.0  # whom it is asked for waits that long for it at most
 BATCH = 200
 REQUEUED = "it was requeued from outside; an attempt runs once, so it isn't started again"
 NO_ANSWER = "the scheduler can't be asked"
@@ -218,6 +220,24 @@ class SlurmBackend:
         except (OSError, ValueError, RecursionError):
             return None
         return told if isinstance(told, dict) else None
+
+    def foresee(self, script: str) -> datetime | None:
+        """`sbatch --test-only` of this script: when it would start. Nothing is submitted and no file is written.
+
+        A refusal is no word on when: whoever launches such a job is told it in full.
+        """
+        if self.pace.is_resting() or not self.pace.has_room(2):  # the launch that comes of it has to fit in, too
+            return None
+        limit_s = min(FORESEE_S, self.site.slurm.ask_timeout_s)
+        try:
+            answer = self.commands.run("sbatch", ["--test-only"], timeout_s=limit_s, told=script)
+        except BackendTrouble as error:
+            tell("no foresight", site=self.name, why=error.message)
+            return None
+        at = None if answer.status else read_test_only(answer.err)
+        if at is None:
+            tell("no foresight", site=self.name, why=(answer.complaint or answer.err.strip() or "no word")[:300])
+        return at
 
     def artifacts(self, attempt: OpenAttempt, names: Sequence[str]) -> Mapping[str, bytes]:
         """What a profile left beside the report."""

@@ -100,19 +100,25 @@ class Commands:
         flags = [word for option in (*options, *submit.options) for word in ("-o", option)]
         return ["ssh", "-T", *flags, "-p", str(submit.port), *(("-l", submit.user) if submit.user else ()), submit.host]
 
-    def run(self, tool: str, arguments: Sequence[str], *, timeout_s: float | None = None) -> Answer:
-        """Run it and wait, at most `timeout_s`. BackendTrouble when it can't be run or doesn't end in time."""
-        limit_s = self.site.slurm.ask_timeout_s if timeout_s is None else timeout_s
-        return self.run_argv(tool, self.argv(tool, arguments, timeout_s=limit_s), limit_s=limit_s + 2 * KILL_AFTER_S)
+    def run(
+        self, tool: str, arguments: Sequence[str], *, timeout_s: float | None = None, told: str | None = None
+    ) -> Answer:
+        """Run it and wait, at most `timeout_s`. BackendTrouble when it can't be run or doesn't end in time.
 
-    def run_argv(self, tool: str, argv: Sequence[str], *, limit_s: float) -> Answer:
+        `told`: what it reads from its standard input.
+        """
+        limit_s = self.site.slurm.ask_timeout_s if timeout_s is None else timeout_s
+        argv = self.argv(tool, arguments, timeout_s=limit_s)
+        return self.run_argv(tool, argv, limit_s=limit_s + 2 * KILL_AFTER_S, told=told)
+
+    def run_argv(self, tool: str, argv: Sequence[str], *, limit_s: float, told: str | None = None) -> Answer:
         """The same for a ready argv."""
         self.count(tool)
         began = time.monotonic()
         try:
             process = subprocess.Popen(
                 list(argv),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL if told is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
@@ -122,7 +128,7 @@ class Commands:
             raise BackendTrouble(self.site.name, f"{tool} can't be run: {error.strerror}") from None
         with process:
             try:
-                out, err = process.communicate(timeout=limit_s)
+                out, err = process.communicate(None if told is None else told.encode(), timeout=limit_s)
             except subprocess.TimeoutExpired:
                 _kill_group(process)
                 process.communicate()

@@ -14,6 +14,11 @@ from enum import StrEnum
 from kbslurm.domain.run import Ending
 
 SQUEUE_FORMAT = "%A|%j|%T|%V|%S|%N|%r"
+# What --test-only says on stderr; plugins of the site may say more, on lines of their own.
+_WOULD_START = re.compile(
+    r"^sbatch: Job \d+ to start at (?P<at>\S+) using \d+ (?:processors|cpus) on (?:nodes )?\S+ in partition \S+\s*$",
+    re.MULTILINE,
+)
 SACCT_FIELDS = "JobIDRaw,JobName,State,ExitCode,Submit,Start,End,NodeList,Reason"
 
 
@@ -164,6 +169,12 @@ def read_sacct(text: str) -> tuple[JobRow, ...]:
         if id_ not in newest or newest[id_].submitted_at_s <= row.submitted_at_s:
             newest[id_] = row
     return tuple(newest.values())
+
+
+def read_test_only(text: str) -> datetime | None:
+    """When `sbatch --test-only` would start the job, or None where it doesn't say so in one plain line."""
+    found = [_moment(line["at"]) for line in _WOULD_START.finditer(text)]
+    return found[0] if len(found) == 1 else None
 
 
 def is_strange(text: str, bars: int) -> bool:
