@@ -328,6 +328,15 @@ class Policy:
         },
     )
     budget: Budget = field(default_factory=Budget)
+    shadow: float = field(
+        default=0.0,
+        metadata={
+            "doc": "Which fraction of the runs that rank at home is measured at an overflow place, too: unranked and"
+            " within the budget, to see how far apart the places are.",
+            "least": 0,
+            "most": 1,
+        },
+    )
     places: Mapping[str, PlacePolicy] = field(
         default_factory=dict, metadata={"doc": "More about places, by their names."}
     )

@@ -87,7 +87,8 @@ class Pace:
     """How the daemon paces itself. `idle_s`: a look at the rows at least this often, should every message be lost.
 
     `late_s`: how often we look for reports of attempts that were given up within the last hour. `keep_artifacts_s`: how
-    long the files of a profile are kept. `breaker_s`: how long a place that fails is left alone at first.
+    long the files of a profile are kept. `breaker_s`: how long a place that fails is left alone at first. `shadow_s`:
+    how often we look whether a run that ranked is to be measured elsewhere, too.
     """
 
     lease_s: float = 15.0
@@ -98,6 +99,7 @@ class Pace:
     database_back_off_s: float = 0.5
     keep_artifacts_s: float = 14 * 86_400.0
     breaker_s: float = breakers.FIRST_S
+    shadow_s: float = 10.0
 
 
 class Wake:
@@ -481,6 +483,7 @@ class Daemon:
         }
         self.leading: bool | None = None
         self._renew_at = self._count_at = self._late_at = self._known_at = self._tend_at = self._forget_at = NEVER
+        self._shadow_at = NEVER
         self._untended = False
         self._strangers: set[str] = set()
         self._breakers: dict[str, Breaker] = {}
@@ -523,6 +526,7 @@ class Daemon:
         if self.has_policy:
             self._mind_breakers(now)
             attempts = self._bring_home(resting, attempts, now)
+            self._shadow(now)
         claimed = self._claim([lane.place for lane in resting.values()], attempts, now)
         dead = self._lately_dead(now)
         for name, lane in resting.items():
@@ -540,7 +544,7 @@ class Daemon:
     def _keep_time(self, now: datetime) -> None:
         if went_back(self._known_at, now):
             tell("the clock was set back", level="warning", by_s=(self._known_at - now).total_seconds())
-            self._renew_at = self._count_at = self._late_at = self._tend_at = NEVER
+            self._renew_at = self._count_at = self._late_at = self._tend_at = self._shadow_at = NEVER
         if self._steady is not None:
             before, self._steady_at = self._steady_at, self._steady()
             if self.leading and (by_s := leapt_s(self._known_at, now, self._steady_at - before)):
@@ -731,6 +735,19 @@ class Daemon:
                 if found.state is not self._breakers.get(name, CLOSED).state:
                     tell("breaker", backend=name, state=found.state, why=found.why, try_at=found.try_at)
                 self._breakers[name] = found
+
+    def _shadow(self, now: datetime) -> None:
+        """Have some of what ranked at home measured elsewhere, too, as many as the hosts want."""
+        if self.rules.shadow <= 0 or now < self._shadow_at:
+            return
+        self._shadow_at = now + timedelta(seconds=self.pace.shadow_s)
+        found = self.store.shadowable(now)
+        facts, grounds = (self.store.waiting_facts(now) if found else Facts()), self._grounds()
+        for one in found:
+            place = placement.shadow_at(one, grounds, self.rules, facts)
+            if place is not None and self.store.shadow_once(one, place, now):
+                facts = dataclasses.replace(facts, pinned=facts.pinned | {place})
+                tell("shadowed", run=one.run, backend=place)
 
     def _bring_home(
         self, resting: Mapping[str, Lane], attempts: Sequence[OpenAttempt], now: datetime

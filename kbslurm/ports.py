@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from kbslurm.domain.breaker import Breaker, Outcomes
+from kbslurm.domain.drift import Ranked
 from kbslurm.domain.intake import Basis, Intake
 from kbslurm.domain.measure import Yardstick
 from kbslurm.domain.placement import Facts, Rules
@@ -172,6 +173,12 @@ class Store(Protocol):
     def next_up(self, gpu: str, backend: str, now: datetime) -> Work | None:
         """The fairest run that waits for this GPU type and may go there, as if it had an attempt there. Claims nothing;
         there is no secret in it."""
+
+    def shadowable(self, now: datetime) -> Sequence[Ranked]:
+        """Runs that ranked lately and were measured nowhere else."""
+
+    def shadow_once(self, ranked: Ranked, place: str, now: datetime) -> bool:
+        """Have this run measured at this place, too, unless it has been ordered at any; it never ranks."""
 
     def outcomes(self, now: datetime) -> Mapping[str, Outcomes]:
         """What runs came to lately, by backend."""

@@ -127,6 +127,7 @@ def rules(config: Config) -> Rules:
         boards=decided.overflow_boards,
         classes=decided.classes,
         budget=budget(config),
+        shadow=decided.shadow,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,18 @@ SHADOW = "shadow"  # `submission.via` of the second one's run; it never ranks
 # Student's t, 97.5 %, by degrees of freedom; from the last on the normal's.
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 _NORMAL = 1.96
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """A run that ranked lately and has no shadow, where that was, and what one would hold at its most."""
+
+    run: int
+    submission: int
+    board: str
+    gpu: str
+    backend: str
+    gpu_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +65,11 @@ def drift(pairs: Sequence[Pair]) -> Drift | None:
         spread = math.sqrt(sum((one - mean) ** 2 for one in logs) / (many - 1) / many)
         doubt = max(doubt, spread * (_T[many - 2] if many - 2 < len(_T) else _NORMAL))
     return Drift(ratio=math.exp(mean), low=math.exp(mean - doubt), high=math.exp(mean + doubt), pairs=many)
+
+
+def coin(run: int) -> float:
+    """From 0 to below 1, and for one run always the same: who asks again, or after a takeover, gets no other answer."""
+    return int.from_bytes(hashlib.sha256(f"shadow of {run}".encode()).digest()[:8]) / 2**64
 
 
 def _doubt(pair: Pair) -> float:

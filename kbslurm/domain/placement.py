@@ -21,6 +21,7 @@ from typing import Any, Literal
 from kbslurm.domain import contest, eta
 from kbslurm.domain.amounts import span
 from kbslurm.domain.breaker import Breaker, State
+from kbslurm.domain.drift import Ranked, coin
 from kbslurm.domain.eta import Service
 from kbslurm.domain.run import AttemptState, Leaderboard, OpenAttempt, Slot
 from kbslurm.errors import Invalid
@@ -75,13 +76,15 @@ class Budget:
 @dataclass(frozen=True, kw_only=True)
 class Rules:
     """What the hosts decided. `boards`: which overflow places the runs of a board may use, where not all of them.
-    `classes`: the class of GPU that boards of a type are about, where it isn't the first home place's."""
+    `classes`: the class of GPU that boards of a type are about, where it isn't the first home place's. `shadow`: which
+    fraction of the runs that rank at home is measured at an overflow place, too."""
 
     overflow: Overflow = field(default_factory=Overflow)
     other_class: OtherClass = "refuse"
     boards: Mapping[str, Sequence[str]] = field(default_factory=dict)
     classes: Mapping[str, str] = field(default_factory=dict)
     budget: Budget = field(default_factory=Budget)
+    shadow: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,6 +292,26 @@ def budget_told(budget: Budget, facts: Facts) -> dict[str, Any]:
     }
 
 
+def shadow_at(one: Ranked, grounds: Sequence[Ground], rules: Rules, facts: Facts) -> str | None:
+    """The place where this run is measured once more, if it is one of those that are: it works, its board may use it,
+    it has no order to wait for already, and what it costs at most fits into the month. The coin chooses among them."""
+    tossed = coin(one.run)
+    homes = {ground.name for ground in grounds if ground.role == "home"}
+    if tossed >= rules.shadow or one.backend not in homes:
+        return None
+    able = [
+        ground.name
+        for ground in grounds
+        if ground.role == "overflow"
+        and ground.slots.get(one.gpu)
+        and ground.breaker.state is State.CLOSED
+        and ground.name in rules.boards.get(one.board, (ground.name,))
+        and ground.name not in facts.pinned
+        and _affords(one.gpu_s * ground.prices.get(one.gpu, 0.0), one.board, rules.budget, facts)
+    ]
+    return able[min(int(tossed / rules.shadow * len(able)), len(able) - 1)] if able else None
+
+
 def movable(attempt: OpenAttempt) -> bool:
     """Whether it could be withdrawn where it is: taken there, not started, and nobody has asked for its end yet."""
     return (
@@ -443,6 +466,13 @@ def _through(slot: Slot, gate: _Gate, facts: Facts) -> Slot | None:
         return replace(slot, pinned_only=True, why="it was ordered there") if slot.backend in facts.pinned else None
     free = slot.free if gate.most is None else min(slot.free, gate.most)
     return replace(slot, free=free, queued_before=gate.queued_before, why=gate.why)
+
+
+def _affords(cost: float, board: str, budget: Budget, facts: Facts) -> bool:
+    """Whether so much more fits into what may be spent this month, in all and for the board."""
+    in_all = budget.month is None or facts.spent + cost <= budget.month
+    bound = budget.boards.get(board)
+    return cost <= 0 or (in_all and (bound is None or facts.spent_by_board.get(board, 0.0) + cost <= bound))
 
 
 def _spent_up(price: float, bound: float | None, spent: float, least_gpu_s: float) -> bool:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from psycopg.rows import DictRow
+
 from kbslurm.domain import placement
 from kbslurm.domain.breaker import Breaker, Outcomes, kept, told
-from kbslurm.domain.drift import SHADOW, Drift, Pair, drift
+from kbslurm.domain.drift import SHADOW, Drift, Pair, Ranked, drift
 from kbslurm.domain.eta import Service
 from kbslurm.domain.measure import CALIBRATION
 from kbslurm.domain.placement import Demand, Facts, Rules
@@ -21,12 +23,14 @@ from kbslurm.domain.why import Told, Tried
 from kbslurm.errors import Invalid, NotFound
 from kbslurm.flow.finals import FINAL
 from kbslurm.store import sql
+from kbslurm.store.connect import Connection
 from kbslurm.store.finals import FinalsDesk
 from kbslurm.store.register import _tell
 
 OF_THE_HOUSE = [CALIBRATION, FINAL, SHADOW]
 BUDGET_LOCK = 4_927_309
 BREAKER = "breaker:"
+BY_POLICY = "the policy"
 LATELY = 500  # attempts that are looked at for how a place fares
 
 
@@ -104,6 +108,20 @@ SELECT r.id AS run, r.problem_version_id AS version, r.gpu, r.cost_s, r.by_staff
 FROM run r JOIN submission s ON s.id = r.submission_id JOIN verdict v ON v.run_id = r.id
 WHERE s.id = %(submission)s AND s.mode = 'leaderboard' AND s.via <> ALL(%(of_the_house)s) AND r.counts
     AND v.name = 'passed' AND v.score_s IS NOT NULL AND r.gpu = ANY(%(gpus)s) ORDER BY r.id
+"""
+# Of the last runs only: what isn't ordered soon is no news of a place any more.
+_RANKED = f"""
+SELECT r.id AS run, r.submission_id AS submission, lower(b.name) AS board, r.gpu, a.backend,
+    r.cost_s * pv.ranks AS gpu_s
+FROM run r JOIN submission s ON s.id = r.submission_id JOIN leaderboard b ON b.id = s.board_id
+JOIN problem_version pv ON pv.id = r.problem_version_id
+JOIN verdict v ON v.run_id = r.id JOIN attempt a ON a.id = v.attempt_id
+WHERE r.id > (SELECT max(id) FROM run) - {LATELY} AND r.ended_at > %(now)s - interval '1 hour' AND r.counts
+    AND s.mode = 'leaderboard' AND v.name = 'passed' AND v.ranked AND v.score_s IS NOT NULL AND s.removed_at IS NULL
+    AND s.via <> ALL(%(of_the_house)s)
+    AND b.deleted_at IS NULL AND b.problem_version_id = r.problem_version_id
+    AND NOT EXISTS (SELECT FROM shadow WHERE shadow.of_run_id = r.id)
+ORDER BY r.id
 """
 _ORDER_SHADOW = f"""
 WITH taken AS (
@@ -259,14 +277,26 @@ class PlacingDesk(FinalsDesk):
                     f"submission {submission} has no score of a GPU type that {place} has",
                     hint="It takes a leaderboard submission that has passed.",
                 )
-            person, ids = self._house(connection, now), []
-            for row in found:
-                told = {**row, "person": person, "place": place, "by": by, "now": now, "seed": secrets.token_hex(16)}
-                made = connection.execute(_ORDER_SHADOW.encode(), told).fetchone()
-                assert made is not None
-                ids.append(int(made["run_id"]))
+            person = self._house(connection, now)
+            ids = [_ordered(connection, row, person, place, by, now) for row in found]
             _tell(connection, "staff.shadow", f"submission:{submission}", {"place": place, "by": by}, now)
         return ids
+
+    def shadowable(self, now: datetime) -> Sequence[Ranked]:
+        return [Ranked(**row) for row in self._all(_RANKED, {"now": now, "of_the_house": OF_THE_HOUSE})]
+
+    def shadow_once(self, ranked: Ranked, place: str, now: datetime) -> bool:
+        asked = {"submission": ranked.submission, "of_the_house": OF_THE_HOUSE, "gpus": [ranked.gpu]}
+        with self._pool.transaction() as connection:
+            # Two that order at once are one after the other here, and the second one sees what the first one did.
+            connection.execute(b"SELECT FROM run WHERE id = %(run)s FOR UPDATE", {"run": ranked.run})
+            there = connection.execute(b"SELECT FROM shadow WHERE of_run_id = %(run)s", {"run": ranked.run}).fetchone()
+            found = connection.execute(_MEASURED.encode(), asked).fetchall()
+            rows = [row for row in found if row["run"] == ranked.run]
+            if there is not None or not rows:
+                return False
+            _ordered(connection, rows[0], self._house(connection, now), place, BY_POLICY, now)
+            return True
 
     def shadows(self, board: str) -> list[ShadowView]:
         """How other places time this board's problem, by place and GPU type."""
@@ -325,6 +355,14 @@ def _least(rows: Sequence[dict[str, Any]], by: str) -> dict[str, float]:
 def _sums(rows: Sequence[dict[str, Any]], by: str) -> dict[str, float]:
     names = {row[by] for row in rows if row[by] is not None}
     return {name: sum(row["money"] for row in rows if row[by] == name) for name in names}
+
+
+def _ordered(connection: Connection, row: DictRow, person: int, place: str, by: str, now: datetime) -> int:
+    """The run's number that measures this one at another place, too."""
+    told = {**row, "person": person, "place": place, "by": by, "now": now, "seed": secrets.token_hex(16)}
+    made = connection.execute(_ORDER_SHADOW.encode(), told).fetchone()
+    assert made is not None
+    return int(made["run_id"])
 
 
 def _shadow(place: str, gpu: str, rows: Sequence[dict[str, Any]]) -> ShadowView:

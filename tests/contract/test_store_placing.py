@@ -13,7 +13,7 @@ from kbslurm.domain.placement import Budget, Rules, month_of
 from kbslurm.domain.run import Ending, Handle, OpenAttempt, RunState, Seen, Sighting, Slot
 from kbslurm.errors import NotFound
 from kbslurm.store.postgres import PostgresStore
-from tests.contract.store_rig import HELLO, PASSED, Rig, at_once
+from tests.contract.store_rig import HELLO, PASSED, WRONG, Rig, at_once
 
 AWAY = Slot(backend="modal", gpu="H100", free=9, overflow=True, gpu_class="H100", why="the cluster is down")
 DEAR = replace(AWAY, price=0.01)  # 0.6 for each run of the rig at its most
@@ -311,6 +311,33 @@ def test_what_never_began_costs_nothing_and_what_perhaps_ran_costs_its_most(rig:
     rig.give_up(lost, Ending.VANISHED)
     assert rig.store.waiting_facts(rig.now).spent == pytest.approx(0.6)
     assert rig.store.waiting_facts(rig.now).spent_by_board == {"main": pytest.approx(0.6)}
+
+
+# -------------------------------------------------------------------------------------------------------------- shadows
+
+
+def test_what_ranked_lately_can_be_shadowed_once(rig: Rig) -> None:
+    assert rig.store.shadowable(rig.now) == []
+    for who, mode, verdict in (("ada", "leaderboard", PASSED), ("bob", "test", PASSED), ("eve", "leaderboard", WRONG)):
+        rig.accept(who, mode=mode)
+        assert rig.score(rig.running(), verdict)
+    (found,) = rig.store.shadowable(rig.now)
+    assert (found.board, found.gpu, found.backend, found.gpu_s) == ("main", "H100", "local", 60.0)
+    came: list[bool] = []
+    at_once([lambda: came.append(rig.store.shadow_once(found, "modal", rig.now))] * 6)
+    assert sorted(came) == [False] * 5 + [True]
+    (row,) = rig.rows("SELECT sh.*, run.* FROM shadow sh JOIN run ON run.id = sh.run_id")
+    assert (row["of_run_id"], row["pinned"], row["counts"], row["may_rank"]) == (found.run, "modal", False, False)
+    assert row["created_by"] == "the policy"
+    assert rig.store.shadowable(rig.now) == []
+    assert not rig.rows("SELECT 1 FROM event WHERE kind = 'staff.shadow'"), "no host did that"
+
+
+def test_what_ranked_long_ago_is_no_news_of_a_place(rig: Rig) -> None:
+    rig.accept()
+    assert rig.score(rig.running())
+    assert len(rig.store.shadowable(rig.now)) == 1
+    assert rig.store.shadowable(rig.later(3_601)) == []
 
 
 # --------------------------------------------------------------------------------------------------------- wanted back

@@ -395,6 +395,29 @@ def test_a_shadow_goes_where_it_was_ordered_and_never_ranks(stage: Stage) -> Non
     check(stage)
 
 
+@pytest.mark.parametrize(("shadow", "month", "expected"), [(1.0, None, 4), (0.0, None, 0), (1.0, 1e-9, 0)])
+def test_runs_that_rank_are_shadowed_as_the_hosts_want_and_within_the_budget(
+    stage: Stage, shadow: float, month: float | None, expected: int
+) -> None:
+    home, modal = Worker(stage.store, "cluster"), Worker(stage.store, "modal")
+    rules = Rules(shadow=shadow, budget=Budget(month=month))
+    pace = replace(QUICK, shadow_s=0.05, idle_s=0.1)
+    served = Daemon(stage.store, [place(home), place(modal, "overflow", price=0.01)], pace=pace, rules=rules)
+    with running(served):
+        burst(stage, 4)
+        stage.submit(by="eve", mode="test")
+        drained(stage)
+        stage.wait_until(lambda: went(stage)["modal"] == expected and stage.open_runs() == 0)
+        ticks = served.metrics.ticks._value.get()
+        stage.wait_until(lambda: served.metrics.ticks._value.get() > ticks + 20)
+    assert went(stage) == Counter({"cluster": 5, "modal": expected})
+    shadowed = stage.runs()[5:]
+    assert [(run["ranked"], run["counts"]) for run in shadowed] == [(False, False)] * expected
+    assert len(stage.store.best("board", "A100")) == 4
+    assert sum(view.drift.pairs for view in stage.store.shadows("board") if view.drift) == expected
+    check(stage)
+
+
 def test_a_shadow_that_its_place_refuses_for_ever_ends_there(stage: Stage) -> None:
     first = stage.submit(mode="leaderboard")
     home, modal = Worker(stage.store, "cluster"), Worker(stage.store, "modal")

@@ -499,3 +499,19 @@ def test_discord_roles_are_numbers_and_give_what_there_is(tmp_path: Path) -> Non
         file.write_text(f"[discord]\nroles = {{ {line} }}\n")
         with pytest.raises(Misconfigured, match=said):
             config.load(file, {}, cwd=tmp_path)
+
+
+@pytest.mark.parametrize(("line", "expected"), [("", 0.0), ("shadow = 0.05\n", 0.05), ("shadow = 1\n", 1.0)])
+def test_shadows_are_ordered_by_themselves_only_where_the_hosts_say_so(
+    tmp_path: Path, line: str, expected: float
+) -> None:
+    written(tmp_path, f"[policy]\n{line}")
+    assert wiring.rules(config.load(env={}, cwd=tmp_path)).shadow == expected
+
+
+@pytest.mark.parametrize("value", ["1.01", "-0.1", "nan", "true", '"all"'])
+def test_a_fraction_of_shadows_is_from_none_to_all(tmp_path: Path, value: str) -> None:
+    written(tmp_path, f"[policy]\nshadow = {value}\n")
+    with pytest.raises(Misconfigured) as trouble:
+        config.load(env={}, cwd=tmp_path)
+    assert trouble.value.line == 2

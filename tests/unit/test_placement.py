@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kbslurm.domain import breaker as breakers
 from kbslurm.domain import placement
 from kbslurm.domain.breaker import CLOSED, Breaker, Outcomes, State
+from kbslurm.domain.drift import Ranked, coin
 from kbslurm.domain.eta import Service
 from kbslurm.domain.placement import (
     Budget,
@@ -336,6 +337,75 @@ def test_what_waits_elsewhere_comes_home_when_nobody_else_needs_the_room() -> No
     assert coming(0, DOWN) == coming(0, TRYING) == []
     wanted = [replace(one, withdraw_at=NOW) for one in waiting]
     assert placement.coming_home(slots, grounds, wanted, {}) == []
+
+
+# -------------------------------------------------------------------------------------------------------------- shadows
+
+
+def ranked(run: int, backend: str = "cluster", board: str = "sort") -> Ranked:
+    return Ranked(run=run, submission=run, board=board, gpu=GPU, backend=backend, gpu_s=100.0)
+
+
+def test_a_coin_falls_the_same_for_everybody_and_as_often_as_the_hosts_want() -> None:
+    tosses = [coin(run) for run in range(4000)]
+    assert tosses == [coin(run) for run in range(4000)]
+    assert all(0 <= one < 1 for one in tosses)
+    for fraction in (0.0, 0.05, 0.5, 1.0):
+        rules = Rules(shadow=fraction)
+        found = [run for run in range(4000) if placement.shadow_at(ranked(run), [home(), modal()], rules, Facts())]
+        assert found == [run for run, one in enumerate(tosses) if one < fraction]
+        assert len(found) == pytest.approx(4000 * fraction, abs=80)
+    several = [home(), modal(), replace(modal(), name="github")]
+    where = [placement.shadow_at(ranked(run), several, Rules(shadow=0.5), Facts()) for run in range(400)]
+    assert min(where.count("modal"), where.count("github")) > 60, "the coin chooses the place, too"
+
+
+@pytest.mark.parametrize(
+    ("run", "away", "rules", "facts", "expected"),
+    [
+        pytest.param(ranked(1), modal(), Rules(shadow=1.0), Facts(), "modal", id="whatever the rule for overflow"),
+        pytest.param(ranked(1), modal(), Rules(), Facts(), None, id="by default none"),
+        pytest.param(ranked(1, backend="modal"), modal(), Rules(shadow=1.0), Facts(), None, id="it wasn't at home"),
+        pytest.param(ranked(1), modal(breaker=DOWN), Rules(shadow=1.0), Facts(), None, id="the place is down"),
+        pytest.param(ranked(1), modal(breaker=TRYING), Rules(shadow=1.0), Facts(), None, id="or is only tried"),
+        pytest.param(ranked(1), modal(slots=0), Rules(shadow=1.0), Facts(), None, id="it lacks the GPU type"),
+        pytest.param(
+            ranked(1), modal(), Rules(shadow=1.0, boards={"sort": ()}), Facts(), None, id="the board never leaves home"
+        ),
+        pytest.param(
+            ranked(1), modal(), Rules(shadow=1.0, boards={"exam": ()}), Facts(), "modal", id="another one doesn't"
+        ),
+        pytest.param(
+            ranked(1), modal(), Rules(shadow=1.0), Facts(pinned=frozenset({"modal"})), None, id="one waits there"
+        ),
+        pytest.param(
+            ranked(1), modal(), Rules(shadow=1.0, budget=Budget(month=1.0)), Facts(spent=0.89), "modal", id="it fits"
+        ),
+        pytest.param(
+            ranked(1), modal(), Rules(shadow=1.0, budget=Budget(month=1.0)), Facts(spent=0.91), None, id="it doesn't"
+        ),
+        pytest.param(
+            ranked(1),
+            modal(),
+            Rules(shadow=1.0, budget=Budget(boards={"sort": 0.2})),
+            Facts(spent_by_board={"sort": 0.11}),
+            None,
+            id="nor into the board's",
+        ),
+        pytest.param(
+            ranked(1),
+            modal(price=0.0),
+            Rules(shadow=1.0, budget=Budget(month=1.0)),
+            Facts(spent=2.0),
+            "modal",
+            id="what costs nothing goes on",
+        ),
+    ],
+)
+def test_a_run_is_measured_elsewhere_too_where_the_hosts_let_it(
+    run: Ranked, away: Ground, rules: Rules, facts: Facts, expected: str | None
+) -> None:
+    assert placement.shadow_at(run, [home(), away], rules, facts) == expected
 
 
 PLACES = st.lists(
