@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from kbslurm_eval.wire import unseal
+from tests import databases
 from tests.cluster.inside import control
+from tests.cluster.inside.lending import lending_at
 from tests.cluster.inside.walk import GOOD, Walk, sleeping, submission, walk_at
 
 # More than the job of TIGHT has, less than the problem lets a submission use: the judge has nothing against it.
@@ -60,6 +62,14 @@ def walk(database_url: str, request: pytest.FixtureRequest) -> Iterator[Walk]:
         yield found
 
 
+@pytest.fixture
+def second_url(postgres_server: databases.Server, template_database: str) -> Iterator[str]:
+    """A database of another service."""
+    url = postgres_server.create(template_database)
+    yield url
+    postgres_server.drop(url)
+
+
 def job_of(row: dict[str, Any]) -> str:
     assert row["handle"], row
     return str(row["handle"])
@@ -77,19 +87,28 @@ def test_a_controller_that_hangs_while_sbatch_speaks_to_it(walk: Walk) -> None:
         control.daemon("thaw", "slurmctld")
 
 
-def test_a_controller_that_is_down_for_a_minute_and_comes_back(walk: Walk) -> None:
+def test_a_controller_that_is_down_for_a_minute_and_comes_back(walk: Walk, second_url: str) -> None:
+    """Of two services that use it one has nowhere else to go, and waits. The other's queue drains elsewhere, and what
+    is new stays home again afterwards."""
     control.daemon("stop", "slurmctld")
     over_at = time.monotonic() + 60
     try:
         walk.stage.submit(submission(GOOD), gpus=["H100"])
-        with walk.daemon():
+        with walk.daemon(), lending_at(second_url, Path("/shared/faults/lending")) as lending:
+            meanwhile = lending.submit(4)
             assert "Unable to contact slurm controller" in walk.wait_attempt("ambiguous")["reason"]
             (told,) = [one.text for one in walk.stage.store.attention() if one.kind == "ambiguous"]
             assert "may or may not have been started" in told and "Unable to contact" in told
+            lending.drained(meanwhile)
             walk.stage.wait_until(lambda: time.monotonic() > over_at, patience_s=90)
             assert [(row["number"], row["state"]) for row in walk.attempts()] == [(1, "ambiguous")]
+            left = lending.perhaps_sent()
             control.daemon("start", "slurmctld")
             walk.is_well()
+            assert lending.ended(meanwhile) == {"test": left, "github": 4 - left}
+            lending.works_again()
+            assert lending.ended(lending.submit(2)) == {"test": 2}
+            lending.every_run_once()
     finally:
         control.daemon("start", "slurmctld")
         control.settle()

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,7 @@ def test_a_site_behind_ssh_takes_keys_only_and_keeps_one_connection(case: SlurmC
         assert wait_seen(case, backend, attempt, Seen.ENDED).ending is Ending.REPORTED
         assert backend.collect(attempt) is not None
         assert socket.is_socket(), "no connection is kept"
+        assert backend.foresee(job.script or "") is not None, "a script goes through ssh, too"
         sleeper = make_job(case, "sleep")
         running = attempt_of(case, sleeper, backend.submit(sleeper))
         wait_counted(case, sleeper)
@@ -135,6 +137,41 @@ def test_a_real_sbatch_reads_every_line_of_a_shipped_template(name: str, tmp_pat
         assert re.search(r"to start at|partition|account|gres|feature|qos|node configuration", said, re.IGNORECASE), (
             said
         )
+
+
+def test_slurm_tells_when_it_would_start_what_it_is_not_sent(case: SlurmCase) -> None:
+    """A trial of the very script that a launch sends: at once while there is room, later while all GPUs are taken."""
+    backend, job = case.backend(), make_job(case, "report")
+    assert job.script is not None
+    began = datetime.now(UTC)
+    at = backend.foresee(job.script)
+    assert at is not None
+    assert began - timedelta(minutes=5) < at < began + timedelta(minutes=30), "all GPUs are free"
+    wide = ["sbatch", "--parsable", "-p", "gpu-h100", "--gres=gpu:3", "--mem=100M", "-t", "120", "-o", "/dev/null"]
+    taken = [
+        subprocess.run([*wide, "-w", node, "--wrap", "sleep 600"], capture_output=True, text=True, check=True)
+        for node in ("h1", "h2")
+    ]
+    ids = [done.stdout.strip() for done in taken]
+
+    def ours(*states: str) -> set[str]:
+        asked = ["squeue", "--me", "-h", "-o", "%A", *states]
+        return set(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split())
+
+    try:
+        wait_until(case, "no GPU is left", lambda: ours("-t", "R") >= set(ids))
+        late = backend.foresee(job.script)
+        assert late is not None
+        assert late > began + timedelta(minutes=60), "these jobs may take two hours"
+        for option, wrong in (("--partition=gpu-h100", "--partition=no-such"), ("gpu:h100:1", "gpu:h100:9")):
+            assert option in job.script
+            assert backend.foresee(job.script.replace(option, wrong)) is None
+        assert ours() == set(ids), "nothing was submitted"
+    finally:
+        subprocess.run(["scancel", *ids], check=False)
+        control.settle()
+    assert backend.calls() == {"sbatch": 4}
+    assert not case.paths(job.name).dir.exists()
 
 
 def test_what_a_killed_job_left_in_shared_memory_goes_with_the_next(case: SlurmCase) -> None:
