@@ -264,9 +264,9 @@ class Lane:
             "breaker": breakers.told(self.breaker),
         }
 
-    def expects(self, attempts: Sequence[OpenAttempt], now: datetime) -> Mapping[str, Planned]:
+    def expects(self, attempts: Sequence[OpenAttempt], now: datetime, *, last: bool = False) -> Mapping[str, Planned]:
         """When the place means to start the first of our jobs that wait there, by GPU type, as far as it has told;
-        where it hasn't, when it said that it would start the next one."""
+        where it hasn't, when it said that it would start the next one. `last`: what it said last, however long ago."""
         found: dict[str, Planned] = {}
         for attempt in attempts:
             said = self.vigil.told.get(attempt.id, {}).get("expected_at")
@@ -275,7 +275,7 @@ class Lane:
                 if attempt.gpu not in found or at < found[attempt.gpu].at:
                     found[attempt.gpu] = Planned(at=at, by="squeue --start")
         for gpu, seen in self.foreseen.items():
-            if gpu not in found and seen.at is not None and seen.holds(now):
+            if gpu not in found and seen.at is not None and (last or seen.holds(now)):
                 found[gpu] = Planned(at=seen.at, by="sbatch --test-only")
         return found
 
@@ -684,15 +684,23 @@ class Daemon:
     def _plan(self, slots: Sequence[Slot], attempts: Sequence[OpenAttempt], now: datetime) -> Plan:
         """Which of the free slots are offered now. What else is open counts, too: a lane at work has its slots used."""
         facts = self.store.waiting_facts(now)
-        starts: dict[tuple[str, str], Planned] = {}
-        for name, lane in self.lanes.items():
-            if lane.place.role == "home":
-                starts |= {(name, gpu): start for gpu, start in lane.expects(attempts, now).items()}
+        starts = self._starts(attempts, now)
         asked = self._asks_ahead(slots, facts, starts, now)
         slots = [slot for slot in slots if (slot.backend, slot.gpu) not in asked]
         plan = placement.planned(slots, self._grounds(), self.rules, facts, attempts, now, starts=starts)
         self._planned, self._facts = plan, facts
         return plan
+
+    def _starts(
+        self, attempts: Sequence[OpenAttempt], now: datetime, *, last: bool = False
+    ) -> Mapping[tuple[str, str], Planned]:
+        """What home places said of when they start what is ours, by place and GPU type."""
+        return {
+            (name, gpu): start
+            for name, lane in self.lanes.items()
+            if lane.place.role == "home"
+            for gpu, start in lane.expects(attempts, now, last=last).items()
+        }
 
     def _asks_ahead(
         self, slots: Sequence[Slot], facts: Facts, starts: Mapping[tuple[str, str], Planned], now: datetime
@@ -715,8 +723,9 @@ class Daemon:
             seen = lane.foreseen.get(slot.gpu)
             known = (slot.backend, slot.gpu) in starts or (seen is not None and seen.holds(now))
             can_say = isinstance(lane.place.backend, Foresees)
-            if works and waits and slot.gpu in others and not known and can_say:
-                lane.foresee = (*lane.foresee, slot.gpu)
+            if works and slot.gpu in others and not known and can_say:
+                # Where nothing waits nobody is asked; what comes before the claim waits for the next tick, which asks.
+                lane.foresee = (*lane.foresee, slot.gpu) if waits else lane.foresee
                 found.add((slot.backend, slot.gpu))
         return found
 
@@ -752,7 +761,11 @@ class Daemon:
     def _bring_home(
         self, resting: Mapping[str, Lane], attempts: Sequence[OpenAttempt], now: datetime
     ) -> Sequence[OpenAttempt]:
-        """Want back what waits elsewhere to be started, where home has room for it: its end is asked for."""
+        """Want back what waits elsewhere to be started, where home has room for it: its end is asked for.
+
+        Not to a home that said that it starts nothing soon. That was why it went; its last word holds until its moment
+        is near, or what comes next has had it asked again.
+        """
         if not any(self._is_away(one) and placement.movable(one) for one in attempts):
             return attempts
         capacity = {name: lane.place.backend.capacity() for name, lane in resting.items()}
@@ -762,6 +775,8 @@ class Daemon:
             staff_only=[name for name, lane in resting.items() if not lane.place.untrusted],
             widest={name: lane.place.widest for name, lane in resting.items()},
         )
+        starts, rule = self._starts(attempts, now, last=True), self.rules.overflow
+        slots = [one for one in slots if not placement.is_late(starts.get((one.backend, one.gpu)), rule, now)]
         done: dict[int, OpenAttempt] = {}
         waiting, answers = self.store.waiting(), self._knocked(resting)
         for attempt, homes in placement.coming_home(slots, self._grounds(), attempts, waiting, answers=answers):

@@ -312,6 +312,13 @@ def shadow_at(one: Ranked, grounds: Sequence[Ground], rules: Rules, facts: Facts
     return able[min(int(tossed / rules.shadow * len(able)), len(able) - 1)] if able else None
 
 
+def is_late(start: Planned | None, rule: Overflow, now: datetime) -> bool:
+    """Whether a cluster said that it starts nothing of ours for longer than the hosts would wait."""
+    if start is None or rule.when != "when_wait_over":
+        return False
+    return (start.at - now).total_seconds() > rule.after_s
+
+
 def movable(attempt: OpenAttempt) -> bool:
     """Whether it could be withdrawn where it is: taken there, not started, and nobody has asked for its end yet."""
     return (
@@ -408,7 +415,7 @@ def _wait_gate(
     told = [(ground, starts[ground.name, gpu]) for ground in up if (ground.name, gpu) in starts]
     silent = any((ground.name, gpu) not in starts and ground.slots[gpu] > held[ground.name] for ground in up)
     where, first = min(told, key=lambda one: one[1].at, default=(up[0], None))
-    if first is not None and not silent and (first.at - now).total_seconds() > rule.after_s:
+    if first is not None and not silent and is_late(first, rule, now):
         wait = span((first.at - now).total_seconds())
         why = f"the cluster starts nothing of ours for {wait}, says {first.by}"
         return _Gate(is_open=True, before_home=True, why=why)

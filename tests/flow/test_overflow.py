@@ -15,7 +15,7 @@ from kbslurm.api import whole
 from kbslurm.daemon import LEASE, Daemon, Foreseen, WallClock
 from kbslurm.domain.breaker import Breaker, State
 from kbslurm.domain.intake import Offer
-from kbslurm.domain.placement import Budget, OtherClass, Overflow, Role, Rules, month_named, month_of
+from kbslurm.domain.placement import Budget, Facts, OtherClass, Overflow, Role, Rules, month_named, month_of
 from kbslurm.domain.run import AttemptState, Handle, OpenAttempt, Slot
 from kbslurm.domain.why import sentences
 from kbslurm.errors import BackendRefused, BackendTrouble, Invalid
@@ -26,11 +26,11 @@ from kbslurm.flow.manifest import time_limit_s
 from kbslurm.flow.place import Place
 from kbslurm.flow.queue import free_slots
 from kbslurm.flow.submit import accept
-from kbslurm.ports import JobSpec
+from kbslurm.ports import Clock, JobSpec
 from kbslurm.store.postgres import PostgresStore
 from tests.chaos.history import check
 from tests.flow.puppet import ABSENT, WAITING, Puppet, ended, sealed_report
-from tests.flow.stage import ADD, PROBLEM, QUICK, HandClock, Stage, running
+from tests.flow.stage import ADD, PROBLEM, QUICK, START, HandClock, Stage, running
 
 WHEN_DOWN = Rules(overflow=Overflow(when="when_down"))
 WAIT_OVER = Rules(overflow=Overflow(when="when_wait_over", after_s=600.0))
@@ -82,10 +82,11 @@ class Seer(Worker):
     def __init__(self, store: PostgresStore, name: str, start: timedelta | None) -> None:
         super().__init__(store, name)
         self.start, self.asked = start, list[str]()
+        self.clock: Clock = WallClock()
 
     def foresee(self, script: str) -> datetime | None:
         self.asked.append(script)
-        return None if self.start is None else datetime.now(UTC) + self.start
+        return None if self.start is None else self.clock.now() + self.start
 
 
 @pytest.fixture
@@ -190,7 +191,7 @@ def test_the_cluster_is_asked_before_the_first_run_is_sent_when_it_would_start(
         assert len(home.submitted) == (goes_to == "cluster")
         burst(stage, 3)
         drained(stage)
-    assert home.asked == [f"A100, {time_limit_s(PROBLEM.limits, 'leaderboard'):.0f} s"], "once for them all"
+    assert set(home.asked) == {f"A100, {time_limit_s(PROBLEM.limits, 'leaderboard'):.0f} s"}
     (first, *_) = stage.runs()
     said = sentences(stage.store.why(first["id"], stage.clock.now()))
     assert why in said[1]
@@ -210,6 +211,7 @@ def test_an_idle_cluster_is_asked_for_nothing_and_a_busy_one_once_a_minute(datab
     clock = HandClock()
     stage = Stage.build(database_url, clock=clock)
     home, modal = Seer(stage.store, "cluster", timedelta(hours=2)), Worker(stage.store, "modal")
+    home.clock = clock
     served = Daemon(stage.store, [seeing(home), place(modal, "overflow")], clock=clock, pace=QUICK, rules=WAIT_OVER)
 
     def tick(after_s: float = 1.0) -> tuple[int, int]:
@@ -234,6 +236,60 @@ def test_an_idle_cluster_is_asked_for_nothing_and_a_busy_one_once_a_minute(datab
         for lane in served.lanes.values():
             lane.close(60)
         stage.close()
+
+
+def test_what_went_away_for_a_late_start_is_not_wanted_back_before_home_is_sooner(database_url: str) -> None:
+    clock = HandClock()
+    stage = Stage.build(database_url, clock=clock)
+    home, modal = Seer(stage.store, "cluster", timedelta(hours=3)), Worker(stage.store, "modal")
+    home.clock, modal.queues = clock, True
+    served = Daemon(stage.store, [seeing(home), place(modal, "overflow")], clock=clock, pace=QUICK, rules=WAIT_OVER)
+
+    def tick(after_s: float = 1.0) -> list[tuple[str, bool]]:
+        """Where attempts are open, and whether they are wanted back."""
+        clock.go(after_s)
+        served.tick()
+        stage.wait_until(lambda: not any(lane.busy for lane in served.lanes.values()))
+        return [(one.backend, one.withdraw_at is not None) for one in stage.store.open_attempts()]
+
+    try:
+        stage.submit(mode="leaderboard")
+        while tick() != [("modal", False)]:
+            assert clock.now() < START + timedelta(minutes=1)
+        for _ in range(20):
+            assert tick(100) == [("modal", False)], "it waits there, and home has free slots"
+        assert len(home.asked) == 1
+        home.start = timedelta(minutes=1)
+        stage.submit(by="bob", mode="leaderboard")  # for which home is asked again
+        while stage.open_runs():
+            tick()
+            assert clock.now() < START + timedelta(hours=1)
+        assert went(stage) == {"cluster": 2}
+        assert len(home.asked) == 2
+        check(stage)
+    finally:
+        for lane in served.lanes.values():
+            lane.close(60)
+        stage.close()
+
+
+def test_a_run_that_comes_while_the_plan_is_made_is_not_sent_unasked(stage: Stage) -> None:
+    """The rows were read before it was there, and are claimed from when it is."""
+    home, modal = Seer(stage.store, "cluster", timedelta(hours=3)), Worker(stage.store, "modal")
+    served = daemon(stage, seeing(home), place(modal, "overflow"), rules=WAIT_OVER)
+    facts = stage.store.waiting_facts
+
+    def late(now: datetime) -> Facts:
+        found = facts(now)
+        if not stage.runs():
+            stage.submit(mode="leaderboard")
+        return found
+
+    stage.store.waiting_facts = late  # type: ignore[method-assign]
+    with running(served):
+        stage.wait_until(lambda: bool(stage.runs()))
+        drained(stage)
+    assert (went(stage), len(home.submitted)) == ({"modal": 1}, 0)
 
 
 def test_a_word_holds_for_a_minute_and_silence_for_longer() -> None:
