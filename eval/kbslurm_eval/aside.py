@@ -106,6 +106,7 @@ class _Far:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+            supervisor.disown_process(self._process.pid)
         self._line = self._process = None
 
 

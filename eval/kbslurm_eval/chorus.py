@@ -206,6 +206,7 @@ class _Voice:
         self.line.close()
         self._process.kill()
         self._process.wait()
+        supervisor.disown_process(self._process.pid)
 
 
 def send(line: socket.socket, told: dict[str, Any], blob: bytes) -> None:

@@ -170,9 +170,9 @@ def keep_memory() -> None:
     import ctypes
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:  # glibc's
-        mallopt(M_MMAP_THRESHOLD, 64 << 20)
-        mallopt(M_TRIM_THRESHOLD, 512 << 20)
+    # glibc's, of which older ones take no more than 32 MiB; the second without the first would be worse than neither
+    if mallopt is not None and mallopt(M_MMAP_THRESHOLD, 32 << 20) == 1:
+        mallopt(M_TRIM_THRESHOLD, 128 << 20)
 
 
 def _stop(number: int, frame: Any) -> None:

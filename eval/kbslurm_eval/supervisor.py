@@ -276,6 +276,7 @@ class _Tree:
         self.roots, self.main, self._inner, self._orphans = roots, main, inner, orphans
         self._inside: set[int] = set()
         self._held: list[int] = []
+        self._called: int | None = None
 
     def all(self) -> list[int]:
         """Every process of it now, once."""
@@ -303,7 +304,7 @@ class _Tree:
         deadline = time.monotonic() + CALL_STOP_S
         seen: set[int] = set() if self.main is None else {self.main}
         idle: set[int] = set()
-        passes = 0
+        passes = -1  # the first look is none of those that count
         while True:
             members = self._members(spare)
             fresh = [p for p in members if p not in seen]
@@ -330,11 +331,15 @@ class _Tree:
                         _signal(pid, signal.SIGSTOP)
 
     def core(self) -> int | None:
-        """Where the one that is called was last; of a container, the first process inside it."""
-        called = self.main if self.main is not None else min(self._inside, default=None)
-        if called is None:
-            return None
-        with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{called}/stat", "rb") as file:
+        """Where the one that is called was last.
+
+        Which one that is shows when this is first asked, before a submission is there: the runner itself, what a
+        container's first process started, or the last of several ranks.
+        """
+        if self._called is None:
+            below = [p for p in self._held if p in self._inside or not self._inside]
+            self._called = below[-1] if below else self.main
+        with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{self._called}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[_PROCESSOR])
         return None
 
@@ -730,6 +735,11 @@ _MAINS: set[int] = set()  # the first processes of runners without a PID namespa
 def own_process(pid: int) -> None:
     """This child of the judge is no orphan of a runner's: it is neither stopped nor ended as one."""
     _MAINS.add(pid)
+
+
+def disown_process(pid: int) -> None:
+    """It is gone, and its number may be an orphan's next."""
+    _MAINS.discard(pid)
 
 
 def _orphans() -> list[int]:

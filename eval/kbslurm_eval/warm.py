@@ -42,7 +42,8 @@ class Warmer:
                 self._start()
                 assert self._process is not None
             if core != self._at:
-                os.sched_setaffinity(self._process.pid, {core})
+                with contextlib.suppress(OSError):  # a core that was just taken from us: the next one may be ours
+                    os.sched_setaffinity(self._process.pid, {core})
                 self._at = core
             self._asked += 2
             self._word[0] = self._asked | 1
@@ -56,6 +57,8 @@ class Warmer:
 
     def close(self) -> None:
         """It is gone, and isn't started again."""
+        from . import supervisor
+
         self._failed = True
         self.rest()
         if self._process is not None:
@@ -63,6 +66,7 @@ class Warmer:
                 self._process.kill()
             with contextlib.suppress(OSError):
                 self._process.wait()
+            supervisor.disown_process(self._process.pid)
             self._process = None
         if self._bell >= 0:
             os.close(self._bell)
@@ -118,11 +122,12 @@ def serve(shared: int, bell: int, judge: int) -> int:
         guard.prctl(guard.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != judge:
         return 0
-    guard.hide_judge()
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    # each session is a group of its own there, whose weight is that of any other; once hidden nothing of it is ours
     with contextlib.suppress(OSError), open("/proc/self/autogroup", "w", encoding="ascii") as file:
-        file.write("19")  # each session is a group of its own there, whose weight is that of any other
+        file.write("19")
+    guard.hide_judge()
     word = memoryview(mmap.mmap(shared, mmap.PAGESIZE)).cast("Q")
     while True:
         os.eventfd_read(bell)

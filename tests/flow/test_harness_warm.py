@@ -4,6 +4,7 @@ with its judge."""
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -63,6 +64,28 @@ def test_it_turns_at_the_core_that_it_is_told_and_yields_to_everybody(warmer: wa
         assert os.sched_getaffinity(pid) == {core}
 
 
+def test_its_session_weighs_little_for_whoever_judges(tmp_path: Path) -> None:
+    if not Path("/proc/self/autogroup").exists():
+        pytest.skip("sessions are no groups of the scheduler here")
+    python, user = "/usr/bin/python3", None if os.getuid() else 65_534
+    if not os.access(python, os.X_OK):
+        pytest.skip("no Python that any user may run")
+    eventfd, shared = os.eventfd(0), os.memfd_create("warm")
+    os.ftruncate(shared, 4096)
+    program = tmp_path / "eval"
+    shutil.copytree(trial.EVAL, program, ignore=shutil.ignore_patterns("__pycache__"))
+    for place in (tmp_path, *tmp_path.parents[:2]):
+        place.chmod(0o755)
+    argv = [python, "-I", "-S", "-B", str(program), "--warm", str(shared), str(eventfd), str(os.getpid())]
+    with subprocess.Popen(argv, pass_fds=(shared, eventfd), start_new_session=True, user=user) as process:
+        try:
+            until(lambda: "nice 19" in Path(f"/proc/{process.pid}/autogroup").read_text(), "its weight is anybody's")
+        finally:
+            process.kill()
+            os.close(eventfd)
+            os.close(shared)
+
+
 def test_it_falls_silent_at_once_when_a_runner_goes_on(warmer: warm.Warmer) -> None:
     pid = started(warmer)
     until(lambda: asleep(pid), "it never waits for its bell")
@@ -86,6 +109,7 @@ def test_nothing_of_it_is_left_and_a_lost_one_costs_nothing(warmer: warm.Warmer)
         warmer.rest()
     warmer.close()
     assert supervisor._gone(pid)
+    assert pid not in supervisor._MAINS  # an orphan of a submission's may have the number next, and is to be stopped
     warmer.turn(core)
     warmer.rest()
 
@@ -107,9 +131,11 @@ class Scripted:
 
     def __init__(self, took_us: list[int]) -> None:
         self._took, self.calls = took_us, 0
+        self._allowance = judge.Allowance(left_s=10, whole_s=10)
 
     def null(self, prepared: Prepared) -> int:
         time.sleep(0.002)
+        self._allowance.spend(0.002)
         self.calls += 1
         return 1000 * self._took[min(self.calls, len(self._took)) - 1]
 
@@ -124,6 +150,7 @@ def test_null_calls_count_once_they_are_alike(took: list[int]) -> None:
     scripted = Scripted(took)
     judge.Launch.settle(scripted, PREPARED)  # type: ignore[arg-type]
     assert scripted.calls >= len(took) + judge.SETTLED - 1
+    assert scripted._allowance.theirs_s == 0  # a busy machine's time is not the submission's
 
 
 def test_null_calls_that_are_never_alike_cost_a_moment_only() -> None:
