@@ -19,6 +19,7 @@ import os
 import random
 import signal
 import statistics
+import struct
 import time
 import traceback
 import types
@@ -68,7 +69,6 @@ NONDETERMINISTIC = "NONDETERMINISTIC"
 SECRET: tuple[PhaseName, ...] = ("ranked", "hidden")
 MESSAGE_CAP = 1_000
 HELD_CAP = 2 << 30  # of inputs and answers that wait for their runner's end to be checked
-_DICE = random.SystemRandom()
 
 
 class Rejected(Exception):
@@ -398,9 +398,10 @@ class Launch:
         return text
 
 
-def _places(size: int) -> Iterator[int]:
-    # never the plain module: it is seeded for each input, which a submission sees
-    return (_DICE.randrange(size - PROBE_SIZE + 1) for _ in range(PROBES))
+def _places(size: int) -> list[int]:
+    """Where to look: drawn from the kernel's own numbers, never from the plain module, which is seeded for each input,
+    and a submission sees that seed."""
+    return [drawn % (size - PROBE_SIZE + 1) for drawn in struct.unpack(f"={PROBES}Q", os.urandom(8 * PROBES))]
 
 
 def _plain_dict(text: str) -> dict[str, Any]:

@@ -57,7 +57,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -73,6 +73,9 @@ UNSHARED = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "NCCL_SHM_DISABLE": "1"}
 IMAGE_FACTS = ("image", "image_digest", "image_pinned", "image_seen")
 PASSES = 4  # how often in a row a tree must be found wholly stopped: one that seems to be alone may be forking
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+STOPPED = (b"T", b"t", b"Z", b"X")
+GONE = (FileNotFoundError, ProcessLookupError)  # what /proc says of a task that is no more
+STAT_SIZE, HELD_OPEN = 1024, 24  # more than a line of /proc/PID/stat has; a judge has 1,024 files, and several runners
 _PROCESSOR = 36  # of the words behind the name in /proc/PID/stat
 START_S = 60.0
 
@@ -205,11 +208,16 @@ def _stopped(pid: int) -> bool:
     for task in tasks:
         try:
             with open(f"/proc/{pid}/task/{task}/stat", "rb") as file:
-                if file.read().rpartition(b")")[2].split()[0] not in (b"T", b"t", b"Z", b"X"):
+                if _state_in(file.read()) not in STOPPED:
                     return False
-        except (OSError, IndexError):
+        except OSError:
             continue
     return True
+
+
+def _state_in(stat: bytes) -> bytes:
+    """The letter behind the name, which may hold anything; of a task that is gone X."""
+    return stat.rpartition(b")")[2][1:2] or b"X"
 
 
 def _signal(pid: int, number: int) -> bool:
@@ -230,12 +238,14 @@ def _living(pid: int) -> str:
     return f"/proc/{pid}"
 
 
-def _resident(pids: list[int], limit: int) -> int:
+def _resident_in(statm: bytes) -> int:
+    words = statm.split()
+    return int(words[1]) * _PAGE if len(words) > 1 else 0
+
+
+def _resident(pids: list[int], limit: int, of: Callable[[int], int]) -> int:
     """The memory that these processes hold; where it seems to be over the limit pages that they share count once."""
-    resident = 0
-    for pid in pids:
-        with contextlib.suppress(OSError, IndexError, ValueError), open(f"{_living(pid)}/statm", "rb") as file:
-            resident += int(file.read().split()[1]) * _PAGE
+    resident = sum(map(of, pids))
     if resident <= limit or len(pids) < 2:
         return resident
     shared = 0
@@ -258,6 +268,110 @@ def _depth(pid: int) -> int:
     return 0
 
 
+class _Pages:
+    """What /proc tells of the tasks of one tree, held open: a page takes three times as long to open as to read again.
+
+    A page is its task's, not its number's. It can't be read any more once the task is gone, and the number is then
+    looked up anew.
+    """
+
+    def __init__(self) -> None:
+        self._folders: dict[int, int] = {}
+        self._held: dict[tuple[int, str], tuple[int, int]] = {}
+        self._sizes: dict[int, int] = {}
+
+    def look(self, pid: int) -> tuple[bool, list[int]]:
+        """Whether every thread of it is stopped, or gone, and who its children are: of each thread the state first, so
+        that a stopped one's children are all that it has."""
+        stopped = True
+        below: list[int] = []
+        for task in self._tasks(pid):
+            stat, children = self._task(pid, task)
+            stopped = stopped and _state_in(stat) in STOPPED
+            below += map(int, children.split())
+        return stopped, below
+
+    def stat(self, pid: int) -> bytes:
+        """/proc/PID/task/PID/stat, or nothing."""
+        return self._task(pid, str(pid))[0]
+
+    def resident(self, pid: int) -> int:
+        """The memory that it holds, in bytes."""
+        fd = self._sizes.get(pid)
+        if fd is not None:
+            with contextlib.suppress(*GONE):
+                if found := _resident_in(os.pread(fd, STAT_SIZE, 0)):
+                    return found
+            os.close(self._sizes.pop(pid))
+        with contextlib.suppress(*GONE):
+            place = _living(pid)
+            fd = os.open(f"{place}/statm", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return _resident_in(os.pread(fd, STAT_SIZE, 0))
+            finally:
+                if place == f"/proc/{pid}" and len(self._sizes) < HELD_OPEN:
+                    self._sizes[pid] = fd
+                else:
+                    os.close(fd)
+        return 0
+
+    def close(self) -> None:
+        """Nothing is held any more."""
+        both = (fd for pair in self._held.values() for fd in pair)
+        for fd in (*self._folders.values(), *self._sizes.values(), *both):
+            os.close(fd)
+        self._folders.clear()
+        self._sizes.clear()
+        self._held.clear()
+
+    def _tasks(self, pid: int) -> list[str]:
+        fd = self._folders.get(pid)
+        if fd is not None:
+            with contextlib.suppress(*GONE):
+                if found := os.listdir(fd):
+                    return found
+            os.close(self._folders.pop(pid))
+        try:
+            if len(self._folders) >= HELD_OPEN:
+                return os.listdir(f"/proc/{pid}/task")
+            fd = self._folders[pid] = os.open(f"/proc/{pid}/task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            return os.listdir(fd)
+        except GONE:  # and nothing else: a page that can't be had for another reason doesn't make a task a stopped one
+            return []
+
+    def _task(self, pid: int, task: str) -> tuple[bytes, bytes]:
+        key = (pid, task)
+        both = self._held.get(key)
+        if both is not None:
+            with contextlib.suppress(*GONE):
+                return os.pread(both[0], STAT_SIZE, 0), _whole(both[1])
+            for fd in self._held.pop(key):
+                os.close(fd)
+        with contextlib.suppress(*GONE), contextlib.ExitStack() as opened:
+            stat = os.open(f"/proc/{pid}/task/{task}/stat", os.O_RDONLY | os.O_CLOEXEC)
+            opened.callback(os.close, stat)
+            told = os.pread(stat, STAT_SIZE, 0)
+            try:
+                below = os.open(f"/proc/{pid}/task/{task}/children", os.O_RDONLY | os.O_CLOEXEC)
+            except GONE:  # or a kernel that doesn't tell
+                return told, b""
+            opened.callback(os.close, below)
+            children = _whole(below)
+            if len(self._held) < HELD_OPEN:
+                self._held[key] = (stat, below)
+                opened.pop_all()
+            return told, children
+        return b"", b""
+
+
+def _whole(fd: int) -> bytes:
+    found = part = os.pread(fd, 4096, 0)
+    while part:
+        part = os.pread(fd, 4096, len(found))
+        found += part
+    return found
+
+
 class _Tree:
     """Stopping and continuing a tree of processes below some roots.
 
@@ -276,26 +390,39 @@ class _Tree:
         self.roots, self.main, self._inner, self._orphans = roots, main, inner, orphans
         self._inside: set[int] = set()
         self._held: list[int] = []
+        self._still: list[int] | None = None
         self._called: int | None = None
+        self._pages = _Pages()
 
     def all(self) -> list[int]:
         """Every process of it now, once."""
-        found: dict[int, None] = {}
-        for root in (*self.roots, *(self._orphans() if self._orphans else ())):
-            if root not in found:
-                found.update(dict.fromkeys((root, *_descendants(root))))
-        return list(found)
+        return list(self._look())
 
-    def _members(self, spare: int | None) -> list[int]:
-        found = [p for p in self.all() if p != spare]
+    def known(self) -> list[int]:
+        """While it is stopped, those that were found then; every process of it now otherwise."""
+        return self.all() if self._still is None else self._still
+
+    def _look(self) -> dict[int, bool]:
+        """Every process of it, and whether it is stopped."""
+        found: dict[int, bool] = {}
+        for root in (*self.roots, *(self._orphans() if self._orphans else ())):
+            waiting = [root]
+            while waiting:
+                if (pid := waiting.pop()) not in found:
+                    found[pid], below = self._pages.look(pid)
+                    waiting += reversed(below)
+        return found
+
+    def _members(self, found: Iterable[int], spare: int | None) -> list[int]:
+        mine = [p for p in found if p != spare]
         if not self._inner:
-            return found
-        mine = _depth(os.getpid())
-        for pid in found:
+            return mine
+        depth = _depth(os.getpid())
+        for pid in mine:
             # only a process known to be inside is remembered: a pid from outside may come again inside
-            if pid not in self._inside and _depth(pid) > mine:
+            if pid not in self._inside and _depth(pid) > depth:
                 self._inside.add(pid)
-        return [p for p in found if p in self._inside] or found
+        return [p for p in mine if p in self._inside] or mine
 
     def freeze(self, spare: int | None) -> None:
         """Stop all but `spare` (the keeper, which is ours), and see that they stopped."""
@@ -306,19 +433,20 @@ class _Tree:
         idle: set[int] = set()
         passes = -1  # the first look is none of those that count
         while True:
-            members = self._members(spare)
+            found = self._look()
+            members = self._members(found, spare)
             fresh = [p for p in members if p not in seen]
             for pid in fresh:
-                if _stopped(pid):  # not ours to continue: it stopped itself, or another runner's left it with us
+                if found[pid]:  # not ours to continue: it stopped itself, or another runner's left it with us
                     idle.add(pid)
                 _signal(pid, signal.SIGSTOP)
             seen.update(fresh)
-            if not fresh and all(_stopped(p) for p in members):
+            if not fresh and all(found[p] for p in members):
                 # Processes that come and go, or wake each other, can look stopped one after another while one of them
                 # always runs. Whoever slips past one look has to slip past each of these.
                 passes += 1
                 if passes >= PASSES:
-                    self._held = [p for p in members if p not in idle]
+                    self._held, self._still = [p for p in members if p not in idle], list(found)
                     return
                 continue
             passes = 0
@@ -339,17 +467,27 @@ class _Tree:
         if self._called is None:
             below = [p for p in self._held if p in self._inside or not self._inside]
             self._called = below[-1] if below else self.main
-        with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{self._called}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[_PROCESSOR])
+        if self._called is not None:
+            with contextlib.suppress(IndexError, ValueError):
+                return int(self._pages.stat(self._called).rpartition(b")")[2].split()[_PROCESSOR])
         return None
 
     def thaw(self) -> None:
         """The one that is called goes on first, where it is known."""
+        self._still = None
         if self.main is not None:
             _signal(self.main, signal.SIGCONT)
         for pid in self._held:
             if pid != self.main:
                 _signal(pid, signal.SIGCONT)
+
+    def resident(self, pid: int) -> int:
+        """The memory that one of its processes holds."""
+        return self._pages.resident(pid)
+
+    def close(self) -> None:
+        """It has ended."""
+        self._pages.close()
 
 
 class _Drain:
@@ -673,7 +811,7 @@ class _LocalRunner:
     def _own(self) -> list[int]:
         """Its processes, without those that another launch's left with the judge."""
         if self._keeper:
-            return self._tree.all()
+            return self._tree.known()
         roots = [self._main, *(p for p in _orphans() if _LEFT.get(p, self._main) == self._main)]
         return [*roots, *(below for root in roots for below in _descendants(root))]
 
@@ -705,7 +843,7 @@ class _LocalRunner:
                 os.WIFSIGNALED(self._status) and os.WTERMSIG(self._status) == signal.SIGKILL and not self._killed
             )
             return by_kernel and self._peak > self._limits.memory_bytes // 2
-        held = _resident(self._own(), self._limits.memory_bytes)
+        held = _resident(self._own(), self._limits.memory_bytes, self._tree.resident)
         self._peak = max(self._peak, held)
         return held > self._limits.memory_bytes
 
@@ -720,6 +858,7 @@ class _LocalRunner:
                 self._reap(mine, 0)
         if not self._keeper:
             _end_orphans()
+        self._tree.close()
 
     def log(self) -> str:
         """What it wrote to stdout and stderr, capped."""
@@ -930,7 +1069,7 @@ class _Contained:
         status = self._status()
         if status is not None:
             return status == 128 + signal.SIGKILL and not self._killed and self._peak > self._limits.memory_bytes // 2
-        held = _resident(self._tree.all(), self._limits.memory_bytes)
+        held = _resident(self._tree.known(), self._limits.memory_bytes, self._tree.resident)
         self._peak = max(self._peak, held)
         return held > self._limits.memory_bytes
 
@@ -947,6 +1086,7 @@ class _Contained:
             deadline = time.monotonic() + CALL_STOP_S
             while self._status() is None and not all(_gone(p) for p in members) and time.monotonic() < deadline:
                 time.sleep(0.002)
+        self._tree.close()
 
     def log(self) -> str:
         """What it wrote to stdout and stderr, capped; what the container said when it never came to run."""

@@ -3,6 +3,8 @@ with its judge."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -132,6 +134,14 @@ class Scripted:
     def __init__(self, took_us: list[int]) -> None:
         self._took, self.calls = took_us, 0
         self._allowance = judge.Allowance(left_s=10, whole_s=10)
+        self.ran: list[tuple[int, float]] = []  # after how many calls it was let run, and for how long
+
+    def _go_on(self) -> None:
+        self.ran.append((self.calls, time.monotonic()))
+
+    def _stop(self) -> None:
+        calls, began = self.ran.pop()
+        self.ran.append((calls, time.monotonic() - began))
 
     def null(self, prepared: Prepared) -> int:
         time.sleep(0.002)
@@ -145,12 +155,20 @@ PREPARED = Prepared(
 )
 
 
-@pytest.mark.parametrize("took", [[3000] * 20 + [40], [100_000, 40], [40, 40, 3000, 3000, 3000, 41]])
+@pytest.mark.parametrize("took", [[3000] * 3 + [40], [100_000, 40], [40, 40, 3000, 3000, 3000, 41]])
 def test_null_calls_count_once_they_are_alike(took: list[int]) -> None:
     scripted = Scripted(took)
     judge.Launch.settle(scripted, PREPARED)  # type: ignore[arg-type]
     assert scripted.calls >= len(took) + judge.SETTLED - 1
     assert scripted._allowance.theirs_s == 0  # a busy machine's time is not the submission's
+
+
+def test_libraries_come_to_rest_before_null_calls_count() -> None:
+    scripted = Scripted([150_000] + [3000] * 10_000)  # threads of theirs that turn make each of them late, all alike
+    judge.Launch.settle(scripted, PREPARED)  # type: ignore[arg-type]
+    [(calls, seconds)] = scripted.ran
+    assert calls == 1  # it has imported what it needs then
+    assert seconds >= judge.SETTLE_LEAST_S
 
 
 def test_null_calls_that_are_never_alike_cost_a_moment_only() -> None:
@@ -171,3 +189,86 @@ def test_a_process_of_a_runner_s_is_listed_once() -> None:
             assert tree.core() in os.sched_getaffinity(0)
         finally:
             process.kill()
+
+
+@pytest.fixture
+def sleeping() -> Iterator[subprocess.Popen[str]]:
+    """A process that says who its child is."""
+    told = "import subprocess, sys, time\n"
+    told += "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+    told += "print(child.pid, flush=True)\ntime.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", told], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            for pid in (*supervisor._descendants(process.pid), process.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def test_a_page_that_is_held_open_tells_what_is_now(sleeping: subprocess.Popen[str]) -> None:
+    assert sleeping.stdout is not None
+    child = int(sleeping.stdout.readline())
+    pages = supervisor._Pages()
+    until(lambda: pages.look(sleeping.pid) == (False, [child]), "it doesn't run with one child")
+    os.kill(sleeping.pid, signal.SIGSTOP)
+    until(lambda: pages.look(sleeping.pid) == (True, [child]), "it isn't seen to have stopped")
+    os.kill(child, signal.SIGKILL)
+    until(lambda: pages.look(child) == (True, []), "its child isn't seen to have ended")
+    os.kill(sleeping.pid, signal.SIGCONT)
+    until(lambda: pages.look(sleeping.pid)[0] is False, "it isn't seen to go on")
+    assert pages.resident(sleeping.pid) > 1 << 20
+    os.kill(sleeping.pid, signal.SIGKILL)
+    sleeping.wait()
+    assert pages.look(sleeping.pid) == (True, [])
+    assert pages.stat(sleeping.pid) == b""
+    assert pages.resident(sleeping.pid) == 0
+    pages.close()
+
+
+def test_the_number_of_one_that_has_gone_is_looked_up_anew(sleeping: subprocess.Popen[str]) -> None:
+    assert sleeping.stdout is not None
+    child = int(sleeping.stdout.readline())
+    pages, number = supervisor._Pages(), sleeping.pid
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as gone:
+        pages.look(gone.pid)
+        pages.resident(gone.pid)
+        gone.kill()
+    # as if the living one had the number that the ended one had
+    pages._folders[number] = pages._folders.pop(gone.pid)
+    pages._held[number, str(number)] = pages._held.pop((gone.pid, str(gone.pid)))
+    pages._sizes[number] = pages._sizes.pop(gone.pid)
+    assert pages.look(number) == (False, [child])
+    assert pages.resident(number) > 1 << 20
+    pages.close()
+
+
+def test_no_more_pages_are_held_open_than_the_judge_can_spare(sleeping: subprocess.Popen[str]) -> None:
+    pages = supervisor._Pages()
+    before = len(os.listdir("/proc/self/fd"))
+    held = [subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) for _ in range(30)]
+    try:
+        opened = len(os.listdir("/proc/self/fd"))
+        for process in held:
+
+            def runs(pid: int = process.pid) -> bool:
+                return pages.look(pid) == (False, [])
+
+            until(runs, "one isn't seen")
+            assert pages.resident(process.pid) > 0
+        assert len(os.listdir("/proc/self/fd")) - opened <= 4 * supervisor.HELD_OPEN
+    finally:
+        for process in held:
+            process.kill()
+            process.communicate()
+        pages.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_can_t_be_read_is_not_taken_for_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(OSError, match="too many"):
+        supervisor._Pages().look(os.getpid())
