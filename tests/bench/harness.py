@@ -7,6 +7,7 @@ so that what else the machine does hits both sides.
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import os
 import random
@@ -19,7 +20,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kbslurm_eval import clock, values, wire
+from kbslurm import problems
+from kbslurm.flow.manifest import manifest_for
+from kbslurm_eval import clock, values, warm, wire
 from kbslurm_eval.check import Case, Prepared, Reference
 from kbslurm_eval.judge import Allowance, Launch, Pulse
 from kbslurm_eval.link import DONE, GO, JudgeEnd, Kind
@@ -29,9 +32,10 @@ from tests.adversarial import trial
 from tests.bench import Row, percentile, scaled
 
 APART = True
+EXAMPLES = Path(__file__).parents[2] / "examples"
 NULLS, CALLS, STARTS, REPEATS, COMPARED, SIMULATED = 400, 200, 12, 30, 20, 2_000
 PLAIN_AT_LEAST, PLAIN_AT_MOST, PLAIN_ERROR = 3, 100, 0.001
-FEW, WORDS, SWEPT = 2_048, 32_768, 8 << 20
+FEW, WORDS = 2_048, 32_768
 SOURCE = """
 import numpy as np
 
@@ -74,6 +78,7 @@ def run() -> list[Row]:
         rows = _null_calls(ground, reference)
         rows += _biases(ground, reference)
         rows += [_cost(ground, reference, name, source) for name, source in (("long", LONG), ("longer", LONGER))]
+    rows += [_ranked_cost(level, *at) for at in (("transpose", "columns.py"), ("rowsoftmax", "by_row.py"))]
     rows += _starts(level)
     rows += _repeated(level)
     rows += _simulated()
@@ -151,22 +156,20 @@ def _null_calls(ground: Local, reference: Reference) -> list[Row]:
 
 
 def _biases(ground: Local, reference: Reference) -> list[Row]:
-    return [
-        _bias(ground, reference, f"{name}, {size}", words, source)
-        for size, words in (("24 KiB", FEW), ("384 KiB", WORDS))
-        for name, source in (("short", SHORT), ("long", LONG), ("longer", LONGER))
-    ]
+    with contextlib.closing(_Waiting()) as waiting:
+        return [
+            _bias(ground, reference, f"{name}, {size}", words, source, waiting)
+            for size, words in (("24 KiB", FEW), ("384 KiB", WORDS))
+            for name, source in (("short", SHORT), ("long", LONG), ("longer", LONGER))
+        ]
 
 
-def _bias(ground: Local, reference: Reference, name: str, words: int, source: str) -> Row:
+def _bias(ground: Local, reference: Reference, name: str, words: int, source: str, waiting: _Waiting) -> Row:
     """The same function on the same inputs in this process and through the harness; the answer copied out in both.
 
-    In both the input isn't in the core's own caches: a runner's was written by another core, so here a sweep comes
-    between writing it and the call.
+    In both one core writes the input and then waits, and another one calls, the same in both: cores differ.
     """
-    import numpy as np
-
-    call, far = _function(source), np.ones(SWEPT // 8)
+    call = _function(source)
     times, here = clock.LaunchTimes(), []
     first = _prepared(reference, words, 0)
     room = memoryview(bytearray(first.layout.size))
@@ -178,11 +181,7 @@ def _bias(ground: Local, reference: Reference, name: str, words: int, source: st
         for n in range(scaled(CALLS, least=20)):
             prepared = _prepared(reference, words, n)
             ns = launch.call(prepared).ns
-            data = values.copied(prepared.packed)
-            float(far.sum())
-            began = time.perf_counter_ns()
-            prepared.layout.write(call(data), room)
-            own = time.perf_counter_ns() - began
+            own = _called_here(launch, prepared, call, room, waiting)
             if n >= 4:
                 times.calls_ns.append(ns)
                 here.append(own)
@@ -198,6 +197,74 @@ def _bias(ground: Local, reference: Reference, name: str, words: int, source: st
         ratio=abs(through - inside) / allowed,
         at_most=1.0,
     )
+
+
+WAITING = """
+import os, sys, time, types
+from kbslurm_eval.judge import Launch
+bell = int(sys.argv[1])
+judge = types.SimpleNamespace(_link=types.SimpleNamespace(bell=bell), _look=lambda *_: None)
+cores = os.sched_getaffinity(0)
+for line in sys.stdin:
+    word, core = map(int, line.split())
+    os.sched_setaffinity(0, cores - {core} or cores)
+    os.pwrite(bell, word.to_bytes(8, "little"), 8)
+    Launch._until(judge, 0, lambda found: int.from_bytes(found, "little") == word, time.perf_counter_ns(), 60.0)
+"""
+
+
+class _Waiting:
+    """Waits beside a call in this process as a judge waits for a runner's: two cores may be one core's two halves, and
+    whatever turns on one of them slows the other."""
+
+    def __init__(self) -> None:
+        self._bell, self._word = os.memfd_create("waiting"), 0
+        os.ftruncate(self._bell, 16)
+        path = f"import sys; sys.path.insert(0, {str(trial.EVAL)!r})\n"
+        argv = [sys.executable, "-I", "-B", "-c", path + WAITING, str(self._bell)]
+        self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, pass_fds=(self._bell,))
+
+    def begin(self, core: int) -> None:
+        """It waits when this returns, at another core than this one."""
+        assert self._process.stdin is not None
+        self._word += 1
+        self._process.stdin.write(f"{self._word} {core}\n".encode())
+        self._process.stdin.flush()
+        while int.from_bytes(os.pread(self._bell, 8, 8), "little") != self._word:
+            os.sched_yield()
+
+    def end(self) -> None:
+        """What it waits for is there."""
+        os.pwrite(self._bell, self._word.to_bytes(8, "little"), 0)
+
+    def close(self) -> None:
+        """It is gone."""
+        self.end()
+        self._process.kill()
+        self._process.communicate()
+        os.close(self._bell)
+
+
+def _called_here(
+    launch: Launch, prepared: Prepared, call: Callable[[Any], Any], room: memoryview, waiting: _Waiting
+) -> int:
+    """The call and its answer's copy in this process, at the core that the runner was on, which stands; the input is
+    written at another one, where somebody waits then as the judge does."""
+    data, own = values.copied(prepared.packed), os.sched_getaffinity(0)
+    core = launch.runner.core()
+    assert core is not None
+    launch._warmer.rest()
+    os.sched_setaffinity(0, {core})
+    waiting.begin(core)
+    try:
+        began = time.perf_counter_ns()
+        prepared.layout.write(call(data), room)
+        return time.perf_counter_ns() - began
+    finally:
+        waiting.end()
+        os.sched_setaffinity(0, own)
+        warm.apart(core)
+        launch._warmer.turn(core)
 
 
 def _function(source: str) -> Callable[[Any], Any]:
@@ -228,6 +295,48 @@ def _cost(ground: Local, reference: Reference, name: str, source: str) -> Row:
     count = scaled(CALLS, least=20)
     return Row(
         name=f"a {name} call, measured and checked, once runners have started",
+        value=ours / count * 1000,
+        unit="ms",
+        against=f"{naive / count * 1000:.2f} ms in a naive loop",
+        ratio=ours / naive,
+        at_most=2.0,
+    )
+
+
+def _ranked_cost(level: int, name: str, file: str) -> Row:
+    """The calls of a ranked run of one of the examples, at the sizes that it declares, against a plain loop."""
+    problem = problems.load(EXAMPLES / name)
+    source = (EXAMPLES / name / "submissions/accepted" / file).read_text(encoding="utf-8")
+    told = manifest_for(
+        problem, token="bench", attempt=1, nonce="bench", mode="leaderboard", gpu="cpu", source=source, secret_seed="s"
+    )
+    loaded = set(sys.modules)
+    ours, naive, count = 0.0, 0.0, 0
+    try:
+        reference, call = Reference(told), _function(source)
+        with _ground(level) as ground, _launched(ground) as launch:
+            launch.load(told)
+            for n in range(scaled(told.budget.launches * told.budget.calls, least=5)):
+                for case in told.benchmarks:
+                    at = Case(index=count, params=dict(case))
+                    began = time.perf_counter()
+                    prepared = reference.prepare(at, n)
+                    reply = launch.call(prepared)
+                    good, said = reference.check(prepared, prepared.layout.read(reply.out))
+                    middle = time.perf_counter()
+                    data = reference.input(at, n)
+                    right = reference._check(copy.deepcopy(data), call(data))
+                    naive += time.perf_counter() - middle
+                    ours += middle - began
+                    count += 1
+                    assert good, said
+                    assert right
+    finally:
+        for module in set(sys.modules) - loaded:
+            del sys.modules[module]
+        sys.meta_path[:] = [found for found in sys.meta_path if type(found).__name__ != "_Texts"]
+    return Row(
+        name=f"a call of a ranked run of examples/{name}, once runners have started",
         value=ours / count * 1000,
         unit="ms",
         against=f"{naive / count * 1000:.2f} ms in a naive loop",
