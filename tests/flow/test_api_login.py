@@ -17,6 +17,7 @@ from kbslurm.store.postgres import PostgresStore
 from kbslurm.store.views import Person
 from tests.fakes import sign_on
 from tests.flow.stage import HandClock
+from tests.popcorn.ground import serving
 
 ALL = ("github", "discord", "oidc")
 
@@ -61,8 +62,8 @@ def desk(database_url: str, tmp_path: Path) -> Iterator[Desk]:
         )
         names = ("CLI_GITHUB_CLIENT_SECRET", "CLI_DISCORD_CLIENT_SECRET", "OIDC_CLIENT_SECRET")
         house = house_of(config.load(file, dict.fromkeys(names, sign_on.SECRET), cwd=tmp_path), store, clock=clock)
-        with Serving(house, host="127.0.0.1", port=0) as serving:
-            desk = Desk(house, serving.url, fake)
+        with serving(house, database_url) as found:
+            desk = Desk(house, found.url, fake)
             try:
                 yield desk
             finally:

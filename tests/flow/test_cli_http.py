@@ -311,7 +311,7 @@ class _Front:
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
 
     def wait_for(self, calls: int) -> None:
         with self._asked:
@@ -349,7 +349,7 @@ class _Stranger(http.server.BaseHTTPRequestHandler):
 
 def test_wrong_addresses_and_strangers_are_one_sentence(laptop: Laptop) -> None:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Stranger)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     stranger = f"http://127.0.0.1:{server.server_port}"
     try:

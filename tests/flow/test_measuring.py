@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from kbslurm.api import shapes
-from kbslurm.api.server import Serving, house_of
+from kbslurm.api.server import house_of
 from kbslurm.config import Config
 from kbslurm.domain import board as boards
 from kbslurm.domain import measure
@@ -29,6 +29,7 @@ from kbslurm_eval import clock
 from tests.command_line import CommandLine
 from tests.flow.puppet import RUNNING, Puppet, sealed_report
 from tests.flow.stage import PROBLEM, Stage
+from tests.popcorn.ground import serving
 
 PLACE = Place(backend=Puppet(slots={"A100": 9}))
 PAIRED = dataclasses.replace(PROBLEM, config={"baseline": "def custom_kernel(data):\n    return data\n"})
@@ -370,7 +371,7 @@ def test_a_final_measures_the_leaders_together_and_counts_when_a_host_says_so(
 def shown_to_all(stage: Stage) -> None:
     """By the HTTP face and by the board's page: what came of it, in the order of the places before."""
     house = house_of(Config(), stage.store, clock=stage.clock)
-    with Serving(house, host="127.0.0.1", port=0) as serving, httpx.Client(base_url=serving.url) as client:
+    with serving(house, stage.url) as found, httpx.Client(base_url=found.url) as client:
         told = client.get("/final/board/A100")
         page = client.get("/board/board/A100", headers={"Accept": "text/html"}).text
     assert told.status_code == 200, told.text

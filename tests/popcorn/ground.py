@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import sys
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+import psycopg
+
 from kbslurm import config, problems, share
 from kbslurm.api.house import House
+from kbslurm.api.news import News
 from kbslurm.api.server import Serving, house_of
 from kbslurm.backends.local import LocalBackend
 from kbslurm.daemon import Daemon
 from kbslurm.flow.place import Place
 from kbslurm.ports import Clock
-from kbslurm.store.postgres import PostgresStore
+from kbslurm.store.postgres import CHANNEL, PostgresStore
 from kbslurm.store.views import Role
-from tests.flow.stage import QUICK, running
+from tests.flow.stage import PATIENCE_S, QUICK, running
 from tests.popcorn.client import Popcorn
 
 ADMIN = "the-hosts-own-token"
@@ -71,6 +76,26 @@ class Ground:
 
 
 @contextmanager
+def serving(house: House, url: str) -> Iterator[Serving]:
+    """The house's server. Its listener, which a stop lets finish its wait, is woken then, by news about nothing."""
+    with ExitStack() as last, Serving(house, host="127.0.0.1", port=0) as found:
+        try:
+            yield found
+        finally:
+            waker = threading.Thread(target=_wake_when_over, args=(house.news, url), name="waker")
+            waker.start()
+            last.callback(waker.join)
+
+
+def _wake_when_over(news: News, url: str) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not news.is_over and time.monotonic() < until:
+        time.sleep(0.005)
+    with suppress(psycopg.Error), psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"NOTIFY {CHANNEL}")
+
+
+@contextmanager
 def served(
     url: str,
     place: Path,
@@ -92,8 +117,8 @@ def served(
         house = house_of(config.load(file, env, cwd=place), store, clock=clock)
         if boards:
             store.add_board("transpose", problems.load(TRANSPOSE), gpus=GPUS, confirm=False, now=house.clock.now())
-        with Serving(house, host="127.0.0.1", port=0) as serving:
-            ground = Ground(house=house, url=serving.url)
+        with serving(house, url) as found:
+            ground = Ground(house=house, url=found.url)
             try:
                 yield ground
             finally:

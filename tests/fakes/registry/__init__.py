@@ -125,7 +125,7 @@ def serving(registry: Registry) -> Iterator[Registry]:
             """A client that was ended in mid-sentence is part of the tests."""
 
     server = Server(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, name="registry", daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), name="registry", daemon=True)
     thread.start()
     registry.address = f"127.0.0.1:{server.server_address[1]}"
     try:
