@@ -124,11 +124,13 @@ def test_a_cancel_ends_the_container(stage: Stage, modal: FakeModal, place: Plac
     receipt = submit(stage, "timeout/never_ends.py")
     with running(Daemon(stage.store, [place], pace=QUICK)):
         stage.wait_until(lambda: stage.run()["state"] == "running")
+        (call,) = modal.calls.values()
+        stage.wait_until(lambda: call.tmp is not None and bool(list(call.tmp.glob("kb-*"))))
         assert cancel(stage.store, receipt.submission_id, stage.person("ada"), stage.clock.now()) == 1
         stage.wait_until(lambda: stage.open_runs() == 0)
     assert stage.run()["state"] == "cancelled"
-    (call,) = modal.calls.values()
     assert call.process is not None and call.process.poll() is not None
+    stage.wait_until(lambda: call.tmp is not None and not call.tmp.exists())
 
 
 def test_check_and_deploy_on_the_command_line(modal: FakeModal, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -51,6 +52,7 @@ class Call:
     spoilt: str = ""
     input_id: str = field(default_factory=lambda: f"in-{secrets.token_hex(8)}")
     task: str = ""
+    tmp: Path | None = None  # the container's /tmp, which goes with it
     process: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0
     output: Any = None
@@ -215,6 +217,9 @@ class FakeModal:
         task = f"ta-{secrets.token_hex(8)}"
         environment = {name: os.environ[name] for name in ("PATH", "LANG", "KBSLURM_EVAL_LEVEL") if name in os.environ}
         environment |= {"MODAL_TASK_ID": task, "MODAL_IMAGE_ID": "im-loopback", "MODAL_IS_REMOTE": "1"}
+        tmp = Path(tempfile.mkdtemp(prefix="kbmodal-"))
+        tmp.chmod(0o1777)
+        environment["TMPDIR"] = str(tmp)
         process = subprocess.Popen(
             [sys.executable, "-I", CONTAINER, self.app / "inside.py"],
             stdin=subprocess.PIPE,
@@ -223,7 +228,7 @@ class FakeModal:
             env=environment,
             cwd=self.app,
         )
-        call.process, call.started_at, call.task = process, time.time(), task
+        call.process, call.started_at, call.task, call.tmp = process, time.time(), task, tmp
         if call.ended_at:
             end_tree(process)
         try:
@@ -240,7 +245,8 @@ class FakeModal:
                 if pipe is not None:
                     with suppress(OSError):
                         pipe.close()
-            # A real container's shared memory is its own, and goes with it.
+            # A real container's files and its shared memory are its own, and go with it.
+            shutil.rmtree(tmp, ignore_errors=True)
             shutil.rmtree(f"/dev/shm/{json.loads(call.payload)['name']}", ignore_errors=True)
         if call.ended_at:
             return
