@@ -16,14 +16,15 @@ from pathlib import Path
 import httpx
 import pytest
 
-from kbslurm import problems, share
-from kbslurm.backends.github import GithubBackend, parcel
+from kbslurm import problems
+from kbslurm.backends.github import GithubBackend
 from kbslurm.daemon import Daemon, WallClock
 from kbslurm.flow.place import Place
 from kbslurm.probe import GITHUB_PROBES
 from kbslurm_eval.wire import Budget
 from tests.command_line import CommandLine
 from tests.fakes.github import REPOSITORY, TOKEN, FakeGithub, Fault
+from tests.fakes.github.lent import lent_for
 from tests.flow.stage import QUICK, Stage, running
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +38,7 @@ gpus = {{ {GPU} = ["self-hosted", "h100"] }}
 
 
 @dataclass
-class Lent:
+class Lending:
     """A repository on loopback that lends its runners, and the place that it is."""
 
     fake: FakeGithub
@@ -46,25 +47,10 @@ class Lent:
 
 
 @pytest.fixture
-def lent(tmp_path: Path) -> Iterator[Lent]:
-    key = secrets.token_bytes(32)
-    fake = FakeGithub(
-        tmp_path / "github", parcel.files(share.eval_dir()), secrets_={"KBSLURM_RUN_KEY": key.hex()}, runners=2
-    )
-    backend = GithubBackend(
-        REPOSITORY,
-        {GPU: ["self-hosted", "h100"]},
-        {GPU: 4},
-        tokens=[TOKEN],
-        key=key,
-        eval_dir=share.eval_dir(),
-        api_url=fake.url,
-        min_isolation=0,
-    )
-    place = Place(backend=backend, poll_s=0.2, grace_s=5.0, sweep_gap_s=0.2, patience_s=600.0)
-    yield Lent(fake, place, {"GITHUB_API_URL": fake.url, "GITHUB_TOKEN": TOKEN, "KBSLURM_RUN_KEY": key.hex()})
-    backend.close()
-    fake.close()
+def lent(tmp_path: Path) -> Iterator[Lending]:
+    with lent_for(GPU, tmp_path / "github") as found:
+        place = Place(backend=found.backend, poll_s=0.2, grace_s=5.0, sweep_gap_s=0.2, patience_s=600.0)
+        yield Lending(found.fake, place, found.env)
 
 
 @pytest.fixture
@@ -81,7 +67,7 @@ def example(path: str) -> str:
     return (ONE_FILE / "submissions" / path).read_text()
 
 
-def test_what_is_submitted_is_judged_there_and_has_one_verdict(stage: Stage, lent: Lent) -> None:
+def test_what_is_submitted_is_judged_there_and_has_one_verdict(stage: Stage, lent: Lending) -> None:
     right, wrong = example("accepted/accumulated.py"), example("wrong_answer/off_by_one.py")
     lent.fake.fail.append(Fault("POST", "dispatches", lose=True))  # the first one's answer never comes
     stage.submit(right, by="ada", mode="leaderboard")
@@ -103,7 +89,7 @@ def test_what_is_submitted_is_judged_there_and_has_one_verdict(stage: Stage, len
     assert list(lent.fake.folder.glob("run-*")) == []
 
 
-def test_where_it_cant_be_kept_apart_nothing_runs(stage: Stage, lent: Lent) -> None:
+def test_where_it_cant_be_kept_apart_nothing_runs(stage: Stage, lent: Lending) -> None:
     """The house's own trouble: tried three times, then told so, never held against the submission."""
     backend = lent.place.backend
     assert isinstance(backend, GithubBackend)
@@ -116,7 +102,7 @@ def test_where_it_cant_be_kept_apart_nothing_runs(stage: Stage, lent: Lent) -> N
     assert len(lent.fake.runs) == 3
 
 
-def test_a_submission_that_is_taken_back_ends_there_too(stage: Stage, lent: Lent) -> None:
+def test_a_submission_that_is_taken_back_ends_there_too(stage: Stage, lent: Lending) -> None:
     sleeper = "import time\n\n\ndef custom_kernel(data):\n    time.sleep(600)\n    return data\n"
     receipt = stage.submit(sleeper)
     with running(Daemon(stage.store, [lent.place], pace=QUICK)):
@@ -129,7 +115,7 @@ def test_a_submission_that_is_taken_back_ends_there_too(stage: Stage, lent: Lent
 
 @pytest.mark.parametrize("place_of_death", [GITHUB_PROBES[0], GITHUB_PROBES[-1]])  # the contract suite has them all
 def test_a_daemon_killed_while_it_dispatches_runs_everything_once(
-    stage: Stage, lent: Lent, tmp_path: Path, place_of_death: str
+    stage: Stage, lent: Lending, tmp_path: Path, place_of_death: str
 ) -> None:
     lines = f"{CONFIGURED}min_isolation = 0\nranked = false\npoll_s = 0.2\n[daemon]\nlease_ttl_s = 1\n"
     (tmp_path / "kbslurm.toml").write_text(lines)
@@ -153,7 +139,7 @@ def test_a_daemon_killed_while_it_dispatches_runs_everything_once(
     assert stage.rows("SELECT count(*) AS n FROM event WHERE kind = 'run.scored'") == [{"n": 1}]
 
 
-def test_check_says_what_is_missing_and_install_brings_it(tmp_path: Path, lent: Lent) -> None:
+def test_check_says_what_is_missing_and_install_brings_it(tmp_path: Path, lent: Lending) -> None:
     (tmp_path / "kbslurm.toml").write_text(CONFIGURED)
     command = CommandLine(cwd=tmp_path)
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kbslurm import share
-from kbslurm.backends.github import GithubBackend, parcel
 from kbslurm.daemon import Daemon
 from kbslurm.domain.breaker import State
 from kbslurm.domain.placement import Overflow, Rules
@@ -20,7 +17,8 @@ from kbslurm.domain.site import Site
 from kbslurm.flow.place import Place
 from tests.chaos.history import check
 from tests.cluster.inside.walk import GOOD, PATIENCE_S, Walk, place_of, submission, walk_at
-from tests.fakes.github import REPOSITORY, TOKEN, FakeGithub
+from tests.fakes.github import FakeGithub
+from tests.fakes.github.lent import lent_for
 from tests.flow.stage import QUICK, running
 
 GPU = "H100"
@@ -103,23 +101,9 @@ class Lending:
 @contextmanager
 def lending_at(url: str, folder: Path) -> Iterator[Lending]:
     """A board on a fresh database, its site and its GitHub below this folder, and a daemon that serves them."""
-    key = secrets.token_bytes(32)
-    with walk_at(url, folder) as walk:
-        fake = FakeGithub(
-            folder / "github", parcel.files(share.eval_dir()), secrets_={"KBSLURM_RUN_KEY": key.hex()}, runners=2
-        )
-        backend = GithubBackend(
-            REPOSITORY,
-            {GPU: ["self-hosted", "h100"]},
-            {GPU: 4},
-            tokens=[TOKEN],
-            key=key,
-            eval_dir=share.eval_dir(),
-            api_url=fake.url,
-            min_isolation=0,
-        )
+    with walk_at(url, folder) as walk, lent_for(GPU, folder / "github") as lent:
         away = Place(
-            backend=backend,
+            backend=lent.backend,
             role="overflow",
             classes={GPU: GPU},
             poll_s=0.3,
@@ -130,11 +114,8 @@ def lending_at(url: str, folder: Path) -> Iterator[Lending]:
         home, _ = place_of(_unhurried(walk.site))
         rules = Rules(overflow=Overflow(when="when_down"))
         served = Daemon(walk.stage.store, [home, away], pace=dataclasses.replace(QUICK, breaker_s=1.0), rules=rules)
-        try:
-            with running(served):
-                yield Lending(walk=walk, fake=fake, daemon=served)
-        finally:
-            fake.close()
+        with running(served):
+            yield Lending(walk=walk, fake=lent.fake, daemon=served)
 
 
 def _unhurried(site: Site) -> Site:
