@@ -617,6 +617,40 @@ def seen_from_inside() -> dict[str, Any]:
     }  # fmt: skip
 
 
+def seen_by_judge() -> dict[str, Any]:
+    """The same for a judge, which also has to see when other processes stand."""
+    return {**seen_from_inside(), "blind": _blind()}
+
+
+def _blind() -> str:
+    """Why a process of a submission's could seem to be gone while it runs; empty where none could.
+
+    Where /proc hides other people's processes (hidepid), one that closes itself is hidden even from its own user.
+    """
+    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        return "this kernel doesn't say whose children processes are (/proc/PID/task/TID/children)"
+    told, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            prctl(PR_SET_DUMPABLE, 0)
+            os.write(tell, b"x")
+            signal.pause()
+        finally:
+            os._exit(0)
+    try:
+        os.read(told, 1)
+        with open(f"/proc/{pid}/task/{pid}/stat", "rb") as file:
+            return "" if file.read() else "/proc says nothing of other processes"
+    except OSError:
+        return "/proc hides processes from the judge (hidepid), so a submission's can't be seen to have stopped"
+    finally:
+        os.close(told)
+        os.close(tell)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
 def _root_can_be_written() -> bool:
     return _takes_files("/")
 
@@ -694,6 +728,8 @@ def _first_process_is_open() -> bool:
 def level_of(seen: Mapping[str, Any], own: Mapping[str, Any], *, container: bool) -> tuple[int, list[str]]:
     """The level that these findings amount to, and what keeps it from being higher."""
     notes = []
+    if blind := own.get("blind"):
+        return 0, [str(blind)]
     if not (seen.get("seccomp") == 2 and seen.get("no_new_privs") == 1):
         return 0, ["no filter for system calls (seccomp)"]
     spaces, mine = seen.get("spaces", {}), own.get("spaces", {})

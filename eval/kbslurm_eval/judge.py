@@ -516,7 +516,7 @@ class Judge:
         own: dict[str, Any] | None = None,
     ) -> None:
         self._manifest, self._supervisor, self._least_level = manifest, supervisor, least_level
-        self._own = own or guard.seen_from_inside()
+        self._own = own or guard.seen_by_judge()
         self._pulse = Pulse(heartbeat)
         self._artifacts = artifacts
         self._course = Course()

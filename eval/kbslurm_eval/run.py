@@ -143,7 +143,7 @@ def judge(
     from .judge import Judge, put_file
 
     told, secret = _read(manifest, key)
-    own = guard.seen_from_inside()
+    own = guard.seen_by_judge()
     keep_memory()
     troubles = guard.hide_judge()
     signal.signal(signal.SIGTERM, _stop)
@@ -284,7 +284,7 @@ def probe() -> dict[str, Any]:
     from .supervisor import Local
     from .wire import Limits
 
-    own = guard.seen_from_inside()
+    own = guard.seen_by_judge()
     level, notes = reachable()
     ground = Local(Limits(), level=level)
     try:

@@ -75,7 +75,7 @@ PASSES = 4  # how often in a row a tree must be found wholly stopped: one that s
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 STOPPED = (b"T", b"t", b"Z", b"X")
 GONE = (FileNotFoundError, ProcessLookupError)  # what /proc says of a task that is no more
-STAT_SIZE, HELD_OPEN = 1024, 24  # more than a line of /proc/PID/stat has; a judge has 1,024 files, and several runners
+STAT_SIZE, HELD_OPEN = 1024, 12  # more than a line of /proc/PID/stat has; a judge has 1,024 files, and several runners
 _PROCESSOR = 36  # of the words behind the name in /proc/PID/stat
 START_S = 60.0
 
@@ -850,7 +850,8 @@ class _LocalRunner:
     def kill(self) -> None:
         """Nothing of it is left when this returns."""
         self._killed = True
-        below = [] if self._keeper else _descendants(self._main)
+        # once it is reaped its number may be somebody else's
+        below = [] if self._keeper or self._main in self._reaped else _descendants(self._main)
         for pid in [p for p in (self._keeper, self._main) if p and p not in self._reaped] + below:
             _signal(pid, signal.SIGKILL)
         for mine in (self._main, self._keeper):

@@ -346,6 +346,39 @@ def test_a_level_is_what_was_found(changed: dict[str, object], level: int, note:
     assert any(said.startswith(note) for said in notes), notes
 
 
+def test_a_judge_that_cannot_see_who_runs_reaches_no_level() -> None:
+    found, notes = guard.level_of({"seccomp": 2, "no_new_privs": 1}, {"blind": "/proc hides processes"}, container=True)
+    assert (found, notes) == (0, ["/proc hides processes"])
+    assert guard.seen_by_judge()["blind"] == ""
+
+
+@needs_root
+@pytest.mark.parametrize("hidepid", ["0", "1", "2"])
+def test_a_proc_that_hides_processes_is_noticed(hidepid: str) -> None:
+    told, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            guard._call("unshare", guard.NEW_NS)
+            guard._call("mount", None, b"/", None, guard.MS_REC | guard.MS_PRIVATE, None)
+            guard._call("mount", b"proc", b"/proc", b"proc", 0, f"hidepid={hidepid}".encode())
+            os.setgroups([])
+            os.setresgid(12_345, 12_345, 12_345)
+            os.setresuid(12_345, 12_345, 12_345)
+            guard.prctl(guard.PR_SET_DUMPABLE, 1)
+            os.write(tell, (guard._blind() or "nothing is hidden").encode())
+        except BaseException as error:
+            os.write(tell, repr(error).encode())
+        finally:
+            os._exit(0)
+    os.close(tell)
+    with os.fdopen(told, encoding="utf-8") as said:
+        text = said.read()
+    os.waitpid(pid, 0)
+    assert ("hidepid" in text) == (hidepid != "0"), text
+    assert "Error" not in text
+
+
 def test_the_program_says_what_was_found() -> None:
     done = subprocess.run(
         [sys.executable, "-I", str(ground.EVAL), "--probe"],
