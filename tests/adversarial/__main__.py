@@ -178,7 +178,8 @@ def _done(cluster: Any, *arguments: str, timeout_s: float) -> None:
 def _line(one: Trial) -> str:
     ratio = "" if one.ratio is None else f", {one.ratio:.2f}× its twin"
     mark = "[red]✗[/]" if one.faults else "[green]✓[/]"
-    return f"{mark} {one.group}/{one.name} level {one.level}, n {one.size}: {one.verdict}{ratio} ({one.took_s:.1f} s)"
+    line = f"{mark} {one.group}/{one.name} level {one.level}, n {one.size}: {one.verdict}{ratio} ({one.took_s:.1f} s)"
+    return "\n  ".join([line, *map(escape, one.faults)])
 
 
 def _table(trials: Sequence[Trial]) -> Table:

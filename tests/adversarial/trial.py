@@ -51,6 +51,7 @@ class Trial:
     ratio: float | None = None
     took_s: float = 0.0
     faults: list[str] = field(default_factory=list)
+    too_fast: str = ""  # the fault that only the clock says
 
 
 def tried(entry: Entry, *, level: int, size: int | None = None, budget: wire.Budget = QUICK) -> Trial:
@@ -76,8 +77,15 @@ def tried(entry: Entry, *, level: int, size: int | None = None, budget: wire.Bud
 
 
 def _look_closer(entry: Entry, level: int, size: int, trial: Trial) -> None:
-    """A few calls on a busy machine say little: whoever seems too fast is measured again, for longer."""
+    """A few calls on a busy machine say little: whoever seems too fast is measured again, for longer, and once more
+    where it still does: one interval in forty lies below the truth, more when the machine is busy, and who cheats is
+    fast each time."""
     again = tried(entry, level=level, size=size, budget=CLOSE)
+    if again.too_fast:
+        again.faults.remove(again.too_fast)
+        once_more = tried(entry, level=level, size=size, budget=CLOSE)
+        again.faults += once_more.faults
+        again.ratio = once_more.ratio
     trial.faults += again.faults
     trial.ratio = again.ratio
 
@@ -236,7 +244,7 @@ def judged(entry: Entry, told: wire.Manifest, report: wire.Report, key: bytes, t
     faults += _unsightly(report)
     if report.verdict == "passed" and not entry.honest:
         trial.ratio = _ratio(report)
-        faults += _unfair(entry, told, report, trial.ratio)
+        faults += _unfair(entry, told, report, trial)
 
 
 def _ratio(report: wire.Report) -> float | None:
@@ -246,9 +254,10 @@ def _ratio(report: wire.Report) -> float | None:
     return timed.median_ns / timed.baseline_ns if timed.median_ns and timed.baseline_ns else None
 
 
-def _unfair(entry: Entry, told: wire.Manifest, report: wire.Report, ratio: float | None) -> list[str]:
+def _unfair(entry: Entry, told: wire.Manifest, report: wire.Report, trial: Trial) -> list[str]:
     """Faster than the same work done honestly, by more than noise; or than it can be at all."""
     found: list[str] = []
+    ratio = trial.ratio
     if report.mode == "test":
         return found
     if report.score_s is None or report.interval_s is None or report.interval_s[0] <= 0:
@@ -262,7 +271,8 @@ def _unfair(entry: Entry, told: wire.Manifest, report: wire.Report, ratio: float
     elif told.budget.launches >= CLOSE.launches:
         timed = report.benchmarks[-1]
         if timed.high_ns is not None and timed.baseline_ns and timed.high_ns / timed.baseline_ns < UNFAIR:
-            found.append(f"unfairly fast: {ratio:.2f} of what its honest twin takes")
+            trial.too_fast = f"unfairly fast: {ratio:.2f} of what its honest twin takes"
+            found.append(trial.too_fast)
     return found
 
 
