@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -366,7 +367,7 @@ def test_another_hosts_own_jobs_are_neither_looked_for_nor_sent_again(stage: Sta
     with running(Daemon(stage.store, [quick(here)], pace=QUICK)):
         stage.submit(gpus=["A100"])
         stage.wait_until(lambda: stage.run()["state"] == "running")
-    daemon = Daemon(stage.store, [quick(there)], pace=QUICK)
+    daemon = Daemon(stage.store, [quick(there)], pace=dataclasses.replace(QUICK, idle_s=0.1))
     with running(daemon):
         stage.wait_until(lambda: (daemon.metrics.registry.get_sample_value("kbslurm_ticks_total") or 0) > 20)
         assert stage.run()["state"] == "running"
