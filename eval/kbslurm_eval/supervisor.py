@@ -199,22 +199,6 @@ def _gone(pid: int) -> bool:
     return _state(pid) in "ZX" and _living(pid) == f"/proc/{pid}"
 
 
-def _stopped(pid: int) -> bool:
-    """Every thread of it is stopped, or gone."""
-    try:
-        tasks = os.listdir(f"/proc/{pid}/task")
-    except OSError:
-        return True
-    for task in tasks:
-        try:
-            with open(f"/proc/{pid}/task/{task}/stat", "rb") as file:
-                if _state_in(file.read()) not in STOPPED:
-                    return False
-        except OSError:
-            continue
-    return True
-
-
 def _state_in(stat: bytes) -> bytes:
     """The letter behind the name, which may hold anything; of a task that is gone X."""
     return stat.rpartition(b")")[2][1:2] or b"X"
@@ -268,6 +252,13 @@ def _depth(pid: int) -> int:
     return 0
 
 
+Threads = tuple[tuple[str, bytes], ...]
+
+
+def _stand(threads: Threads) -> bool:
+    return all(state in STOPPED for _, state in threads)
+
+
 class _Pages:
     """What /proc tells of the tasks of one tree, held open: a page takes three times as long to open as to read again.
 
@@ -280,16 +271,16 @@ class _Pages:
         self._held: dict[tuple[int, str], tuple[int, int]] = {}
         self._sizes: dict[int, int] = {}
 
-    def look(self, pid: int) -> tuple[bool, list[int]]:
-        """Whether every thread of it is stopped, or gone, and who its children are: of each thread the state first, so
-        that a stopped one's children are all that it has."""
-        stopped = True
+    def look(self, pid: int) -> tuple[Threads, list[int]]:
+        """Its threads with their states, none of one that is gone, and who its children are: of each thread the state
+        first, so that a stopped one's children are all that it has."""
+        threads = []
         below: list[int] = []
         for task in self._tasks(pid):
             stat, children = self._task(pid, task)
-            stopped = stopped and _state_in(stat) in STOPPED
+            threads.append((task, _state_in(stat)))
             below += map(int, children.split())
-        return stopped, below
+        return tuple(threads), below
 
     def stat(self, pid: int) -> bytes:
         """/proc/PID/task/PID/stat, or nothing."""
@@ -402,9 +393,9 @@ class _Tree:
         """While it is stopped, those that were found then; every process of it now otherwise."""
         return self.all() if self._still is None else self._still
 
-    def _look(self) -> dict[int, bool]:
-        """Every process of it, and whether it is stopped."""
-        found: dict[int, bool] = {}
+    def _look(self) -> dict[int, Threads]:
+        """Every process of it, and how its threads are."""
+        found: dict[int, Threads] = {}
         for root in (*self.roots, *(self._orphans() if self._orphans else ())):
             waiting = [root]
             while waiting:
@@ -432,18 +423,21 @@ class _Tree:
         seen: set[int] = set() if self.main is None else {self.main}
         idle: set[int] = set()
         passes = -1  # the first look is none of those that count
+        last: dict[int, Threads] = {}
         while True:
             found = self._look()
             members = self._members(found, spare)
+            last, before = {p: found[p] for p in members}, last
             fresh = [p for p in members if p not in seen]
             for pid in fresh:
-                if found[pid]:  # not ours to continue: it stopped itself, or another runner's left it with us
+                if _stand(found[pid]):  # not ours to continue: it stopped itself, or another runner's left it with us
                     idle.add(pid)
                 _signal(pid, signal.SIGSTOP)
             seen.update(fresh)
-            if not fresh and all(found[p] for p in members):
+            if not fresh and all(map(_stand, last.values())) and (last == before or passes < 0):
                 # Processes that come and go, or wake each other, can look stopped one after another while one of them
-                # always runs. Whoever slips past one look has to slip past each of these.
+                # always runs. Whoever slips past one look has to slip past each of these, and changes nothing that they
+                # see: who ends a stopped process above himself, to be its parent's, whose children were read, does.
                 passes += 1
                 if passes >= PASSES:
                     self._held, self._still = [p for p in members if p not in idle], list(found)
@@ -454,8 +448,8 @@ class _Tree:
                 raise Unstoppable("a process of it doesn't stop")
             if not fresh:
                 time.sleep(2e-5)
-                for pid in members:  # one that was continued by a sibling in between
-                    if not _stopped(pid):
+                for pid, threads in last.items():  # one that was continued by a sibling in between
+                    if not _stand(threads):
                         _signal(pid, signal.SIGSTOP)
 
     def core(self) -> int | None:

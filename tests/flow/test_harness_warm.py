@@ -191,6 +191,11 @@ def test_a_process_of_a_runner_s_is_listed_once() -> None:
             process.kill()
 
 
+def looked(pages: supervisor._Pages, pid: int) -> tuple[bool, list[int]]:
+    threads, below = pages.look(pid)
+    return supervisor._stand(threads), below
+
+
 @pytest.fixture
 def sleeping() -> Iterator[subprocess.Popen[str]]:
     """A process that says who its child is."""
@@ -210,17 +215,17 @@ def test_a_page_that_is_held_open_tells_what_is_now(sleeping: subprocess.Popen[s
     assert sleeping.stdout is not None
     child = int(sleeping.stdout.readline())
     pages = supervisor._Pages()
-    until(lambda: pages.look(sleeping.pid) == (False, [child]), "it doesn't run with one child")
+    until(lambda: looked(pages, sleeping.pid) == (False, [child]), "it doesn't run with one child")
     os.kill(sleeping.pid, signal.SIGSTOP)
-    until(lambda: pages.look(sleeping.pid) == (True, [child]), "it isn't seen to have stopped")
+    until(lambda: looked(pages, sleeping.pid) == (True, [child]), "it isn't seen to have stopped")
     os.kill(child, signal.SIGKILL)
-    until(lambda: pages.look(child) == (True, []), "its child isn't seen to have ended")
+    until(lambda: looked(pages, child) == (True, []), "its child isn't seen to have ended")
     os.kill(sleeping.pid, signal.SIGCONT)
-    until(lambda: pages.look(sleeping.pid)[0] is False, "it isn't seen to go on")
+    until(lambda: looked(pages, sleeping.pid)[0] is False, "it isn't seen to go on")
     assert pages.resident(sleeping.pid) > 1 << 20
     os.kill(sleeping.pid, signal.SIGKILL)
     sleeping.wait()
-    assert pages.look(sleeping.pid) == (True, [])
+    assert looked(pages, sleeping.pid) == (True, [])
     assert pages.stat(sleeping.pid) == b""
     assert pages.resident(sleeping.pid) == 0
     pages.close()
@@ -231,14 +236,14 @@ def test_the_number_of_one_that_has_gone_is_looked_up_anew(sleeping: subprocess.
     child = int(sleeping.stdout.readline())
     pages, number = supervisor._Pages(), sleeping.pid
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as gone:
-        pages.look(gone.pid)
+        looked(pages, gone.pid)
         pages.resident(gone.pid)
         gone.kill()
     # as if the living one had the number that the ended one had
     pages._folders[number] = pages._folders.pop(gone.pid)
     pages._held[number, str(number)] = pages._held.pop((gone.pid, str(gone.pid)))
     pages._sizes[number] = pages._sizes.pop(gone.pid)
-    assert pages.look(number) == (False, [child])
+    assert looked(pages, number) == (False, [child])
     assert pages.resident(number) > 1 << 20
     pages.close()
 
@@ -252,7 +257,7 @@ def test_no_more_pages_are_held_open_than_the_judge_can_spare(sleeping: subproce
         for process in held:
 
             def runs(pid: int = process.pid) -> bool:
-                return pages.look(pid) == (False, [])
+                return looked(pages, pid) == (False, [])
 
             until(runs, "one isn't seen")
             assert pages.resident(process.pid) > 0
@@ -272,3 +277,50 @@ def test_what_can_t_be_read_is_not_taken_for_stopped(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "open", full)
     with pytest.raises(OSError, match="too many"):
         supervisor._Pages().look(os.getpid())
+
+
+RUNGS = 8
+LADDER = """
+import ctypes, os, sys, time
+libc = ctypes.CDLL(None)
+def rung(left):
+    libc.prctl(36, 1, 0, 0, 0)  # orphans below come to it
+    print(os.getpid(), flush=True)
+    if not left:
+        while True:
+            pass
+    if os.fork() == 0:
+        rung(left - 1)
+    time.sleep(600)
+rung(int(sys.argv[1]))
+"""
+
+
+def test_who_climbs_past_the_looks_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    argv = [sys.executable, "-S", "-c", LADDER, str(RUNGS)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        rungs = [int(process.stdout.readline()) for _ in range(RUNGS + 1)]
+        climber = rungs[-1]
+        tree = supervisor._Tree([process.pid], process.pid)
+        look = tree._pages.look
+
+        def parent() -> int:
+            return int(Path(f"/proc/{climber}/stat").read_text().rpartition(")")[2].split()[1])
+
+        def climbing(pid: int) -> tuple[supervisor.Threads, list[int]]:
+            # whoever climbs ends its parent after that one's parent was looked at
+            if pid == parent() != process.pid and supervisor._state(climber) == "R":
+                os.kill(pid, signal.SIGKILL)
+                until(lambda: parent() != pid, "it has its dead parent still")
+            return look(pid)
+
+        try:
+            monkeypatch.setattr(tree._pages, "look", climbing)
+            tree.freeze(None)
+            assert supervisor._state(climber) == "T"
+        finally:
+            for pid in rungs:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            tree.close()
