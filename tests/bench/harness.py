@@ -293,14 +293,7 @@ def _cost(ground: Local, reference: Reference, name: str, source: str) -> Row:
             ours += middle - began
             naive += ended - middle
     count = scaled(CALLS, least=20)
-    return Row(
-        name=f"a {name} call, measured and checked, once runners have started",
-        value=ours / count * 1000,
-        unit="ms",
-        against=f"{naive / count * 1000:.2f} ms in a naive loop",
-        ratio=ours / naive,
-        at_most=2.0,
-    )
+    return _beside_naive(f"a {name} call, measured and checked, once runners have started", ours, naive, count)
 
 
 def _ranked_cost(level: int, name: str, file: str) -> Row:
@@ -336,8 +329,12 @@ def _ranked_cost(level: int, name: str, file: str) -> Row:
         for module in own & set(sys.modules):
             del sys.modules[module]
         sys.modules.update(kept)
+    return _beside_naive(f"a call of a ranked run of examples/{name}, once runners have started", ours, naive, count)
+
+
+def _beside_naive(name: str, ours: float, naive: float, count: int) -> Row:
     return Row(
-        name=f"a call of a ranked run of examples/{name}, once runners have started",
+        name=name,
         value=ours / count * 1000,
         unit="ms",
         against=f"{naive / count * 1000:.2f} ms in a naive loop",
