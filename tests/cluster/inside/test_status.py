@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from kbslurm.flow.cancel import cancel
 from tests.cluster.inside.walk import sleeping, walk_at
 from tests.contract.backend_suite import REPOSITORY
 
@@ -21,7 +22,7 @@ def test_status_shows_the_site_its_gpus_and_the_queue_at_80_columns(database_url
             f"[daemon]\nstate_dir = {json.dumps(str(tmp_path))}\n\n[sites]\nuse = [{json.dumps(str(site))}]\n"
         )
         environment = {**os.environ, "DATABASE_URL": database_url, "COLUMNS": "80", "KBSLURM_CONFIG": str(file)}
-        walk.stage.submit(sleeping(20), mode="test", file_name="by_row.py")
+        held = walk.stage.submit(sleeping(100), mode="test", file_name="by_row.py")
         with walk.daemon():
             walk.wait_began()
 
@@ -35,6 +36,7 @@ def test_status_shows_the_site_its_gpus_and_the_queue_at_80_columns(database_url
                 return done.stdout
 
             text, told = status(), json.loads(status("--json"))
+            cancel(walk.stage.store, held.submission_id, None, walk.stage.clock.now())
             walk.wait_ended()
 
     # Then it is all there, and nothing is wider than the screen
