@@ -129,6 +129,8 @@ def pytest_configure(config: pytest.Config) -> None:
             del os.environ[name]
     os.environ["KBSLURM_TEST_PG_FAST"] = "1"
     os.environ["COLUMNS"] = "100"
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as a shell without a terminal starts what ends with "&"
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(Floors(), "kbslurm-floors")
 
 
