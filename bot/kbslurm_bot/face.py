@@ -36,7 +36,13 @@ tell = teller("bot")
 SYNCED = "commands"
 # Discord's codes for an interaction that has been answered, and for one that can't be any more.
 TAKEN, DEAD = 40060, (10015, 10062, 50027)
+SERVERS_LOOKS, SERVERS_GAP_S = 150, 0.2  # so long after everything else Discord may tell of a server
 ARCHIVED = 50083  # a thread that must be opened again first
+
+
+def _is_away(guild: discord.Guild) -> bool:
+    """Whether nothing but its number is known of this server yet."""
+    return guild.unavailable or guild.me is None
 
 
 def connect_to(settings: Settings) -> None:
@@ -107,7 +113,14 @@ class Face(discord.Client):
         tell("ready", guilds=len(self.guilds), user=str(self.user))
         if not self.guilds and self.application_id is not None:
             tell("the bot is in no server", level="warning", fix=f"Open {invite_url(self.application_id)}")
+        for _ in range(SERVERS_LOOKS):
+            if not any(map(_is_away, self.guilds)):
+                break
+            await asyncio.sleep(SERVERS_GAP_S)
         for guild in self.guilds:
+            if _is_away(guild):
+                tell("a server doesn't answer", level="warning", guild=str(guild.id), why="Discord has an outage there")
+                continue
             lacking = missing_here(guild.me.guild_permissions)
             if lacking:
                 tell(
@@ -120,6 +133,8 @@ class Face(discord.Client):
         for name, number in self.settings.channels().items():
             channel = self.get_channel(number)
             if not isinstance(channel, discord.abc.GuildChannel):
+                if any(map(_is_away, self.guilds)):
+                    continue
                 lacking, where = ["View Channels"], str(number)
             else:
                 lacking = [

@@ -29,7 +29,7 @@ from kbslurm.domain.run import PersonId
 from kbslurm.errors import Invalid, NotFound, Unauthenticated
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
-from kbslurm_bot import desk, memory
+from kbslurm_bot import announce, desk, memory
 from kbslurm_bot.face import Face, connect_to
 from kbslurm_bot.settings import Settings
 from kbslurm_bot.voice import Voice
@@ -74,11 +74,13 @@ def settings_of(
 def bot(
     discord: Discord, ground: Ground, place: Path, *, url: str = "", patience_s: float = 75.0, **channels: int
 ) -> Iterator[Face]:
-    """The bot in a thread of its own; at the end it is gone, and only its memory stays."""
+    """The bot in a thread of its own; at the end it is gone, and only its memory stays. No hour is the digest's."""
     settings = settings_of(discord, ground, place, **channels)
     connect_to(settings)
     loop, faces, failed = asyncio.new_event_loop(), [], []
     before = discord.met["identify"]
+    patch = pytest.MonkeyPatch()
+    patch.setattr(announce, "DIGEST_HOUR", None)
 
     async def live() -> None:
         with memory.opened(settings.memory) as kept, reaching(url or ground.url, patience_s) as voice:
@@ -106,6 +108,7 @@ def bot(
         if faces and thread.is_alive():
             asyncio.run_coroutine_threadsafe(faces[0].close(), loop)
         thread.join(60)
+        patch.undo()
         assert not thread.is_alive()
 
 
@@ -470,8 +473,12 @@ def test_check_looks_into_both_channels(discord: Discord, ground: Ground, tmp_pa
     )
 
 
-def test_start_up_names_what_is_missing_and_its_remedy(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+@pytest.mark.parametrize("late_s", [0.0, 3.0], ids=["at once", "late"])
+def test_start_up_names_what_is_missing_and_its_remedy(
+    discord: Discord, ground: Ground, tmp_path: Path, late_s: float
+) -> None:
     discord.add_guild(2000, 3001)
+    discord.guilds_late_s = late_s  # discord.py waits for two seconds before it says that it is ready
     discord.permissions = str(fake.VIEW)
     env = environment_of(discord, ground, tmp_path, {"channel": 3001, "staff_channel": 77})
     argv = [sys.executable, "-m", "kbslurm", "bot", "run"]

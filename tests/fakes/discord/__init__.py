@@ -98,6 +98,7 @@ class Discord:
         self._asked: dict[str, Asked] = {}
         self._by_id: dict[int, Asked] = {}
         self._files: dict[str, bytes] = {}
+        self.guilds_late_s = 0.0
         self._nonces: dict[tuple[int, str], int] = {}
         self._buckets: dict[str, tuple[float, int]] = {}
         self._faults: list[tuple[int, int, bool]] = []
@@ -377,6 +378,7 @@ class Discord:
             "application": {"id": str(APPLICATION), "flags": 0},
         }
         await self._dispatch_to(session, "READY", ready)
+        await asyncio.sleep(self.guilds_late_s)
         for guild in self.guilds:
             await self._dispatch_to(session, "GUILD_CREATE", self._guild(guild))
 
