@@ -150,12 +150,13 @@ class TestMakefile:
         ci = (ROOT / ".ci/run").read_text()
         for target in ("lint", "types", "wheel-check", "demo"):
             assert re.search(rf"^.*step \S+ \d+ make {target}( \|\||;)", ci, flags=re.MULTILINE), target
-        # The floors in two halves, side by side: together they are all of them
+        # The floors in three parts, side by side: together they are all of them
         assert re.search(r"^ +step others \d+ make test \"FLOORS=\$\{FLOORS\[others\]\}\"", ci, flags=re.MULTILINE)
-        assert re.search(r"^ +timeout .* make test FLOORS=cluster ", ci, flags=re.MULTILINE)
-        others = re.search(r'\[others\]="([a-z ]+)"', ci)
+        assert re.search(r"^ +\*\) aside .* make test \"FLOORS=\$\{FLOORS\[\$name\]\}\"", ci, flags=re.MULTILINE)
+        assert "ASIDE=(cluster rest)" in ci
+        others, rest = (re.search(rf'\[{part}\]="([a-z ]+)"', ci) for part in ("others", "rest"))
         floors = re.search(r"^FLOORS +:= (.+)$", self.makefile, flags=re.MULTILINE)
-        assert others and floors and f"{others[1]} cluster" == floors[1]
+        assert others and rest and floors and f"{others[1]} {rest[1]} cluster" == floors[1]
 
     def test_an_old_python_is_refused_in_one_sentence(self, tmp_path: Path) -> None:
         old = tmp_path / "python2"
