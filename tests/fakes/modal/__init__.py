@@ -331,18 +331,25 @@ class _Hostile:
 
 
 def end_tree(process: subprocess.Popen[bytes]) -> None:
-    """Kill a container: all below its first process, which orphans come to, and then that. It is stopped meanwhile."""
+    """Kill a container: all below its first process, which orphans come to, and then that. It is stopped meanwhile.
+
+    Who was killed isn't waited for before the first one is gone: the first process of a PID namespace stays until all
+    in it have been collected, and who came to a stopped process is collected by nobody.
+    """
+    killed: set[psutil.Process] = set()
     try:
         root = psutil.Process(process.pid)
         root.suspend()
-        while children := [one for one in root.children(recursive=True) if one.status() != psutil.STATUS_ZOMBIE]:
+        while children := set(root.children(recursive=True)) - killed:
             for number in (signal.SIGSTOP, signal.SIGKILL):
                 for child in children:
                     with suppress(psutil.Error):
                         child.send_signal(number)
+            killed |= children
         root.kill()
     except psutil.Error:
         pass
+    psutil.wait_procs(killed, timeout=10)
 
 
 def _servicer(fake: FakeModal) -> Any:
