@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,17 @@ from kbslurm_eval import profile, wire
 from tests.flow import harness_ground as ground
 
 RIGHT = "def custom_kernel(data):\n    return sorted(data)\n"
-# All of these pass, and misbehave where they are profiled.
+# All of these pass, and misbehave where they are profiled. From Python 3.12 on cProfile is a tool of sys.monitoring,
+# and sys.getprofile() knows nothing of it.
 ENDS = """
 import os, sys
 
+def profiled():
+    tools = getattr(sys, "monitoring", None)
+    return sys.getprofile() is not None or tools is not None and tools.get_tool(tools.PROFILER_ID) is not None
+
 def custom_kernel(data):
-    if sys.getprofile() is not None:
+    if profiled():
         os._exit(3)
     return sorted(data)
 """
@@ -99,6 +105,17 @@ def test_whoever_misbehaves_under_the_profiler_has_no_profile_and_the_same_verdi
     assert report.score_s is not None
     assert said in report.profile
     assert report.artifacts == [] and not folder.exists()
+
+
+def test_who_profiles_itself_has_one_profile_or_is_told_why_not(tmp_path: Path) -> None:
+    """From Python 3.12 on there is one profiler at a time."""
+    report, folder = profiled(tmp_path, f"import cProfile\ncProfile.Profile().enable()\n{RIGHT}")
+    assert report.verdict == "passed", report.reason
+    if sys.version_info < (3, 12):
+        assert "custom_kernel" in report.profile and report.artifacts
+    else:
+        assert "no profile: the submission runs a profiler of its own" in report.profile
+        assert report.artifacts == [] and not folder.exists()
 
 
 def test_a_forged_profile_is_bytes_under_our_names_and_a_clean_text(tmp_path: Path) -> None:
