@@ -31,14 +31,15 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from kbslurm.domain.run import JobName
 from kbslurm.errors import Invalid
 
+T = TypeVar("T")
 NAME = re.compile(r"kb-[A-Za-z0-9_-]{1,80}")
 FOLDER_MODE = 0o700
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -222,6 +223,32 @@ def open_up(path: Path) -> None:
             os.chmod(f"/proc/self/fd/{fd}", FOLDER_MODE)  # noqa: PTH101 - a descriptor without rights has no fchmod
         finally:
             os.close(fd)
+
+
+def in_spite_of_locks(paths: AttemptPaths, look: Callable[[], T]) -> T:
+    """Look; where that is forbidden, open the attempt's own folders and look again.
+
+    A submission that isn't isolated runs as our user and can shut its folder before our eyes; no attempt may hold up
+    the others by that.
+    """
+    try:
+        return look()
+    except PermissionError:
+        for folder in (paths.dir, paths.out, paths.artifacts, paths.claim):
+            open_up(folder)
+        return look()
+
+
+def is_there(path: Path) -> bool:
+    """Whether something stands at this name. OSError where that can't be seen: Path.exists says no there from Python
+    3.14 on, and what can't be seen isn't missing."""
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return False
+        raise
+    return True
 
 
 def rename_folder(source: Path, target: Path) -> bool:

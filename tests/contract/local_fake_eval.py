@@ -44,6 +44,7 @@ def main() -> int:
         "hop": hop,
         "print": print_much,
         "profile": profile,
+        "lock": lock,
     }
     return doing[manifest.config["do"]](manifest, given.key.read_bytes(), given.out)
 
@@ -166,6 +167,24 @@ def profile(manifest: wire.Manifest, key: bytes, out: Path) -> int:
     (out / "artifacts" / "trace.json").write_text("{}")
     (out / "artifacts" / "other").symlink_to("/etc/hostname")
     return report(manifest, key, out)
+
+
+def lock(manifest: wire.Manifest, key: bytes, out: Path) -> int:
+    """Shut every folder that is the job's own, from the inside out, once it is told to."""
+    while not Path(manifest.config["go"]).exists():
+        time.sleep(0.01)
+    work = Path(sys.argv[sys.argv.index("--work") + 1])
+    for place in (Path.cwd(), work):
+        (place / "shut" / "in").mkdir(parents=True)
+        (place / "shut" / "in" / "left").write_text("x")
+    if manifest.config.get("report"):
+        report(manifest, key, out)
+    for place in (Path.cwd(), work):
+        for folder in ("shut/in", "shut", "."):
+            (place / folder).chmod(0)
+    for shut in (out, out.parent):
+        shut.chmod(0)
+    return 0 if manifest.config.get("report") else sleep(manifest, key, out)
 
 
 def open_fds() -> list[int]:

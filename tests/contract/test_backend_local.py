@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -19,14 +18,15 @@ from typing import Any
 
 import pytest
 
+from kbslurm.backends import local
 from kbslurm.backends.local import MARK, LocalBackend
-from kbslurm.backends.local.evidence import bears, boot_id, pids, process_start
-from kbslurm.backends.paths import AttemptPaths
+from kbslurm.backends.local.evidence import Owner, bears, boot_id, pids, process_start
+from kbslurm.backends.paths import AttemptPaths, is_there
 from kbslurm.domain.run import Ending, JobName, OpenAttempt, Seen
 from kbslurm.errors import BackendRefused, BackendTrouble, Invalid, Misconfigured
 from kbslurm.ports import JobSpec
-from kbslurm_eval import wire
-from tests.contract import submitter
+from kbslurm_eval import broom, wire
+from tests.contract import ordinary, submitter
 from tests.contract.backend_suite import (
     BackendContract,
     attempt_of,
@@ -40,7 +40,6 @@ from tests.contract.backend_suite import (
 )
 
 GPU = "T4"
-NOBODY = 65534
 
 
 @dataclass
@@ -50,6 +49,7 @@ class LocalCase:
     folder: Path
     root: Path
     eval_dir: Path
+    python: Path = field(default_factory=lambda: Path(sys.executable))
     name: str = "local"
     gpu: str = GPU
     wait_s: float = 120.0
@@ -60,7 +60,7 @@ class LocalCase:
     made: list[LocalBackend] = field(default_factory=list)
 
     def backend(self) -> LocalBackend:
-        made = LocalBackend(self.root, {GPU: 2}, self.eval_dir, Path(sys.executable))
+        made = LocalBackend(self.root, {GPU: 2}, self.eval_dir, self.python)
         self.made.append(made)
         return made
 
@@ -104,7 +104,7 @@ def end_all(case: LocalCase) -> None:
     """No test leaves a process behind, a failing one neither."""
     if not case.root.is_dir():
         return
-    backend = LocalBackend(case.root, {GPU: 1}, case.eval_dir, Path(sys.executable))
+    backend = LocalBackend(case.root, {GPU: 1}, case.eval_dir, case.python)
     for folder in case.root.glob("kb-*"):
         name = JobName(folder.name)
         if backend.find(name).seen in (Seen.WAITING, Seen.RUNNING):
@@ -384,37 +384,112 @@ def test_a_missing_program_is_one_sentence(case: LocalCase, which: str) -> None:
 
 
 @pytest.fixture
-def anyone() -> Iterator[Path]:
-    """A folder of a user whom modes mean something to: root is asked to be nobody for the test."""
-    folder = Path(tempfile.mkdtemp(prefix="kbslurm-test-", dir="/tmp"))  # where nobody can reach it
-    was = os.geteuid()
-    if was == 0:
-        os.chown(folder, NOBODY, NOBODY)
-        os.seteuid(NOBODY)
-    try:
-        yield folder
-    finally:
-        os.seteuid(was)
-        shutil.rmtree(folder)
+def anyone(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCase]:
+    """The case of an ordinary user."""
+
+    def prepared(folder: Path) -> LocalCase:
+        shutil.copy(local.SUPERVISE, folder / "supervise.py")
+        return LocalCase(folder=folder, root=folder / "state", eval_dir=make_eval(folder / "eval"))
+
+    with ordinary.user(prepared) as found:
+        monkeypatch.setattr(local, "SUPERVISE", found.folder / "supervise.py")
+        found.python = ordinary.python()
+        yield found
+        end_all(found)
+        for folder in found.root.glob("kb-*"):
+            broom.remove(local._work_folder(found.paths(JobName(folder.name))))
 
 
-@pytest.mark.parametrize("locked", ["", "out", "claim"])
-def test_a_job_that_locks_its_folder_is_settled_all_the_same(anyone: Path, locked: str) -> None:
-    case = LocalCase(folder=anyone, root=anyone / "state", eval_dir=make_eval(anyone / "eval"))
-    backend = case.backend()
+def left_behind(case: LocalCase) -> tuple[OpenAttempt, AttemptPaths]:
+    """An attempt whose supervisor is dead and whose report is there."""
     job = make_job(case, "report")
     paths = case.paths(job.name)
     paths.create(manifest=job.manifest, key=job.key)
     dead = {"pid": os.getpid(), "start": 1, "boot": boot_id(), "at": 1.0, "supervises": True}
     assert paths.take_claim(json.dumps(dead).encode())
     paths.report.write_bytes(b"sealed")
+    return attempt_of(case, job), paths
+
+
+@pytest.mark.parametrize("locked", ["", "out", "claim"])
+def test_a_job_that_locks_its_folder_is_settled_all_the_same(anyone: LocalCase, locked: str) -> None:
+    backend = anyone.backend()
+    attempt, paths = left_behind(anyone)
     (paths.dir / locked).chmod(0)
-    attempt = attempt_of(case, job)
-    assert backend.poll([attempt])[job.name].ending is Ending.REPORTED
+    assert backend.poll([attempt])[paths.name].ending is Ending.REPORTED
     (paths.dir / locked).chmod(0)
-    assert backend.find(job.name).seen is Seen.ENDED
+    assert backend.find(paths.name).seen is Seen.ENDED
     (paths.dir / locked).chmod(0)
     assert backend.collect(attempt) == b"sealed"
+
+
+@pytest.mark.parametrize("locked", ["", "out", "claim", "scratch", "out/artifacts"])
+def test_a_folder_that_was_locked_is_pruned_and_holds_up_no_other(anyone: LocalCase, locked: str) -> None:
+    backend = anyone.backend()
+    ended = [left_behind(anyone)[1] for _ in range(3)]
+    for paths in ended:
+        assert backend.find(paths.name).seen is Seen.ENDED
+        paths.artifacts.mkdir()
+    shut = sorted(ended, key=lambda paths: paths.name)[1]
+    (shut.dir / locked).chmod(0)
+    assert backend.prune(datetime.now(UTC) + timedelta(days=1), keep=[]) == 3
+    assert [entry.name for entry in anyone.root.iterdir()] == ["doorbells"]
+
+
+def test_memory_that_an_attempt_shared_goes_with_its_folder(anyone: LocalCase) -> None:
+    """Its supervisor, out of time, may have left it."""
+    backend = anyone.backend()
+    _, paths = left_behind(anyone)
+    assert backend.find(paths.name).seen is Seen.ENDED
+    shared = local._work_folder(paths)
+    (shared / "shut").mkdir(parents=True)
+    shared.chmod(0)
+    assert backend.prune(datetime.now(UTC) + timedelta(days=1), keep=[]) == 1
+    assert not shared.exists()
+
+
+@pytest.mark.parametrize("locked", ["", "out/artifacts"])
+def test_what_a_profile_left_in_a_locked_folder_is_read(anyone: LocalCase, locked: str) -> None:
+    backend = anyone.backend()
+    attempt, paths = left_behind(anyone)
+    paths.artifacts.mkdir()
+    (paths.artifacts / "trace.json").write_text("{}")
+    (paths.dir / locked).chmod(0)
+    assert backend.artifacts(attempt, ["trace.json"]) == {"trace.json": b"{}"}
+
+
+def test_a_job_that_locks_its_folder_can_be_cancelled(anyone: LocalCase) -> None:
+    _, attempt = started(anyone)
+    anyone.paths(attempt.name).dir.chmod(0)
+    anyone.backend().cancel(attempt)
+    assert wait_seen(anyone, anyone.backend(), attempt, Seen.ENDED).ending is Ending.CANCELLED
+
+
+@pytest.mark.parametrize(("how", "ending"), [({"report": 1}, Ending.REPORTED), ({"time_limit_s": 3}, Ending.TIMEOUT)])
+def test_the_supervisor_of_a_job_that_locks_all_its_folders_says_how_it_ended_and_leaves_nothing(
+    anyone: LocalCase, how: dict[str, int], ending: Ending
+) -> None:
+    job, _ = started(anyone, "lock", go=str(anyone.folder / "go"), **how)
+    paths, owner = anyone.paths(job.name), Owner.read(owner_of(anyone, job))
+    assert owner is not None
+    (anyone.folder / "go").touch()
+    wait_until(anyone, "its supervisor has ended", lambda: not owner.lives())  # and nobody has looked before it did
+    assert anyone.backend().find(job.name).ending is ending
+    assert list(paths.scratch.iterdir()) == []
+    assert not local._work_folder(paths).exists()
+
+
+def test_what_cant_be_seen_isnt_missing(anyone: LocalCase) -> None:
+    """Path.exists says so from Python 3.14 on."""
+    place = anyone.folder
+    (place / "shut").mkdir()
+    (place / "shut" / "in").touch()
+    (place / "loop").symlink_to("loop")
+    assert is_there(place / "shut" / "in")
+    assert not any(is_there(place / name) for name in ("none", "none/below", "shut/in/below", "loop"))
+    (place / "shut").chmod(0)
+    with pytest.raises(PermissionError):
+        is_there(place / "shut" / "in")
 
 
 def test_a_state_folder_that_went_away_says_nothing_about_its_attempts(case: LocalCase) -> None:

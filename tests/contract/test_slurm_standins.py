@@ -8,6 +8,7 @@ import dataclasses
 import json
 import os
 import subprocess
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
 from kbslurm.flow.script import harness_folder, script_for
 from kbslurm.ports import Foresees, JobSpec
 from kbslurm_eval.run import UNWRITTEN
+from tests.contract import ordinary
 from tests.contract.backend_suite import attempt_of, make_eval, make_job
 
 SITE = """\
@@ -508,6 +510,46 @@ def test_folders_of_attempts_that_ended_long_ago_go_and_those_that_are_open_stay
     assert backend.prune(now + day, keep=[still_open.name]) == 1
     assert {entry.name for entry in backend.root.iterdir()} == {still_open.name}
     assert rig.backend().collect(rig.attempt(still_open)) is None
+
+
+@pytest.fixture
+def anyone() -> Iterator[Rig]:
+    """The rig of an ordinary user."""
+    with ordinary.user(Rig) as found:
+        yield found
+
+
+@pytest.mark.parametrize("locked", ["", "out", "claim", "scratch", "out/artifacts"])
+def test_a_job_that_locks_its_folder_is_settled_and_pruned_all_the_same(anyone: Rig, locked: str) -> None:
+    anyone.says("sbatch", "echo 7")
+    backend, job = anyone.backend(), anyone.finished(anyone.job())
+    backend.submit(job)
+    attempt, paths = anyone.attempt(job, "7"), AttemptPaths(root=backend.root, name=job.name)
+    for folder in (paths.claim, paths.artifacts):
+        folder.mkdir()
+    paths.owner.write_text(json.dumps({"job": "7", "node": "n1", "at": 4}))
+    paths.report.write_bytes(b"sealed")
+    (paths.artifacts / "trace.json").write_text("{}")
+    said = {"cause": "judge", "status": 0, "began": True, "why": "", "job": "7", "node": "n1", "at": 5}
+    paths.exit.write_text(json.dumps(said))
+
+    def lock() -> None:
+        (paths.dir / locked).chmod(0)
+
+    lock()
+    assert backend.poll([attempt])[job.name].ending is Ending.REPORTED
+    lock()
+    assert backend.find(job.name).ending is Ending.REPORTED
+    lock()
+    assert backend.collect(attempt) == b"sealed"
+    lock()
+    assert backend.artifacts(attempt, ["trace.json"]) == {"trace.json": b"{}"}
+    lock()
+    backend.cancel(attempt)
+    assert paths.cancelled.exists()
+    lock()
+    assert backend.prune(datetime.now(UTC) + timedelta(days=1), keep=[]) == 1
+    assert list(backend.root.iterdir()) == []
 
 
 def test_harnesses_of_former_versions_go_when_they_are_old_and_no_attempt_is_to_run_them(rig: Rig) -> None:

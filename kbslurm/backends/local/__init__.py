@@ -24,17 +24,25 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from kbslurm.backends.local.evidence import Owner, boot_id, kill_what_is_left, process_start
-from kbslurm.backends.paths import FOLDER_MODE, AttemptPaths, open_up, read_artifacts, read_capped, said, write_once
+from kbslurm.backends.paths import (
+    FOLDER_MODE,
+    AttemptPaths,
+    in_spite_of_locks,
+    is_there,
+    read_artifacts,
+    read_capped,
+    said,
+    write_once,
+)
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear, Misconfigured
 from kbslurm.ports import JobSpec
 from kbslurm_eval import broom
 from kbslurm_eval.wire import ARTIFACT_CAP, REPORT_CAP
 
-T = TypeVar("T")
 SUPERVISE = Path(__file__).with_name("supervise.py")
 # A sealed report quotes the report's text, so that every quotation mark in it takes two bytes.
 SEALED_CAP = 2 * REPORT_CAP
@@ -97,7 +105,7 @@ class LocalBackend:
             self.probe("folder")
             paths.create(manifest=job.manifest, key=job.key, order=self._order(job, paths))
             self.probe("placed")
-            if not paths.claim.exists():
+            if not is_there(paths.claim):
                 self._start_supervisor(paths)
         except OSError as error:
             # Whatever failed, no supervisor of ours was left alive: it is the last step, and it either forks or not.
@@ -109,7 +117,7 @@ class LocalBackend:
     def find(self, name: JobName) -> Sighting:
         paths = self.paths(name)
         with self._looking():
-            return _in_spite_of_locks(paths, lambda: self._look(paths))
+            return in_spite_of_locks(paths, lambda: self._look(paths))
 
     def poll(self, attempts: Sequence[OpenAttempt]) -> Mapping[JobName, Sighting]:
         """As `find`, for many. Empties the doorbell first: whoever rings after that is heard by the next wait."""
@@ -119,7 +127,7 @@ class LocalBackend:
             for attempt in attempts:
                 paths = self.paths(attempt.name)
                 try:
-                    found[attempt.name] = _in_spite_of_locks(paths, partial(self._look, paths))
+                    found[attempt.name] = in_spite_of_locks(paths, partial(self._look, paths))
                 except OSError as error:
                     found[attempt.name] = Sighting(seen=Seen.UNKNOWN, reason=said(error, self.root)[0])
         return found
@@ -127,25 +135,29 @@ class LocalBackend:
     def collect(self, attempt: OpenAttempt) -> bytes | None:
         paths = self.paths(attempt.name)
         with self._looking():
-            return _in_spite_of_locks(paths, lambda: read_capped(paths.report, SEALED_CAP))
+            return in_spite_of_locks(paths, lambda: read_capped(paths.report, SEALED_CAP))
 
     def artifacts(self, attempt: OpenAttempt, names: Sequence[str]) -> Mapping[str, bytes]:
+        paths = self.paths(attempt.name)
         with self._looking():
-            return read_artifacts(self.paths(attempt.name).artifacts, names, ARTIFACT_CAP)
+            return in_spite_of_locks(paths, lambda: read_artifacts(paths.artifacts, names, ARTIFACT_CAP))
 
     def cancel(self, attempt: OpenAttempt) -> None:
         """Leave the mark, then take the claim if nobody has it (it never runs), else tell its owner."""
         paths = self.paths(attempt.name)
         with self._looking():
-            if paths.forbid(self._own_note()) or paths.exit.exists():
-                return
-            write_once(paths.cancelled, b"")
-            if paths.take_claim(self._own_note()):
-                # The next look settles it: nothing will ever start under this claim.
-                return
-            owner = self._owner(paths)
-            if owner is not None and owner.supervises:
-                owner.send(signal.SIGTERM)
+            in_spite_of_locks(paths, lambda: self._cancel(paths))
+
+    def _cancel(self, paths: AttemptPaths) -> None:
+        if paths.forbid(self._own_note()) or is_there(paths.exit):
+            return
+        write_once(paths.cancelled, b"")
+        if paths.take_claim(self._own_note()):
+            # The next look settles it: nothing will ever start under this claim.
+            return
+        owner = self._owner(paths)
+        if owner is not None and owner.supervises:
+            owner.send(signal.SIGTERM)
 
     def progress(self, attempt: OpenAttempt) -> Mapping[str, Any] | None:
         """What the harness last said of itself, unchecked: for the eye only. None when it said nothing."""
@@ -200,7 +212,8 @@ class LocalBackend:
                 if entry.name.startswith((".new-", ".old-")):
                     broom.remove(entry.path)
                 elif entry.name.startswith("kb-") and entry.name not in kept:
-                    gone += self._prune_one(self.paths(JobName(entry.name)), before)
+                    paths = self.paths(JobName(entry.name))
+                    gone += in_spite_of_locks(paths, partial(self._prune_one, paths, before))
         return gone
 
     def paths(self, name: JobName) -> AttemptPaths:
@@ -214,9 +227,9 @@ class LocalBackend:
         if (ended := self._ended(paths)) is not None:
             return ended
         owner = self._owner(paths)
-        if owner is None and not paths.claim.exists():
+        if owner is None and not is_there(paths.claim):
             waits = paths.may_still_start()
-            if not paths.claim.exists():
+            if not is_there(paths.claim):
                 return self._unclaimed(paths, waits)
             owner = self._owner(paths)
         if owner is None:
@@ -228,7 +241,7 @@ class LocalBackend:
         return self._ended(paths) or self._bury(paths, owner)
 
     def _unclaimed(self, paths: AttemptPaths, waits: bool) -> Sighting:
-        if paths.cancelled.exists():
+        if is_there(paths.cancelled):
             return self._sighting(Seen.ENDED, ending=Ending.CANCELLED, reason=NOT_STARTED)
         return self._sighting(Seen.WAITING) if waits else Sighting(seen=Seen.ABSENT)
 
@@ -253,7 +266,7 @@ class LocalBackend:
         left = kill_what_is_left(owner, f"{MARK}={paths.name}")
         if read_capped(paths.report, SEALED_CAP) is not None:
             ending, reason = Ending.REPORTED, ""
-        elif paths.cancelled.exists():
+        elif is_there(paths.cancelled):
             ending, reason = Ending.CANCELLED, "cancelled"
         elif owner.boot != boot_id():
             ending, reason = Ending.NO_REPORT, "the machine was started anew while it ran"
@@ -395,12 +408,13 @@ class LocalBackend:
     # ---------------------------------------------------------------------------------------------- the rest
 
     def _prune_one(self, paths: AttemptPaths, before: datetime) -> bool:
-        if not paths.exit.exists():
+        if not is_there(paths.exit):
             # Never started: a claim of ours keeps it so. All else lives, or has just been settled by this look.
             if self._look(paths).seen is not Seen.ABSENT or not paths.take_claim(self._own_note()):
                 return False
         elif paths.exit.stat().st_mtime > before.timestamp():
             return False
+        broom.remove(_work_folder(paths))
         leaving = self.root / f".old-{paths.name}-{secrets.token_hex(4)}"
         paths.dir.rename(leaving)
         broom.remove(leaving)
@@ -437,20 +451,6 @@ class LocalBackend:
 def _work_folder(paths: AttemptPaths) -> Path:
     """Where harness and runners share memory. Named after the attempt, so that we can clear it up for a killed one."""
     return (SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK | os.X_OK) else paths.scratch) / paths.name
-
-
-def _in_spite_of_locks(paths: AttemptPaths, look: Callable[[], T]) -> T:
-    """Look; where that is forbidden, open the attempt's own folders and look again.
-
-    A submission that isn't isolated runs as our user and can shut its folder before our eyes; no attempt may hold up
-    the others by that.
-    """
-    try:
-        return look()
-    except PermissionError:
-        for folder in (paths.dir, paths.out, paths.claim):
-            open_up(folder)
-        return look()
 
 
 def _json(data: bytes | None) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ the order brings them all. It stands between accepting and measuring, so it impo
 pathlib; fork and exec, not subprocess; no dataclass.
 """
 
-# ruff: noqa: PTH102, PTH104, PTH106, PTH108, PTH110, PTH114, PTH119, PTH120, PTH123, PTH208
+# ruff: noqa: PTH101, PTH102, PTH104, PTH106, PTH108, PTH110, PTH114, PTH119, PTH120, PTH123, PTH208
 from __future__ import annotations
 
 import os
@@ -339,6 +339,8 @@ def copy_log(order: dict[str, Any], watch: Watch, output: int, log: int) -> bool
 
 def settle(order: dict[str, Any], watch: Watch) -> None:
     """Leave nothing that another job could learn from, and say how it ended, for good."""
+    for path in (order["exit"], order["report"]):
+        unlock(os.path.dirname(path))
     clear(order)
     report = report_at(order["report"], order["report_cap"])
     ending, reason = watch.why, watch.reason
@@ -383,6 +385,12 @@ def clear(order: dict[str, Any]) -> None:
     for path in order["secrets"]:
         quietly(os.unlink, path)
     for place in (order["work"], order["scratch"]):
+        unlock(place)
+        for folder, folders, _ in os.walk(place):
+            for name in folders:
+                unlock(f"{folder}/{name}")
+            if time.monotonic() > give_up:
+                return
         for folder, folders, files in os.walk(place, topdown=False):
             for name in files:
                 quietly(os.unlink, f"{folder}/{name}")
@@ -392,6 +400,20 @@ def clear(order: dict[str, Any]) -> None:
             if time.monotonic() > give_up:
                 return
     quietly(os.rmdir, order["work"])
+
+
+def unlock(folder: str) -> None:
+    """Give us this folder back, whatever the job did to its mode. A link is never followed."""
+    try:
+        fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        os.chmod(f"/proc/self/fd/{fd}", 0o700)  # a descriptor without rights has no fchmod
+    except OSError:
+        pass
+    finally:
+        os.close(fd)
 
 
 def quietly(act: Callable[[str], None], path: str) -> None:

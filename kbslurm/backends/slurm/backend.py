@@ -6,7 +6,6 @@ import json
 import os
 import re
 import secrets
-import shutil
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,7 +15,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from kbslurm.backends.paths import AttemptPaths, make_folder, read_artifacts, read_capped, said, write_once
+from kbslurm.backends.paths import (
+    AttemptPaths,
+    in_spite_of_locks,
+    make_folder,
+    read_artifacts,
+    read_capped,
+    said,
+    write_once,
+)
 from kbslurm.backends.slurm import evidence
 from kbslurm.backends.slurm.commands import Answer, Commands
 from kbslurm.backends.slurm.evidence import SEALED_CAP, Evidence
@@ -43,6 +50,7 @@ from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
 from kbslurm.flow.script import attempts_folder, harness_folder
 from kbslurm.logs import teller
 from kbslurm.ports import JobSpec
+from kbslurm_eval import broom
 from kbslurm_eval.wire import ARTIFACT_CAP
 
 tell = teller("slurm")
@@ -207,8 +215,9 @@ class SlurmBackend:
 
     def collect(self, attempt: OpenAttempt) -> bytes | None:
         """The sealed report's bytes."""
+        paths = self._paths(attempt.name)
         try:
-            return read_capped(self._paths(attempt.name).report, SEALED_CAP)
+            return in_spite_of_locks(paths, lambda: read_capped(paths.report, SEALED_CAP))
         except OSError as error:
             message, hint = said(error, self.root)
             raise BackendTrouble(self.name, message, hint=hint) from None
@@ -241,8 +250,9 @@ class SlurmBackend:
 
     def artifacts(self, attempt: OpenAttempt, names: Sequence[str]) -> Mapping[str, bytes]:
         """What a profile left beside the report."""
+        paths = self._paths(attempt.name)
         try:
-            return read_artifacts(self._paths(attempt.name).artifacts, names, ARTIFACT_CAP)
+            return in_spite_of_locks(paths, lambda: read_artifacts(paths.artifacts, names, ARTIFACT_CAP))
         except OSError as error:
             message, hint = said(error, self.root)
             raise BackendTrouble(self.name, message, hint=hint) from None
@@ -255,7 +265,7 @@ class SlurmBackend:
         paths = self._paths(attempt.name)
         try:
             if paths.dir.is_dir():
-                write_once(paths.cancelled, b"")
+                in_spite_of_locks(paths, lambda: write_once(paths.cancelled, b""))
         except OSError as error:
             tell("no marker", level="warning", job=attempt.name, why=str(error))
         # Who claimed is the attempt, whatever handle was noted; a twin that hasn't found that out yet ends, too.
@@ -284,7 +294,7 @@ class SlurmBackend:
                 if entry.is_dir(follow_symlinks=False) and _last_change(Path(entry.path)) < before.timestamp():
                     leaving = self.root / f".old-{secrets.token_hex(8)}"
                     Path(entry.path).rename(leaving)
-                    shutil.rmtree(leaving, ignore_errors=True)
+                    broom.remove(leaving)
                     gone += entry.name.startswith("kb-")
             for harness in prune_harnesses(self._harness, self.root, before.timestamp()):
                 tell("pruned harness", site=self.name, folder=harness)
@@ -537,7 +547,7 @@ class SlurmBackend:
 
     def _look(self, paths: AttemptPaths) -> Evidence:
         try:
-            return evidence.look(paths)
+            return in_spite_of_locks(paths, lambda: evidence.look(paths))
         except OSError as error:
             message, hint = said(error, self.root)
             raise BackendTrouble(self.name, message, hint=hint) from None
@@ -545,7 +555,7 @@ class SlurmBackend:
     def _look_softly(self, paths: AttemptPaths) -> Evidence:
         """One directory that can't be read hides nothing of the others: Slurm is asked for its attempt."""
         try:
-            return evidence.look(paths)
+            return in_spite_of_locks(paths, lambda: evidence.look(paths))
         except OSError as error:
             tell("can't look", level="warning", job=paths.name, why=str(error))
             return Evidence()
@@ -578,7 +588,7 @@ def _last_change(folder: Path) -> float:
     """When a file last came into this attempt's folder, or its report did."""
     found = [folder.stat().st_mtime]
     for inner in ("out", "claim"):
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, PermissionError):  # a job that isn't isolated may have shut it
             found.append((folder / inner).stat().st_mtime)
     return max(found)
 
