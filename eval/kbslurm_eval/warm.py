@@ -124,16 +124,33 @@ def serve(shared: int, bell: int, judge: int) -> int:
         return 0
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    # each session is a group of its own there, whose weight is that of any other; once hidden nothing of it is ours
-    with contextlib.suppress(OSError), open("/proc/self/autogroup", "w", encoding="ascii") as file:
-        file.write("19")
+    session = None
+    with contextlib.suppress(OSError):  # each session is a group of its own there, whose weight is that of any other
+        session = os.open("/proc/self/autogroup", os.O_WRONLY | os.O_CLOEXEC)  # once hidden it isn't ours to open
+    session = _lightened(session)
     guard.hide_judge()
     word = memoryview(mmap.mmap(shared, mmap.PAGESIZE)).cast("Q")
     while True:
         os.eventfd_read(bell)
+        session = _lightened(session)
         asked, until = word[0], time.monotonic() + TURN_S
         while asked & 1 and time.monotonic() < until:
             for _ in range(LOOKS):
                 if word[0] != asked:
                     break
             asked = word[0]
+
+
+def _lightened(session: int | None) -> int | None:
+    """Have our session weigh least. What to try again with at the next bell: of all users but root the kernel hears
+    one such word in a tenth of a second."""
+    if session is None:
+        return None
+    try:
+        os.write(session, b"19")
+    except BlockingIOError:
+        return session
+    except OSError:
+        pass
+    os.close(session)
+    return None

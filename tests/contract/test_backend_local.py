@@ -444,8 +444,11 @@ def test_memory_that_an_attempt_shared_goes_with_its_folder(anyone: LocalCase) -
     shared = local._work_folder(paths)
     (shared / "shut").mkdir(parents=True)
     shared.chmod(0)
-    assert backend.prune(datetime.now(UTC) + timedelta(days=1), keep=[]) == 1
-    assert not shared.exists()
+    try:
+        assert backend.prune(datetime.now(UTC) + timedelta(days=1), keep=[]) == 1
+        assert not shared.exists()
+    finally:
+        broom.remove(shared)
 
 
 @pytest.mark.parametrize("locked", ["", "out/artifacts"])
