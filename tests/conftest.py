@@ -1,4 +1,4 @@
-"""Fixtures that every floor shares, and the count per floor at the end."""
+"""Fixtures that every floor shares, and the closing lines: the count per floor, and what this machine lacks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from kbslurm.store.embedded import Embedded
 from tests import databases
-from tests.services import in_ci
+from tests.services import closing_lines, in_ci, need
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE_S = 600
@@ -146,6 +146,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = kept
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What a test is marked to need (services.needs), before its fixtures are made."""
+    need(*(service for mark in item.iter_markers("needs") for service in mark.args))
+
+
 # ---------------------------------------------------------------------------------------------------------- patience
 
 
@@ -171,10 +177,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 class Floors:
-    """Counts per floor, and the last line of all: `N passed, M failed`, with `, K skipped` when there were some."""
+    """Counts per floor, what is missing for what was skipped, and the last line of all: `N passed, M failed`, with
+    `, K skipped` when there were some."""
 
     def __init__(self) -> None:
         self._outcomes: dict[str, str] = {}
+        self._why: dict[str, str] = {}
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -186,6 +194,7 @@ class Floors:
             self._outcomes[report.nodeid] = "failed"
         elif report.skipped:
             self._outcomes[report.nodeid] = "skipped"
+            self._why[report.nodeid] = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
         elif report.when == "call":
             self._outcomes[report.nodeid] = "passed"
 
@@ -195,6 +204,8 @@ class Floors:
             count = Counter(outcome for nodeid, outcome in self._outcomes.items() if _floor_of(nodeid) == floor)
             if count:
                 terminalreporter.write_line(f"{floor:<14}{_said(count)}")
+        for line in closing_lines(self._why[one] for one, outcome in self._outcomes.items() if outcome == "skipped"):
+            terminalreporter.write_line(line)
 
     def pytest_unconfigure(self, config: pytest.Config) -> None:
         reporter = config.pluginmanager.get_plugin("terminalreporter")

@@ -16,7 +16,7 @@ from sqlalchemy.engine import URL, make_url
 
 from kbslurm.errors import KbslurmError
 from kbslurm.store.embedded import Embedded
-from tests.services import missing
+from tests.services import POSTGRES, missing
 
 
 class Server:
@@ -79,7 +79,7 @@ def embedded() -> Iterator[Embedded]:
         try:
             started = Embedded.start(folder / "pg", fast=True)
         except KbslurmError as trouble:
-            missing("Postgres", str(trouble))
+            missing(POSTGRES, str(trouble))
         try:
             yield started
         finally:

@@ -13,17 +13,19 @@ from pathlib import Path
 import pytest
 
 from kbslurm import __version__
-from tests.services import command
+from tests.services import GIT, MAKE, SHELLCHECK, need, needs
 
 ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = (".ci/run", ".ci/wheel-check")
 SOURCES = {".py", ".sql", ".toml", ".j2", ".def", ".sh", ".mako", ".yml", ".yaml", ".md"}
 
 
 def tracked() -> list[Path]:
     """Every file of the project: what git knows, or in an unpacked archive what is there."""
     if (ROOT / ".git").exists():
+        need(GIT)
         listed = subprocess.run(
-            [command("git"), "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=ROOT,
             capture_output=True,
             check=True,
@@ -95,14 +97,16 @@ class TestSources:
             if text:
                 assert text.endswith("\n"), f"{file} does not end with a line"
 
-    def test_scripts_are_executable_and_pass_shellcheck(self) -> None:
-        for name in (".ci/run", ".ci/wheel-check"):
-            assert (ROOT / name).stat().st_mode & 0o111, f"{name} is not executable"
-            subprocess.run([command("bash"), "-n", str(ROOT / name)], check=True)
-            said = subprocess.run(
-                [command("shellcheck"), str(ROOT / name)], capture_output=True, text=True, check=False
-            )
-            assert said.returncode == 0, said.stdout
+    @pytest.mark.parametrize("name", SCRIPTS)
+    def test_scripts_are_executable_and_bash(self, name: str) -> None:
+        assert (ROOT / name).stat().st_mode & 0o111, f"{name} is not executable"
+        subprocess.run(["bash", "-n", str(ROOT / name)], check=True)
+
+    @needs(SHELLCHECK)
+    @pytest.mark.parametrize("name", SCRIPTS)
+    def test_scripts_pass_shellcheck(self, name: str) -> None:
+        said = subprocess.run(["shellcheck", str(ROOT / name)], capture_output=True, text=True, check=False)
+        assert said.returncode == 0, said.stdout
 
 
 class TestLicence:
@@ -135,6 +139,7 @@ class TestMakefile:
             named |= set(re.findall(r"^(?:sudo )?make ([a-z-]+)", document.read_text(), flags=re.MULTILINE))
             assert named <= self.targets, f"{document.name} names {sorted(named - self.targets)}"
 
+    @needs(MAKE)
     def test_make_test_runs_every_floor(self) -> None:
         floors = re.search(r"^FLOORS +:= (.+)$", self.makefile, flags=re.MULTILINE)
         assert floors
@@ -142,7 +147,7 @@ class TestMakefile:
             assert list((ROOT / "tests" / floor).glob("test_*.py")), f"tests/{floor} holds no test"
         # as typed by hand: a make that runs us would hand its own words down
         env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-        argv = [command("make"), "-n", "test", "READY="]
+        argv = ["make", "-n", "test", "READY="]
         said = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True, env=env)
         assert all(f"tests/{floor}" in said.stdout for floor in floors.group(1).split())
 
@@ -158,20 +163,22 @@ class TestMakefile:
         floors = re.search(r"^FLOORS +:= (.+)$", self.makefile, flags=re.MULTILINE)
         assert others and rest and floors and f"{others[1]} {rest[1]} cluster" == floors[1]
 
+    @needs(MAKE)
     def test_an_old_python_is_refused_in_one_sentence(self, tmp_path: Path) -> None:
         old = tmp_path / "python2"
         old.write_text('#!/bin/sh\ncase "$1" in -V) echo Python 3.10.1;; *) exit 1;; esac\n')
         old.chmod(0o755)
         for name in ("Makefile", "requirements.lock", "pyproject.toml", "hatch_build.py"):
             (tmp_path / name).write_text((ROOT / name).read_text())
-        argv = [command("make"), "venv", f"PYTHON={old}"]
+        argv = ["make", "venv", f"PYTHON={old}"]
         said = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert said.returncode == 2
         assert f"kbslurm needs Python 3.11 or newer and {old} is Python 3.10.1" in said.stderr
         assert not (tmp_path / ".venv").exists()
 
+    @needs(MAKE)
     def test_a_python_without_pyslurm_is_told_in_one_sentence(self) -> None:
-        argv = [command("make"), "-s", "test-pyslurm", "READY=", f"PYSLURM_PYTHON={sys.executable}"]
+        argv = ["make", "-s", "test-pyslurm", "READY=", f"PYSLURM_PYTHON={sys.executable}"]
         environ = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
         said = subprocess.run(argv, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
         assert said.returncode == 2

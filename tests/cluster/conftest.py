@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.carry import INSIDE, REPORTS, Cluster
-from tests.services import in_ci, missing
+from tests.services import CLUSTER, in_ci, missing, sentence
 
 HERE = Path(__file__).resolve().parent
 _clusters: dict[str, Cluster | str] = {}
@@ -67,7 +67,7 @@ def cluster() -> Cluster:
     """The test cluster, for tests that run outside of it."""
     found = cluster_or_why()
     if isinstance(found, str):
-        missing("a test cluster", found)
+        missing(CLUSTER, found)
     return found
 
 
@@ -94,7 +94,7 @@ def _carry(items: list[pytest.Item]) -> dict[str, list[dict[str, Any]]]:
     options = next((mark.args for item in items for mark in item.iter_markers("cluster_options")), ())
     found = cluster_or_why(" ".join(options) or "main", *options)
     if isinstance(found, str):
-        return {"": [{"longrepr": found, "outcome": "failed" if in_ci() else "skipped"}]}
+        return {"": [{"longrepr": sentence(CLUSTER, found), "outcome": "failed" if in_ci() else "skipped"}]}
     name = f"reports-{items[0].path.stem}.jsonl"
     (found.shared / name).unlink(missing_ok=True)
     done = found.tests([item.nodeid for item in items], name)

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from tests.cluster.conftest import cluster_or_why
-from tests.services import missing
+from tests.services import CLUSTER, missing
 
 VERSIONS = [version for version in os.environ.get("KBSLURM_SLURM_MATRIX", "").split(",") if version]
 CONTRACT = "tests/cluster/inside/test_contract.py"
@@ -23,7 +23,7 @@ def test_the_contract_holds_on_this_slurm(version: str) -> None:
     options = ("--slurm", version, *(("--no-accounting",) if plain else ()))
     found = cluster_or_why(f"matrix-{version}", *options)
     if isinstance(found, str):
-        missing(f"Slurm {version}", found)
+        missing(CLUSTER, found)
     reports = f"matrix-{version}.jsonl"
     done = found.tests([CONTRACT], reports, KBSLURM_TEST_ACCOUNTING="0" if plain else "1")
     told = [json.loads(line) for line in (found.shared / reports).read_text().splitlines()]

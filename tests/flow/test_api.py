@@ -30,7 +30,7 @@ from kbslurm_eval import wire
 from tests.flow.puppet import Puppet, sealed_report
 from tests.flow.stage import START, HandClock
 from tests.popcorn.ground import ADMIN, GOOD, Ground, served
-from tests.services import command
+from tests.services import GIT, need
 
 PLANTED_LOG = "planted-secret-log-5f2c"
 PLANTED_SPEC = "planted-hidden-spec-91aa"
@@ -467,7 +467,8 @@ def test_a_quota_counts_what_the_runs_held(ground: Ground, database_url: str) ->
 
 def git(place: Path, *words: str) -> None:
     who = ["-c", "user.name=t", "-c", "user.email=t@example.edu"]
-    subprocess.run([command("git"), "-C", str(place), *who, *words], check=True, capture_output=True)
+    need(GIT)
+    subprocess.run(["git", "-C", str(place), *who, *words], check=True, capture_output=True)
 
 
 def test_problems_come_from_git_and_change_by_versions(ground: Ground, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,8 @@ import pytest
 from kbslurm_eval import wire
 from tests.flow import harness_ground as ground
 from tests.flow.test_harness_build import SCALED
-from tests.services import command, missing
+from tests.services import GPU, GXX, NVCC, NVCC_HOME, need, needs, pointless
 
-TOOLKIT = ground.ROOT / ".nvcc" / "nvidia" / "cu13"
 # Launches its kernel; where no device is it says so, and the host does the work.
 SCALES = """
 #include "kbslurm.h"
@@ -58,12 +56,10 @@ KB_ENTRY int custom_kernel(const kb_array *in, int inputs, kb_array *out, int ou
 @pytest.fixture(scope="module")
 def toolkit() -> dict[str, str]:
     """Where nvcc is, as an environment says it."""
-    command("g++")
     if os.uname().machine != "x86_64":
-        pytest.skip("the wheels of nvcc that we name are for x86_64")
-    if not (TOOLKIT / "bin" / "nvcc").is_file():
-        missing("nvcc", "make nvcc puts it into .nvcc/")
-    return {"CUDA_HOME": str(TOOLKIT), "PATH": f"{TOOLKIT}/bin:/usr/bin:/bin"}
+        pointless("the wheels of nvcc that we name are for x86_64")
+    need(GXX, NVCC)
+    return {"CUDA_HOME": str(NVCC_HOME), "PATH": f"{NVCC_HOME}/bin:/usr/bin:/bin"}
 
 
 def _manifest(source: str, *, gpu: str, defines: tuple[str, ...] = ()) -> wire.Manifest:
@@ -97,10 +93,9 @@ def test_a_board_s_gpu_is_what_it_is_compiled_for(tmp_path: Path, toolkit: dict[
         assert report.verdict == verdict, report.reason
 
 
+@needs(GPU)
 @pytest.mark.gpu
 def test_device_code_runs(tmp_path: Path) -> None:
-    if subprocess.run(["nvidia-smi", "-L"], capture_output=True, check=False).returncode != 0:
-        missing("a GPU", "nvidia-smi lists none")
     env = {"PATH": os.environ["PATH"], "CUDA_HOME": os.environ.get("CUDA_HOME", "")}
     report = ground.judged(tmp_path, _manifest(SCALES, gpu="cuda", defines=("DEVICE_ONLY",)), env=env).told
     assert report.verdict == "passed", report.reason

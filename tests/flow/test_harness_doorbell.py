@@ -17,7 +17,7 @@ from kbslurm_eval import wire
 from tests import standin
 from tests.flow import harness_ground as ground
 from tests.flow.test_harness_device import HONEST, on_device
-from tests.services import missing
+from tests.services import GXX, NAMESPACES, USER_NAMESPACES, needs
 
 SCRIPT = r"""
 set -u
@@ -54,9 +54,6 @@ def folders(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
     link = Path(tempfile.mkdtemp(prefix="kbtest-", dir="/dev/shm"))
     yield asked, link
     shutil.rmtree(link)
-
-
-NAMESPACES = "unshare --user --map-root-user --pid --fork --mount-proc --ipc --net"
 
 
 # A container shows its runner the folder of its link: what stands there by the end is the submission's choice.
@@ -107,17 +104,15 @@ def test_a_right_submission_passes(tmp_path: Path, folders: tuple[Path, Path]) -
     assert not list(folders[1].iterdir())
 
 
+@needs(USER_NAMESPACES)
 def test_runners_in_namespaces_of_their_own(tmp_path: Path, folders: tuple[Path, Path]) -> None:
-    if subprocess.run([*NAMESPACES.split(), "true"], capture_output=True, check=False).returncode != 0:
-        missing("user namespaces", "unshare can't make them here")
     report = _judged(tmp_path / "right", folders, ground.manifest(RIGHT), NAMESPACES).told
     assert report.verdict == "passed", report.reason
     assert not any("pid namespace" in note or "net namespace" in note for note in report.isolation.notes)
 
 
+@needs(GXX, USER_NAMESPACES)
 def test_a_device_s_memory_is_lent_across_namespaces(tmp_path: Path, folders: tuple[Path, Path]) -> None:
-    if subprocess.run([*NAMESPACES.split(), "true"], capture_output=True, check=False).returncode != 0:
-        missing("user namespaces", "unshare can't make them here")
     env = standin.device(tmp_path / "toolkit")
     report = _judged(tmp_path, folders, on_device(HONEST), NAMESPACES, env).told
     assert report.verdict == "passed", report.reason

@@ -22,6 +22,7 @@ import pytest
 
 from kbslurm_eval import fence, guard, wire
 from tests.flow import harness_ground as ground
+from tests.services import LANDLOCK, PYTHON, ROOT, SYSTEM_PYTHON, needs, pointless
 
 ATTACK = """
 import ctypes, json, os, socket, sys, tempfile
@@ -76,8 +77,6 @@ if any(found.values()):
 def custom_kernel(data):
     return sorted(data)
 """
-landlocked = pytest.mark.skipif(not fence.version(), reason="this kernel has no Landlock")
-needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
 
 
 @pytest.fixture
@@ -109,7 +108,7 @@ def attack(known: Path) -> str:
     return told.replace("FOLDERS", repr([str(known), "/root", "/tmp", "/dev/shm"])).replace("SOCKET", repr(str(known)))
 
 
-@landlocked
+@needs(LANDLOCK)
 def test_below_namespaces_nothing_is_left_and_nothing_of_others_is_read(tmp_path: Path, known: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(f"\0{known}")
@@ -122,13 +121,9 @@ def test_below_namespaces_nothing_is_left_and_nothing_of_others_is_read(tmp_path
     assert [path for folder in guard.OPEN for path in Path(folder).glob("kb-fence-*")] == []
 
 
-@landlocked
-@needs_root
+@needs(LANDLOCK, ROOT, PYTHON)
 def test_an_ordinary_user_is_fenced_in_as_well(known: Path) -> None:
     """Its runners belong to the same user as the judge: only Landlock stands between them and that user's files."""
-    python = shutil.which("python3", path="/usr/bin")
-    if python is None:
-        pytest.skip("no Python that every user may start")
     nobody = pwd.getpwnam("nobody")
     run = known / "run"
     for folder in (run, run / "work"):
@@ -140,7 +135,7 @@ def test_an_ordinary_user_is_fenced_in_as_well(known: Path) -> None:
         os.chown(path, nobody.pw_uid, nobody.pw_gid)
     for parent in (p for p in known.parents if p.stat().st_uid == 0 and p.name.startswith("pytest")):
         parent.chmod(parent.stat().st_mode | 0o011)
-    argv = [python, "-I", "-B", str(run / "eval"), str(run / "manifest.json"), "--key", str(run / "key")]
+    argv = [SYSTEM_PYTHON, "-I", "-B", str(run / "eval"), str(run / "manifest.json"), "--key", str(run / "key")]
     done = subprocess.run(
         [*argv, "--out", str(run / "out"), "--work", str(run / "work")],
         env={"PATH": "/usr/bin:/bin", "KBSLURM_EVAL_LEVEL": "1"},
@@ -173,7 +168,7 @@ def custom_kernel(data):
 """
 
 
-@landlocked
+@needs(LANDLOCK)
 def test_orphans_that_have_ended_dont_count_and_each_launch_is_another_user(tmp_path: Path) -> None:
     told = ground.manifest(ORPHANS, mode="benchmark", limits=ground.limits(processes=64))
     report = ground.judged(tmp_path, told, env={"KBSLURM_EVAL_LEVEL": "1"}).told
@@ -214,7 +209,7 @@ def custom_kernel(data):
 """
 
 
-@landlocked
+@needs(LANDLOCK)
 def test_what_landlock_does_not_ask_about_the_filter_refuses(tmp_path: Path) -> None:
     """System V memory of others, attributes beside a file's bytes, watches, and a file's owner that a signal ends."""
     known = tmp_path / "known"
@@ -259,10 +254,11 @@ else:
 """
 
 
-@landlocked
-@pytest.mark.skipif(bool(guard.gpu_devices()), reason="a device's memory comes by a socket with a path")
+@needs(LANDLOCK)
 def test_nobody_is_spoken_to_by_a_path(tmp_path: Path) -> None:
     """Who answers there works outside the fence: a service manager would start anything for its user."""
+    if guard.gpu_devices():
+        pointless("a GPU's memory comes by a socket with a path")
     with tempfile.TemporaryDirectory(prefix="kb-") as short, contextlib.ExitStack() as open_ones:
         Path(short).chmod(0o755)
         for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
@@ -313,7 +309,7 @@ def custom_kernel(data):
 """
 
 
-@landlocked
+@needs(LANDLOCK)
 def test_the_memory_of_a_submissions_orphan_is_not_the_baselines(tmp_path: Path) -> None:
     """Counted as the baseline's it would make the run the machine's trouble, which is measured again."""
     limits = ground.limits(memory_bytes=256 << 20)
@@ -352,7 +348,7 @@ def test_a_judge_that_cannot_see_who_runs_reaches_no_level() -> None:
     assert guard.seen_by_judge()["blind"] == ""
 
 
-@needs_root
+@needs(ROOT)
 @pytest.mark.parametrize("hidepid", ["0", "1", "2"])
 def test_a_proc_that_hides_processes_is_noticed(hidepid: str) -> None:
     told, tell = os.pipe()

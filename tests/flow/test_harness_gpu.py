@@ -15,7 +15,7 @@ import pytest
 from kbslurm_eval import driver, wire
 from tests.flow import harness_ground as ground
 from tests.flow.test_harness_device import DOUBLING
-from tests.services import missing
+from tests.services import GPU, TORCH, missing, needs
 
 pytestmark = pytest.mark.gpu
 
@@ -90,7 +90,7 @@ def env() -> dict[str, str]:
     try:
         driver.found()
     except driver.DriverError as error:
-        missing("a GPU", str(error))
+        missing(GPU, str(error))
     kept = ("CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
     return {"PATH": os.environ["PATH"], **{name: os.environ[name] for name in kept if name in os.environ}}
 
@@ -124,9 +124,9 @@ def test_the_driver_lends_memory_and_sees_what_is_written(env: dict[str, str]) -
     device.free(mine)
 
 
+@needs(TORCH)
 def test_tensors_lie_in_the_judge_s_memory(tmp_path: Path, env: dict[str, str]) -> None:
     """Shared across the cage (otherwise the flag HOST_COPIES says why), timed, and the claimed device time agrees."""
-    pytest.importorskip("torch")
     report = _judged(tmp_path, env, HONEST, mode="benchmark")
     assert report.verdict == "passed", report.reason
     assert "HOST_COPIES" not in report.flags, report.host["evidence"]
@@ -134,9 +134,9 @@ def test_tensors_lie_in_the_judge_s_memory(tmp_path: Path, env: dict[str, str]) 
     assert report.host["device"]["transport"] == "shared memory"
 
 
+@needs(TORCH)
 def test_a_kernel_that_goes_on_after_done_gains_nothing(tmp_path: Path, env: dict[str, str]) -> None:
     """Caught by the look at the output, or waited for in it: rejected, or with the time that it really took."""
-    pytest.importorskip("torch")
     report = _judged(tmp_path, env, LATE, mode="benchmark")
     if report.verdict == "passed":
         assert min(report.samples[0].own.calls_ns) > 10_000_000

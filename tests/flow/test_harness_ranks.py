@@ -16,7 +16,7 @@ from kbslurm.flow.manifest import manifest_for
 from kbslurm.problems import load
 from kbslurm_eval import wire
 from tests.flow.harness_ground import SECRET, achieved_level, judged
-from tests.services import missing
+from tests.services import USER_NAMESPACES, missing
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples/allreduce"
@@ -67,7 +67,7 @@ def custom_kernel(data):
 
 def test_ranks_speak_with_each_other_and_with_nobody_else(tmp_path: Path) -> None:
     if achieved_level() < 2:
-        missing("a network namespace", "none can be had on this machine")
+        missing(USER_NAMESPACES, "this machine has no network namespace for a run")
     with socket.create_server(("127.0.0.1", 0)) as server:
         source = LOOKS_OUTSIDE.replace("{port}", str(server.getsockname()[1]))
         report = judged(tmp_path, allreduce(source)).told

@@ -8,7 +8,7 @@ from kbslurm import problems
 from kbslurm.flow.manifest import manifest_for
 from kbslurm_eval import build, clock, judge, ranks, values, wire
 from tests.flow import harness_ground as ground
-from tests.services import command
+from tests.services import GXX, needs
 
 LAX = """
 import random
@@ -123,9 +123,9 @@ def test_another_answer_to_the_same_input_is_flagged_with_its_evidence(tmp_path:
     assert "n: 40; seed: 1: right at first, and then an answer is wrong" in report.host["evidence"][report.flags[0]]
 
 
+@needs(GXX)
 def test_an_answer_that_brings_a_compiled_check_down_is_wrong(tmp_path: Path) -> None:
     """In the judge's process it would have ended the judge, which is tried again, or written into its memory."""
-    command("g++")
     home = tmp_path / "counted"
     home.mkdir()
     (home / "reference.cu").write_text(COUNTED)

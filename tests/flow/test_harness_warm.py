@@ -22,6 +22,7 @@ from kbslurm_eval import judge, supervisor, warm
 from kbslurm_eval.check import Case, Prepared
 from kbslurm_eval.values import Layout
 from tests.adversarial import trial
+from tests.services import PYTHON, SYSTEM_PYTHON, needs, pointless
 
 
 @pytest.fixture
@@ -73,9 +74,7 @@ def test_it_turns_at_the_core_that_it_is_told_and_yields_to_everybody(warmer: wa
 def of_anybody(folder: Path) -> Iterator[tuple[int, int]]:
     """The process of a judge who isn't root, and its bell."""
     if not Path("/proc/self/autogroup").exists():
-        pytest.skip("sessions are no groups of the scheduler here")
-    if not os.access("/usr/bin/python3", os.X_OK):
-        pytest.skip("no Python that any user may run")
+        pointless("this kernel's scheduler doesn't group processes by session")
     user = None if os.getuid() else 65_534
     eventfd, shared = os.eventfd(0), os.memfd_create("warm")
     os.ftruncate(shared, 4096)
@@ -83,7 +82,7 @@ def of_anybody(folder: Path) -> Iterator[tuple[int, int]]:
     shutil.copytree(trial.EVAL, program, ignore=shutil.ignore_patterns("__pycache__"))
     for place in (folder, *folder.parents[:2]):
         place.chmod(0o755)
-    argv = ["/usr/bin/python3", "-I", "-S", "-B", str(program), "--warm", str(shared), str(eventfd), str(os.getpid())]
+    argv = [SYSTEM_PYTHON, "-I", "-S", "-B", str(program), "--warm", str(shared), str(eventfd), str(os.getpid())]
     with subprocess.Popen(argv, pass_fds=(shared, eventfd), start_new_session=True, user=user) as process:
         try:
             yield process.pid, eventfd
@@ -119,11 +118,13 @@ def others_weighed() -> Iterator[None]:
         thread.join()
 
 
+@needs(PYTHON)
 def test_its_session_weighs_little_for_whoever_judges(tmp_path: Path) -> None:
     with of_anybody(tmp_path) as (pid, bell):
         until(lambda: light(pid, bell), "its weight is anybody's")
 
 
+@needs(PYTHON)
 def test_its_session_weighs_little_although_the_kernel_did_not_hear_it_at_first(tmp_path: Path) -> None:
     with contextlib.ExitStack() as at_last:
         with others_weighed():

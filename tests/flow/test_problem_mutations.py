@@ -8,7 +8,7 @@ import pytest
 
 from kbslurm import problems, trial
 from kbslurm.share import eval_dir
-from tests.services import command
+from tests.services import GXX, needs
 
 ROOT = Path(__file__).resolve().parents[2]
 BLIND = """
@@ -54,11 +54,9 @@ def test_a_blind_check_is_found_out(tmp_path: Path, check: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["examples/transpose", "examples/rowsoftmax", "examples/one_file/running_sum.py", "tests/problems/typed",
-     "tests/problems/two_entries", "tests/problems/cu_header"],
+     "tests/problems/two_entries", pytest.param("tests/problems/cu_header", marks=needs(GXX))],
 )  # fmt: skip
 def test_our_own_checks_are_sound(tmp_path: Path, name: str) -> None:
-    if "cu_" in name:
-        command("g++")
     problem = problems.load(ROOT / name, root=ROOT)
     seen = trial.mutations(problem, work=tmp_path, eval_dir=eval_dir())
     assert seen.trouble == ""

@@ -12,25 +12,27 @@ from kbslurm.errors import Invalid
 from kbslurm.problems import load
 from kbslurm.share import eval_dir
 from kbslurm.trial import run_trial, verify
-from tests.services import command
+from tests.services import GXX, NINJA, needs, pointless
 
 SHAPES = Path(__file__).resolve().parents[1] / "problems"
-COMPILED = ("cu_header", "cu_python", "cu_one_file/reference.cu")
+PYTHON, COMPILED = ("typed", "two_entries"), ("cu_header", "cu_python", "cu_one_file/reference.cu")
 
 
-@pytest.mark.parametrize("name", ["typed", "two_entries", *COMPILED])
+@pytest.mark.parametrize("name", [*PYTHON, *COMPILED])
+def test_every_shape_has_all_modes(name: str) -> None:
+    assert load(SHAPES / name, root=SHAPES).modes == ("test", "benchmark", "leaderboard", "profile")
+
+
+@pytest.mark.parametrize("name", [*PYTHON, *(pytest.param(one, marks=needs(GXX)) for one in COMPILED)])
 def test_every_submission_gets_its_verdict(name: str, tmp_path: Path) -> None:
-    if name in COMPILED:
-        command("g++")
     problem = load(SHAPES / name, root=SHAPES)
-    assert problem.modes == ("test", "benchmark", "leaderboard", "profile")
     found = list(verify(SHAPES / name, problem=problem, work=tmp_path, eval_dir=eval_dir(), mode="test"))
     assert [f"{v.file.name}: {v.expected} expected, {v.got}: {v.reason}" for v in found if not v.ok] == []
     assert {v.got for v in found} >= {"passed", "wrong"}
 
 
+@needs(GXX)
 def test_a_compiled_problem_is_ranked(tmp_path: Path) -> None:
-    command("g++")
     problem = load(SHAPES / "cu_header", root=SHAPES)
     source = (SHAPES / "cu_header/submissions/accepted/host.cpp").read_text()
     report = run_trial(problem, "host.cpp", source, "leaderboard", work=tmp_path, eval_dir=eval_dir()).report
@@ -38,9 +40,9 @@ def test_a_compiled_problem_is_ranked(tmp_path: Path) -> None:
     assert report.host["build"]["files"] == 1
 
 
+@needs(GXX)
 @pytest.mark.parametrize("baseline", ['"reference"', '"submissions/accepted/product.cu"'])
 def test_a_compiled_problem_in_one_file_has_a_baseline(tmp_path: Path, baseline: str) -> None:
-    command("g++")
     shutil.copytree(SHAPES / "cu_one_file", tmp_path / "product")
     file = tmp_path / "product/reference.cu"
     file.write_text(file.read_text().replace('BASELINE = "reference"', f"BASELINE = {baseline}"))
@@ -60,11 +62,10 @@ def test_a_baseline_that_is_none_is_told_with_its_line(tmp_path: Path, baseline:
     assert "BASELINE" in str(told.value)
 
 
+@needs(GXX, NINJA)
 @pytest.mark.torch
 @pytest.mark.usefixtures("with_torch")
 def test_what_torch_compiles_inline_is_compiled_once(tmp_path: Path) -> None:
-    command("g++")
-    command("ninja")
     problem = load(SHAPES / "torch_inline", root=SHAPES)
     source = (SHAPES / "torch_inline/submissions/accepted/load_inline.py").read_text()
     report = run_trial(problem, "load_inline.py", source, "benchmark", work=tmp_path, eval_dir=eval_dir()).report
@@ -127,7 +128,7 @@ def test_a_triton_submission_is_warmed_up_by_a_builder_and_told_to_interpret(tmp
 
 def test_a_machine_without_triton_says_so_in_one_sentence(tmp_path: Path) -> None:
     if importlib.util.find_spec("triton") is not None:
-        pytest.skip("triton is installed")
+        pointless("this machine has triton")
     file = tmp_path / "plus.py"
     file.write_text(f"TESTS = [{{'n': 3, 'seed': 1}}]\n{PLUS_ONE}")
     source = "import triton\n\n\ndef custom_kernel(data):\n    return data + 1\n"

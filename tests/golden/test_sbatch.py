@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from kbslurm import share, sites
 from kbslurm.domain.run import JobName
 from kbslurm.flow.script import script_for
-from tests.services import missing
+from tests.services import DASH, SHELLCHECK, needs
 
 KEPT = Path(__file__).with_name("data") / "sbatch"
 CASES = [
@@ -51,18 +50,15 @@ def test_no_golden_script_is_left_over() -> None:
     assert {file.stem for file in KEPT.glob("*.sh")} == {f"{name}-{gpu}" for name, gpu in CASES}
 
 
-@pytest.mark.parametrize("shell", ["dash", "bash", "sh"])
+@pytest.mark.parametrize("shell", [pytest.param("dash", marks=needs(DASH)), "bash", "sh"])
 def test_every_script_is_posix_shell(shell: str) -> None:
-    if shutil.which(shell) is None:
-        missing(shell, "it isn't installed")
     for name, gpu in CASES:
         posix = ["--posix"] if shell == "bash" else []
         subprocess.run([shell, *posix, "-n"], input=rendered(name, gpu), text=True, check=True)
 
 
+@needs(SHELLCHECK)
 def test_shellcheck_has_nothing_to_say() -> None:
-    if shutil.which("shellcheck") is None:
-        missing("shellcheck", "it isn't installed")
     for name, gpu in dict(CASES).items():  # one GPU type of each site
         argv = ["shellcheck", "--shell=sh", "--exclude=SC1091,SC2015", "-"]
         done = subprocess.run(argv, input=rendered(name, gpu), text=True, capture_output=True, check=False)

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from kbslurm_eval import driver
-from tests.services import command
+from tests.services import GXX, need
 
 SOURCE = Path(__file__).with_name("driver.cpp")
 LIBRARIES = {"cuda": "libcuda.so.1", "hip": "libamdhip64.so"}
@@ -20,9 +20,10 @@ OTHERWISE = ("retain", "release_context", "gather")  # what HIP has in another f
 @functools.cache
 def built(kind: str) -> Path:
     """The library of this kind."""
+    need(GXX)
     folder = tempfile.mkdtemp(prefix="kb-standin-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    argv = [command("g++"), "-std=c++17", "-O0", "-shared", "-fPIC", "-pthread", str(SOURCE)]
+    argv = ["g++", "-std=c++17", "-O0", "-shared", "-fPIC", "-pthread", str(SOURCE)]
     if kind == "hip":
         argv += ["-DSTANDIN_HIP", *(f"-D{c}={h}" for n, (c, h) in driver.NAMES.items() if n not in OTHERWISE)]
     library = Path(folder) / LIBRARIES[kind]

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ from kbslurm.domain.finding import Finding, Grade, worst
 from kbslurm.domain.site import Container, GpuType, Paths, Poll, Scheduler, Site
 from kbslurm.errors import Misconfigured
 from kbslurm_eval.wire import WIRE_VERSION, Isolation, Report
+from tests.services import SHELLCHECK, needs
 
 TOLD = Path(__file__).resolve().parents[1] / "golden" / "data" / "slurm-24.11"
 GPU = GpuType(name="H100", request="--gres=gpu:h100:1", partition="gpu", image="cuda.sif", count=4)
@@ -438,22 +438,35 @@ def test_lines_that_are_no_facts_are_left_out() -> None:
 # -------------------------------------------------------------------------------------------------- the probe's script
 
 
-@pytest.mark.parametrize("name", [file.stem for file in sorted(share.path("site-configs").glob("*.toml"))])
-def test_every_sites_probe_is_shell_and_asks_as_an_attempt_does(name: str, tmp_path: Path) -> None:
+SITES = [file.stem for file in sorted(share.path("site-configs").glob("*.toml"))]
+
+
+def probe_scripts(name: str) -> dict[str, str]:
+    site, templates = sites.load(share.path("site-configs") / f"{name}.toml"), share.path("sbatch_templates")
+    where = PurePosixPath("/shared/doctor-0123")
+    return {gpu: probes.probe_script(site, told, where, templates) for gpu, told in site.gpus.items()}
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_every_sites_probe_is_shell_and_asks_as_an_attempt_does(name: str) -> None:
     site = sites.load(share.path("site-configs") / f"{name}.toml")
-    for gpu in site.gpus.values():
-        text = probes.probe_script(site, gpu, PurePosixPath("/shared/doctor-0123"), share.path("sbatch_templates"))
+    for wanted, text in probe_scripts(name).items():
+        gpu = site.gpus[wanted]
         options = set(re.findall(r"^#SBATCH (\S+)$", text, re.MULTILINE))
         if gpu.request:
             assert gpu.request in options
         assert "--no-requeue" in options
         for module in site.modules:
             assert f"module load {module}" in text
-        script = tmp_path / "probe.sh"
-        script.write_text(text)
-        subprocess.run(["sh", "-n", str(script)], check=True)
-        if (shellcheck := shutil.which("shellcheck")) is not None:
-            subprocess.run([shellcheck, "-s", "sh", "-S", "warning", "-e", "SC1090,SC1091,SC2154", script], check=True)
+        subprocess.run(["sh", "-n"], input=text, text=True, check=True)
+
+
+@needs(SHELLCHECK)
+@pytest.mark.parametrize("name", SITES)
+def test_shellcheck_has_nothing_to_say_of_a_sites_probe(name: str) -> None:
+    for text in probe_scripts(name).values():
+        argv = ["shellcheck", "-s", "sh", "-S", "warning", "-e", "SC1090,SC1091,SC2154", "-"]
+        subprocess.run(argv, input=text, text=True, check=True)
 
 
 # --------------------------------------------------------------------------------------------------------- this machine
