@@ -555,7 +555,8 @@ class Local:
 
     def hello(self) -> dict[str, Any]:
         """Local runners have everything on before they start."""
-        return {"supervised": False, "places": places_for_all() if self._level == 1 else []}
+        fenced = self._level == 1
+        return {"supervised": False, "places": places_for_all() if fenced else [], "unshared": fenced}
 
     def start(self, folder: Path, place: Path | None = None) -> Runner:
         """A fresh runner in a fresh cage."""
