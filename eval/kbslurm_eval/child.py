@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 WRITTEN_AT = 1_000_000_000
 _kernel_type: Any = None
 _line: socket.socket | None = None  # by which the judge lends memory of a device
+_unshared = False  # there is no /dev/shm, and little else of the machine's own file system (isolation level 1)
 
 
 def serve(folder: str) -> int:
@@ -192,6 +193,13 @@ def _hello(told: dict[str, Any], folder: str) -> tuple[int, str]:
         guard.caged_from_inside(told, folder)
     seen = guard.seen_from_inside()
     seen["open"] = guard.places_left_open(told.get("places") or ())
+    if told.get("unshared"):
+        from . import sharing
+
+        global _unshared
+        _unshared = True
+        seen["signals"] = guard.signals_get_out()
+        sharing.install(os.environ["TMPDIR"])
     if "rank" in told:
         from . import conductor
 
@@ -302,6 +310,15 @@ def _written(path: str, text: str) -> None:
     os.utime(path, (WRITTEN_AT, WRITTEN_AT))  # what was built of it before must not look older
 
 
+def _why_refused(error: BaseException) -> str:
+    if not _unshared:
+        return ""
+    from . import refused
+
+    why = refused.said(error)
+    return f" - {why}" if why else ""
+
+
 def _short(error: BaseException, entry: str = "") -> str:
     """One line for the person, the whole trace into the log."""
     try:
@@ -322,6 +339,6 @@ def _short(error: BaseException, entry: str = "") -> str:
         file = entry or (os.path.basename(frames[-1].filename) if frames else "")
         said = error.msg if isinstance(error, SyntaxError) else str(error)
         where = f" ({file}, line {line})" if file and line else ""
-        return f"{type(error).__name__}: {said}"[:2000] + where
+        return f"{type(error).__name__}: {said}"[:2000] + where + _why_refused(error)
     except BaseException:  # noqa: BLE001 - an exception's own methods may be hostile
         return "an exception that can't be told"

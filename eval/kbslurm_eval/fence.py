@@ -38,6 +38,11 @@ def version() -> int:
     return max(0, int(_libc.syscall(ctypes.c_long(CREATE), None, ctypes.c_size_t(0), ctypes.c_uint(_ABI_ASKED))))
 
 
+def keeps_signals() -> bool:
+    """Whether who is fenced in signals only who is in the same fence."""
+    return version() >= SCOPED_SINCE
+
+
 def put_on(rules: Iterable[tuple[str, int]]) -> bool:
     """From here on only what these rules (a path, and the rights at it and below) allow; False where the kernel has no
     Landlock. Privileges that can be gained must have been given up (PR_SET_NO_NEW_PRIVS)."""

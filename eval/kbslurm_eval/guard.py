@@ -154,9 +154,10 @@ def hide_judge() -> list[str]:
 # ------------------------------------------------------------------------------------------------------- seccomp
 
 
-def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool = False) -> bytes:
+def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool = False, scoped: bool = False) -> bytes:
     """The classic BPF program for this machine. `bare`: there is no PID namespace, so signals to others are refused
-    too. `inet`: the ranks of one launch speak TCP with each other."""
+    too, unless they are kept inside otherwise (`scoped`): who starts processes must be able to end them. `inet`: the
+    ranks of one launch speak TCP with each other."""
     arch, column = _ARCH[platform.machine()]
     refuse, allow, no_such_call, kill = 0x0005_0001, 0x7FFF_0000, 0x0005_0026, 0x8000_0000
     code: list[tuple[int, int, int, int]] = []
@@ -250,7 +251,7 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
         give(refuse)
         give(allow)
     if bare:
-        for pair in (_KILL, _TGKILL, _SIGQUEUE, _TGSIGQUEUE):
+        for pair in () if scoped else (_KILL, _TGKILL, _SIGQUEUE, _TGSIGQUEUE):
             unless_argument(pair, [own_pid])
         for pair in (_PRLIMIT, _AFFINITY):
             unless_argument(pair, [0, own_pid])
@@ -518,13 +519,15 @@ def _become_runner(spec: dict[str, Any], caged: bool, root: bool) -> None:
     os.dup2(said, 3)
     os.set_inheritable(3, False)
     os.closerange(4, 4096)
-    _drop_user(spec, caged, root, fenced=spec["level"] == 1 and _fenced(spec))
+    fenced = spec["level"] == 1 and _fenced(spec)
+    _drop_user(spec, caged, root, fenced=fenced)
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     _limit(spec["limits"], own_namespace=caged, gpu=bool(spec["devices"]))
     os.umask(0o022)
     if spec["level"] >= 1:
         gpu, inet = bool(spec["devices"]), spec["ranks"] > 1
-        put_on_seccomp(seccomp_filter(bare=not caged, own_pid=os.getpid(), inet=inet, memfd=gpu))
+        scoped = fenced and fence.keeps_signals()
+        put_on_seccomp(seccomp_filter(bare=not caged, own_pid=os.getpid(), inet=inet, memfd=gpu, scoped=scoped))
     else:
         prctl(PR_SET_NO_NEW_PRIVS, 1)
     os.execve(spec["argv"][0], spec["argv"], spec["env"])
@@ -670,6 +673,15 @@ def places_left_open(places: Iterable[str]) -> list[str]:
     return [place for place in places if _takes_files(place)]
 
 
+def signals_get_out() -> bool:
+    """Whether this process may signal the one that started it."""
+    try:
+        os.kill(os.getppid(), 0)
+    except PermissionError:
+        return False
+    return True
+
+
 def _from_status() -> tuple[int, int, str]:
     found = {"Seccomp": "", "NoNewPrivs": "", "CapEff": ""}
     with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii", errors="replace") as file:
@@ -758,6 +770,8 @@ def _unconfined(seen: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     """Why what a runner writes outlives it, where the file system is the judge's own; empty where it doesn't."""
     if left := seen.get("open"):
         return f"files can be left for the next launch in {', '.join(map(str, left))[:200]}"
+    if seen.get("signals"):
+        return "processes of others can be signalled"
     if not int(seen.get("landlock") or 0):  # what is closed are the usual places only
         return "files can be left wherever its user may write (this kernel has no Landlock)"
     another = seen.get("uid") != own.get("uid") and int(str(seen.get("capabilities") or 0), 16) == 0

@@ -3,6 +3,9 @@ report out."""
 
 from __future__ import annotations
 
+import os
+import pwd
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -11,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kbslurm_eval import wire
+from tests.services import SYSTEM_PYTHON
 
 ROOT = Path(__file__).resolve().parents[2]
 EVAL = ROOT / "eval"
@@ -97,7 +101,12 @@ def limits(**changed: Any) -> wire.Limits:
 
 
 def judged(
-    folder: Path, told: wire.Manifest, *more: str, env: Mapping[str, str] | None = None, key: bytes = KEY
+    folder: Path,
+    told: wire.Manifest,
+    *more: str,
+    env: Mapping[str, str] | None = None,
+    key: bytes = KEY,
+    program: Path = EVAL,
 ) -> Outcome:
     """The harness on this manifest."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -108,7 +117,7 @@ def judged(
     argv = [
         sys.executable,
         "-I",
-        str(EVAL),
+        str(program),
         str(folder / "manifest.json"),
         "--key",
         str(folder / "key"),
@@ -123,6 +132,29 @@ def judged(
     report = out / "report.json"
     found = wire.unseal(report.read_bytes(), key) if report.exists() else None
     return Outcome(code=done.returncode, stderr=done.stderr, report=found, out=out)
+
+
+def judged_for_an_ordinary_user(folder: Path, told: wire.Manifest) -> wire.Report:
+    """The harness at isolation level 1 on this manifest, started by root as `nobody` with the system's own Python."""
+    nobody, run = pwd.getpwnam("nobody"), folder / "run"
+    (run / "work").mkdir(parents=True)
+    shutil.copytree(EVAL, run / "eval", ignore=shutil.ignore_patterns("__pycache__"))
+    (run / "manifest.json").write_text(wire.dumps(told))
+    (run / "key").write_bytes(KEY)
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, nobody.pw_uid, nobody.pw_gid)
+    for parent in (p for p in folder.parents if p.stat().st_uid == 0 and p.name.startswith("pytest")):
+        parent.chmod(parent.stat().st_mode | 0o011)
+    argv = [SYSTEM_PYTHON, "-I", "-B", str(run / "eval"), str(run / "manifest.json"), "--key", str(run / "key")]
+    done = subprocess.run(
+        [*argv, "--out", str(run / "out"), "--work", str(run / "work")],
+        env={"PATH": "/usr/bin:/bin", "KBSLURM_EVAL_LEVEL": "1"},
+        user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[], cwd="/",
+        capture_output=True, text=True, timeout=GENEROUS_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert list((run / "work").iterdir()) == []
+    return wire.unseal((run / "out" / "report.json").read_bytes(), KEY)
 
 
 def achieved_level() -> int:

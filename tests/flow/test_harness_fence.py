@@ -9,8 +9,6 @@ import contextlib
 import ctypes
 import json
 import os
-import pwd
-import shutil
 import socket
 import subprocess
 import sys
@@ -20,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm_eval import fence, guard, wire
+from kbslurm_eval import fence, guard
 from tests.flow import harness_ground as ground
-from tests.services import LANDLOCK, PYTHON, ROOT, SYSTEM_PYTHON, needs, pointless
+from tests.services import LANDLOCK, PYTHON, ROOT, needs, pointless
 
 ATTACK = """
 import ctypes, json, os, socket, sys, tempfile
@@ -61,6 +59,11 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             open(f"/proc/{pid}/mem", "rb").close()
             found["read"].append(f"memory of {pid}")
+        except OSError:
+            pass
+        try:
+            os.kill(int(pid), 0)
+            found["changed"].append(f"signalled {pid}")
         except OSError:
             pass
 try:
@@ -124,31 +127,11 @@ def test_below_namespaces_nothing_is_left_and_nothing_of_others_is_read(tmp_path
 @needs(LANDLOCK, ROOT, PYTHON)
 def test_an_ordinary_user_is_fenced_in_as_well(known: Path) -> None:
     """Its runners belong to the same user as the judge: only Landlock stands between them and that user's files."""
-    nobody = pwd.getpwnam("nobody")
-    run = known / "run"
-    for folder in (run, run / "work"):
-        folder.mkdir()
-    shutil.copytree(ground.EVAL, run / "eval", ignore=shutil.ignore_patterns("__pycache__"))
-    (run / "manifest.json").write_text(wire.dumps(ground.manifest(attack(known), mode="test")))
-    (run / "key").write_bytes(ground.KEY)
-    for path in (known, *known.rglob("*")):
-        os.chown(path, nobody.pw_uid, nobody.pw_gid)
-    for parent in (p for p in known.parents if p.stat().st_uid == 0 and p.name.startswith("pytest")):
-        parent.chmod(parent.stat().st_mode | 0o011)
-    argv = [SYSTEM_PYTHON, "-I", "-B", str(run / "eval"), str(run / "manifest.json"), "--key", str(run / "key")]
-    done = subprocess.run(
-        [*argv, "--out", str(run / "out"), "--work", str(run / "work")],
-        env={"PATH": "/usr/bin:/bin", "KBSLURM_EVAL_LEVEL": "1"},
-        user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[], cwd="/",
-        capture_output=True, text=True, timeout=ground.GENEROUS_S, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    report = wire.unseal((run / "out" / "report.json").read_bytes(), ground.KEY)
+    report = ground.judged_for_an_ordinary_user(known, ground.manifest(attack(known), mode="test"))
     assert report.verdict == "passed", report.log[-2000:]
     expected = 1 if fence.version() >= fence.TRUNCATES else 0
     assert report.isolation.level == expected, report.isolation.notes
     assert (known / "secret").read_text() == "secret"
-    assert list((run / "work").iterdir()) == []
 
 
 ORPHANS = """
@@ -325,6 +308,7 @@ def test_the_memory_of_a_submissions_orphan_is_not_the_baselines(tmp_path: Path)
         ({"open": ["/dev/shm", "/tmp"]}, 0, "files can be left for the next launch in /dev/shm, /tmp"),
         ({"uid": 1000, "landlock": 2}, 0, "files of its user can be emptied"),
         ({"uid": 1000}, 1, "no mnt namespace of its own"),
+        ({"signals": True}, 0, "processes of others can be signalled"),
         ({"landlock": 0}, 0, "files can be left wherever its user may write"),
         ({"landlock": 1}, 1, "no mnt namespace of its own"),
         ({"landlock": 1, "capabilities": "0000000000000004"}, 0, "files of its user can be emptied"),

@@ -1,0 +1,75 @@
+"""What isn't to be had at isolation level 1, why, and where it is: said beside the error of a submission that met it.
+
+Inside the runner, about its own exceptions, for its author: no verdict rests on it. Where an error only might come of
+the fence nothing is said.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import traceback
+from collections.abc import Iterator
+
+_NEXT = "`kbslurm try` on a machine that allows user namespaces has them, and so has a site"
+NAMED = (
+    "compiled code gets no memory or semaphores shared by name at isolation level 1, because it would find them in "
+    f"/dev/shm, where every run on this machine looks; {_NEXT}"
+)
+SOCKETS = (
+    "there are no sockets but connected pairs at isolation level 1 (so no Manager, Listener or server), because others "
+    f"on this machine could answer; {_NEXT}"
+)
+FILES = (
+    "at isolation level 1 a submission writes to its own folder only ($TMPDIR, which tempfile uses), because what it "
+    "left elsewhere other runs on this machine would find"
+)
+SIGNALS = (
+    "at isolation level 1 a submission can't signal its own processes on a Linux before 6.12, which wouldn't keep the "
+    f"signals from others'; newer ones do, {_NEXT}"
+)
+_DENIED = (errno.EPERM, errno.EACCES)
+_BY_NAME = re.compile(r"/dev/shm|shared memory|\bshm_open|\bsem_open|\bshm\b", re.IGNORECASE)
+_SAYS_DENIED = re.compile(r"permission denied|operation not permitted", re.IGNORECASE)
+_KILLS = re.compile(r"\b(kill|killpg|raise_signal|pthread_kill|send_signal)\(")
+_MOST = 8
+
+
+def said(error: BaseException) -> str:
+    """The sentence for this exception, or nothing."""
+    for one in _behind(error):
+        if sentence := _of(one):
+            return sentence
+    return ""
+
+
+def _behind(error: BaseException | None) -> Iterator[BaseException]:
+    for _ in range(_MOST):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _of(error: BaseException) -> str:
+    text, frames = str(error), traceback.extract_tb(error.__traceback__)
+    refused = isinstance(error, OSError) and error.errno in _DENIED
+    if (refused or _SAYS_DENIED.search(text)) and _BY_NAME.search(text):
+        return NAMED
+    if isinstance(error, EOFError) and any(_is(frame, "managers.py", "start") for frame in frames):
+        return SOCKETS  # its server, another process, was refused the socket
+    if not refused or not frames or not isinstance(error, OSError):
+        return ""
+    last = frames[-1]
+    if isinstance(error.filename, str | bytes):
+        own = os.path.realpath(os.environ.get("TMPDIR", "/tmp"))
+        path = os.path.realpath(os.fsdecode(error.filename))
+        return "" if os.path.commonpath((own, path)) == own or os.path.exists(path) else FILES
+    if os.path.basename(last.filename) == "socket.py" or "socket.socket" in (last.line or ""):
+        return SOCKETS
+    return SIGNALS if _KILLS.search(last.line or "") else ""
+
+
+def _is(frame: traceback.FrameSummary, file: str, function: str) -> bool:
+    return os.path.basename(frame.filename) == file and frame.name == function

@@ -1,0 +1,148 @@
+"""Level 1: processes of a launch share locks and memory by name, and end one another; nothing of it gets out or stays.
+
+The corpus has what passes there and what attacks it (`tests/adversarial`); here is what needs another user, a runner's
+death, an older kernel or the words of a verdict.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kbslurm_eval import fence, guard, refused
+from tests.adversarial import corpus
+from tests.flow import harness_ground as ground
+from tests.services import LANDLOCK, PYTHON, ROOT, needs, pointless
+
+AT_1 = {"KBSLURM_EVAL_LEVEL": "1"}
+# Everything that is shared by name is made, and a process started that holds it.
+MAKES = """
+import multiprocessing, os, time
+from multiprocessing.shared_memory import SharedMemory
+
+spawn = multiprocessing.get_context("spawn")
+memory, lock, numbers = SharedMemory("kb-marker", create=True, size=1 << 20), spawn.Lock(), spawn.Array("d", 1000)
+memory.buf[:] = b"x" * len(memory.buf)
+multiprocessing.get_context("fork").Process(target=time.sleep, args=[600], daemon=True).start()
+
+
+def custom_kernel(data):
+    END
+    return sorted(data)
+"""
+
+
+@needs(LANDLOCK, ROOT, PYTHON)
+@pytest.mark.parametrize("name", ["process_pool", "processes_spawned", "memory_by_name", "processes_ended"])
+def test_an_ordinary_users_processes_share_as_well(tmp_path: Path, name: str) -> None:
+    (entry,) = (one for one in corpus.honest() if one.name == name)
+    if lack := entry.lacks(1):
+        pointless(lack)
+    place = tmp_path / "place"
+    place.mkdir()
+    tmp_path.chmod(0o711)
+    report = ground.judged_for_an_ordinary_user(place, ground.manifest(entry.source, mode="test"))
+    assert (report.verdict, report.isolation.level) == ("passed", 1), f"{report.reason}\n{report.log[-2000:]}"
+    assert report.log == ""
+
+
+@needs(LANDLOCK)
+@pytest.mark.parametrize("end", ["pass", "os.kill(os.getpid(), 9)", "os._exit(3)", "while True: pass"])
+def test_nothing_of_it_is_left_however_the_runner_ends(tmp_path: Path, end: str) -> None:
+    before = {place: set(os.listdir(place)) for place in ("/dev/shm", "/tmp")}
+    told = ground.manifest(MAKES.replace("END", end), mode="test", limits=ground.limits(test_s=8.0))
+    tmp_path.chmod(0o711)
+    report = ground.judged(tmp_path, told, "--work", str(tmp_path / "work"), env=AT_1).told
+    assert report.verdict == {"pass": "passed", "while True: pass": "timeout"}.get(end, "error"), report.reason
+    assert list((tmp_path / "work").iterdir()) == []
+    for place, names in before.items():
+        assert not [name for name in set(os.listdir(place)) - names if "marker" in name or name.startswith("sem.")]
+
+
+@needs(LANDLOCK)
+def test_a_piece_is_no_larger_than_a_file_may_be(tmp_path: Path) -> None:
+    source = MAKES.replace("1 << 20", "64 << 20").replace("END", "pass")
+    report = ground.judged(tmp_path, ground.manifest(source, mode="test"), env=AT_1).told
+    assert (report.verdict, "File too large" in report.reason) == ("error", True), report.reason
+
+
+C_CODE = """
+import ctypes, os
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def custom_kernel(data):
+    if libc.shm_open(b"/torch_1", os.O_RDWR | os.O_CREAT, 0o600) < 0:
+        why = os.strerror(ctypes.get_errno())
+        raise RuntimeError(f"unable to open shared memory object </torch_1> in read-write mode: {why} (13)")
+    return sorted(data)
+"""
+MANAGER = """
+import multiprocessing
+
+
+def custom_kernel(data):
+    with multiprocessing.get_context("fork").Manager() as manager:
+        return list(manager.list(sorted(data)))
+"""
+TMP = """
+def custom_kernel(data):
+    with open("/tmp/kb-of-its-own", "w") as file:
+        file.write("x")
+    return sorted(data)
+"""
+
+
+@needs(LANDLOCK)
+@pytest.mark.parametrize(
+    ("source", "sentence"), [(C_CODE, refused.NAMED), (MANAGER, refused.SOCKETS), (TMP, refused.FILES)]
+)
+def test_what_is_not_to_be_had_is_said_with_the_reason(tmp_path: Path, source: str, sentence: str) -> None:
+    report = ground.judged(tmp_path, ground.manifest(source, mode="test"), env=AT_1).told
+    assert (report.verdict, report.isolation.level) == ("error", 1), report.isolation.notes
+    assert report.reason.endswith(f" - {sentence}")
+
+
+ENDS = """
+import subprocess
+
+
+def custom_kernel(data):
+    subprocess.Popen(["sleep", "600"]).terminate()
+    return sorted(data)
+"""
+
+
+@needs(LANDLOCK)
+def test_where_the_kernel_keeps_no_signals_inside_that_is_said(tmp_path: Path) -> None:
+    """A Linux before 6.12, played by a harness that thinks it is on one."""
+    launcher = tmp_path / "old.py"
+    launcher.write_text(
+        f"import sys\nsys.path.insert(0, {str(ground.EVAL)!r})\nfrom kbslurm_eval import fence, guard\n"
+        "fence.keeps_signals = lambda: False\nraise SystemExit(guard.launcher())\n"
+    )
+    judge = tmp_path / "judge.py"
+    judge.write_text(
+        f"import subprocess, sys\nsys.path.insert(0, {str(ground.EVAL)!r})\n"
+        "from kbslurm_eval import run, supervisor\n"
+        "real = subprocess.Popen\n"
+        "def popen(argv, **more):\n"
+        f"    return real([*argv[:-2], {str(launcher)!r}] if argv[-1] == '--jail' else argv, **more)\n"
+        "supervisor.subprocess.Popen = popen\nraise SystemExit(run.main())\n"
+    )
+    report = ground.judged(tmp_path / "run", ground.manifest(ENDS, mode="test"), env=AT_1, program=judge).told
+    assert (report.verdict, report.isolation.level) == ("error", 1), report.isolation.notes
+    assert report.reason.endswith(f" - {refused.SIGNALS}")
+    if fence.keeps_signals():
+        report = ground.judged(tmp_path / "now", ground.manifest(ENDS, mode="test"), env=AT_1).told
+        assert report.verdict == "passed", report.reason
+
+
+def test_below_namespaces_only_the_fence_lets_signals_go() -> None:
+    own = os.getpid()
+    strict = guard.seccomp_filter(bare=True, own_pid=own)
+    assert len(guard.seccomp_filter(bare=True, own_pid=own, scoped=True)) < len(strict)
+    assert guard.seccomp_filter(bare=False, own_pid=own, scoped=True) == guard.seccomp_filter(bare=False, own_pid=own)

@@ -1,0 +1,82 @@
+"""What is said beside an error that comes of the fence at isolation level 1, and that nothing is said of others."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from kbslurm_eval import refused
+
+TORCH = "unable to open shared memory object </torch_12_34_0> in read-write mode: Permission denied (13)"
+
+
+def raised(error: BaseException) -> Callable[[], NoReturn]:
+    def again() -> NoReturn:
+        raise error
+
+    return again
+
+
+def denied(code: int, *path: str) -> OSError:
+    return OSError(code, os.strerror(code), *path)
+
+
+def behind(outer: Exception, inner: Exception) -> Callable[[], NoReturn]:
+    def again() -> NoReturn:
+        try:
+            raise inner
+        except Exception:
+            raise outer from None
+
+    return again
+
+
+def signalling() -> NoReturn:
+    raise denied(errno.EPERM)  # as a line with os.kill(pid, number) would
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (raised(RuntimeError(TORCH)), refused.NAMED),
+        (raised(denied(errno.EACCES, "/dev/shm/torch_1")), refused.NAMED),
+        (raised(RuntimeError(f"Caught RuntimeError in DataLoader worker process 0.\n{TORCH}")), refused.NAMED),
+        (behind(ValueError("no"), RuntimeError(TORCH)), refused.NAMED),
+        (raised(denied(errno.EACCES, "/nowhere/else")), refused.FILES),
+        (signalling, refused.SIGNALS),
+        (raised(denied(errno.EACCES, "/etc/passwd")), ""),
+        (raised(denied(errno.ENOSPC, "/dev/shm/x")), ""),
+        (raised(RuntimeError("shared memory is too small")), ""),
+        (raised(ValueError("Permission denied")), ""),
+        (raised(EOFError("the end")), ""),
+        (raised(denied(errno.EPERM)), ""),
+    ],
+)
+def test_the_sentence_is_the_one_for_this_error(call: Callable[[], None], sentence: str) -> None:
+    with pytest.raises(Exception) as found:
+        call()
+    assert refused.said(found.value) == sentence
+
+
+def test_one_in_its_own_folder_is_its_own_affair(own: Path) -> None:
+    with pytest.raises(OSError) as found:
+        raised(denied(errno.EACCES, f"{own}/x"))()
+    assert refused.said(found.value) == ""
+
+
+def test_every_sentence_is_one_and_says_why_and_what_next() -> None:
+    for sentence in (refused.NAMED, refused.SOCKETS, refused.FILES, refused.SIGNALS):
+        assert "level 1" in sentence and sentence.isprintable() and not sentence.endswith(".")
+        assert "because" in sentence or "which wouldn't" in sentence
+        assert "kbslurm try" in sentence or "$TMPDIR" in sentence
