@@ -127,7 +127,7 @@ def _all(entries: Sequence[corpus.Entry], levels: Sequence[str], asked: argparse
         for level in levels
         if level != APPTAINER
         for entry in entries
-        if int(level) in entry.levels
+        if int(level) in entry.levels and not entry.lacks(int(level))
         for size in (entry.sizes()[:1] if asked.small else entry.sizes())
     ]
     part, parts = asked.shard

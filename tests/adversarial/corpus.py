@@ -9,7 +9,8 @@
 # problem: sorting           or arrays (numpy, outputs allocated by the judge), or masked (some are infinite)
 # works s: 0.02              an honest twin sleeps this long in each call, because this one does
 # n: 6000                    the size at which it attacks, where that isn't any size
-# levels: 2 1                the isolation levels at which it means anything
+# levels: 2 1                the isolation levels at which it means anything; the first is what `make test` tries
+# landlock at 1: 6           what a kernel's Landlock must be able to do for it at level 1
 # race: yes                  whether it wins depends on timing: soaked in many rounds
 # patience s: 8              how long a phase may take: it hangs until then
 # needs: torch               a library without which it says nothing
@@ -23,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbslurm_eval import wire
+from kbslurm_eval import fence, wire
 
 HERE = Path(__file__).resolve().parent
 GROUPS = ("timing", "correctness", "forgery", "environment", "precomputation", "exfiltration", "persistence")
@@ -120,6 +121,7 @@ class Entry:
     works_s: float
     size: int | None
     levels: Sequence[int]
+    landlock: int
     race: bool
     patience_s: float | None
     all_phases: bool
@@ -133,6 +135,12 @@ class Entry:
     def unheard(self, level: int) -> Sequence[str]:
         """The words that may stand in no log and no reason at this isolation level."""
         return next((v for at, v in sorted(self.never_at.items()) if level <= at), self.never)
+
+    def lacks(self, level: int) -> str:
+        """What this kernel is too old for, at this isolation level; empty where it can be tried."""
+        if level != 1 or fence.version() >= self.landlock:
+            return ""
+        return f"this kernel's Landlock is version {fence.version()}, and {self.name} needs {self.landlock}"
 
     @property
     def twin(self) -> str:
@@ -168,6 +176,7 @@ def read(path: Path) -> Entry:
         works_s=float(head.get("works s", 0)),
         size=int(head["n"]) if "n" in head else None,
         levels=[int(n) for n in words.get("levels", ["2", "1"])],
+        landlock=int(head.get("landlock at 1", 0)),
         race=head.get("race") == "yes",
         patience_s=float(head["patience s"]) if "patience s" in head else None,
         all_phases=head.get("phases") == "all",

@@ -4,6 +4,8 @@
 # catalogue: R9
 # tries: kill(-1): every process that may be signalled
 # verdict: error
+# verdict at 1: passed error
+# why several: where all refuse the kernel says that it worked; on a Linux before 6.12 the filter refuses the call
 import os
 import signal
 

@@ -1,7 +1,7 @@
 # ruff: noqa
 # mypy: ignore-errors
 # does: a pool of processes kept from call to call
-# levels: 2
+# levels: 1 2
 import multiprocessing
 
 POOL = multiprocessing.get_context("fork").Pool(2)
