@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -51,7 +52,7 @@ done
 def replaying(folder: Path, *, version: str = '{"pyslurm": "24.11.0", "slurm": "24.11.5"}') -> Path:
     """An interpreter that isn't one: it answers with what a real helper once said."""
     file = folder / "python"
-    file.write_text(REPLAY.format(version=version, transcript=DATA / "pyslurm.jsonl"))
+    file.write_text(REPLAY.format(version=version, transcript=shlex.quote(str(DATA / "pyslurm.jsonl"))))
     file.chmod(0o755)
     return file
 
