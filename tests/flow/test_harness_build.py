@@ -162,18 +162,17 @@ def _build(**changed: Any) -> wire.Build:
 
 
 @needs(GXX)
-def test_what_an_import_compiles_is_there_in_every_runner(tmp_path: Path, level: int) -> None:
-    for wanted in (2, 1, 0):
-        if level < wanted:
-            continue
-        told = _python(COMPILES_ONCE, mode="benchmark", limits=ground.limits(memory_bytes=2 << 30))
-        report = ground.judged(tmp_path / str(wanted), told, env={"KBSLURM_EVAL_LEVEL": str(wanted)}).told
-        assert report.verdict == "passed", report.reason
-        seen = report.log.split("found: ")[1:]
-        assert "True 42" in report.log
-        builders_calls = len(told.tests) + len(told.benchmarks)
-        assert [s.split()[0] for s in seen[:builders_calls]] == ["False"] * builders_calls
-        assert all(s.startswith("True") for s in seen[builders_calls:]), "a runner compiled again"
+@pytest.mark.parametrize("wanted", [2, 1, 0])
+def test_what_an_import_compiles_is_there_in_every_runner(tmp_path: Path, level: int, wanted: int) -> None:
+    _reached(level, wanted)
+    told = _python(COMPILES_ONCE, mode="benchmark", limits=ground.limits(memory_bytes=2 << 30))
+    report = ground.judged(tmp_path, told, env={"KBSLURM_EVAL_LEVEL": str(wanted)}).told
+    assert report.verdict == "passed", report.reason
+    seen = report.log.split("found: ")[1:]
+    assert "True 42" in report.log
+    builders_calls = len(told.tests) + len(told.benchmarks)
+    assert [s.split()[0] for s in seen[:builders_calls]] == ["False"] * builders_calls
+    assert all(s.startswith("True") for s in seen[builders_calls:]), "a runner compiled again"
 
 
 def test_a_text_that_compiles_is_told_from_one_that_does_not(tmp_path: Path) -> None:
