@@ -460,7 +460,7 @@ teams = { Blue = 3 }
 
 
 def test_the_placement_policy_is_read_and_shown(tmp_path: Path) -> None:
-    found = config.load(written(tmp_path, OVERFLOW), {})
+    found = config.load(written(tmp_path, OVERFLOW), {"HOME": str(tmp_path)})
     rules = wiring.rules(found)
     assert rules.overflow == Overflow(when="when_wait_over", after_s=600.0)
     assert (rules.boards, rules.budget.month, rules.budget.boards) == ({"sort": ("box",)}, 10.0, {"sort": 5.0})
@@ -486,7 +486,7 @@ def test_the_placement_policy_is_read_and_shown(tmp_path: Path) -> None:
 def test_a_place_that_is_not_there_is_told_at_its_line(tmp_path: Path, wrong: str, where: str) -> None:
     text = OVERFLOW if "bocks" in wrong else OVERFLOW.replace(LISTED, "\n")
     with pytest.raises(Misconfigured) as caught:
-        wiring.places(config.load(written(tmp_path, text + wrong), {}))
+        wiring.places(config.load(written(tmp_path, text + wrong), {"HOME": str(tmp_path)}))
     assert caught.value.message.endswith(where)
     assert caught.value.hint == "There are: box."
 
