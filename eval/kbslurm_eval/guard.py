@@ -556,7 +556,7 @@ def _enter(root: str) -> None:
 
 def _fenced(spec: dict[str, Any]) -> bool:
     """Read what a cage with a root of its own would show, write to the launch's own folder and link; nothing else.
-    Memory that is shared by name isn't to be had: it would lie where the links of others do."""
+    The C library's memory by name isn't to be had: it would lie where the links of others do (Python's: `sharing`)."""
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     shown = [*spec["binds"], *spec["libraries"], *(f"/etc/{name}" for name in (*ETC, *ETC_BELOW)), spec["eval"]]
     shown += ["/proc", "/sys/devices/system", *([spec["built"]] if spec["built"] else ())]

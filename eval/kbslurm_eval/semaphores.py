@@ -14,6 +14,7 @@ import os
 import secrets
 import time
 from _thread import get_ident
+from collections.abc import Callable
 from typing import Any, Self
 
 from . import sharing
@@ -48,9 +49,16 @@ class _Moment(ctypes.Structure):
     _fields_ = [("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long)]
 
 
-def _did(name: str, at: int, *args: Any) -> int:
-    """0, or the number of the error."""
-    return ctypes.get_errno() if getattr(_libc, name)(ctypes.c_void_p(at), *args) else 0
+def _call(name: str, *more: Any) -> Callable[..., int]:
+    """The C library's, for the semaphore at an address: 0, or the number of the error."""
+    call = getattr(_libc, name)
+    call.argtypes = [ctypes.c_void_p, *more]
+    return lambda *args: ctypes.get_errno() if call(*args) else 0
+
+
+_init, _getvalue = _call("sem_init", ctypes.c_int, ctypes.c_uint), _call("sem_getvalue", ctypes.c_void_p)
+_trywait, _wait, _post = _call("sem_trywait"), _call("sem_wait"), _call("sem_post")
+_timedwait = _call("sem_timedwait", ctypes.c_void_p)
 
 
 def _error(code: int) -> OSError:
@@ -87,7 +95,7 @@ class SemLock:
             self._taken += 1
             return True
         until = None if timeout is None else _in(timeout)
-        while (code := _did("sem_trywait", self.handle)) == errno.EINTR:
+        while (code := _trywait(self.handle)) == errno.EINTR:
             pass
         if code == errno.EAGAIN and block:
             # handlers of signals run between two rounds, and what they raise ends the waiting
@@ -103,8 +111,8 @@ class SemLock:
 
     def _waited(self, until: _Moment | None) -> int:
         if until is None:
-            return _did("sem_wait", self.handle)
-        return _did("sem_timedwait", self.handle, ctypes.byref(until))
+            return _wait(self.handle)
+        return _timedwait(self.handle, ctypes.byref(until))
 
     def release(self) -> None:
         """One more may have it."""
@@ -117,7 +125,7 @@ class SemLock:
         elif self._get_value() >= self.maxvalue:
             raise ValueError("semaphore or lock released too many times")
         self._taken -= 1  # before the next owner counts its own
-        if code := _did("sem_post", self.handle):
+        if code := _post(self.handle):
             self._taken += 1
             raise _error(code)
 
@@ -129,7 +137,7 @@ class SemLock:
 
     def _get_value(self) -> int:
         value = ctypes.c_int()
-        if code := _did("sem_getvalue", self.handle, ctypes.byref(value)):
+        if code := _getvalue(self.handle, ctypes.byref(value)):
             raise _error(code)
         return max(0, value.value)
 
@@ -155,7 +163,7 @@ def _made(value: int, fd: int = -1) -> _Page:
     if not 0 <= value <= SEM_VALUE_MAX:
         raise _error(errno.EINVAL)
     page = _Page(fd)
-    if code := _did("sem_init", page.at, 1, ctypes.c_uint(value)):
+    if code := _init(page.at, 1, value):
         raise _error(code)
     return page
 
