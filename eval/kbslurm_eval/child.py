@@ -199,7 +199,7 @@ def _hello(told: dict[str, Any], folder: str) -> tuple[int, str]:
         global _unshared
         _unshared = True
         seen["signals"] = guard.signals_get_out()
-        sharing.install(os.environ["TMPDIR"])
+        sharing.install(os.environ["TMPDIR"], signals=guard.may_signal_its_own())
     if "rank" in told:
         from . import conductor
 

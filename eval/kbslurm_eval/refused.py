@@ -18,16 +18,16 @@ NAMED = (
     f"/dev/shm, where every run on this machine looks; {_NEXT}"
 )
 SOCKETS = (
-    "there are no sockets but connected pairs at isolation level 1 (so no Manager, Listener or server), because others "
-    f"on this machine could answer; {_NEXT}"
+    "there are no sockets to connect to at isolation level 1 (so no Manager, Listener or server), because others on "
+    f"this machine could answer; {_NEXT}"
 )
 FILES = (
     "at isolation level 1 a submission writes to its own folder only ($TMPDIR, which tempfile uses), because what it "
     "left elsewhere other runs on this machine would find"
 )
 SIGNALS = (
-    "at isolation level 1 a submission can't signal its own processes on a Linux before 6.12, which wouldn't keep the "
-    f"signals from others'; newer ones do, {_NEXT}"
+    "at isolation level 1 a submission can't signal its own processes on a Linux before 6.12 (those of multiprocessing "
+    f"apart), because that wouldn't keep the signals from others'; {_NEXT}"
 )
 _DENIED = (errno.EPERM, errno.EACCES)
 _BY_NAME = re.compile(r"/dev/shm|shared memory|\bshm_open|\bsem_open|\bshm\b", re.IGNORECASE)
@@ -66,9 +66,17 @@ def _of(error: BaseException) -> str:
         own = os.path.realpath(os.environ.get("TMPDIR", "/tmp"))
         path = os.path.realpath(os.fsdecode(error.filename))
         return "" if os.path.commonpath((own, path)) == own or os.path.exists(path) else FILES
-    if os.path.basename(last.filename) == "socket.py" or "socket.socket" in (last.line or ""):
-        return SOCKETS
+    if os.path.basename(last.filename) == "socket.py":
+        return SOCKETS if _family(error) == 1 else ""  # those of a network are nowhere to be had
     return SIGNALS if _KILLS.search(last.line or "") else ""
+
+
+def _family(error: BaseException) -> object:
+    """Of the socket that was asked for; 1 are those with a path."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace and trace.tb_frame.f_locals.get("family")
 
 
 def _is(frame: traceback.FrameSummary, file: str, function: str) -> bool:

@@ -26,14 +26,16 @@ else:
 FOLDER = ".shm"
 LONGEST = 255
 _folder = ""
+_signals = True
 
 
-def install(place: str) -> None:
-    """From here on what is shared by name lies below this folder, in this process and in those that it spawns."""
-    global _folder
+def install(place: str, *, signals: bool = True) -> None:
+    """From here on what is shared by name lies below this folder, in this process and in those that it spawns.
+    `signals`: whether they may signal each other."""
+    global _folder, _signals
     if _folder:  # a rank's first process did so before it forked
         return
-    _folder = os.path.join(place, FOLDER)
+    _folder, _signals = os.path.join(place, FOLDER), signals
     sys.meta_path.insert(0, _Finder())
     for name, mend in _MENDED.items():
         if name in sys.modules:
@@ -91,7 +93,8 @@ def _spawn_with_ours(util: ModuleType) -> None:
 def _with_ours(args: list[Any]) -> list[Any]:
     """The command line of an interpreter, whose program first does what `install` did here."""
     here, place = os.path.dirname(os.path.dirname(os.path.abspath(__file__))), os.path.dirname(_folder)
-    first = f"import sys; sys.path.insert(0, {here!r}); from {__name__} import install; install({place!r}); "
+    first = f"import sys; sys.path.insert(0, {here!r}); from {__name__} import install; "
+    first += f"install({place!r}, signals={_signals}); "
     at = args.index("-c") + 1 if "-c" in args else len(args)
     return [*args[:at], *(first + program for program in args[at : at + 1]), *args[at + 1 :]]
 
@@ -107,11 +110,27 @@ def _no_place_for_all(heap: ModuleType) -> None:
     heap.Arena._dir_candidates = []
 
 
+def _listen(process: ModuleType) -> None:
+    if not _signals:
+        from . import ending
+
+        ending.listen(process)
+
+
+def _ask(popen_fork: ModuleType) -> None:
+    if not _signals:
+        from . import ending
+
+        ending.ask(popen_fork)
+
+
 _OURS: dict[str, Callable[[ModuleType], None]] = {"_multiprocessing": _semaphores, "_posixshmem": _memory}
 _MENDED: dict[str, Callable[[ModuleType], None]] = {
     "multiprocessing.util": _spawn_with_ours,
     "multiprocessing.context": _no_server,
     "multiprocessing.heap": _no_place_for_all,
+    "multiprocessing.process": _listen,
+    "multiprocessing.popen_fork": _ask,
 }
 
 

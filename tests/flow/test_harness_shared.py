@@ -116,29 +116,83 @@ def custom_kernel(data):
 """
 
 
-@needs(LANDLOCK)
-def test_where_the_kernel_keeps_no_signals_inside_that_is_said(tmp_path: Path) -> None:
-    """A Linux before 6.12, played by a harness that thinks it is on one."""
-    launcher = tmp_path / "old.py"
+POOLS = """
+import multiprocessing, os, signal, time
+
+
+def deaf(ready):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ready.set()
+    time.sleep(600)
+
+
+def tidy(ready):
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
+    ready.set()
+    while True:
+        time.sleep(0.01)
+
+
+def custom_kernel(data):
+    found = []
+    for method in ("fork", "spawn") if data else ():
+        context = multiprocessing.get_context(method)
+        with context.Pool(2) as pool:
+            found.append(pool.apply(sorted, [data]))
+            pool.apply_async(time.sleep, [600])
+        with context.Pool(1):
+            pass
+        for target, ends in ((deaf, -signal.SIGKILL), (tidy, 7), (time.sleep, -signal.SIGTERM)):
+            ready = context.Event()
+            child = context.Process(target=target, args=(ready if target is not time.sleep else 600,))
+            child.start()
+            if target is not time.sleep:
+                ready.wait(60)
+            child.terminate()
+            if target is deaf:
+                child.join(0.3)
+                assert child.is_alive()
+                child.kill()
+            child.join()
+            assert child.exitcode == ends, (method, target, child.exitcode)
+    return sorted(data)
+"""
+
+
+@pytest.fixture
+def older(tmp_path: Path) -> Path:
+    """The harness as it is on a Linux before 6.12: its launcher believes that Landlock keeps no signals inside."""
+    launcher, judge = tmp_path / "launcher.py", tmp_path / "judge.py"
+    first = f"import subprocess, sys\nsys.path.insert(0, {str(ground.EVAL)!r})\n"
     launcher.write_text(
-        f"import sys\nsys.path.insert(0, {str(ground.EVAL)!r})\nfrom kbslurm_eval import fence, guard\n"
+        f"{first}from kbslurm_eval import fence, guard\n"
         "fence.keeps_signals = lambda: False\nraise SystemExit(guard.launcher())\n"
     )
-    judge = tmp_path / "judge.py"
     judge.write_text(
-        f"import subprocess, sys\nsys.path.insert(0, {str(ground.EVAL)!r})\n"
-        "from kbslurm_eval import run, supervisor\n"
-        "real = subprocess.Popen\n"
+        f"{first}from kbslurm_eval import run, supervisor\nreal = subprocess.Popen\n"
         "def popen(argv, **more):\n"
         f"    return real([*argv[:-2], {str(launcher)!r}] if argv[-1] == '--jail' else argv, **more)\n"
         "supervisor.subprocess.Popen = popen\nraise SystemExit(run.main())\n"
     )
-    report = ground.judged(tmp_path / "run", ground.manifest(ENDS, mode="test"), env=AT_1, program=judge).told
+    return judge
+
+
+@needs(LANDLOCK)
+def test_where_the_kernel_keeps_no_signals_inside_that_is_said(tmp_path: Path, older: Path) -> None:
+    report = ground.judged(tmp_path / "run", ground.manifest(ENDS, mode="test"), env=AT_1, program=older).told
     assert (report.verdict, report.isolation.level) == ("error", 1), report.isolation.notes
     assert report.reason.endswith(f" - {refused.SIGNALS}")
     if fence.keeps_signals():
         report = ground.judged(tmp_path / "now", ground.manifest(ENDS, mode="test"), env=AT_1).told
         assert report.verdict == "passed", report.reason
+
+
+@needs(LANDLOCK)
+@pytest.mark.parametrize("kernel", ["this", "older"])
+def test_processes_of_pythons_are_ended_on_every_kernel(tmp_path: Path, older: Path, kernel: str) -> None:
+    program = older if kernel == "older" else ground.EVAL
+    report = ground.judged(tmp_path / "run", ground.manifest(POOLS, mode="test"), env=AT_1, program=program).told
+    assert (report.verdict, report.log) == ("passed", ""), report.reason
 
 
 def test_below_namespaces_only_the_fence_lets_signals_go() -> None:

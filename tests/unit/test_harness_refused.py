@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -40,6 +41,13 @@ def signalling() -> NoReturn:
     raise denied(errno.EPERM)  # as a line with os.kill(pid, number) would
 
 
+def no_socket(family: int) -> Callable[[], NoReturn]:
+    """As Python's own `socket.socket` ends where the filter refuses it."""
+    library: dict[str, Callable[[int, OSError], NoReturn]] = {}
+    exec(compile("def made(family, error):\n    raise error", "/usr/lib/python3/socket.py", "exec"), library)
+    return lambda: library["made"](family, denied(errno.EPERM))
+
+
 @pytest.fixture(autouse=True)
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -55,6 +63,8 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (behind(ValueError("no"), RuntimeError(TORCH)), refused.NAMED),
         (raised(denied(errno.EACCES, "/nowhere/else")), refused.FILES),
         (signalling, refused.SIGNALS),
+        (no_socket(socket.AF_UNIX), refused.SOCKETS),
+        (no_socket(socket.AF_INET), ""),
         (raised(denied(errno.EACCES, "/etc/passwd")), ""),
         (raised(denied(errno.ENOSPC, "/dev/shm/x")), ""),
         (raised(RuntimeError("shared memory is too small")), ""),
