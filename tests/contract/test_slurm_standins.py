@@ -8,6 +8,7 @@ import dataclasses
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 from kbslurm import share, sites
 from kbslurm.backends.paths import AttemptPaths
+from kbslurm.backends.slurm import rehearsal
 from kbslurm.backends.slurm.backend import SlurmBackend
 from kbslurm.backends.slurm.commands import Commands
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen
@@ -550,6 +552,25 @@ def test_a_job_that_locks_its_folder_is_settled_and_pruned_all_the_same(anyone: 
     lock()
     assert backend.prune(datetime.now(UTC) + timedelta(days=1), keep=[]) == 1
     assert list(backend.root.iterdir()) == []
+
+
+REHEARSED = """
+import sys
+from pathlib import Path
+from kbslurm import share, sites
+from kbslurm.backends.slurm import rehearsal
+site, eval_dir, folder = sites.load(Path(sys.argv[1])), Path(sys.argv[2]), Path(sys.argv[3])
+rehearsal.prepare(site, site.gpus["T4"], folder, templates=share.path("sbatch_templates"), eval_dir=eval_dir)
+"""
+
+
+def test_a_rehearsal_is_written_whatever_the_operators_locale(rig: Rig) -> None:
+    folder = rig.folder / "rehearsal"
+    folder.mkdir()
+    argv = [sys.executable, "-c", REHEARSED, str(rig.folder / "site.toml"), str(rig.eval_dir), str(folder)]
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run(argv, env={**os.environ, **ascii_only}, check=True)
+    assert "…" in (folder / rehearsal.SCRIPT).read_text(encoding="utf-8")
 
 
 def test_harnesses_of_former_versions_go_when_they_are_old_and_no_attempt_is_to_run_them(rig: Rig) -> None:

@@ -353,7 +353,7 @@ def _request_finding(ground: Ground, gpu: GpuType) -> Finding:
             templates=ground.templates,
         )
         make_folder(folder)
-        (folder / "job.sh").write_text(text)
+        (folder / "job.sh").write_text(text, encoding="utf-8")
         answer = ground.commands.run("sbatch", ["--test-only", str(folder / "job.sh")])
     except KbslurmError as error:
         return failed("request", error.message, error.hint or "Correct the site's file.", where=gpu.name)
@@ -496,7 +496,8 @@ def probe_node(ground: Ground, gpu: GpuType) -> list[Finding]:
         inside = Path(__file__).with_name("inside.py")
         shutil.copyfile(inside, folder / "inside.py")
         rehearsed = rehearsal.prepare(ground.site, gpu, folder, templates=ground.templates, eval_dir=ground.eval_dir)
-        (folder / "job.sh").write_text(probe_script(ground.site, gpu, folder, ground.templates))
+        text = probe_script(ground.site, gpu, folder, ground.templates)
+        (folder / "job.sh").write_text(text, encoding="utf-8")
         answer = ground.commands.run(
             "sbatch", ["--parsable", str(folder / "job.sh")], timeout_s=ground.site.slurm.submit_timeout_s
         )
@@ -592,7 +593,7 @@ def _race(ground: Ground, folder: Path) -> frozenset[int]:
 
 def _put(file: Path, text: str) -> None:
     fresh = file.with_name(f".{file.name}-{secrets.token_hex(4)}")
-    fresh.write_text(text + "\n")
+    fresh.write_text(text + "\n", encoding="utf-8")
     fresh.replace(file)
 
 

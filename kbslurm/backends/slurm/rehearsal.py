@@ -103,5 +103,5 @@ def prepare(site: Site, gpu: GpuType, folder: Path, *, templates: Path, eval_dir
         memory_bytes=MEMORY_BYTES,
         templates=templates,
     )
-    (folder / SCRIPT).write_text(script)
+    (folder / SCRIPT).write_text(script, encoding="utf-8")
     return found
