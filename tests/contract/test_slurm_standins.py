@@ -515,18 +515,26 @@ def test_folders_of_attempts_that_ended_long_ago_go_and_those_that_are_open_stay
 
 
 @pytest.fixture
-def anyone() -> Iterator[Rig]:
-    """The rig of an ordinary user."""
-    with ordinary.user(Rig) as found:
+def anyone() -> Iterator[tuple[Rig, JobSpec]]:
+    """The rig of an ordinary user, and a job."""
+
+    def prepared(folder: Path) -> tuple[Rig, JobSpec]:
+        rig = Rig(folder)
+        rig.says("sbatch", "echo 7")
+        return rig, rig.finished(rig.job())
+
+    with ordinary.user(prepared) as found:
         yield found
 
 
 @pytest.mark.parametrize("locked", ["", "out", "claim", "scratch", "out/artifacts"])
-def test_a_job_that_locks_its_folder_is_settled_and_pruned_all_the_same(anyone: Rig, locked: str) -> None:
-    anyone.says("sbatch", "echo 7")
-    backend, job = anyone.backend(), anyone.finished(anyone.job())
+def test_a_job_that_locks_its_folder_is_settled_and_pruned_all_the_same(
+    anyone: tuple[Rig, JobSpec], locked: str
+) -> None:
+    rig, job = anyone
+    backend = rig.backend()
     backend.submit(job)
-    attempt, paths = anyone.attempt(job, "7"), AttemptPaths(root=backend.root, name=job.name)
+    attempt, paths = rig.attempt(job, "7"), AttemptPaths(root=backend.root, name=job.name)
     for folder in (paths.claim, paths.artifacts):
         folder.mkdir()
     paths.owner.write_text(json.dumps({"job": "7", "node": "n1", "at": 4}))

@@ -11,7 +11,6 @@ from kbslurm_eval.wire import Budget
 from tests.flow.stage import QUICK, Stage, running
 from tests.flow.test_walk import TRANSPOSE, local
 
-
 # Loops alone take some three times as long, which a busy machine's noise can hide.
 AGAIN = """
 
