@@ -16,13 +16,13 @@ import atexit
 import contextlib
 import errno
 import fcntl
-import hashlib
 import importlib.metadata
 import importlib.util
 import json
 import os
 import pwd
 import re
+import secrets
 import shutil
 import signal
 import subprocess
@@ -275,8 +275,6 @@ def _initialised(data_dir: Path, servant: Servant, binaries: Path) -> Path:
     (fresh / "pg_hba.conf").write_text("local all all peer map=kbslurm\n")
     (fresh / "pg_ident.conf").write_text("".join(f"kbslurm {name} {USER}\n" for name in sorted(_who_may_connect())))
     fresh.rename(home / "cluster")
-    if home != data_dir:
-        (data_dir / "elsewhere").write_text(f"{home}\n")
     return home / "cluster"
 
 
@@ -425,12 +423,21 @@ def _roots_place() -> Path:
 
 
 def _elsewhere(data_dir: Path) -> Path:
-    """Where the cluster of a directory lives that the server's user can't reach."""
-    shelf = _roots_place() / "embedded"
-    _sweep(shelf)
-    key = hashlib.sha256(f"{data_dir}\0{data_dir.stat().st_ino}".encode()).hexdigest()[:16]
-    home = shelf / key
-    home.mkdir(mode=0o711, exist_ok=True)
+    """Where the cluster of a directory lives that the server's user can't reach.
+
+    A name of chance: one made from the directory's would be found again by another directory of that name.
+    """
+    note = data_dir / "elsewhere"
+    if note.exists():
+        home = Path(note.read_text().strip())
+        home.mkdir(mode=0o711, exist_ok=True)
+    else:
+        shelf = _roots_place() / "embedded"
+        _sweep(shelf)
+        home = shelf / secrets.token_hex(8)
+        home.mkdir(mode=0o711)
+        (data_dir / "elsewhere.new").write_text(f"{home}\n")
+        (data_dir / "elsewhere.new").rename(note)
     home.chmod(0o711)
     (home / "origin").write_text(f"{data_dir}\n")
     return home

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -148,6 +149,22 @@ def test_what_cannot_be_used_is_said_in_one_sentence(folder: Path, make: object,
         Embedded.start(folder / "pg")
     assert "\n" not in raised.value.message
     assert raised.value.hint
+
+
+def test_a_directory_made_anew_has_a_database_of_its_own(folder: Path) -> None:
+    place = folder / "pg"
+    with Embedded.start(place, fast=True) as before, psycopg.connect(before.url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE of_yesterday ()")
+    number = place.stat().st_ino
+    inside = place.rename(folder / "away")
+    shutil.rmtree(inside)
+    for count in range(1000):  # a file system gives the number of what is deleted to what is made next, or soon
+        place.mkdir()
+        if place.stat().st_ino == number:
+            break
+        place.rename(folder / f"other-{count}")
+    with Embedded.start(place, fast=True) as now, psycopg.connect(now.url) as connection:
+        assert connection.execute("SELECT to_regclass('of_yesterday')").fetchone() == (None,)
 
 
 def test_a_database_of_another_postgres_is_refused(folder: Path) -> None:
