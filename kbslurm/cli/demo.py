@@ -179,6 +179,12 @@ def _configured(place: Path, site: Path | None) -> Path:
 
 
 def _usual_place() -> Path:
+    """In a checkout its own folder, so that a fresh clone begins with round 1; else the user's cache."""
+    from kbslurm import share
+
+    checkout = share.checkout()
+    if checkout is not None and os.access(checkout, os.W_OK):
+        return checkout / ".kbslurm" / "demo"
     base = os.environ.get("XDG_CACHE_HOME") or (f"{home}/.cache" if (home := os.environ.get("HOME")) else "")
     return Path(base) / "kbslurm" / "demo" if base else Path(tempfile.gettempdir()) / f"kbslurm-demo-{os.getuid()}"
 

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -72,6 +73,28 @@ def test_it_survives_an_interruption_ends_by_itself_and_leaves_nothing(tmp_path:
     while (left := of_the_demo(place)) and time.monotonic() < until:
         time.sleep(0.1)
     assert left == []
+
+
+def test_the_first_demo_of_a_clone_is_round_1_whatever_ran_before(root: Path, tmp_path: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("KBSLURM_", "PG"))}
+    for clone in (tmp_path / "one", tmp_path / "two"):
+        shutil.copytree(root, clone, ignore=shutil.ignore_patterns(".*", "__pycache__", "tests"))
+        demo = subprocess.Popen(
+            [sys.executable, "-m", "kbslurm", "demo", "--once"],
+            cwd=clone,
+            env={**env, "HOME": str(tmp_path), "PYTHONPATH": str(clone)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert demo.stderr is not None
+        try:
+            said = next((line for line in demo.stderr if "round" in line), "")
+            assert "playing round 1 " in said
+        finally:
+            demo.send_signal(signal.SIGINT)
+            demo.communicate(timeout=PATIENCE_S)
 
 
 def test_on_a_terminal_it_stays_up_for_a_browser_and_for_popcorn(tmp_path: Path) -> None:
