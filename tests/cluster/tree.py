@@ -276,14 +276,18 @@ def _mmdebstrap(
 
 def build(slurm: str = DEFAULT_SLURM) -> Path:
     """The root tree with this Slurm, built now or taken from the cache."""
-    recipe = RECIPES[slurm]
-    with _building(f"tree-{slurm}-{recipe.digest()}") as (final, fresh):
+    return build_tree(f"tree-{slurm}", RECIPES[slurm])
+
+
+def build_tree(name: str, recipe: Recipe) -> Path:
+    """The tree that the recipe describes, built now or taken from the cache."""
+    with _building(f"{name}-{recipe.digest()}") as (final, fresh):
         if fresh is not None:
             check_host()
-            say(f"building the tree with Slurm {slurm} (Debian {recipe.suite}, {len(recipe.packages)} packages)")
+            say(f"building {name} (Debian {recipe.suite}, {len(recipe.packages)} packages)")
             began = time.monotonic()
             _mmdebstrap(recipe.suite, fresh, recipe.packages, variant="apt", hook=recipe.steps, make_folders=True)
-            say(f"the tree is built ({time.monotonic() - began:.0f} s)")
+            say(f"{name} is built ({time.monotonic() - began:.0f} s)")
     return final
 
 
