@@ -17,7 +17,7 @@ PIP     := $(PY) -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test test-again lint format types bench bench-cluster bench-harness wheel-check cluster cluster-shell \
-        cluster-trees cluster-down adversarial demo-slurm demo-discord demo-overflow test-slurm-matrix test-gpu test-live test-popcorn test-pyslurm test-torch lock clean
+        cluster-trees cluster-down laptop adversarial demo-slurm demo-discord demo-overflow test-slurm-matrix test-gpu test-live test-popcorn test-pyslurm test-torch lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -29,9 +29,7 @@ $(READY): requirements.lock pyproject.toml hatch_build.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "kbslurm needs Python 3.11 or newer and $(PYTHON) is $$($(PYTHON) -V 2>&1); choose another with make PYTHON=/path/to/python3." >&2; exit 2; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) can't make virtual environments; on Debian: apt-get install python3-venv." >&2; exit 2; }
 	@rm -f $(READY)
-	$(PYTHON) -m venv .venv
-	$(PIP) install --quiet --require-hashes -r requirements.lock
-	$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	@$(PYTHON) .ci/make_venv.py .venv requirements.lock .
 	@touch $(READY)
 
 demo: $(READY)  ## a competition on this machine: eight submissions, one leaderboard (ARGS=--once ends by itself)
@@ -85,6 +83,9 @@ cluster-trees: $(READY)  ## build beforehand what the test cluster runs on (root
 cluster-shell: $(READY)  ## a shell on that cluster's login node
 	$(PY) tests/cluster/up.py shell --dir $(CLUSTER) $(ARGS)
 
+laptop:  ## the tests in a fresh clone on a bare Debian 13, as an ordinary user (root; ARGS='--suite sid -- make demo')
+	@$(PYTHON) -m tests.laptop $(or $(ARGS),-- make test)
+
 cluster-down: $(READY)  ## end it, all of it
 	$(PY) tests/cluster/up.py stop --dir $(CLUSTER) $(ARGS)
 
@@ -129,5 +130,5 @@ lock:  ## resolve the dependencies anew for Python 3.11 to 3.14 on every platfor
 	@rm -rf .venv-lock
 
 clean:  ## remove what make made here
-	rm -rf .venv .venv-lock .nvcc build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-lock .nvcc .kbslurm/demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
