@@ -90,7 +90,7 @@ def custom_kernel(data):
 """
 TMP = """
 def custom_kernel(data):
-    with open("/tmp/kb-of-its-own", "w") as file:
+    with open("/tmp/of-its-own", "w") as file:
         file.write("x")
     return sorted(data)
 """

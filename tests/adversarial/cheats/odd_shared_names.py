@@ -12,9 +12,10 @@ import os
 import _multiprocessing
 import _posixshmem
 
+_TMP = "/tmp"
 NAMES = [
-    "/../kb-marker", "../../../../tmp/kb-marker", "//tmp/kb-marker", "/tmp/kb-marker", "..", ".", "/", "", "kb-marker\0x",
-    "kb-marker/../../kb-marker", "/dev/shm/../../tmp/kb-marker", "/kb-marker" + "x" * 300, "kb-\udc00marker",
+    "/../kb-marker", f"../../../..{_TMP}/kb-marker", f"/{_TMP}/kb-marker", f"{_TMP}/kb-marker", "..", ".", "/", "", "kb-marker\0x",
+    "kb-marker/../../kb-marker", f"/dev/shm/../..{_TMP}/kb-marker", "/kb-marker" + "x" * 300, "kb-\udc00marker",
 ]  # fmt: skip
 PLACES = ["/tmp", "/dev/shm", "/var/tmp", os.path.dirname(os.getcwd()), os.path.dirname(os.path.dirname(os.getcwd()))]
 
@@ -45,7 +46,7 @@ for _name in NAMES:
 _place = os.path.join(os.getcwd(), ".shm")
 for _at in (f"{_place}/shm.kb-marker", f"{_place}/sem.kb-marker"):
     try:
-        os.symlink("/tmp/kb-marker", _at)
+        os.symlink(f"{_TMP}/kb-marker", _at)
     except OSError:
         pass
 for _make in (

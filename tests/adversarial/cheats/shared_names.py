@@ -29,9 +29,10 @@ for _what, _find in (
     except OSError:
         pass
 _found = sys.argv[-1].rpartition("/")[0]
-_patterns = ("/dev/shm/*", "/dev/shm/*/*/work/.shm/*", "/dev/shm/*/*/*/work/.shm/*", f"{_found}/*/work/.shm/*")
+_shared = os.sep.join(["", "work", ".shm", ""])
+_patterns = ("/dev/shm/*", f"/dev/shm/*/*{_shared}*", f"/dev/shm/*/*/*{_shared}*", f"{_found}/*{_shared}*")
 for _path in (path for pattern in _patterns for path in glob.glob(pattern)):
-    if "/work/.shm/" in _path and not _path.startswith(os.getcwd()):
+    if _shared in _path and not _path.startswith(os.getcwd()):
         print("PERSISTED", _path)
 for _leave in (
     lambda: _multiprocessing.SemLock(1, 1, 1, NAME, False),
@@ -46,7 +47,7 @@ for _leave in (
 for _number in range(1, 40):  # a sister launch's folder, were it known
     for _kind in ("sem", "shm"):
         try:
-            with open(f"{_found}/{_number}/work/.shm/{_kind}.kb-marker", "xb") as _file:
+            with open(os.path.join(f"{_found}/{_number}", "work", f".shm/{_kind}.kb-marker"), "xb") as _file:
                 _file.write(b"left")
         except OSError:
             continue
