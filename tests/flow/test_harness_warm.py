@@ -102,11 +102,11 @@ def light(pid: int, bell: int) -> bool:
 def others_weighed() -> Iterator[None]:
     """The kernel takes so few words on weights from all users but root that nobody else's is heard meanwhile."""
     ours, over = Path("/proc/self/autogroup"), threading.Event()
-    nice = ours.read_text().split()[-1]
+    nice = (ours.read_text().split() or ["0"])[-1]  # nothing: whoever started us is in no session of its own
 
     def weigh() -> None:
         while not over.wait(0.01):
-            with contextlib.suppress(BlockingIOError):
+            with contextlib.suppress(OSError):  # heard too often, or of the group that none can weigh: it counts as well
                 ours.write_text(nice)
 
     thread = threading.Thread(target=weigh)
