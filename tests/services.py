@@ -144,7 +144,7 @@ ROOT = Service(
     name="root",
     why="the harness as other users start it, or inside a `/proc` that hides processes",
     there=lambda: os.geteuid() == 0,
-    otherwise="`sudo make test FLOORS=flow`",
+    otherwise="`sudo make test`",
 )
 CLUSTER = Service(
     name="a test cluster",
