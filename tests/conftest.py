@@ -15,7 +15,7 @@ import pytest
 
 from kbslurm.store.embedded import Embedded
 from tests import databases
-from tests.services import closing_lines, in_ci, need
+from tests.services import closing_lines, in_ci, need, no_room
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE_S = 600
@@ -122,7 +122,10 @@ def own_postgres() -> Iterator[Embedded]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The developer's own configuration, database and secrets stay out of the tests."""
+    """The developer's own configuration, database and secrets stay out of the tests. Without room none begins: a file
+    that is mapped where none is left ends Python itself."""
+    if why := no_room():
+        raise pytest.UsageError(why)
     for name in list(os.environ):
         ours = name.startswith("KBSLURM_") and not name.startswith(OURS_TO_KEEP)
         if ours or name in OF_THE_USERS_OWN or name.startswith(("SLURM_", "SBATCH_", "PG")):

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -169,6 +170,26 @@ TORCH = Service(
     otherwise=f"{sys.executable} -m pip install torch",
 )
 SERVICES = {one.name: one for one in (*OF_MAKE_TEST, NINJA, GPU, TORCH)}
+
+
+# ---------------------------------------------------------------------------------------------------- room to work in
+
+ROOM_MB = 500  # all floors but the cluster's fill 150 of them at the worst moment
+
+
+def no_room() -> str:
+    """Why there isn't enough room for temporary files, and what to do; empty where there is."""
+    try:
+        place = tempfile.gettempdir()
+    except FileNotFoundError:
+        return "No folder for temporary files can be written: make room in /tmp, or set TMPDIR to a folder of yours."
+    free = shutil.disk_usage(place).free // 1_000_000
+    if free >= ROOM_MB:
+        return ""
+    return (
+        f"The tests need {ROOM_MB} MB for temporary files, and {place} has {free} MB left: make room there, or set "
+        "TMPDIR to a folder that has more."
+    )
 
 
 # ------------------------------------------------------------------------------------------------------ asked by tests

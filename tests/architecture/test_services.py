@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import services
-from tests.services import CHROMIUM, GXX, OF_MAKE_TEST, POSTGRES, SHELLCHECK, USER_NAMESPACES
+from tests.services import CHROMIUM, GXX, OF_MAKE_TEST, POSTGRES, SHELLCHECK, USER_NAMESPACES, needs
 
 ROOT = Path(__file__).resolve().parents[2]
 SHELL = "tests/golden/test_sbatch.py::test_shellcheck_has_nothing_to_say"
@@ -130,3 +130,18 @@ def test_ci_installs_whatever_a_service_needs() -> None:
 
 def _typed(command: str) -> str:
     return command if os.geteuid() == 0 else f"sudo {command}"
+
+
+@needs(USER_NAMESPACES)
+def test_without_room_for_temporary_files_one_sentence_says_so(tmp_path: Path) -> None:
+    full = tmp_path / "tmp"
+    full.mkdir()
+    begin = 'mount -t tmpfs -o size=4m none "$1" && TMPDIR=$1 exec "$2" -m pytest -p no:cacheprovider "$3"'
+    argv = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", begin, "sh"]
+    done = subprocess.run(
+        [*argv, str(full), sys.executable, PLAIN], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    (said,) = (done.stdout + done.stderr).strip().splitlines()
+    assert said.startswith(f"ERROR: The tests need {services.ROOM_MB} MB for temporary files, and {full} has 4 MB left")
+    assert "TMPDIR" in said
