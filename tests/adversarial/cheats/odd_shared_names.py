@@ -30,6 +30,8 @@ def left():
     return found
 
 
+for _old in left():  # of a launch before this one
+    print("PERSISTED", _old)
 _before = left()
 for _name in NAMES:
     for _make in (
@@ -63,12 +65,10 @@ try:  # the whole place somewhere else
     os.close(_posixshmem.shm_open("kb-marker", os.O_RDWR | os.O_CREAT, mode=0o666))
 except OSError:
     pass
+_caged = os.getcwd().startswith("/tmp/work")  # /tmp and /dev/shm are this cage's own
 for _new in left() - _before:
-    if os.getcwd().startswith("/tmp/work") and _new.startswith("/tmp/"):
-        continue  # a cage's own /tmp
-    if _new.startswith("/dev/shm/") and os.path.isdir("/dev/shm") and os.stat("/dev/shm").st_ino == 1:
-        continue  # its own, too
-    print("PERSISTED", _new)
+    if not (_caged and _new.startswith(("/tmp/", "/dev/shm/"))):
+        print("PERSISTED", _new)
 
 
 def custom_kernel(data):
