@@ -156,12 +156,21 @@ class TestMakefile:
         for target in ("lint", "types", "wheel-check", "demo"):
             assert re.search(rf"^.*step \S+ \d+ make {target}( \|\||;)", ci, flags=re.MULTILINE), target
         # The floors in three parts, side by side: together they are all of them
-        assert re.search(r"^ +step others \d+ make test \"FLOORS=\$\{FLOORS\[others\]\}\"", ci, flags=re.MULTILINE)
-        assert re.search(r"^ +\*\) aside .* make test \"FLOORS=\$\{FLOORS\[\$name\]\}\"", ci, flags=re.MULTILINE)
+        assert re.search(r"^ +argv=\(make \"test\$again\" \"FLOORS=\$\{FLOORS\[\$name\]\}\"", ci, flags=re.MULTILINE)
         assert "ASIDE=(cluster rest)" in ci
         others, rest = (re.search(rf'\[{part}\]="([a-z ]+)"', ci) for part in ("others", "rest"))
         floors = re.search(r"^FLOORS +:= (.+)$", self.makefile, flags=re.MULTILINE)
         assert others and rest and floors and f"{others[1]} {rest[1]} cluster" == floors[1]
+
+    def test_ci_types_it_on_other_machines_too(self) -> None:
+        ci = (ROOT / ".ci/run").read_text()
+        laptops = dict(re.findall(r'^    \[(debian-\S+)\]="(.*)"$', ci, flags=re.MULTILINE))
+        assert f"LAPTOPS=({' '.join(sorted(laptops, key='debian-sid debian-13 debian-12'.index))})" in ci
+        assert laptops["debian-13"] == "--suite trixie"  # an ordinary user without user namespaces
+        assert "--suite bookworm --user-namespaces" in laptops["debian-12"]
+        assert {"--odd-path", "--read-only-home"} <= set(laptops["debian-12"].split())
+        assert "--suite sid" in laptops["debian-sid"]
+        assert "make demo && make test ARGS=" in ci
 
     @needs(MAKE)
     def test_an_old_python_is_refused_in_one_sentence(self, tmp_path: Path) -> None:

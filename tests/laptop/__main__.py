@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Runs a command in a fresh clone of this checkout on a stranger's machine: a bare Debian, an ordinary user.
 
-    python3 -m tests.laptop [--suite trixie] [--user kb|root] [--user-namespaces] [--path DIR] [--read-only-home]
-                            [--full-tmp] [--env K=V] [--keep NAME] -- COMMAND...
+    python3 -m tests.laptop [--suite trixie] [--user kb|root] [--user-namespaces] [--path DIR | --odd-path]
+                            [--read-only-home] [--full-tmp] [--env K=V] [--keep NAME] -- COMMAND...
+    python3 -m tests.laptop --drop NAME
 
 The tree has what the README asks for (Python, git, make) and nothing else. It is built once by mmdebstrap and kept in
 $KBSLURM_CLUSTER_DIR (default: .cluster in the checkout); each run gets a writable view of it that is gone afterwards,
-or with --keep NAME stays for the next run of that name, virtual environment and all. Uncommitted changes come along.
-There are no user namespaces unless --user-namespaces is given. The package index is the one that pip uses here.
-Standard library only; needs root. Exit code: the command's; 3 a download failed, 2 the
-host lacks something.
+or with --keep NAME stays for the next run of that name, virtual environment and all, until --drop NAME. Uncommitted
+changes come along. There are no user namespaces unless --user-namespaces is given. The package index is the one that
+pip uses here. Standard library only; needs root. Exit code: the command's; 3 a download failed, 2 the host lacks
+something.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tests.cluster import tree_namespaces as ns
 PACKAGES = ("ca-certificates", "git", "make", "passwd", "python3", "python3-venv")
 USERS = {"kb": 1000, "root": 0}
 MIB_OF_A_FULL_TMP = 1
+ODD_PATH = "my kernels, größer/kbslurm"
 _KB = 'chroot "$1" useradd --uid 1000 --create-home --shell /bin/bash kb\n'
 # How this machine reaches its package index.
 _PIPS_OWN = ("PIP_", "SSL_CERT", "REQUESTS_CA_BUNDLE", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
@@ -52,11 +54,15 @@ class Machine:
 
     @property
     def home(self) -> str:
-        return "/root" if self.user == "root" else f"/home/{self.user}"
+        return _home(self.user)
 
     @property
     def checkout(self) -> str:
         return self.path or f"{self.home}/kbslurm"
+
+
+def _home(user: str) -> str:
+    return "/root" if user == "root" else f"/home/{user}"
 
 
 def build(suite: str) -> Path:
@@ -69,7 +75,7 @@ def run(machine: Machine, argv: Sequence[str]) -> int:
     """Run the command in a fresh clone there and give its exit code; what it prints goes where ours does."""
     lower = build(machine.suite)
     if machine.keep:
-        work = tree.cache_root() / f"laptop-kept-{machine.keep}"
+        work = _kept(machine.keep)
         work.mkdir(exist_ok=True)
         return ns.fork_and_wait(lambda: _outside(machine, lower, work, argv))
     work = Path(tempfile.mkdtemp(prefix=".laptop-", dir=tree.cache_root()))
@@ -78,6 +84,16 @@ def run(machine: Machine, argv: Sequence[str]) -> int:
         return ns.fork_and_wait(lambda: _outside(machine, lower, work, argv))
     finally:
         tree.remove(work)
+
+
+def drop(name: str) -> int:
+    """Remove the disk that was kept under this name, if there is one."""
+    tree.remove(_kept(name))
+    return 0
+
+
+def _kept(name: str) -> Path:
+    return tree.cache_root() / f"laptop-kept-{name}"
 
 
 def _outside(machine: Machine, lower: Path, work: Path, argv: Sequence[str]) -> NoReturn:
@@ -127,6 +143,8 @@ def _clone(place: Path, uid: int) -> None:
     git = ["git", "-c", "safe.directory=*"]
     if (place / ".git").exists():  # a kept machine
         subprocess.run([*git, "-C", str(place), "fetch", "--quiet", str(here), "HEAD"], check=True)
+        # The owner changed meanwhile, and a file that only seems to have changed would be written anew.
+        subprocess.run([*git, "-C", str(place), "update-index", "-q", "--refresh"], check=False)
         subprocess.run([*git, "-C", str(place), "reset", "--quiet", "--hard", "FETCH_HEAD"], check=True)
         subprocess.run([*git, "-C", str(place), "clean", "--quiet", "-fd"], check=True)
     else:
@@ -156,21 +174,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--suite", default="trixie", choices=("bookworm", "trixie", "sid"))
     parser.add_argument("--user", default="kb", choices=sorted(USERS))
     parser.add_argument("--user-namespaces", action="store_true", help="let the user make user namespaces")
-    parser.add_argument("--path", default="", help="where the clone goes (default: kbslurm in the user's home)")
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--path", default="", help="where the clone goes (default: kbslurm in the user's home)")
+    place.add_argument("--odd-path", action="store_true", help="it goes where the path has spaces and a letter like ö")
     parser.add_argument("--read-only-home", action="store_true", help="nothing but the clone can be written in HOME")
     parser.add_argument("--full-tmp", action="store_true", help="/tmp has no room left")
     parser.add_argument("--keep", default="", metavar="NAME", help="keep the disk for the next run of this name")
+    parser.add_argument("--drop", default="", metavar="NAME", help="remove the disk kept under this name, nothing else")
     parser.add_argument("--env", action="append", default=[], metavar="K=V", help="for the command's environment")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
     given = parser.parse_args(argv)
     command = given.command[1:] if given.command[:1] == ["--"] else given.command
+    if given.drop:
+        return tree.guarded(lambda: drop(given.drop))
     if not command:
         parser.error("name the command to run, such as: make test")
     machine = Machine(
         suite=given.suite,
         user=given.user,
         user_namespaces=given.user_namespaces,
-        path=given.path,
+        path=given.path or (f"{_home(given.user)}/{ODD_PATH}" if given.odd_path else ""),
         read_only_home=given.read_only_home,
         full_tmp=given.full_tmp,
         keep=given.keep,
