@@ -106,7 +106,7 @@ def others_weighed() -> Iterator[None]:
 
     def weigh() -> None:
         while not over.wait(0.01):
-            with contextlib.suppress(OSError):  # heard too often, or of the group that none can weigh: it counts as well
+            with contextlib.suppress(OSError):  # refused, it counts as well
                 ours.write_text(nice)
 
     thread = threading.Thread(target=weigh)
