@@ -227,24 +227,29 @@ def _set_up(store: PostgresStore, told: Script) -> None:
 
 def _round(store: PostgresStore, told: Script, *, quiet: bool) -> list[SubmissionId]:
     """The submissions of this round: those of an interrupted one that are there already, and the missing."""
-    from kbslurm.flow.submit import accept
-
-    state = store.setting(ROUND, default={"number": 0, "ids": [], "done": True})
-    if state["done"]:
-        state = {"number": state["number"] + 1, "ids": [], "done": False}
+    state = store.setting(ROUND, default={"number": 0, "done": True})
+    there = {(view.person, view.file_name): view.id for view in reversed(store.submissions())}
+    if state["done"] or "after" not in state:
+        state = {"number": state["number"] + 1, "after": max(there.values(), default=0), "done": False}
         store.put_setting(ROUND, state)
         _say(f"playing round {state['number']} on board {told.board}", quiet)
     else:
         _say(f"going on with round {state['number']} on board {told.board}", quiet)
-    ids = [SubmissionId(found) for found in state["ids"]]
-    for play in told.plays[len(ids) :]:
-        person = store.ensure_person(play.person)
-        now = datetime.now(UTC)
-        text = play.file.read_bytes()
-        receipt = accept(store, person.id, told.board, play.file.name, text, "leaderboard", play.gpus, now, via="demo")
-        ids.append(receipt.submission_id)
-        store.put_setting(ROUND, {**state, "ids": ids})
+    ids: list[SubmissionId] = []
+    for play in told.plays:
+        known = there.get((play.person, play.file.name), SubmissionId(0))
+        ids.append(known if known > state["after"] else _submitted(store, told.board, play))
     return ids
+
+
+def _submitted(store: PostgresStore, board: str, play: Play) -> SubmissionId:
+    from kbslurm.flow.submit import accept
+
+    person, now = store.ensure_person(play.person), datetime.now(UTC)
+    text = play.file.read_bytes()
+    return accept(
+        store, person.id, board, play.file.name, text, "leaderboard", play.gpus, now, via="demo"
+    ).submission_id
 
 
 def _watched(store: PostgresStore, ids: list[SubmissionId], *, quiet: bool) -> list[SubmissionView]:

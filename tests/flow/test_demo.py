@@ -22,11 +22,13 @@ from tests.popcorn.ground import GOOD
 PATIENCE_S = 400.0
 
 
-def started(place: Path, *words: str) -> subprocess.Popen[str]:
+def started(place: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("KBSLURM_", "PG"))}
     command = [sys.executable, "-m", "kbslurm", "demo", "--once", "--dir", str(place), *words]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, stdin=subprocess.DEVNULL, text=True, env=env)
+    return subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, stdin=subprocess.DEVNULL, text=True, env={**env, **variables}
+    )
 
 
 def of_the_demo(place: Path) -> list[str]:
@@ -42,7 +44,10 @@ def of_the_demo(place: Path) -> list[str]:
 def test_it_survives_an_interruption_ends_by_itself_and_leaves_nothing(tmp_path: Path) -> None:
     place = tmp_path / "demo"
 
-    # Given a demo that is interrupted while it measures
+    # Given a demo that is killed between a submission and the next, and then one that is interrupted while it measures
+    killed = started(place, KBSLURM_PROBE="accept.after_commit:2")
+    killed.communicate(timeout=PATIENCE_S)
+    assert killed.returncode == -signal.SIGKILL
     first = started(place)
     attempts = place / "attempts"
     until = time.monotonic() + PATIENCE_S
@@ -66,7 +71,7 @@ def test_it_survives_an_interruption_ends_by_itself_and_leaves_nothing(tmp_path:
     verdicts = [run["verdict"] for row in told["submissions"] for run in row["runs"]]
     assert len(told["submissions"]) == 8
     assert {"passed", "wrong", "error", "timeout", "violation"} == set(verdicts)
-    assert min(row["submission"] for row in told["submissions"]) == 1
+    assert sorted(row["submission"] for row in told["submissions"]) == list(range(1, 9))
 
     # And no process is left
     until = time.monotonic() + 30
