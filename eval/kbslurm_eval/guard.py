@@ -65,6 +65,9 @@ KEPT_ENV = (
 )  # fmt: skip
 ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
 ETC_BELOW = ("passwd", "group", "nsswitch.conf")  # without a root of its own there are no others than the machine's
+CPU_SHARE = tuple(  # libraries ask how many processes are worth their while, and fail where they see but can't read it
+    f"/sys/fs/cgroup/{name}" for name in ("cpu.max", "cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")
+)
 DEVICES = ("null", "zero", "full", "random", "urandom")
 GPU_DEVICES = ("nvidia", "kfd", "dri")
 OPEN = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock")  # where everybody can leave something
@@ -112,7 +115,7 @@ _CLONE, _CLONE3, _SOCKET, _KILL, _TGKILL = (56, 220), (435, 435), (41, 198), (62
 _SIGQUEUE, _TGSIGQUEUE, _PRLIMIT, _AFFINITY = (129, 138), (297, 240), (302, 261), (203, 122)
 _TKILL, _PIDFD_KILL, _FCNTL, _PRCTL = (200, 130), (424, 424), (72, 25), (157, 167)
 _IOCTL, _SETPRIORITY, _SOCKETPAIR = (16, 29), (141, 140), (53, 199)
-_F_SETSIG = 10
+_F_SETSIG, _F_SETLEASE = 10, 1024
 _F_SETOWN, _F_SETOWN_EX, _FIOSETOWN, _SIOCSPGRP = 8, 15, 0x8901, 0x8902
 _TIOCSPTLCK, _TIOCSCTTY = 0x4004_5431, 0x540E
 _ARCH = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
@@ -214,6 +217,7 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
     if bare:  # a file's owner may be any process: SIGIO ends those of the same user, the judge among them
         for pair, command in ((_FCNTL, _F_SETOWN), (_FCNTL, _F_SETOWN_EX), (_IOCTL, _FIOSETOWN), (_IOCTL, _SIOCSPGRP)):
             refuse_argument(pair, command, 1)
+        refuse_argument(_FCNTL, _F_SETLEASE, 1)  # others who open a file of its user's wait 45 s for one who holds it
     code.append((0x15, 0, 6, _PRCTL[column]))
     load(16)
     code.append((0x15, 0, 3, PR_SET_PDEATHSIG))
@@ -290,6 +294,7 @@ def _limit(limits: Mapping[str, int], *, own_namespace: bool, gpu: bool) -> None
     at_most(resource.RLIMIT_NOFILE, 1024)
     at_most(resource.RLIMIT_FSIZE, limits["file_bytes"])
     at_most(resource.RLIMIT_MEMLOCK, 64 << 20)
+    at_most(resource.RLIMIT_SIGPENDING, 1024)  # all processes of one user draw on one sum
     # the kernel counts a user's tasks; in a user namespace of its own these are only the runner's
     others = 0 if own_namespace else _tasks_of(os.getuid())
     at_most(resource.RLIMIT_NPROC, limits["processes"] + others)
@@ -560,7 +565,7 @@ def _fenced(spec: dict[str, Any]) -> bool:
     The C library's memory by name isn't to be had: it would lie where the links of others do (Python's: `sharing`)."""
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     shown = [*spec["binds"], *spec["libraries"], *(f"/etc/{name}" for name in (*ETC, *ETC_BELOW)), spec["eval"]]
-    shown += ["/proc", "/sys/devices/system", *([spec["built"]] if spec["built"] else ())]
+    shown += ["/proc", "/sys/devices/system", *CPU_SHARE, *([spec["built"]] if spec["built"] else ())]
     used = [*(f"/dev/{name}" for name in DEVICES), *spec["devices"], *(f"{spec['link']}/{n}" for n in spec["links"])]
     return fence.put_on(
         [(path, fence.READ) for path in shown]

@@ -29,10 +29,20 @@ SIGNALS = (
     "at isolation level 1 a submission can't signal its own processes on a Linux before 6.12 (those of multiprocessing "
     f"apart), because that wouldn't keep the signals from others'; {_NEXT}"
 )
+ANOTHERS = (
+    "a submission signals its own processes only, and continues none of them (SIGCONT), because its judge stops them "
+    "between two calls"
+)
+PINS = (
+    "at isolation level 1 a process chooses its own cores only, as os.sched_setaffinity(0, cores) does, because others "
+    "of its user could be moved to the core that is measured"
+)
 _DENIED = (errno.EPERM, errno.EACCES)
 _BY_NAME = re.compile(r"/dev/shm|shared memory|\bshm_open|\bsem_open|\bshm\b", re.IGNORECASE)
 _SAYS_DENIED = re.compile(r"permission denied|operation not permitted", re.IGNORECASE)
 _KILLS = re.compile(r"\b(kill|killpg|raise_signal|pthread_kill|send_signal)\(")
+_PINS = re.compile(r"\b(sched_setaffinity|cpu_affinity)\(")
+_SOCKET_PY = re.compile(r'File "[^"]*\bsocket\.py"')
 _MOST = 8
 
 
@@ -55,7 +65,12 @@ def _behind(error: BaseException | None) -> Iterator[BaseException]:
 def _of(error: BaseException) -> str:
     text, frames = str(error), traceback.extract_tb(error.__traceback__)
     refused = isinstance(error, OSError) and error.errno in _DENIED
-    if (refused or _SAYS_DENIED.search(text)) and _BY_NAME.search(text):
+    if type(error).__name__ == "RemoteTraceback":  # what a worker met: its frames are text by now
+        if _SAYS_DENIED.search(text) and _SOCKET_PY.search(text):
+            return SOCKETS
+        text = text.strip('\n"').rpartition("\n")[2]
+    with_path = isinstance(error, OSError) and error.filename is not None  # a plain file: no library would say which
+    if (refused or _SAYS_DENIED.search(text)) and _BY_NAME.search(text) and not with_path:
         return NAMED
     if isinstance(error, EOFError) and any(_is(frame, "managers.py", "start") for frame in frames):
         return SOCKETS  # its server, another process, was refused the socket
@@ -68,7 +83,13 @@ def _of(error: BaseException) -> str:
         return "" if os.path.commonpath((own, path)) == own or os.path.exists(path) else FILES
     if os.path.basename(last.filename) == "socket.py":
         return SOCKETS if _family(error) == 1 else ""  # those of a network are nowhere to be had
-    return SIGNALS if _KILLS.search(last.line or "") else ""
+    if _PINS.search(last.line or ""):
+        return PINS
+    if not _KILLS.search(last.line or ""):
+        return ""
+    from . import guard
+
+    return ANOTHERS if guard.may_signal_its_own() else SIGNALS
 
 
 def _family(error: BaseException) -> object:

@@ -105,8 +105,8 @@ class SemLock:
             return False
         if code:
             raise _error(code)
+        self._owner = get_ident()  # before it counts: the last owner, another thread, would take it for its own
         self._taken += 1
-        self._owner = get_ident()
         return True
 
     def _waited(self, until: _Moment | None) -> int:

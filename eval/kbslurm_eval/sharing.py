@@ -5,7 +5,8 @@ Landlock keeps a runner out. So `multiprocessing` finds modules of ours in the p
 and they keep everything in the launch's own folder, which the judge removes and no other launch can open. This is no
 part of the fence, which holds without it: it may be patched like all else in a runner.
 
-C code that asks the C library itself still gets none; see `refused`. Nothing is imported for who doesn't share.
+Every Python that a submission starts finds them, too. C code that asks the C library itself still gets none; see
+`refused`. Nothing is imported for who doesn't share.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 else:
     Loader = object  # importing it takes as long as all of this
 
-FOLDER = ".shm"
+FOLDER, PYTHONS = ".shm", ".python"
 LONGEST = 255
 _folder = ""
 _signals = True
@@ -36,10 +37,31 @@ def install(place: str, *, signals: bool = True) -> None:
     if _folder:  # a rank's first process did so before it forked
         return
     _folder, _signals = os.path.join(place, FOLDER), signals
+    _lend(place)
     sys.meta_path.insert(0, _Finder())
     for name, mend in _MENDED.items():
         if name in sys.modules:
             mend(sys.modules[name])
+
+
+def _lend(place: str) -> None:
+    """Interpreters that are started with this environment do what `install` did here before anything else."""
+    folder = os.path.join(place, PYTHONS)
+    try:
+        os.mkdir(folder, 0o700)
+        with open(os.path.join(folder, "sitecustomize.py"), "w", encoding="utf-8") as file:
+            file.write(_first(place))
+    except OSError:  # done before, by whoever started us; or there is no room, and they go without
+        return
+    others = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = f"{folder}{os.pathsep}{others}" if others else folder
+
+
+def _first(place: str) -> str:
+    """The program that does what `install` did here."""
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    first = f"import sys; sys.path.insert(0, {here!r}); from {__name__} import install; sys.path.remove({here!r}); "
+    return f"{first}install({place!r}, signals={_signals}); "
 
 
 def path_of(kind: str, name: str) -> str:
@@ -92,9 +114,7 @@ def _spawn_with_ours(util: ModuleType) -> None:
 
 def _with_ours(args: list[Any]) -> list[Any]:
     """The command line of an interpreter, whose program first does what `install` did here."""
-    here, place = os.path.dirname(os.path.dirname(os.path.abspath(__file__))), os.path.dirname(_folder)
-    first = f"import sys; sys.path.insert(0, {here!r}); from {__name__} import install; "
-    first += f"install({place!r}, signals={_signals}); "
+    first = _first(os.path.dirname(_folder))
     at = args.index("-c") + 1 if "-c" in args else len(args)
     return [*args[:at], *(first + program for program in args[at : at + 1]), *args[at + 1 :]]
 
@@ -108,6 +128,18 @@ def _no_server(context: ModuleType) -> None:
 def _no_place_for_all(heap: ModuleType) -> None:
     """Numbers and arrays lie in unnamed files: of the launch's own folder when there is nothing better."""
     heap.Arena._dir_candidates = []
+
+
+def _no_listener(resource_sharer: ModuleType) -> None:
+    """A connection that is put into a queue would be fetched by a socket with a path. The thread that serves it says
+    no more than this in the log, and whoever waits for the connection waits."""
+
+    def register(*_: Any) -> Any:
+        from . import refused
+
+        raise PermissionError(errno.EPERM, f"a connection can't be sent by a queue here: {refused.SOCKETS}")
+
+    resource_sharer._ResourceSharer.register = register
 
 
 def _listen(process: ModuleType) -> None:
@@ -129,6 +161,7 @@ _MENDED: dict[str, Callable[[ModuleType], None]] = {
     "multiprocessing.util": _spawn_with_ours,
     "multiprocessing.context": _no_server,
     "multiprocessing.heap": _no_place_for_all,
+    "multiprocessing.resource_sharer": _no_listener,
     "multiprocessing.process": _listen,
     "multiprocessing.popen_fork": _ask,
 }

@@ -165,7 +165,7 @@ def test_orphans_that_have_ended_dont_count_and_each_launch_is_another_user(tmp_
 
 
 OTHERS = """
-import ctypes, fcntl, os
+import ctypes, fcntl, os, resource
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.shmat.restype = ctypes.c_long
@@ -185,6 +185,16 @@ for command in (fcntl.F_SETOWN, 15):
     except OSError:
         continue
     raise RuntimeError("a signal to the judge")
+with open("leased", "w") as file:
+    file.write("x")
+with open("leased") as file:
+    try:
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        raise RuntimeError("others wait for whoever holds a file open")
+    except OSError:
+        pass
+if resource.getrlimit(resource.RLIMIT_SIGPENDING)[1] > 1024:
+    raise RuntimeError("as many waiting signals as all processes of its user may have")
 
 
 def custom_kernel(data):

@@ -106,6 +106,50 @@ def test_what_is_not_to_be_had_is_said_with_the_reason(tmp_path: Path, source: s
     assert report.reason.endswith(f" - {sentence}")
 
 
+PLAIN_FILE = """
+def custom_kernel(data):
+    with open("/dev/shm/of-its-own", "w") as file:
+        file.write("x")
+    return sorted(data)
+"""
+CONTINUES = """
+import os, signal, subprocess
+
+
+def custom_kernel(data):
+    child = subprocess.Popen(["sleep", "600"])
+    try:
+        os.kill(child.pid, signal.SIGCONT)
+    finally:
+        child.kill()
+    return sorted(data)
+"""
+IN_A_POOL = """
+import multiprocessing, socket
+
+
+def work(data):
+    socket.socket(socket.AF_UNIX)
+
+
+def custom_kernel(data):
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return pool.apply(work, [data])
+"""
+
+
+@needs(LANDLOCK)
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [(PLAIN_FILE, refused.FILES), (IN_A_POOL, refused.SOCKETS)]
+    + ([(CONTINUES, refused.ANOTHERS)] if fence.keeps_signals() else []),
+)
+def test_the_sentence_is_about_what_was_refused(tmp_path: Path, source: str, sentence: str) -> None:
+    report = ground.judged(tmp_path, ground.manifest(source, mode="test"), env=AT_1).told
+    assert (report.verdict, report.isolation.level) == ("error", 1), report.isolation.notes
+    assert report.reason.endswith(f" - {sentence}")
+
+
 ENDS = """
 import subprocess
 

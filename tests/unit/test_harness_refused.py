@@ -11,8 +11,9 @@ from typing import NoReturn
 
 import pytest
 
-from kbslurm_eval import refused
+from kbslurm_eval import guard, refused
 
+DENIED = "PermissionError: [Errno 1] Operation not permitted"
 TORCH = "unable to open shared memory object </torch_12_34_0> in read-write mode: Permission denied (13)"
 
 
@@ -41,6 +42,14 @@ def signalling() -> NoReturn:
     raise denied(errno.EPERM)  # as a line with os.kill(pid, number) would
 
 
+def pinning() -> NoReturn:
+    raise denied(errno.EPERM)  # as a line with os.sched_setaffinity(pid, cores) would
+
+
+class RemoteTraceback(Exception):
+    """As `multiprocessing.pool` hands on what a worker met."""
+
+
 def no_socket(family: int) -> Callable[[], NoReturn]:
     """As Python's own `socket.socket` ends where the filter refuses it."""
     library: dict[str, Callable[[int, OSError], NoReturn]] = {}
@@ -58,11 +67,14 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("call", "sentence"),
     [
         (raised(RuntimeError(TORCH)), refused.NAMED),
-        (raised(denied(errno.EACCES, "/dev/shm/torch_1")), refused.NAMED),
+        (raised(denied(errno.EACCES, "/dev/shm/of-its-own")), refused.FILES),
         (raised(RuntimeError(f"Caught RuntimeError in DataLoader worker process 0.\n{TORCH}")), refused.NAMED),
         (behind(ValueError("no"), RuntimeError(TORCH)), refused.NAMED),
         (raised(denied(errno.EACCES, "/nowhere/else")), refused.FILES),
-        (signalling, refused.SIGNALS),
+        (signalling, refused.ANOTHERS),
+        (pinning, refused.PINS),
+        (behind(ValueError("no"), RemoteTraceback(f'  File "/usr/lib/socket.py", line 1\n{DENIED}')), refused.SOCKETS),
+        (behind(ValueError("no"), RemoteTraceback(f'  File "/usr/lib/pool.py", line 1\n{DENIED}')), ""),
         (no_socket(socket.AF_UNIX), refused.SOCKETS),
         (no_socket(socket.AF_INET), ""),
         (raised(denied(errno.EACCES, "/etc/passwd")), ""),
@@ -77,6 +89,13 @@ def test_the_sentence_is_the_one_for_this_error(call: Callable[[], None], senten
     with pytest.raises(Exception) as found:
         call()
     assert refused.said(found.value) == sentence
+
+
+def test_where_the_filter_refuses_signals_that_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "may_signal_its_own", lambda: False)
+    with pytest.raises(OSError) as found:
+        signalling()
+    assert refused.said(found.value) == refused.SIGNALS
 
 
 def test_one_in_its_own_folder_is_its_own_affair(own: Path) -> None:

@@ -88,6 +88,23 @@ def test_a_recursive_lock_is_its_owners(made: Callable[..., Any]) -> None:
     assert not lock._is_mine()
 
 
+def test_the_last_owner_never_takes_the_next_ones_lock_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, last = semaphores.SemLock(RECURSIVE, 1, 1, "/kb-x", True), threading.get_ident()
+    lock.acquire()
+    lock.release()
+    seen = []
+
+    def looked() -> int:  # while the next one is in the midst of `acquire`
+        seen.append(lock._count() > 0 and lock._owner == last)
+        return threading.get_ident()
+
+    monkeypatch.setattr(semaphores, "get_ident", looked)
+    thread = threading.Thread(target=lock.acquire)
+    thread.start()
+    thread.join()
+    assert seen and not any(seen)
+
+
 def test_a_semaphore_counts_across_processes(made: Callable[..., Any]) -> None:
     counted, full, empty = made(value=0, most=3), made(value=2, most=2), made(value=0)
     pid = os.fork()
@@ -179,7 +196,7 @@ if __name__ == "__main__":
     sharing.install(PLACE)
     sys.path.remove(EVAL)
 
-import multiprocessing
+import multiprocessing, subprocess
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.shared_memory import SharedMemory
 
@@ -203,6 +220,8 @@ def main():
     memory = SharedMemory(create=True, size=100)
     memory.close()
     memory.unlink()
+    told = "import _multiprocessing; assert 'kbslurm_eval' in _multiprocessing.SemLock.__module__, _multiprocessing"
+    subprocess.run([sys.executable, "-c", told], check=True)
 
 
 if __name__ == "__main__":
@@ -221,7 +240,8 @@ def test_every_way_to_start_processes_finds_ours(tmp_path: Path, method: str) ->
         [sys.executable, "-B", str(program), method], capture_output=True, text=True, timeout=120, check=False, env=env
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert [path.name for path in place.rglob("*")] in ([], [sharing.FOLDER])
+    left = {str(path.relative_to(place)) for path in place.rglob("*")}
+    assert left - {sharing.FOLDER} == {sharing.PYTHONS, f"{sharing.PYTHONS}/sitecustomize.py"}
 
 
 def test_who_shares_nothing_imports_nothing_for_it() -> None:

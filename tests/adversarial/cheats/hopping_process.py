@@ -41,10 +41,16 @@ def custom_kernel(data):
         started.append(1)
         line = end()
         for _ in range(3):
-            pid = os.fork()
+            try:
+                pid = os.fork()
+            except BlockingIOError:  # those that ended before aren't all gone yet
+                break
             if pid == 0:
-                if os.fork():
+                try:
+                    if os.fork():
+                        os._exit(0)
+                    hop(line)
+                finally:
                     os._exit(0)
-                hop(line)
             os.waitpid(pid, 0)
     return sorted(data)
