@@ -321,7 +321,7 @@ def _awaited(wanted: Any) -> Any:
 
 
 def test_a_final_measures_rivals_beside_one_another_and_one_that_fails_ends_nothing(tmp_path: Path) -> None:
-    slower = "def custom_kernel(data):\n    for _ in range(60):\n        sorted(data)\n    return sorted(data)\n"
+    slower = "import time\ndef custom_kernel(data):\n    time.sleep(0.2)\n    return sorted(data)\n"
     broken = "def custom_kernel(data):\n    return list(reversed(data))\n"
     raises = "raise RuntimeError('not today')\n"
     told = ground.manifest(
