@@ -80,10 +80,11 @@ def test_ranks_speak_with_each_other_and_with_nobody_else(tmp_path: Path) -> Non
 
 def test_the_last_rank_is_timed_and_nothing_is_left(tmp_path: Path) -> None:
     source = (EXAMPLE / "submissions/accepted/early_rank.py").read_text(encoding="utf-8")
+    source = source.replace("time.sleep(0.02)", "time.sleep(0.2)")  # longer than a busy machine takes for nothing
     report = judged(tmp_path, allreduce(source, mode="benchmark", budget=wire.Budget(launches=1, calls=3))).told
     assert report.verdict == "passed", report.reason
     assert report.score_s is not None
-    assert report.score_s > 0.02, "rank 1 sleeps that long after rank 0 is done"
+    assert report.score_s > 0.1, "rank 1 sleeps twice that long after rank 0 is done"
     ours = [p for p in Path("/proc").iterdir() if p.name.isdigit() and _says(p, f"{tmp_path}")]
     assert ours == []
 
