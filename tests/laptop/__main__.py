@@ -149,10 +149,13 @@ def _clone(place: Path, uid: int) -> None:
         subprocess.run([*git, "-C", str(place), "clean", "--quiet", "-fd"], check=True)
     else:
         subprocess.run([*git, "clone", "--quiet", "--no-hardlinks", str(here), str(place)], check=True)
-    for option, act in (("-mo", _take), ("-d", _drop)):
-        listed = subprocess.run(
-            [*git, "-C", str(here), "ls-files", option, "--exclude-standard", "-z"], check=True, capture_output=True
-        )
+    changed, unknown = ["diff", "--name-only", "-z", "--no-renames", "HEAD"], ["ls-files", "-oz", "--exclude-standard"]
+    for words, act in (
+        ([*changed, "--diff-filter=d"], _take),
+        (unknown, _take),
+        ([*changed, "--diff-filter=D"], _drop),
+    ):
+        listed = subprocess.run([*git, "-C", str(here), *words], check=True, capture_output=True)
         for name in filter(None, listed.stdout.split(b"\0")):
             act(here / os.fsdecode(name), place / os.fsdecode(name))
     if uid:
