@@ -142,7 +142,7 @@ def _count_installed(
     while not over.wait(1.0):
         if installing.is_set():
             there = len(list(place.glob("lib/python3*/site-packages/*.dist-info"))) - 1  # but for pip's own
-            line.count(f"installing {max(0, there)} of {fetched()}")
+            line.count(f"installing {min(max(0, there), fetched())} of {fetched()}")
 
 
 def _run(argv: Sequence[str], step: str, heard: Callable[[str], None]) -> None:
