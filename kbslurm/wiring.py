@@ -9,14 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbslurm import share, tomlfile
-from kbslurm.config import Config
+from kbslurm.config import shared_folders, toml_file
+from kbslurm.config.settings import Config
 from kbslurm.domain.intake import Offer
 from kbslurm.domain.physics import Peak
 from kbslurm.domain.placement import Budget, Rules
 from kbslurm.errors import Misconfigured
 from kbslurm.flow.place import Place
-from kbslurm.probe import probe
+from kbslurm.observe.crash_points import probe
 
 if TYPE_CHECKING:
     from kbslurm.backends.modal.line import Line
@@ -112,7 +112,7 @@ def _check_named(config: Config, names: Sequence[str]) -> None:
             raise Misconfigured(
                 f"there is no place {name!r}",
                 file=file,
-                line=tomlfile.read(file).line(here) if file is not None else None,
+                line=toml_file.read(file).line(here) if file is not None else None,
                 key=key,
                 fix=f"There are: {', '.join(names)}." if names else "No place is configured.",
             )
@@ -147,9 +147,9 @@ def sites(config: Config) -> tuple[Site, ...]:
     """The sites that are used."""
     if not config.sites.use:
         return ()
-    from kbslurm.sites import load_all
+    from kbslurm.config.sites import load_all
 
-    return load_all(config.sites_dir or share.path("site-configs"), config.sites.use)
+    return load_all(config.sites_dir or shared_folders.path("site-configs"), config.sites.use)
 
 
 def slots(config: Config) -> Mapping[str, int]:
@@ -202,7 +202,7 @@ def local_place(config: Config, *, eval_dir: Path | None = None) -> Place:
         backend=LocalBackend(
             config.state_dir / ATTEMPTS,
             config.daemon.local.slots,
-            eval_dir or share.eval_dir(),
+            eval_dir or shared_folders.eval_dir(),
             Path(sys.executable),
             config.local_name,
             probe=lambda step: probe(f"local.{step}"),
@@ -227,7 +227,7 @@ def github_place(config: Config, *, eval_dir: Path | None = None) -> Place:
         github_slots(config),
         tokens=github_tokens(config),
         key=github_key(config),
-        eval_dir=eval_dir or share.eval_dir(),
+        eval_dir=eval_dir or shared_folders.eval_dir(),
         branch=told.branch,
         api_url=told.api_url,
         python=told.python,
@@ -345,7 +345,7 @@ def modal_facts(config: Config) -> Mapping[str, Any]:
             }
             for name, gpu in told.gpus.items()
         },
-        digest=harness_digest(share.eval_dir()),
+        digest=harness_digest(shared_folders.eval_dir()),
     )
 
 
@@ -353,8 +353,8 @@ def modal_folder(config: Config, facts: Mapping[str, Any], to: Path | None = Non
     """The folder of these facts, written anew; the app's file in it."""
     from kbslurm.backends.modal import deploy
 
-    app_file = share.path("containers") / "modal_app.py"
-    return deploy.render(to or config.state_dir / MODAL, facts, eval_dir=share.eval_dir(), app_file=app_file)
+    app_file = shared_folders.path("containers") / "modal_app.py"
+    return deploy.render(to or config.state_dir / MODAL, facts, eval_dir=shared_folders.eval_dir(), app_file=app_file)
 
 
 def slurm_place(site: Site) -> Place:
@@ -362,12 +362,12 @@ def slurm_place(site: Site) -> Place:
     from kbslurm.backends.slurm.backend import SlurmBackend
     from kbslurm.flow.script import script_writer
 
-    eval_dir = share.eval_dir()
+    eval_dir = shared_folders.eval_dir()
     backend = SlurmBackend(site, eval_dir=eval_dir, probe=lambda step: probe(f"slurm.{step}"))
     return Place(
         backend=backend,
         root=backend.root,
-        script=script_writer(site, templates=share.path("sbatch_templates"), eval_dir=eval_dir),
+        script=script_writer(site, templates=shared_folders.path("sbatch_templates"), eval_dir=eval_dir),
         untrusted=site.untrusted,
         ranked_min_isolation=site.ranked_min_isolation,
         poll_s=min(1.0, site.poll.min_interval_s),  # files are looked at each time, the controller at its own pace

@@ -11,9 +11,9 @@ import threading
 
 import discord
 
-from kbslurm import logs
 from kbslurm.errors import KbslurmError, Misconfigured
-from kbslurm.logs import teller
+from kbslurm.observe import logs
+from kbslurm.observe.logs import teller
 from kbslurm_bot import check, memory
 from kbslurm_bot.face import Face, connect_to
 from kbslurm_bot.settings import Settings

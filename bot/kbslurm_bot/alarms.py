@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import discord
 
-from kbslurm.logs import teller
+from kbslurm.observe.logs import teller
 from kbslurm_bot import cards
 from kbslurm_bot.desk import Board, Gone
 

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from kbslurm.client import BoardInfo, Client, FeedEvent, Place
+from kbslurm.client.http import BoardInfo, Client, FeedEvent, Place
 from kbslurm.domain.amounts import score
 from kbslurm.errors import KbslurmError
-from kbslurm.logs import teller
+from kbslurm.observe.logs import teller
 from kbslurm_bot import cards
 from kbslurm_bot.desk import Board, Gone
 from kbslurm_bot.memory import Memory

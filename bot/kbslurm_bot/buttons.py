@@ -13,7 +13,7 @@ from kbslurm.errors import Invalid, KbslurmError
 from kbslurm_bot import cards
 
 if TYPE_CHECKING:
-    from kbslurm.client import Client
+    from kbslurm.client.http import Client
     from kbslurm_bot.face import Face
 
 INLINE = 1800

@@ -12,7 +12,7 @@ from typing import Any
 
 import discord
 
-from kbslurm.client import Client
+from kbslurm.client.http import Client
 from kbslurm.errors import KbslurmError
 from kbslurm_bot.rights import invite_url, missing_here
 from kbslurm_bot.settings import Settings

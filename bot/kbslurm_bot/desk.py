@@ -15,9 +15,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from kbslurm.client import FeedEvent, NoSuch
+from kbslurm.client.http import FeedEvent, NoSuch
 from kbslurm.errors import Invalid, KbslurmError
-from kbslurm.logs import teller
+from kbslurm.observe.logs import teller
 from kbslurm_bot import cards, plot
 from kbslurm_bot.memory import Card, Memory
 from kbslurm_bot.voice import Away, Voice

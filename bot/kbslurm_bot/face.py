@@ -18,9 +18,9 @@ import yarl
 from discord import app_commands
 from discord.http import Route
 
-from kbslurm.client import FeedEvent
+from kbslurm.client.http import FeedEvent
 from kbslurm.errors import BackendTrouble, KbslurmError, Misconfigured
-from kbslurm.logs import teller
+from kbslurm.observe.logs import teller
 from kbslurm_bot import cards, commands
 from kbslurm_bot.alarms import Alarms
 from kbslurm_bot.announce import Crier

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kbslurm.errors import Misconfigured
-from kbslurm.logs import teller
+from kbslurm.observe.logs import teller
 
 tell = teller("bot")
 SCHEMA = """

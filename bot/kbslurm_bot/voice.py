@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TypeVar
 
-from kbslurm.client import BoardInfo, Client, PersonInfo, Place, ServerGone
+from kbslurm.client.http import BoardInfo, Client, PersonInfo, Place, ServerGone
 from kbslurm.errors import KbslurmError
-from kbslurm.logs import teller
+from kbslurm.observe.logs import teller
 from kbslurm_bot.cards import Row, Standing
 from kbslurm_bot.plot import Point
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query
 
-from kbslurm import problem_sync, problems, wiring
+from kbslurm import wiring
 from kbslurm.api import identity, shapes, unfold, waiting
 from kbslurm.api.house import House
 from kbslurm.api.identity import Sender
@@ -23,6 +23,7 @@ from kbslurm.domain.usage import By, told
 from kbslurm.errors import Invalid, NoHost, NotFound
 from kbslurm.flow.cancel import cancel
 from kbslurm.flow.remove import remove
+from kbslurm.problems import loading, sync
 from kbslurm.store.views import Board, Person, RateLimit, SubmissionView
 
 Category = Annotated[Literal["test", "leaderboard"], Path(description="What modes count as.")]
@@ -123,9 +124,9 @@ def _switches(router: APIRouter, house: House, histories: waiting.Histories) -> 
 
     def synced(wanted: shapes.SyncWanted, sender: identity.Given) -> Ascii:
         by = identity.host(house, sender)
-        if problem_sync.is_local(wanted.repository):
+        if sync.is_local(wanted.repository):
             identity.check_reaches_files(house, sender)
-        order = problem_sync.Order(
+        order = sync.Order(
             repository=wanted.repository,
             problem_set=wanted.problem_set,
             branch=wanted.branch,
@@ -135,7 +136,7 @@ def _switches(router: APIRouter, house: House, histories: waiting.Histories) -> 
             gpus=tuple(house.slots),
             by=by,
         )
-        came = problem_sync.sync(house.store, order, house.clock.now())
+        came = sync.sync(house.store, order, house.clock.now())
         return Ascii(
             {
                 "status": "ok",
@@ -191,7 +192,7 @@ def _boards(router: APIRouter, house: House, histories: waiting.Histories) -> No
         by = identity.host(house, sender)
         identity.check_reaches_files(house, sender)
         place = FilePath(wanted.directory)
-        problem = problems.load(place, name=contest.board_name(place.resolve().name.removesuffix(".py")))
+        problem = loading.load(place, name=contest.board_name(place.resolve().name.removesuffix(".py")))
         board = house.store.add_board(
             problem.name,
             problem,

@@ -25,7 +25,7 @@ from kbslurm.api.metrics import Measured
 from kbslurm.api.shapes import Ascii
 from kbslurm.api.standings import Standings
 from kbslurm.errors import BackendTrouble, KbslurmError, Misconfigured, NoHost, QuotaSpent, Unauthenticated
-from kbslurm.logs import teller
+from kbslurm.observe.logs import teller
 
 tell = teller("api")
 BODY_CAP = 1 << 20

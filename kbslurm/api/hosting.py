@@ -11,7 +11,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 
-from kbslurm import problem_upload, problems
 from kbslurm.api import identity, shapes, upload
 from kbslurm.api.admin import held, whom
 from kbslurm.api.house import House
@@ -24,7 +23,9 @@ from kbslurm.domain.intake import Offer
 from kbslurm.errors import Invalid, NotFound
 from kbslurm.flow import rejudge
 from kbslurm.flow.submit import accept
-from kbslurm.reference_code import parsed_code
+from kbslurm.problems import loading
+from kbslurm.problems import upload as problem_upload
+from kbslurm.problems.python_code import parsed_code
 from kbslurm.store.rejudging import Wanted
 from kbslurm.store.views import Board, SubmissionView, Visibility
 
@@ -179,7 +180,7 @@ def canary(board: Board) -> str:
     if problem.lang == "py":
         text = problem.files[problem.reference]
         code = parsed_code(text, FilePath(problem.reference), problem.reference)
-        for answer in problems.ANSWERS:
+        for answer in loading.ANSWERS:
             if code.function(answer) is not None:
                 return f"{text.rstrip()}\n\n\ncustom_kernel = {answer}\n"
     raise Invalid(f"the problem of board {board.name} has no baseline", hint="Verify on a board that has one.")

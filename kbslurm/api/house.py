@@ -14,7 +14,7 @@ from kbslurm.domain.intake import Offer
 from kbslurm.ports import Clock
 
 if TYPE_CHECKING:
-    from kbslurm.config import Config
+    from kbslurm.config.settings import Config
     from kbslurm.store.postgres import PostgresStore
 
 # As many as there are connections to keep: more threads would only wait for one another, or connect anew each time.

@@ -31,7 +31,7 @@ from kbslurm.api.house import House
 from kbslurm.api.shapes import Ascii, answers
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import BackendTrouble, NotFound, Refused, Unauthenticated
-from kbslurm.logs import teller
+from kbslurm.observe.logs import teller
 from kbslurm.store.views import Person
 
 tell = teller("api.login")

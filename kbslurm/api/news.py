@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kbslurm.domain.run import EventId
 from kbslurm.errors import KbslurmError
-from kbslurm.logs import teller
+from kbslurm.observe.logs import teller
 from kbslurm.ports import Event
 
 if TYPE_CHECKING:

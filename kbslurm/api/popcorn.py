@@ -18,7 +18,7 @@ from kbslurm.domain.why import as_told
 from kbslurm.errors import Invalid, NotFound, Refused
 from kbslurm.flow.cancel import cancel
 from kbslurm.flow.remove import remove
-from kbslurm.logs import teller
+from kbslurm.observe.logs import teller
 from kbslurm.store.views import Board, Person, SubmissionView
 
 tell = teller("api")

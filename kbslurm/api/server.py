@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from kbslurm import logs, wiring
+from kbslurm import wiring
 from kbslurm.api.app import create_app
 from kbslurm.api.house import House
 from kbslurm.api.metrics import ApiMetrics
 from kbslurm.api.news import News
 from kbslurm.errors import Misconfigured
-from kbslurm.logs import teller
-from kbslurm.metrics import MetricsPage
+from kbslurm.observe import logs
+from kbslurm.observe.logs import teller
+from kbslurm.observe.metrics import MetricsPage
 
 if TYPE_CHECKING:
-    from kbslurm.config import Config
+    from kbslurm.config.settings import Config
     from kbslurm.ports import Clock
     from kbslurm.store.postgres import PostgresStore
 

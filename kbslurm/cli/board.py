@@ -18,7 +18,7 @@ from kbslurm.domain import contest, measure
 from kbslurm.errors import EXIT_OK, Invalid, NotFound
 
 if TYPE_CHECKING:
-    from kbslurm.client import Client, Place
+    from kbslurm.client.http import Client, Place
     from kbslurm.domain.problem import Problem
     from kbslurm.store.postgres import PostgresStore
     from kbslurm.store.views import Board
@@ -111,7 +111,7 @@ def create(
     as_json: Json = False,
 ) -> int:
     """Make a board, and from --reference FILE.py a problem version with it."""
-    from kbslurm import problems
+    from kbslurm.problems import loading
 
     if (reference is None) == (problem is None):
         raise Invalid(
@@ -123,9 +123,7 @@ def create(
         raise Invalid(f"the deadline {deadline} ({zone}) has passed already", hint="Pick one in the future.")
     if visibility not in ("public", "closed"):
         raise Invalid(f"there is no visibility {visibility!r}", hint="public or closed.")
-    loaded: Problem | None = (
-        problems.load(reference, name=board if reference.is_file() else None) if reference else None
-    )
+    loaded: Problem | None = loading.load(reference, name=board if reference.is_file() else None) if reference else None
     wanted = [contest.gpu_name(one) for many in gpus or [] for one in many.replace(",", " ").split()]
     wanted = wanted or list(loaded.gpus if loaded else ())
     if not wanted:

@@ -13,7 +13,7 @@ from kbslurm.cli.frame import Json, app, configuration
 from kbslurm.errors import Misconfigured
 
 if TYPE_CHECKING:
-    from kbslurm.config import Config
+    from kbslurm.config.settings import Config
 
 group = typer.Typer(help="The Discord bot: check its set-up, run it alone.", no_args_is_help=True)
 app.add_typer(group, name="bot")
@@ -46,7 +46,7 @@ def environment(
 
     Who only `checks` may do so without the bot's token for the service: where `kbslurm up` makes it, nobody has it.
     """
-    from kbslurm.config import SECRETS
+    from kbslurm.config.settings import SECRETS
 
     ours = {*SECRETS, *(f"{name}_FILE" for name in SECRETS)}
     env = {name: value for name, value in os.environ.items() if name not in ours and not name.startswith("PG")}

@@ -25,7 +25,7 @@ from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import EXIT_OK, EXIT_REJECTED, Invalid, Misconfigured
 
 if TYPE_CHECKING:
-    from kbslurm.config import Config
+    from kbslurm.config.settings import Config
     from kbslurm.store.postgres import PostgresStore
     from kbslurm.store.views import SubmissionView
 
@@ -109,9 +109,9 @@ def demo(
 
 def script() -> Script:
     """The script as it stands in examples/demo.toml."""
-    from kbslurm import share
+    from kbslurm.config import shared_folders
 
-    base = share.path("examples")
+    base = shared_folders.path("examples")
     raw = tomllib.loads((base / "demo.toml").read_text())
     told = raw["board"]
     return Script(
@@ -136,9 +136,10 @@ def script() -> Script:
 @contextmanager
 def _served(place: Path, site: Path | None) -> Iterator[tuple[Config, PostgresStore]]:
     """The demo's own database and daemon, for as long as the demo runs."""
-    from kbslurm import config as configs
-    from kbslurm import logs, wiring
-    from kbslurm.daemon import Daemon
+    from kbslurm import wiring
+    from kbslurm.config import settings as configs
+    from kbslurm.daemon.loop import Daemon
+    from kbslurm.observe import logs
 
     _say("starting the database")
     config_file = _configured(place, site)
@@ -180,9 +181,9 @@ def _configured(place: Path, site: Path | None) -> Path:
 
 def _usual_place() -> Path:
     """In a checkout its own folder, so that a fresh clone begins with round 1; else the user's cache."""
-    from kbslurm import share
+    from kbslurm.config import shared_folders
 
-    checkout = share.checkout()
+    checkout = shared_folders.checkout()
     if checkout is not None and os.access(checkout, os.W_OK):
         return checkout / ".kbslurm" / "demo"
     base = os.environ.get("XDG_CACHE_HOME") or (f"{home}/.cache" if (home := os.environ.get("HOME")) else "")
@@ -210,10 +211,10 @@ def _played(store: PostgresStore, told: Script, as_json: bool) -> int:
 
 def _set_up(store: PostgresStore, told: Script) -> None:
     """The people and the board, as they are or made now."""
-    from kbslurm import problems
     from kbslurm.domain import contest
+    from kbslurm.problems import loading
 
-    problem = problems.load(told.problem, name=told.board)
+    problem = loading.load(told.problem, name=told.board)
     for name in sorted({play.person for play in told.plays}):
         store.ensure_person(name)
     held = store.board(told.board)

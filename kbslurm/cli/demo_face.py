@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kbslurm.api.house import House
     from kbslurm.api.server import Serving
-    from kbslurm.config import Config
+    from kbslurm.config.settings import Config
     from kbslurm.store.postgres import PostgresStore
 
 GUEST = "you"

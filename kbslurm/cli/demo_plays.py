@@ -10,9 +10,9 @@ from kbslurm.errors import Misconfigured
 
 def play(flag: str, module: str, missing: str, *, as_json: bool) -> int:
     """Become the play of this module: ^C and the exit code are its own. `missing`: what a wheel has not for it."""
-    from kbslurm import share
+    from kbslurm.config import shared_folders
 
-    checkout = share.checkout()
+    checkout = shared_folders.checkout()
     if checkout is None or not checkout.joinpath(*module.split(".")).with_suffix(".py").is_file():
         raise Misconfigured(
             f"--{flag} needs a checkout: the wheel has no {missing} in it",

@@ -13,9 +13,9 @@ from kbslurm.errors import Misconfigured
 
 def played_on_slurm(*, as_json: bool) -> int:
     """Bring the test cluster up, play the demo on its login node as an ordinary user, bring it down again."""
-    from kbslurm import share
+    from kbslurm.config import shared_folders
 
-    checkout = share.checkout()
+    checkout = shared_folders.checkout()
     if checkout is None or not (up := checkout / "tests" / "cluster" / "up.py").is_file():
         raise Misconfigured(
             "--slurm needs a checkout: the wheel has no cluster in it", fix="Clone kbslurm, then make demo-slurm."

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kbslurm import share
 from kbslurm.cli import image, show
 from kbslurm.cli.frame import Json, app, configuration
+from kbslurm.config import shared_folders
 from kbslurm.domain.finding import Finding, caution, failed, passed
 from kbslurm.errors import Invalid, KbslurmError
 
 if TYPE_CHECKING:
-    from kbslurm.config import Config
+    from kbslurm.config.settings import Config
     from kbslurm.domain.site import Site
 
 TESTED = ((3, 11), (3, 14))
@@ -61,8 +61,8 @@ def site_findings(name: str, *, live: bool, wait_s: float) -> list[Finding]:
     ground = probes.Ground(
         site=found,
         commands=Commands(found),
-        templates=share.path("sbatch_templates"),
-        eval_dir=share.eval_dir(),
+        templates=shared_folders.path("sbatch_templates"),
+        eval_dir=shared_folders.eval_dir(),
         boards=wanted_by_boards(configuration(), found) if live else {},
         wait_s=wait_s,
     )
@@ -90,12 +90,12 @@ def wanted_by_boards(config: Config, site: Site) -> dict[str, dict[str, int]]:
 
 def image_findings(site: Site) -> list[Finding]:
     """Whether the images are there and are what was pinned. One that can only be seen on a node isn't missed here."""
-    from kbslurm import images
+    from kbslurm.images import making
 
     if site.container.runtime == "none":
         remedy = "Have Apptainer installed: without it only staff's own submissions may run here."
         return [caution("containers", "none: nothing keeps a submission from the service's own files", remedy)]
-    maker: images.Maker | None = images.Maker(program=site.container.executable, timeout_s=images.LOOK_S)
+    maker: making.Maker | None = making.Maker(program=site.container.executable, timeout_s=making.LOOK_S)
     if shutil.which(site.container.executable) is None:
         maker = None
     found: dict[tuple[Path, str], list[str]] = {}
@@ -105,7 +105,7 @@ def image_findings(site: Site) -> list[Finding]:
     for (path, pinned), names in found.items():
         where = ", ".join(names)
         if path.exists() or path.is_relative_to(site.paths.shared_root):
-            findings += images.verify(path, maker, pinned=pinned, where=where)
+            findings += making.verify(path, maker, pinned=pinned, where=where)
         else:
             text = f"{path} isn't on this machine; whether it is on the nodes only a job can see"
             findings.append(caution("image", text, "kbslurm doctor --live looks there.", where=where))
@@ -240,7 +240,7 @@ def isolation_findings(config: Config) -> Iterator[Finding]:
         return
     try:
         done = subprocess.run(
-            [sys.executable, "-I", str(share.eval_dir()), "--probe"],
+            [sys.executable, "-I", str(shared_folders.eval_dir()), "--probe"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -251,7 +251,9 @@ def isolation_findings(config: Config) -> Iterator[Finding]:
         level, means = int(told["level"]), str(told["means"])
     except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError):
         yield failed(
-            "isolation", "can't be tried: the harness doesn't start here", f"python3 -I {share.eval_dir()} --probe"
+            "isolation",
+            "can't be tried: the harness doesn't start here",
+            f"python3 -I {shared_folders.eval_dir()} --probe",
         )
         return
     wanted = config.policy.ranked_min_isolation

@@ -15,7 +15,7 @@ from kbslurm import __version__
 from kbslurm.errors import Invalid
 
 if TYPE_CHECKING:
-    from kbslurm.config import Config
+    from kbslurm.config.settings import Config
     from kbslurm.store.postgres import PostgresStore
     from kbslurm.store.views import Person
 
@@ -70,7 +70,7 @@ def before(
 
 def configuration() -> Config:
     """kbslurm.toml and the environment, as one value."""
-    from kbslurm import config
+    from kbslurm.config import settings as config
 
     return config.load(chosen.config)
 

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from kbslurm import share
 from kbslurm.cli import image, show
 from kbslurm.cli.frame import Json, app, configuration
+from kbslurm.config import shared_folders
 from kbslurm.errors import Misconfigured
 
 github = typer.Typer(no_args_is_help=True, help="Runs on GitHub Actions.", rich_markup_mode=None)
@@ -36,7 +36,7 @@ def check(as_json: Json = False) -> int:
     try:
         with show.progress(as_json) as tell:
             tell({"phase": f"asking {backend.api.url}"})
-            found = list(findings(backend, share.eval_dir()))
+            found = list(findings(backend, shared_folders.eval_dir()))
     finally:
         backend.close()
     return image.told(found, as_json, summed=True)
@@ -50,7 +50,7 @@ def install(
     """Put workflow and harness into a working copy. Commit and push them yourself; do it again after an upgrade."""
     from kbslurm.backends.github import parcel
 
-    changed = parcel.install(folder, share.eval_dir())
+    changed = parcel.install(folder, shared_folders.eval_dir())
     if as_json:
         show.as_json({"folder": str(folder), "changed": changed})
     elif changed:

@@ -180,7 +180,7 @@ def sync(
     as_json: Json = False,
 ) -> int:
     """Make and update boards from a repository of problems. Exit code 3: one of them is faulty."""
-    from kbslurm import problem_sync
+    from kbslurm.problems import sync as problem_sync
 
     if visibility not in ("public", "closed"):
         raise Invalid(f"there is no visibility {visibility!r}", hint="public or closed.")

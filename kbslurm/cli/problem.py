@@ -14,7 +14,7 @@ from kbslurm.errors import EXIT_OK, EXIT_REJECTED, Invalid, KbslurmError, NotFou
 
 if TYPE_CHECKING:
     from kbslurm.domain.problem import Problem
-    from kbslurm.problems import ProblemSet
+    from kbslurm.problems.loading import ProblemSet
     from kbslurm.store.postgres import PostgresStore
 
 group = typer.Typer(help="Problems: add, verify, list, show.", no_args_is_help=True)
@@ -36,11 +36,11 @@ def add(
 
     Of a set every problem is added that can be; exit code 2 when one can't.
     """
-    from kbslurm import problems
+    from kbslurm.problems import loading
 
-    if directory.suffix in (".yaml", ".yml") and directory.name not in problems.TASK_FILES:
-        return _add_set(problems.load_set(directory), name, as_json)
-    problem = problems.load(directory, name=name)
+    if directory.suffix in (".yaml", ".yml") and directory.name not in loading.TASK_FILES:
+        return _add_set(loading.load_set(directory), name, as_json)
+    problem = loading.load(directory, name=name)
     with opened_store() as store:
         version = store.add_problem_version(problem)
     if as_json:
@@ -53,7 +53,7 @@ def add(
 
 def _add_set(found: ProblemSet, name: str | None, as_json: bool) -> int:
     """Every problem of the set under its board's name; what is wrong with one doesn't keep out the others."""
-    from kbslurm import problems
+    from kbslurm.problems import loading
 
     if name is not None:
         raise Invalid(
@@ -63,7 +63,7 @@ def _add_set(found: ProblemSet, name: str | None, as_json: bool) -> int:
     for warning in found.warnings:
         _caution(warning)
     with opened_store() as store:
-        for entry, loaded in problems.load_each(found):
+        for entry, loaded in loading.load_each(found):
             if isinstance(loaded, KbslurmError):
                 rows.append({"problem": entry.name, "error": {"message": loaded.message, "hint": loaded.hint}})
                 if not as_json:
@@ -109,18 +109,20 @@ def verify(
     Then the reference's own answers, spoilt in known ways, are put to the problem's check. Exit code 0: every verdict
     is that of its folder, and the check takes neither zeros nor a constant. 3: one differs, or it does.
     """
-    from kbslurm import problems, share, trial
     from kbslurm.cli.trial import checked_mode
+    from kbslurm.config import shared_folders
+    from kbslurm.problems import loading
+    from kbslurm.trial import run
 
     rows: list[dict[str, Any]] = []
-    problem = problems.load(directory)
-    seen = trial.Mutations()
+    problem = loading.load(directory)
+    seen = run.Mutations()
     with TemporaryDirectory(prefix="kbslurm-verify-") as work, show.progress(as_json) as tell:
-        for found in trial.verify(
+        for found in run.verify(
             directory,
             problem=problem,
             work=Path(work),
-            eval_dir=share.eval_dir(),
+            eval_dir=shared_folders.eval_dir(),
             mode=checked_mode(mode) if mode else None,
             on_start=lambda file: tell({"phase": f"judging {file.parent.name}/{file.name}"}),
         ):
@@ -138,7 +140,7 @@ def verify(
                 _told(rows[-1])
         if mutate:
             tell({"phase": "spoiling answers"})
-            seen = trial.mutations(problem, work=Path(work), eval_dir=share.eval_dir())
+            seen = run.mutations(problem, work=Path(work), eval_dir=shared_folders.eval_dir())
     bad = [row for row in rows if not row["ok"]]
     findings = [one for one in seen.findings if one["severity"] != "none"]
     errors = [one for one in findings if one["severity"] == "error"]
@@ -193,11 +195,11 @@ def show_(
     name: Annotated[str, typer.Argument(help="The problem's name, or its directory.")], as_json: Json = False
 ) -> int:
     """What a problem asks, how it is judged and what it allows. Hidden cases are counted, not shown."""
-    from kbslurm import problems
     from kbslurm.domain import problem as values
+    from kbslurm.problems import loading
 
     if Path(name).exists():
-        problem = problems.load(Path(name))
+        problem = loading.load(Path(name))
     else:
         with opened_store() as store:
             problem = newest(store, name)

@@ -19,7 +19,7 @@ from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import Invalid, KbslurmError, Refused, Unauthenticated, Unnamed
 
 if TYPE_CHECKING:
-    from kbslurm.client import Client
+    from kbslurm.client.http import Client
     from kbslurm.domain.intake import Offer
     from kbslurm.ports import Clock
     from kbslurm.store.postgres import PostgresStore
@@ -91,7 +91,7 @@ def service(as_: str | None = None) -> Iterator[Service]:
 def reached(named: str, token: str | None = None, *, anybody: bool = False) -> Iterator[Client]:
     """A client of the service there, with the kept token. `anybody`: without one, too."""
     from kbslurm.cli import keys
-    from kbslurm.client import Client
+    from kbslurm.client.http import Client
 
     token = token or keys.token_for(named)
     if token is None and not anybody:
@@ -219,7 +219,7 @@ class ByHttp:
     def submit(
         self, board: str | None, file_name: str, source: bytes, mode: Mode, gpus: Sequence[str], on: str | None = None
     ) -> tuple[SubmissionId, int]:
-        from kbslurm.client import ServerGone
+        from kbslurm.client.http import ServerGone
 
         try:
             number = self._client.submit_to_many(board, gpus, mode, file_name, source, on=on).submission_id
@@ -230,7 +230,7 @@ class ByHttp:
 
     def look(self, number: int) -> Look:
         from kbslurm.api import whole
-        from kbslurm.client import ServerGone
+        from kbslurm.client.http import ServerGone
 
         told = self._client.whole(number)
         try:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kbslurm.domain.board import Standing
     from kbslurm.domain.problem import Problem
     from kbslurm.store.views import RunView, SubmissionView
-    from kbslurm.trial import Trial
+    from kbslurm.trial.run import Trial
     from kbslurm_eval.wire import BenchmarkResult
 
 Tell = Callable[[Mapping[str, Any]], None]
@@ -153,7 +153,7 @@ def progress(quiet: bool) -> Iterator[Tell]:
 
 def trial(found: Trial, *, as_json: bool) -> None:
     """What `kbslurm try` came to."""
-    from kbslurm import trial as trials
+    from kbslurm.trial import run as trials
 
     if as_json:
         _print_json(trials.as_try_json(found))

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbslurm import share
 from kbslurm.cli import show
 from kbslurm.cli.frame import Json, app, configuration
+from kbslurm.config import shared_folders
 from kbslurm.errors import EXIT_OK, BackendTrouble, Invalid, KbslurmError, NotFound
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def init(
     as_json: Json = False,
 ) -> int:
     """Write a cluster's first file from what Slurm shows here. Run it on the login node; see its lines with a `?`."""
-    from kbslurm import sites
     from kbslurm.backends.slurm import survey
+    from kbslurm.config import sites
 
     if out is not None and out.exists() and not force:
         raise Invalid(f"{out} is there already", hint="Choose another name, or say --force.")
@@ -104,7 +104,7 @@ def check(
             harness=Path("/check"),
             time_limit_s=60,
             memory_bytes=1 << 30,
-            templates=share.path("sbatch_templates"),
+            templates=shared_folders.path("sbatch_templates"),
         )
     if as_json:
         show.as_json({"site": found.name, "gpus": sorted(found.gpus)})
@@ -151,7 +151,7 @@ def show_(
 @group.command()
 def schema(as_json: Json = False) -> int:
     """The JSON schema of a cluster's file, for editors."""
-    from kbslurm import sites
+    from kbslurm.config import sites
 
     print(json.dumps(sites.schema(), indent=2, sort_keys=True))
     return EXIT_OK
@@ -159,7 +159,7 @@ def schema(as_json: Json = False) -> int:
 
 def site_named(name: str) -> Site:
     """The site of this name among the configured ones and those that are here, or of this file."""
-    from kbslurm import sites
+    from kbslurm.config import sites
 
     if name.endswith(".toml") or "/" in name:
         return sites.load(Path(name))
@@ -171,11 +171,11 @@ def site_named(name: str) -> Site:
 
 
 def _folder() -> Path:
-    return configuration().sites_dir or share.path("site-configs")
+    return configuration().sites_dir or shared_folders.path("site-configs")
 
 
 def _listed() -> list[dict[str, Any]]:
-    from kbslurm import sites
+    from kbslurm.config import sites
 
     used = configuration().sites.use
     files = {path.stem: path for path in sorted(_folder().glob("*.toml"))}

@@ -15,7 +15,7 @@ from kbslurm.cli.frame import Json, app, configuration
 from kbslurm.errors import EXIT_BUG, EXIT_OK, KbslurmError
 
 if TYPE_CHECKING:
-    from kbslurm.config import Config
+    from kbslurm.config.settings import Config
     from kbslurm.domain.site import Fleet
     from kbslurm.flow.place import Place
     from kbslurm.store.postgres import PostgresStore

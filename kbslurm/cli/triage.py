@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from kbslurm import triage as rules
 from kbslurm.cli import show
 from kbslurm.cli.frame import Json, app, opened_store
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import EXIT_OK, Invalid
+from kbslurm.kernelguard import scanner as rules
 
 
 @app.command()

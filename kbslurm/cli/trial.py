@@ -29,21 +29,23 @@ def try_(
 
     Exit code 0: passed. 3: rejected. 6: the machine or the problem failed, not the submission.
     """
-    from kbslurm import problems, share, trial
+    from kbslurm.config import shared_folders
     from kbslurm.domain.source import checked_source
+    from kbslurm.problems import loading
+    from kbslurm.trial import run
 
     asked = checked_mode(mode)
-    loaded = problems.load(problem)
+    loaded = loading.load(problem)
     source = checked_source(file.name, read_source(file))
     with TemporaryDirectory(prefix="kbslurm-try-") as work, show.progress(as_json) as tell:
-        found = trial.run_trial(
+        found = run.run_trial(
             loaded,
             source.file_name,
             source.text,
             asked,
             gpu,
             work=Path(work),
-            eval_dir=share.eval_dir(),
+            eval_dir=shared_folders.eval_dir(),
             on_heartbeat=tell,
         )
     if profiles is not None and found.artifacts:
@@ -51,7 +53,7 @@ def try_(
         for name, data in found.artifacts.items():
             (profiles / name).write_bytes(data)
     show.trial(found, as_json=as_json)
-    return trial.exit_code(found.report.verdict)
+    return run.exit_code(found.report.verdict)
 
 
 def checked_mode(mode: str) -> Mode:

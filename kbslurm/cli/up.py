@@ -21,7 +21,7 @@ from kbslurm.cli.frame import app, chosen, configuration
 from kbslurm.errors import EXIT_OK, Misconfigured
 
 if TYPE_CHECKING:
-    from kbslurm.config import Config
+    from kbslurm.config.settings import Config
 
 STOP_WITHIN_S = 30
 # A bot that ends by itself is started again: soon, then less and less often.
@@ -44,7 +44,7 @@ def up(
     With --once there is no API, since nobody would have the time to call it.
     """
     from kbslurm import wiring
-    from kbslurm.daemon import run_daemon, stop_on_signals
+    from kbslurm.daemon.loop import run_daemon, stop_on_signals
 
     config = configuration()
     if not wiring.slots(config):
@@ -74,7 +74,7 @@ def up(
 def api(log_json: LogJson = False, verbose: Verbose = False) -> int:
     """Run the HTTP face alone: on another host than the daemon, or with one that is there already."""
     from kbslurm.api.server import run_api
-    from kbslurm.daemon import stop_on_signals
+    from kbslurm.daemon.loop import stop_on_signals
 
     config = configuration()
     with stop_on_signals() as stop, _with_parent(stop):
@@ -124,7 +124,7 @@ def _bot_beside(config: Config, bot_token: str, *, log_json: bool) -> Iterator[N
     """The bot as a child process without a database password. Nothing depends on it: when it ends by itself, the
     service goes on, and it is started again, unless an operator has to change something first."""
     from kbslurm.cli import bot
-    from kbslurm.logs import teller
+    from kbslurm.observe.logs import teller
 
     tell = teller("bot")
     url = f"http://{bot.loopback(config.server.listen)}"

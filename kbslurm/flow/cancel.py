@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from kbslurm.domain.run import PersonId, SubmissionId
-from kbslurm.logs import teller
+from kbslurm.observe.logs import teller
 from kbslurm.ports import Store
 
 tell = teller("cancel")

@@ -26,9 +26,9 @@ from kbslurm.domain.run import (
 from kbslurm.errors import BackendTrouble
 from kbslurm.flow import score
 from kbslurm.flow.place import Place
-from kbslurm.logs import teller
+from kbslurm.observe.crash_points import probe
+from kbslurm.observe.logs import teller
 from kbslurm.ports import LeavesArtifacts, Store, TellsProgress
-from kbslurm.probe import probe
 
 tell = teller("collect")
 

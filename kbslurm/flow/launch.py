@@ -20,9 +20,9 @@ from kbslurm.errors import BackendRefused, BackendTrouble, Invalid, Misconfigure
 from kbslurm.flow import render
 from kbslurm.flow.manifest import time_limit_s
 from kbslurm.flow.place import Place
-from kbslurm.logs import teller
+from kbslurm.observe.crash_points import probe
+from kbslurm.observe.logs import teller
 from kbslurm.ports import Foresees, Store
-from kbslurm.probe import probe
 
 tell = teller("launch")
 

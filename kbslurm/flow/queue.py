@@ -12,8 +12,8 @@ from datetime import datetime
 
 from kbslurm.domain.placement import Rules
 from kbslurm.domain.run import OpenAttempt, Slot
+from kbslurm.observe.crash_points import probe
 from kbslurm.ports import Store
-from kbslurm.probe import probe
 
 
 def claim(store: Store, slots: Sequence[Slot], now: datetime, *, rules: Rules | None = None) -> OpenAttempt | None:

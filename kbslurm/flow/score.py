@@ -18,9 +18,9 @@ from kbslurm.domain.run import OWN_FAULT, Ending, OpenAttempt, Sighting, Work
 from kbslurm.domain.verdict import Verdict, of_report
 from kbslurm.flow import finals, recount
 from kbslurm.flow.manifest import time_limit_s
-from kbslurm.logs import teller
+from kbslurm.observe.crash_points import probe
+from kbslurm.observe.logs import teller
 from kbslurm.ports import Store
-from kbslurm.probe import probe
 from kbslurm_eval.wire import Report, WireError, unseal
 
 tell = teller("score")

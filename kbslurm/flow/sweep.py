@@ -17,9 +17,9 @@ from kbslurm.flow import score
 from kbslurm.flow.collect import CLEAN_SWEEPS, TROUBLES_IN_A_ROW, Vigil, end_cancelled, is_overdue
 from kbslurm.flow.launch import deadline_at
 from kbslurm.flow.place import Place
-from kbslurm.logs import teller
+from kbslurm.observe.crash_points import probe
+from kbslurm.observe.logs import teller
 from kbslurm.ports import Store
-from kbslurm.probe import probe
 
 tell = teller("sweep")
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm import config, wiring
+from kbslurm import wiring
+from kbslurm.config import settings
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "containers").rglob("*.md")])
@@ -87,7 +88,7 @@ OVERFLOW = [textwrap.dedent(body) for _, body in TOML_BLOCK.findall((ROOT / "doc
 @pytest.mark.parametrize("block", OVERFLOW, ids=lambda block: block.splitlines()[0])
 def test_what_is_written_to_be_copied_is_a_configuration(tmp_path: Path, block: str) -> None:
     (tmp_path / "kbslurm.toml").write_text(block)
-    config.load(env={}, cwd=tmp_path)
+    settings.load(env={}, cwd=tmp_path)
 
 
 @pytest.mark.parametrize("place", ["github", "modal"])
@@ -99,7 +100,7 @@ def test_another_place_is_five_lines(tmp_path: Path, place: str) -> None:
     names = ("GITHUB_TOKEN", "MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET")
     env = dict.fromkeys(names, "secret") | {"KBSLURM_RUN_KEY": "ab" * 32}
     assert all(f"`{name}`" in (ROOT / "docs" / "overflow.md").read_text() for name in env)
-    (found,) = wiring.places(config.load(env=env, cwd=tmp_path))
+    (found,) = wiring.places(settings.load(env=env, cwd=tmp_path))
     assert (found.name, found.role, found.untrusted) == (place, "overflow", True)
     assert found.backend.capacity()["H100"] > 0
 
@@ -114,7 +115,7 @@ def test_the_blocks_are_one_configuration_together(tmp_path: Path) -> None:
             table[line.partition("=")[0].strip()] = line
     text = "\n".join(line for head, keys in tables.items() for line in (head, *keys.values()))
     (tmp_path / "kbslurm.toml").write_text(text)
-    told = config.load(env={}, cwd=tmp_path)
+    told = settings.load(env={}, cwd=tmp_path)
     assert told.github.gpus and told.modal.gpus and told.policy.places and told.policy.budget.month
 
 

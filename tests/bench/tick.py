@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from time import perf_counter
 
-from kbslurm.daemon import Daemon, Lane, Pace, WallClock
+from kbslurm.daemon.loop import Daemon, Lane, Pace, WallClock
 from kbslurm.flow.place import Place
 from kbslurm.store import migrate
 from tests import databases

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kbslurm.backends.paths import AttemptPaths
-from kbslurm.daemon import Daemon, WallClock
+from kbslurm.daemon.loop import Daemon, WallClock
 from kbslurm.domain.run import AttemptId
 from kbslurm.flow import render
 from kbslurm.ports import JobSpec

@@ -15,7 +15,7 @@ import modal.client  # noqa: F401  # each daemon would take a second for it
 from kbslurm.backends.modal import ModalBackend, ModalGpu
 from kbslurm.backends.modal.line import Line
 from kbslurm.flow.place import Place
-from kbslurm.probe import probe
+from kbslurm.observe.crash_points import probe
 from tests.chaos.zygote import GPU, main, serve
 from tests.fakes.modal import TOKEN
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm.daemon import WallClock
+from kbslurm.daemon.loop import WallClock
 from kbslurm.flow.cancel import cancel
-from kbslurm.probe import PROBES
+from kbslurm.observe.crash_points import PROBES
 from tests.chaos.history import check
 from tests.chaos.killing import Killer, killer
 from tests.databases import Server

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kbslurm.backends.modal import deploy
-from kbslurm.daemon import WallClock
+from kbslurm.daemon.loop import WallClock
 from kbslurm.domain.run import AttemptState
-from kbslurm.probe import MODAL_PROBES
+from kbslurm.observe.crash_points import MODAL_PROBES
 from tests.chaos.history import check
 from tests.chaos.killing import Killer
 from tests.chaos.zygote import GPU, INSTANT

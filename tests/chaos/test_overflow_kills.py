@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm.daemon import WallClock
-from kbslurm.probe import OVERFLOW_PROBES
+from kbslurm.daemon.loop import WallClock
+from kbslurm.observe.crash_points import OVERFLOW_PROBES
 from tests.chaos.history import check
 from tests.chaos.killing import Killer, end_all_jobs
 from tests.databases import Server

@@ -13,11 +13,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from kbslurm import logs
 from kbslurm.backends.local import LocalBackend
-from kbslurm.daemon import Daemon, Pace, stop_on_signals
+from kbslurm.daemon.loop import Daemon, Pace, stop_on_signals
 from kbslurm.flow.place import Place
-from kbslurm.probe import VARIABLE, probe
+from kbslurm.observe import logs
+from kbslurm.observe.crash_points import VARIABLE, probe
 from kbslurm.store.postgres import PostgresStore
 
 INSTANT = Path(__file__).with_name("instant")

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kbslurm import logs
 from kbslurm.backends.local import LocalBackend
-from kbslurm.daemon import Daemon, stop_on_signals
+from kbslurm.daemon.loop import Daemon, stop_on_signals
 from kbslurm.domain.placement import Overflow, Role, Rules
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
 from kbslurm.errors import BackendRefused, BackendTrouble
 from kbslurm.flow.place import Place
+from kbslurm.observe import logs
 from kbslurm.ports import JobSpec
 from kbslurm.store.postgres import PostgresStore
 from tests.chaos.zygote import GPU, INSTANT, PACE, main

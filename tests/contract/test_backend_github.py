@@ -24,8 +24,8 @@ from kbslurm.backends.paths import AttemptPaths
 from kbslurm.domain.finding import Grade
 from kbslurm.domain.run import Ending, JobName, OpenAttempt, Seen
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear, Invalid
+from kbslurm.observe.crash_points import GITHUB_PROBES
 from kbslurm.ports import JobSpec
-from kbslurm.probe import GITHUB_PROBES
 from kbslurm_eval import wire
 from tests.contract import submitter
 from tests.contract.backend_suite import (

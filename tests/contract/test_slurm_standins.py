@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm import share, sites
 from kbslurm.backends.paths import AttemptPaths
 from kbslurm.backends.slurm import rehearsal
 from kbslurm.backends.slurm.backend import SlurmBackend
 from kbslurm.backends.slurm.commands import Commands
+from kbslurm.config import shared_folders, sites
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen
 from kbslurm.domain.site import Submission
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
@@ -93,7 +93,7 @@ class Rig:
             harness=harness_folder(self.site, self.eval_dir),
             time_limit_s=job.time_limit_s,
             memory_bytes=job.memory_bytes,
-            templates=share.path("sbatch_templates"),
+            templates=shared_folders.path("sbatch_templates"),
             avoid_nodes=("n1",),
         )
         return dataclasses.replace(job, directory=directory, script=script)

@@ -18,19 +18,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kbslurm import config as configs
-from kbslurm import logs, problems, share, wiring
+from kbslurm import wiring
 from kbslurm.backends.github import GithubBackend, parcel
 from kbslurm.backends.local import LocalBackend
 from kbslurm.cli import show
-from kbslurm.daemon import Daemon, Pace
+from kbslurm.config import settings as configs
+from kbslurm.config import shared_folders
+from kbslurm.daemon.loop import Daemon, Pace
 from kbslurm.domain.breaker import State
 from kbslurm.domain.placement import month_of
 from kbslurm.domain.run import Handle, JobName, OpenAttempt, Sighting
 from kbslurm.domain.why import sentences
 from kbslurm.errors import EXIT_OK, EXIT_REJECTED, BackendRefused, BackendTrouble
 from kbslurm.flow.submit import accept
+from kbslurm.observe import logs
 from kbslurm.ports import JobSpec
+from kbslurm.problems import loading
 from kbslurm.store.postgres import PostgresStore
 from tests.fakes.github import REPOSITORY, TOKEN, FakeGithub
 from tests.fakes.modal import TOKEN as MODAL_TOKEN
@@ -137,7 +140,7 @@ class Stage:
 
     def __init__(self, store: PostgresStore, site: Site, daemon: Daemon, *, quiet: bool) -> None:
         self.store, self.site, self.daemon, self.quiet = store, site, daemon, quiet
-        self.problem = share.path("examples") / "transpose"
+        self.problem = shared_folders.path("examples") / "transpose"
         self.expected: dict[int, str] = {}
         self.acts: dict[int, str] = {}
         self.told: set[int] = set()
@@ -251,7 +254,7 @@ def staged(folder: Path, *, quiet: bool) -> Iterator[Stage]:
     wiring.modal_folder(plain, wiring.modal_facts(plain), folder / "app")
     with ExitStack() as stack:
         github = FakeGithub(
-            folder / "github", parcel.files(share.eval_dir()), secrets_={"KBSLURM_RUN_KEY": key}, runners=2
+            folder / "github", parcel.files(shared_folders.eval_dir()), secrets_={"KBSLURM_RUN_KEY": key}, runners=2
         )
         stack.callback(github.close)
         modal = stack.enter_context(FakeModal(folder / "app"))
@@ -274,7 +277,7 @@ def staged(folder: Path, *, quiet: bool) -> Iterator[Stage]:
             if isinstance(place.backend, GithubBackend):
                 place.backend.min_isolation = 0  # no configuration may: what plays the runner here is ours alone
         store.add_board(
-            BOARD, problems.load(share.path("examples") / "transpose"), gpus=("H100", "A100"), confirm=False
+            BOARD, loading.load(shared_folders.path("examples") / "transpose"), gpus=("H100", "A100"), confirm=False
         )
         pace = Pace(lease_s=5.0, idle_s=1.0, breaker_s=1.0)
         daemon = Daemon(store, places, pace=pace, rules=wiring.rules(config))

@@ -15,14 +15,14 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from kbslurm import logs
-from kbslurm.daemon import Daemon, Pace
+from kbslurm.daemon.loop import Daemon, Pace
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import OpenAttempt, PersonId, SubmissionId
 from kbslurm.errors import BackendTrouble
 from kbslurm.flow.place import Place
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.submit import accept
+from kbslurm.observe import logs
 from kbslurm.ports import Clock, Receipt
 from kbslurm.store.postgres import PostgresStore
 from kbslurm_eval.wire import Mode

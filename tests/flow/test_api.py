@@ -16,9 +16,9 @@ import httpx
 import psycopg
 import pytest
 
-from kbslurm import share
 from kbslurm.api import shapes
-from kbslurm.client import Client, ServerGone
+from kbslurm.client.http import Client, ServerGone
+from kbslurm.config import shared_folders
 from kbslurm.domain.placement import Rules
 from kbslurm.domain.run import PersonId, Slot, SubmissionId
 from kbslurm.errors import DeadlinePassed, Invalid, NotFound, QuotaSpent, Refused, Unauthenticated
@@ -195,7 +195,7 @@ def test_no_answer_holds_a_secret(ground: Ground, database_url: str) -> None:
         seeds = connection.execute("SELECT secret_seed FROM run UNION SELECT secret_seed FROM leaderboard").fetchall()
         keys = connection.execute("SELECT encode(key, 'hex'), nonce FROM attempt").fetchall()
         hashes = connection.execute("SELECT encode(hash, 'hex') FROM token").fetchall()
-    reference = (share.path("examples") / "transpose/reference.py").read_text()
+    reference = (shared_folders.path("examples") / "transpose/reference.py").read_text()
     hidden = [text for row in (*seeds, *keys, *hashes) for text in row] + [ADMIN, reference[:200], "Traceback"]
     hidden += [str(ground.house.config.database_url)]
     ada = ground.client("ada")
@@ -475,7 +475,7 @@ def test_problems_come_from_git_and_change_by_versions(ground: Ground, tmp_path:
     repository = tmp_path / "repository"
     sets = repository / "problems"
     (sets / "sort").mkdir(parents=True)
-    for file in (share.path("examples") / "transpose").glob("*.*"):
+    for file in (shared_folders.path("examples") / "transpose").glob("*.*"):
         (sets / "sort" / file.name).write_bytes(file.read_bytes())
     (sets / "broken").mkdir()
     (sets / "broken" / "task.yml").write_text("lang: py\n")

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from kbslurm import problems
 from kbslurm.api import shapes
 from kbslurm.flow.submit import accept
+from kbslurm.problems import loading
 from tests.flow.stage import HandClock
 from tests.popcorn.ground import ADMIN, GOOD, TRANSPOSE, Ground, served
 
@@ -59,7 +59,7 @@ def ground(database_url: str, tmp_path: Path) -> Iterator[Ground]:
 
 def test_every_call_keeps_what_the_document_says(ground: Ground) -> None:
     store, now = ground.store, ground.now
-    ada, problem = store.ensure_person("ada"), problems.load(TRANSPOSE)
+    ada, problem = store.ensure_person("ada"), loading.load(TRANSPOSE)
     for _ in range(2):
         accept(store, ada.id, "transpose", "k.py", GOOD, "leaderboard", ["H100"], now)
     token = store.issue_token(ada.id, now=now)

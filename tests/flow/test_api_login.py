@@ -9,10 +9,10 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from kbslurm import config
 from kbslurm.api.house import House
 from kbslurm.api.login import PROOF, SESSION, providers
 from kbslurm.api.server import Serving, house_of
+from kbslurm.config import settings
 from kbslurm.store.postgres import PostgresStore
 from kbslurm.store.views import Person
 from tests.fakes import sign_on
@@ -61,7 +61,7 @@ def desk(database_url: str, tmp_path: Path) -> Iterator[Desk]:
             f'[oidc]\nclient_id = "{sign_on.CLIENT}"\nissuer = "{fake.url}"\nname = "Example University"\n'
         )
         names = ("CLI_GITHUB_CLIENT_SECRET", "CLI_DISCORD_CLIENT_SECRET", "OIDC_CLIENT_SECRET")
-        house = house_of(config.load(file, dict.fromkeys(names, sign_on.SECRET), cwd=tmp_path), store, clock=clock)
+        house = house_of(settings.load(file, dict.fromkeys(names, sign_on.SECRET), cwd=tmp_path), store, clock=clock)
         with serving(house, database_url) as found:
             desk = Desk(house, found.url, fake)
             try:
@@ -203,7 +203,7 @@ def test_a_refusal_a_ban_and_a_provider_that_is_not_there(desk: Desk, database_u
     assert person is not None
     desk.house.store.ban(person.id)
     assert desk.sign_on(desk.browser(), "github").status_code == 403
-    bare = house_of(config.load(None, {}, cwd=tmp_path / "none"), desk.house.store)
+    bare = house_of(settings.load(None, {}, cwd=tmp_path / "none"), desk.house.store)
     with Serving(bare, host="127.0.0.1", port=0) as serving, httpx.Client(base_url=serving.url) as other:
         assert other.get("/auth/login/github").status_code == 404
         assert other.get("/auth/callback/oidc").status_code == 404

@@ -20,11 +20,11 @@ import httpx
 import psutil
 import pytest
 
-from kbslurm import config
 from kbslurm.api.door import Limit, Limits
 from kbslurm.api.server import Serving
 from kbslurm.cli import bot as bot_process
-from kbslurm.client import Client
+from kbslurm.client.http import Client
+from kbslurm.config import settings as config
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import Invalid, NotFound, Unauthenticated
 from kbslurm.flow.queue import claim, free_slots

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from kbslurm import problems
 from kbslurm.domain.run import Ending
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
 from kbslurm.flow.submit import accept
+from kbslurm.problems import loading
 from kbslurm_bot import memory
 from kbslurm_bot.announce import Crier
 from kbslurm_bot.cards import Picture
@@ -99,7 +99,7 @@ def test_each_thing_is_told_once_and_an_absence_is_caught_up_in_silence(database
         ground.store.ban(ground.store.ensure_person("bea").id, by="host", now=clock.now())
         assert look() == [], "who moves up because somebody went has done nothing"
         ends = clock.now() + timedelta(hours=30)
-        problem = problems.load(TRANSPOSE)
+        problem = loading.load(TRANSPOSE)
         store = ground.store
         store.add_board("second", problem, gpus=["H100"], confirm=False, deadline_at=ends, now=clock.now())
         store.add_board("hidden", problem, gpus=["H100"], confirm=False, visibility="closed", now=clock.now())
@@ -148,7 +148,7 @@ def test_what_discord_doesnt_take_is_said_at_the_next_look(database_url: str, tm
         assert pinned.news() == ["★ ada leads transpose on H100"]
         about, ends = "words and words " * 240, clock.now() + timedelta(hours=30)
         ground.store.add_board(
-            "long", problems.load(TRANSPOSE), gpus=["H100"], description=about, deadline_at=ends, now=clock.now()
+            "long", loading.load(TRANSPOSE), gpus=["H100"], description=about, deadline_at=ends, now=clock.now()
         )
         asyncio.run(crier.look())
         (told,) = pinned.texts()

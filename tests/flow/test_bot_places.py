@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from kbslurm import problems
 from kbslurm.domain.run import PersonId
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
+from kbslurm.problems import loading
 from kbslurm_bot import alarms, desk
 from tests.fakes import discord as fake
 from tests.fakes.discord import Discord, User
@@ -138,7 +138,7 @@ def test_a_board_made_anew_isnt_the_one_that_was_asked_about(discord: Discord, g
         asked = discord.command(HOSTESS, "admin delete", leaderboard="transpose", force=True)
         assert "Delete board **transpose**" in discord.answer(asked)
         store.delete_board("transpose", force=True)
-        made = store.add_board("transpose", problems.load(TRANSPOSE), gpus=["H100"], confirm=False, now=ground.now)
+        made = store.add_board("transpose", loading.load(TRANSPOSE), gpus=["H100"], confirm=False, now=ground.now)
         said = discord.answer(discord.press(HOSTESS, asked.said[-1], "Delete"))
         assert "is another one now" in said and store.board("transpose").id == made.id  # type: ignore[union-attr]
         asked = discord.command(HOSTESS, "admin delete", leaderboard="transpose", force=True)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm import problem_upload, problems
 from kbslurm.api import shapes
-from kbslurm.client import Client
+from kbslurm.client.http import Client
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import Invalid, KbslurmError, NotFound, Refused, TooLarge, Unauthenticated
+from kbslurm.problems import loading, upload
 from tests.flow.test_bot_announce import ranks
 from tests.popcorn.ground import ADMIN, GOOD, TRANSPOSE, Ground, served
 
@@ -146,7 +146,7 @@ def test_what_hosts_ask_beside(ground: Ground) -> None:
         assert [one.name for one in host.people("AD")] == ["ada", "adam"] and not host.people("%")
         host.resync()
         assert host.audit()[0]["act"] == "resync"
-        ground.store.add_board("spring", problems.load(TRANSPOSE), gpus=["H100"], confirm=False, now=ground.now)
+        ground.store.add_board("spring", loading.load(TRANSPOSE), gpus=["H100"], confirm=False, now=ground.now)
         ranks(ground, "bob", 2e-3, "spring")
         with pytest.raises(Invalid, match="no run that fits"):
             host.rejudge_preview("transpose", ["mode=leaderboard"])
@@ -222,7 +222,7 @@ def zipped(*rows: tuple[str, bytes, int]) -> bytes:
         ("p.zip", zipped(("../task.yml", b"", 0)), "leads out"),
         ("p.zip", zipped(("/task.yml", b"", 0)), "leads out"),
         ("p.zip", zipped(("task.yml", b"/etc/passwd", stat.S_IFLNK | 0o777)), "no plain file"),
-        ("p.zip", zipped(("big", b"\0" * (problem_upload.UNPACKED_CAP + 1), 0)), "unpacks to"),
+        ("p.zip", zipped(("big", b"\0" * (upload.UNPACKED_CAP + 1), 0)), "unpacks to"),
         ("p.zip", zipped(*((f"f{n}", b"", 0) for n in range(501))), "501 files"),
         ("p.zip", zipped(("readme", b"x", 0)), "no task.yml"),
         ("p.zip", zipped(("a/task.yml", b"", 0), ("b/task.yml", b"", 0)), "several problems"),
@@ -235,7 +235,7 @@ def zipped(*rows: tuple[str, bytes, int]) -> bytes:
 )
 def test_no_upload_leads_anywhere_else(name: str, data: bytes, said: str) -> None:
     with pytest.raises(KbslurmError, match=said) as met:
-        problem_upload.loaded(name, data, name="x")
+        upload.loaded(name, data, name="x")
     assert isinstance(met.value, Invalid | NotFound | TooLarge)
     assert "kb-problem-" not in met.value.message and "root:" not in met.value.message
 
@@ -247,7 +247,7 @@ def test_a_zip_that_lies_about_its_size_takes_no_more_memory_than_it_says() -> N
     tracemalloc.start()
     try:
         with pytest.raises(Invalid):
-            problem_upload.loaded("p.zip", lying, name="x")
+            upload.loaded("p.zip", lying, name="x")
         assert tracemalloc.get_traced_memory()[1] < 16_000_000
     finally:
         tracemalloc.stop()
@@ -259,7 +259,7 @@ def test_a_zip_packed_in_a_way_that_cant_be_unpacked_in_steps_isnt_taken(way: in
     with zipfile.ZipFile(made, "w", way) as archive:
         archive.writestr("task.yml", b"lang: py\n")
     with pytest.raises(Invalid, match="isn't taken"):
-        problem_upload.loaded("p.zip", made.getvalue(), name="x")
+        upload.loaded("p.zip", made.getvalue(), name="x")
 
 
 ELSEWHERE = "[github]\nrepository = 'house/runs'\ngpus.H100 = ['gpu']\n"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm.daemon import Daemon, Turn, WallClock
+from kbslurm.daemon.loop import Daemon, Turn, WallClock
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Sighting, SubmissionId
 from kbslurm.errors import BackendRefused, BackendTrouble, Misconfigured, Refused
 from kbslurm.flow.announce import feed, follow
@@ -24,7 +24,7 @@ from kbslurm.flow.collect import Vigil, collect
 from kbslurm.flow.launch import Launched, launch
 from kbslurm.flow.place import Place
 from kbslurm.flow.sweep import sweep
-from kbslurm.metrics import Metrics, MetricsPage
+from kbslurm.observe.metrics import Metrics, MetricsPage
 from kbslurm.ports import JobSpec
 from kbslurm.store.embedded import Embedded
 from kbslurm.store.postgres import PostgresStore
@@ -414,7 +414,7 @@ def insist(act: Callable[[], object]) -> None:
 PROGRAM = """
 import sys
 from kbslurm import logs
-from kbslurm.daemon import Daemon, stop_on_signals
+from kbslurm.daemon.loop import Daemon, stop_on_signals
 from kbslurm.store.postgres import PostgresStore
 logs.set_up(as_json=True, stream=sys.stdout)
 with stop_on_signals() as stop:

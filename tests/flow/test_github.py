@@ -16,11 +16,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from kbslurm import problems
 from kbslurm.backends.github import GithubBackend
-from kbslurm.daemon import Daemon, WallClock
+from kbslurm.daemon.loop import Daemon, WallClock
 from kbslurm.flow.place import Place
-from kbslurm.probe import GITHUB_PROBES
+from kbslurm.observe.crash_points import GITHUB_PROBES
+from kbslurm.problems import loading
 from kbslurm_eval.wire import Budget
 from tests.command_line import CommandLine
 from tests.fakes.github import REPOSITORY, TOKEN, FakeGithub, Fault
@@ -56,7 +56,7 @@ def lent(tmp_path: Path) -> Iterator[Lending]:
 @pytest.fixture
 def stage(database_url: str) -> Iterator[Stage]:
     problem = dataclasses.replace(
-        problems.load(ONE_FILE / "running_sum.py"), budget=Budget(launches=2, calls=5, max_calls=5), config={}
+        loading.load(ONE_FILE / "running_sum.py"), budget=Budget(launches=2, calls=5, max_calls=5), config={}
     )
     found = Stage.build(database_url, problem=problem, gpus=(GPU,), clock=WallClock())
     yield found

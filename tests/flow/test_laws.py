@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm import logs
-from kbslurm.daemon import Daemon, WallClock
+from kbslurm.daemon.loop import Daemon, WallClock
 from kbslurm.domain.run import AttemptId, Ending, Handle, RunState
 from kbslurm.errors import BackendRefused, BackendUnclear
 from kbslurm.flow import render
@@ -26,6 +25,7 @@ from kbslurm.flow.launch import Launched, launch
 from kbslurm.flow.place import Place
 from kbslurm.flow.score import Scored, give_up, score
 from kbslurm.flow.sweep import sweep
+from kbslurm.observe import logs
 from kbslurm.ports import JobSpec
 from kbslurm.store.postgres import PostgresStore
 from tests.flow.puppet import ABSENT, RUNNING, UNKNOWN, Puppet, ended, sealed_report

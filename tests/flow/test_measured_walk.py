@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from kbslurm import problems
-from kbslurm.daemon import Daemon, WallClock
+from kbslurm.daemon.loop import Daemon, WallClock
+from kbslurm.problems import loading
 from kbslurm_eval.wire import Budget
 from tests.flow.stage import QUICK, Stage, running
 from tests.flow.test_walk import TRANSPOSE, local
@@ -28,7 +28,7 @@ def test_a_board_is_calibrated_ranked_confirmed_and_decided_in_a_final(database_
     columns, loops = ((TRANSPOSE / "submissions/accepted" / name).read_text() for name in ("columns.py", "loops.py"))
     loops += AGAIN
     problem = dataclasses.replace(
-        problems.load(TRANSPOSE),
+        loading.load(TRANSPOSE),
         config={"baseline": columns},
         benchmarks=({"rows": 512, "cols": 384, "seed": 7},),
         budget=Budget(launches=3, calls=5, max_calls=5),

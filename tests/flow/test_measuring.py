@@ -15,7 +15,7 @@ import pytest
 
 from kbslurm.api import shapes
 from kbslurm.api.server import house_of
-from kbslurm.config import Config
+from kbslurm.config.settings import Config
 from kbslurm.domain import board as boards
 from kbslurm.domain import measure
 from kbslurm.domain.run import Ending, OpenAttempt, RunState, SubmissionId

@@ -10,19 +10,21 @@ from typing import Any
 
 import pytest
 
-from kbslurm import config, problems, share, wiring
-from kbslurm.daemon import Daemon, WallClock
+from kbslurm import wiring
+from kbslurm.config import settings, shared_folders
+from kbslurm.daemon.loop import Daemon, WallClock
 from kbslurm.domain.run import AttemptState
 from kbslurm.flow.cancel import cancel
 from kbslurm.flow.collect import Vigil
 from kbslurm.flow.launch import Launched, launch
 from kbslurm.flow.place import Place
 from kbslurm.flow.sweep import sweep
+from kbslurm.problems import loading
 from tests.command_line import CommandLine
 from tests.fakes.modal import TOKEN, FakeModal
 from tests.flow.stage import QUICK, Stage, running
 
-TRANSPOSE = share.path("examples") / "transpose"
+TRANSPOSE = shared_folders.path("examples") / "transpose"
 TOML = """\
 [modal]
 app = "kernels"
@@ -37,7 +39,7 @@ timeout_s = 3600
 @pytest.fixture
 def stage(database_url: str) -> Iterator[Stage]:
     built = Stage.build(
-        database_url, problem=problems.load(TRANSPOSE), gpus=("H100",), clock=WallClock(), board="transpose"
+        database_url, problem=loading.load(TRANSPOSE), gpus=("H100",), clock=WallClock(), board="transpose"
     )
     yield built
     built.close()
@@ -47,7 +49,7 @@ def stage(database_url: str) -> Iterator[Stage]:
 def modal(tmp_path: Path) -> Iterator[FakeModal]:
     """The platform, with what `kbslurm modal deploy` would have deployed."""
     (tmp_path / "kbslurm.toml").write_text(TOML)
-    found = config.load(env={}, cwd=tmp_path)
+    found = settings.load(env={}, cwd=tmp_path)
     wiring.modal_folder(found, wiring.modal_facts(found), tmp_path / "app")
     with FakeModal(tmp_path / "app") as fake:
         yield fake
@@ -59,7 +61,7 @@ def environment(modal: FakeModal) -> dict[str, str]:
 
 @pytest.fixture
 def place(modal: FakeModal, tmp_path: Path) -> Iterator[Place]:
-    found = wiring.modal_place(config.load(env=environment(modal), cwd=tmp_path))
+    found = wiring.modal_place(settings.load(env=environment(modal), cwd=tmp_path))
     assert found.role == "overflow"
     yield replace(found, role="home")  # there is no other here; when runs overflow is the policy's own test
     found.backend.close()  # type: ignore[attr-defined]

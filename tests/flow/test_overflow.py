@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kbslurm.api import whole
-from kbslurm.daemon import LEASE, Daemon, Foreseen, WallClock
+from kbslurm.daemon.loop import LEASE, Daemon, Foreseen, WallClock
 from kbslurm.domain.breaker import Breaker, State
 from kbslurm.domain.intake import Offer
 from kbslurm.domain.placement import Budget, Facts, OtherClass, Overflow, Role, Rules, month_named, month_of

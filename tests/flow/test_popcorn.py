@@ -14,7 +14,7 @@ import pytest
 
 from kbslurm.api import shapes
 from kbslurm.api.server import KEEP_ALIVE_S
-from kbslurm.client import Client
+from kbslurm.client.http import Client
 from tests import databases
 from tests.popcorn.client import ClientDied, Popcorn
 from tests.popcorn.ground import GOOD, WRONG, Ground, served, working

@@ -23,8 +23,8 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.core.result import Err
 from schemathesis.specs.openapi import checks
 
-from kbslurm import problems
 from kbslurm.flow.submit import accept
+from kbslurm.problems import loading
 from tests.flow.stage import HandClock
 from tests.popcorn.ground import ADMIN, GOOD, GPUS, TRANSPOSE, Ground, served
 
@@ -85,7 +85,7 @@ def _senders(ground: Ground) -> dict[str, dict[str, str]]:
     for one in (ada, grace):
         store.unban(one.id, by="host", now=now)
     if store.board("transpose") is None:
-        store.add_board("transpose", problems.load(TRANSPOSE), gpus=GPUS, confirm=False, now=now)
+        store.add_board("transpose", loading.load(TRANSPOSE), gpus=GPUS, confirm=False, now=now)
     if not store.submissions(person=ada.id, board="transpose", limit=1):
         accept(store, ada.id, "transpose", "k.py", GOOD, "leaderboard", ["H100"], now)
     tokens = {person: store.issue_token(person.id, now=now) for person in (ada, grace)}

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm import problems, share
 from kbslurm.backends.local import LocalBackend
-from kbslurm.daemon import Daemon, WallClock
+from kbslurm.config import shared_folders
+from kbslurm.daemon.loop import Daemon, WallClock
 from kbslurm.domain.run import EventId, PersonId, Seen
 from kbslurm.domain.waterfall import Stamps, moment, waterfall
 from kbslurm.errors import (
@@ -27,16 +27,17 @@ from kbslurm.flow.cancel import cancel
 from kbslurm.flow.place import Place
 from kbslurm.flow.submit import accept
 from kbslurm.ports import Receipt
+from kbslurm.problems import loading
 from tests.flow.stage import QUICK, START, HandClock, Stage, running
 
-EXAMPLES = share.path("examples")
+EXAMPLES = shared_folders.path("examples")
 TRANSPOSE = EXAMPLES / "transpose"
 
 
 def local(tmp_path: Path, *gpus: str, eval_dir: Path | None = None) -> Place:
     """This machine, one slot per GPU type."""
     backend = LocalBackend(
-        tmp_path / "attempts", dict.fromkeys(gpus, 1), eval_dir or share.eval_dir(), Path(sys.executable)
+        tmp_path / "attempts", dict.fromkeys(gpus, 1), eval_dir or shared_folders.eval_dir(), Path(sys.executable)
     )
     return Place(backend=backend, poll_s=1.0, grace_s=0.0, sweep_gap_s=0.2, patience_s=300.0)
 
@@ -44,7 +45,7 @@ def local(tmp_path: Path, *gpus: str, eval_dir: Path | None = None) -> Place:
 @pytest.fixture
 def stage(database_url: str) -> Iterator[Stage]:
     built = Stage.build(
-        database_url, problem=problems.load(TRANSPOSE), gpus=("H100", "A100"), clock=WallClock(), board="transpose"
+        database_url, problem=loading.load(TRANSPOSE), gpus=("H100", "A100"), clock=WallClock(), board="transpose"
     )
     yield built
     built.close()
@@ -134,7 +135,7 @@ def refusals() -> list[tuple[str, dict[str, object], type[KbslurmError], str]]:
 
 
 def test_accept_refuses_in_one_clear_sentence_and_stores_nothing(database_url: str) -> None:
-    problem = problems.load(TRANSPOSE)
+    problem = loading.load(TRANSPOSE)
     problem = type(problem)(**{**problem.__dict__, "modes": ("test", "benchmark", "leaderboard")})
     stage = Stage.build(database_url, problem=problem, gpus=("H100",))
     ada = stage.person("ada")

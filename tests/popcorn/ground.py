@@ -13,21 +13,22 @@ from pathlib import Path
 
 import psycopg
 
-from kbslurm import config, problems, share
 from kbslurm.api.house import House
 from kbslurm.api.news import News
 from kbslurm.api.server import Serving, house_of
 from kbslurm.backends.local import LocalBackend
-from kbslurm.daemon import Daemon
+from kbslurm.config import settings, shared_folders
+from kbslurm.daemon.loop import Daemon
 from kbslurm.flow.place import Place
 from kbslurm.ports import Clock
+from kbslurm.problems import loading
 from kbslurm.store.postgres import CHANNEL, PostgresStore
 from kbslurm.store.views import Role
 from tests.flow.stage import PATIENCE_S, QUICK, running
 from tests.popcorn.client import Popcorn
 
 ADMIN = "the-hosts-own-token"
-TRANSPOSE = share.path("examples") / "transpose"
+TRANSPOSE = shared_folders.path("examples") / "transpose"
 
 
 def source(path: str) -> bytes:
@@ -114,9 +115,9 @@ def served(
     env = {"DATABASE_URL": url, **({"POPCORN_ADMIN_TOKEN": admin} if admin else {})}
     env |= {"KBSLURM_BOT_TOKEN": bot} if bot else {}
     with PostgresStore(url) as store:
-        house = house_of(config.load(file, env, cwd=place), store, clock=clock)
+        house = house_of(settings.load(file, env, cwd=place), store, clock=clock)
         if boards:
-            store.add_board("transpose", problems.load(TRANSPOSE), gpus=GPUS, confirm=False, now=house.clock.now())
+            store.add_board("transpose", loading.load(TRANSPOSE), gpus=GPUS, confirm=False, now=house.clock.now())
         with serving(house, url) as found:
             ground = Ground(house=house, url=found.url)
             try:
@@ -128,7 +129,7 @@ def served(
 @contextmanager
 def working(ground: Ground, place: Path) -> Iterator[Ground]:
     """The daemon at work beside it, on this machine."""
-    backend = LocalBackend(place / "attempts", dict.fromkeys(GPUS, 1), share.eval_dir(), Path(sys.executable))
+    backend = LocalBackend(place / "attempts", dict.fromkeys(GPUS, 1), shared_folders.eval_dir(), Path(sys.executable))
     here = Place(backend=backend, poll_s=1.0, grace_s=0.0, sweep_gap_s=0.2, patience_s=300.0)
     with running(Daemon(ground.store, [here], pace=QUICK)):
         yield ground

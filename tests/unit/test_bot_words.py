@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kbslurm.client import BoardInfo, FeedEvent, NoSuch, PersonInfo
+from kbslurm.client.http import BoardInfo, FeedEvent, NoSuch, PersonInfo
 from kbslurm_bot import buttons, cards, desk
 from kbslurm_bot.commands.asking import fitting
 from kbslurm_bot.commands.boards import task_told

@@ -14,12 +14,12 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from kbslurm import share, sites
 from kbslurm.backends.slurm import probes, survey
 from kbslurm.backends.slurm.probes import Sight
 from kbslurm.backends.slurm.survey import Partition, Survey, Wishes
 from kbslurm.cli import doctor
-from kbslurm.config import load as load_config
+from kbslurm.config import shared_folders, sites
+from kbslurm.config.settings import load as load_config
 from kbslurm.domain.finding import Finding, Grade, worst
 from kbslurm.domain.site import Container, GpuType, Paths, Poll, Scheduler, Site
 from kbslurm.errors import Misconfigured
@@ -438,18 +438,21 @@ def test_lines_that_are_no_facts_are_left_out() -> None:
 # -------------------------------------------------------------------------------------------------- the probe's script
 
 
-SITES = [file.stem for file in sorted(share.path("site-configs").glob("*.toml"))]
+SITES = [file.stem for file in sorted(shared_folders.path("site-configs").glob("*.toml"))]
 
 
 def probe_scripts(name: str) -> dict[str, str]:
-    site, templates = sites.load(share.path("site-configs") / f"{name}.toml"), share.path("sbatch_templates")
+    site, templates = (
+        sites.load(shared_folders.path("site-configs") / f"{name}.toml"),
+        shared_folders.path("sbatch_templates"),
+    )
     where = PurePosixPath("/shared/doctor-0123")
     return {gpu: probes.probe_script(site, told, where, templates) for gpu, told in site.gpus.items()}
 
 
 @pytest.mark.parametrize("name", SITES)
 def test_every_sites_probe_is_shell_and_asks_as_an_attempt_does(name: str) -> None:
-    site = sites.load(share.path("site-configs") / f"{name}.toml")
+    site = sites.load(shared_folders.path("site-configs") / f"{name}.toml")
     for wanted, text in probe_scripts(name).items():
         gpu = site.gpus[wanted]
         options = set(re.findall(r"^#SBATCH (\S+)$", text, re.MULTILINE))

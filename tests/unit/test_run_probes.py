@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm.probe import GITHUB_PROBES, MODAL_PROBES, OVERFLOW_PROBES, PROBES, SLURM_PROBES
+from kbslurm.observe.crash_points import GITHUB_PROBES, MODAL_PROBES, OVERFLOW_PROBES, PROBES, SLURM_PROBES
 
 BY_BACKEND = {name: f"kbslurm/backends/{name}" for name in ("github", "local", "modal", "slurm")}
 
@@ -29,7 +29,7 @@ def test_every_probe_in_the_code_is_listed_and_every_listed_one_is_in_the_code(r
 
 @pytest.mark.parametrize(("wanted", "passes"), [("here", 1), ("here:3", 3), ("elsewhere", 4)])
 def test_a_probe_kills_at_the_pass_that_was_asked_for(root: Path, wanted: str, passes: int) -> None:
-    program = "from kbslurm.probe import probe\nfor n in range(4): print(n, flush=True); probe('here')"
+    program = "from kbslurm.observe.crash_points import probe\nfor n in range(4): print(n, flush=True); probe('here')"
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "KBSLURM_PROBE": wanted},

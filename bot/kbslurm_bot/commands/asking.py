@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import discord
 from discord import app_commands
 
-from kbslurm.client import BoardInfo, Client, May, NoSuch
+from kbslurm.client.http import BoardInfo, Client, May, NoSuch
 from kbslurm.errors import KbslurmError, NotFound
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Literal
 import discord
 from discord import app_commands
 
-from kbslurm.client import Client
+from kbslurm.client.http import Client
 from kbslurm.errors import NotFound, Refused
 from kbslurm_bot import cards
 from kbslurm_bot.commands.admin import HOSTS_ONLY

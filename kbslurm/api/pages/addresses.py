@@ -27,7 +27,7 @@ from kbslurm.domain.run import EventId, PersonId, SubmissionId
 from kbslurm.domain.waterfall import waterfall
 from kbslurm.errors import Invalid, KbslurmError, NotFound, Refused
 from kbslurm.flow.cancel import cancel
-from kbslurm.logs import teller
+from kbslurm.observe.logs import teller
 from kbslurm.store.finals import Final
 from kbslurm.store.views import Person, RunView, SubmissionView
 

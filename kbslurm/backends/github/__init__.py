@@ -31,7 +31,7 @@ from kbslurm.backends.github.api import Answer, Api
 from kbslurm.backends.paths import NAME
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
-from kbslurm.logs import teller
+from kbslurm.observe.logs import teller
 from kbslurm.ports import JobSpec
 from kbslurm_eval.wire import ARTIFACT_CAP, REPORT_CAP
 

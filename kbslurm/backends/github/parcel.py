@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from kbslurm import share
+from kbslurm.config import shared_folders
 from kbslurm.errors import Invalid
 
 WORKFLOW_PATH = ".github/workflows/kbslurm-run.yml"
@@ -19,7 +19,7 @@ def files(eval_dir: Path) -> dict[str, bytes]:
     """Every file that belongs there, by its path in the repository."""
     here = Path(__file__).parent
     found = {
-        WORKFLOW_PATH: share.workflow().read_bytes(),
+        WORKFLOW_PATH: shared_folders.workflow().read_bytes(),
         f"{FOLDER}/carry.py": (here / "carry.py").read_bytes(),
         f"{FOLDER}/requirements.txt": (here / "requirements.txt").read_bytes(),
         f"{FOLDER}/supervise.py": (here.parent / "local" / "supervise.py").read_bytes(),

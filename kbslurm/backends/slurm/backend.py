@@ -48,7 +48,7 @@ from kbslurm.domain.run import OWN_FAULT, Ending, Handle, JobName, OpenAttempt, 
 from kbslurm.domain.site import Site
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
 from kbslurm.flow.script import attempts_folder, harness_folder
-from kbslurm.logs import teller
+from kbslurm.observe.logs import teller
 from kbslurm.ports import JobSpec
 from kbslurm_eval import broom
 from kbslurm_eval.wire import ARTIFACT_CAP

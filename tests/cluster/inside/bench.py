@@ -24,10 +24,10 @@ from typing import Any
 
 import psycopg
 
-from kbslurm import share, sites
 from kbslurm.backends.paths import AttemptPaths
 from kbslurm.backends.slurm.backend import SlurmBackend
-from kbslurm.daemon import Daemon, WallClock
+from kbslurm.config import shared_folders, sites
+from kbslurm.daemon.loop import Daemon, WallClock
 from kbslurm.domain.apptainer import ApptainerCommand, Bind
 from kbslurm.domain.run import SubmissionId
 from kbslurm.domain.site import GpuType, Site
@@ -152,7 +152,7 @@ def _furnished(
     place = Place(
         backend=backend,
         root=backend.root,
-        script=script_writer(site, templates=share.path("sbatch_templates"), eval_dir=eval_dir),
+        script=script_writer(site, templates=shared_folders.path("sbatch_templates"), eval_dir=eval_dir),
         poll_s=min(1.0, site.poll.min_interval_s),
     )
     return House(stage=stage, site=site, place=place, backend=backend, folder=folder, asking=asking, stamps=stamps)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kbslurm.daemon import Daemon
+from kbslurm.daemon.loop import Daemon
 from kbslurm.domain.breaker import State
 from kbslurm.domain.placement import Overflow, Rules
 from kbslurm.domain.run import RunId

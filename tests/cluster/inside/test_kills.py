@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kbslurm.domain.run import SubmissionId
 from kbslurm.flow.cancel import cancel
-from kbslurm.probe import PROBES, SLURM_PROBES
+from kbslurm.observe.crash_points import PROBES, SLURM_PROBES
 from tests.chaos.history import check
 from tests.chaos.killing import Killer
 from tests.cluster.inside.walk import GOOD, Walk, sleeping, submission, walk_at

@@ -27,14 +27,17 @@ from typing import Any
 
 from rich.panel import Panel
 
-from kbslurm import config as configs
-from kbslurm import logs, problems, share, wiring
+from kbslurm import wiring
 from kbslurm.api.server import Serving, house_of
 from kbslurm.cli import show
-from kbslurm.config import Config
-from kbslurm.daemon import Daemon
+from kbslurm.config import settings as configs
+from kbslurm.config import shared_folders
+from kbslurm.config.settings import Config
+from kbslurm.daemon.loop import Daemon
 from kbslurm.domain import contest
 from kbslurm.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, KbslurmError
+from kbslurm.observe import logs
+from kbslurm.problems import loading
 from kbslurm.store.postgres import PostgresStore
 from kbslurm_bot import memory
 from kbslurm_bot.announce import SEEN_AT
@@ -227,7 +230,13 @@ def bot(discord: Discord, place: Path, url: str, bot_token: str) -> Iterator[sub
     argv = [sys.executable, "-m", "kbslurm_bot"]
     with (place / "bot.log").open("ab") as log:
         child = subprocess.Popen(
-            argv, env=env, cwd=share.checkout(), stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
+            argv,
+            env=env,
+            cwd=shared_folders.checkout(),
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
     try:
         discord.wait_for(
@@ -251,7 +260,7 @@ def bot(discord: Discord, place: Path, url: str, bot_token: str) -> Iterator[sub
 def played(teller: Teller) -> None:
     """The whole conversation. AssertionError or KbslurmError when it doesn't go as it has to."""
     token = secrets.token_urlsafe(24)
-    base = share.path("examples") / "transpose"
+    base = shared_folders.path("examples") / "transpose"
     good, slow = (without_lines(base / "submissions" / "accepted" / name) for name in ("columns.py", "slices.py"))
     wrong = without_lines(base / "submissions" / "wrong_answer" / "square_only.py")
     with ExitStack() as stack:
@@ -266,7 +275,7 @@ def played(teller: Teller) -> None:
             _until_it_has_looked(place)
             now = datetime.now(UTC)
             deadline = contest.parsed_deadline("2099-12-31", "UTC")
-            problem = problems.load(base)
+            problem = loading.load(base)
             store.add_board(BOARD, problem, gpus=[GPU], deadline_at=deadline, confirm=False, now=now)
             teller.tell("stage", f"a host makes the board {BOARD}")
             play.announced("New board")

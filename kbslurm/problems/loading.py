@@ -16,7 +16,13 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeVar
 
-from kbslurm.compiled_code import (
+from kbslurm.domain.contest import board_name, gpu_name, parsed_deadline, zone
+from kbslurm.domain.physics import FORMULAS, amount
+from kbslurm.domain.problem import Problem
+from kbslurm.domain.source import checked_source
+from kbslurm.errors import Invalid, KbslurmError, NotFound, TooLarge
+from kbslurm.flow.manifest import JUDGES_SHARE, STARTING_S
+from kbslurm.problems.compiled_code import (
     REFERENCES,
     SUBMISSION_SUFFIXES,
     CompiledReference,
@@ -28,14 +34,8 @@ from kbslurm.compiled_code import (
     read_reference,
     takes_data,
 )
-from kbslurm.domain.contest import board_name, gpu_name, parsed_deadline, zone
-from kbslurm.domain.physics import FORMULAS, amount
-from kbslurm.domain.problem import Problem
-from kbslurm.domain.source import checked_source
-from kbslurm.errors import Invalid, KbslurmError, NotFound, TooLarge
-from kbslurm.flow.manifest import JUDGES_SHARE, STARTING_S
-from kbslurm.marked_yaml import Marked, read_yaml, unknown_keys
-from kbslurm.reference_code import (
+from kbslurm.problems.marked_yaml import Marked, read_yaml, unknown_keys
+from kbslurm.problems.python_code import (
     Code,
     Function,
     module_name,

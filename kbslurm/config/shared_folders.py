@@ -10,7 +10,7 @@ from kbslurm.errors import Misconfigured
 Shared = Literal["alembic", "containers", "eval", "examples", "sbatch_templates", "site-configs"]
 
 WORKFLOW = "kbslurm-run.yml"
-PACKAGE = Path(__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def path(name: Shared) -> Path:

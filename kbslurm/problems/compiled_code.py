@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kbslurm.errors import Invalid
-from kbslurm.reference_code import Function
+from kbslurm.problems.python_code import Function
 from kbslurm_eval.border import function_parameters
 
 SUBMISSION_SUFFIXES = (".cu", ".cuh", ".cpp", ".hip")

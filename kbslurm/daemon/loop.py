@@ -22,8 +22,8 @@ from datetime import UTC, datetime, timedelta
 from queue import SimpleQueue
 from typing import Any
 
-from kbslurm import logs, wiring
-from kbslurm.config import Config
+from kbslurm import wiring
+from kbslurm.config.settings import Config
 from kbslurm.domain import breaker as breakers
 from kbslurm.domain import placement
 from kbslurm.domain.breaker import CLOSED, Breaker
@@ -35,10 +35,11 @@ from kbslurm.flow.launch import Launched, foresee, is_settled, launch
 from kbslurm.flow.place import Place
 from kbslurm.flow.queue import claim, free_slots, taken
 from kbslurm.flow.sweep import give_back, is_wanted_back, sweep, unsettled
-from kbslurm.logs import teller
-from kbslurm.metrics import Metrics, MetricsPage
+from kbslurm.observe import logs
+from kbslurm.observe.crash_points import probe
+from kbslurm.observe.logs import teller
+from kbslurm.observe.metrics import Metrics, MetricsPage
 from kbslurm.ports import Clock, Foresees, Store
-from kbslurm.probe import probe
 
 tell = teller("daemon")
 

@@ -366,7 +366,7 @@ def ask_spython(order: Mapping[str, Any], maker: Maker) -> dict[str, Any]:
 
 def _asked(order: Mapping[str, Any], what: str, maker: Maker, scratch: Path) -> dict[str, Any]:
     child = subprocess.Popen(
-        [sys.executable, "-I", "-m", "kbslurm.image_child"],
+        [sys.executable, "-I", "-m", "kbslurm.images.spython_child"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

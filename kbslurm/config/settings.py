@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from kbslurm import tomlfile
+from kbslurm.config import toml_file
 from kbslurm.domain import contest, placement
 from kbslurm.errors import Invalid, Misconfigured
 
@@ -590,12 +590,12 @@ def load(path: Path | None = None, env: Mapping[str, str] | None = None, *, cwd:
     here = Path.cwd() if cwd is None else cwd
     file = _found(path, env, here)
     around, lines = _with_dotenv(env, (file.parent if file else here) / ".env")
-    known = tomlfile.parsed("", Path(FILE_NAME)) if file is None else tomlfile.read(file)
+    known = toml_file.parsed("", Path(FILE_NAME)) if file is None else toml_file.read(file)
     hints = {key: f"Secrets never stand here: set {name} or {name}_FILE." for key, name in MISPLACED.items()}
     told = known.built(_File, hints=hints)
     origins = {key: f"{known.path}:{known.line(_path_of(key)) or 1}" for key, _ in _leaves(told) if _is_in(known, key)}
     if around.get("KBSLURM_STATE_DIR"):
-        state_dir = tomlfile.resolved(around["KBSLURM_STATE_DIR"], here)
+        state_dir = toml_file.resolved(around["KBSLURM_STATE_DIR"], here)
         told = dataclasses.replace(told, daemon=dataclasses.replace(told.daemon, state_dir=state_dir))
         origins["daemon.state_dir"] = _origin("KBSLURM_STATE_DIR", env, lines)
     if around.get("GITHUB_API_URL"):
@@ -621,7 +621,7 @@ def load(path: Path | None = None, env: Mapping[str, str] | None = None, *, cwd:
     return Config(**parts, file=file, secrets=secrets, origins=origins)
 
 
-def _check_addresses(told: _File, file: tomlfile.TomlFile) -> None:
+def _check_addresses(told: _File, file: toml_file.TomlFile) -> None:
     """Each face its own address: else whichever starts last would end at a port that its neighbour holds."""
     taken: dict[str, str] = {}
     for key, address in (
@@ -642,7 +642,7 @@ def _check_addresses(told: _File, file: tomlfile.TomlFile) -> None:
         taken[address] = key
 
 
-def _check_github(github: Github, file: tomlfile.TomlFile) -> None:
+def _check_github(github: Github, file: toml_file.TomlFile) -> None:
     """A runner has one user for a submission that isn't kept apart, and for the step that seals every report with the
     repository's one key: who has that key may make reports of whatever ran there, at any level."""
     if github.gpus and github.ranked and not github.staff_only and github.min_isolation < KEPT_APART:
@@ -673,7 +673,7 @@ def schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "kbslurm",
-        **tomlfile.schema_of(_File),
+        **toml_file.schema_of(_File),
     }
 
 
@@ -695,7 +695,7 @@ def default_state_dir(env: Mapping[str, str]) -> Path:
 def _found(path: Path | None, env: Mapping[str, str], here: Path) -> Path | None:
     named = path or (Path(env["KBSLURM_CONFIG"]) if env.get("KBSLURM_CONFIG") else None)
     if named is not None:
-        return tomlfile.resolved(str(named), here)
+        return toml_file.resolved(str(named), here)
     home = _home(env)
     folder = Path(env["XDG_CONFIG_HOME"]) if env.get("XDG_CONFIG_HOME") else home / ".config" if home else None
     for place in (here / FILE_NAME, folder / "kbslurm" / FILE_NAME if folder else None):
@@ -746,7 +746,7 @@ def _secret(name: str, env: Mapping[str, str], here: Path) -> str | None:
         raise Misconfigured(f"both {name} and {name}_FILE are set", fix="Unset one of them.")
     if not file:
         return named or None
-    path = tomlfile.resolved(file, here)
+    path = toml_file.resolved(file, here)
     try:
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -774,7 +774,7 @@ def _path_of(key: str) -> tuple[str, ...]:
     return tuple(key.split("."))
 
 
-def _is_in(file: tomlfile.TomlFile, key: str) -> bool:
+def _is_in(file: toml_file.TomlFile, key: str) -> bool:
     here: Any = file.data
     for part in _path_of(key):
         if not isinstance(here, Mapping) or part not in here:

@@ -18,7 +18,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from kbslurm import problems, trial_keeper
 from kbslurm.backends.paths import AttemptPaths, put, read_artifacts, read_capped, said
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import new_job_name
@@ -26,6 +25,8 @@ from kbslurm.domain.source import check_language, checked_source
 from kbslurm.domain.verdict import FOLDERS
 from kbslurm.errors import EXIT_INFRASTRUCTURE, EXIT_OK, EXIT_REJECTED, Invalid, Misconfigured
 from kbslurm.flow.manifest import manifest_for, manifest_text, time_limit_s
+from kbslurm.problems import loading
+from kbslurm.trial import keeper as trial_keeper
 from kbslurm_eval import broom
 from kbslurm_eval.wire import (
     ARTIFACT_CAP,
@@ -207,7 +208,7 @@ def verify(
 
     The problem and its folders are read by the call itself, so a fault in them is raised before anything runs.
     """
-    judged = problem or problems.load(path)
+    judged = problem or loading.load(path)
     chosen = mode or fullest_mode(judged)
     if chosen not in judged.modes:
         raise Invalid(f"problem {judged.name} has no {chosen} mode", hint=f"It has: {', '.join(judged.modes)}.")

@@ -15,9 +15,9 @@ import zlib
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 
-from kbslurm import problems
 from kbslurm.domain.problem import Problem
 from kbslurm.errors import Invalid, KbslurmError, TooLarge
+from kbslurm.problems import loading
 
 PACKED_CAP = 4_000_000
 UNPACKED_CAP = 16_000_000
@@ -39,10 +39,10 @@ def loaded(file_name: str, data: bytes, *, name: str) -> Problem:
         try:
             if kept.lower().endswith(".zip"):
                 _unpacked(data, root)
-                problem = problems.load(_folder(root), root=root, name=name)
+                problem = loading.load(_folder(root), root=root, name=name)
             else:
                 (root / kept).write_bytes(data)
-                problem = problems.load(root / kept, root=root, name=name)
+                problem = loading.load(root / kept, root=root, name=name)
         except KbslurmError as error:
             error.message = _within(error.message, root)
             error.hint = _within(error.hint, root) if error.hint else error.hint
@@ -92,7 +92,7 @@ def _place(row: zipfile.ZipInfo, root: Path) -> Path:
 def _folder(root: Path) -> Path:
     """The one folder with a task.yml that lies highest."""
     found = sorted(
-        (place.parent for known in problems.TASK_FILES for place in root.rglob(known)),
+        (place.parent for known in loading.TASK_FILES for place in root.rglob(known)),
         key=lambda place: len(place.parts),
     )
     if not found:

@@ -11,16 +11,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal, Protocol
 
-from kbslurm import problems
+from kbslurm.domain.problem import Problem
 from kbslurm.errors import BackendTrouble, Invalid, KbslurmError, Misconfigured, NotFound
-from kbslurm.problems import ProblemSet, SetEntry
-
-if TYPE_CHECKING:
-    from kbslurm.domain.problem import Problem
-    from kbslurm.store.postgres import PostgresStore
-    from kbslurm.store.views import Board
+from kbslurm.problems import loading
+from kbslurm.problems.loading import ProblemSet, SetEntry
 
 PATIENCE_S = 100
 SETS = "problems"
@@ -59,17 +55,71 @@ class Order:
     by: str
 
 
-def sync(store: PostgresStore, order: Order, now: datetime) -> Synced:
+class Board(Protocol):
+    """What is asked of a board that is there."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def problem_name(self) -> str: ...
+    @property
+    def problem_digest(self) -> str: ...
+    @property
+    def deadline_at(self) -> datetime | None: ...
+    @property
+    def submissions(self) -> int | None: ...
+
+
+class Boards(Protocol):
+    """Where boards and problem versions are kept."""
+
+    def board(self, name: str, /) -> Board | None:
+        """The board of this name, in whatever case."""
+
+    def add_board(
+        self,
+        name: str,
+        problem: Problem,
+        /,
+        *,
+        gpus: Sequence[str],
+        deadline_at: datetime | None,
+        zone: str,
+        visibility: Literal["public", "closed"],
+        min_isolation: int,
+        now: datetime,
+    ) -> object:
+        """A new board on this problem."""
+
+    def edit_board(
+        self, board: str, /, *, by: str, description: str | None, gpus: Sequence[str] | None, now: datetime
+    ) -> list[str]:
+        """Change what is told and is different; the names of what was changed."""
+
+    def set_deadline(self, board: str, deadline_at: datetime | None, zone: str, /, *, by: str, now: datetime) -> None:
+        """Until when submissions are accepted."""
+
+    def add_problem_version(self, problem: Problem, /, *, now: datetime) -> int:
+        """The id of the version with this problem's digest, made when there is none."""
+
+    def set_live(self, board: str, version: int, /, *, by: str, now: datetime) -> None:
+        """Let the board rank by this version of its problem."""
+
+    def audit(self, by: str, act: str, subject: str, data: dict[str, Any], /, *, now: datetime) -> None:
+        """Keep what a host did."""
+
+
+def sync(store: Boards, order: Order, now: datetime) -> Synced:
     """Make and update the boards of a repository's problem sets. One faulty problem doesn't keep back the others."""
     with checkout(order.repository, order.branch) as (root, commit):
         came = Synced(commit=commit)
         for file in _set_files(root, order.problem_set):
             try:
-                found = problems.load_set(file, root=root)
+                found = loading.load_set(file, root=root)
             except KbslurmError as error:
                 came.errors.append((file.stem, _said(error, root)))
                 continue
-            for entry, problem in problems.load_each(found):
+            for entry, problem in loading.load_each(found):
                 _take(store, order, found, entry, problem, came, root, now)
     store.audit(
         order.by,
@@ -82,7 +132,7 @@ def sync(store: PostgresStore, order: Order, now: datetime) -> Synced:
 
 
 def _take(
-    store: PostgresStore,
+    store: Boards,
     order: Order,
     found: ProblemSet,
     entry: SetEntry,
@@ -112,9 +162,7 @@ def _take(
         came.errors.append((entry.name, _said(error, root)))
 
 
-def _create(
-    store: PostgresStore, order: Order, found: ProblemSet, entry: SetEntry, problem: Problem, now: datetime
-) -> None:
+def _create(store: Boards, order: Order, found: ProblemSet, entry: SetEntry, problem: Problem, now: datetime) -> None:
     store.add_board(
         entry.name,
         problem,
@@ -128,7 +176,7 @@ def _create(
 
 
 def _update(
-    store: PostgresStore,
+    store: Boards,
     order: Order,
     found: ProblemSet,
     entry: SetEntry,
