@@ -20,7 +20,7 @@ from pathlib import Path
 from kbslurm.config import shared_folders
 from kbslurm.domain.problem import Problem
 from kbslurm.errors import KbslurmError
-from kbslurm.problems import loading
+from kbslurm.problems import loading, problem_set
 from kbslurm.trial import run
 
 MEMORY_BYTES = 8 << 30
@@ -71,8 +71,8 @@ def main() -> int:
 def _sets(root: Path) -> Iterator[dict[str, str]]:
     for file in sorted((root / "problems").glob("*.y*ml") if (root / "problems").is_dir() else root.glob("*.y*ml")):
         try:
-            found = loading.load_set(file, root=root)
-            bad = [entry.name for entry, problem in loading.load_each(found) if isinstance(problem, KbslurmError)]
+            found = problem_set.load_set(file, root=root)
+            bad = [entry.name for entry, problem in problem_set.load_each(found) if isinstance(problem, KbslurmError)]
             said = f"{len(found.problems)} problems, {len(bad)} don't load"
         except Exception as error:
             said = _line(error)

@@ -23,7 +23,7 @@ from kbslurm.domain.intake import Offer
 from kbslurm.errors import Invalid, NotFound
 from kbslurm.flow import rejudge
 from kbslurm.flow.submit import accept
-from kbslurm.problems import loading
+from kbslurm.problems import roles
 from kbslurm.problems import upload as problem_upload
 from kbslurm.problems.python_code import parsed_code
 from kbslurm.store.rejudging import Wanted
@@ -180,7 +180,7 @@ def canary(board: Board) -> str:
     if problem.lang == "py":
         text = problem.files[problem.reference]
         code = parsed_code(text, FilePath(problem.reference), problem.reference)
-        for answer in loading.ANSWERS:
+        for answer in roles.ANSWERS:
             if code.function(answer) is not None:
                 return f"{text.rstrip()}\n\n\ncustom_kernel = {answer}\n"
     raise Invalid(f"the problem of board {board.name} has no baseline", hint="Verify on a board that has one.")

@@ -14,7 +14,7 @@ from kbslurm.errors import EXIT_OK, EXIT_REJECTED, Invalid, KbslurmError, NotFou
 
 if TYPE_CHECKING:
     from kbslurm.domain.problem import Problem
-    from kbslurm.problems.loading import ProblemSet
+    from kbslurm.problems.problem_set import ProblemSet
     from kbslurm.store.postgres import PostgresStore
 
 group = typer.Typer(help="Problems: add, verify, list, show.", no_args_is_help=True)
@@ -36,10 +36,10 @@ def add(
 
     Of a set every problem is added that can be; exit code 2 when one can't.
     """
-    from kbslurm.problems import loading
+    from kbslurm.problems import folder, loading, problem_set
 
-    if directory.suffix in (".yaml", ".yml") and directory.name not in loading.TASK_FILES:
-        return _add_set(loading.load_set(directory), name, as_json)
+    if directory.suffix in (".yaml", ".yml") and directory.name not in folder.TASK_FILES:
+        return _add_set(problem_set.load_set(directory), name, as_json)
     problem = loading.load(directory, name=name)
     with opened_store() as store:
         version = store.add_problem_version(problem)
@@ -53,7 +53,7 @@ def add(
 
 def _add_set(found: ProblemSet, name: str | None, as_json: bool) -> int:
     """Every problem of the set under its board's name; what is wrong with one doesn't keep out the others."""
-    from kbslurm.problems import loading
+    from kbslurm.problems import problem_set
 
     if name is not None:
         raise Invalid(
@@ -63,7 +63,7 @@ def _add_set(found: ProblemSet, name: str | None, as_json: bool) -> int:
     for warning in found.warnings:
         _caution(warning)
     with opened_store() as store:
-        for entry, loaded in loading.load_each(found):
+        for entry, loaded in problem_set.load_each(found):
             if isinstance(loaded, KbslurmError):
                 rows.append({"problem": entry.name, "error": {"message": loaded.message, "hint": loaded.hint}})
                 if not as_json:

@@ -15,8 +15,8 @@ from typing import Any, Literal, Protocol
 
 from kbslurm.domain.problem import Problem
 from kbslurm.errors import BackendTrouble, Invalid, KbslurmError, Misconfigured, NotFound
-from kbslurm.problems import loading
-from kbslurm.problems.loading import ProblemSet, SetEntry
+from kbslurm.problems import problem_set
+from kbslurm.problems.problem_set import ProblemSet, SetEntry
 
 PATIENCE_S = 100
 SETS = "problems"
@@ -115,11 +115,11 @@ def sync(store: Boards, order: Order, now: datetime) -> Synced:
         came = Synced(commit=commit)
         for file in _set_files(root, order.problem_set):
             try:
-                found = loading.load_set(file, root=root)
+                found = problem_set.load_set(file, root=root)
             except KbslurmError as error:
                 came.errors.append((file.stem, _said(error, root)))
                 continue
-            for entry, problem in loading.load_each(found):
+            for entry, problem in problem_set.load_each(found):
                 _take(store, order, found, entry, problem, came, root, now)
     store.audit(
         order.by,

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from kbslurm.domain.problem import Problem
 from kbslurm.errors import Invalid, KbslurmError, TooLarge
-from kbslurm.problems import loading
+from kbslurm.problems import folder, loading
 
 PACKED_CAP = 4_000_000
 UNPACKED_CAP = 16_000_000
@@ -92,7 +92,7 @@ def _place(row: zipfile.ZipInfo, root: Path) -> Path:
 def _folder(root: Path) -> Path:
     """The one folder with a task.yml that lies highest."""
     found = sorted(
-        (place.parent for known in loading.TASK_FILES for place in root.rglob(known)),
+        (place.parent for known in folder.TASK_FILES for place in root.rglob(known)),
         key=lambda place: len(place.parts),
     )
     if not found:

@@ -15,9 +15,11 @@ from kbslurm.domain.problem import as_json, from_json
 from kbslurm.domain.source import checked_source, directives
 from kbslurm.errors import Invalid
 from kbslurm.flow.manifest import manifest_for, manifest_text
-from kbslurm.problems.loading import ENTRY_KEYS, OWN_KEYS, SET_KEYS, TASK_KEYS, load, load_set
+from kbslurm.problems.loading import load
 from kbslurm.problems.marked_yaml import parsed_yaml
+from kbslurm.problems.problem_set import ENTRY_KEYS, SET_KEYS, load_set
 from kbslurm.problems.python_code import parsed_code
+from kbslurm.problems.task_yml import OWN_KEYS, TASK_KEYS
 from kbslurm_eval.wire import Mode, read_manifest
 
 T = TypeVar("T")
