@@ -565,10 +565,10 @@ def test_a_job_that_locks_its_folder_is_settled_and_pruned_all_the_same(
 REHEARSED = """
 import sys
 from pathlib import Path
-from kbslurm import share, sites
+from kbslurm.config import shared_folders, sites
 from kbslurm.backends.slurm import rehearsal
 site, eval_dir, folder = sites.load(Path(sys.argv[1])), Path(sys.argv[2]), Path(sys.argv[3])
-rehearsal.prepare(site, site.gpus["T4"], folder, templates=share.path("sbatch_templates"), eval_dir=eval_dir)
+rehearsal.prepare(site, site.gpus["T4"], folder, templates=shared_folders.path("sbatch_templates"), eval_dir=eval_dir)
 """
 
 

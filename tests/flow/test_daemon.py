@@ -413,7 +413,7 @@ def insist(act: Callable[[], object]) -> None:
 
 PROGRAM = """
 import sys
-from kbslurm import logs
+from kbslurm.observe import logs
 from kbslurm.daemon.loop import Daemon, stop_on_signals
 from kbslurm.store.postgres import PostgresStore
 logs.set_up(as_json=True, stream=sys.stdout)
