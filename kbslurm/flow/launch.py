@@ -15,10 +15,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import assert_never
 
+from kbslurm.domain.manifest import time_limit_s
 from kbslurm.domain.run import Ending, OpenAttempt, Work
 from kbslurm.errors import BackendRefused, BackendTrouble, Invalid, Misconfigured
 from kbslurm.flow import render
-from kbslurm.flow.manifest import time_limit_s
 from kbslurm.flow.place import Place
 from kbslurm.observe.crash_points import probe
 from kbslurm.observe.logs import teller

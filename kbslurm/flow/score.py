@@ -11,13 +11,13 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from kbslurm.domain import measure
+from kbslurm.domain import finals, measure
 from kbslurm.domain.drift import SHADOW
+from kbslurm.domain.manifest import time_limit_s
 from kbslurm.domain.physics import Peak, held_to
 from kbslurm.domain.run import OWN_FAULT, Ending, OpenAttempt, Sighting, Work
 from kbslurm.domain.verdict import Verdict, of_report
-from kbslurm.flow import finals, recount
-from kbslurm.flow.manifest import time_limit_s
+from kbslurm.flow import recount
 from kbslurm.observe.crash_points import probe
 from kbslurm.observe.logs import teller
 from kbslurm.ports import Store

@@ -8,9 +8,9 @@ from datetime import datetime
 
 from kbslurm.domain import contest
 from kbslurm.domain.intake import Offer, check_may_submit, check_mode, chosen_gpus, chosen_place
+from kbslurm.domain.manifest import time_limit_s
 from kbslurm.domain.run import PersonId
 from kbslurm.domain.source import checked_source, directives, settled_board, settled_gpus
-from kbslurm.flow.manifest import time_limit_s
 from kbslurm.observe.crash_points import probe
 from kbslurm.ports import NewSubmission, Receipt, Store
 from kbslurm_eval.wire import Mode

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kbslurm.domain.contest import gpu_name
+from kbslurm.domain.manifest import JUDGES_SHARE, STARTING_S
 from kbslurm.errors import Invalid
-from kbslurm.flow.manifest import JUDGES_SHARE, STARTING_S
 from kbslurm.problems.marked_yaml import Marked
 from kbslurm_eval.wire import Budget, Limits
 

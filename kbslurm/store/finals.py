@@ -13,13 +13,14 @@ import psycopg
 
 from kbslurm.domain import board as boards
 from kbslurm.domain import contest
+from kbslurm.domain.finals import FINAL, Gap, Outcome, from_detail, staged
+from kbslurm.domain.manifest import time_limit_s
 from kbslurm.domain.run import RunState
 from kbslurm.errors import Invalid, NotFound, Refused
-from kbslurm.flow.finals import FINAL, RIVALS_MOST, Gap, Outcome, from_detail, staged
-from kbslurm.flow.manifest import time_limit_s
 from kbslurm.store.connect import Connection
 from kbslurm.store.measuring import MeasuringDesk
 from kbslurm.store.register import _moment, _tell
+from kbslurm_eval.wire import RIVALS_MOST
 
 State = Literal["open", "applied", "forgotten"]
 

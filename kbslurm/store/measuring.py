@@ -16,6 +16,7 @@ from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
 from kbslurm.domain.board import LEAST_DIFFERENCE, Measured
+from kbslurm.domain.manifest import time_limit_s
 from kbslurm.domain.measure import (
     AGAIN_AFTER_S,
     CALIBRATION,
@@ -26,7 +27,6 @@ from kbslurm.domain.measure import (
 )
 from kbslurm.domain.run import AttemptId, OpenAttempt, PersonId
 from kbslurm.errors import NotFound
-from kbslurm.flow.manifest import time_limit_s
 from kbslurm.store.connect import Connection
 from kbslurm.store.register import _tell
 from kbslurm.store.rejudging import RejudgingDesk

@@ -15,13 +15,13 @@ from kbslurm.domain import placement
 from kbslurm.domain.breaker import Breaker, Outcomes, kept, told
 from kbslurm.domain.drift import SHADOW, Drift, Pair, Ranked, drift
 from kbslurm.domain.eta import Service
+from kbslurm.domain.finals import FINAL
 from kbslurm.domain.measure import CALIBRATION
 from kbslurm.domain.placement import Demand, Facts, Rules
 from kbslurm.domain.run import AttemptId, AttemptState, OpenAttempt, RunId, Slot, SubmissionId, Work, new_job_name
 from kbslurm.domain.usage import By, Usage
 from kbslurm.domain.why import Told, Tried
 from kbslurm.errors import Invalid, NotFound
-from kbslurm.flow.finals import FINAL
 from kbslurm.store import sql
 from kbslurm.store.connect import Connection
 from kbslurm.store.finals import FinalsDesk

@@ -17,6 +17,7 @@ from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
 from kbslurm.domain import fairness, policy
+from kbslurm.domain.finals import FINAL, staged
 from kbslurm.domain.intake import Basis, Intake, check_may_submit
 from kbslurm.domain.placement import Rules
 from kbslurm.domain.run import (
@@ -40,7 +41,6 @@ from kbslurm.domain.run import (
 )
 from kbslurm.domain.verdict import Verdict
 from kbslurm.errors import KbslurmError, NotFound, Refused
-from kbslurm.flow.finals import FINAL, staged
 from kbslurm.ports import Event, NewSubmission, Receipt
 from kbslurm.store import sql
 from kbslurm.store.connect import Connection, connect

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from kbslurm.backends.paths import AttemptPaths, put, read_artifacts, read_capped, said
+from kbslurm.domain.manifest import manifest_for, manifest_text, time_limit_s
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import new_job_name
 from kbslurm.domain.source import check_language, checked_source
 from kbslurm.domain.verdict import FOLDERS
 from kbslurm.errors import EXIT_INFRASTRUCTURE, EXIT_OK, EXIT_REJECTED, Invalid, Misconfigured
-from kbslurm.flow.manifest import manifest_for, manifest_text, time_limit_s
 from kbslurm.problems import loading
 from kbslurm.trial import keeper as trial_keeper
 from kbslurm_eval import broom

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kbslurm.flow.manifest import manifest_for
+from kbslurm.domain.manifest import manifest_for
 from kbslurm.problems import loading
 from kbslurm_eval import clock, guard, values, warm, wire
 from kbslurm_eval.check import Case, Prepared, Reference

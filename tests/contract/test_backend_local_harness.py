@@ -12,8 +12,8 @@ import pytest
 
 from kbslurm.backends.local import SHARED_MEMORY
 from kbslurm.backends.local.supervise import descendants
+from kbslurm.domain.manifest import manifest_for, manifest_text, time_limit_s
 from kbslurm.domain.run import Ending, OpenAttempt, Seen, new_job_name
-from kbslurm.flow.manifest import manifest_for, manifest_text, time_limit_s
 from kbslurm.ports import JobSpec
 from kbslurm.problems.loading import load
 from kbslurm_eval import wire

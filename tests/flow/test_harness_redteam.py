@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kbslurm.flow.manifest import manifest_for
+from kbslurm.domain.manifest import manifest_for
 from kbslurm.problems import loading
 from kbslurm_eval import build, clock, judge, ranks, values, wire
 from tests.flow import harness_ground as ground

@@ -15,6 +15,7 @@ from kbslurm.api import whole
 from kbslurm.daemon.loop import LEASE, Daemon, Foreseen, WallClock
 from kbslurm.domain.breaker import Breaker, State
 from kbslurm.domain.intake import Offer
+from kbslurm.domain.manifest import time_limit_s
 from kbslurm.domain.placement import Budget, Facts, OtherClass, Overflow, Role, Rules, month_named, month_of
 from kbslurm.domain.run import AttemptState, Handle, OpenAttempt, Slot
 from kbslurm.domain.why import sentences
@@ -22,7 +23,6 @@ from kbslurm.errors import BackendRefused, BackendTrouble, Invalid
 from kbslurm.flow.cancel import cancel
 from kbslurm.flow.collect import Vigil, collect
 from kbslurm.flow.launch import launch
-from kbslurm.flow.manifest import time_limit_s
 from kbslurm.flow.place import Place
 from kbslurm.flow.queue import free_slots
 from kbslurm.flow.submit import accept

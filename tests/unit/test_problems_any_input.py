@@ -11,10 +11,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbslurm.domain.manifest import manifest_for, manifest_text
 from kbslurm.domain.problem import as_json, from_json
 from kbslurm.domain.source import checked_source, directives
 from kbslurm.errors import Invalid
-from kbslurm.flow.manifest import manifest_for, manifest_text
 from kbslurm.problems.loading import load
 from kbslurm.problems.marked_yaml import parsed_yaml
 from kbslurm.problems.problem_set import ENTRY_KEYS, SET_KEYS, load_set

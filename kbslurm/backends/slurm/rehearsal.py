@@ -13,10 +13,10 @@ from pathlib import Path
 from kbslurm.backends.paths import AttemptPaths, read_capped
 from kbslurm.backends.slurm.evidence import SEALED_CAP
 from kbslurm.backends.slurm.stage import stage
+from kbslurm.domain.manifest import manifest_for, manifest_text
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import JobName
 from kbslurm.domain.site import GpuType, Site
-from kbslurm.flow.manifest import manifest_for, manifest_text
 from kbslurm.flow.script import script_for
 from kbslurm_eval.wire import Limits, Report, WireError, unseal
 

@@ -16,7 +16,6 @@ from typing import Any
 from kbslurm.domain.board import LEAST_DIFFERENCE
 from kbslurm.domain.problem import Problem
 from kbslurm_eval import clock, samples
-from kbslurm_eval.finals import RIVALS_MOST as RIVALS_MOST
 from kbslurm_eval.wire import Report
 
 FINAL = "final"  # `submission.via` of such a run; it never ranks itself
