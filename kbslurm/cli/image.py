@@ -18,7 +18,7 @@ from kbslurm.errors import EXIT_BUG, EXIT_OK, Invalid, NotFound
 
 if TYPE_CHECKING:
     from kbslurm.domain.site import Site
-    from kbslurm.images.making import Maker, Pin, Recipe
+    from kbslurm.images.apptainer import Maker, Pin, Recipe
 
 group = typer.Typer(help="Images of jobs: build, pull, list, verify.", no_args_is_help=True)
 app.add_typer(group, name="image")
@@ -42,14 +42,14 @@ def build(
     as_json: Json = False,
 ) -> int:
     """Build an image and pin its digest in the digests.lock beside it."""
-    from kbslurm.images import making
+    from kbslurm.images import apptainer
 
     found = _recipe(recipe)
     target = out or Path.cwd() / f"{found.name}.sif"
-    maker = making.Maker(program=program, options=tuple(option or ()), timeout_s=limit_s)
+    maker = apptainer.Maker(program=program, options=tuple(option or ()), timeout_s=limit_s)
     with show.progress(as_json) as tell:
         tell({"phase": f"building {target}"})
-        made = making.build(
+        made = apptainer.build(
             found, target, maker, now=datetime.now(UTC), arguments=_arguments(arg or ()), unpinned=unpinned
         )
     return _made(target, made, as_json)
@@ -66,14 +66,14 @@ def pull(
     as_json: Json = False,
 ) -> int:
     """Fetch an image from a registry and pin its digest in the digests.lock beside it."""
-    from kbslurm.images import making
+    from kbslurm.images import apptainer
 
     name = source.rpartition("/")[2].partition("@")[0].partition(":")[0]
     target = out or Path.cwd() / f"{name}.sif"
-    maker = making.Maker(program=program, options=tuple(option or ()), timeout_s=limit_s)
+    maker = apptainer.Maker(program=program, options=tuple(option or ()), timeout_s=limit_s)
     with show.progress(as_json) as tell:
         tell({"phase": f"fetching {source}"})
-        made = making.pull(source, target, maker, now=datetime.now(UTC), unpinned=unpinned)
+        made = apptainer.pull(source, target, maker, now=datetime.now(UTC), unpinned=unpinned)
     return _made(target, made, as_json)
 
 
@@ -84,9 +84,9 @@ def list_(
     as_json: Json = False,
 ) -> int:
     """The recipes that there are, and the images of a folder or a site with their pins."""
-    from kbslurm.images import making
+    from kbslurm.images import apptainer
 
-    recipes = making.recipes(shared_folders.path("containers"))
+    recipes = apptainer.recipes(shared_folders.path("containers"))
     rows = [(recipe.name, recipe.base, "pinned" if recipe.pinned else "not pinned") for recipe in recipes]
     found = _images_of(folder, site)
     if as_json:
@@ -117,18 +117,18 @@ def verify(
     as_json: Json = False,
 ) -> int:
     """Hold images to their pins and signatures. Exit code 1 when one isn't what it should be."""
-    from kbslurm.images import making
+    from kbslurm.images import apptainer
 
     if not image and site is None:
         raise Invalid("no image is named", hint="Name files, or --site NAME for all that a site uses.")
     wanted = [(path, digest, "") for path in image or ()]
     if site is not None:
         wanted += _images_of_site(_site(site))
-    maker = _maker_or_none(making.Maker(program=program, timeout_s=making.LOOK_S))
+    maker = _maker_or_none(apptainer.Maker(program=program, timeout_s=apptainer.LOOK_S))
     findings = [
         finding
         for path, pinned, gpu in wanted
-        for finding in making.verify(path, maker, pinned=pinned, key=key, where=gpu or path.name)
+        for finding in apptainer.verify(path, maker, pinned=pinned, key=key, where=gpu or path.name)
     ]
     return told(findings, as_json)
 
@@ -158,15 +158,15 @@ def _line(finding: Finding) -> str:
 
 
 def _recipe(name: str) -> Recipe:
-    from kbslurm.images import making
+    from kbslurm.images import apptainer
 
     if name.endswith(".def"):
-        return making.read_recipe(Path(name))
+        return apptainer.read_recipe(Path(name))
     folder = shared_folders.path("containers")
     file = folder / f"{name}.def"
     if not file.is_file():
         raise NotFound("recipe", name, known=[known.stem for known in folder.glob("*.def")])
-    return making.read_recipe(file)
+    return apptainer.read_recipe(file)
 
 
 def _arguments(given: Sequence[str]) -> dict[str, str]:
@@ -189,7 +189,7 @@ def _made(target: Path, made: Pin, as_json: bool) -> int:
 
 
 def _images_of(folder: Path | None, site: str | None) -> list[tuple[Path, str, str]]:
-    from kbslurm.images import making
+    from kbslurm.images import apptainer
 
     if site is not None:
         return _images_of_site(_site(site))
@@ -197,7 +197,7 @@ def _images_of(folder: Path | None, site: str | None) -> list[tuple[Path, str, s
         return []
     if not folder.is_dir():
         raise NotFound("folder", str(folder))
-    pins = making.read_lock(folder / making.LOCK)
+    pins = apptainer.read_lock(folder / apptainer.LOCK)
     names = sorted({path.name for path in folder.glob("*.sif")} | {name for name in pins if (folder / name).exists()})
     return [(folder / name, pins[name].digest if name in pins else "", "") for name in names]
 

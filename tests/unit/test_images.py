@@ -14,18 +14,18 @@ import pytest
 from kbslurm.config import shared_folders
 from kbslurm.domain.finding import Grade, worst
 from kbslurm.errors import Invalid, Misconfigured, NotFound
-from kbslurm.images import making
-from kbslurm.images.making import Maker, Pin
+from kbslurm.images import apptainer
+from kbslurm.images.apptainer import Maker, Pin
 from kbslurm_eval.image import UNREADABLE
 
 NOW = datetime(2026, 11, 22, 1, 0, tzinfo=UTC)
 DIGEST = "sha256:" + "0" * 64
 
 
-def recipe(folder: Path, text: str) -> making.Recipe:
+def recipe(folder: Path, text: str) -> apptainer.Recipe:
     file = folder / "some.def"
     file.write_text(text)
-    return making.read_recipe(file)
+    return apptainer.read_recipe(file)
 
 
 # ------------------------------------------------------------------------------------------------------- what we ship
@@ -33,11 +33,11 @@ def recipe(folder: Path, text: str) -> making.Recipe:
 
 def test_every_shipped_recipe_is_whole_and_its_base_is_the_locks() -> None:
     folder = shared_folders.path("containers")
-    bases = tomllib.loads((folder / making.LOCK).read_text())["bases"]
-    shipped = making.recipes(folder)
+    bases = tomllib.loads((folder / apptainer.LOCK).read_text())["bases"]
+    shipped = apptainer.recipes(folder)
     assert [one.name for one in shipped] == ["cpu", "cuda", "rocm"] == sorted(bases)
     for one in shipped:
-        assert worst(making.recipe_findings(one)) is Grade.PASS, one.name
+        assert worst(apptainer.recipe_findings(one)) is Grade.PASS, one.name
         lock = bases[one.name]
         assert one.base == f"docker://{lock['from']}@{lock['digest']}"
         assert f"org.kbslurm.recipe {one.name}\n" in one.sections["labels"]
@@ -45,7 +45,7 @@ def test_every_shipped_recipe_is_whole_and_its_base_is_the_locks() -> None:
 
 
 def test_the_recipes_shell_is_shell(tmp_path: Path) -> None:
-    for one in making.recipes(shared_folders.path("containers")):
+    for one in apptainer.recipes(shared_folders.path("containers")):
         for section in ("post", "test", "environment"):
             script = tmp_path / f"{one.name}-{section}.sh"
             script.write_text(one.filled(one.sections[section]))
@@ -86,24 +86,24 @@ def test_a_fault_in_a_recipe_has_a_line(tmp_path: Path, text: str, line: int, sa
 
 def test_a_base_that_can_change_is_told_and_refused(tmp_path: Path) -> None:
     found = recipe(tmp_path, "Bootstrap: docker\nFrom: debian:trixie-slim\n%post\n true\n")
-    assert worst(making.recipe_findings(found)) is Grade.FAIL
+    assert worst(apptainer.recipe_findings(found)) is Grade.FAIL
     with pytest.raises(Misconfigured, match="isn't pinned"):
-        making.build(found, tmp_path / "x.sif", Maker(), now=NOW)
+        apptainer.build(found, tmp_path / "x.sif", Maker(), now=NOW)
     with pytest.raises(Invalid, match="may be another image tomorrow"):
-        making.pull("docker://127.0.0.1:1/tiny:latest", tmp_path / "x.sif", Maker(), now=NOW)
+        apptainer.pull("docker://127.0.0.1:1/tiny:latest", tmp_path / "x.sif", Maker(), now=NOW)
     with pytest.raises(Invalid, match="can't be pulled"):
-        making.pull("tiny", tmp_path / "x.sif", Maker(), now=NOW)
+        apptainer.pull("tiny", tmp_path / "x.sif", Maker(), now=NOW)
 
 
 def test_an_argument_that_the_recipe_lacks_is_refused(tmp_path: Path) -> None:
     found = recipe(tmp_path, f"Bootstrap: docker\nFrom: a@{DIGEST}\n%arguments\n one=1\n")
     with pytest.raises(Invalid, match="has no argument two"):
-        making.build(found, tmp_path / "x.sif", Maker(), now=NOW, arguments={"two": "2"})
+        apptainer.build(found, tmp_path / "x.sif", Maker(), now=NOW, arguments={"two": "2"})
 
 
 def test_without_a_container_program_the_error_says_where_to_go(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no container program") as caught:
-        making.version_of(Maker(environ={"PATH": str(tmp_path)}))
+        apptainer.version_of(Maker(environ={"PATH": str(tmp_path)}))
     assert "module" in (caught.value.hint or "")
 
 
@@ -122,9 +122,9 @@ def tree(root: Path) -> Path:
 def test_a_directorys_digest_is_of_names_contents_kinds_and_nothing_else(tmp_path: Path) -> None:
     one, two = tree(tmp_path / "one"), tree(tmp_path / "two")
     os.utime(two / "bin" / "tool", (1, 1))
-    before = making.digest_of(one)
+    before = apptainer.digest_of(one)
     assert before.startswith("tree:")
-    assert making.digest_of(two) == before
+    assert apptainer.digest_of(two) == before
 
 
 @pytest.mark.parametrize(
@@ -142,37 +142,37 @@ def test_a_directorys_digest_is_of_names_contents_kinds_and_nothing_else(tmp_pat
 )
 def test_a_directorys_digest_notices_any_change(tmp_path: Path, change: object) -> None:
     root = tree(tmp_path / "image")
-    before = making.digest_of(root)
+    before = apptainer.digest_of(root)
     assert callable(change)
     change(root)
-    assert making.digest_of(root) != before
+    assert apptainer.digest_of(root) != before
 
 
 def test_a_files_digest_is_its_sha256_and_a_missing_one_is_said(tmp_path: Path) -> None:
     (tmp_path / "x.sif").write_bytes(b"abc")
-    assert making.digest_of(tmp_path / "x.sif").startswith("sha256:ba7816bf")
+    assert apptainer.digest_of(tmp_path / "x.sif").startswith("sha256:ba7816bf")
     with pytest.raises(NotFound, match="no image"):
-        making.digest_of(tmp_path / "y.sif")
+        apptainer.digest_of(tmp_path / "y.sif")
 
 
 # -------------------------------------------------------------------------------------------------------------- pins
 
 
 def test_a_lock_keeps_what_it_held_and_reads_back(tmp_path: Path) -> None:
-    lock = tmp_path / making.LOCK
-    assert making.read_lock(lock) == {}
+    lock = tmp_path / apptainer.LOCK
+    assert apptainer.read_lock(lock) == {}
     first = Pin(digest=DIGEST, made_at=NOW, source='odd "name"', base="docker://b", program="apptainer 1")
-    making.pin(lock, "a.sif", first)
-    making.pin(lock, "odd name", Pin(digest="tree:1", made_at=NOW, source="x"))
-    assert making.read_lock(lock)["a.sif"] == first
-    assert set(making.read_lock(lock)) == {"a.sif", "odd name"}
-    assert [path.name for path in tmp_path.iterdir()] == [making.LOCK]
+    apptainer.pin(lock, "a.sif", first)
+    apptainer.pin(lock, "odd name", Pin(digest="tree:1", made_at=NOW, source="x"))
+    assert apptainer.read_lock(lock)["a.sif"] == first
+    assert set(apptainer.read_lock(lock)) == {"a.sif", "odd name"}
+    assert [path.name for path in tmp_path.iterdir()] == [apptainer.LOCK]
 
 
 def test_a_broken_lock_is_said_with_its_file(tmp_path: Path) -> None:
-    (tmp_path / making.LOCK).write_text("[images.x]\nnonsense = 1\n")
+    (tmp_path / apptainer.LOCK).write_text("[images.x]\nnonsense = 1\n")
     with pytest.raises(Misconfigured, match=r"digests\.lock"):
-        making.read_lock(tmp_path / making.LOCK)
+        apptainer.read_lock(tmp_path / apptainer.LOCK)
 
 
 def test_what_this_account_may_not_read_is_said_by_a_status_of_its_own(tmp_path: Path) -> None:
@@ -192,15 +192,17 @@ def test_what_this_account_may_not_read_is_said_by_a_status_of_its_own(tmp_path:
 
 def test_verify_holds_an_image_to_its_pin_and_the_sites_goes_before_the_locks(tmp_path: Path) -> None:
     image = tmp_path / "x.sif"
-    assert [one.grade for one in making.verify(image, None)] == [Grade.FAIL]
+    assert [one.grade for one in apptainer.verify(image, None)] == [Grade.FAIL]
     image.write_bytes(b"abc")
-    (loose,) = making.verify(image, None)
+    (loose,) = apptainer.verify(image, None)
     assert loose.grade is Grade.CAUTION
-    assert making.digest_of(image) in loose.remedy
-    making.pin(making.lock_beside(image), image.name, Pin(digest=making.digest_of(image), made_at=NOW, source="x"))
-    assert [one.grade for one in making.verify(image, None)] == [Grade.PASS]
-    assert [one.grade for one in making.verify(image, None, pinned=DIGEST)] == [Grade.FAIL]
+    assert apptainer.digest_of(image) in loose.remedy
+    apptainer.pin(
+        apptainer.lock_beside(image), image.name, Pin(digest=apptainer.digest_of(image), made_at=NOW, source="x")
+    )
+    assert [one.grade for one in apptainer.verify(image, None)] == [Grade.PASS]
+    assert [one.grade for one in apptainer.verify(image, None, pinned=DIGEST)] == [Grade.FAIL]
     image.write_bytes(b"abd")
-    (broken,) = making.verify(image, None, where="H100")
+    (broken,) = apptainer.verify(image, None, where="H100")
     assert (broken.grade, broken.where) == (Grade.FAIL, "H100")
     assert "replaced" in broken.remedy

@@ -40,9 +40,6 @@ _SECTION = re.compile(r"%([a-z]+)\b")
 SECTIONS = frozenset("setup files post test environment startscript runscript labels help arguments appinstall".split())
 
 
-# -------------------------------------------------------------------------------------------------------------- recipes
-
-
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """A definition file, read. `header` has lower-case keys; `sections` the text below each %name."""
@@ -152,9 +149,6 @@ def recipes(folder: Path) -> list[Recipe]:
     return [read_recipe(file) for file in sorted(folder.glob("*.def"))]
 
 
-# -------------------------------------------------------------------------------------------------------------- digests
-
-
 def digest_of(image: Path) -> str:
     """The digest of a SIF file (`sha256:…`) or of a directory image (`tree:…`). NotFound when there is neither."""
     try:
@@ -163,9 +157,6 @@ def digest_of(image: Path) -> str:
         raise NotFound("image", str(image), hint="kbslurm image build or kbslurm image pull makes one.") from None
     except OSError as error:
         raise Invalid(f"the image {image} can't be read: {error.strerror}", hint="Look at its permissions.") from None
-
-
-# ----------------------------------------------------------------------------------------------------------------- lock
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,9 +207,6 @@ def _pin_lines(one: Pin) -> Iterator[str]:
             yield f"{key} = {value.isoformat(timespec='seconds')}"
         elif value:
             yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
-
-
-# ------------------------------------------------------------------------------------------------------- build and pull
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -423,9 +411,6 @@ def _told(argv: Sequence[str], maker: Maker, limit_s: float) -> subprocess.Compl
         raise BackendTrouble("image", f"{argv[0]} didn't answer in {limit_s:.0f} s") from None
     except OSError as error:
         raise BackendTrouble("image", f"{argv[0]} can't be run: {error.strerror}") from None
-
-
-# --------------------------------------------------------------------------------------------------------------- verify
 
 
 def verify(
