@@ -90,7 +90,7 @@ def wanted_by_boards(config: Config, site: Site) -> dict[str, dict[str, int]]:
 
 def image_findings(site: Site) -> list[Finding]:
     """Whether the images are there and are what was pinned. One that can only be seen on a node isn't missed here."""
-    from kbslurm.images import apptainer
+    from kbslurm.images import apptainer, verifying
 
     if site.container.runtime == "none":
         remedy = "Have Apptainer installed: without it only staff's own submissions may run here."
@@ -105,7 +105,7 @@ def image_findings(site: Site) -> list[Finding]:
     for (path, pinned), names in found.items():
         where = ", ".join(names)
         if path.exists() or path.is_relative_to(site.paths.shared_root):
-            findings += apptainer.verify(path, maker, pinned=pinned, where=where)
+            findings += verifying.verify(path, maker, pinned=pinned, where=where)
         else:
             text = f"{path} isn't on this machine; whether it is on the nodes only a job can see"
             findings.append(caution("image", text, "kbslurm doctor --live looks there.", where=where))

@@ -18,7 +18,9 @@ from kbslurm.errors import EXIT_BUG, EXIT_OK, Invalid, NotFound
 
 if TYPE_CHECKING:
     from kbslurm.domain.site import Site
-    from kbslurm.images.apptainer import Maker, Pin, Recipe
+    from kbslurm.images.apptainer import Maker
+    from kbslurm.images.pins import Pin
+    from kbslurm.images.recipes import Recipe
 
 group = typer.Typer(help="Images of jobs: build, pull, list, verify.", no_args_is_help=True)
 app.add_typer(group, name="image")
@@ -84,9 +86,9 @@ def list_(
     as_json: Json = False,
 ) -> int:
     """The recipes that there are, and the images of a folder or a site with their pins."""
-    from kbslurm.images import apptainer
+    from kbslurm.images.recipes import recipes_in
 
-    recipes = apptainer.recipes(shared_folders.path("containers"))
+    recipes = recipes_in(shared_folders.path("containers"))
     rows = [(recipe.name, recipe.base, "pinned" if recipe.pinned else "not pinned") for recipe in recipes]
     found = _images_of(folder, site)
     if as_json:
@@ -117,7 +119,7 @@ def verify(
     as_json: Json = False,
 ) -> int:
     """Hold images to their pins and signatures. Exit code 1 when one isn't what it should be."""
-    from kbslurm.images import apptainer
+    from kbslurm.images import apptainer, verifying
 
     if not image and site is None:
         raise Invalid("no image is named", hint="Name files, or --site NAME for all that a site uses.")
@@ -128,7 +130,7 @@ def verify(
     findings = [
         finding
         for path, pinned, gpu in wanted
-        for finding in apptainer.verify(path, maker, pinned=pinned, key=key, where=gpu or path.name)
+        for finding in verifying.verify(path, maker, pinned=pinned, key=key, where=gpu or path.name)
     ]
     return told(findings, as_json)
 
@@ -158,15 +160,15 @@ def _line(finding: Finding) -> str:
 
 
 def _recipe(name: str) -> Recipe:
-    from kbslurm.images import apptainer
+    from kbslurm.images.recipes import read_recipe
 
     if name.endswith(".def"):
-        return apptainer.read_recipe(Path(name))
+        return read_recipe(Path(name))
     folder = shared_folders.path("containers")
     file = folder / f"{name}.def"
     if not file.is_file():
         raise NotFound("recipe", name, known=[known.stem for known in folder.glob("*.def")])
-    return apptainer.read_recipe(file)
+    return read_recipe(file)
 
 
 def _arguments(given: Sequence[str]) -> dict[str, str]:
@@ -189,7 +191,7 @@ def _made(target: Path, made: Pin, as_json: bool) -> int:
 
 
 def _images_of(folder: Path | None, site: str | None) -> list[tuple[Path, str, str]]:
-    from kbslurm.images import apptainer
+    from kbslurm.images.pins import LOCK, read_lock
 
     if site is not None:
         return _images_of_site(_site(site))
@@ -197,7 +199,7 @@ def _images_of(folder: Path | None, site: str | None) -> list[tuple[Path, str, s
         return []
     if not folder.is_dir():
         raise NotFound("folder", str(folder))
-    pins = apptainer.read_lock(folder / apptainer.LOCK)
+    pins = read_lock(folder / LOCK)
     names = sorted({path.name for path in folder.glob("*.sif")} | {name for name in pins if (folder / name).exists()})
     return [(folder / name, pins[name].digest if name in pins else "", "") for name in names]
 

@@ -65,11 +65,6 @@ def _inspect(order: Mapping[str, Any]) -> dict[str, Any]:
     return {"status": 1, "said": _text(said)}
 
 
-def _version(order: Mapping[str, Any]) -> dict[str, Any]:
-    client, _ = _client()
-    return {"status": 0, "said": "", "version": str(client.version() or "")}
-
-
 def _client(*options: str) -> tuple[Any, dict[str, Any]]:
     """spython's client, and what its program last said: build and pull keep that to themselves.
 
@@ -103,7 +98,6 @@ _ACTIONS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "build": _build,
     "pull": _pull,
     "inspect": _inspect,
-    "version": _version,
 }
 
 

@@ -20,7 +20,7 @@ import pytest
 from kbslurm.config import shared_folders, sites
 from kbslurm.domain.run import JobName
 from kbslurm.flow.script import script_for
-from kbslurm.images import apptainer
+from kbslurm.images import pins
 from kbslurm_eval.image import UNREADABLE
 
 NOBODY = 65534
@@ -233,8 +233,8 @@ def test_an_image_that_isnt_what_is_pinned_never_runs(rig: Rig, by: str) -> None
 
     def run_pinned(digest: str) -> dict[str, object]:
         if by == "lock":
-            apptainer.pin(rig.root / apptainer.LOCK, "other", apptainer.Pin(digest="tree:1", made_at=NOW, source="x"))
-            apptainer.pin(rig.root / apptainer.LOCK, "image", apptainer.Pin(digest=digest, made_at=NOW, source="x"))
+            pins.pin(rig.root / pins.LOCK, "other", pins.Pin(digest="tree:1", made_at=NOW, source="x"))
+            pins.pin(rig.root / pins.LOCK, "image", pins.Pin(digest=digest, made_at=NOW, source="x"))
         shutil.rmtree(rig.root / "attempt" / "claim", ignore_errors=True)
         return rig.run("exit 0", more=f'image_digest = "{digest}"' if by == "site" else "")
 

@@ -14,7 +14,7 @@ import pytest
 from kbslurm.config import sites
 from kbslurm.daemon.loop import WallClock
 from kbslurm.domain.site import Poll
-from kbslurm.images import apptainer
+from kbslurm.images import pins
 from kbslurm.problems import loading
 from tests.cluster.inside.control import as_root
 from tests.cluster.inside.site import site_text
@@ -57,7 +57,7 @@ def test_a_healthy_site_passes_on_its_nodes_too(database_url: str, monkeypatch: 
     stage.store.add_board("strict", loading.load(EXAMPLE), gpus=["A100"], min_isolation=3, now=stage.clock.now())
     stage.close()
     folder = Path("/shared/doctor/healthy")
-    pins = {name: apptainer.digest_of(Path("/opt/kb/images") / name) for name in ("cpu", "cpu.sif")}
+    pins = {name: pins.digest_of(Path("/opt/kb/images") / name) for name in ("cpu", "cpu.sif")}
     text = site_text(folder, more=f'image_digest = "{pins["cpu"]}"\n') + f'image_digest = "{pins["cpu.sif"]}"\n'
     code, found = doctor(written(folder, text), "--live", *WAIT)
     assert grades(found, "FAIL") == set(), found
@@ -111,7 +111,7 @@ def test_a_missing_a_damaged_and_a_replaced_image_are_found_here_and_on_the_node
     assert "isn't there" in found["H100", "image on the node"]["text"]
     assert found["A100", "container"]["grade"] == "FAIL", found
     assert all(one["remedy"] for one in found.values() if one["grade"] != "PASS")
-    pinned = apptainer.digest_of(Path("/opt/kb/images/cpu.sif"))
+    pinned = pins.digest_of(Path("/opt/kb/images/cpu.sif"))
     (folder / "site.toml").write_text(text + f'image_digest = "{pinned}"\n')
     assert doctor(folder / "site.toml")[1]["A100", "image"]["grade"] == "FAIL"
 

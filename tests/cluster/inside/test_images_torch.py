@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from kbslurm.daemon.loop import WallClock
-from kbslurm.images import apptainer
+from kbslurm.images import pins
 from kbslurm.problems import loading
 from tests.cluster.inside.site import site_at
 from tests.cluster.inside.walk import Walk
@@ -27,7 +27,7 @@ FOLDER = Path("/shared/torch-image")
 USE = "import torch; print(float((torch.ones(4, 4) @ torch.ones(4, 4)).sum()))"
 
 
-def built(name: str) -> apptainer.Pin:
+def built(name: str) -> pins.Pin:
     """The image of the shipped recipe by the command that a host types; what its lock then says of it."""
     FOLDER.mkdir(exist_ok=True)
     words = ("image", "build", "cpu", "--out", str(FOLDER / name), "--time-limit", "1500", "--json")
@@ -35,7 +35,7 @@ def built(name: str) -> apptainer.Pin:
     environ = {**os.environ, "APPTAINER_TMPDIR": str(FOLDER)}
     done = subprocess.run(["kbslurm", *words, *base], env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    pin = apptainer.read_lock(FOLDER / apptainer.LOCK)[name]
+    pin = pins.read_lock(FOLDER / pins.LOCK)[name]
     assert json.loads(done.stdout)["digest"] == pin.digest
     return pin
 
