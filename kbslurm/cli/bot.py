@@ -46,9 +46,9 @@ def environment(
 
     Who only `checks` may do so without the bot's token for the service: where `kbslurm up` makes it, nobody has it.
     """
-    from kbslurm.config.settings import SECRETS
+    from kbslurm.domain.secret_names import SECRET_VARIABLES
 
-    ours = {*SECRETS, *(f"{name}_FILE" for name in SECRETS)}
+    ours = {*SECRET_VARIABLES, *(f"{name}_FILE" for name in SECRET_VARIABLES)}
     env = {name: value for name, value in os.environ.items() if name not in ours and not name.startswith("PG")}
     token = config.secret("DISCORD_TOKEN")
     if token is None:

@@ -17,9 +17,9 @@ app.add_typer(group, name="config")
 @group.command("show")
 def show_(as_json: Json = False) -> int:
     """Every setting, its value and where it came from. Secrets are masked."""
-    from kbslurm.config import settings
+    from kbslurm.config import display
 
-    rows = list(settings.shown(configuration()))
+    rows = list(display.shown(configuration()))
     if as_json:
         show.as_json([{"key": key, "value": value, "from": origin} for key, value, origin in rows])
     else:
@@ -30,7 +30,7 @@ def show_(as_json: Json = False) -> int:
 @group.command()
 def schema(as_json: Json = False) -> int:
     """The JSON schema of kbslurm.toml, for editors."""
-    from kbslurm.config import settings
+    from kbslurm.config.sections import kbslurm_toml
 
-    print(json.dumps(settings.schema(), indent=2, sort_keys=True))
+    print(json.dumps(kbslurm_toml.schema(), indent=2, sort_keys=True))
     return EXIT_OK

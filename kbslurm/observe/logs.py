@@ -14,19 +14,11 @@ import sys
 from datetime import UTC, datetime
 from typing import IO, Any, Protocol
 
+from kbslurm.domain.secret_names import SECRET_VARIABLES
+
 ROOT = "kbslurm"
-SECRET_VARIABLES = (
-    "DISCORD_TOKEN",
-    "GITHUB_TOKEN",
-    "KBSLURM_RUN_KEY",
-    "POPCORN_ADMIN_TOKEN",
-    "KBSLURM_BOT_TOKEN",
-    "MODAL_TOKEN_ID",
-    "MODAL_TOKEN_SECRET",
-    "CLI_DISCORD_CLIENT_SECRET",
-    "CLI_GITHUB_CLIENT_SECRET",
-    "OIDC_CLIENT_SECRET",
-)
+# A URL may be read in a log: only its password is blanked.
+BLANKED = tuple(name for name in SECRET_VARIABLES if name != "DATABASE_URL")
 _URL_PASSWORD = re.compile(r"(\w+://[^\s:/@]*):[^\s@/]+@")
 _SHORTEST_SECRET = 6
 
@@ -87,7 +79,7 @@ class AsJson(logging.Formatter):
 def without_secrets(text: str) -> str:
     """The text with passwords of URLs and the values of secret variables blanked."""
     text = _URL_PASSWORD.sub(r"\1:***@", text)
-    for name in SECRET_VARIABLES:
+    for name in BLANKED:
         value = os.environ.get(name, "")
         if len(value) >= _SHORTEST_SECRET:
             text = text.replace(value, "***")

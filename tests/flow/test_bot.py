@@ -26,6 +26,7 @@ from kbslurm.cli import bot as bot_process
 from kbslurm.client.http import Client
 from kbslurm.config import settings as config
 from kbslurm.domain.run import PersonId
+from kbslurm.domain.secret_names import SECRET_VARIABLES
 from kbslurm.errors import Invalid, NotFound, Unauthenticated
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
@@ -513,7 +514,7 @@ def test_what_only_an_operator_can_change_ends_the_bot(
 
 
 def test_the_bots_process_is_told_no_secret_but_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in config.SECRETS:
+    for name in SECRET_VARIABLES:
         monkeypatch.setenv(name, f"planted-{name}")
     monkeypatch.setenv("PGPASSWORD", "planted-too")
     env = bot_process.environment(config.load(None, cwd=tmp_path))

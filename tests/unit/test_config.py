@@ -12,7 +12,10 @@ import pytest
 
 from kbslurm import wiring
 from kbslurm.backends.github import GithubBackend
-from kbslurm.config import settings, toml_file
+from kbslurm.config import display, secret_values, settings, toml_file
+from kbslurm.config.sections import kbslurm_toml
+from kbslurm.config.sections.daemon import DaemonSection
+from kbslurm.config.sections.server import ServerSection
 from kbslurm.domain.placement import Overflow
 from kbslurm.errors import Misconfigured
 
@@ -46,10 +49,10 @@ def written(folder: Path, text: str, name: str = "kbslurm.toml") -> Path:
 def test_defaults_hold_without_a_file(tmp_path: Path) -> None:
     found = settings.load(env={"HOME": str(tmp_path)}, cwd=tmp_path)
     assert found.file is None
-    assert found.server == settings.Server()
+    assert found.server == ServerSection()
     assert found.state_dir == tmp_path / ".local/state/kbslurm"
     assert found.database_url is None
-    assert {origin for _, _, origin in settings.shown(found)} == {"no kbslurm.toml was found", "default"}
+    assert {origin for _, _, origin in display.shown(found)} == {"no kbslurm.toml was found", "default"}
 
 
 def test_a_file_says_what_holds_and_where_it_came_from(tmp_path: Path) -> None:
@@ -57,11 +60,11 @@ def test_a_file_says_what_holds_and_where_it_came_from(tmp_path: Path) -> None:
     found = settings.load(env={}, cwd=tmp_path)
     assert found.server.public_url == "https://kernels.example.edu"
     assert found.daemon.tick_s == 5.0
-    assert found.daemon.poll_s == settings.Daemon().poll_s
+    assert found.daemon.poll_s == DaemonSection().poll_s
     assert found.state_dir == tmp_path / "state", "relative to the file"
     assert found.daemon.local.slots == {"H100": 2, "A100": 1}
     assert found.sites.use == ("one", "two")
-    rows = {key: (value, origin) for key, value, origin in settings.shown(found)}
+    rows = {key: (value, origin) for key, value, origin in display.shown(found)}
     assert rows["daemon.local.slots"] == ("H100 = 2, A100 = 1", f"{file}:11")
     assert rows["sites.use"] == ("one, two", f"{file}:14")
     assert rows["daemon.poll_s"] == ("15", "default")
@@ -198,10 +201,10 @@ def test_secrets_come_from_the_environment_a_file_or_dotenv(tmp_path: Path) -> N
     assert found.secret("DISCORD_TOKEN") == "d t"
     assert found.secret("GITHUB_TOKEN") == "g", "the environment goes before .env"
     assert found.secret("MODAL_TOKEN_ID") is None
-    rows = {key: (value, origin) for key, value, origin in settings.shown(found)}
-    assert rows["DATABASE_URL"] == (f"postgresql://u:{settings.MASK}@h/db", "$DATABASE_URL_FILE")
-    assert rows["DISCORD_TOKEN"] == (settings.MASK, f"{tmp_path / '.env'}:2")
-    assert rows["GITHUB_TOKEN"] == (settings.MASK, "$GITHUB_TOKEN")
+    rows = {key: (value, origin) for key, value, origin in display.shown(found)}
+    assert rows["DATABASE_URL"] == (f"postgresql://u:{secret_values.MASK}@h/db", "$DATABASE_URL_FILE")
+    assert rows["DISCORD_TOKEN"] == (secret_values.MASK, f"{tmp_path / '.env'}:2")
+    assert rows["GITHUB_TOKEN"] == (secret_values.MASK, "$GITHUB_TOKEN")
     assert rows["MODAL_TOKEN_ID"] == ("not set", "default")
     for text in (repr(found), str(found), f"{dataclasses.asdict(found)}"):
         assert "pw" not in text
@@ -224,14 +227,14 @@ def test_a_secret_that_is_told_twice_or_not_at_all_is_refused(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("url", "masked"),
     [
-        ("postgresql://u:p@h:5/d", f"postgresql://u:{settings.MASK}@h:5/d"),
-        ("postgresql://u@h/d?password=p&x=1", f"postgresql://u@h/d?password={settings.MASK}&x=1"),
+        ("postgresql://u:p@h:5/d", f"postgresql://u:{secret_values.MASK}@h:5/d"),
+        ("postgresql://u@h/d?password=p&x=1", f"postgresql://u@h/d?password={secret_values.MASK}&x=1"),
         ("postgresql://h/d", "postgresql://h/d"),
-        ("host=h password=p", settings.MASK),
+        ("host=h password=p", secret_values.MASK),
     ],
 )
 def test_a_shown_url_has_no_password(url: str, masked: str) -> None:
-    assert settings.masked_url(url) == masked
+    assert secret_values.masked_url(url) == masked
 
 
 def test_the_state_dir_can_be_named_by_the_environment(tmp_path: Path) -> None:
@@ -242,11 +245,11 @@ def test_the_state_dir_can_be_named_by_the_environment(tmp_path: Path) -> None:
 
 
 def test_the_schema_lists_what_is_read() -> None:
-    schema = settings.schema()
+    schema = kbslurm_toml.schema()
     assert json.loads(json.dumps(schema)) == schema
     assert set(schema["properties"]) == {"server", "daemon", "policy", "discord", "github", "oidc", "modal", "sites"}
     daemon = schema["properties"]["daemon"]["properties"]
-    assert set(daemon) == {one.name for one in dataclasses.fields(settings.Daemon)}
+    assert set(daemon) == {one.name for one in dataclasses.fields(DaemonSection)}
     assert daemon["tick_s"] == {
         "type": "number",
         "default": 30.0,
@@ -331,9 +334,9 @@ def test_github_is_a_place_in_a_few_lines(tmp_path: Path) -> None:
     assert place.untrusted and place.ranked_min_isolation == 2
     assert wiring.github_tokens(found) == ["one", "two"]
     assert found.github.api_url == "http://127.0.0.1:1"
-    rows = {key: (value, origin) for key, value, origin in settings.shown(found)}
+    rows = {key: (value, origin) for key, value, origin in display.shown(found)}
     assert rows["github.api_url"] == ("http://127.0.0.1:1", "$GITHUB_API_URL")
-    assert rows["KBSLURM_RUN_KEY"] == (settings.MASK, "$KBSLURM_RUN_KEY")
+    assert rows["KBSLURM_RUN_KEY"] == (secret_values.MASK, "$KBSLURM_RUN_KEY")
     assert [one.name for one in wiring.places(found)] == ["github"]
     assert wiring.slots(found) == {"H100": 2, "CPU": 4}
     assert wiring.places(settings.load(env={}, cwd=tmp_path / "nothing")) == []
@@ -394,10 +397,10 @@ def test_modal_is_a_place_in_five_lines(tmp_path: Path) -> None:
     assert (place.name, place.untrusted, place.ranked_min_isolation) == ("modal", True, 2)
     assert place.backend.capacity() == wiring.slots(found) == {"H100": 2, "CPU": 4}
     assert place.widest == {"H100": 1, "CPU": 1}
-    rows = {key: (value, origin) for key, value, origin in settings.shown(found)}
+    rows = {key: (value, origin) for key, value, origin in display.shown(found)}
     assert rows["modal.api_url"] == ("http://127.0.0.1:1", "$MODAL_SERVER_URL")
     assert rows["modal.gpus"][0].startswith("H100 = { slots = 2, ")
-    assert rows["MODAL_TOKEN_SECRET"] == (settings.MASK, "$MODAL_TOKEN_SECRET")
+    assert rows["MODAL_TOKEN_SECRET"] == (secret_values.MASK, "$MODAL_TOKEN_SECRET")
     facts = wiring.modal_facts(found)
     assert {name: one["gpu"] for name, one in facts["functions"].items()} == {"judge-H100": "H100:1", "judge-CPU": ""}
     assert facts["packages"] == ["torch==2.9.1"]
@@ -469,7 +472,7 @@ def test_the_placement_policy_is_read_and_shown(tmp_path: Path) -> None:
     (place,) = wiring.places(found)
     assert (place.role, place.ground().class_of("H100")) == ("overflow", "H100 SXM")
     assert place.prices["H100"] == pytest.approx(0.001)
-    rows = {key: value for key, value, _ in settings.shown(found)}
+    rows = {key: value for key, value, _ in display.shown(found)}
     assert rows["policy.overflow"] == "when_wait_over 10 min"
     assert wiring.rules(settings.load(None, {}, cwd=tmp_path / "none")).overflow.when == "when_down"
 
