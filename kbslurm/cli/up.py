@@ -44,7 +44,8 @@ def up(
     With --once there is no API, since nobody would have the time to call it.
     """
     from kbslurm import wiring
-    from kbslurm.daemon.loop import run_daemon, stop_on_signals
+    from kbslurm.daemon.service import run_daemon
+    from kbslurm.daemon.signals import stop_on_signals
 
     config = configuration()
     if not wiring.slots(config):
@@ -74,7 +75,7 @@ def up(
 def api(log_json: LogJson = False, verbose: Verbose = False) -> int:
     """Run the HTTP face alone: on another host than the daemon, or with one that is there already."""
     from kbslurm.api.server import run_api
-    from kbslurm.daemon.loop import stop_on_signals
+    from kbslurm.daemon.signals import stop_on_signals
 
     config = configuration()
     with stop_on_signals() as stop, _with_parent(stop):

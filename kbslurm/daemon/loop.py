@@ -11,34 +11,29 @@ import contextlib
 import dataclasses
 import os
 import secrets
-import select
-import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from queue import SimpleQueue
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
-from kbslurm import wiring
-from kbslurm.config.settings import Config
+from kbslurm.daemon.clock import NEVER, WallClock, leapt_s, went_back
+from kbslurm.daemon.lane import Lane, trace_of
+from kbslurm.daemon.timing import Pace, back_off_s
+from kbslurm.daemon.wake import Wake
 from kbslurm.domain import breaker as breakers
 from kbslurm.domain import placement
 from kbslurm.domain.breaker import CLOSED, Breaker
 from kbslurm.domain.placement import Facts, Overflow, Plan, Planned, Rules
-from kbslurm.domain.run import AttemptState, JobName, OpenAttempt, Seen, Slot, new_job_name
-from kbslurm.errors import BackendTrouble, KbslurmError
-from kbslurm.flow.collect import Vigil, collect, collect_late, end_cancelled
-from kbslurm.flow.launch import Launched, foresee, is_settled, launch
+from kbslurm.domain.run import OpenAttempt, Slot
+from kbslurm.errors import KbslurmError
+from kbslurm.flow.collect import end_cancelled
 from kbslurm.flow.place import Place
 from kbslurm.flow.queue import claim, free_slots, taken
-from kbslurm.flow.sweep import give_back, is_wanted_back, sweep, unsettled
-from kbslurm.observe import logs
 from kbslurm.observe.crash_points import probe
 from kbslurm.observe.logs import teller
-from kbslurm.observe.metrics import Metrics, MetricsPage
+from kbslurm.observe.metrics import Metrics
 from kbslurm.ports import Clock, Foresees, Store
 
 tell = teller("daemon")
@@ -46,404 +41,11 @@ tell = teller("daemon")
 LEASE = "daemon"
 CLAIMS_PER_TICK = 64
 STRANGER = "this daemon doesn't have it: another host's own slots, or a site that isn't configured any more"
-LONGEST_BACK_OFF_S = 60.0
-LONGEST_PUT_OFF_S = 60.0
 STOP_LOOK_S = 0.5
 COUNT_EVERY_S = 2.0
 FORGET_EVERY_S = 3_600.0
-CLOCK_SLIP_S = 5.0
-PRUNE_EVERY_S = 3_600.0
 LATE_FOR_S = 3_600.0
 TEND_EVERY_S = 0.5
-FORESEE_EVERY_S = 60.0
-FORESEE_AGAIN_S = 600.0
-NEVER = datetime.min.replace(tzinfo=UTC)
-
-
-def back_off_s(times: int, *, first_s: float, most_s: float) -> float:
-    """How long to leave something alone after so many failures in a row: twice as long each time, up to `most_s`."""
-    return float(min(most_s, first_s * 2.0 ** min(30, max(0, times - 1))))
-
-
-def went_back(before: datetime, now: datetime) -> bool:
-    """Whether the clock was set back between these looks at it, by more than a clock that is kept slips."""
-    return now + timedelta(seconds=CLOCK_SLIP_S) < before
-
-
-def leapt_s(before: datetime, now: datetime, passed_s: float) -> float:
-    """How far the clock went forward while less time passed: it was set, or the machine slept. 0 for what slips."""
-    more_s = (now - before).total_seconds() - passed_s
-    return more_s if before > NEVER and more_s > CLOCK_SLIP_S else 0.0
-
-
-class WallClock:
-    """The machine's clock."""
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pace:
-    """How the daemon paces itself. `idle_s`: a look at the rows at least this often, should every message be lost.
-
-    `late_s`: how often we look for reports of attempts that were given up within the last hour. `keep_artifacts_s`: how
-    long the files of a profile are kept. `breaker_s`: how long a place that fails is left alone at first. `shadow_s`:
-    how often we look whether a run that ranked is to be measured elsewhere, too.
-    """
-
-    lease_s: float = 15.0
-    idle_s: float = 30.0
-    news_s: float = 0.5
-    late_s: float = 60.0
-    stop_within_s: float = 15.0
-    database_back_off_s: float = 0.5
-    keep_artifacts_s: float = 14 * 86_400.0
-    breaker_s: float = breakers.FIRST_S
-    shadow_s: float = 10.0
-
-
-class Wake:
-    """A bell that any thread may ring, and descriptors beside it."""
-
-    def __init__(self) -> None:
-        self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-
-    def ring(self) -> None:
-        """Wake the waiter, now or when it next waits."""
-        with contextlib.suppress(BlockingIOError, OSError):
-            os.write(self._write, b"!")
-
-    def wait(self, timeout_s: float, doorbells: Iterable[int]) -> frozenset[int] | None:
-        """Wait for the bell or a doorbell: which doorbells rang, or None when the time was over. They are emptied."""
-        poller = select.poll()
-        for fd in (self._read, *doorbells):
-            poller.register(fd, select.POLLIN)
-        rang = [fd for fd, _ in poller.poll(max(0.0, timeout_s) * 1000)]
-        for fd in rang:
-            _empty(fd)
-        return frozenset(rang) - {self._read} if rang else None
-
-    def close(self) -> None:
-        """Nobody waits any more."""
-        os.close(self._read)
-        os.close(self._write)
-
-
-def _empty(fd: int) -> None:
-    with contextlib.suppress(BlockingIOError):
-        while len(os.read(fd, 4096)) == 4096:
-            pass
-
-
-@dataclass(frozen=True, kw_only=True)
-class Turn:
-    """What a lane is given to do: its open attempts as the rows said, those that were claimed for it just now, and
-    those that were given up lately. `give_back`: what it has certainly not sent goes elsewhere. `knock`: ask whether
-    the place answers. `foresee`: GPU types of which it is to say when it would start the next run."""
-
-    attempts: Sequence[OpenAttempt]
-    claimed: Sequence[OpenAttempt]
-    poll: bool
-    sweep: bool
-    dead: Sequence[OpenAttempt] = ()
-    give_back: bool = False
-    knock: bool = False
-    foresee: Sequence[str] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Foreseen:
-    """What a place said of when it would start the next run of a GPU type, were it sent; `at` None: nothing."""
-
-    at: datetime | None
-    asked_at: datetime
-
-    def holds(self, now: datetime) -> bool:
-        """Whether it isn't asked again yet: a place that can't say is asked more seldom."""
-        return now < self.asked_at + timedelta(seconds=FORESEE_AGAIN_S if self.at is None else FORESEE_EVERY_S)
-
-
-@dataclass(kw_only=True)
-class Lane:
-    """One place's worker. The main thread reads and writes its fields only while it isn't `busy`, but for `rung`."""
-
-    store: Store
-    place: Place
-    clock: Clock
-    wake: Wake
-    metrics: Metrics
-    places: Sequence[Place] = ()
-    vigil: Vigil = field(default_factory=Vigil)
-    rung: bool = True
-    busy: bool = False
-    troubles: int = 0
-    in_vain: int = 0
-    knock: bool = False
-    foresee: Sequence[str] = ()
-    foreseen: Mapping[str, Foreseen] = field(default_factory=dict)
-    answered_at: datetime = NEVER
-    breaker: Breaker = CLOSED
-    breaker_s: float = breakers.FIRST_S
-    why: str = ""
-    ready_at: datetime = NEVER
-    poll_at: datetime = NEVER
-    sweep_at: datetime = NEVER
-    prune_at: datetime = NEVER
-    known_at: datetime = NEVER
-
-    def __post_init__(self) -> None:
-        self._turns: SimpleQueue[Turn | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name=f"lane-{self.place.name}", daemon=True)
-        self._thread.start()
-        doorbell = getattr(self.place.backend, "doorbell", None)
-        self.doorbell: int | None = doorbell() if doorbell is not None else None
-
-    def next_turn(
-        self,
-        attempts: Sequence[OpenAttempt],
-        claimed: Sequence[OpenAttempt],
-        dead: Sequence[OpenAttempt],
-        now: datetime,
-        *,
-        give_back: bool = False,
-    ) -> Turn | None:
-        """What this lane should do now, if anything. Nothing open, nothing asked: an idle site is left in peace."""
-        foresee, self.foresee = self.foresee, ()
-        if not attempts and not claimed and not dead and not self.knock and not foresee:
-            return None
-        poll = bool(attempts) and (self.rung or now >= self.poll_at)
-        swept = bool(attempts) and (now >= self.sweep_at or any(at <= now for at in self._cancels_due(attempts)))
-        launches = bool(claimed) or self._has_due_launches(now)
-        give_back = give_back and any(attempt.id in self.vigil.put_off for attempt in attempts)
-        knock, self.knock = self.knock and not launches, False
-        sweeps = swept and self._has_unsettled(attempts, now)
-        if not (poll or launches or dead or give_back or knock or foresee or sweeps):
-            return None
-        turn = Turn(attempts=attempts, claimed=claimed, dead=dead, poll=poll, sweep=swept)
-        return dataclasses.replace(turn, give_back=give_back, knock=knock, foresee=foresee)
-
-    def wakes_at(self, attempts: Sequence[OpenAttempt], now: datetime) -> datetime | None:
-        """When it has something to do, should nothing else happen."""
-        if self.busy or not attempts:
-            return None
-        moments = [self.poll_at, *self.vigil.unsent.values(), *self._cancels_due(attempts)]
-        if self._has_unsettled(attempts, now):
-            moments.append(self.sweep_at)
-        return max(self.ready_at, min(moments))
-
-    def begin(self, turn: Turn) -> None:
-        """Hand it a turn. It rings when it is done."""
-        self.busy = True
-        if turn.poll:
-            self.rung = False
-        self._turns.put(turn)
-
-    def keep_time(self, now: datetime) -> None:
-        """After the clock was set back, what was due then is due now: not when it gets there for the second time."""
-        if went_back(self.known_at, now):
-            self.ready_at = self.poll_at = self.sweep_at = self.prune_at = NEVER
-            self.vigil.unsent = dict.fromkeys(self.vigil.unsent, now)
-            self.vigil.ended.clear()
-            self.vigil.ask_at.clear()
-            self.foreseen = {}
-        self.known_at = now
-
-    def told(self) -> dict[str, Any]:
-        """How it stands, for the state of things."""
-        pace = getattr(self.place.backend, "pace_report", None)
-        return {
-            "troubles": self.troubles,
-            "why": self.why if self.troubles else "",
-            "pace": dataclasses.asdict(pace()) if pace is not None else None,
-            "slots": dict(self.place.backend.capacity()),
-            "widest": dict(self.place.widest),
-            "staff_only": not self.place.untrusted,
-            "role": self.place.role,
-            "classes": {gpu: self.place.ground().class_of(gpu) for gpu in self.place.backend.capacity()},
-            "prices": dict(self.place.prices),
-            "breaker": breakers.told(self.breaker),
-        }
-
-    def expects(self, attempts: Sequence[OpenAttempt], now: datetime, *, last: bool = False) -> Mapping[str, Planned]:
-        """When the place means to start the first of our jobs that wait there, by GPU type, as far as it has told;
-        where it hasn't, when it said that it would start the next one. `last`: what it said last, however long ago."""
-        found: dict[str, Planned] = {}
-        for attempt in attempts:
-            said = self.vigil.told.get(attempt.id, {}).get("expected_at")
-            if attempt.backend == self.place.name and attempt.state is AttemptState.SUBMITTED and said:
-                at = datetime.fromisoformat(said)
-                if attempt.gpu not in found or at < found[attempt.gpu].at:
-                    found[attempt.gpu] = Planned(at=at, by="squeue --start")
-        for gpu, seen in self.foreseen.items():
-            if gpu not in found and seen.at is not None and (last or seen.holds(now)):
-                found[gpu] = Planned(at=seen.at, by="sbatch --test-only")
-        return found
-
-    def forget(self) -> None:
-        """Begin like a new process: after this one has led before, others may have."""
-        self.vigil, self.rung, self.troubles, self.in_vain = Vigil(), True, 0, 0
-        self.foresee, self.foreseen = (), {}
-        self.ready_at = self.poll_at = self.sweep_at = NEVER
-
-    def close(self, within_s: float) -> None:
-        """Let it finish what it is doing, for so long."""
-        self._turns.put(None)
-        self._thread.join(timeout=within_s)
-        if self._thread.is_alive():
-            tell("left a hung call behind", level="warning", backend=self.place.name)
-        elif (close := getattr(self.place.backend, "close", None)) is not None:
-            close()
-
-    def _has_unsettled(self, attempts: Sequence[OpenAttempt], now: datetime) -> bool:
-        return any(attempt.id not in self.vigil.unsent for attempt in unsettled(attempts, now))
-
-    def _cancels_due(self, attempts: Sequence[OpenAttempt]) -> list[datetime]:
-        """When a sweep should act on cancels that it can act on; whether a job without a handle exists needs its own
-        time."""
-        return [
-            self.vigil.ask_at.get(a.id, NEVER)
-            for a in attempts
-            if (a.cancel_at is not None or is_wanted_back(a)) and (a.id in self.vigil.unsent or a.handle)
-        ]
-
-    def _has_due_launches(self, now: datetime) -> bool:
-        return any(at <= now for at in self.vigil.unsent.values())
-
-    def _work(self) -> None:
-        while (turn := self._turns.get()) is not None:
-            self._take(turn)
-            self.busy = False
-            self.wake.ring()
-
-    def _take(self, turn: Turn) -> None:
-        self.metrics.turns.labels(self.place.name).inc()
-        try:
-            self._walk(turn)
-            if self.troubles:
-                tell("works again", backend=self.place.name)
-                self.breaker = breakers.answered(self.breaker, self.clock.now())
-            self.troubles = 0
-        except BackendTrouble as error:
-            self._back_off(error.message, error.retry_after_s)
-        except KbslurmError as error:
-            self._back_off(error.message, None)
-        except Exception as error:  # noqa: BLE001 - one site's surprise must not stop the others; it is told in full
-            tell("a bug", level="error", backend=self.place.name, error=repr(error), trace=_trace(error))
-            self._back_off(repr(error), None)
-        self.metrics.backing_off.labels(self.place.name).set(1 if self.troubles else 0)
-
-    def _walk(self, turn: Turn) -> None:
-        now = self.clock.now()
-        self.vigil.forget_all_but([*turn.attempts, *turn.claimed])
-        self.vigil.unsent.update({attempt.id: now for attempt in turn.claimed})
-        if turn.give_back:
-            for attempt in turn.attempts:
-                give_back(self.store, self.place, attempt, self.vigil, now)
-        # Trouble with one of these must not keep the others from being seen to.
-        with contextlib.ExitStack() as steps:
-            steps.callback(self._tidy, turn, now)
-            steps.callback(self._collect, turn)
-            steps.callback(self._foresee, turn)
-            steps.callback(self._launch_due, [*turn.attempts, *turn.claimed])
-            steps.callback(self._knock, turn)
-            self._sweep(turn, now)
-
-    def _knock(self, turn: Turn) -> None:
-        """Ask for a job that isn't there: who says so surely has looked everywhere, and works."""
-        if turn.knock and self.place.backend.find(new_job_name()).seen is Seen.ABSENT:
-            self.answered_at = self.clock.now()
-
-    def _foresee(self, turn: Turn) -> None:
-        """Whoever waits for the answer goes on without one where there is none: that is noted first."""
-        for gpu in turn.foresee:
-            now = self.clock.now()
-            self.foreseen = {**self.foreseen, gpu: Foreseen(at=None, asked_at=now)}
-            at = foresee(self.store, self.place, gpu, now)
-            self.foreseen = {**self.foreseen, gpu: Foreseen(at=at, asked_at=now)}
-
-    def _sweep(self, turn: Turn, now: datetime) -> None:
-        """Before launches: a site that allows so many calls a minute is to be spared first, then given more."""
-        if turn.sweep:
-            self.sweep_at = self.clock.now() + timedelta(seconds=max(0.05, self.place.sweep_gap_s))
-            sweep(self.store, self.place, unsettled(turn.attempts, now), self.vigil, self.clock.now())
-
-    def _collect(self, turn: Turn) -> None:
-        if turn.poll:
-            self.poll_at = self.clock.now() + timedelta(seconds=self.place.poll_s)
-            settled = collect(self.store, self.place, turn.attempts, self.vigil, self.clock.now())
-            self.metrics.settled.labels(self.place.name).inc(settled)
-
-    def _tidy(self, turn: Turn, now: datetime) -> None:
-        collect_late(self.store, self.place, turn.dead, now)
-        if now >= self.prune_at:
-            self.prune_at = now + timedelta(seconds=PRUNE_EVERY_S)
-            keep = {attempt.name for attempt in (*turn.attempts, *turn.claimed)}
-            self._prune(now - timedelta(seconds=self.place.keep_s), keep)
-
-    def _prune(self, before: datetime, keep: Collection[JobName]) -> None:
-        """Let a backend that keeps files remove those of attempts that ended long ago."""
-        prune = getattr(self.place.backend, "prune", None)
-        gone = prune(before, keep=keep) if prune is not None else 0
-        if gone:
-            tell("pruned", backend=self.place.name, attempts=gone)
-
-    def _launch_due(self, attempts: Sequence[OpenAttempt]) -> None:
-        came_of: list[Launched] = []
-        with contextlib.ExitStack() as at_last:
-            at_last.callback(self._judge_launches, came_of)
-            self._launch_each(attempts, came_of)
-
-    def _judge_launches(self, came_of: Sequence[Launched]) -> None:
-        """One that it took, and the place works; none, and one that came to nothing, and it is one more in vain."""
-        if Launched.SUBMITTED in came_of:
-            self.in_vain, self.breaker = 0, breakers.launched(self.breaker)
-        elif Launched.AWAY in came_of or Launched.AMBIGUOUS in came_of:
-            self.in_vain += 1
-            why = "what was sent there wasn't taken, or nobody knows whether it was"
-            self._fails(self.in_vain, why)
-
-    def _fails(self, in_a_row: int, why: str) -> None:
-        self.breaker = breakers.failed(self.breaker, in_a_row, why, self.clock.now(), first_s=self.breaker_s)
-
-    def _launch_each(self, attempts: Sequence[OpenAttempt], came_of: list[Launched]) -> None:
-        for attempt in attempts:
-            now = self.clock.now()
-            due = self.vigil.unsent.get(attempt.id)
-            if due is None or due > now or attempt.cancel_at is not None:
-                continue
-            # From here on it was perhaps sent: if this dies or fails, the sweep looks for it by name.
-            del self.vigil.unsent[attempt.id]
-            came = launch(self.store, self.place, attempt, now, others=self.places)
-            came_of.append(came)
-            self.metrics.launches.labels(self.place.name, came).inc()
-            if not is_settled(came):
-                self._put_off(attempt)
-
-    def _put_off(self, attempt: OpenAttempt) -> None:
-        times = self.vigil.put_off.get(attempt.id, 0) + 1
-        self.vigil.put_off[attempt.id] = times
-        first_s = 2.0 * min(1.0, self.place.sweep_gap_s)  # where things are soon known, they are soon tried again
-        wait_s = back_off_s(times, first_s=first_s, most_s=LONGEST_PUT_OFF_S)
-        self.vigil.unsent[attempt.id] = self.clock.now() + timedelta(seconds=wait_s)
-
-    def _back_off(self, why: str, retry_after_s: float | None) -> None:
-        self.troubles += 1
-        self.why = why
-        self._fails(self.troubles, why)
-        self.metrics.trouble.labels(self.place.name).inc()
-        usual_s = back_off_s(self.troubles, first_s=1.0, most_s=LONGEST_BACK_OFF_S)
-        wait_s = usual_s if retry_after_s is None else retry_after_s
-        self.ready_at = self.clock.now() + timedelta(seconds=wait_s)
-        tell("trouble", level="warning", backend=self.place.name, why=why, again_in_s=wait_s)
-
-
-def _trace(error: BaseException) -> str:
-    frames, trace = [], error.__traceback__
-    while trace is not None:
-        frames.append(f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}")
-        trace = trace.tb_next
-    return " > ".join(frames)
 
 
 class Daemon:
@@ -610,7 +212,7 @@ class Daemon:
         except KbslurmError as error:
             return self._trouble(error.message)
         except Exception as error:  # noqa: BLE001 - the daemon outlives its bugs; they are told in full
-            tell("a bug", level="error", error=repr(error), trace=_trace(error))
+            tell("a bug", level="error", error=repr(error), trace=trace_of(error))
             return self._trouble(repr(error))
         if self._troubles:
             tell("database works again")
@@ -873,37 +475,3 @@ class Daemon:
         if not any(lane.busy for lane in self.lanes.values()):
             self.wake.close()  # a lane that still hangs would ring it
         tell("stopped")
-
-
-@contextlib.contextmanager
-def stop_on_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set. For the main thread only; the old handlers come back."""
-    stop = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def run_daemon(
-    config: Config,
-    stop: threading.Event | None = None,
-    *,
-    once: bool = False,
-    log_json: bool = False,
-    verbose: bool = False,
-) -> None:
-    """Serve this configuration until `stop`, or without one until SIGTERM or ^C. What runs then goes on running."""
-    logs.set_up(as_json=log_json, level="debug" if verbose else "info")
-    with contextlib.ExitStack() as stack:
-        stop = stop or stack.enter_context(stop_on_signals())
-        places = wiring.places(config)
-        store = stack.enter_context(wiring.opened_store(config))
-        metrics = Metrics()
-        if config.daemon.metrics:
-            host, _, port = config.daemon.metrics.rpartition(":")
-            stack.enter_context(MetricsPage(metrics.registry, host=host.strip("[]"), port=int(port)))
-        pace = Pace(lease_s=config.daemon.lease_ttl_s, idle_s=config.daemon.tick_s)
-        Daemon(store, places, pace=pace, metrics=metrics, rules=wiring.rules(config)).run(stop, once=once)

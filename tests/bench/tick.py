@@ -9,7 +9,10 @@ from contextlib import closing
 from pathlib import Path
 from time import perf_counter
 
-from kbslurm.daemon.loop import Daemon, Lane, Pace, WallClock
+from kbslurm.daemon.clock import WallClock
+from kbslurm.daemon.lane import Lane
+from kbslurm.daemon.loop import Daemon
+from kbslurm.daemon.timing import Pace
 from kbslurm.flow.place import Place
 from kbslurm.store import migrate
 from tests import databases

@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from kbslurm.backends.paths import AttemptPaths
-from kbslurm.daemon.loop import Daemon, WallClock
+from kbslurm.daemon.clock import WallClock
+from kbslurm.daemon.loop import Daemon
 from kbslurm.domain.run import AttemptId
 from kbslurm.flow import render
 from kbslurm.ports import JobSpec

@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from kbslurm.daemon.loop import WallClock
+from kbslurm.daemon.clock import WallClock
 from kbslurm.errors import BackendTrouble
 from kbslurm.store import migrate
 from kbslurm.store.embedded import Embedded

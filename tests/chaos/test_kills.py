@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm.daemon.loop import WallClock
+from kbslurm.daemon.clock import WallClock
 from kbslurm.flow.cancel import cancel
 from kbslurm.observe.crash_points import PROBES
 from tests.chaos.history import check

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kbslurm.backends.modal import deploy
-from kbslurm.daemon.loop import WallClock
+from kbslurm.daemon.clock import WallClock
 from kbslurm.domain.run import AttemptState
 from kbslurm.observe.crash_points import MODAL_PROBES
 from tests.chaos.history import check

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm.daemon.loop import WallClock
+from kbslurm.daemon.clock import WallClock
 from kbslurm.observe.crash_points import OVERFLOW_PROBES
 from tests.chaos.history import check
 from tests.chaos.killing import Killer, end_all_jobs

@@ -14,7 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kbslurm.backends.local import LocalBackend
-from kbslurm.daemon.loop import Daemon, Pace, stop_on_signals
+from kbslurm.daemon.loop import Daemon
+from kbslurm.daemon.signals import stop_on_signals
+from kbslurm.daemon.timing import Pace
 from kbslurm.flow.place import Place
 from kbslurm.observe import logs
 from kbslurm.observe.crash_points import VARIABLE, probe

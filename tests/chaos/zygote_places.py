@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from kbslurm.backends.local import LocalBackend
-from kbslurm.daemon.loop import Daemon, stop_on_signals
+from kbslurm.daemon.loop import Daemon
+from kbslurm.daemon.signals import stop_on_signals
 from kbslurm.domain.placement import Overflow, Role, Rules
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
 from kbslurm.errors import BackendRefused, BackendTrouble

@@ -24,7 +24,8 @@ from kbslurm.backends.local import LocalBackend
 from kbslurm.cli import show
 from kbslurm.config import settings as configs
 from kbslurm.config import shared_folders
-from kbslurm.daemon.loop import Daemon, Pace
+from kbslurm.daemon.loop import Daemon
+from kbslurm.daemon.timing import Pace
 from kbslurm.domain.breaker import State
 from kbslurm.domain.placement import month_of
 from kbslurm.domain.run import Handle, JobName, OpenAttempt, Sighting

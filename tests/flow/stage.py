@@ -15,7 +15,8 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from kbslurm.daemon.loop import Daemon, Pace
+from kbslurm.daemon.loop import Daemon
+from kbslurm.daemon.timing import Pace
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import OpenAttempt, PersonId, SubmissionId
 from kbslurm.errors import BackendTrouble

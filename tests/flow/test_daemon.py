@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm.daemon.loop import Daemon, Turn, WallClock
+from kbslurm.daemon.clock import WallClock
+from kbslurm.daemon.lane import Turn
+from kbslurm.daemon.loop import Daemon
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Sighting, SubmissionId
 from kbslurm.errors import BackendRefused, BackendTrouble, Misconfigured, Refused
 from kbslurm.flow.announce import feed, follow
@@ -414,7 +416,8 @@ def insist(act: Callable[[], object]) -> None:
 PROGRAM = """
 import sys
 from kbslurm.observe import logs
-from kbslurm.daemon.loop import Daemon, stop_on_signals
+from kbslurm.daemon.loop import Daemon
+from kbslurm.daemon.signals import stop_on_signals
 from kbslurm.store.postgres import PostgresStore
 logs.set_up(as_json=True, stream=sys.stdout)
 with stop_on_signals() as stop:

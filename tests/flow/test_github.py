@@ -17,7 +17,8 @@ import httpx
 import pytest
 
 from kbslurm.backends.github import GithubBackend
-from kbslurm.daemon.loop import Daemon, WallClock
+from kbslurm.daemon.clock import WallClock
+from kbslurm.daemon.loop import Daemon
 from kbslurm.flow.place import Place
 from kbslurm.observe.crash_points import GITHUB_PROBES
 from kbslurm.problems import loading

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm.daemon.loop import Daemon, WallClock
+from kbslurm.daemon.clock import WallClock
+from kbslurm.daemon.loop import Daemon
 from kbslurm.domain.run import AttemptId, Ending, Handle, RunState
 from kbslurm.errors import BackendRefused, BackendUnclear
 from kbslurm.flow import render

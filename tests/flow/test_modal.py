@@ -12,7 +12,8 @@ import pytest
 
 from kbslurm import wiring
 from kbslurm.config import settings, shared_folders
-from kbslurm.daemon.loop import Daemon, WallClock
+from kbslurm.daemon.clock import WallClock
+from kbslurm.daemon.loop import Daemon
 from kbslurm.domain.run import AttemptState
 from kbslurm.flow.cancel import cancel
 from kbslurm.flow.collect import Vigil

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from kbslurm.api import whole
-from kbslurm.daemon.loop import LEASE, Daemon, Foreseen, WallClock
+from kbslurm.daemon.clock import WallClock
+from kbslurm.daemon.lane import Foreseen
+from kbslurm.daemon.loop import LEASE, Daemon
 from kbslurm.domain.breaker import Breaker, State
 from kbslurm.domain.intake import Offer
 from kbslurm.domain.manifest import time_limit_s

@@ -10,7 +10,8 @@ import pytest
 
 from kbslurm.backends.local import LocalBackend
 from kbslurm.config import shared_folders
-from kbslurm.daemon.loop import Daemon, WallClock
+from kbslurm.daemon.clock import WallClock
+from kbslurm.daemon.loop import Daemon
 from kbslurm.domain.run import EventId, PersonId, Seen
 from kbslurm.domain.waterfall import Stamps, moment, waterfall
 from kbslurm.errors import (

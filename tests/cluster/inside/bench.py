@@ -27,7 +27,8 @@ import psycopg
 from kbslurm.backends.paths import AttemptPaths
 from kbslurm.backends.slurm.backend import SlurmBackend
 from kbslurm.config import shared_folders, sites
-from kbslurm.daemon.loop import Daemon, WallClock
+from kbslurm.daemon.clock import WallClock
+from kbslurm.daemon.loop import Daemon
 from kbslurm.domain.apptainer import ApptainerCommand, Bind
 from kbslurm.domain.run import SubmissionId
 from kbslurm.domain.site import GpuType, Site

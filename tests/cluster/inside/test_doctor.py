@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kbslurm.config import sites
-from kbslurm.daemon.loop import WallClock
+from kbslurm.daemon.clock import WallClock
 from kbslurm.domain.site import Poll
 from kbslurm.images import pins
 from kbslurm.problems import loading

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from kbslurm.daemon.loop import WallClock
+from kbslurm.daemon.clock import WallClock
 from kbslurm.images import pins
 from kbslurm.problems import loading
 from tests.cluster.inside.site import site_at

@@ -12,7 +12,8 @@ from typing import Any
 
 from kbslurm.backends.slurm.backend import SlurmBackend
 from kbslurm.config import shared_folders, sites
-from kbslurm.daemon.loop import Daemon, WallClock
+from kbslurm.daemon.clock import WallClock
+from kbslurm.daemon.loop import Daemon
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.site import Site
 from kbslurm.flow.place import Place
