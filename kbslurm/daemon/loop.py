@@ -20,7 +20,7 @@ from typing import Any
 
 from kbslurm.daemon.clock import NEVER, WallClock, leapt_s, went_back
 from kbslurm.daemon.lane import Lane, trace_of
-from kbslurm.daemon.timing import Pace, back_off_s
+from kbslurm.daemon.timing import Timing, back_off_s
 from kbslurm.daemon.wake import Wake
 from kbslurm.domain import breaker as breakers
 from kbslurm.domain import placement
@@ -57,7 +57,7 @@ class Daemon:
         places: Sequence[Place],
         *,
         clock: Clock | None = None,
-        pace: Pace | None = None,
+        timing: Timing | None = None,
         metrics: Metrics | None = None,
         holder: str | None = None,
         steady: Callable[[], float] | None = None,
@@ -65,7 +65,7 @@ class Daemon:
     ) -> None:
         self.rules = rules or Rules(overflow=Overflow(when="when_down"))
         self.has_policy = placement.needs_policy([place.ground() for place in places], self.rules)
-        self.store, self.clock, self.pace = store, clock or WallClock(), pace or Pace()
+        self.store, self.clock, self.timing = store, clock or WallClock(), timing or Timing()
         # Seconds that nobody can set and that don't count sleep; without them a clock of a test's own is believed.
         self._steady = steady or (time.monotonic if clock is None else None)
         self._steady_at = 0.0
@@ -80,7 +80,7 @@ class Daemon:
                 wake=self.wake,
                 metrics=self.metrics,
                 places=tuple(places),
-                breaker_s=self.pace.breaker_s,
+                breaker_s=self.timing.breaker_s,
             )
             for place in places
         }
@@ -118,7 +118,7 @@ class Daemon:
         now = self.clock.now()
         self._keep_time(now)
         if not self._lead(now):
-            return 0, self.pace.lease_s / 3
+            return 0, self.timing.lease_s / 3
         began = time.perf_counter()
         # Only lanes that rest before the rows are read: what a lane does meanwhile isn't in them yet.
         resting = {name: lane for name, lane in self.lanes.items() if not lane.busy and now >= lane.ready_at}
@@ -165,7 +165,7 @@ class Daemon:
     def _lately_dead(self, now: datetime) -> Sequence[OpenAttempt]:
         if now < self._late_at:
             return ()
-        self._late_at = now + timedelta(seconds=self.pace.late_s)
+        self._late_at = now + timedelta(seconds=self.timing.late_s)
         return self.store.lately_dead(now - timedelta(seconds=LATE_FOR_S))
 
     def _tend(self, now: datetime) -> None:
@@ -180,7 +180,7 @@ class Daemon:
     def _forget(self, now: datetime) -> None:
         if now >= self._forget_at:
             self._forget_at = now + timedelta(seconds=FORGET_EVERY_S)
-            if gone := self.store.forget_artifacts(now - timedelta(seconds=self.pace.keep_artifacts_s)):
+            if gone := self.store.forget_artifacts(now - timedelta(seconds=self.timing.keep_artifacts_s)):
                 tell("forgot artifacts", files=gone)
 
     def _told(self) -> dict[str, Any]:
@@ -227,15 +227,15 @@ class Daemon:
 
     def _trouble(self, why: str) -> float:
         self._troubles += 1
-        wait_s = back_off_s(self._troubles, first_s=self.pace.database_back_off_s, most_s=10.0)
+        wait_s = back_off_s(self._troubles, first_s=self.timing.database_back_off_s, most_s=10.0)
         tell("trouble", level="warning", why=why, again_in_s=wait_s)
         return wait_s
 
     def _lead(self, now: datetime) -> bool:
         if self.leading and now < self._renew_at:
             return True
-        held = self.store.hold_lease(LEASE, self.holder, self.pace.lease_s, now, info=self._told())
-        self._renew_at = now + timedelta(seconds=self.pace.lease_s / 3)
+        held = self.store.hold_lease(LEASE, self.holder, self.timing.lease_s, now, info=self._told())
+        self._renew_at = now + timedelta(seconds=self.timing.lease_s / 3)
         if held and not self.leading:
             tell("leading", holder=self.holder)
             self._breakers = dict(self.store.breakers()) if self.has_policy else {}
@@ -338,7 +338,7 @@ class Daemon:
         for name, lane in self.lanes.items():
             if not lane.busy:
                 known = outcomes.get(name, breakers.Outcomes())
-                lane.breaker = breakers.looked(lane.breaker, known, now, first_s=self.pace.breaker_s)
+                lane.breaker = breakers.looked(lane.breaker, known, now, first_s=self.timing.breaker_s)
             if lane.breaker != self._breakers.get(name, CLOSED):
                 found = lane.breaker
                 probe("breaker.before_commit")
@@ -352,7 +352,7 @@ class Daemon:
         """Have some of what ranked at home measured elsewhere, too, as many as the hosts want."""
         if self.rules.shadow <= 0 or now < self._shadow_at:
             return
-        self._shadow_at = now + timedelta(seconds=self.pace.shadow_s)
+        self._shadow_at = now + timedelta(seconds=self.timing.shadow_s)
         found = self.store.shadowable(now)
         facts, grounds = (self.store.waiting_facts(now) if found else Facts()), self._grounds()
         for one in found:
@@ -426,7 +426,7 @@ class Daemon:
                     end_cancelled(self.store, attempt, now)
 
     def _calm_s(self, by_place: Mapping[str, list[OpenAttempt]], now: datetime) -> float:
-        moments = [now + timedelta(seconds=self.pace.idle_s), self._renew_at]
+        moments = [now + timedelta(seconds=self.timing.idle_s), self._renew_at]
         if self._untended:
             moments.append(self._tend_at)
         for name, lane in self.lanes.items():
@@ -450,12 +450,12 @@ class Daemon:
                 return
 
     def _listen(self) -> None:
-        wait_s = self.pace.database_back_off_s
+        wait_s = self.timing.database_back_off_s
         while not self._over.is_set():
             try:
-                if self.store.wait_for_news(self.pace.news_s):
+                if self.store.wait_for_news(self.timing.news_s):
                     self.wake.ring()
-                wait_s = self.pace.database_back_off_s
+                wait_s = self.timing.database_back_off_s
             except Exception:  # noqa: BLE001 - only a hint; the main thread meets the same trouble and tells it
                 self._over.wait(wait_s)
                 wait_s = min(10.0, wait_s * 2)
@@ -463,10 +463,10 @@ class Daemon:
     def _close(self, listener: threading.Thread) -> None:
         self._over.set()
         tell("stopping", open="in-flight attempts go on and are found again by the next start")
-        until = time.monotonic() + self.pace.stop_within_s
+        until = time.monotonic() + self.timing.stop_within_s
         for lane in self.lanes.values():
             lane.close(max(0.1, until - time.monotonic()))
-        listener.join(timeout=self.pace.news_s + 3)
+        listener.join(timeout=self.timing.news_s + 3)
         if self.leading:
             with contextlib.suppress(KbslurmError):
                 self.store.release_lease(LEASE, self.holder)

@@ -9,7 +9,7 @@ from kbslurm import wiring
 from kbslurm.config.settings import Config
 from kbslurm.daemon.loop import Daemon
 from kbslurm.daemon.signals import stop_on_signals
-from kbslurm.daemon.timing import Pace
+from kbslurm.daemon.timing import Timing
 from kbslurm.observe import logs
 from kbslurm.observe.metrics import Metrics, MetricsPage
 
@@ -32,5 +32,5 @@ def run_daemon(
         if config.daemon.metrics:
             host, _, port = config.daemon.metrics.rpartition(":")
             stack.enter_context(MetricsPage(metrics.registry, host=host.strip("[]"), port=int(port)))
-        pace = Pace(lease_s=config.daemon.lease_ttl_s, idle_s=config.daemon.tick_s)
-        Daemon(store, places, pace=pace, metrics=metrics, rules=wiring.rules(config)).run(stop, once=once)
+        timing = Timing(lease_s=config.daemon.lease_ttl_s, idle_s=config.daemon.tick_s)
+        Daemon(store, places, timing=timing, metrics=metrics, rules=wiring.rules(config)).run(stop, once=once)

@@ -13,12 +13,13 @@ def back_off_s(times: int, *, first_s: float, most_s: float) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pace:
-    """How the daemon paces itself. `idle_s`: a look at the rows at least this often, should every message be lost.
+class Timing:
+    """The daemon's intervals.
 
-    `late_s`: how often we look for reports of attempts that were given up within the last hour. `keep_artifacts_s`: how
-    long the files of a profile are kept. `breaker_s`: how long a place that fails is left alone at first. `shadow_s`:
-    how often we look whether a run that ranked is to be measured elsewhere, too.
+    `idle_s`: a look at the rows at least this often, should every message be lost. `late_s`: how often we look for
+    reports of attempts that were given up within the last hour. `keep_artifacts_s`: how long the files of a profile are
+    kept. `breaker_s`: how long a place that fails is left alone at first. `shadow_s`: how often we look whether a run
+    that ranked is to be measured elsewhere, too.
     """
 
     lease_s: float = 15.0

@@ -16,7 +16,7 @@ from pathlib import Path
 from kbslurm.backends.local import LocalBackend
 from kbslurm.daemon.loop import Daemon
 from kbslurm.daemon.signals import stop_on_signals
-from kbslurm.daemon.timing import Pace
+from kbslurm.daemon.timing import Timing
 from kbslurm.flow.place import Place
 from kbslurm.observe import logs
 from kbslurm.observe.crash_points import VARIABLE, probe
@@ -24,7 +24,7 @@ from kbslurm.store.postgres import PostgresStore
 
 INSTANT = Path(__file__).with_name("instant")
 GPU = "A100"
-PACE = Pace(lease_s=3.0, idle_s=1.0, news_s=0.2, database_back_off_s=0.05)
+TIMING = Timing(lease_s=3.0, idle_s=1.0, news_s=0.2, database_back_off_s=0.05)
 
 
 def place(root: Path, slots: int) -> Place:
@@ -35,11 +35,11 @@ def place(root: Path, slots: int) -> Place:
     return Place(backend=backend, poll_s=0.5, grace_s=0.0, sweep_gap_s=0.1, patience_s=300.0)
 
 
-def serve(url: str, found: Place, log: Path, pace: Pace = PACE) -> None:
+def serve(url: str, found: Place, log: Path, timing: Timing = TIMING) -> None:
     """One life of a daemon. Always the same holder: the dead one's lease is its own."""
     with log.open("a") as stream, stop_on_signals() as stop:
         logs.set_up(stream=stream)
-        Daemon(PostgresStore(url), [found], pace=pace, holder="chaos").run(stop)
+        Daemon(PostgresStore(url), [found], timing=timing, holder="chaos").run(stop)
 
 
 def main(live: Callable[[], None]) -> None:

@@ -22,7 +22,7 @@ from kbslurm.flow.place import Place
 from kbslurm.observe import logs
 from kbslurm.ports import JobSpec
 from kbslurm.store.postgres import PostgresStore
-from tests.chaos.zygote import GPU, INSTANT, PACE, main
+from tests.chaos.zygote import GPU, INSTANT, TIMING, main
 
 
 class Home(LocalBackend):
@@ -126,7 +126,7 @@ def live() -> None:
         Daemon(
             PostgresStore(sys.argv[1]),
             places(root, int(sys.argv[3])),
-            pace=replace(PACE, breaker_s=0.3),
+            timing=replace(TIMING, breaker_s=0.3),
             holder="chaos",
             rules=Rules(overflow=Overflow(when="when_down")),
         ).run(stop)

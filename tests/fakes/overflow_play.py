@@ -25,7 +25,7 @@ from kbslurm.cli import show
 from kbslurm.config import settings as configs
 from kbslurm.config import shared_folders
 from kbslurm.daemon.loop import Daemon
-from kbslurm.daemon.timing import Pace
+from kbslurm.daemon.timing import Timing
 from kbslurm.domain.breaker import State
 from kbslurm.domain.placement import month_of
 from kbslurm.domain.run import Handle, JobName, OpenAttempt, Sighting
@@ -280,8 +280,8 @@ def staged(folder: Path, *, quiet: bool) -> Iterator[Stage]:
         store.add_board(
             BOARD, loading.load(shared_folders.path("examples") / "transpose"), gpus=("H100", "A100"), confirm=False
         )
-        pace = Pace(lease_s=5.0, idle_s=1.0, breaker_s=1.0)
-        daemon = Daemon(store, places, pace=pace, rules=wiring.rules(config))
+        timing = Timing(lease_s=5.0, idle_s=1.0, breaker_s=1.0)
+        daemon = Daemon(store, places, timing=timing, rules=wiring.rules(config))
         stop = threading.Event()
         thread = threading.Thread(target=daemon.run, args=(stop,), name="daemon")
         try:

@@ -16,7 +16,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from kbslurm.daemon.loop import Daemon
-from kbslurm.daemon.timing import Pace
+from kbslurm.daemon.timing import Timing
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import OpenAttempt, PersonId, SubmissionId
 from kbslurm.errors import BackendTrouble
@@ -30,7 +30,7 @@ from kbslurm_eval.wire import Mode
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 PATIENCE_S = 180.0
-QUICK = Pace(lease_s=3.0, idle_s=1.0, news_s=0.2, database_back_off_s=0.05)
+QUICK = Timing(lease_s=3.0, idle_s=1.0, news_s=0.2, database_back_off_s=0.05)
 ADD = """
 def custom_kernel(data):
     return data

@@ -63,7 +63,7 @@ def test_a_hung_site_holds_up_nobody_else(stage: Stage) -> None:
     hung = Puppet(name="hung", slots={"H100": 1}, gate=threading.Event())
     prompt = Prompt(stage.store)
     assert hung.gate is not None
-    with running(Daemon(stage.store, [quick(hung), quick(prompt)], pace=QUICK)):
+    with running(Daemon(stage.store, [quick(hung), quick(prompt)], timing=QUICK)):
         stage.submit(gpus=["H100"])
         stage.wait_until(lambda: hung.calls == ["submit"])
         for _ in range(3):
@@ -76,7 +76,7 @@ def test_a_hung_site_holds_up_nobody_else(stage: Stage) -> None:
 def test_a_site_in_trouble_is_left_alone_and_its_runs_go_elsewhere(stage: Stage) -> None:
     broken = Puppet(name="broken", slots={"A100": 1}, trouble=True)
     prompt = Prompt(stage.store)
-    daemon = Daemon(stage.store, [quick(broken), quick(prompt)], pace=QUICK)
+    daemon = Daemon(stage.store, [quick(broken), quick(prompt)], timing=QUICK)
     with running(daemon):
         for _ in range(4):
             stage.submit(gpus=["A100"])
@@ -92,7 +92,7 @@ def test_a_site_in_trouble_is_left_alone_and_its_runs_go_elsewhere(stage: Stage)
 def test_runs_of_strangers_do_not_go_where_they_cannot_be_isolated(stage: Stage) -> None:
     prompt = Prompt(stage.store)
     stage.person("grace", staff=True)
-    with running(Daemon(stage.store, [quick(prompt, untrusted=False)], pace=QUICK)):
+    with running(Daemon(stage.store, [quick(prompt, untrusted=False)], timing=QUICK)):
         stage.submit(by="ada", gpus=["A100"])
         stage.submit(by="grace", gpus=["A100"])
         stage.wait_until(lambda: stage.open_runs() == 1)
@@ -109,7 +109,7 @@ def test_a_bug_in_a_backend_is_told_and_survived(stage: Stage) -> None:
                 raise ZeroDivisionError("one over zero")
             return super().poll(attempts)
 
-    with overheard(as_json=True) as told, running(Daemon(stage.store, [quick(Buggy(stage.store))], pace=QUICK)):
+    with overheard(as_json=True) as told, running(Daemon(stage.store, [quick(Buggy(stage.store))], timing=QUICK)):
         stage.submit(gpus=["A100"])
         stage.wait_until(lambda: stage.open_runs() == 0)
     lines = [json.loads(line) for line in told.getvalue().splitlines()]
@@ -124,7 +124,7 @@ def test_a_bug_in_a_backend_is_told_and_survived(stage: Stage) -> None:
 
 def test_a_site_that_was_away_for_days_works_again(stage: Stage) -> None:
     refusing = Puppet(name="refusing", slots={"A100": 1})
-    daemon = Daemon(stage.store, [quick(refusing)], pace=QUICK)
+    daemon = Daemon(stage.store, [quick(refusing)], timing=QUICK)
     lane = daemon.lanes["refusing"]
     stage.submit(gpus=["A100"])
     attempt = stage.claim(quick(refusing))
@@ -296,7 +296,7 @@ def test_a_refusal_for_now_is_sent_again_as_the_same_attempt(stage: Stage) -> No
                 raise BackendRefused(self.name, "too many jobs", permanent=False)
             return super().submit(job)
 
-    with running(Daemon(stage.store, [quick(Full(stage.store))], pace=QUICK)):
+    with running(Daemon(stage.store, [quick(Full(stage.store))], timing=QUICK)):
         stage.submit(gpus=["A100"])
         stage.wait_until(lambda: stage.open_runs() == 0)
     assert [(run["attempts"], run["verdict"]) for run in stage.runs()] == [(1, "passed")]
@@ -310,7 +310,7 @@ def test_cancel_is_for_owner_and_staff_and_reaches_the_running_job(stage: Stage)
 
     puppet = Running(name="puppet", slots={"A100": 1}, default=RUNNING)
     bob, grace = stage.person("bob"), stage.person("grace", staff=True)
-    with running(Daemon(stage.store, [quick(puppet)], pace=QUICK)):
+    with running(Daemon(stage.store, [quick(puppet)], timing=QUICK)):
         first, second = stage.submit(gpus=["A100"]), stage.submit(gpus=["A100"])
         stage.wait_until(lambda: stage.runs()[0]["state"] == "running")
         with pytest.raises(Refused):
@@ -340,7 +340,7 @@ def test_a_cancel_comes_before_submissions_and_one_that_is_put_off_is_asked_agai
         stage.submit(gpus=["A100"])
     launch(stage.store, place, stage.claim(place), stage.clock.now())
     cancel(stage.store, SubmissionId(1), None, stage.clock.now())
-    with overheard(as_json=True) as told, running(Daemon(stage.store, [place], pace=QUICK)):
+    with overheard(as_json=True) as told, running(Daemon(stage.store, [place], timing=QUICK)):
         stage.wait_until(lambda: stage.runs()[0]["state"] == "cancelled")
         stage.wait_until(lambda: stage.runs()[1]["state"] == "running")
     assert [call for call in spent.calls if call in ("submit", "cancel")] == ["submit", "cancel", "submit", "cancel"]
@@ -353,7 +353,7 @@ def test_attempts_at_a_place_that_is_not_configured_any_more_wait_or_are_cancell
     receipt = stage.submit(gpus=["A100"])
     attempt = stage.claim(gone)
     prompt = quick(Prompt(stage.store))
-    with overheard() as told, running(Daemon(stage.store, [prompt], pace=QUICK)):
+    with overheard() as told, running(Daemon(stage.store, [prompt], timing=QUICK)):
         stage.submit(gpus=["A100"])
         stage.wait_until(lambda: stage.open_runs() == 1)
         assert "unknown place backend=gone" in told.getvalue().replace("warning: ", "")
@@ -366,10 +366,10 @@ def test_attempts_at_a_place_that_is_not_configured_any_more_wait_or_are_cancell
 def test_another_hosts_own_jobs_are_neither_looked_for_nor_sent_again(stage: Stage) -> None:
     """Both have local slots; where the first one's jobs run the second can't look, so to it they aren't missing."""
     here, there = Puppet(name="local@here", default=RUNNING), Puppet(name="local@there")
-    with running(Daemon(stage.store, [quick(here)], pace=QUICK)):
+    with running(Daemon(stage.store, [quick(here)], timing=QUICK)):
         stage.submit(gpus=["A100"])
         stage.wait_until(lambda: stage.run()["state"] == "running")
-    daemon = Daemon(stage.store, [quick(there)], pace=dataclasses.replace(QUICK, idle_s=0.1))
+    daemon = Daemon(stage.store, [quick(there)], timing=dataclasses.replace(QUICK, idle_s=0.1))
     with running(daemon):
         stage.wait_until(lambda: (daemon.metrics.registry.get_sample_value("kbslurm_ticks_total") or 0) > 20)
         assert stage.run()["state"] == "running"
@@ -384,7 +384,7 @@ def test_a_database_that_goes_and_comes_is_waited_for(own_postgres: Embedded) ->
     migrate.upgrade(own_postgres.url)
     stage = Stage.build(own_postgres.url, clock=WallClock())
     own = PostgresStore(own_postgres.url)
-    with overheard() as told, running(Daemon(own, [quick(Prompt(own))], pace=QUICK)):
+    with overheard() as told, running(Daemon(own, [quick(Prompt(own))], timing=QUICK)):
         stage.submit(by="ada")
         stage.wait_until(lambda: stage.open_runs() == 0)
         own_postgres.stop(immediate=True)
@@ -453,7 +453,7 @@ def test_sigterm_ends_it_cleanly_and_gives_the_lease_back(stage: Stage, root: Pa
 def test_once_ends_when_nothing_is_left_to_do(stage: Stage) -> None:
     for _ in range(3):
         stage.submit(gpus=["A100"])
-    Daemon(stage.store, [quick(Prompt(stage.store))], pace=QUICK).run(threading.Event(), once=True)
+    Daemon(stage.store, [quick(Prompt(stage.store))], timing=QUICK).run(threading.Event(), once=True)
     assert [run["verdict"] for run in stage.runs()] == ["passed"] * 3
 
 
@@ -461,7 +461,7 @@ def test_metrics_are_served_and_name_nobody(stage: Stage) -> None:
     metrics = Metrics()
     stage.submit(by="zuzanna", gpus=["A100", "H100"])
     with MetricsPage(metrics.registry) as page:
-        daemon = Daemon(stage.store, [quick(Prompt(stage.store))], pace=QUICK, metrics=metrics)
+        daemon = Daemon(stage.store, [quick(Prompt(stage.store))], timing=QUICK, metrics=metrics)
         with running(daemon):
             stage.wait_until(lambda: stage.open_runs() == 1)
             with urllib.request.urlopen(f"http://127.0.0.1:{page.port}/metrics", timeout=60) as answer:

@@ -73,7 +73,7 @@ def test_what_is_submitted_is_judged_there_and_has_one_verdict(stage: Stage, len
     lent.fake.fail.append(Fault("POST", "dispatches", lose=True))  # the first one's answer never comes
     stage.submit(right, by="ada", mode="leaderboard")
     stage.submit(wrong, by="bob")
-    with running(Daemon(stage.store, [lent.place], pace=QUICK)):
+    with running(Daemon(stage.store, [lent.place], timing=QUICK)):
         stage.wait_until(lambda: stage.open_runs() == 0)
     runs = stage.runs()
     logs = [run.log.decode() for run in lent.fake.runs]
@@ -96,7 +96,7 @@ def test_where_it_cant_be_kept_apart_nothing_runs(stage: Stage, lent: Lending) -
     assert isinstance(backend, GithubBackend)
     backend.min_isolation = 3  # which takes a container and a whole GPU
     stage.submit(example("accepted/accumulated.py"))
-    with running(Daemon(stage.store, [dataclasses.replace(lent.place, grace_s=0.2)], pace=QUICK)):
+    with running(Daemon(stage.store, [dataclasses.replace(lent.place, grace_s=0.2)], timing=QUICK)):
         stage.wait_until(lambda: stage.open_runs() == 0)
     run = stage.run()
     assert (run["state"], run["verdict"]) == ("failed", "infrastructure")
@@ -106,7 +106,7 @@ def test_where_it_cant_be_kept_apart_nothing_runs(stage: Stage, lent: Lending) -
 def test_a_submission_that_is_taken_back_ends_there_too(stage: Stage, lent: Lending) -> None:
     sleeper = "import time\n\n\ndef custom_kernel(data):\n    time.sleep(600)\n    return data\n"
     receipt = stage.submit(sleeper)
-    with running(Daemon(stage.store, [lent.place], pace=QUICK)):
+    with running(Daemon(stage.store, [lent.place], timing=QUICK)):
         stage.wait_until(lambda: stage.run()["state"] == "running")
         stage.store.cancel(receipt.submission_id, None, stage.clock.now())
         stage.wait_until(lambda: stage.open_runs() == 0)

@@ -117,7 +117,7 @@ def test_law_1_what_a_dead_attempt_reports_later_is_looked_for_and_kept(stage: S
     assert [dead.id for dead in stage.store.lately_dead(clock.now() - hour)] == [old.id]
     puppet.reports[old.name] = sealed_report(stage.store.work(old.id))
     clock.go(60)
-    daemon = Daemon(stage.store, [place], clock=clock, pace=QUICK)
+    daemon = Daemon(stage.store, [place], clock=clock, timing=QUICK)
     daemon.tick()
     daemon.lanes["puppet"].close(60)
     (kept,) = stage.rows("SELECT attempt_id FROM stale_report")
@@ -419,7 +419,7 @@ def test_law_8_no_message_is_needed(database_url: str) -> None:
     stage = Stage.build(database_url, clock=WallClock())
     deaf = Deaf(database_url)
     prompt = Prompt(stage.store)
-    with running(Daemon(deaf, [Place(backend=prompt, poll_s=0.2)], pace=QUICK)):
+    with running(Daemon(deaf, [Place(backend=prompt, poll_s=0.2)], timing=QUICK)):
         stage.submit()
         stage.wait_until(lambda: stage.open_runs() == 0)
     assert stage.run()["verdict"] == "passed"
@@ -441,7 +441,7 @@ def test_law_8_a_standby_takes_over_and_finds_what_the_leader_left(database_url:
     puppet.sightings[lost.name] = ABSENT
     stage.submit(by="eve")
     second = PostgresStore(database_url)
-    standby = Daemon(second, [place], pace=QUICK)
+    standby = Daemon(second, [place], timing=QUICK)
     standby.tick()
     assert standby.leading is False
     assert stage.open_runs() == 3
@@ -458,7 +458,7 @@ def test_law_8_a_standby_takes_over_and_finds_what_the_leader_left(database_url:
 def test_law_8_an_idle_daemon_leaves_its_backends_in_peace(database_url: str) -> None:
     stage = Stage.build(database_url, clock=WallClock())
     puppet = Prompt(stage.store)
-    daemon = Daemon(stage.store, [Place(backend=puppet, poll_s=0.01, sweep_gap_s=0.01)], pace=QUICK)
+    daemon = Daemon(stage.store, [Place(backend=puppet, poll_s=0.01, sweep_gap_s=0.01)], timing=QUICK)
     with running(daemon):
         stage.submit()
         stage.wait_until(lambda: stage.open_runs() == 0)

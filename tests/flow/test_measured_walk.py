@@ -40,7 +40,7 @@ def test_a_board_is_calibrated_ranked_confirmed_and_decided_in_a_final(database_
     try:
         ada = stage.submit(columns, by="ada", mode="leaderboard").submission_id
         bob = stage.submit(loops, by="bob", mode="leaderboard").submission_id
-        with running(Daemon(stage.store, [local(tmp_path, "H100")], pace=QUICK)):
+        with running(Daemon(stage.store, [local(tmp_path, "H100")], timing=QUICK)):
             stage.wait_until(lambda: stage.open_runs() == 0)
             held = stage.store.board("transpose")
             assert held is not None

@@ -75,7 +75,7 @@ def submit(stage: Stage, file: str, **told: Any) -> Any:
 def test_runs_go_to_modal_and_come_back_with_verdicts(stage: Stage, modal: FakeModal, place: Place) -> None:
     submit(stage, "accepted/slices.py", mode="leaderboard")
     submit(stage, "wrong_answer/square_only.py", by="bob")
-    with running(Daemon(stage.store, [place], pace=QUICK)):
+    with running(Daemon(stage.store, [place], timing=QUICK)):
         stage.wait_until(lambda: stage.open_runs() == 0)
     first, second = stage.runs()
     assert (first["state"], first["verdict"], first["attempts"]) == ("scored", "passed", 1), first
@@ -107,7 +107,7 @@ def test_an_attempt_whose_id_was_lost_waits_until_it_cant_run_and_has_one_verdic
         sweep(stage.store, place, stage.store.open_attempts(), vigil, now)
     assert (stage.attempt().state, list(vigil.unsent)) == (AttemptState.INTENT, [stage.attempt().id])
     assert launch(stage.store, place, stage.attempt(), stage.clock.now()) is Launched.SUBMITTED
-    with running(Daemon(stage.store, [place], pace=QUICK)):
+    with running(Daemon(stage.store, [place], timing=QUICK)):
         stage.wait_until(lambda: stage.open_runs() == 0)
     assert (stage.run()["verdict"], stage.run()["attempts"], len(modal.calls)) == ("passed", 1, 2)
     assert len(stage.rows("SELECT * FROM verdict")) == 1
@@ -117,7 +117,7 @@ def test_an_attempt_whose_id_was_lost_waits_until_it_cant_run_and_has_one_verdic
 def test_a_result_that_nobody_can_trust_is_tried_again(stage: Stage, modal: FakeModal, place: Place) -> None:
     modal.spoil("hostile")
     submit(stage, "accepted/slices.py")
-    with running(Daemon(stage.store, [place], pace=QUICK)):
+    with running(Daemon(stage.store, [place], timing=QUICK)):
         stage.wait_until(lambda: stage.open_runs() == 0)
     assert (stage.run()["verdict"], stage.run()["attempts"]) == ("passed", 2)
     assert not (modal.app / "pwned").exists()
@@ -125,7 +125,7 @@ def test_a_result_that_nobody_can_trust_is_tried_again(stage: Stage, modal: Fake
 
 def test_a_cancel_ends_the_container(stage: Stage, modal: FakeModal, place: Place) -> None:
     receipt = submit(stage, "timeout/never_ends.py")
-    with running(Daemon(stage.store, [place], pace=QUICK)):
+    with running(Daemon(stage.store, [place], timing=QUICK)):
         stage.wait_until(lambda: stage.run()["state"] == "running")
         (call,) = modal.calls.values()
         stage.wait_until(lambda: call.tmp is not None and bool(list(call.tmp.glob("kb-*"))))

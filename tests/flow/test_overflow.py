@@ -117,7 +117,7 @@ def went(stage: Stage) -> Counter[str]:
 
 
 def daemon(stage: Stage, *places: Place, rules: Rules = WHEN_DOWN) -> Daemon:
-    return Daemon(stage.store, places, pace=replace(QUICK, breaker_s=0.3), rules=rules)
+    return Daemon(stage.store, places, timing=replace(QUICK, breaker_s=0.3), rules=rules)
 
 
 def burst(stage: Stage, count: int) -> None:
@@ -214,7 +214,7 @@ def test_an_idle_cluster_is_asked_for_nothing_and_a_busy_one_once_a_minute(datab
     stage = Stage.build(database_url, clock=clock)
     home, modal = Seer(stage.store, "cluster", timedelta(hours=2)), Worker(stage.store, "modal")
     home.clock = clock
-    served = Daemon(stage.store, [seeing(home), place(modal, "overflow")], clock=clock, pace=QUICK, rules=WAIT_OVER)
+    served = Daemon(stage.store, [seeing(home), place(modal, "overflow")], clock=clock, timing=QUICK, rules=WAIT_OVER)
 
     def tick(after_s: float = 1.0) -> tuple[int, int]:
         """How often home was asked ahead, and for all else."""
@@ -245,7 +245,7 @@ def test_what_went_away_for_a_late_start_is_not_wanted_back_before_home_is_soone
     stage = Stage.build(database_url, clock=clock)
     home, modal = Seer(stage.store, "cluster", timedelta(hours=3)), Worker(stage.store, "modal")
     home.clock, modal.queues = clock, True
-    served = Daemon(stage.store, [seeing(home), place(modal, "overflow")], clock=clock, pace=QUICK, rules=WAIT_OVER)
+    served = Daemon(stage.store, [seeing(home), place(modal, "overflow")], clock=clock, timing=QUICK, rules=WAIT_OVER)
 
     def tick(after_s: float = 1.0) -> list[tuple[str, bool]]:
         """Where attempts are open, and whether they are wanted back."""
@@ -459,8 +459,8 @@ def test_runs_that_rank_are_shadowed_as_the_hosts_want_and_within_the_budget(
 ) -> None:
     home, modal = Worker(stage.store, "cluster"), Worker(stage.store, "modal")
     rules = Rules(shadow=shadow, budget=Budget(month=month))
-    pace = replace(QUICK, shadow_s=0.05, idle_s=0.1)
-    served = Daemon(stage.store, [place(home), place(modal, "overflow", price=0.01)], pace=pace, rules=rules)
+    timing = replace(QUICK, shadow_s=0.05, idle_s=0.1)
+    served = Daemon(stage.store, [place(home), place(modal, "overflow", price=0.01)], timing=timing, rules=rules)
     with running(served):
         burst(stage, 4)
         stage.submit(by="eve", mode="test")

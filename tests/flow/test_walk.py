@@ -61,7 +61,7 @@ def test_an_accepted_and_a_wrong_submission_walk_through_all_rooms(stage: Stage,
     good = submit(stage, "accepted/slices.py", "H100")
     bad = submit(stage, "wrong_answer/square_only.py", "A100", by="bob")
     place = local(tmp_path, "H100", "A100")
-    with running(Daemon(stage.store, [place], pace=QUICK)):
+    with running(Daemon(stage.store, [place], timing=QUICK)):
         stage.wait_until(lambda: stage.open_runs() == 0)
     first, second = stage.runs()
     assert (first["state"], first["verdict"], first["attempts"]) == ("scored", "passed", 1), first
@@ -105,7 +105,7 @@ def stage_names(stage: Stage, run: int) -> list[str]:
 
 def test_cancel_ends_the_running_harness(stage: Stage, tmp_path: Path) -> None:
     place = local(tmp_path, "H100")
-    with running(Daemon(stage.store, [place], pace=QUICK)):
+    with running(Daemon(stage.store, [place], timing=QUICK)):
         receipt = submit(stage, "timeout/never_ends.py", "H100")
         stage.wait_until(lambda: stage.run()["state"] == "running")
         (attempt,) = stage.store.open_attempts()

@@ -131,5 +131,5 @@ def working(ground: Ground, place: Path) -> Iterator[Ground]:
     """The daemon at work beside it, on this machine."""
     backend = LocalBackend(place / "attempts", dict.fromkeys(GPUS, 1), shared_folders.eval_dir(), Path(sys.executable))
     here = Place(backend=backend, poll_s=1.0, grace_s=0.0, sweep_gap_s=0.2, patience_s=300.0)
-    with running(Daemon(ground.store, [here], pace=QUICK)):
+    with running(Daemon(ground.store, [here], timing=QUICK)):
         yield ground

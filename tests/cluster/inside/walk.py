@@ -78,8 +78,8 @@ class Walk:
     def daemon(self, *, late_s: float = QUICK.late_s) -> Iterator[SlurmBackend]:
         """A daemon in this process."""
         place, backend = place_of(self.site)
-        pace = dataclasses.replace(QUICK, late_s=late_s)
-        with running(Daemon(self.stage.store, [place], clock=self.stage.clock, pace=pace)):
+        timing = dataclasses.replace(QUICK, late_s=late_s)
+        with running(Daemon(self.stage.store, [place], clock=self.stage.clock, timing=timing)):
             yield backend
 
     @contextmanager
