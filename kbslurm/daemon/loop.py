@@ -1,14 +1,13 @@
-"""The daemon: one leader walks the rows. A tick is queue → launch → collect → score → sweep; everything is in the rows.
+"""The daemon's main loop: one leader at a time looks at the rows and has the lanes do what is due.
 
-The main thread holds the lease, claims, and wakes. Each place has a lane, a thread of its own for all calls to its
-backend, so that a hung sbatch holds up its own site and nobody else. A lane that meets trouble is left alone for a
-while, longer each time. Nothing here is remembered that a new process would need: it can be killed at any moment.
+The main thread holds the lease, claims runs and hands out turns; a lane launches, collects and sweeps at one place, so
+that a hung sbatch holds up its own site and nobody else. Nothing is remembered here that a new process would need: it
+can be killed at any moment.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import secrets
 import socket
@@ -20,27 +19,24 @@ from typing import Any
 
 from kbslurm.daemon.clock import NEVER, WallClock, leapt_s, went_back
 from kbslurm.daemon.lane import Lane, trace_of
+from kbslurm.daemon.placement_step import PlacementStep
 from kbslurm.daemon.timing import Timing, back_off_s
 from kbslurm.daemon.wake import Wake
-from kbslurm.domain import breaker as breakers
-from kbslurm.domain import placement
-from kbslurm.domain.breaker import CLOSED, Breaker
-from kbslurm.domain.placement import Facts, Overflow, Plan, Planned, Rules
-from kbslurm.domain.run import OpenAttempt, Slot
+from kbslurm.domain.placement import Overflow, Rules
+from kbslurm.domain.run import OpenAttempt
 from kbslurm.errors import KbslurmError
 from kbslurm.flow.collect import end_cancelled
 from kbslurm.flow.place import Place
 from kbslurm.flow.queue import claim, free_slots, taken
-from kbslurm.observe.crash_points import probe
 from kbslurm.observe.logs import teller
 from kbslurm.observe.metrics import Metrics
-from kbslurm.ports import Clock, Foresees, Store
+from kbslurm.ports import Clock, Store
 
 tell = teller("daemon")
 
 LEASE = "daemon"
 CLAIMS_PER_TICK = 64
-STRANGER = "this daemon doesn't have it: another host's own slots, or a site that isn't configured any more"
+UNKNOWN_PLACE = "this daemon doesn't have it: another host's own slots, or a site that isn't configured any more"
 STOP_LOOK_S = 0.5
 COUNT_EVERY_S = 2.0
 FORGET_EVERY_S = 3_600.0
@@ -63,8 +59,6 @@ class Daemon:
         steady: Callable[[], float] | None = None,
         rules: Rules | None = None,
     ) -> None:
-        self.rules = rules or Rules(overflow=Overflow(when="when_down"))
-        self.has_policy = placement.needs_policy([place.ground() for place in places], self.rules)
         self.store, self.clock, self.timing = store, clock or WallClock(), timing or Timing()
         # Seconds that nobody can set and that don't count sleep; without them a clock of a test's own is believed.
         self._steady = steady or (time.monotonic if clock is None else None)
@@ -84,18 +78,12 @@ class Daemon:
             )
             for place in places
         }
+        rules = rules or Rules(overflow=Overflow(when="when_down"))
+        self.placement = PlacementStep(store, self.lanes, rules, self.timing)
         self.leading: bool | None = None
         self._renew_at = self._count_at = self._late_at = self._known_at = self._tend_at = self._forget_at = NEVER
-        self._shadow_at = NEVER
         self._untended = False
-        self._strangers: set[str] = set()
-        self._breakers: dict[str, Breaker] = {}
-        self._planned = Plan(slots=(), why={})
-        self._facts = placement.Facts()
-        grounds = [place.ground() for place in places]
-        self._board_classes = {
-            gpu: placement.board_class(gpu, grounds, self.rules) for ground in grounds for gpu in ground.slots
-        }
+        self._unknown_places: set[str] = set()
         self._troubles = 0
         self._over = threading.Event()
 
@@ -124,17 +112,14 @@ class Daemon:
         resting = {name: lane for name, lane in self.lanes.items() if not lane.busy and now >= lane.ready_at}
         attempts = self.store.open_attempts()
         by_place = self._by_place(attempts)
-        self._let_strangers_go(by_place, now)
+        self._end_cancelled_at_unknown_places(by_place, now)
         self._tend(now)
-        if self.has_policy:
-            self._mind_breakers(now)
-            attempts = self._bring_home(resting, attempts, now)
-            self._shadow(now)
+        attempts = self.placement.before_claims(resting, attempts, now)
         claimed = self._claim([lane.place for lane in resting.values()], attempts, now)
         dead = self._lately_dead(now)
         for name, lane in resting.items():
             mine, lost = ([attempt for attempt in some if attempt.backend == name] for some in (claimed, dead))
-            away = self.has_policy and lane.breaker.state is breakers.State.OPEN and self._has_others(lane.place)
+            away = self.placement.gives_back(lane)
             turn = lane.next_turn(by_place.get(name, ()), mine, lost, now, give_back=away)
             if turn is not None:
                 lane.begin(turn)
@@ -147,7 +132,8 @@ class Daemon:
     def _keep_time(self, now: datetime) -> None:
         if went_back(self._known_at, now):
             tell("the clock was set back", level="warning", by_s=(self._known_at - now).total_seconds())
-            self._renew_at = self._count_at = self._late_at = self._tend_at = self._shadow_at = NEVER
+            self._renew_at = self._count_at = self._late_at = self._tend_at = NEVER
+            self.placement.keep_time()
         if self._steady is not None:
             before, self._steady_at = self._steady_at, self._steady()
             if self.leading and (by_s := leapt_s(self._known_at, now, self._steady_at - before)):
@@ -169,7 +155,7 @@ class Daemon:
         return self.store.lately_dead(now - timedelta(seconds=LATE_FOR_S))
 
     def _tend(self, now: datetime) -> None:
-        """See to what runs wait for that the house owes them; not with every wink of the rows, but never forgotten."""
+        """Order calibrations that are due, and let go the runs that waited for one: now and then, never forgotten."""
         self._untended = now < self._tend_at
         if self._untended:
             return
@@ -187,18 +173,7 @@ class Daemon:
         """What `kbslurm status` shows of this process: how each place is doing, and how much of its budget is left."""
         return {
             "places": {name: lane.told() for name, lane in self.lanes.items()},
-            "overflow": {
-                "rule": str(self.rules.overflow) if self.has_policy else "",
-                "other_class": self.rules.other_class,
-                "currency": self.rules.budget.currency,
-                "boards": {board: list(places) for board, places in self.rules.boards.items()},
-                "classes": self._board_classes if self.has_policy else {},
-                "gpus": dict(self._planned.why),
-                "held_up": dict(self._planned.held_up),
-                "held_boards": {gpu: dict(boards) for gpu, boards in self._planned.held_boards.items()},
-                "held_teams": {gpu: dict(teams) for gpu, teams in self._planned.held_teams.items()},
-                "budget": placement.budget_told(self.rules.budget, self._facts),
-            },
+            "overflow": self.placement.told(),
         }
 
     def _count(self, attempts: Sequence[OpenAttempt], now: datetime) -> None:
@@ -238,11 +213,7 @@ class Daemon:
         self._renew_at = now + timedelta(seconds=self.timing.lease_s / 3)
         if held and not self.leading:
             tell("leading", holder=self.holder)
-            self._breakers = dict(self.store.breakers()) if self.has_policy else {}
-            for name, lane in self.lanes.items():
-                if not lane.busy:
-                    lane.forget()
-                    lane.breaker = self._breakers.get(name, CLOSED)
+            self.placement.take_over()
         elif not held and self.leading is not False:
             tell(
                 "standby", holder=self.holder, why="another daemon holds the lease; this one takes over when it is gone"
@@ -259,11 +230,10 @@ class Daemon:
             staff_only=[place.name for place in places if not place.untrusted],
             widest={place.name: place.widest for place in places},
         )
-        if self.has_policy:
-            slots = list(self._plan(slots, attempts, now).slots)
+        slots, rules = self.placement.offered(slots, attempts, now), self.placement.claim_rules()
         claimed: list[OpenAttempt] = []
         while slots and len(claimed) < CLAIMS_PER_TICK:
-            attempt = claim(self.store, slots, now, rules=self.rules if self.has_policy else None)
+            attempt = claim(self.store, slots, now, rules=rules)
             if attempt is None:
                 break
             self.metrics.claims.labels(attempt.backend, attempt.gpu).inc()
@@ -272,154 +242,23 @@ class Daemon:
             slots = taken(slots, attempt)
         return claimed
 
-    def _grounds(self) -> list[placement.Ground]:
-        return [lane.place.ground(lane.breaker) for lane in self.lanes.values()]
-
-    def _has_others(self, place: Place) -> bool:
-        """Whether what this place was to run may go to another."""
-        return any(
-            other.place is not place
-            and set(other.place.backend.capacity()) & set(place.backend.capacity())
-            and (other.place.role == "home" or self.rules.overflow.when != "never")
-            for other in self.lanes.values()
-        )
-
-    def _plan(self, slots: Sequence[Slot], attempts: Sequence[OpenAttempt], now: datetime) -> Plan:
-        """Which of the free slots are offered now. What else is open counts, too: a lane at work has its slots used."""
-        facts = self.store.waiting_facts(now)
-        starts = self._starts(attempts, now)
-        asked = self._asks_ahead(slots, facts, starts, now)
-        slots = [slot for slot in slots if (slot.backend, slot.gpu) not in asked]
-        plan = placement.planned(slots, self._grounds(), self.rules, facts, attempts, now, starts=starts)
-        self._planned, self._facts = plan, facts
-        return plan
-
-    def _starts(
-        self, attempts: Sequence[OpenAttempt], now: datetime, *, last: bool = False
-    ) -> Mapping[tuple[str, str], Planned]:
-        """What home places said of when they start what is ours, by place and GPU type."""
-        return {
-            (name, gpu): start
-            for name, lane in self.lanes.items()
-            if lane.place.role == "home"
-            for gpu, start in lane.expects(attempts, now, last=last).items()
-        }
-
-    def _asks_ahead(
-        self, slots: Sequence[Slot], facts: Facts, starts: Mapping[tuple[str, str], Planned], now: datetime
-    ) -> set[tuple[str, str]]:
-        """Of which free slots their place is asked first when it would start what waits for them. That is worth a call
-        where the rule goes by waits, a run is about to be sent, another place could take it, and nobody has said."""
-        if self.rules.overflow.when != "when_wait_over":
-            return set()
-        others = {
-            gpu
-            for lane in self.lanes.values()
-            if lane.place.role == "overflow" and lane.breaker.state is not breakers.State.OPEN
-            for gpu in lane.place.backend.capacity()
-        }
-        found: set[tuple[str, str]] = set()
-        for slot in slots:
-            lane = self.lanes[slot.backend]
-            waits = slot.gpu in facts.demand and facts.demand[slot.gpu].waiting > 0
-            works = lane.place.role == "home" and lane.breaker.state is breakers.State.CLOSED and not lane.troubles
-            seen = lane.foreseen.get(slot.gpu)
-            known = (slot.backend, slot.gpu) in starts or (seen is not None and seen.holds(now))
-            can_say = isinstance(lane.place.backend, Foresees)
-            if works and slot.gpu in others and not known and can_say:
-                # Where nothing waits nobody is asked; what comes before the claim waits for the next tick, which asks.
-                lane.foresee = (*lane.foresee, slot.gpu) if waits else lane.foresee
-                found.add((slot.backend, slot.gpu))
-        return found
-
-    def _mind_breakers(self, now: datetime) -> None:
-        """Let what runs came to move the breakers, and keep each that moved: the next process begins with them."""
-        outcomes = self.store.outcomes(now)
-        for name, lane in self.lanes.items():
-            if not lane.busy:
-                known = outcomes.get(name, breakers.Outcomes())
-                lane.breaker = breakers.looked(lane.breaker, known, now, first_s=self.timing.breaker_s)
-            if lane.breaker != self._breakers.get(name, CLOSED):
-                found = lane.breaker
-                probe("breaker.before_commit")
-                self.store.keep_breaker(name, found)
-                probe("breaker.after_commit")
-                if found.state is not self._breakers.get(name, CLOSED).state:
-                    tell("breaker", backend=name, state=found.state, why=found.why, try_at=found.try_at)
-                self._breakers[name] = found
-
-    def _shadow(self, now: datetime) -> None:
-        """Have some of what ranked at home measured elsewhere, too, as many as the hosts want."""
-        if self.rules.shadow <= 0 or now < self._shadow_at:
-            return
-        self._shadow_at = now + timedelta(seconds=self.timing.shadow_s)
-        found = self.store.shadowable(now)
-        facts, grounds = (self.store.waiting_facts(now) if found else Facts()), self._grounds()
-        for one in found:
-            place = placement.shadow_at(one, grounds, self.rules, facts)
-            if place is not None and self.store.shadow_once(one, place, now):
-                facts = dataclasses.replace(facts, pinned=facts.pinned | {place})
-                tell("shadowed", run=one.run, backend=place)
-
-    def _bring_home(
-        self, resting: Mapping[str, Lane], attempts: Sequence[OpenAttempt], now: datetime
-    ) -> Sequence[OpenAttempt]:
-        """Want back what waits elsewhere to be started, where home has room for it: its end is asked for.
-
-        Not to a home that said that it starts nothing soon. That was why it went; its last word holds until its moment
-        is near, or what comes next has had it asked again.
-        """
-        if not any(self._is_away(one) and placement.movable(one) for one in attempts):
-            return attempts
-        capacity = {name: lane.place.backend.capacity() for name, lane in resting.items()}
-        slots = free_slots(
-            capacity,
-            attempts,
-            staff_only=[name for name, lane in resting.items() if not lane.place.untrusted],
-            widest={name: lane.place.widest for name, lane in resting.items()},
-        )
-        starts, rule = self._starts(attempts, now, last=True), self.rules.overflow
-        slots = [one for one in slots if not placement.is_late(starts.get((one.backend, one.gpu)), rule, now)]
-        done: dict[int, OpenAttempt] = {}
-        waiting, answers = self.store.waiting(), self._knocked(resting)
-        for attempt, homes in placement.coming_home(slots, self._grounds(), attempts, waiting, answers=answers):
-            probe("withdraw.before_wish")
-            if self.store.withdraw(attempt, homes, "home has room for it again", now):
-                probe("withdraw.after_wish")
-                done[attempt.id] = dataclasses.replace(attempt, withdraw_at=now)
-                tell("wanted back", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend)
-        return [done.get(one.id, one) for one in attempts]
-
-    def _knocked(self, resting: Mapping[str, Lane]) -> set[str]:
-        """Homes that are to be tried again and answered since; the others are asked."""
-        answers = set()
-        for name, lane in resting.items():
-            if lane.place.role == "home" and lane.breaker.state is breakers.State.HALF_OPEN:
-                lane.knock = lane.breaker.since is None or lane.answered_at < lane.breaker.since
-                answers |= set() if lane.knock else {name}
-        return answers
-
-    def _is_away(self, attempt: OpenAttempt) -> bool:
-        lane = self.lanes.get(attempt.backend)
-        return lane is not None and lane.place.role == "overflow"
-
     def _by_place(self, attempts: Sequence[OpenAttempt]) -> Mapping[str, list[OpenAttempt]]:
         found: dict[str, list[OpenAttempt]] = {}
         for attempt in attempts:
             found.setdefault(attempt.backend, []).append(attempt)
-        for name in sorted(set(found) - set(self.lanes) - self._strangers):
-            self._strangers.add(name)
+        for name in sorted(set(found) - set(self.lanes) - self._unknown_places):
+            self._unknown_places.add(name)
             tell(
                 "unknown place",
                 level="warning",
                 backend=name,
                 open_attempts=len(found[name]),
-                why=f"{STRANGER}; its attempts stay open until one that has it leads, or they are cancelled",
+                why=f"{UNKNOWN_PLACE}; its attempts stay open until one that has it leads, or they are cancelled",
             )
         return found
 
-    def _let_strangers_go(self, by_place: Mapping[str, list[OpenAttempt]], now: datetime) -> None:
-        """A cancelled attempt at a place that isn't there any more: nobody can ask it, and its report can't count."""
+    def _end_cancelled_at_unknown_places(self, by_place: Mapping[str, list[OpenAttempt]], now: datetime) -> None:
+        """Nobody can ask a place that isn't there any more, and the report of a cancelled attempt can't count."""
         for name in set(by_place) - set(self.lanes):
             for attempt in by_place[name]:
                 if attempt.cancel_at is not None:
@@ -435,8 +274,8 @@ class Daemon:
                 moments.append(at)
             if not lane.busy and lane.ready_at > now:
                 moments.append(lane.ready_at)
-            if self.has_policy and not lane.busy and lane.breaker.try_at is not None:
-                moments.append(max(now, lane.breaker.try_at))
+            if (try_at := self.placement.tries_at(lane)) is not None:
+                moments.append(max(now, try_at))
         return max(0.0, (min(moments) - now).total_seconds())
 
     def _rest(self, wait_s: float, stop: threading.Event) -> None:
