@@ -112,13 +112,13 @@ def verify(
     from kbslurm.cli.trial import checked_mode
     from kbslurm.config import shared_folders
     from kbslurm.problems import loading
-    from kbslurm.trial import run
+    from kbslurm.trial import mutations, verifying
 
     rows: list[dict[str, Any]] = []
     problem = loading.load(directory)
-    seen = run.Mutations()
+    seen = mutations.Mutations()
     with TemporaryDirectory(prefix="kbslurm-verify-") as work, show.progress(as_json) as tell:
-        for found in run.verify(
+        for found in verifying.verify(
             directory,
             problem=problem,
             work=Path(work),
@@ -140,7 +140,7 @@ def verify(
                 _told(rows[-1])
         if mutate:
             tell({"phase": "spoiling answers"})
-            seen = run.mutations(problem, work=Path(work), eval_dir=shared_folders.eval_dir())
+            seen = mutations.try_mutations(problem, work=Path(work), eval_dir=shared_folders.eval_dir())
     bad = [row for row in rows if not row["ok"]]
     findings = [one for one in seen.findings if one["severity"] != "none"]
     errors = [one for one in findings if one["severity"] == "error"]

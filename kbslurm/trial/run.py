@@ -13,7 +13,7 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,7 @@ from kbslurm.domain.manifest import manifest_for, manifest_text, time_limit_s
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import new_job_name
 from kbslurm.domain.source import check_language, checked_source
-from kbslurm.domain.verdict import FOLDERS
-from kbslurm.errors import EXIT_INFRASTRUCTURE, EXIT_OK, EXIT_REJECTED, Invalid, Misconfigured
-from kbslurm.problems import loading
+from kbslurm.errors import EXIT_INFRASTRUCTURE, EXIT_OK, EXIT_REJECTED, Misconfigured
 from kbslurm.trial import keeper as trial_keeper
 from kbslurm_eval import broom
 from kbslurm_eval.wire import (
@@ -45,7 +43,6 @@ SHOWN_LOG_CAP = 20_000
 HEARTBEAT_CAP = 65_536
 LOOK_EVERY_S = 0.1
 ENDING_S = 30.0
-MUTATING_S = 300.0
 # What a submission may know of the caller's environment: where programs, libraries and devices are.
 KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "TZ")
 
@@ -62,22 +59,6 @@ class Trial:
     report: Report
     took_s: float
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verification:
-    """One submission of a problem's folders, and whether it got the verdict that its folder says."""
-
-    file: Path
-    expected: VerdictName
-    got: VerdictName
-    reason: str
-    score_s: float | None
-    took_s: float
-
-    @property
-    def ok(self) -> bool:
-        return self.expected == self.got
 
 
 def run_trial(
@@ -159,135 +140,6 @@ def exit_code(verdict: VerdictName) -> int:
             return EXIT_REJECTED
 
 
-def fullest_mode(problem: Problem) -> Mode:
-    """The mode that judges most of those that the problem offers."""
-    modes: tuple[Mode, ...] = ("leaderboard", "benchmark", "test")
-    return next(mode for mode in modes if mode in problem.modes)
-
-
-def expected_verdicts(path: Path) -> list[tuple[Path, VerdictName]]:
-    """The submissions that lie beside a problem and the verdicts that their folders promise; Invalid without any."""
-    base = path if path.is_dir() else path.parent
-    folder = base / "submissions"
-    verdicts = {name: verdict for verdict, name in FOLDERS.items()}
-    if not folder.is_dir():
-        raise Invalid(
-            "there is no submissions/ folder, so there is nothing to verify",
-            file=base,
-            hint=f"Add submissions/{{{','.join(verdicts)}}}/*.py.",
-        )
-    found: list[tuple[Path, VerdictName]] = []
-    for kind in sorted(place for place in folder.iterdir() if place.is_dir()):
-        if kind.name.startswith((".", "__")):
-            continue
-        if kind.name not in verdicts:
-            raise Invalid(
-                f"submissions/{kind.name} is called after no verdict",
-                file=base,
-                hint=f"There are: {', '.join(verdicts)}.",
-            )
-        files = sorted(file for file in kind.iterdir() if file.is_file() and not file.name.startswith((".", "__")))
-        found += [(file, verdicts[kind.name]) for file in files]
-    if not found:
-        raise Invalid("submissions/ holds no submission, so there is nothing to verify", file=base)
-    return found
-
-
-def verify(
-    path: Path,
-    *,
-    work: Path,
-    eval_dir: Path,
-    problem: Problem | None = None,
-    mode: Mode | None = None,
-    gpu: str = "cpu",
-    on_start: Callable[[Path], None] | None = None,
-    on_heartbeat: Heartbeat | None = None,
-) -> Iterator[Verification]:
-    """Judge each submission in the problem's folders, one after the other, and say what each came to.
-
-    The problem and its folders are read by the call itself, so a fault in them is raised before anything runs.
-    """
-    judged = problem or loading.load(path)
-    chosen = mode or fullest_mode(judged)
-    if chosen not in judged.modes:
-        raise Invalid(f"problem {judged.name} has no {chosen} mode", hint=f"It has: {', '.join(judged.modes)}.")
-    found = expected_verdicts(path)
-
-    def each() -> Iterator[Verification]:
-        for file, expected in found:
-            if on_start:
-                on_start(file)
-            source = checked_source(file.name, file.read_bytes())
-            trial = run_trial(
-                judged, file.name, source.text, chosen, gpu, work=work, eval_dir=eval_dir, on_heartbeat=on_heartbeat
-            )
-            yield Verification(
-                file=file,
-                expected=expected,
-                got=trial.report.verdict,
-                reason=trial.report.reason,
-                score_s=trial.report.score_s,
-                took_s=trial.took_s,
-            )
-
-    return each()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mutations:
-    """What the problem's check made of spoilt answers. `trouble`: why it couldn't be asked."""
-
-    findings: tuple[dict[str, Any], ...] = ()
-    trouble: str = ""
-
-    @property
-    def sound(self) -> bool:
-        """Whether no finding is an error; warnings may be meant so."""
-        return not self.trouble and all(found["severity"] != "error" for found in self.findings)
-
-
-def mutations(problem: Problem, *, work: Path, eval_dir: Path, timeout_s: float = MUTATING_S) -> Mutations:
-    """Spoil the reference's own answers to the test cases in known ways, and see what the problem's check says."""
-    manifest = manifest_for(
-        problem,
-        token=new_job_name(),
-        attempt=1,
-        nonce=secrets.token_hex(16),
-        mode="test",
-        gpu="cpu",
-        source="\n",
-        secret_seed=secrets.token_hex(16),
-    )
-    if problem.world_size > 1:
-        return Mutations(trouble="a problem of several ranks isn't looked at so")
-    work.mkdir(parents=True, exist_ok=True)
-    file = work / f"{manifest.token}.json"
-    put(file, manifest_text(manifest).encode(), 0o600)
-    try:
-        done = subprocess.run(
-            [sys.executable, "-I", str(eval_dir), "--mutate", str(file)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            cwd=work,
-            env=_environment(work),
-            timeout=timeout_s,
-            check=False,
-        )
-        told = json.loads(done.stdout.splitlines()[-1])
-        return Mutations(findings=tuple(told["findings"]), trouble=told["trouble"])
-    except subprocess.TimeoutExpired:
-        return Mutations(trouble=f"the problem's own code took longer than {timeout_s:g} s")
-    except (ValueError, KeyError, IndexError):
-        said = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        return Mutations(trouble=f"the problem's own code ended the look at it {' '.join(said)}".rstrip())
-    finally:
-        file.unlink(missing_ok=True)
-
-
-# ------------------------------------------------------------------------------------------------- the harness's run
-
-
 def _judged(
     paths: AttemptPaths, manifest: Manifest, key: bytes, eval_dir: Path, limit_s: float, on_heartbeat: Heartbeat | None
 ) -> Trial:
@@ -336,7 +188,7 @@ def _ran(paths: AttemptPaths, eval_dir: Path, limit_s: float, on_heartbeat: Hear
             stdout=log,
             stderr=subprocess.STDOUT,
             cwd=paths.scratch,
-            env=_environment(paths.scratch),
+            env=environment(paths.scratch),
             start_new_session=True,  # a ^C at the terminal is ours to pass on, by closing stdin
         )
     seen = b""
@@ -359,7 +211,7 @@ def _ran(paths: AttemptPaths, eval_dir: Path, limit_s: float, on_heartbeat: Hear
             process.wait()
 
 
-def _environment(scratch: Path) -> dict[str, str]:
+def environment(scratch: Path) -> dict[str, str]:
     kept = {name: value for name in KEPT_VARIABLES if (value := os.environ.get(name))}
     return {**kept, "HOME": str(scratch), "TMPDIR": str(scratch)}
 

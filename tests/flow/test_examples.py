@@ -8,7 +8,8 @@ import pytest
 
 from kbslurm.config.shared_folders import eval_dir
 from kbslurm.problems.loading import load
-from kbslurm.trial.run import run_trial, verify
+from kbslurm.trial.run import run_trial
+from kbslurm.trial.verifying import verify
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

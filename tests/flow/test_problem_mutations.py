@@ -8,7 +8,7 @@ import pytest
 
 from kbslurm.config.shared_folders import eval_dir
 from kbslurm.problems import loading
-from kbslurm.trial import run
+from kbslurm.trial import mutations
 from tests.services import GXX, needs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,7 +45,7 @@ CHECKS = {
 def test_a_blind_check_is_found_out(tmp_path: Path, check: str) -> None:
     file = tmp_path / "blind.py"
     file.write_text(BLIND.replace("CHECK", check) + '\n\nTESTS = [{"n": 9, "seed": 1}, {"n": 16, "seed": 2}]\n')
-    seen = run.mutations(loading.load(file), work=tmp_path / "work", eval_dir=eval_dir())
+    seen = mutations.try_mutations(loading.load(file), work=tmp_path / "work", eval_dir=eval_dir())
     assert seen.trouble == ""
     assert {f["mutation"]: f["severity"] for f in seen.findings if f["severity"] != "none"} == CHECKS[check]
     assert {f["cases"] for f in seen.findings} == {2}
@@ -59,7 +59,7 @@ def test_a_blind_check_is_found_out(tmp_path: Path, check: str) -> None:
 )  # fmt: skip
 def test_our_own_checks_are_sound(tmp_path: Path, name: str) -> None:
     problem = loading.load(ROOT / name, root=ROOT)
-    seen = run.mutations(problem, work=tmp_path, eval_dir=eval_dir())
+    seen = mutations.try_mutations(problem, work=tmp_path, eval_dir=eval_dir())
     assert seen.trouble == ""
     assert [f["message"] for f in seen.findings if f["severity"] != "none"] == []
     assert any(f["cases"] for f in seen.findings)
@@ -69,6 +69,6 @@ def test_our_own_checks_are_sound(tmp_path: Path, name: str) -> None:
 def test_a_problem_that_fails_itself_is_trouble(tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
     file.write_text(BLIND.replace("CHECK", "False") + '\n\nTESTS = [{"n": 3, "seed": 1}]\n')
-    seen = run.mutations(loading.load(file), work=tmp_path / "work", eval_dir=eval_dir())
+    seen = mutations.try_mutations(loading.load(file), work=tmp_path / "work", eval_dir=eval_dir())
     assert "fails its check" in seen.trouble
     assert not seen.sound

@@ -11,7 +11,8 @@ import pytest
 from kbslurm.config.shared_folders import eval_dir
 from kbslurm.errors import Invalid
 from kbslurm.problems.loading import load
-from kbslurm.trial.run import run_trial, verify
+from kbslurm.trial.run import run_trial
+from kbslurm.trial.verifying import verify
 from tests.services import GXX, NINJA, needs, pointless
 
 SHAPES = Path(__file__).resolve().parents[1] / "problems"
