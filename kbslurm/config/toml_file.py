@@ -1,4 +1,4 @@
-"""TOML whose errors point at file, line and key: read a file, make dataclasses of its tables, describe them.
+"""TOML whose errors point at file, line and key: read a file, and make dataclasses of its tables.
 
 A field of such a dataclass may say more in its metadata: `doc` (a sentence for the schema), `least` and `most` for
 numbers, `check` (a function that returns the value as it is kept, or raises Invalid). What may be written in several
@@ -19,13 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar
 
+from kbslurm.config.toml_lines import BARE_KEY, Where, lines_of
 from kbslurm.errors import Invalid, Misconfigured
 
 T = TypeVar("T")
-Where = tuple[str | int, ...]
 
 _AT_LINE = re.compile(r"at line (\d+)")
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _EXAMPLE: Mapping[Any, str] = {str: '"…"', int: "1", float: "1.0", bool: "true"}
 _PLAIN = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
@@ -150,7 +149,7 @@ def parsed(text: str, path: Path) -> TomlFile:
         at = _AT_LINE.search(str(error))
         said = str(error).partition(" (at ")[0] or "it isn't TOML"
         raise Misconfigured(f"not TOML: {said}", file=path, line=int(at[1]) if at else None) from None
-    return TomlFile(path=path, data=data, lines=_lines_of(text))
+    return TomlFile(path=path, data=data, lines=lines_of(text))
 
 
 def resolved(text: str, base: Path) -> Path:
@@ -169,7 +168,7 @@ def dotted(where: Where) -> str:
         if isinstance(key, int):
             text += f"[{key}]"
         else:
-            text += ("." if text else "") + (key if _BARE.fullmatch(key) else f'"{key}"')
+            text += ("." if text else "") + (key if BARE_KEY.fullmatch(key) else f'"{key}"')
     return text
 
 
@@ -180,147 +179,3 @@ def nearest(word: str, known: Iterator[str] | Sequence[str] | Mapping[str, Any])
     if near:
         return f"Did you mean {near[0]}?"
     return f"Known here: {', '.join(words)}." if words else "There is nothing to set here."
-
-
-# --------------------------------------------------------------------------------------------------------------- lines
-
-
-def _lines_of(text: str) -> dict[Where, int]:
-    """On which line each key of valid TOML stands. Strings, comments and nested brackets are stepped over."""
-    lines: dict[Where, int] = {}
-    counts: dict[Where, int] = {}
-    table: Where = ()
-    for number, statement in _statements(text):
-        if statement.startswith("[["):
-            name = _absolute(_keys(statement[2:])[0], counts)
-            counts[name] = counts.get(name, -1) + 1
-            table = (*name, counts[name])
-            lines.setdefault(table, number)
-        elif statement.startswith("["):
-            table = _absolute(_keys(statement[1:])[0], counts)
-        else:
-            keys, _ = _keys(statement)
-            for n in range(1, len(keys) + 1):
-                lines.setdefault((*table, *keys[:n]), number)
-            continue
-        for n in range(1, len(table) + 1):
-            lines.setdefault(table[:n], number)
-    return lines
-
-
-def _absolute(name: Where, counts: Mapping[Where, int]) -> Where:
-    """`[a.b]` below `[[a]]` means the last of the a's."""
-    found: Where = ()
-    for key in name[:-1]:
-        found = (*found, key)
-        if found in counts:
-            found = (*found, counts[found])
-    return (*found, *name[-1:])
-
-
-def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Each key = value and each [header] with the line that it begins on."""
-    at, line, depth = 0, 1, 0
-    start: int | None = None
-    began = 1
-    while at < len(text):
-        char = text[at]
-        if char == "\n":
-            if depth == 0 and start is not None:
-                yield began, text[start:at]
-                start = None
-            line += 1
-            at += 1
-        elif char == "#":
-            end = text.find("\n", at)
-            at = len(text) if end < 0 else end
-        elif char.isspace():
-            at += 1
-        else:
-            if start is None:
-                start, began = at, line
-            end = _string_end(text, at) if char in "\"'" else at + 1
-            depth += (char in "[{") - (char in "]}")
-            line += text.count("\n", at, end)
-            at = end
-    if start is not None:
-        yield began, text[start:]
-
-
-def _string_end(text: str, at: int) -> int:
-    """Just behind the string that begins here."""
-    quote = text[at]
-    mark = quote * 3 if text.startswith(quote * 3, at) else quote
-    at += len(mark)
-    while at < len(text):
-        if quote == '"' and text[at] == "\\":
-            at += 2
-        elif text.startswith(mark, at):
-            at += len(mark)
-            while len(mark) == 3 and text.startswith(quote, at):
-                at += 1  # up to two quotation marks may stand before the closing three
-            return at
-        else:
-            at += 1
-    return at
-
-
-def _keys(text: str) -> tuple[Where, int]:
-    """The dotted key that this text begins with, and where it ends."""
-    keys: list[str | int] = []
-    at = 0
-    while True:
-        while at < len(text) and text[at] in " \t":
-            at += 1
-        if at < len(text) and text[at] in "\"'":
-            end = _string_end(text, at)
-            keys.append(str(tomllib.loads(f"k = {text[at:end]}")["k"]))
-        else:
-            found = _BARE.match(text, at)
-            end = found.end() if found else at
-            keys.append(text[at:end])
-        at = end
-        while at < len(text) and text[at] in " \t":
-            at += 1
-        if at >= len(text) or text[at] != ".":
-            return tuple(keys), at
-        at += 1
-
-
-# -------------------------------------------------------------------------------------------------------------- schema
-
-
-def schema_of(kind: type[Any]) -> dict[str, Any]:
-    """The JSON schema of a table that is read as this dataclass."""
-    kinds = typing.get_type_hints(kind)
-    properties: dict[str, Any] = {}
-    required: list[str] = []
-    for field in dataclasses.fields(kind):
-        described = dict(field.metadata.get("schema") or _schema_of_value(kinds[field.name]))
-        for name, said in (("doc", "description"), ("least", "minimum"), ("most", "maximum")):
-            if name in field.metadata:
-                described[said] = field.metadata[name]
-        if field.default is not dataclasses.MISSING and isinstance(field.default, str | int | float):
-            described["default"] = field.default
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            required.append(field.name)
-        properties[field.name] = described
-    found: dict[str, Any] = {"type": "object", "additionalProperties": False, "properties": properties}
-    if kind.__doc__ and not kind.__doc__.startswith(f"{kind.__name__}("):
-        found["description"] = kind.__doc__.partition("\n")[0]
-    return found | ({"required": required} if required else {})
-
-
-def _schema_of_value(kind: Any) -> dict[str, Any]:
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (types.UnionType, typing.Union):
-        return _schema_of_value(next(one for one in inner if one is not types.NoneType))
-    if dataclasses.is_dataclass(kind):
-        return schema_of(typing.cast("type[Any]", kind))
-    if origin is Literal:
-        return {"enum": list(inner)}
-    if origin is tuple:
-        return {"type": "array", "items": _schema_of_value(inner[0])}
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return {"type": "object", "additionalProperties": _schema_of_value(inner[1])}
-    return {"type": {str: "string", Path: "string", int: "integer", float: "number", bool: "boolean"}[kind]}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from kbslurm.config import toml_file
+from kbslurm.config import toml_file, toml_schema
 from kbslurm.config.sections.daemon import DaemonSection
 from kbslurm.config.sections.discord import DiscordSection
 from kbslurm.config.sections.github import GithubSection
@@ -59,7 +59,7 @@ def schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "kbslurm",
-        **toml_file.schema_of(KbslurmToml),
+        **toml_schema.schema_of(KbslurmToml),
     }
 
 
