@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -108,6 +108,48 @@ class Foresees(Protocol):
     def foresee(self, script: str) -> datetime | None:
         """When it would start a job of this script, were it sent now; None where it doesn't say. Starts nothing, costs
         a call, and never raises: what isn't known is just not known."""
+
+
+@runtime_checkable
+class RingsDoorbell(Protocol):
+    """A backend whose jobs ring when they start and end, so that they are looked at at once."""
+
+    def doorbell(self) -> int | None:
+        """A descriptor that can be read from when one has rung; None where there is none. It stays the backend's."""
+
+
+@runtime_checkable
+class PrunesFiles(Protocol):
+    """A backend that keeps files of attempts that ended."""
+
+    def prune(self, before: datetime, *, keep: Collection[JobName]) -> int:
+        """Remove those of attempts that ended before, but for these: of how many."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaceReport:
+    """What `kbslurm status` shows of how often a scheduler is asked."""
+
+    calls: int
+    interval_s: float
+    budget_left: float
+    failing: int
+    slow: bool
+
+
+@runtime_checkable
+class TellsPace(Protocol):
+    """A backend that asks a scheduler, within a budget of calls."""
+
+    def pace_report(self) -> PaceReport: ...
+
+
+@runtime_checkable
+class Closes(Protocol):
+    """A backend that holds connections or descriptors."""
+
+    def close(self) -> None:
+        """Let go of them. What runs goes on running."""
 
 
 @dataclass(frozen=True, kw_only=True)

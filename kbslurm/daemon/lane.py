@@ -28,7 +28,7 @@ from kbslurm.flow.place import Place
 from kbslurm.flow.sweep import give_back, is_wanted_back, sweep, unsettled
 from kbslurm.observe.logs import teller
 from kbslurm.observe.metrics import Metrics
-from kbslurm.ports import Clock, Store
+from kbslurm.ports import Clock, Closes, PrunesFiles, RingsDoorbell, Store, TellsPace
 
 tell = teller("daemon")
 
@@ -99,8 +99,8 @@ class Lane:
         self._turns: SimpleQueue[Turn | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=f"lane-{self.place.name}", daemon=True)
         self._thread.start()
-        doorbell = getattr(self.place.backend, "doorbell", None)
-        self.doorbell: int | None = doorbell() if doorbell is not None else None
+        backend = self.place.backend
+        self.doorbell: int | None = backend.doorbell() if isinstance(backend, RingsDoorbell) else None
 
     def next_turn(
         self,
@@ -154,11 +154,11 @@ class Lane:
 
     def told(self) -> dict[str, Any]:
         """How it stands, for the state of things."""
-        pace = getattr(self.place.backend, "pace_report", None)
+        backend = self.place.backend
         return {
             "troubles": self.troubles,
             "why": self.why if self.troubles else "",
-            "pace": dataclasses.asdict(pace()) if pace is not None else None,
+            "pace": dataclasses.asdict(backend.pace_report()) if isinstance(backend, TellsPace) else None,
             "slots": dict(self.place.backend.capacity()),
             "widest": dict(self.place.widest),
             "staff_only": not self.place.untrusted,
@@ -195,8 +195,8 @@ class Lane:
         self._thread.join(timeout=within_s)
         if self._thread.is_alive():
             tell("left a hung call behind", level="warning", backend=self.place.name)
-        elif (close := getattr(self.place.backend, "close", None)) is not None:
-            close()
+        elif isinstance(self.place.backend, Closes):
+            self.place.backend.close()
 
     def _has_unsettled(self, attempts: Sequence[OpenAttempt], now: datetime) -> bool:
         return any(attempt.id not in self.vigil.unsent for attempt in unsettled(attempts, now))
@@ -286,8 +286,8 @@ class Lane:
 
     def _prune(self, before: datetime, keep: Collection[JobName]) -> None:
         """Let a backend that keeps files remove those of attempts that ended long ago."""
-        prune = getattr(self.place.backend, "prune", None)
-        gone = prune(before, keep=keep) if prune is not None else 0
+        backend = self.place.backend
+        gone = backend.prune(before, keep=keep) if isinstance(backend, PrunesFiles) else 0
         if gone:
             tell("pruned", backend=self.place.name, attempts=gone)
 

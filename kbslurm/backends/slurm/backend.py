@@ -28,7 +28,7 @@ from kbslurm.backends.slurm import evidence
 from kbslurm.backends.slurm.commands import Answer, Commands
 from kbslurm.backends.slurm.evidence import SEALED_CAP, Evidence
 from kbslurm.backends.slurm.executor import KbExecutor, KbJob, SbatchSaid, folder_is_ours
-from kbslurm.backends.slurm.pace import Pace, PaceReport
+from kbslurm.backends.slurm.pace import Pace
 from kbslurm.backends.slurm.reader import (
     SACCT_FIELDS,
     SQUEUE_FORMAT,
@@ -49,7 +49,7 @@ from kbslurm.domain.site import Site
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
 from kbslurm.flow.script import attempts_folder, harness_folder
 from kbslurm.observe.logs import teller
-from kbslurm.ports import JobSpec
+from kbslurm.ports import JobSpec, PaceReport
 from kbslurm_eval import broom
 from kbslurm_eval.wire import ARTIFACT_CAP
 

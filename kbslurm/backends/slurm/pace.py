@@ -4,23 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from kbslurm.domain.site import Poll
+from kbslurm.ports import PaceReport
 
 SLOWEST_FACTOR = 8.0
 LONGEST_SILENCE_S = 60.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class PaceReport:
-    """What `kbslurm status` shows of it."""
-
-    calls: int
-    interval_s: float
-    budget_left: float
-    failing: int
-    slow: bool
 
 
 class Pace:
