@@ -196,7 +196,7 @@ def fleet(site: Site) -> Fleet:
 
 def local_place(config: Config, *, eval_dir: Path | None = None) -> Place:
     """This machine. Its jobs ring when they start and end, so it is looked at seldom; its files are never late."""
-    from kbslurm.backends.local import LocalBackend
+    from kbslurm.backends.local.backend import LocalBackend
 
     return Place(
         backend=LocalBackend(
@@ -218,7 +218,7 @@ def local_place(config: Config, *, eval_dir: Path | None = None) -> Place:
 
 def github_place(config: Config, *, eval_dir: Path | None = None) -> Place:
     """GitHub Actions. Its API is asked seldom; its queue may keep a run for a day, which is no time of the run's."""
-    from kbslurm.backends.github import GithubBackend
+    from kbslurm.backends.github.backend import GithubBackend
 
     told = config.github
     backend = GithubBackend(
@@ -278,7 +278,7 @@ def github_key(config: Config) -> bytes:
 
 def modal_place(config: Config) -> Place:
     """Modal. A call that was sent and lost is waited out there, so its sweeps may follow one another closely."""
-    from kbslurm.backends.modal import ModalBackend, ModalGpu
+    from kbslurm.backends.modal.backend import ModalBackend, ModalGpu
 
     told = config.modal
     backend = ModalBackend(

@@ -20,7 +20,7 @@ app.add_typer(github, name="github")
 def check(as_json: Json = False) -> int:
     """Would a run go through? PASS, CAUTION or FAIL, each with its remedy. Starts nothing; exit code 1 on a FAIL."""
     from kbslurm import wiring
-    from kbslurm.backends.github import GithubBackend
+    from kbslurm.backends.github.backend import GithubBackend
     from kbslurm.backends.github.check import findings
 
     config = configuration()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import modal.client  # noqa: F401  # each daemon would take a second for it
 
-from kbslurm.backends.modal import ModalBackend, ModalGpu
+from kbslurm.backends.modal.backend import ModalBackend, ModalGpu
 from kbslurm.backends.modal.line import Line
 from kbslurm.flow.place import Place
 from kbslurm.observe.crash_points import probe

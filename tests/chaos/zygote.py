@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from kbslurm.backends.local import LocalBackend
+from kbslurm.backends.local.backend import LocalBackend
 from kbslurm.daemon.loop import Daemon
 from kbslurm.daemon.signals import stop_on_signals
 from kbslurm.daemon.timing import Timing

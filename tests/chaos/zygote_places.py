@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kbslurm.backends.local import LocalBackend
+from kbslurm.backends.local.backend import LocalBackend
 from kbslurm.daemon.loop import Daemon
 from kbslurm.daemon.signals import stop_on_signals
 from kbslurm.domain.placement import Overflow, Role, Rules

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kbslurm.backends.github import GithubBackend
+from kbslurm.backends.github.backend import GithubBackend
 from tests.contract.submitter import submit
 
 

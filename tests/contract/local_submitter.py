@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kbslurm.backends.local import LocalBackend
+from kbslurm.backends.local.backend import LocalBackend
 from tests.contract.submitter import submit
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kbslurm.backends.modal import ModalBackend, ModalGpu
+from kbslurm.backends.modal.backend import ModalBackend, ModalGpu
 from kbslurm.backends.modal.line import Line
 from tests.contract.submitter import submit
 

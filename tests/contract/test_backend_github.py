@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
-from kbslurm.backends import github
-from kbslurm.backends.github import GithubBackend, api, carry, parcel
+from kbslurm.backends.github import api, carry, parcel
+from kbslurm.backends.github import backend as github_backend
+from kbslurm.backends.github.backend import GithubBackend
 from kbslurm.backends.github.check import findings
 from kbslurm.backends.paths import AttemptPaths
 from kbslurm.domain.finding import Grade
@@ -502,7 +503,7 @@ def test_many_open_attempts_are_one_conditional_call(case: GithubCase) -> None:
 
 
 def test_runs_on_later_pages_are_found_too(case: GithubCase, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kbslurm.backends.github.PER_PAGE", 1)
+    monkeypatch.setattr("kbslurm.backends.github.backend.PER_PAGE", 1)
     case.fake.hold = True
     backend = case.backend()
     jobs = [make_job(case, "report") for _ in range(5)]
@@ -511,7 +512,7 @@ def test_runs_on_later_pages_are_found_too(case: GithubCase, monkeypatch: pytest
     assert {one.seen for one in backend.poll(attempts).values()} == {Seen.WAITING}
     assert {one.seen for one in backend.poll(unnumbered).values()} == {Seen.WAITING}
     assert backend.find(jobs[0].name).seen is Seen.WAITING
-    monkeypatch.setattr("kbslurm.backends.github.PAGES", 2)
+    monkeypatch.setattr("kbslurm.backends.github.backend.PAGES", 2)
     assert backend.find(jobs[0].name).seen is Seen.UNKNOWN, "what wasn't listed whole proves nothing"
     assert backend.poll(unnumbered[:1])[jobs[0].name].seen is Seen.UNKNOWN
     assert backend.poll(attempts[:1])[jobs[0].name].seen is Seen.WAITING, "its number still finds it"
@@ -756,7 +757,7 @@ def test_nothing_is_written_or_removed_through_a_link(tmp_path: Path, link: str)
 def test_what_was_handed_over_is_kept_by_its_size_not_only_by_its_number(
     case: GithubCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(github, "RESULTS_BYTES", 3_000, raising=False)
+    monkeypatch.setattr(github_backend, "RESULTS_BYTES", 3_000)
     backend = case.backend()
     attempts = []
     for n in range(4):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm.backends.local import SHARED_MEMORY
+from kbslurm.backends.local.backend import SHARED_MEMORY
 from kbslurm.backends.local.supervise import descendants
 from kbslurm.domain.manifest import manifest_for, manifest_text, time_limit_s
 from kbslurm.domain.run import Ending, OpenAttempt, Seen, new_job_name

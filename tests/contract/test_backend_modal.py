@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from kbslurm.backends.modal import ModalBackend, ModalGpu, deploy, plain
+from kbslurm.backends.modal import deploy, plain
+from kbslurm.backends.modal.backend import ModalBackend, ModalGpu
 from kbslurm.backends.modal.line import Line, LineTrouble
 from kbslurm.domain.finding import Grade
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen

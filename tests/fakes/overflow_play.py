@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from kbslurm import wiring
-from kbslurm.backends.github import GithubBackend, parcel
-from kbslurm.backends.local import LocalBackend
+from kbslurm.backends.github import parcel
+from kbslurm.backends.github.backend import GithubBackend
+from kbslurm.backends.local.backend import LocalBackend
 from kbslurm.cli import show
 from kbslurm.config import settings as configs
 from kbslurm.config import shared_folders

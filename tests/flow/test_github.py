@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from kbslurm.backends.github import GithubBackend
+from kbslurm.backends.github.backend import GithubBackend
 from kbslurm.daemon.clock import WallClock
 from kbslurm.daemon.loop import Daemon
 from kbslurm.flow.place import Place

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm.backends.local import LocalBackend
+from kbslurm.backends.local.backend import LocalBackend
 from kbslurm.config import shared_folders
 from kbslurm.daemon.clock import WallClock
 from kbslurm.daemon.loop import Daemon

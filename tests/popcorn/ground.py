@@ -16,7 +16,7 @@ import psycopg
 from kbslurm.api.house import House
 from kbslurm.api.news import News
 from kbslurm.api.server import Serving, house_of
-from kbslurm.backends.local import LocalBackend
+from kbslurm.backends.local.backend import LocalBackend
 from kbslurm.config import settings, shared_folders
 from kbslurm.daemon.loop import Daemon
 from kbslurm.flow.place import Place

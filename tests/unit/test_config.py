@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kbslurm import wiring
-from kbslurm.backends.github import GithubBackend
+from kbslurm.backends.github.backend import GithubBackend
 from kbslurm.config import display, secret_values, settings, toml_file
 from kbslurm.config.sections import kbslurm_toml
 from kbslurm.config.sections.daemon import DaemonSection

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from kbslurm.backends.github import WORKFLOW, GithubBackend, parcel
+from kbslurm.backends.github import parcel
 from kbslurm.backends.github.api import Api
+from kbslurm.backends.github.backend import WORKFLOW, GithubBackend
 from kbslurm.domain.finding import Finding, caution, failed, passed
 from kbslurm.errors import BackendTrouble
 

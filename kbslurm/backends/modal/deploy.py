@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kbslurm.backends.modal import function_name
+from kbslurm.backends.modal.backend import function_name
 from kbslurm.backends.modal.line import Line, LineTrouble, check_client
 from kbslurm.domain.finding import Finding, caution, failed, passed
 from kbslurm.errors import BackendTrouble, Invalid, Misconfigured

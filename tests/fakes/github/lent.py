@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbslurm.backends.github import GithubBackend, parcel
+from kbslurm.backends.github import parcel
+from kbslurm.backends.github.backend import GithubBackend
 from kbslurm.config import shared_folders
 from tests.fakes.github import REPOSITORY, TOKEN, FakeGithub
 
