@@ -53,12 +53,13 @@ def doctor(
 
 def site_findings(name: str, *, live: bool, wait_s: float) -> list[Finding]:
     """What a cluster's login node shows, its images, and with `live` what its nodes show."""
-    from kbslurm.backends.slurm import probes
     from kbslurm.backends.slurm.commands import Commands
+    from kbslurm.backends.slurm.doctor import login_node, probe_job
+    from kbslurm.backends.slurm.doctor.checkup import Checkup
     from kbslurm.cli.site import site_named
 
     found = site_named(name)
-    ground = probes.Ground(
+    checkup = Checkup(
         site=found,
         commands=Commands(found),
         templates=shared_folders.path("sbatch_templates"),
@@ -66,8 +67,8 @@ def site_findings(name: str, *, live: bool, wait_s: float) -> list[Finding]:
         boards=wanted_by_boards(configuration(), found) if live else {},
         wait_s=wait_s,
     )
-    findings = [*probes.login_findings(ground), *image_findings(found)]
-    return [*findings, *(probes.live_findings(ground) if live else probes.unlooked(found))]
+    findings = [*login_node.login_findings(checkup), *image_findings(found)]
+    return [*findings, *(probe_job.live_findings(checkup) if live else probe_job.unlooked(found))]
 
 
 def wanted_by_boards(config: Config, site: Site) -> dict[str, dict[str, int]]:

@@ -41,7 +41,7 @@ def init(
     as_json: Json = False,
 ) -> int:
     """Write a cluster's first file from what Slurm shows here. Run it on the login node; see its lines with a `?`."""
-    from kbslurm.backends.slurm import survey
+    from kbslurm.backends.slurm.doctor import site_file, survey
     from kbslurm.config import sites
 
     if out is not None and out.exists() and not force:
@@ -53,7 +53,7 @@ def init(
         raise NotFound(
             "Slurm", f"on {socket.gethostname()}", hint=f"Use a login node, or --bin-dir ({error.message})."
         ) from None
-    wishes = survey.Wishes(
+    wishes = site_file.Wishes(
         name=name or (out.stem if out else ""),
         shared_root=str((shared_root or Path.home() / "kbslurm").absolute()),
         image_dir=str(image_dir.absolute()) if image_dir else "",
@@ -62,7 +62,7 @@ def init(
         bin_dir=bin_dir,
         gpus=tuple(gpu or ()),
     )
-    text = survey.toml_of(found, wishes)
+    text = site_file.toml_of(found, wishes)
     if out is not None:
         try:
             out.parent.mkdir(parents=True, exist_ok=True)

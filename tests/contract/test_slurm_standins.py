@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from kbslurm.backends.paths import AttemptPaths
-from kbslurm.backends.slurm import rehearsal
 from kbslurm.backends.slurm.backend import SlurmBackend
 from kbslurm.backends.slurm.commands import Commands
+from kbslurm.backends.slurm.doctor import rehearsal
 from kbslurm.config import shared_folders, sites
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen
 from kbslurm.domain.site import Submission
@@ -566,7 +566,7 @@ REHEARSED = """
 import sys
 from pathlib import Path
 from kbslurm.config import shared_folders, sites
-from kbslurm.backends.slurm import rehearsal
+from kbslurm.backends.slurm.doctor import rehearsal
 site, eval_dir, folder = sites.load(Path(sys.argv[1])), Path(sys.argv[2]), Path(sys.argv[3])
 rehearsal.prepare(site, site.gpus["T4"], folder, templates=shared_folders.path("sbatch_templates"), eval_dir=eval_dir)
 """
