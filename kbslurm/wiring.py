@@ -16,7 +16,7 @@ from kbslurm.domain.physics import Peak
 from kbslurm.domain.placement import Budget, Rules
 from kbslurm.errors import Misconfigured
 from kbslurm.flow.place import Place
-from kbslurm.observe.crash_points import probe
+from kbslurm.observe.crash_points import crash_point
 
 if TYPE_CHECKING:
     from kbslurm.backends.modal.line import Line
@@ -205,7 +205,7 @@ def local_place(config: Config, *, eval_dir: Path | None = None) -> Place:
             eval_dir or shared_folders.eval_dir(),
             Path(sys.executable),
             config.local_name,
-            probe=lambda step: probe(f"local.{step}"),
+            crash_point=lambda step: crash_point(f"local.{step}"),
         ),
         untrusted=not config.daemon.local.staff_only,
         poll_s=min(2.0, config.daemon.poll_s),
@@ -233,7 +233,7 @@ def github_place(config: Config, *, eval_dir: Path | None = None) -> Place:
         python=told.python,
         min_isolation=told.min_isolation,
         ranked=told.ranked,
-        probe=lambda step: probe(f"github.{step}"),
+        crash_point=lambda step: crash_point(f"github.{step}"),
     )
     return Place(
         backend=backend,
@@ -291,7 +291,7 @@ def modal_place(config: Config) -> Place:
         harness_digest=modal_facts(config)["harness_digest"],
         start_within_s=told.start_within_s,
         min_isolation=told.min_isolation,
-        probe=lambda step: probe(f"modal.{step}"),
+        crash_point=lambda step: crash_point(f"modal.{step}"),
     )
     return Place(
         backend=backend,
@@ -363,7 +363,7 @@ def slurm_place(site: Site) -> Place:
     from kbslurm.flow.script import script_writer
 
     eval_dir = shared_folders.eval_dir()
-    backend = SlurmBackend(site, eval_dir=eval_dir, probe=lambda step: probe(f"slurm.{step}"))
+    backend = SlurmBackend(site, eval_dir=eval_dir, crash_point=lambda step: crash_point(f"slurm.{step}"))
     return Place(
         backend=backend,
         root=backend.root,

@@ -17,7 +17,7 @@ from kbslurm.domain.placement import Facts, Plan, Planned, Rules
 from kbslurm.domain.run import OpenAttempt, Slot
 from kbslurm.flow.place import Place
 from kbslurm.flow.queue import free_slots
-from kbslurm.observe.crash_points import probe
+from kbslurm.observe.crash_points import crash_point
 from kbslurm.observe.logs import teller
 from kbslurm.ports import Foresees, Store
 
@@ -162,9 +162,9 @@ class PlacementStep:
                 lane.breaker = breakers.looked(lane.breaker, known, now, first_s=self.timing.breaker_s)
             if lane.breaker != self._breakers.get(name, CLOSED):
                 found = lane.breaker
-                probe("breaker.before_commit")
+                crash_point("breaker.before_commit")
                 self.store.keep_breaker(name, found)
-                probe("breaker.after_commit")
+                crash_point("breaker.after_commit")
                 if found.state is not self._breakers.get(name, CLOSED).state:
                     tell("breaker", backend=name, state=found.state, why=found.why, try_at=found.try_at)
                 self._breakers[name] = found
@@ -204,9 +204,9 @@ class PlacementStep:
         done: dict[int, OpenAttempt] = {}
         waiting, answers = self.store.waiting(), self._knocked(resting)
         for attempt, homes in placement.coming_home(slots, self._grounds(), attempts, waiting, answers=answers):
-            probe("withdraw.before_wish")
+            crash_point("withdraw.before_wish")
             if self.store.withdraw(attempt, homes, "home has room for it again", now):
-                probe("withdraw.after_wish")
+                crash_point("withdraw.after_wish")
                 done[attempt.id] = dataclasses.replace(attempt, withdraw_at=now)
                 tell("wanted back", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend)
         return [done.get(one.id, one) for one in attempts]

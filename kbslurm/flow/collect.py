@@ -26,7 +26,7 @@ from kbslurm.domain.run import (
 from kbslurm.errors import BackendTrouble
 from kbslurm.flow import score
 from kbslurm.flow.place import Place
-from kbslurm.observe.crash_points import probe
+from kbslurm.observe.crash_points import crash_point
 from kbslurm.observe.logs import teller
 from kbslurm.ports import LeavesArtifacts, Store, TellsProgress
 
@@ -72,14 +72,14 @@ def collect(store: Store, place: Place, attempts: Sequence[OpenAttempt], vigil: 
     started = [attempt for attempt in attempts if attempt.state in (AttemptState.SUBMITTED, AttemptState.RUNNING)]
     if not started:
         return 0
-    probe("collect.before_poll")
+    crash_point("collect.before_poll")
     trouble: Exception | None = None
     sightings: Mapping[JobName, Sighting] = {}
     try:
         sightings = place.backend.poll(started)
     except BackendTrouble as error:
         trouble = error  # the controller is away; report files may be there all the same
-    probe("collect.after_poll")
+    crash_point("collect.after_poll")
     settled, in_a_row = 0, 0
     for attempt in started:
         try:
@@ -160,7 +160,7 @@ def _read(store: Store, place: Place, attempt: OpenAttempt, now: datetime) -> bo
     sealed = place.backend.collect(attempt)
     if sealed is None:
         return False
-    probe("collect.after_read")
+    crash_point("collect.after_read")
     if attempt.cancel_at is not None:
         score.keep_stale(store, attempt, sealed, "it was cancelled before this report was read", now)
         return end_cancelled(store, attempt, now)
@@ -210,7 +210,7 @@ def _end(store: Store, attempt: OpenAttempt, sighting: Sighting, ending: Ending,
 def end_cancelled(store: Store, attempt: OpenAttempt, now: datetime) -> bool:
     """Close an attempt whose end was asked for and is proved."""
     done = store.end_cancelled(attempt, now)
-    probe("cancel.after_commit")
+    crash_point("cancel.after_commit")
     tell("cancelled", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend)
     return done
 

@@ -20,7 +20,7 @@ from kbslurm.domain.run import Ending, OpenAttempt, Work
 from kbslurm.errors import BackendRefused, BackendTrouble, Invalid, Misconfigured
 from kbslurm.flow import render
 from kbslurm.flow.place import Place
-from kbslurm.observe.crash_points import probe
+from kbslurm.observe.crash_points import crash_point
 from kbslurm.observe.logs import teller
 from kbslurm.ports import Foresees, Store
 
@@ -57,7 +57,7 @@ def launch(
         return _refused(store, attempt, error.message, now)
     except Exception as error:  # noqa: BLE001 - rendering is pure: it would fail for ever, and hold up the others
         return _refused(store, attempt, f"a bug of ours in rendering the job: {type(error).__name__}: {error}", now)
-    probe("launch.before_submit")
+    crash_point("launch.before_submit")
     try:
         handle = place.backend.submit(job)
     except BackendRefused as error:
@@ -69,9 +69,9 @@ def launch(
         return _unclear(store, attempt, error.message, now)
     except Exception as error:  # noqa: BLE001 - any other end means "perhaps started", and must be written down so
         return _unclear(store, attempt, f"{place.name}: {type(error).__name__}: {error}", now)
-    probe("launch.after_submit")
+    crash_point("launch.after_submit")
     store.note_handle(attempt, handle, deadline_at(work, place, now), now)
-    probe("launch.after_note")
+    crash_point("launch.after_note")
     tell("launched", run=attempt.run_id, attempt=attempt.number, backend=place.name, job=attempt.name, handle=handle)
     return Launched.SUBMITTED
 
@@ -99,9 +99,9 @@ def deadline_at(work: Work, place: Place, now: datetime) -> datetime:
 
 
 def _refused(store: Store, attempt: OpenAttempt, why: str, now: datetime, elsewhere: Sequence[str] = ()) -> Launched:
-    probe("give_up.before_commit")
+    crash_point("give_up.before_commit")
     state = store.give_up_attempt(attempt, Ending.REFUSED, why, now, elsewhere=elsewhere)
-    probe("give_up.after_commit")
+    crash_point("give_up.after_commit")
     tell("refused", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend, why=why, run_state=state)
     return Launched.REFUSED
 

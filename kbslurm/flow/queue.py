@@ -12,7 +12,7 @@ from datetime import datetime
 
 from kbslurm.domain.placement import Rules
 from kbslurm.domain.run import OpenAttempt, Slot
-from kbslurm.observe.crash_points import probe
+from kbslurm.observe.crash_points import crash_point
 from kbslurm.ports import Store
 
 
@@ -24,9 +24,9 @@ def claim(store: Store, slots: Sequence[Slot], now: datetime, *, rules: Rules | 
     """
     if not slots:
         return None
-    probe("queue.before_claim")
+    crash_point("queue.before_claim")
     attempt = store.claim(slots, now, rules=rules)
-    probe("queue.after_claim")
+    crash_point("queue.after_claim")
     return attempt
 
 

@@ -18,7 +18,7 @@ from kbslurm.domain.physics import Peak, held_to
 from kbslurm.domain.run import OWN_FAULT, Ending, OpenAttempt, Sighting, Work
 from kbslurm.domain.verdict import Verdict, of_report
 from kbslurm.flow import recount
-from kbslurm.observe.crash_points import probe
+from kbslurm.observe.crash_points import crash_point
 from kbslurm.observe.logs import teller
 from kbslurm.ports import Store
 from kbslurm_eval.wire import Report, WireError, unseal
@@ -69,7 +69,7 @@ def score(
         return give_up(store, attempt, Ending.UNSTEADY, ranks.trouble, now)
     verdict = ranks.verdict
     files = artifacts(report, brought) if report.artifacts and brought is not None else None
-    probe("score.before_commit")
+    crash_point("score.before_commit")
     won = store.score(
         attempt,
         verdict,
@@ -81,7 +81,7 @@ def score(
         b_ref_s=ranks.b_ref_s,
         artifacts=files,
     )
-    probe("score.after_commit")
+    crash_point("score.after_commit")
     if not won:
         return keep_stale(store, attempt, sealed, "the run had its end before this report came", now)
     tell("scored", run=attempt.run_id, attempt=attempt.number, verdict=verdict.name, score_s=verdict.score_s)
@@ -143,9 +143,9 @@ def artifacts(report: Report, brought: Callable[[Sequence[str]], Mapping[str, by
 def score_own_fault(store: Store, attempt: OpenAttempt, sighting: Sighting, ending: Ending, now: datetime) -> Scored:
     """The verdict of a submission that was ended at its own limit of time or memory before it could report."""
     verdict = Verdict(name=OWN_FAULT[ending], reason=own_fault_reason(store.work(attempt.id), ending))
-    probe("score.before_commit")
+    crash_point("score.before_commit")
     won = store.score(attempt, verdict, ending, now, telemetry={"end": _end(sighting)})
-    probe("score.after_commit")
+    crash_point("score.after_commit")
     tell("scored", run=attempt.run_id, attempt=attempt.number, verdict=verdict.name, fenced_out=not won)
     return Scored.VERDICT if won else Scored.STALE
 
@@ -160,9 +160,9 @@ def own_fault_reason(work: Work, ending: Ending) -> str:
 
 def give_up(store: Store, attempt: OpenAttempt, ending: Ending, why: str, now: datetime) -> Scored:
     """Close an attempt that the submission isn't to blame for; the run waits again while a retry is owed."""
-    probe("give_up.before_commit")
+    crash_point("give_up.before_commit")
     state = store.give_up_attempt(attempt, ending, why, now)
-    probe("give_up.after_commit")
+    crash_point("give_up.after_commit")
     tell(
         "gave up attempt",
         level="warning",

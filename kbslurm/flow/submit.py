@@ -11,7 +11,7 @@ from kbslurm.domain.intake import Offer, check_may_submit, check_mode, chosen_gp
 from kbslurm.domain.manifest import time_limit_s
 from kbslurm.domain.run import PersonId
 from kbslurm.domain.source import checked_source, directives, settled_board, settled_gpus
-from kbslurm.observe.crash_points import probe
+from kbslurm.observe.crash_points import crash_point
 from kbslurm.ports import NewSubmission, Receipt, Store
 from kbslurm_eval.wire import Mode
 
@@ -57,7 +57,7 @@ def accept(
         place=None if on is None else chosen_place(intake, mode, wanted, on, offers),
         basis=intake.basis,
     )
-    probe("accept.before_commit")
+    crash_point("accept.before_commit")
     receipt = store.accept(new, now)
-    probe("accept.after_commit")
+    crash_point("accept.after_commit")
     return receipt

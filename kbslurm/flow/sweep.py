@@ -17,7 +17,7 @@ from kbslurm.flow import score
 from kbslurm.flow.collect import CLEAN_SWEEPS, TROUBLES_IN_A_ROW, Vigil, end_cancelled, is_overdue
 from kbslurm.flow.launch import deadline_at
 from kbslurm.flow.place import Place
-from kbslurm.observe.crash_points import probe
+from kbslurm.observe.crash_points import crash_point
 from kbslurm.observe.logs import teller
 from kbslurm.ports import Store
 
@@ -77,9 +77,9 @@ def give_back(store: Store, place: Place, attempt: OpenAttempt, vigil: Vigil, no
     refused = attempt.id in vigil.unsent and attempt.id in vigil.put_off and attempt.id not in vigil.resent
     if not refused or attempt.state is not AttemptState.INTENT or attempt.cancel_at is not None:
         return False
-    probe("withdraw.before_commit")
+    crash_point("withdraw.before_commit")
     state = store.give_up_attempt(attempt, Ending.WITHDRAWN, f"{place.name} takes nothing now; it wasn't sent", now)
-    probe("withdraw.after_commit")
+    crash_point("withdraw.after_commit")
     vigil.unsent.pop(attempt.id, None)
     tell("given back", run=attempt.run_id, attempt=attempt.number, backend=place.name)
     return state is not None
@@ -94,9 +94,9 @@ def recover(store: Store, place: Place, attempt: OpenAttempt, vigil: Vigil, now:
     """Find out what became of an attempt that was perhaps sent."""
     if attempt.swept_at is not None and now - attempt.swept_at < timedelta(seconds=place.sweep_gap_s):
         return
-    probe("recover.before_find")
+    crash_point("recover.before_find")
     sighting = place.backend.find(attempt.name)
-    probe("recover.after_find")
+    crash_point("recover.after_find")
     match sighting.seen:
         case Seen.WAITING | Seen.RUNNING | Seen.ENDED:
             _adopt(store, place, attempt, sighting, now)
@@ -112,9 +112,9 @@ def ask_for_end(place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime)
     """Ask the backend to end it, at most twice a minute. Its end is proved by what `collect` sees, not by asking."""
     if now < vigil.ask_at.get(attempt.id, now):
         return
-    probe("cancel.before_effect")
+    crash_point("cancel.before_effect")
     place.backend.cancel(attempt)
-    probe("cancel.after_effect")
+    crash_point("cancel.after_effect")
     vigil.ask_at[attempt.id] = now + timedelta(seconds=ASK_AGAIN_S)
     tell("asked for the end", run=attempt.run_id, attempt=attempt.number, backend=place.name)
 
@@ -143,7 +143,7 @@ def _found_nowhere(store: Store, place: Place, attempt: OpenAttempt, vigil: Vigi
     elif is_overdue(attempt, now):
         score.give_up(store, attempt, Ending.VANISHED, "it was never seen anywhere before its deadline", now)
     elif store.note_resend(attempt, now):
-        probe("recover.after_resend")
+        crash_point("recover.after_resend")
         vigil.unsent[attempt.id] = vigil.resent[attempt.id] = now
         tell("sending again", run=attempt.run_id, attempt=attempt.number, backend=place.name, job=attempt.name)
 

@@ -1,9 +1,9 @@
 """Named places between the commits where a process may be killed on purpose, to prove that dying there loses nothing.
 
-`probe("launch.after_submit")` does nothing, unless KBSLURM_PROBE names it: `name` kills this process with SIGKILL the
-first time that it passes there, `name:3` the third time. PROBES lists those of the walk on this machine, and a test
-walks past each; SLURM_PROBES stand inside the submission to a cluster, GITHUB_PROBES inside that to GitHub,
-MODAL_PROBES inside that to Modal, OVERFLOW_PROBES where runs change places.
+`crash_point("launch.after_submit")` does nothing, unless KBSLURM_PROBE names it: `name` kills this process with SIGKILL
+the first time that it passes there, `name:3` the third time. CRASH_POINTS lists those of the walk on this machine, and
+a test walks past each; the other lists stand inside the submission to a cluster, to GitHub and to Modal, and where runs
+change places.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import signal
 from collections import Counter
 
 VARIABLE = "KBSLURM_PROBE"
-PROBES = (
+CRASH_POINTS = (
     "accept.before_commit",
     "accept.after_commit",
     "queue.before_claim",
@@ -40,10 +40,10 @@ PROBES = (
     "cancel.after_effect",
     "cancel.after_commit",
 )
-SLURM_PROBES = ("slurm.folder", "slurm.sent", "slurm.submitted")
-GITHUB_PROBES = ("github.payload", "github.sending", "github.sent")
-MODAL_PROBES = ("modal.intent", "modal.placed", "modal.spawned", "modal.started")
-OVERFLOW_PROBES = (
+SLURM_CRASH_POINTS = ("slurm.folder", "slurm.sent", "slurm.submitted")
+GITHUB_CRASH_POINTS = ("github.payload", "github.sending", "github.sent")
+MODAL_CRASH_POINTS = ("modal.intent", "modal.placed", "modal.spawned", "modal.started")
+OVERFLOW_CRASH_POINTS = (
     "breaker.before_commit",
     "breaker.after_commit",
     "withdraw.before_wish",
@@ -55,7 +55,7 @@ OVERFLOW_PROBES = (
 passed: Counter[str] = Counter()
 
 
-def probe(name: str) -> None:
+def crash_point(name: str) -> None:
     """Pass this place, or die here when the environment says so."""
     passed[name] += 1
     wanted = os.environ.get(VARIABLE)

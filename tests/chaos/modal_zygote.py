@@ -15,7 +15,7 @@ import modal.client  # noqa: F401  # each daemon would take a second for it
 from kbslurm.backends.modal.backend import ModalBackend, ModalGpu
 from kbslurm.backends.modal.line import Line
 from kbslurm.flow.place import Place
-from kbslurm.observe.crash_points import probe
+from kbslurm.observe.crash_points import crash_point
 from tests.chaos.zygote import GPU, main, serve
 from tests.fakes.modal import TOKEN
 
@@ -31,7 +31,7 @@ def place(root: Path, api_url: str) -> Place:
         harness_digest=told["harness_digest"],
         start_within_s=300.0,
         now=lambda: time.time() + later_s,
-        probe=lambda step: probe(f"modal.{step}"),
+        crash_point=lambda step: crash_point(f"modal.{step}"),
     )
     return Place(backend=backend, poll_s=0.2, grace_s=0.0, sweep_gap_s=0.1, patience_s=300.0)
 

@@ -19,7 +19,7 @@ from kbslurm.daemon.signals import stop_on_signals
 from kbslurm.daemon.timing import Timing
 from kbslurm.flow.place import Place
 from kbslurm.observe import logs
-from kbslurm.observe.crash_points import VARIABLE, probe
+from kbslurm.observe.crash_points import VARIABLE, crash_point
 from kbslurm.store.postgres import PostgresStore
 
 INSTANT = Path(__file__).with_name("instant")
@@ -30,7 +30,11 @@ TIMING = Timing(lease_s=3.0, idle_s=1.0, news_s=0.2, database_back_off_s=0.05)
 def place(root: Path, slots: int) -> Place:
     """This machine with the harness that is over at once."""
     backend = LocalBackend(
-        root / "attempts", {GPU: slots}, INSTANT, Path(sys.executable), probe=lambda step: probe(f"local.{step}")
+        root / "attempts",
+        {GPU: slots},
+        INSTANT,
+        Path(sys.executable),
+        crash_point=lambda step: crash_point(f"local.{step}"),
     )
     return Place(backend=backend, poll_s=0.5, grace_s=0.0, sweep_gap_s=0.1, patience_s=300.0)
 

@@ -20,7 +20,7 @@ def made(told: dict[str, Any], die: Callable[[str], None]) -> GithubBackend:
         eval_dir=Path(told["eval_dir"]),
         api_url=told["api_url"],
         min_isolation=0,
-        probe=die,
+        crash_point=die,
     )
 
 

@@ -18,7 +18,7 @@ def made(told: dict[str, Any], die: Callable[[str], None]) -> ModalBackend:
         harness_digest=told["digest"],
         start_within_s=told["start_within_s"],
         margin_s=told["margin_s"],
-        probe=die,
+        crash_point=die,
     )
 
 

@@ -25,7 +25,7 @@ from kbslurm.backends.paths import AttemptPaths
 from kbslurm.domain.finding import Grade
 from kbslurm.domain.run import Ending, JobName, OpenAttempt, Seen
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear, Invalid
-from kbslurm.observe.crash_points import GITHUB_PROBES
+from kbslurm.observe.crash_points import GITHUB_CRASH_POINTS
 from kbslurm.ports import JobSpec
 from kbslurm_eval import wire
 from tests.contract import submitter
@@ -521,10 +521,10 @@ def test_runs_on_later_pages_are_found_too(case: GithubCase, monkeypatch: pytest
     assert backend.poll(unnumbered[:1])[jobs[0].name].ending is Ending.CANCELLED
 
 
-def test_the_probes_stand_where_they_are_said_to(case: GithubCase) -> None:
+def test_the_crash_points_stand_where_they_are_said_to(case: GithubCase) -> None:
     passed: list[str] = []
-    case.backend(probe=passed.append).submit(make_job(case, "report", filler=secrets.token_hex(80_000)))
-    assert tuple(f"github.{step}" for step in passed) == GITHUB_PROBES
+    case.backend(crash_point=passed.append).submit(make_job(case, "report", filler=secrets.token_hex(80_000)))
+    assert tuple(f"github.{step}" for step in passed) == GITHUB_CRASH_POINTS
 
 
 def test_pruning_removes_the_marks_of_what_ended_long_ago(case: GithubCase) -> None:

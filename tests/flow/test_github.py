@@ -20,7 +20,7 @@ from kbslurm.backends.github.backend import GithubBackend
 from kbslurm.daemon.clock import WallClock
 from kbslurm.daemon.loop import Daemon
 from kbslurm.flow.place import Place
-from kbslurm.observe.crash_points import GITHUB_PROBES
+from kbslurm.observe.crash_points import GITHUB_CRASH_POINTS
 from kbslurm.problems import loading
 from kbslurm_eval.wire import Budget
 from tests.command_line import CommandLine
@@ -114,7 +114,8 @@ def test_a_submission_that_is_taken_back_ends_there_too(stage: Stage, lent: Lend
     assert lent.fake.runs[0].conclusion == "cancelled"
 
 
-@pytest.mark.parametrize("place_of_death", [GITHUB_PROBES[0], GITHUB_PROBES[-1]])  # the contract suite has them all
+# The contract suite has them all.
+@pytest.mark.parametrize("place_of_death", [GITHUB_CRASH_POINTS[0], GITHUB_CRASH_POINTS[-1]])
 def test_a_daemon_killed_while_it_dispatches_runs_everything_once(
     stage: Stage, lent: Lending, tmp_path: Path, place_of_death: str
 ) -> None:

@@ -55,7 +55,7 @@ LOG_CAP = 4 << 20
 
 
 def pass_by(_step: str) -> None:
-    """What a probe does outside of the tests that kill us there."""
+    """What a crash point does outside of the tests that kill us there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class GithubBackend:
     `gpus` maps GPU types to runner labels, `slots` says how many attempts may be open of each. `key` is the 32 bytes
     that the repository has as its secret KBSLURM_RUN_KEY. `min_isolation`: below it the harness refuses to run.
     `ranked`: without it leaderboard runs are refused, and nothing hidden is sent, as to what everybody can read.
-    `probe` is called with a name between any two steps of submitting: payload, sending, sent.
+    `crash_point` is called with a name between any two steps of submitting: payload, sending, sent.
     """
 
     def __init__(
@@ -102,14 +102,14 @@ class GithubBackend:
         min_isolation: int = 2,
         ranked: bool = True,
         name: str = "github",
-        probe: Callable[[str], None] = pass_by,
+        crash_point: Callable[[str], None] = pass_by,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
         self.gpus = {gpu: list(labels) for gpu, labels in gpus.items()}
         self.slots = dict(slots)
         self.branch, self.python, self.min_isolation, self.ranked = branch, python, min_isolation, ranked
-        self.probe = probe
+        self.crash_point = crash_point
         self.api = Api(name, url=api_url, repository=repository, tokens=tokens, monotonic=monotonic)
         self._key = key
         self._eval_dir = eval_dir
@@ -146,11 +146,11 @@ class GithubBackend:
             "minutes": str(math.ceil(job.time_limit_s / 60) + OVERHEAD_MINUTES),
         }
         inputs |= self._payload(job, self._manifest(job))
-        self.probe("sending")
+        self.crash_point("sending")
         answer = self.api.act(
             "POST", f"/actions/workflows/{WORKFLOW}/dispatches", {"ref": self.branch, "inputs": inputs}
         )
-        self.probe("sent")
+        self.crash_point("sent")
         if answer.status not in (200, 201, 204):
             raise self._refusal(answer)
         number = answer.data.get("workflow_run_id") if isinstance(answer.data, Mapping) else None
@@ -186,7 +186,7 @@ class GithubBackend:
         sealed = base64.b64encode(carry.sealed(json.dumps(order).encode(), self._key, job.name, "order")).decode()
         if len(sealed) <= INPUTS_CAP:
             return {"order": sealed}
-        self.probe("payload")
+        self.crash_point("payload")
         try:
             answer = self.api.act("POST", "/git/blobs", {"content": sealed, "encoding": "utf-8"})
         except BackendUnclear as error:

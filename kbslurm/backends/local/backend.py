@@ -57,14 +57,14 @@ SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # a folder of the attempt's own 
 
 
 def pass_by(_step: str) -> None:
-    """What a probe does outside of the tests that kill us there."""
+    """What a crash point does outside of the tests that kill us there."""
 
 
 class LocalBackend:
     """Runs jobs as processes of this machine. A ports.Backend; all of it is in `root`, so make as many as you like.
 
     `slots` is how many attempts may be open per GPU type, `eval_dir` the harness's folder, `python` what runs it.
-    `probe` is called with a name between any two steps of submitting: folder, placed, held, forked, started.
+    `crash_point` is called with a name between any two steps of submitting: folder, placed, held, forked, started.
     Raises Misconfigured when this machine or these folders can't serve.
     """
 
@@ -76,14 +76,14 @@ class LocalBackend:
         python: Path,
         name: str = "local",
         *,
-        probe: Callable[[str], None] = pass_by,
+        crash_point: Callable[[str], None] = pass_by,
     ) -> None:
         self.name = name
         self.root = root.absolute()
         self.slots = dict(slots)
         self.eval_dir = eval_dir.absolute()
         self.python = python.absolute()
-        self.probe = probe
+        self.crash_point = crash_point
         self._bell: int | None = None
         self._bell_file: Path | None = None
         self._check()
@@ -102,16 +102,16 @@ class LocalBackend:
                 hint=f"This backend serves {', '.join(self.slots)}.",
             )
         try:
-            self.probe("folder")
+            self.crash_point("folder")
             paths.create(manifest=job.manifest, key=job.key, order=self._order(job, paths))
-            self.probe("placed")
+            self.crash_point("placed")
             if not is_there(paths.claim):
                 self._start_supervisor(paths)
         except OSError as error:
             # Whatever failed, no supervisor of ours was left alive: it is the last step, and it either forks or not.
             sentence, hint = said(error, self.root)
             raise BackendRefused(self.name, sentence, permanent=False, hint=hint) from error
-        self.probe("started")
+        self.crash_point("started")
         return Handle(job.name)
 
     def find(self, name: JobName) -> Sighting:
@@ -329,7 +329,7 @@ class LocalBackend:
     def _start_supervisor(self, paths: AttemptPaths) -> None:
         """Start it and wait until it has left us, a few milliseconds. It claims by itself, or loses and ends."""
         with paths.about_to_start() as sign:
-            self.probe("held")
+            self.crash_point("held")
             log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 leaving = subprocess.Popen(
@@ -346,7 +346,7 @@ class LocalBackend:
                 raise self._not_started(paths, error.strerror or str(error)) from error
             finally:
                 os.close(log)
-            self.probe("forked")
+            self.crash_point("forked")
             code = leaving.wait()
         if code > 0:
             raise self._not_started(paths, f"exit code {code}")

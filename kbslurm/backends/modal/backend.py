@@ -99,7 +99,7 @@ class ModalBackend:
 
     `harness_digest`: of the harness that a run must be judged by; an app that carries another refuses.
     `start_within_s`: how long a call may wait for a GPU. `min_isolation`: below this level the harness runs nothing
-    there. `probe` is called with a name between any two steps of submitting: intent, placed, spawned, started.
+    there. `crash_point` is called with a name between any two steps of submitting: intent, placed, spawned, started.
     """
 
     def __init__(
@@ -114,12 +114,12 @@ class ModalBackend:
         name: str = "modal",
         margin_s: float = MARGIN_S,
         now: Callable[[], float] = time.time,
-        probe: Callable[[str], None] = lambda _step: None,
+        crash_point: Callable[[str], None] = lambda _step: None,
     ) -> None:
         self.name, self.app = name, app
         self._line, self._gpus, self._harness_digest = line, dict(gpus), harness_digest
         self._start_within_s, self._margin_s, self._min_isolation = start_within_s, margin_s, min_isolation
-        self._now, self._probe = now, probe
+        self._now, self._crash_point = now, crash_point
         self._register_id = ""
         self._envelopes: OrderedDict[str, tuple[str, Envelope | NoResult]] = OrderedDict()  # by call; and its container
 
@@ -134,20 +134,20 @@ class ModalBackend:
             self._check_time(job, function)
             start_by = self._now() + self._start_within_s
             item = self._line.prepared(function, self._payload(job, start_by))
-            self._probe("intent")
+            self._crash_point("intent")
             made = self._intend(job, start_by)
         except LineTrouble as trouble:
             raise self._not_sent(trouble) from None
         if isinstance(made, str):
             return Handle(made)
-        self._probe("placed")
+        self._crash_point("placed")
         call = self._spawn(job, function, item)
-        self._probe("spawned")
+        self._crash_point("spawned")
         try:
             self._line.write(self._register(), job.name, made.text(call=call))
         except LineTrouble:
             pass  # whoever called us has the id now, and its row is the better place for it
-        self._probe("started")
+        self._crash_point("started")
         return Handle(call)
 
     def find(self, name: JobName) -> Sighting:

@@ -106,14 +106,14 @@ class SlurmBackend:
         environ: Mapping[str, str] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
-        probe: Callable[[str], None] = lambda _: None,
+        crash_point: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.site, self.name = site, site.name
         self.root = attempts_folder(site)
         self.pace = Pace(site.poll, monotonic)
         self.commands = Commands(site, environ=environ, heard=self._heard)
         self._eval_dir, self._harness = eval_dir, Path(harness_folder(site, eval_dir))
-        self._wall, self._probe = wall, probe
+        self._wall, self._crash_point = wall, crash_point
         self._lock = threading.Lock()
         self._ended: dict[JobName, Sighting] = {}
         self._denied: dict[JobName, Handle] = {}
@@ -146,7 +146,7 @@ class SlurmBackend:
             )
         if not self.pace.has_room():
             raise BackendRefused(self.name, USED_UP, permanent=False)
-        self._probe("folder")
+        self._crash_point("folder")
         try:
             handle = self._sbatch(paths, job.script)
         except BackendRefused as refused:
@@ -155,7 +155,7 @@ class SlurmBackend:
                 raise
             # It may be that no node is left: one that failed before is better than none.
             handle = self._sbatch(paths, anywhere)
-        self._probe("submitted")
+        self._crash_point("submitted")
         return handle
 
     def find(self, name: JobName) -> Sighting:
@@ -329,7 +329,7 @@ class SlurmBackend:
     def _sbatch(self, paths: AttemptPaths, script: str) -> Handle:
         limit_s = self.site.slurm.submit_timeout_s
         command = self.commands.argv("sbatch", ["--parsable", "@SCRIPT@"], timeout_s=limit_s)
-        executor = KbExecutor(paths.dir, script=script, sbatch=command, probe=self._probe)
+        executor = KbExecutor(paths.dir, script=script, sbatch=command, crash_point=self._crash_point)
         self.commands.count("sbatch")
         began = time.monotonic()
         try:

@@ -149,7 +149,7 @@ def _furnished(
     file = folder / "site.toml"
     file.write_text(text)
     site, stamps, eval_dir = sites.load(file), Stamps(), _harness(folder / "eval")
-    backend = SlurmBackend(site, eval_dir=eval_dir, probe=stamps)
+    backend = SlurmBackend(site, eval_dir=eval_dir, crash_point=stamps)
     place = Place(
         backend=backend,
         root=backend.root,

@@ -191,7 +191,7 @@ def main() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     job = JobSpec(**told["job"], key=bytes.fromhex(told["key"]), directory=Path(told["directory"]))
-    SlurmBackend(sites.load(Path(told["site"])), eval_dir=Path(told["eval_dir"]), probe=die).submit(job)
+    SlurmBackend(sites.load(Path(told["site"])), eval_dir=Path(told["eval_dir"]), crash_point=die).submit(job)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from kbslurm.domain.problem import Problem
 from kbslurm.domain.site import Site
 from kbslurm.flow.place import Place
 from kbslurm.flow.script import script_writer
-from kbslurm.observe.crash_points import probe
+from kbslurm.observe.crash_points import crash_point
 from kbslurm.problems import loading
 from tests.chaos import zygote
 from tests.chaos.killing import Killer
@@ -53,7 +53,7 @@ def sleeping(seconds: float) -> str:
 def place_of(site: Site) -> tuple[Place, SlurmBackend]:
     """The site as the daemon gets it, with short sweeps."""
     eval_dir = shared_folders.eval_dir()
-    backend = SlurmBackend(site, eval_dir=eval_dir, probe=lambda step: probe(f"slurm.{step}"))
+    backend = SlurmBackend(site, eval_dir=eval_dir, crash_point=lambda step: crash_point(f"slurm.{step}"))
     place = Place(
         backend=backend,
         root=backend.root,
