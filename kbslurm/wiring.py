@@ -19,7 +19,7 @@ from kbslurm.flow.place import Place
 from kbslurm.observe.crash_points import crash_point
 
 if TYPE_CHECKING:
-    from kbslurm.backends.modal.line import Line
+    from kbslurm.backends.modal.connection import Connection
     from kbslurm.domain.site import Fleet, GpuType, Site
     from kbslurm.store.postgres import PostgresStore
 
@@ -266,11 +266,11 @@ def github_tokens(config: Config) -> list[str]:
 
 def github_key(config: Config) -> bytes:
     """The key that seals what the repository carries."""
-    from kbslurm.backends.github.carry import CantCarry, key_in
+    from kbslurm.backends.github.runner_program import OrderFailed, key_in
 
     try:
         return key_in(config.secret("KBSLURM_RUN_KEY") or "")
-    except CantCarry as error:
+    except OrderFailed as error:
         raise Misconfigured(
             str(error), fix="Make one with: openssl rand -hex 32. The repository needs the same as an Actions secret."
         ) from None
@@ -282,7 +282,7 @@ def modal_place(config: Config) -> Place:
 
     told = config.modal
     backend = ModalBackend(
-        modal_line(config),
+        modal_connection(config),
         app=told.app,
         gpus={
             name: ModalGpu(slots=gpu.slots, timeout_s=gpu.timeout_s, memory_bytes=int(gpu.memory_gb * (1 << 30)))
@@ -313,15 +313,15 @@ def modal_token(config: Config) -> tuple[str, str]:
     return check_token(config.secret("MODAL_TOKEN_ID"), config.secret("MODAL_TOKEN_SECRET"))
 
 
-def modal_line(config: Config) -> Line:
-    """The line to Modal. Nobody is asked before it is used."""
-    from kbslurm.backends.modal.line import Line
+def modal_connection(config: Config) -> Connection:
+    """The connection to Modal. Nobody is asked before it is used."""
+    from kbslurm.backends.modal.connection import Connection
 
     if not config.modal.gpus:
         raise Misconfigured(
             "[modal] has no GPU type", file=config.file, key="modal.gpus", fix="docs/overflow.md shows the five lines."
         )
-    return Line(*modal_token(config), api_url=config.modal.api_url, environment=config.modal.environment)
+    return Connection(*modal_token(config), api_url=config.modal.api_url, environment=config.modal.environment)
 
 
 def modal_facts(config: Config) -> Mapping[str, Any]:

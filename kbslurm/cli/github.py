@@ -48,9 +48,9 @@ def install(
     as_json: Json = False,
 ) -> None:
     """Put workflow and harness into a working copy. Commit and push them yourself; do it again after an upgrade."""
-    from kbslurm.backends.github import parcel
+    from kbslurm.backends.github import repository_files
 
-    changed = parcel.install(folder, shared_folders.eval_dir())
+    changed = repository_files.install(folder, shared_folders.eval_dir())
     if as_json:
         show.as_json({"folder": str(folder), "changed": changed})
     elif changed:

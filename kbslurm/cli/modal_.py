@@ -22,11 +22,11 @@ def check(as_json: Json = False) -> int:
     from kbslurm.backends.modal import deploy
 
     config = configuration()
-    facts, line = wiring.modal_facts(config), wiring.modal_line(config)
+    facts, connection = wiring.modal_facts(config), wiring.modal_connection(config)
     try:
-        findings = deploy.findings(line, facts)
+        findings = deploy.findings(connection, facts)
     finally:
-        line.close()
+        connection.close()
     return image.told(findings, as_json, summed=True)
 
 

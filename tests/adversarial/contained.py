@@ -19,7 +19,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from kbslurm.backends.paths import AttemptPaths, make_folder
-from kbslurm.backends.slurm.stage import stage
+from kbslurm.backends.slurm.staged_harness import stage
 from kbslurm.config import shared_folders
 from kbslurm.domain.run import JobName
 from kbslurm.domain.site import Site

@@ -13,7 +13,7 @@ from pathlib import Path
 import modal.client  # noqa: F401  # each daemon would take a second for it
 
 from kbslurm.backends.modal.backend import ModalBackend, ModalGpu
-from kbslurm.backends.modal.line import Line
+from kbslurm.backends.modal.connection import Connection
 from kbslurm.flow.place import Place
 from kbslurm.observe.crash_points import crash_point
 from tests.chaos.zygote import GPU, main, serve
@@ -25,7 +25,7 @@ def place(root: Path, api_url: str) -> Place:
     told = json.loads((root / "app" / "told.json").read_text())
     later_s = float((root / "later-s").read_text())
     backend = ModalBackend(
-        Line(*TOKEN, api_url=api_url),
+        Connection(*TOKEN, api_url=api_url),
         app=told["app"],
         gpus={GPU: ModalGpu(slots=4, timeout_s=3600.0, memory_bytes=1 << 40)},
         harness_digest=told["harness_digest"],

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from kbslurm.backends.modal.backend import ModalBackend, ModalGpu
-from kbslurm.backends.modal.line import Line
+from kbslurm.backends.modal.connection import Connection
 from tests.contract.submitter import submit
 
 
 def made(told: dict[str, Any], die: Callable[[str], None]) -> ModalBackend:
     return ModalBackend(
-        Line(*told["token"], api_url=told["url"]),
+        Connection(*told["token"], api_url=told["url"]),
         app=told["app"],
         gpus={told["gpu"]: ModalGpu(slots=2, timeout_s=told["timeout_s"], memory_bytes=1 << 40)},
         harness_digest=told["digest"],

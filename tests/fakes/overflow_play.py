@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kbslurm import wiring
-from kbslurm.backends.github import parcel
+from kbslurm.backends.github import repository_files
 from kbslurm.backends.github.backend import GithubBackend
 from kbslurm.backends.local.backend import LocalBackend
 from kbslurm.cli import show
@@ -256,7 +256,10 @@ def staged(folder: Path, *, quiet: bool) -> Iterator[Stage]:
     wiring.modal_folder(plain, wiring.modal_facts(plain), folder / "app")
     with ExitStack() as stack:
         github = FakeGithub(
-            folder / "github", parcel.files(shared_folders.eval_dir()), secrets_={"KBSLURM_RUN_KEY": key}, runners=2
+            folder / "github",
+            repository_files.files(shared_folders.eval_dir()),
+            secrets_={"KBSLURM_RUN_KEY": key},
+            runners=2,
         )
         stack.callback(github.close)
         modal = stack.enter_context(FakeModal(folder / "app"))

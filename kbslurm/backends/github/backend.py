@@ -6,9 +6,9 @@
     poll     one conditional list of the workflow's runs for all open attempts
     collect  the artifact NAME: report, ending and a profile's files, sealed for us
 
-What is sent and what comes back is sealed with a key that is the repository's Actions secret and ours (carry.py): who
-reads the repository sees names and times. A repository that everybody can read is lent no hidden case, and nothing that
-ranks. Nothing here is remembered that a new process couldn't find out again.
+What is sent and what comes back is sealed with a key that is the repository's Actions secret and ours: see
+runner_program.py. Who reads the repository sees names and times. A repository that everybody can read is lent no hidden
+case, and nothing that ranks. Nothing here is remembered that a new process couldn't find out again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from kbslurm.backends.github import carry, parcel
+from kbslurm.backends.github import repository_files, runner_program
 from kbslurm.backends.github.api import Answer, Api
 from kbslurm.backends.paths import NAME
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
@@ -113,7 +113,7 @@ class GithubBackend:
         self.api = Api(name, url=api_url, repository=repository, tokens=tokens, monotonic=monotonic)
         self._key = key
         self._eval_dir = eval_dir
-        self._harness = carry.harness_digest(eval_dir)
+        self._harness = runner_program.harness_digest(eval_dir)
         self._monotonic = monotonic
         self._public: tuple[float, bool] | None = None
         self._results: dict[JobName, Result] = {}
@@ -173,7 +173,7 @@ class GithubBackend:
     def _payload(self, job: JobSpec, manifest: str) -> dict[str, str]:
         """The sealed order: in the inputs, or where it is too large for them in a git object that nothing refers to."""
         order = {
-            "form": carry.FORM,
+            "form": runner_program.FORM,
             "name": job.name,
             "manifest": manifest,
             "key": job.key.hex(),
@@ -183,7 +183,9 @@ class GithubBackend:
             "harness": self._harness,
             "arguments": ["--min-isolation", str(self.min_isolation)] if self.min_isolation else [],
         }
-        sealed = base64.b64encode(carry.sealed(json.dumps(order).encode(), self._key, job.name, "order")).decode()
+        sealed = base64.b64encode(
+            runner_program.sealed(json.dumps(order).encode(), self._key, job.name, "order")
+        ).decode()
         if len(sealed) <= INPUTS_CAP:
             return {"order": sealed}
         self.crash_point("payload")
@@ -210,7 +212,8 @@ class GithubBackend:
                 raise BackendRefused(self.name, said, permanent=False, away=True, hint=error.hint) from None
             if answer.status != 200 or tree.status != 200:
                 raise self._refusal(tree if answer.status == 200 else answer)
-            if parcel.differences(parcel.listed(tree.data), self._eval_dir) and not tree.data.get("truncated"):
+            different = repository_files.differences(repository_files.listed(tree.data), self._eval_dir)
+            if different and not tree.data.get("truncated"):
                 raise BackendRefused(
                     self.name,
                     f"{self.api.repository} doesn't hold this version's workflow and harness on {self.branch}",
@@ -464,7 +467,7 @@ class GithubBackend:
                 continue
             try:
                 found = _opened(packed, self._key, name)
-            except carry.CantCarry as error:
+            except runner_program.OrderFailed as error:
                 why = f"what it handed over can't be opened ({error})"
                 continue
             except Exception as error:  # noqa: BLE001 - whatever an archive can be made to raise, it is this one's alone
@@ -548,8 +551,8 @@ def _opened(packed: bytes, key: bytes, name: JobName) -> Result:
             raise ValueError(f"it has {member.file_size} bytes")
         with archive.open(member) as file:
             sealed = file.read(ZIP_CAP + 1)
-    came = json.loads(carry.opened(sealed, key, name, "result", carry.RESULT_CAP))
-    if came["form"] != carry.FORM or came["name"] != name:
+    came = json.loads(runner_program.opened(sealed, key, name, "result", runner_program.RESULT_CAP))
+    if came["form"] != runner_program.FORM or came["name"] != name:
         raise ValueError("it is another attempt's, or of another form")
     exit_ = came["exit"]
     report = None if came["report"] is None else base64.b64decode(came["report"])

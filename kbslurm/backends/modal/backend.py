@@ -12,7 +12,7 @@ can be kept from that, and a container that reaches nothing can't ask whether it
 a call whose container isn't the one that the attempt's row names was started again. It is ended, its report is never
 taken, and the attempt ends as preempted.
 
-What comes back is read as bytes and never unpickled; see `plain`. A handle is a call's id.
+What comes back is read as bytes and never unpickled; see results.py. A handle is a call's id.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from kbslurm.backends.modal.connection import CallFailed, Connection, Deployed, Outcome
 from kbslurm.backends.modal.inside import PAYLOAD_VERSION
-from kbslurm.backends.modal.line import Deployed, Line, LineTrouble, Outcome
-from kbslurm.backends.modal.plain import Envelope, NoResult, envelope_of
+from kbslurm.backends.modal.results import Envelope, NoResult, envelope_of
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
 from kbslurm.ports import JobSpec
@@ -104,7 +104,7 @@ class ModalBackend:
 
     def __init__(
         self,
-        line: Line,
+        connection: Connection,
         *,
         app: str,
         gpus: Mapping[str, ModalGpu],
@@ -117,10 +117,10 @@ class ModalBackend:
         crash_point: Callable[[str], None] = lambda _step: None,
     ) -> None:
         self.name, self.app = name, app
-        self._line, self._gpus, self._harness_digest = line, dict(gpus), harness_digest
+        self._connection, self._gpus, self._harness_digest = connection, dict(gpus), harness_digest
         self._start_within_s, self._margin_s, self._min_isolation = start_within_s, margin_s, min_isolation
         self._now, self._crash_point = now, crash_point
-        self._register_id = ""
+        self._dict_id = ""
         self._envelopes: OrderedDict[str, tuple[str, Envelope | NoResult]] = OrderedDict()  # by call; and its container
 
     def capacity(self) -> Mapping[str, int]:
@@ -130,13 +130,13 @@ class ModalBackend:
         """Write down that it will be sent, send it, write down its id. Until it is sent, nothing can be lost."""
         self._check_fits(job)
         try:
-            function = self._line.function(self.app, function_name(job.gpu))
+            function = self._connection.function(self.app, function_name(job.gpu))
             self._check_time(job, function)
             start_by = self._now() + self._start_within_s
-            item = self._line.prepared(function, self._payload(job, start_by))
+            item = self._connection.prepared(function, self._payload(job, start_by))
             self._crash_point("intent")
             made = self._intend(job, start_by)
-        except LineTrouble as trouble:
+        except CallFailed as trouble:
             raise self._not_sent(trouble) from None
         if isinstance(made, str):
             return Handle(made)
@@ -144,21 +144,21 @@ class ModalBackend:
         call = self._spawn(job, function, item)
         self._crash_point("spawned")
         try:
-            self._line.write(self._register(), job.name, made.text(call=call))
-        except LineTrouble:
+            self._connection.write(self._dict(), job.name, made.text(call=call))
+        except CallFailed:
             pass  # whoever called us has the id now, and its row is the better place for it
         self._crash_point("started")
         return Handle(call)
 
     def find(self, name: JobName) -> Sighting:
         try:
-            entry = _Entry.read(self._line.entry(self._register(), name))
+            entry = _Entry.read(self._connection.entry(self._dict(), name))
             if entry is None:
                 return Sighting(seen=Seen.ABSENT)
             if not entry.call:
                 return self._lost(entry)
-            outcome = self._line.outcomes([entry.call])[entry.call]
-        except LineTrouble as trouble:
+            outcome = self._connection.outcomes([entry.call])[entry.call]
+        except CallFailed as trouble:
             raise self._trouble(trouble) from None
         return self._seen(entry.call, outcome)
 
@@ -175,10 +175,10 @@ class ModalBackend:
         if not calls:
             return found
         try:
-            outcomes = self._line.outcomes(list(calls))
-        except LineTrouble as trouble:
+            outcomes = self._connection.outcomes(list(calls))
+        except CallFailed as trouble:
             raise self._trouble(trouble) from None
-        troubles = [outcome for outcome in outcomes.values() if isinstance(outcome, LineTrouble)]
+        troubles = [outcome for outcome in outcomes.values() if isinstance(outcome, CallFailed)]
         if len(troubles) == len(outcomes) and not any(one.status == "NOT_FOUND" for one in troubles):
             raise self._trouble(troubles[0])
         for call, outcome in outcomes.items():
@@ -203,25 +203,25 @@ class ModalBackend:
         try:
             call = _call_of(attempt)
             if not call:
-                entry = _Entry.read(self._line.entry(self._register(), attempt.name))
-                if entry is None and self._line.write(
-                    self._register(), attempt.name, _Entry().text(cancelled=True), new=True
+                entry = _Entry.read(self._connection.entry(self._dict(), attempt.name))
+                if entry is None and self._connection.write(
+                    self._dict(), attempt.name, _Entry().text(cancelled=True), new=True
                 ):
                     return
-                entry = entry or _Entry.read(self._line.entry(self._register(), attempt.name)) or _Entry()
+                entry = entry or _Entry.read(self._connection.entry(self._dict(), attempt.name)) or _Entry()
                 if not entry.call:
-                    self._line.write(self._register(), attempt.name, entry.text(cancelled=True))
+                    self._connection.write(self._dict(), attempt.name, entry.text(cancelled=True))
                     return
                 call = entry.call
-            self._line.cancel(call)
-        except LineTrouble as trouble:
+            self._connection.cancel(call)
+        except CallFailed as trouble:
             if trouble.status == "NOT_FOUND":
                 return
             raise self._trouble(trouble) from None
 
     def close(self) -> None:
         """Let go of the connection. What runs goes on running."""
-        self._line.close()
+        self._connection.close()
 
     # --------------------------------------------------------------------------------------------- submitting
 
@@ -264,11 +264,11 @@ class ModalBackend:
     def _intend(self, job: JobSpec, start_by: float) -> _Entry | str:
         """Our entry, now written down; or what the handle is of a job that was sent, or forbidden, before."""
         intent = _Entry(by=secrets.token_hex(16), gone_at=start_by + job.time_limit_s + self._margin_s)
-        register = self._register()
+        attempts = self._dict()
         for _ in range(2):
-            if self._line.write(register, job.name, intent.text(), new=True):
+            if self._connection.write(attempts, job.name, intent.text(), new=True):
                 return intent
-            there = _Entry.read(self._line.entry(register, job.name))
+            there = _Entry.read(self._connection.entry(attempts, job.name))
             if there is None:
                 continue
             if there.by == intent.by and not there.call and not there.cancelled:
@@ -279,22 +279,22 @@ class ModalBackend:
                 return str(job.name)
             if self._now() <= there.gone_at:
                 break
-            self._line.strike(register, job.name)  # so that of two who see it gone only one can write the next
+            self._connection.remove(attempts, job.name)  # so that of two who see it gone only one can write the next
         raise BackendUnclear(self.name, "it was perhaps sent before, and its id was lost")
 
     def _spawn(self, job: JobSpec, function: Deployed, item: Any) -> str:
         try:
-            return self._line.spawn(function, item)
-        except LineTrouble as trouble:
+            return self._connection.spawn(function, item)
+        except CallFailed as trouble:
             if not trouble.definite:
                 raise BackendUnclear(self.name, f"it was perhaps started: {trouble.said}") from None
             try:
-                self._line.strike(self._register(), job.name)
-            except LineTrouble:
+                self._connection.remove(self._dict(), job.name)
+            except CallFailed:
                 pass  # it stays an intent, and is looked at again when it can't run any more
             raise self._not_sent(trouble) from None
 
-    def _not_sent(self, trouble: LineTrouble) -> BackendTrouble:
+    def _not_sent(self, trouble: CallFailed) -> BackendTrouble:
         """What a `no`, or no answer, means before anything was sent."""
         match trouble.status:
             case "NOT_FOUND":
@@ -318,8 +318,8 @@ class ModalBackend:
             return Sighting(seen=Seen.ENDED, ending=Ending.CANCELLED, reason="cancelled before it started")
         return Sighting(seen=Seen.ABSENT, reason="if it was sent, it can't run any more")
 
-    def _seen(self, call: str, outcome: Outcome | LineTrouble) -> Sighting:
-        if isinstance(outcome, LineTrouble):
+    def _seen(self, call: str, outcome: Outcome | CallFailed) -> Sighting:
+        if isinstance(outcome, CallFailed):
             gone = outcome.status == "NOT_FOUND"
             return Sighting(seen=Seen.ABSENT if gone else Seen.UNKNOWN, handle=Handle(call), reason=outcome.said)
         return self._sighting(call, outcome)
@@ -329,8 +329,8 @@ class ModalBackend:
         container, and from when it ran."""
         if not outcome.status:
             try:
-                self._line.cancel(call)
-            except LineTrouble:
+                self._connection.cancel(call)
+            except CallFailed:
                 pass  # it is asked for at the next look
             why = "Modal took its container away and started it again: it is ended"
             return Sighting(seen=Seen.RUNNING, handle=Handle(call), node=attempt.node, reason=why)
@@ -377,15 +377,15 @@ class ModalBackend:
         try:
             call = _call_of(attempt)
             if not call:
-                entry = _Entry.read(self._line.entry(self._register(), attempt.name))
+                entry = _Entry.read(self._connection.entry(self._dict(), attempt.name))
                 call = "" if entry is None else entry.call
             if not call:
                 return None
             if call in self._envelopes:
                 task, known = self._envelopes[call]
                 return None if isinstance(known, NoResult) or _was_started_again(attempt, task) else known
-            outcome = self._line.outcomes([call])[call]
-            if isinstance(outcome, LineTrouble):
+            outcome = self._connection.outcomes([call])[call]
+            if isinstance(outcome, CallFailed):
                 if outcome.status == "NOT_FOUND":
                     return None
                 raise outcome
@@ -394,7 +394,7 @@ class ModalBackend:
             return self._opened(call, outcome) if outcome.status == "SUCCESS" else None
         except NoResult:
             return None
-        except LineTrouble as trouble:
+        except CallFailed as trouble:
             raise self._trouble(trouble) from None
 
     def _opened(self, call: str, outcome: Outcome) -> Envelope:
@@ -404,11 +404,11 @@ class ModalBackend:
             _, known = self._envelopes[call]
         else:
             try:
-                data = self._line.blob(outcome.blob) if outcome.blob else outcome.data
+                data = self._connection.blob(outcome.blob) if outcome.blob else outcome.data
                 known = envelope_of(data or b"", outcome.shape)
             except NoResult as error:
                 known = error
-            except LineTrouble as trouble:
+            except CallFailed as trouble:
                 raise self._trouble(trouble) from None
             self._envelopes[call] = outcome.task, known
             size = sum(_size(one) for _, one in self._envelopes.values())
@@ -418,17 +418,17 @@ class ModalBackend:
             raise known
         return known
 
-    def _register(self) -> str:
-        if not self._register_id:
-            self._register_id = self._line.register(f"{self.app}-attempts")
-        return self._register_id
+    def _dict(self) -> str:
+        if not self._dict_id:
+            self._dict_id = self._connection.dict_id(f"{self.app}-attempts")
+        return self._dict_id
 
     # ------------------------------------------------------------------------------------------------ troubles
 
     def _refused(self, why: str, hint: str) -> BackendRefused:
         return BackendRefused(self.name, why, permanent=True, hint=hint)
 
-    def _trouble(self, trouble: LineTrouble) -> BackendTrouble:
+    def _trouble(self, trouble: CallFailed) -> BackendTrouble:
         return BackendTrouble(self.name, f"Modal couldn't be asked: {trouble.said}")
 
 

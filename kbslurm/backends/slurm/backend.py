@@ -25,10 +25,10 @@ from kbslurm.backends.paths import (
     write_once,
 )
 from kbslurm.backends.slurm import evidence
+from kbslurm.backends.slurm.call_pace import CallPace
 from kbslurm.backends.slurm.commands import Answer, Commands
 from kbslurm.backends.slurm.evidence import SEALED_CAP, Evidence
 from kbslurm.backends.slurm.executor import KbExecutor, KbJob, SbatchSaid, folder_is_ours
-from kbslurm.backends.slurm.pace import Pace
 from kbslurm.backends.slurm.reader import (
     SACCT_FIELDS,
     SQUEUE_FORMAT,
@@ -42,8 +42,8 @@ from kbslurm.backends.slurm.reader import (
     reason_text,
 )
 from kbslurm.backends.slurm.refusals import refusal_in
-from kbslurm.backends.slurm.stage import prune as prune_harnesses
-from kbslurm.backends.slurm.stage import stage
+from kbslurm.backends.slurm.staged_harness import prune as prune_harnesses
+from kbslurm.backends.slurm.staged_harness import stage
 from kbslurm.domain.run import OWN_FAULT, Ending, Handle, JobName, OpenAttempt, Seen, Sighting
 from kbslurm.domain.site import Site
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
@@ -110,7 +110,7 @@ class SlurmBackend:
     ) -> None:
         self.site, self.name = site, site.name
         self.root = attempts_folder(site)
-        self.pace = Pace(site.poll, monotonic)
+        self.pace = CallPace(site.poll, monotonic)
         self.commands = Commands(site, environ=environ, heard=self._heard)
         self._eval_dir, self._harness = eval_dir, Path(harness_folder(site, eval_dir))
         self._wall, self._crash_point = wall, crash_point

@@ -15,7 +15,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from kbslurm.backends.github import parcel
+from kbslurm.backends.github import repository_files
 from kbslurm.config import shared_folders
 from tests.fakes.github import REPOSITORY, TOKEN, FakeGithub
 
@@ -37,7 +37,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="kb-github-") as own:
         fake = FakeGithub(
             told.dir or Path(own),
-            parcel.files(told.eval_dir),
+            repository_files.files(told.eval_dir),
             secrets_={"KBSLURM_RUN_KEY": key},
             port=told.port,
             runners=told.runners,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbslurm.backends.github import parcel
+from kbslurm.backends.github import repository_files
 from kbslurm.backends.github.backend import GithubBackend
 from kbslurm.config import shared_folders
 from tests.fakes.github import REPOSITORY, TOKEN, FakeGithub
@@ -28,7 +28,7 @@ def lent_for(gpu: str, folder: Path) -> Iterator[Lent]:
     """Runners that have GPUs of this type."""
     key = secrets.token_bytes(32)
     fake = FakeGithub(
-        folder, parcel.files(shared_folders.eval_dir()), secrets_={"KBSLURM_RUN_KEY": key.hex()}, runners=2
+        folder, repository_files.files(shared_folders.eval_dir()), secrets_={"KBSLURM_RUN_KEY": key.hex()}, runners=2
     )
     try:
         backend = GithubBackend(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kbslurm.backends.paths import AttemptPaths, read_capped
 from kbslurm.backends.slurm.evidence import SEALED_CAP
-from kbslurm.backends.slurm.stage import stage
+from kbslurm.backends.slurm.staged_harness import stage
 from kbslurm.domain.manifest import manifest_for, manifest_text
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import JobName

@@ -1,7 +1,7 @@
 """What a GitHub runner does with an order, as a program of its own: `python3 -I carry.py claim|open|run|close`.
 
-The host's repository holds a copy beside `supervise.py` and `eval/`; the service imports it for the sealing alone. One
-workflow step each:
+The host's repository holds a copy, called carry.py there, beside `supervise.py` and `eval/`; the service imports it for
+the sealing alone. One workflow step each:
   claim   makes the reference refs/kbslurm/claim/NAME, which only one job ever can: an attempt runs at most once
   open    opens the order with the repository's secret, into files that only this account can read
   run     the harness under the supervisor that local attempts have, too. Nothing of the secret is in this step
@@ -44,7 +44,7 @@ TRIES = 5
 HERE = Path(__file__).resolve().parent
 
 
-class CantCarry(RuntimeError):
+class OrderFailed(RuntimeError):
     """The order can't be carried out here; the sentence says why."""
 
 
@@ -60,7 +60,7 @@ def key_in(text: str) -> bytes:
     except ValueError:
         key = b""
     if len(key) != 32:
-        raise CantCarry("KBSLURM_RUN_KEY is no key of 32 bytes (64 hexadecimal digits)")
+        raise OrderFailed("KBSLURM_RUN_KEY is no key of 32 bytes (64 hexadecimal digits)")
     return key
 
 
@@ -73,7 +73,7 @@ def sealed(data: bytes, secret: bytes, name: str, what: str) -> bytes:
 
 
 def opened(data: bytes, secret: bytes, name: str, what: str, cap: int) -> bytes:
-    """What was sealed for this name and direction, at most `cap` bytes; CantCarry otherwise."""
+    """What was sealed for this name and direction, at most `cap` bytes; OrderFailed otherwise."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -82,9 +82,9 @@ def opened(data: bytes, secret: bytes, name: str, what: str, cap: int) -> bytes:
         unpacking = zlib.decompressobj()
         found = unpacking.decompress(packed, cap + 1)
     except (InvalidTag, ValueError, zlib.error):
-        raise CantCarry(f"the {what} of {name} wasn't sealed with this key") from None
+        raise OrderFailed(f"the {what} of {name} wasn't sealed with this key") from None
     if len(found) > cap or not unpacking.eof:
-        raise CantCarry(f"the {what} of {name} is over {cap} bytes")
+        raise OrderFailed(f"the {what} of {name} is over {cap} bytes")
     return found
 
 
@@ -106,7 +106,7 @@ def main(argv: Sequence[str]) -> int:
         return 2
     try:
         return steps[argv[0]](os.environ)
-    except (CantCarry, OSError) as error:
+    except (OrderFailed, OSError) as error:
         print(f"::error title=kbslurm::{error}", file=sys.stderr)
         return 6
 
@@ -119,10 +119,10 @@ def claim(env: Mapping[str, str]) -> int:
         body = {"ref": f"refs/kbslurm/claim/{name}", "sha": env["GITHUB_SHA"]}
         status, said = _ask(env, "POST", f"/repos/{env['GITHUB_REPOSITORY']}/git/refs", body)
         if status not in (201, 422):
-            raise CantCarry(f"the claim of {name} couldn't be made: the API answered {status}")
+            raise OrderFailed(f"the claim of {name} couldn't be made: the API answered {status}")
         mine = status == 201
         if not mine and b"already exists" not in said:
-            raise CantCarry(f"the claim of {name} was refused: {said[:200].decode(errors='replace')}")
+            raise OrderFailed(f"the claim of {name} was refused: {said[:200].decode(errors='replace')}")
     with Path(env["GITHUB_OUTPUT"]).open("a", encoding="utf-8") as output:
         output.write(f"mine={'yes' if mine else 'no'}\n")
     print(f"{name} is {'claimed' if mine else 'claimed already, run again or was cancelled: this job ends'}")
@@ -136,11 +136,13 @@ def unpack(env: Mapping[str, str]) -> int:
     if not text:
         status, said = _ask(env, "GET", f"/repos/{env['GITHUB_REPOSITORY']}/git/blobs/{env['BLOB']}")
         if status != 200:
-            raise CantCarry(f"the order's blob can't be read: the API answered {status}")
+            raise OrderFailed(f"the order's blob can't be read: the API answered {status}")
         text = base64.b64decode(json.loads(said)["content"]).decode()
     order = json.loads(opened(base64.b64decode(text), secret, name, "order", ORDER_CAP))
     if order["form"] != FORM or order["name"] != name:
-        raise CantCarry("this order is for another attempt, or from another kbslurm: run `kbslurm github install` anew")
+        raise OrderFailed(
+            "this order is for another attempt, or from another kbslurm: run `kbslurm github install` anew"
+        )
     folder = _folder(env, name)
     shutil.rmtree(folder, ignore_errors=True)
     for made in (folder, folder / "out", folder / "scratch"):
@@ -159,7 +161,7 @@ def run(env: Mapping[str, str]) -> int:
     folder = _folder(env, name)
     try:
         return _run(env, folder)
-    except CantCarry as error:
+    except OrderFailed as error:
         if not (folder / "exit.json").exists():
             _put(folder / "exit.json", json.dumps({"ending": "no_report", "reason": str(error)}).encode(), 0o600)
         raise
@@ -169,9 +171,11 @@ def _run(env: Mapping[str, str], folder: Path) -> int:
     told = json.loads((folder / "told.json").read_bytes())
     python = shutil.which(told["python"])
     if python is None:
-        raise CantCarry(f"there is no {told['python']} on this runner")
+        raise OrderFailed(f"there is no {told['python']} on this runner")
     if harness_digest(HERE / "eval") != told["harness"]:
-        raise CantCarry("the harness in this repository isn't the service's: run `kbslurm github install` and push it")
+        raise OrderFailed(
+            "the harness in this repository isn't the service's: run `kbslurm github install` and push it"
+        )
     _put(folder / "order.json", json.dumps(_order(env, folder, told)).encode(), 0o400)
     program = (
         "import os, sys; sys.path.insert(0, sys.argv[1]); import supervise; supervise.prctl(1, 15);"
@@ -183,7 +187,7 @@ def _run(env: Mapping[str, str], folder: Path) -> int:
             signal.signal(number, lambda *_: supervisor.send_signal(signal.SIGTERM))
         supervisor.wait()
     if not (folder / "exit.json").is_file():
-        raise CantCarry("the supervisor ended without a word")
+        raise OrderFailed("the supervisor ended without a word")
     return 0
 
 
@@ -250,7 +254,7 @@ def _order(env: Mapping[str, str], folder: Path, told: Mapping[str, Any]) -> dic
 def _name(env: Mapping[str, str]) -> str:
     name = env.get("NAME", "")
     if NAME.fullmatch(name) is None:
-        raise CantCarry("this workflow is started by kbslurm, with the name of an attempt")
+        raise OrderFailed("this workflow is started by kbslurm, with the name of an attempt")
     return name
 
 
@@ -316,7 +320,7 @@ def _ask(env: Mapping[str, str], method: str, path: str, body: Any = None) -> tu
             why = f"the API answered {error.code}"
         except OSError as error:
             why = str(error)
-    raise CantCarry(f"the API of GitHub can't be asked: {why}")
+    raise OrderFailed(f"the API of GitHub can't be asked: {why}")
 
 
 if __name__ == "__main__":

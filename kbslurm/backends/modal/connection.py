@@ -1,4 +1,4 @@
-"""The line to Modal: the real client's connection, and the few calls that we need of it.
+"""A connection to Modal by its real client, and the few calls that we need of it.
 
 The client's own `FunctionCall.get` unpickles what a container sent, so results are asked for one floor below it, by the
 client's generated stub; that floor moves between releases, and `kbslurm[modal]` pins the client exactly. Every call
@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from kbslurm.backends.modal.plain import CBOR, PICKLE, RESULT_CAP
+from kbslurm.backends.modal.results import CBOR, PICKLE, RESULT_CAP
 from kbslurm.errors import Misconfigured
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ INLINE_CAP = 8 * 1024  # over this an argument goes as a blob, unless the functi
 RESULT_SHAPES = {0: PICKLE, 1: PICKLE, 4: CBOR}
 
 
-class LineTrouble(Exception):
+class CallFailed(Exception):
     """A call didn't come to an answer. `definite`: the answer was no. Else nobody knows what came of it."""
 
     def __init__(self, said: str, *, status: str = "", definite: bool = False) -> None:
@@ -75,7 +75,7 @@ DEFINITE = (
 )
 
 
-class Line:
+class Connection:
     """A connection that is opened when it is first used, and again in a process that was forked off."""
 
     def __init__(self, token_id: str, token_secret: str, *, api_url: str = API_URL, environment: str = "") -> None:
@@ -166,18 +166,18 @@ class Line:
             )
             found = await stub.FunctionMap(request, retry=None, timeout=CALL_S)
             if not found.pipelined_inputs:
-                raise LineTrouble("it took the call, but not the input: its queue seems to be full")
+                raise CallFailed("it took the call, but not the input: its queue seems to be full")
             return str(found.function_call_id)
 
         return self._ask(ask)
 
-    def outcomes(self, calls: Sequence[str]) -> dict[str, Outcome | LineTrouble]:
+    def outcomes(self, calls: Sequence[str]) -> dict[str, Outcome | CallFailed]:
         """What is known of each of these calls, asked at the same time. Nothing of a result is unpickled."""
 
-        async def ask(stub: Any) -> dict[str, Outcome | LineTrouble]:
+        async def ask(stub: Any) -> dict[str, Outcome | CallFailed]:
             at_once = asyncio.Semaphore(8)
 
-            async def one(call: str) -> Outcome | LineTrouble:
+            async def one(call: str) -> Outcome | CallFailed:
                 async with at_once:
                     try:
                         return await _outcome(stub, call)
@@ -199,7 +199,7 @@ class Line:
             data = bytearray()
             async with ClientSessionRegistry.get_session().get(found.download_url) as answer:
                 if answer.status != 200:
-                    raise LineTrouble(f"the store of large results answered {answer.status}")
+                    raise CallFailed(f"the store of large results answered {answer.status}")
                 async for chunk in answer.content.iter_chunked(1 << 20):
                     data += chunk
                     if len(data) > RESULT_CAP:
@@ -219,9 +219,9 @@ class Line:
 
         self._ask(ask)
 
-    # ------------------------------------------------------------------------------- a register of small texts
+    # ------------------------------------------------------------------------------- a Dict of small texts
 
-    def register(self, name: str) -> str:
+    def dict_id(self, name: str) -> str:
         """The id of the named Dict, made where there is none."""
 
         async def ask(stub: Any) -> str:
@@ -239,18 +239,18 @@ class Line:
 
         return self._ask(ask)
 
-    def entry(self, register: str, key: str) -> bytes | None:
+    def entry(self, dict_id: str, key: str) -> bytes | None:
         """What stands there under this key."""
 
         async def ask(stub: Any) -> bytes | None:
             from modal_proto import api_pb2
 
-            found = await stub.DictGet(api_pb2.DictGetRequest(dict_id=register, key=key.encode()), retry=_retry())
+            found = await stub.DictGet(api_pb2.DictGetRequest(dict_id=dict_id, key=key.encode()), retry=_retry())
             return bytes(found.value) if found.found else None
 
         return self._ask(ask)
 
-    def write(self, register: str, key: str, value: bytes, *, new: bool = False) -> bool:
+    def write(self, dict_id: str, key: str, value: bytes, *, new: bool = False) -> bool:
         """Write an entry; with `new` only where there is none. Whether it was written."""
 
         async def ask(stub: Any) -> bool:
@@ -258,7 +258,7 @@ class Line:
 
             found = await stub.DictUpdate(
                 api_pb2.DictUpdateRequest(
-                    dict_id=register,
+                    dict_id=dict_id,
                     updates=[api_pb2.DictEntry(key=key.encode(), value=value)],
                     if_not_exists=new,
                 ),
@@ -268,13 +268,13 @@ class Line:
 
         return self._ask(ask)
 
-    def strike(self, register: str, key: str) -> None:
+    def remove(self, dict_id: str, key: str) -> None:
         """Remove an entry, if it is there."""
 
         async def ask(stub: Any) -> None:
             from modal_proto import api_pb2
 
-            await stub.DictPop(api_pb2.DictPopRequest(dict_id=register, key=key.encode()), retry=_retry())
+            await stub.DictPop(api_pb2.DictPopRequest(dict_id=dict_id, key=key.encode()), retry=_retry())
 
         self._ask(ask)
 
@@ -301,7 +301,7 @@ class Line:
 
         try:
             return asyncio.run_coroutine_threadsafe(asked(), self._running_loop()).result()
-        except LineTrouble:
+        except CallFailed:
             raise
         except Exception as error:  # noqa: BLE001 - the client's errors are of many families; all end as this one
             raise _trouble(error) from None
@@ -386,15 +386,15 @@ def _retry() -> Any:
     return Retry(base_delay=0.1, max_retries=3, attempt_timeout=CALL_S / 2)
 
 
-def _trouble(error: Exception) -> LineTrouble:
+def _trouble(error: Exception) -> CallFailed:
     """Any error of the client's, as what we need to know of it."""
-    if isinstance(error, LineTrouble):
+    if isinstance(error, CallFailed):
         return error
     status = getattr(getattr(error, "_grpc_status", None), "name", "")
     said = str(error) or type(error).__name__
     if isinstance(error, TimeoutError | asyncio.TimeoutError):
         said = "no answer came in time"
-    return LineTrouble(said, status=status, definite=status in DEFINITE)
+    return CallFailed(said, status=status, definite=status in DEFINITE)
 
 
 def check_client() -> None:

@@ -20,7 +20,7 @@ def files(eval_dir: Path) -> dict[str, bytes]:
     here = Path(__file__).parent
     found = {
         WORKFLOW_PATH: shared_folders.workflow().read_bytes(),
-        f"{FOLDER}/carry.py": (here / "carry.py").read_bytes(),
+        f"{FOLDER}/carry.py": (here / "runner_program.py").read_bytes(),
         f"{FOLDER}/requirements.txt": (here / "requirements.txt").read_bytes(),
         f"{FOLDER}/supervise.py": (here.parent / "local" / "supervise.py").read_bytes(),
     }

@@ -12,7 +12,7 @@ SLOWEST_FACTOR = 8.0
 LONGEST_SILENCE_S = 60.0
 
 
-class Pace:
+class CallPace:
     """A least interval between looks, and a bucket of calls. A slow answer doubles it, a quick one halves it."""
 
     def __init__(self, poll: Poll, now: Callable[[], float]) -> None:
