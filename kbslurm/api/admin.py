@@ -12,11 +12,19 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query
 
 from kbslurm import wiring
-from kbslurm.api import identity, shapes, unfold, waiting
+from kbslurm.api import identity, unfold, waiting
+from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.house import House
 from kbslurm.api.identity import Sender
 from kbslurm.api.popcorn import Limit, Name, Number, Offset, person_told
-from kbslurm.api.shapes import Ascii, answers
+from kbslurm.contract.boards import BoardDeleted, BoardNamed, Extension, NewBoard, NewVisibility, VisibilityTold
+from kbslurm.contract.invites import InviteRevoked, Invites, InvitesMade, InvitesWanted
+from kbslurm.contract.limits import Quota, QuotaTold, RateLimitGone, RateLimits, RateLimitSet, RateLimitWanted
+from kbslurm.contract.operations import Accepts, Audit, Overview, Stats
+from kbslurm.contract.people import Banned, Link, NewPerson, PersonTold
+from kbslurm.contract.problems import SyncTold, SyncWanted
+from kbslurm.contract.submissions import HostsSubmissionTold, Removed, SubmissionIds
+from kbslurm.contract.usage import UsageTold
 from kbslurm.domain import contest, placement
 from kbslurm.domain.run import SubmissionId
 from kbslurm.domain.usage import By, told
@@ -46,17 +54,17 @@ def _switches(router: APIRouter, house: House, histories: waiting.Histories) -> 
         house.store.set_accepts_jobs(accepting, by=by, now=house.clock.now())
         return Ascii({"status": "ok", "accepts_jobs": accepting})
 
-    @router.post("/start", responses=answers(shapes.Accepts, 401))
+    @router.post("/start", responses=answers(Accepts, 401))
     def start(sender: Sender) -> Ascii:
         """Take submissions again."""
         return switched(sender, True)
 
-    @router.post("/stop", responses=answers(shapes.Accepts, 401))
+    @router.post("/stop", responses=answers(Accepts, 401))
     def stop(sender: Sender) -> Ascii:
         """Take no submissions, also after a restart; what was accepted goes on."""
         return switched(sender, False)
 
-    @router.get("/stats", responses=answers(shapes.Stats, *FAILURES))
+    @router.get("/stats", responses=answers(Stats, *FAILURES))
     def stats(
         sender: Sender,
         last_day_only: bool = False,
@@ -67,7 +75,7 @@ def _switches(router: APIRouter, house: House, histories: waiting.Histories) -> 
         since = house.clock.now() - timedelta(days=1) if last_day_only else None
         return Ascii({"status": "ok", "stats": house.store.stats(board=leaderboard_name, since=since)})
 
-    @router.get("/usage", responses=answers(shapes.UsageTold, *FAILURES))
+    @router.get("/usage", responses=answers(UsageTold, *FAILURES))
     def usage(
         sender: Sender,
         by: Annotated[By, Query(description="Told by what.")] = "board",
@@ -82,7 +90,7 @@ def _switches(router: APIRouter, house: House, histories: waiting.Histories) -> 
         rows = house.store.usage(by, begins, ends, now, board=board)
         return Ascii(told(rows, begins=begins, by=by, board=board, budget=wiring.budget(house.config)))
 
-    @router.get("/overview", responses=answers(shapes.Overview, 401))
+    @router.get("/overview", responses=answers(Overview, 401))
     def overview(sender: Sender) -> Ascii:
         """Queue, leader, and what a host should look at."""
         identity.host(house, sender)
@@ -109,7 +117,7 @@ def _switches(router: APIRouter, house: House, histories: waiting.Histories) -> 
             }
         )
 
-    @router.get("/audit", responses=answers(shapes.Audit, 401))
+    @router.get("/audit", responses=answers(Audit, 401))
     def audit(
         sender: Sender, limit: Limit = 50, before: Annotated[int | None, Query(ge=0, le=2**63 - 1)] = None
     ) -> Ascii:
@@ -117,12 +125,12 @@ def _switches(router: APIRouter, house: House, histories: waiting.Histories) -> 
         identity.host(house, sender)
         return Ascii({"audit": [audit_line(event) for event in house.store.audit_log(limit=limit, before=before)]})
 
-    @router.post("/update-problems", responses=answers(shapes.SyncTold, *FAILURES, 403))
-    async def update_problems(wanted: shapes.SyncWanted, sender: Sender) -> Ascii:
+    @router.post("/update-problems", responses=answers(SyncTold, *FAILURES, 403))
+    async def update_problems(wanted: SyncWanted, sender: Sender) -> Ascii:
         """Bring boards up to date with a repository of problems, read at one commit."""
         return await house.patiently(lambda: synced(wanted, sender))
 
-    def synced(wanted: shapes.SyncWanted, sender: identity.Given) -> Ascii:
+    def synced(wanted: SyncWanted, sender: identity.Given) -> Ascii:
         by = identity.host(house, sender)
         if sync.is_local(wanted.repository):
             identity.check_reaches_files(house, sender)
@@ -150,14 +158,14 @@ def _switches(router: APIRouter, house: House, histories: waiting.Histories) -> 
 
 
 def _submissions(router: APIRouter, house: House, histories: waiting.Histories) -> None:
-    @router.get("/submissions/{submission_id}", responses=answers(shapes.HostsSubmissionTold, 401, 404))
+    @router.get("/submissions/{submission_id}", responses=answers(HostsSubmissionTold, 401, 404))
     def show(submission_id: Number, sender: Sender) -> Ascii:
         """A submission with what only hosts see: the logs, also that of the hidden cases."""
         identity.host(house, sender)
         view = house.store.submission(SubmissionId(submission_id))
         return Ascii({"status": "ok", "submission": hosts_submission(house, histories, view)})
 
-    @router.delete("/submissions/{submission_id}", responses=answers(shapes.Removed, 401, 404))
+    @router.delete("/submissions/{submission_id}", responses=answers(Removed, 401, 404))
     def delete(submission_id: Number, sender: Sender) -> Ascii:
         """Take a submission off every list; its open runs are cancelled, its source is purged."""
         by = identity.host(house, sender)
@@ -166,7 +174,7 @@ def _submissions(router: APIRouter, house: House, histories: waiting.Histories) 
         house.store.audit(by, "remove_submission", f"submission:{number}", now=now)
         return Ascii({"status": "ok", "submission_id": number})
 
-    @router.post("/submissions/{submission_id}/cancel", responses=answers(shapes.Removed, 401, 404))
+    @router.post("/submissions/{submission_id}/cancel", responses=answers(Removed, 401, 404))
     def cancel_(submission_id: Number, sender: Sender) -> Ascii:
         """Cancel the open runs of a submission; verdicts stay."""
         by = identity.host(house, sender)
@@ -175,7 +183,7 @@ def _submissions(router: APIRouter, house: House, histories: waiting.Histories) 
         house.store.audit(by, "cancel", f"submission:{number}", now=now)
         return Ascii({"status": "ok", "submission_id": number})
 
-    @router.get("/leaderboards/{leaderboard}/submissions", responses=answers(shapes.SubmissionIds, *FAILURES))
+    @router.get("/leaderboards/{leaderboard}/submissions", responses=answers(SubmissionIds, *FAILURES))
     def of_board(leaderboard: Name, sender: Sender, limit: Limit = 100, offset: Offset = 0) -> Ascii:
         """The numbers of a board's submissions, newest first."""
         identity.host(house, sender)
@@ -186,8 +194,8 @@ def _submissions(router: APIRouter, house: House, histories: waiting.Histories) 
 
 
 def _boards(router: APIRouter, house: House, histories: waiting.Histories) -> None:
-    @router.post("/leaderboards", responses=answers(shapes.BoardNamed, *FAILURES, 403))
-    def create(wanted: shapes.NewBoard, sender: Sender) -> Ascii:
+    @router.post("/leaderboards", responses=answers(BoardNamed, *FAILURES, 403))
+    def create(wanted: NewBoard, sender: Sender) -> Ascii:
         """Make a board of a problem's directory on the server; it is called as the directory is."""
         by = identity.host(house, sender)
         identity.check_reaches_files(house, sender)
@@ -204,7 +212,7 @@ def _boards(router: APIRouter, house: House, histories: waiting.Histories) -> No
         house.store.audit(by, "create_board", f"board:{board.id}", {"name": board.name}, now=house.clock.now())
         return Ascii({"status": "ok", "leaderboard": board.name})
 
-    @router.delete("/leaderboards/{leaderboard}", responses=answers(shapes.BoardDeleted, *FAILURES))
+    @router.delete("/leaderboards/{leaderboard}", responses=answers(BoardDeleted, *FAILURES))
     def delete(leaderboard: Name, sender: Sender, force: bool = False, only: Number | None = None) -> Ascii:
         """Take a board away; with submissions only by force. The rows stay. `only`: the id that was looked at before;
         a board of the same name that was made since then isn't taken for it.
@@ -214,15 +222,15 @@ def _boards(router: APIRouter, house: House, histories: waiting.Histories) -> No
         house.store.delete_board(board.name, force=force, only=only, by=by, now=house.clock.now())
         return Ascii({"status": "ok", "leaderboard": board.name, "force": force})
 
-    @router.post("/leaderboards/{leaderboard}/visibility", responses=answers(shapes.VisibilityTold, *FAILURES))
-    def visibility(leaderboard: Name, wanted: shapes.NewVisibility, sender: Sender) -> Ascii:
+    @router.post("/leaderboards/{leaderboard}/visibility", responses=answers(VisibilityTold, *FAILURES))
+    def visibility(leaderboard: Name, wanted: NewVisibility, sender: Sender) -> Ascii:
         """Show a board to everybody, or only to those who were invited."""
         by = identity.host(house, sender)
         board = held(house, leaderboard)
         house.store.set_visibility(board.name, wanted.visibility, by=by, now=house.clock.now())
         return Ascii({"status": "ok", "leaderboard": board.name, "visibility": wanted.visibility})
 
-    @router.post("/leaderboards/{leaderboard}/close", responses=answers(shapes.BoardNamed, *FAILURES))
+    @router.post("/leaderboards/{leaderboard}/close", responses=answers(BoardNamed, *FAILURES))
     def close(leaderboard: Name, sender: Sender) -> Ascii:
         """Take no more submissions to a board; what is there stays."""
         by = identity.host(house, sender)
@@ -230,8 +238,8 @@ def _boards(router: APIRouter, house: House, histories: waiting.Histories) -> No
         house.store.close_board(board.name, by=by, now=house.clock.now())
         return Ascii({"status": "ok", "leaderboard": board.name})
 
-    @router.post("/leaderboards/{leaderboard}/extend", responses=answers(shapes.BoardNamed, *FAILURES))
-    def extend(leaderboard: Name, wanted: shapes.Extension, sender: Sender) -> Ascii:
+    @router.post("/leaderboards/{leaderboard}/extend", responses=answers(BoardNamed, *FAILURES))
+    def extend(leaderboard: Name, wanted: Extension, sender: Sender) -> Ascii:
         """Let one person submit for longer."""
         by = identity.host(house, sender)
         board = held(house, leaderboard)
@@ -243,8 +251,8 @@ def _boards(router: APIRouter, house: House, histories: waiting.Histories) -> No
 def _limits(router: APIRouter, house: House, histories: waiting.Histories) -> None:
     path = "/leaderboards/{leaderboard}/rate-limits"
 
-    @router.put(path, responses=answers(shapes.RateLimitSet, *FAILURES))
-    def put(leaderboard: Name, wanted: shapes.RateLimitWanted, sender: Sender) -> Ascii:
+    @router.put(path, responses=answers(RateLimitSet, *FAILURES))
+    def put(leaderboard: Name, wanted: RateLimitWanted, sender: Sender) -> Ascii:
         """How many submissions of a category a person may make to a board within an hour."""
         by = identity.host(house, sender)
         found = house.store.set_rate_limit(
@@ -256,14 +264,14 @@ def _limits(router: APIRouter, house: House, histories: waiting.Histories) -> No
         )
         return Ascii({"status": "ok", "rate_limit": rate_limit(found)})
 
-    @router.get(path, responses=answers(shapes.RateLimits, *FAILURES))
+    @router.get(path, responses=answers(RateLimits, *FAILURES))
     def get(leaderboard: Name, sender: Sender) -> Ascii:
         """A board's rate limits."""
         identity.host(house, sender)
         found = house.store.rate_limits(held(house, leaderboard).name)
         return Ascii({"rate_limits": [rate_limit(one) for one in found]})
 
-    @router.delete(path + "/{category}", responses=answers(shapes.RateLimitGone, *FAILURES))
+    @router.delete(path + "/{category}", responses=answers(RateLimitGone, *FAILURES))
     def delete(leaderboard: Name, category: Category, sender: Sender) -> Ascii:
         """Let everybody submit as often as they like."""
         by = identity.host(house, sender)
@@ -271,8 +279,8 @@ def _limits(router: APIRouter, house: House, histories: waiting.Histories) -> No
         house.store.drop_rate_limit(board.name, category, by=by, now=house.clock.now())
         return Ascii({"status": "ok", "leaderboard": board.name, "mode_category": category})
 
-    @router.put("/leaderboards/{leaderboard}/quota", responses=answers(shapes.QuotaTold, *FAILURES))
-    def quota(leaderboard: Name, wanted: shapes.Quota, sender: Sender) -> Ascii:
+    @router.put("/leaderboards/{leaderboard}/quota", responses=answers(QuotaTold, *FAILURES))
+    def quota(leaderboard: Name, wanted: Quota, sender: Sender) -> Ascii:
         """How many GPU-seconds a person may use on a board within a day; null: no limit."""
         by = identity.host(house, sender)
         board = held(house, leaderboard)
@@ -281,15 +289,15 @@ def _limits(router: APIRouter, house: House, histories: waiting.Histories) -> No
 
 
 def _invites(router: APIRouter, house: House, histories: waiting.Histories) -> None:
-    @router.post("/invites", responses=answers(shapes.InvitesMade, *FAILURES))
-    def make(wanted: shapes.InvitesWanted, sender: Sender) -> Ascii:
+    @router.post("/invites", responses=answers(InvitesMade, *FAILURES))
+    def make(wanted: InvitesWanted, sender: Sender) -> Ascii:
         """New invitations, each for one person and to all of these boards."""
         by = identity.host(house, sender)
         names = [held(house, name).name for name in wanted.leaderboards]
         boards, codes = house.store.make_invites(names, wanted.count, by=by, now=house.clock.now())
         return Ascii({"status": "ok", "leaderboards": boards, "codes": codes})
 
-    @router.get("/leaderboards/{leaderboard}/invites", responses=answers(shapes.Invites, *FAILURES))
+    @router.get("/leaderboards/{leaderboard}/invites", responses=answers(Invites, *FAILURES))
     def of_board(leaderboard: Name, sender: Sender) -> Ascii:
         """The invitations to a board, and who took them up."""
         identity.host(house, sender)
@@ -309,7 +317,7 @@ def _invites(router: APIRouter, house: House, histories: waiting.Histories) -> N
             }
         )
 
-    @router.delete("/invites/{code}", responses=answers(shapes.InviteRevoked, *FAILURES))
+    @router.delete("/invites/{code}", responses=answers(InviteRevoked, *FAILURES))
     def revoke(code: InviteCode, sender: Sender) -> Ascii:
         """End an invitation, and the access of whoever took it up."""
         by = identity.host(house, sender)
@@ -318,7 +326,7 @@ def _invites(router: APIRouter, house: House, histories: waiting.Histories) -> N
 
 
 def _people(router: APIRouter, house: House, histories: waiting.Histories) -> None:
-    @router.post("/ban/{user_id}", responses=answers(shapes.Banned, *FAILURES))
+    @router.post("/ban/{user_id}", responses=answers(Banned, *FAILURES))
     def ban(user_id: Whom, sender: Sender, reason: Annotated[str, Query(max_length=200)] = "") -> Ascii:
         """Take no more submissions from a person, and leave them off every board."""
         by = identity.host(house, sender)
@@ -326,7 +334,7 @@ def _people(router: APIRouter, house: House, histories: waiting.Histories) -> No
         house.store.ban(person.id, reason, by=by, now=house.clock.now())
         return Ascii({"status": "ok", "user_id": str(person.id), "banned": True})
 
-    @router.delete("/ban/{user_id}", responses=answers(shapes.Banned, *FAILURES))
+    @router.delete("/ban/{user_id}", responses=answers(Banned, *FAILURES))
     def unban(user_id: Whom, sender: Sender) -> Ascii:
         """Lift a ban."""
         by = identity.host(house, sender)
@@ -334,8 +342,8 @@ def _people(router: APIRouter, house: House, histories: waiting.Histories) -> No
         house.store.unban(person.id, by=by, now=house.clock.now())
         return Ascii({"status": "ok", "user_id": str(person.id), "banned": False})
 
-    @router.post("/people", responses=answers(shapes.PersonTold, *FAILURES))
-    def people(wanted: shapes.NewPerson, sender: Sender) -> Ascii:
+    @router.post("/people", responses=answers(PersonTold, *FAILURES))
+    def people(wanted: NewPerson, sender: Sender) -> Ascii:
         """The person of this account, made when there is none: for the bot, whose users have proved who they are."""
         by = identity.host(house, sender)
         person = house.store.person_for_account(
@@ -343,14 +351,14 @@ def _people(router: APIRouter, house: House, histories: waiting.Histories) -> No
         )
         return Ascii(person_told(person))
 
-    @router.get("/people/{user_id}", responses=answers(shapes.PersonTold, *FAILURES))
+    @router.get("/people/{user_id}", responses=answers(PersonTold, *FAILURES))
     def person(user_id: Whom, sender: Sender) -> Ascii:
         """Who that is."""
         identity.host(house, sender)
         return Ascii(person_told(whom(house, user_id)))
 
-    @router.post("/link", responses=answers(shapes.PersonTold, *FAILURES))
-    def link(wanted: shapes.Link, sender: Sender) -> Ascii:
+    @router.post("/link", responses=answers(PersonTold, *FAILURES))
+    def link(wanted: Link, sender: Sender) -> Ascii:
         """Give a pending token to the person that it is for. Once; afterwards it is theirs until it is revoked."""
         by = identity.host(house, sender)
         if identity.is_bot(house, sender):

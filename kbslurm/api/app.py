@@ -18,12 +18,13 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kbslurm import __version__
-from kbslurm.api import admin, artifacts, bot, feed, hosting, login, pages, popcorn, shapes, submitting, waiting
+from kbslurm.api import admin, artifacts, bot, feed, hosting, login, pages, popcorn, submitting, waiting
+from kbslurm.api.answers import Ascii
 from kbslurm.api.door import Door, Limits, is_known, networks
 from kbslurm.api.house import THREADS, House
 from kbslurm.api.metrics import Measured
-from kbslurm.api.shapes import Ascii
 from kbslurm.api.standings import Standings
+from kbslurm.contract.models import MODELS
 from kbslurm.errors import BackendTrouble, KbslurmError, Misconfigured, NoHost, QuotaSpent, Unauthenticated
 from kbslurm.observe.logs import teller
 
@@ -100,7 +101,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
     if found is None:
         found = FastAPI.openapi(app)
         for name, schema in found["components"]["schemas"].items():
-            extra = getattr(getattr(shapes, name, None), "model_config", {}).get("json_schema_extra")
+            extra = getattr(MODELS.get(name), "model_config", {}).get("json_schema_extra")
             if isinstance(extra, dict):
                 schema.update(extra)
     return found

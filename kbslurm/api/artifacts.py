@@ -15,11 +15,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Response
 
-from kbslurm.api import identity, shapes
+from kbslurm.api import identity
+from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.house import House
 from kbslurm.api.identity import Sender
 from kbslurm.api.popcorn import Gpu, Number, own
-from kbslurm.api.shapes import Ascii, answers
+from kbslurm.contract.artifacts import Artifacts
 from kbslurm.domain import contest
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import NotFound
@@ -39,7 +40,7 @@ def routes(house: House) -> APIRouter:
     @router.get(
         "/user/submissions/{submission_id}/artifacts",
         tags=["popcorn"],
-        responses=answers(shapes.Artifacts, 400, 401, 403, 404),
+        responses=answers(Artifacts, 400, 401, 403, 404),
     )
     def listed(submission_id: Number, sender: Sender) -> Ascii:
         """What a profile of one's own left, as far as it is still kept."""
@@ -49,7 +50,7 @@ def routes(house: House) -> APIRouter:
         "/user/submissions/{submission_id}/artifacts/{gpu}/{name}",
         tags=["popcorn"],
         response_class=Response,
-        responses={**answers(shapes.Artifacts, 400, 401, 403, 404), **BYTES},
+        responses={**answers(Artifacts, 400, 401, 403, 404), **BYTES},
     )
     def fetched(submission_id: Number, gpu: Gpu, name: FileName, sender: Sender) -> Response:
         """One of these files, as a download."""
@@ -58,7 +59,7 @@ def routes(house: House) -> APIRouter:
     @router.get(
         "/admin/submissions/{submission_id}/artifacts",
         tags=["hosts"],
-        responses=answers(shapes.Artifacts, 401, 404),
+        responses=answers(Artifacts, 401, 404),
     )
     def hosts_listed(submission_id: Number, sender: Sender) -> Ascii:
         """What anybody's profile left."""
@@ -69,7 +70,7 @@ def routes(house: House) -> APIRouter:
         "/admin/submissions/{submission_id}/artifacts/{gpu}/{name}",
         tags=["hosts"],
         response_class=Response,
-        responses={**answers(shapes.Artifacts, 401, 404), **BYTES},
+        responses={**answers(Artifacts, 401, 404), **BYTES},
     )
     def hosts_fetched(submission_id: Number, gpu: Gpu, name: FileName, sender: Sender) -> Response:
         """One of these files, as a download. A competitor made it: open it where it can do no harm."""

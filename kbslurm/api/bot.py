@@ -9,11 +9,14 @@ import shlex
 
 from fastapi import APIRouter
 
-from kbslurm.api import hosting, identity, shapes
+from kbslurm.api import hosting, identity
+from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.house import House
 from kbslurm.api.identity import BOTS_PROVIDER, Sender
 from kbslurm.api.popcorn import Number, person_told
-from kbslurm.api.shapes import Ascii, answers
+from kbslurm.contract.base import Fine
+from kbslurm.contract.people import DiscordUser, May, PendingToken, PersonTold
+from kbslurm.contract.verifying import Verification
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import Invalid, NotFound, Refused
 
@@ -22,8 +25,8 @@ def routes(house: House) -> APIRouter:
     """The router of this house."""
     router = APIRouter(prefix="/bot", tags=["hosts"])
 
-    @router.post("/people", responses=answers(shapes.PersonTold, 400, 401))
-    def people(wanted: shapes.DiscordUser, sender: Sender) -> Ascii:
+    @router.post("/people", responses=answers(PersonTold, 400, 401))
+    def people(wanted: DiscordUser, sender: Sender) -> Ascii:
         """The person of this Discord account, made when there is none: Discord has proved to the bot who it is."""
         by = identity.service(house, sender)
         person = house.store.person_for_account(
@@ -31,8 +34,8 @@ def routes(house: House) -> APIRouter:
         )
         return Ascii(person_told(person))
 
-    @router.post("/link", responses=answers(shapes.PersonTold, 400, 401, 403, 404))
-    def link(wanted: shapes.PendingToken, sender: Sender) -> Ascii:
+    @router.post("/link", responses=answers(PersonTold, 400, 401, 403, 404))
+    def link(wanted: PendingToken, sender: Sender) -> Ascii:
         """Give a pending token to the person that the call is for. Once; then it is theirs until it is revoked.
 
         The bot's word makes no token of staff: it would outlive the bot's own, should that be stolen.
@@ -49,7 +52,7 @@ def routes(house: House) -> APIRouter:
         house.store.audit(by, "link", f"person:{person.id}", now=now)
         return Ascii(person_told(person))
 
-    @router.get("/may", responses=answers(shapes.May, 400, 401, 404))
+    @router.get("/may", responses=answers(May, 400, 401, 404))
     def may(sender: Sender) -> Ascii:
         """What whoever the call is for may beside submitting, and for those the GPU types that places offer."""
         if not identity.is_bot(house, sender):
@@ -60,14 +63,14 @@ def routes(house: House) -> APIRouter:
         told = {"host": right == "host", "creator": right is not None}
         return Ascii({**told, "gpu_types": sorted(house.slots) if right else []})
 
-    @router.post("/resync", responses=answers(shapes.Fine, 401, 404))
+    @router.post("/resync", responses=answers(Fine, 401, 404))
     def resync(sender: Sender) -> Ascii:
         """A host has the bot tell Discord of its commands anew: only that it may, and the audit log."""
         by = identity.host(house, sender)
         house.store.audit(by, "resync", "bot:commands", now=house.clock.now())
         return Ascii({"status": "ok"})
 
-    @router.get("/verifications/{submission_id}", responses=answers(shapes.Verification, 401, 404))
+    @router.get("/verifications/{submission_id}", responses=answers(Verification, 401, 404))
     def verification(submission_id: Number, sender: Sender) -> Ascii:
         """How a canary of the house stands, and those at other places that were ordered with it: no source, no log,
         and nobody else's submission.

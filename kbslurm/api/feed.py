@@ -14,11 +14,12 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from kbslurm.api import identity, shapes
+from kbslurm.api import identity
+from kbslurm.api.answers import answers
 from kbslurm.api.house import House
 from kbslurm.api.identity import Sender
 from kbslurm.api.metrics import MEDIA_TYPE
-from kbslurm.api.shapes import answers
+from kbslurm.contract.feed import FeedLine
 from kbslurm.domain.run import EventId
 from kbslurm.errors import Invalid, KbslurmError
 from kbslurm.ports import Event
@@ -36,7 +37,7 @@ def routes(house: House) -> APIRouter:
     @router.get(
         "/events",
         responses={
-            **answers(shapes.FeedLine, 400, 401),
+            **answers(FeedLine, 400, 401),
             200: {
                 "description": "One FeedLine per line, empty lines as heartbeats.",
                 "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
@@ -59,7 +60,7 @@ def routes(house: House) -> APIRouter:
     @router.get(
         "/metrics",
         responses={
-            **answers(shapes.FeedLine, 401),
+            **answers(FeedLine, 401),
             200: {"description": "The exposition format.", "content": {"text/plain": {"schema": {"type": "string"}}}},
         },
     )

@@ -11,12 +11,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 
-from kbslurm.api import identity, shapes, upload
+from kbslurm.api import identity, upload
 from kbslurm.api.admin import held, whom
+from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.house import House
 from kbslurm.api.identity import Sender
 from kbslurm.api.popcorn import Limit, Name, person_told
-from kbslurm.api.shapes import Ascii, answers
+from kbslurm.contract.boards import BoardMade
+from kbslurm.contract.people import People
+from kbslurm.contract.rankings import Places
+from kbslurm.contract.rejudging import RejudgeWanted, RejudgingTold
+from kbslurm.contract.verifying import Verifies, VerifyWanted
 from kbslurm.domain import board as boards
 from kbslurm.domain import contest, places
 from kbslurm.domain.intake import Offer
@@ -44,7 +49,7 @@ def routes(house: House) -> APIRouter:
 def _making(router: APIRouter, house: House) -> None:
     @router.post(
         "/leaderboards/upload",
-        responses=answers(shapes.BoardMade, 400, 401, 408, 413),
+        responses=answers(BoardMade, 400, 401, 408, 413),
         openapi_extra=upload.OPENAPI,
     )
     async def create(
@@ -90,8 +95,8 @@ def _making(router: APIRouter, house: House) -> None:
 
         return await run_in_threadpool(made)
 
-    @router.post("/leaderboards/{leaderboard}/verify", responses=answers(shapes.Verifies, *FAILURES))
-    def verify(leaderboard: Name, wanted: shapes.VerifyWanted, sender: Sender) -> Ascii:
+    @router.post("/leaderboards/{leaderboard}/verify", responses=answers(Verifies, *FAILURES))
+    def verify(leaderboard: Name, wanted: VerifyWanted, sender: Sender) -> Ascii:
         """Submit what is known to be right, unranked, as the house, to each place for each GPU type of the board that
         it has: do they work? One submission for each place, and one for types that no place has now.
         """
@@ -132,8 +137,8 @@ def _making(router: APIRouter, house: House) -> None:
 
 
 def _looking(router: APIRouter, house: House) -> None:
-    @router.post("/leaderboards/{leaderboard}/rejudge-preview", responses=answers(shapes.RejudgingTold, *FAILURES))
-    def preview(leaderboard: Name, wanted: shapes.RejudgeWanted, sender: Sender) -> Ascii:
+    @router.post("/leaderboards/{leaderboard}/rejudge-preview", responses=answers(RejudgingTold, *FAILURES))
+    def preview(leaderboard: Name, wanted: RejudgeWanted, sender: Sender) -> Ascii:
         """How the board's open rejudging stands; where there is none, order one. Nothing counts until it is applied."""
         by = identity.host(house, sender)
         board, chosen = held(house, leaderboard), rejudge.parsed(wanted.filter or [])
@@ -152,7 +157,7 @@ def _looking(router: APIRouter, house: House) -> None:
         )
         return Ascii(found.told("preview"))
 
-    @router.get("/leaderboards/{leaderboard}/export", responses=answers(shapes.Places, *FAILURES))
+    @router.get("/leaderboards/{leaderboard}/export", responses=answers(Places, *FAILURES))
     def export(leaderboard: Name, sender: Sender) -> Ascii:
         """Every place of a board, each person's best per GPU type, with the scores unrounded."""
         by = identity.host(house, sender)
@@ -165,7 +170,7 @@ def _looking(router: APIRouter, house: House) -> None:
         house.store.audit(by, "export", f"board:{board.id}", {"places": len(rows)}, now=house.clock.now())
         return Ascii({"leaderboard": board.name, "places": rows})
 
-    @router.get("/people", responses=answers(shapes.People, 401))
+    @router.get("/people", responses=answers(People, 401))
     def people(sender: Sender, matching: Annotated[str, Query(max_length=64)] = "", limit: Limit = 25) -> Ascii:
         """People whose names have this text in them."""
         identity.host(house, sender)

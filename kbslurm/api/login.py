@@ -26,9 +26,9 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from kbslurm.api import shapes
+from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.house import House
-from kbslurm.api.shapes import Ascii, answers
+from kbslurm.contract.base import Fine
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import BackendTrouble, NotFound, Refused, Unauthenticated
 from kbslurm.observe.logs import teller
@@ -77,7 +77,7 @@ def routes(house: House) -> APIRouter:
     router = APIRouter(prefix="/auth", tags=["sign-on"])
     sent = {
         303: {"description": "On to the provider, or back to the page that one came from."},
-        **answers(shapes.Fine, 400, 401, 403, 404),
+        **answers(Fine, 400, 401, 403, 404),
     }
     sent.pop(200)
 
@@ -102,7 +102,7 @@ def routes(house: House) -> APIRouter:
         """Where the provider sends the browser back to."""
         return await house.patiently(lambda: _back_again(house, provider, request, state, "" if error else code))
 
-    @router.post("/logout", responses=answers(shapes.Fine, 403))
+    @router.post("/logout", responses=answers(Fine, 403))
     def logout(request: Request) -> Ascii:
         """End the browser's session."""
         check_same_site(request)

@@ -7,11 +7,21 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query
 
-from kbslurm.api import identity, shapes, unfold, waiting, whole
+from kbslurm.api import identity, unfold, waiting, whole
+from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.house import House
 from kbslurm.api.identity import Sender
-from kbslurm.api.shapes import Ascii, answers
 from kbslurm.api.standings import Standings, final_told
+from kbslurm.contract.base import Fine
+from kbslurm.contract.boards import Leaderboard
+from kbslurm.contract.full_submission import Whole
+from kbslurm.contract.invites import Code, Joined
+from kbslurm.contract.operations import Health
+from kbslurm.contract.people import Pending, PersonTold
+from kbslurm.contract.queue import RunnerQueue
+from kbslurm.contract.rankings import FinalTold, Standing
+from kbslurm.contract.submissions import Count, Submission, SubmissionLine
+from kbslurm.contract.why import WhysTold, WhyTold
 from kbslurm.domain import contest, measure, policy
 from kbslurm.domain.run import SubmissionId
 from kbslurm.domain.why import as_told
@@ -36,12 +46,12 @@ def routes(house: House, histories: waiting.Histories, standings: Standings) -> 
     """The router of this house."""
     router = APIRouter(tags=["popcorn"])
 
-    @router.get("/health", responses=answers(shapes.Health))
+    @router.get("/health", responses=answers(Health))
     async def health() -> Ascii:
         """Whether this process answers. Asks nobody."""
         return Ascii({"status": "ok"})
 
-    @router.get("/leaderboards", responses=answers(list[shapes.Leaderboard], 404))
+    @router.get("/leaderboards", responses=answers(list[Leaderboard], 404))
     def leaderboards(sender: Sender) -> Ascii:
         """The boards that the caller may see, newest first."""
         person = identity.maybe_caller(house, sender)
@@ -54,19 +64,19 @@ def routes(house: House, histories: waiting.Histories, standings: Standings) -> 
         """The GPU types of a board."""
         return Ascii(list(seen_board(house, leaderboard, identity.maybe_caller(house, sender)).gpus))
 
-    @router.get("/runner_queue/{gpu}", responses=answers(shapes.RunnerQueue))
+    @router.get("/runner_queue/{gpu}", responses=answers(RunnerQueue))
     def runner_queue(gpu: Gpu) -> Ascii:
         """How it stands with a GPU type's queue; one that no place has is `unavailable`."""
         return Ascii(waiting.runner_queue(house, histories, gpu))
 
-    @router.get("/submissions/{leaderboard}/{gpu}", responses=answers(list[shapes.Standing], 404))
+    @router.get("/submissions/{leaderboard}/{gpu}", responses=answers(list[Standing], 404))
     def ranking(leaderboard: Name, gpu: Gpu, sender: Sender, limit: Limit = 100, offset: Offset = 0) -> Ascii:
         """The ranked, each person's best, best first."""
         board = seen_board(house, leaderboard, identity.maybe_caller(house, sender))
         known = contest.known_gpu(gpu, board.gpus)
         return Ascii(standings.lines(board, known, offset=offset, limit=limit))
 
-    @router.get("/final/{leaderboard}/{gpu}", responses=answers(shapes.FinalTold, 404))
+    @router.get("/final/{leaderboard}/{gpu}", responses=answers(FinalTold, 404))
     def final(leaderboard: Name, gpu: Gpu, sender: Sender) -> Ascii:
         """The board's final, once hosts have let it count: the leaders, measured head to head in one job."""
         board = seen_board(house, leaderboard, identity.maybe_caller(house, sender))
@@ -75,7 +85,7 @@ def routes(house: House, histories: waiting.Histories, standings: Standings) -> 
             raise NotFound("final of board", board.name)
         return Ascii(final_told(found))
 
-    @router.get("/submission_count/{leaderboard}/{gpu}", responses=answers(shapes.Count, 404))
+    @router.get("/submission_count/{leaderboard}/{gpu}", responses=answers(Count, 404))
     def submission_count(
         leaderboard: Name,
         gpu: Gpu,
@@ -87,7 +97,7 @@ def routes(house: House, histories: waiting.Histories, standings: Standings) -> 
         known = contest.known_gpu(gpu, board.gpus)
         return Ascii({"count": house.store.submission_count(board.id, known, user_id)})
 
-    @router.get("/user/submissions", responses=answers(list[shapes.SubmissionLine], 400, 401, 404))
+    @router.get("/user/submissions", responses=answers(list[SubmissionLine], 400, 401, 404))
     def mine(
         sender: Sender,
         leaderboard: Annotated[str | None, Query(max_length=contest.NAME_CAP)] = None,
@@ -101,13 +111,13 @@ def routes(house: House, histories: waiting.Histories, standings: Standings) -> 
         found = house.store.submissions(person=person.id, board=leaderboard, limit=limit, offset=offset)
         return Ascii([unfold.line(view) for view in found])
 
-    @router.get("/user/submissions/{submission_id}", responses=answers(shapes.Submission, 400, 401, 403, 404))
+    @router.get("/user/submissions/{submission_id}", responses=answers(Submission, 400, 401, 403, 404))
     def poll(submission_id: Number, sender: Sender) -> Ascii:
         """How a submission of one's own stands. Answers from the database alone."""
         view = own(house, sender, submission_id)
         return Ascii(unfold.submission(view, waiting.of_submission(house, histories, view)))
 
-    @router.get("/user/submissions/{submission_id}/whole", responses=answers(shapes.Whole, 400, 401, 403, 404))
+    @router.get("/user/submissions/{submission_id}/whole", responses=answers(Whole, 400, 401, 403, 404))
     def all_of_it(submission_id: Number, sender: Sender) -> Ascii:
         """A submission of one's own with attempts, progress and report: what `kbslurm watch` shows."""
         view = own(house, sender, submission_id)
@@ -115,21 +125,21 @@ def routes(house: House, histories: waiting.Histories, standings: Standings) -> 
         told = {"submission": whole.told(view), "runner_queue": queue, "message": waiting.words(view, queue)}
         return Ascii(told)
 
-    @router.get("/user/runs/{run_id}/why", responses=answers(shapes.WhyTold, 400, 401, 403, 404))
+    @router.get("/user/runs/{run_id}/why", responses=answers(WhyTold, 400, 401, 403, 404))
     def why(run_id: RunNumber, sender: Sender) -> Ascii:
         """Why a run of one's own (for staff: anybody's) is where it is: what it waits for, where it went and why."""
         told = house.store.why(run_id, house.clock.now())
         own(house, sender, told.submission, staff_too=True)
         return Ascii(as_told(told, money=identity.caller(house, sender).is_staff))
 
-    @router.get("/user/submissions/{submission_id}/why", responses=answers(shapes.WhysTold, 400, 401, 403, 404))
+    @router.get("/user/submissions/{submission_id}/why", responses=answers(WhysTold, 400, 401, 403, 404))
     def whys(submission_id: Number, sender: Sender) -> Ascii:
         """The same for each run of a submission."""
         now, view = house.clock.now(), own(house, sender, submission_id, staff_too=True)
         money = identity.caller(house, sender).is_staff
         return Ascii({"runs": [as_told(house.store.why(run.id, now), money=money) for run in view.runs]})
 
-    @router.delete("/user/submissions/{submission_id}", responses=answers(shapes.Fine, 400, 401, 403, 404))
+    @router.delete("/user/submissions/{submission_id}", responses=answers(Fine, 400, 401, 403, 404))
     def delete(submission_id: Number, sender: Sender) -> Ascii:
         """Take a submission back: open runs are cancelled, it leaves every list, its source is purged."""
         view = own(house, sender, submission_id)
@@ -137,19 +147,19 @@ def routes(house: House, histories: waiting.Histories, standings: Standings) -> 
         remove(house.store, view.id, person.id, person.name, house.clock.now())
         return Ascii({"status": "ok"})
 
-    @router.post("/user/submissions/{submission_id}/cancel", responses=answers(shapes.Fine, 400, 401, 403, 404))
+    @router.post("/user/submissions/{submission_id}/cancel", responses=answers(Fine, 400, 401, 403, 404))
     def cancel_(submission_id: Number, sender: Sender) -> Ascii:
         """Cancel what is still open of a submission of one's own; verdicts stay."""
         view = own(house, sender, submission_id)
         cancel(house.store, view.id, view.person_id, house.clock.now())
         return Ascii({"status": "ok"})
 
-    @router.get("/user/me", responses=answers(shapes.PersonTold, 400, 401, 404))
+    @router.get("/user/me", responses=answers(PersonTold, 400, 401, 404))
     def me(sender: Sender) -> Ascii:
         """Who the token stands for."""
         return Ascii(person_told(identity.caller(house, sender)))
 
-    @router.post("/user/logout", responses=answers(shapes.Fine, 400, 401, 404))
+    @router.post("/user/logout", responses=answers(Fine, 400, 401, 404))
     def logout(sender: Sender) -> Ascii:
         """End the token that this call carries."""
         person, now = identity.caller(house, sender), house.clock.now()
@@ -159,14 +169,14 @@ def routes(house: House, histories: waiting.Histories, standings: Standings) -> 
         tell("a token was ended by its holder", person=person.id)
         return Ascii({"status": "ok"})
 
-    @router.post("/user/join", responses=answers(shapes.Joined, 400, 401, 403, 404))
-    def join(wanted: shapes.Code, sender: Sender) -> Ascii:
+    @router.post("/user/join", responses=answers(Joined, 400, 401, 403, 404))
+    def join(wanted: Code, sender: Sender) -> Ascii:
         """Take up an invitation: its closed boards are open to the caller from now on."""
         person = identity.caller(house, sender)
         boards = house.store.claim_invite(wanted.code, person.id, now=house.clock.now())
         return Ascii({"status": "ok", "leaderboards": boards})
 
-    @router.get("/auth/init", responses=answers(shapes.Pending, 400, 429))
+    @router.get("/auth/init", responses=answers(Pending, 400, 429))
     def auth_init(provider: Annotated[Literal["discord", "github"], Query()] = "discord") -> Ascii:
         """A new token that is nobody's yet. Once somebody links it, it is theirs; for an hour, once."""
         now = house.clock.now()

@@ -10,11 +10,13 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from kbslurm.api import artifacts, identity, shapes, unfold, upload, waiting
+from kbslurm.api import artifacts, identity, unfold, upload, waiting
+from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.house import House
 from kbslurm.api.identity import Given, Sender
 from kbslurm.api.popcorn import Gpu, Name
-from kbslurm.api.shapes import Ascii, answers
+from kbslurm.contract.submissions import Accepted
+from kbslurm.contract.verifying import PlacesOffered
 from kbslurm.domain import contest
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import Invalid, KbslurmError, NotFound
@@ -42,7 +44,7 @@ def routes(house: House, histories: waiting.Histories) -> APIRouter:
     @router.post(
         "/user/submissions",
         status_code=202,
-        responses=answers(shapes.Accepted, *refusals, status=202),
+        responses=answers(Accepted, *refusals, status=202),
         openapi_extra=upload.OPENAPI,
     )
     async def submit_to_many(
@@ -65,7 +67,7 @@ def routes(house: House, histories: waiting.Histories) -> APIRouter:
             )
         return Ascii(told, status_code=202)
 
-    @router.get("/user/places", responses=answers(shapes.PlacesOffered, 400, 401, 404))
+    @router.get("/user/places", responses=answers(PlacesOffered, 400, 401, 404))
     def places(sender: Sender) -> Ascii:
         """The places that the caller may choose for a try, with their GPU types."""
         person = identity.caller(house, sender)
@@ -75,7 +77,7 @@ def routes(house: House, histories: waiting.Histories) -> APIRouter:
     @router.post(
         "/submission/{leaderboard}/{gpu}/{mode}",
         status_code=202,
-        responses=answers(shapes.Accepted, *refusals, status=202),
+        responses=answers(Accepted, *refusals, status=202),
         openapi_extra=upload.OPENAPI,
     )
     async def submit(leaderboard: Name, gpu: Gpu, mode: ModeName, request: Request, sender: Sender) -> Ascii:
@@ -86,7 +88,7 @@ def routes(house: House, histories: waiting.Histories) -> APIRouter:
     @router.post(
         "/{leaderboard}/{gpu}/{mode}",
         responses={
-            **answers(shapes.Accepted, *refusals),
+            **answers(Accepted, *refusals),
             200: {
                 "description": "Server-sent events: status …, then one result or error.",
                 "content": {"text/event-stream": {"schema": {"type": "string"}}},

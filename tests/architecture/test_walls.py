@@ -43,6 +43,7 @@ def test_the_walls_are_those_of_the_design() -> None:
         "trial",
         "backends | store | problems",
         "flow | client",
+        "contract",
         "config | images | observe | kernelguard",
         "ports",
         "domain",
@@ -70,6 +71,8 @@ def test_the_walls_are_those_of_the_design() -> None:
         "asyncio",
         "time",
     }
+    assert contracts["contract"]["source_modules"] == ["kbslurm.contract"]
+    assert set(contracts["contract"]["forbidden_modules"]) == {"fastapi", "starlette", "httpx", "sqlalchemy"}
     assert contracts["harness"]["source_modules"] == ["kbslurm_eval"]
     assert contracts["harness"]["forbidden_modules"] == ["kbslurm"]
     assert not [contract for contract in contracts.values() if contract.get("ignore_imports")]

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from fastapi import APIRouter
 
+from kbslurm.api.answers import Ascii
 from kbslurm.api.app import create_app
 from kbslurm.api.identity import Sender
 from kbslurm.api.popcorn import Number
 from kbslurm.api.server import Serving, house_of
-from kbslurm.api.shapes import Ascii
 from kbslurm.config import settings
 from kbslurm.store.postgres import PostgresStore
 

@@ -16,9 +16,10 @@ import httpx
 import psycopg
 import pytest
 
-from kbslurm.api import shapes
 from kbslurm.client.http import Client, ServerGone
 from kbslurm.config import shared_folders
+from kbslurm.contract.models import MODELS
+from kbslurm.contract.usage import UsageTold
 from kbslurm.domain.placement import Rules
 from kbslurm.domain.run import PersonId, Slot, SubmissionId
 from kbslurm.errors import DeadlinePassed, Invalid, NotFound, QuotaSpent, Refused, Unauthenticated
@@ -115,7 +116,7 @@ def test_hosts_are_told_what_was_used_and_competitors_no_money(ground: Ground) -
     with Client(ground.url, admin=ADMIN) as host, Client(ground.url, token=tokens["ada"]) as mine:
         assert mine.me().team == host.person("ada").team == "blue"
         told = host.usage(by="team", month=f"{now:%Y-%m}", board="TRANSPOSE")
-        shapes.UsageTold.model_validate(told)
+        UsageTold.model_validate(told)
         (row,) = told["rows"]
         assert (row["name"], row["open"], told["board"]) == ("blue", 1, "transpose")
         assert row["money"] == told["money"] > 0
@@ -313,11 +314,10 @@ def test_many_follow_at_once_and_all_are_let_go_when_the_server_stops(database_u
 
 def test_the_document_is_complete_and_its_examples_fit_their_shapes(ground: Ground) -> None:
     spec = ground.client(None).call("GET", "/openapi.json").json()
-    from kbslurm.api import shapes
 
     checked = 0
     for name, schema in spec["components"]["schemas"].items():
-        shape = getattr(shapes, name, None)
+        shape = MODELS.get(name)
         if shape is not None and "example" in schema:
             shape.model_validate(schema["example"])
             checked += 1

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from kbslurm.api import shapes
+from kbslurm.contract.models import MODELS
 from kbslurm.flow.submit import accept
 from kbslurm.problems import loading
 from tests.flow.stage import HandClock
@@ -127,7 +127,7 @@ def _check(said: Mapping[str, Any], told: Any, about: object) -> None:
     name = str(inner.get("$ref", "")).rpartition("/")[2]
     if not name:
         return
-    shape: Any = getattr(shapes, name)
+    shape: Any = MODELS[name]
     try:
         TypeAdapter(list[shape] if "items" in schema else shape).validate_python(told)
     except ValueError as error:

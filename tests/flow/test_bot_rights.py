@@ -11,8 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm.api import shapes
 from kbslurm.client.http import Client
+from kbslurm.contract.base import Fine
+from kbslurm.contract.people import May, People
+from kbslurm.contract.rankings import Places
+from kbslurm.contract.rejudging import RejudgingTold
+from kbslurm.contract.verifying import Verification, Verifies
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import Invalid, KbslurmError, NotFound, Refused, TooLarge, Unauthenticated
 from kbslurm.problems import loading, upload
@@ -154,13 +158,13 @@ def test_what_hosts_ask_beside(ground: Ground) -> None:
             host.rejudge_preview("transpose", ["colour=red"])
         assert host.places("transpose") == []
         for shape, method, path, body in (
-            (shapes.May, "GET", "/bot/may", None),
-            (shapes.Fine, "POST", "/bot/resync", None),
-            (shapes.People, "GET", "/admin/people", None),
-            (shapes.Places, "GET", "/admin/leaderboards/spring/export", None),
-            (shapes.Verifies, "POST", "/admin/leaderboards/spring/verify", {"mode": "benchmark"}),
-            (shapes.Verification, "GET", "/bot/verifications/2", None),
-            (shapes.RejudgingTold, "POST", "/admin/leaderboards/spring/rejudge-preview", {}),
+            (May, "GET", "/bot/may", None),
+            (Fine, "POST", "/bot/resync", None),
+            (People, "GET", "/admin/people", None),
+            (Places, "GET", "/admin/leaderboards/spring/export", None),
+            (Verifies, "POST", "/admin/leaderboards/spring/verify", {"mode": "benchmark"}),
+            (Verification, "GET", "/bot/verifications/2", None),
+            (RejudgingTold, "POST", "/admin/leaderboards/spring/rejudge-preview", {}),
         ):
             shape.model_validate(host._told(method, path, json=body))
         host.set_ban("ada", True, "shared an account")

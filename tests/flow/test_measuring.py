@@ -13,9 +13,9 @@ import httpx
 import psycopg
 import pytest
 
-from kbslurm.api import shapes
 from kbslurm.api.server import house_of
 from kbslurm.config.settings import Config
+from kbslurm.contract.rankings import FinalTold
 from kbslurm.domain import board as boards
 from kbslurm.domain import measure
 from kbslurm.domain.run import Ending, OpenAttempt, RunState, SubmissionId
@@ -375,7 +375,7 @@ def shown_to_all(stage: Stage) -> None:
         told = client.get("/final/board/A100")
         page = client.get("/board/board/A100", headers={"Accept": "text/html"}).text
     assert told.status_code == 200, told.text
-    rows = shapes.FinalTold.model_validate(told.json()).rivals
+    rows = FinalTold.model_validate(told.json()).rivals
     assert [(row.place, row.user_name, row.verdict) for row in rows] == [
         (1, "ada", "passed"),
         (2, "bob", "passed"),
