@@ -18,11 +18,12 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kbslurm import __version__
-from kbslurm.api import admin, artifacts, bot, feed, hosting, login, pages, popcorn, submitting, waiting
+from kbslurm.api import pages, waiting
 from kbslurm.api.answers import Ascii
-from kbslurm.api.door import Door, Limits, is_known, networks
-from kbslurm.api.house import THREADS, House
+from kbslurm.api.context import THREADS, Context
 from kbslurm.api.metrics import Measured
+from kbslurm.api.rate_limits import Limits, RateLimiter, is_known, networks
+from kbslurm.api.routes import admin, artifacts, bot, feed, hosting, popcorn, sign_on, submitting
 from kbslurm.api.standings import Standings
 from kbslurm.contract.models import MODELS
 from kbslurm.errors import BackendTrouble, KbslurmError, Misconfigured, NoHost, QuotaSpent, Unauthenticated
@@ -38,20 +39,20 @@ HEADERS = (
 )
 
 
-def create_app(house: House, *, more: Sequence[APIRouter] = ()) -> FastAPI:
-    """The app of this house. `more` are routers of other faces; they go before the streams' greedy path."""
+def create_app(context: Context, *, more: Sequence[APIRouter] = ()) -> FastAPI:
+    """The app of this service. `more` are routers of other faces; they go before the streams' greedy path."""
     histories = waiting.Histories()
-    standings = Standings(house)
+    standings = Standings(context)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         to_thread.current_default_thread_limiter().total_tokens = THREADS
-        house.news.start(asyncio.get_running_loop())
+        context.listener.start(asyncio.get_running_loop())
         try:
             yield
         finally:
-            house.news.close()
-            await asyncio.to_thread(house.news.join)
+            context.listener.close()
+            await asyncio.to_thread(context.listener.join)
 
     app = FastAPI(
         title="kbslurm",
@@ -62,20 +63,20 @@ def create_app(house: House, *, more: Sequence[APIRouter] = ()) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.house, app.state.standings, app.state.histories = house, standings, histories
+    app.state.context, app.state.standings, app.state.histories = context, standings, histories
     for router in (
-        popcorn.routes(house, histories, standings),
-        artifacts.routes(house),
-        admin.routes(house, histories),
-        hosting.routes(house),
-        bot.routes(house),
-        feed.routes(house),
-        login.routes(house),
-        pages.routes(house, histories, standings),
+        popcorn.routes(context, histories, standings),
+        artifacts.routes(context),
+        admin.routes(context, histories),
+        hosting.routes(context),
+        bot.routes(context),
+        feed.routes(context),
+        sign_on.routes(context),
+        pages.routes(context, histories, standings),
         *more,
     ):
         app.include_router(router)
-    app.include_router(submitting.routes(house, histories))
+    app.include_router(submitting.routes(context, histories))
     app.add_exception_handler(KbslurmError, _told)
     app.add_exception_handler(RequestValidationError, _flattened)
     app.add_exception_handler(HTTPException, _plain)
@@ -83,14 +84,14 @@ def create_app(house: House, *, more: Sequence[APIRouter] = ()) -> FastAPI:
     app.add_exception_handler(UnicodeError, _unkeepable)
     app.add_exception_handler(Exception, _bug)
     app.add_middleware(Guarded)
-    server = house.config.server
+    server = context.config.server
     app.add_middleware(
-        Door,
+        RateLimiter,
         trusted=networks(server.trusted_proxies),
         limits=Limits.of(server.requests_per_minute),
         refused=_said,
     )
-    app.add_middleware(Measured, metrics=house.metrics)
+    app.add_middleware(Measured, metrics=context.metrics)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
 
@@ -123,7 +124,7 @@ def sentence(error: KbslurmError) -> str:
 
 async def _told(request: Request, error: Exception) -> Response:
     assert isinstance(error, KbslurmError)
-    request.app.state.house.metrics.met(error)
+    request.app.state.context.metrics.met(error)
     headers: dict[str, str] = {}
     detail = sentence(error)
     if isinstance(error, Misconfigured):
@@ -135,7 +136,7 @@ async def _told(request: Request, error: Exception) -> Response:
         detail = f"{error.backend} is in trouble; try again soon"
         headers["Retry-After"] = str(max(1, round(error.retry_after_s or 5)))
     if isinstance(error, QuotaSpent):
-        left_s = (error.resets_at - request.app.state.house.clock.now()).total_seconds()
+        left_s = (error.resets_at - request.app.state.context.clock.now()).total_seconds()
         headers["Retry-After"] = str(max(1, round(left_s)))
     if isinstance(error, Unauthenticated) and error.http_status == 401:
         headers["WWW-Authenticate"] = "Bearer"
@@ -175,7 +176,7 @@ async def _unkeepable(request: Request, error: Exception) -> Response:
 
 
 async def _bug(request: Request, error: Exception) -> Response:
-    request.app.state.house.metrics.met(error)
+    request.app.state.context.metrics.met(error)
     tell("a bug", level="error", path=request.url.path, error=repr(error), trace=_trace(error))
     return _said(request, "a bug of ours; the server's log says more", 500)
 

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from kbslurm.api.house import House
+from kbslurm.api.context import Context
 from kbslurm.domain import board as boards
 from kbslurm.domain.board import Entry, Ranking, Standing
 from kbslurm.domain.run import EventId, PersonId
@@ -35,8 +35,8 @@ class Standings:
     forgotten when there are too many places.
     """
 
-    def __init__(self, house: House, *, kept: int = KEPT) -> None:
-        self._house, self._kept = house, kept
+    def __init__(self, context: Context, *, kept: int = KEPT) -> None:
+        self._context, self._kept = context, kept
         self._known: OrderedDict[tuple[int, str], _Known] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -63,7 +63,7 @@ class Standings:
         return found
 
     def _refresh(self, known: _Known, board: Board, gpu: str) -> None:
-        store = self._house.store
+        store = self._context.store
         if known.upto is not None and known.version == board.problem_version_id:
             moved = store.moved(board.id, known.upto)
             if moved.people is not None:
@@ -78,7 +78,7 @@ class Standings:
         known.upto, known.version = upto, board.problem_version_id
 
     def _reread(self, known: _Known, board: Board, gpu: str, people: Collection[PersonId]) -> None:
-        store = self._house.store
+        store = self._context.store
         theirs = store.scored_of(board.name, gpu, people)
         rows = Ranking([*(one for one in known.rows.entries if one.person_id not in people), *theirs])
         # What beat all before it still does, and what didn't has still been beaten, as long as no record is gone.

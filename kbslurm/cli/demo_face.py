@@ -14,7 +14,7 @@ from kbslurm.errors import Misconfigured
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kbslurm.api.house import House
+    from kbslurm.api.context import Context
     from kbslurm.api.server import Serving
     from kbslurm.config.settings import Config
     from kbslurm.store.postgres import PostgresStore
@@ -26,20 +26,20 @@ TOKEN_LASTS = timedelta(days=1)
 @contextmanager
 def shown(config: Config, store: PostgresStore) -> Iterator[str]:
     """The face, at the usual address or, when that is taken, at any free port. Gives its URL."""
-    from kbslurm.api.server import house_of
+    from kbslurm.api.server import context_of
 
-    with _served(house_of(config, store), config.server.listen) as serving:
+    with _served(context_of(config, store), config.server.listen) as serving:
         yield serving.url
 
 
-def _served(house: House, listen: str) -> Serving:
+def _served(context: Context, listen: str) -> Serving:
     from kbslurm.api.server import Serving
 
     host, _, port = listen.rpartition(":")
     try:
-        return Serving(house, host=host.strip("[]"), port=int(port))
+        return Serving(context, host=host.strip("[]"), port=int(port))
     except Misconfigured:
-        return Serving(house, host=host.strip("[]"), port=0)
+        return Serving(context, host=host.strip("[]"), port=0)
 
 
 def stay(store: PostgresStore, place: Path, url: str, board: str, gpu: str) -> None:

@@ -170,12 +170,12 @@ class ByRows:
         return cancel(self._store, SubmissionId(number), self._person().id, datetime.now(UTC))
 
     def mine(self, board: str | None, *, limit: int, offset: int = 0) -> Sequence[Mapping[str, Any]]:
-        from kbslurm.api import unfold
+        from kbslurm.api import popcorn_submission
         from kbslurm.cli.board import board_of
 
         named = board_of(self._store, board).name if board else None
         found = self._store.submissions(person=self._person().id, board=named, limit=limit, offset=offset)
-        return [unfold.line(view) for view in found]
+        return [popcorn_submission.line(view) for view in found]
 
     def why(self, number: int, *, of_submission: bool) -> Sequence[Mapping[str, Any]]:
         from kbslurm.domain.why import as_told
@@ -229,12 +229,12 @@ class ByHttp:
         return SubmissionId(number), len(self.look(number).view.runs)
 
     def look(self, number: int) -> Look:
-        from kbslurm.api import whole
+        from kbslurm.api import full_submission
         from kbslurm.client.http import ServerGone
 
         told = self._client.whole(number)
         try:
-            return Look(view=whole.seen(told["submission"]), words=str(told["message"]))
+            return Look(view=full_submission.seen(told["submission"]), words=str(told["message"]))
         except (KeyError, TypeError, ValueError) as error:
             why = f"it tells of a submission in another way than this kbslurm knows ({type(error).__name__})"
             raise ServerGone("service", why, hint="Have both of the same version.") from None

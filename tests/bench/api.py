@@ -19,7 +19,7 @@ from pathlib import Path
 from time import monotonic, perf_counter
 from urllib.parse import urlsplit
 
-from kbslurm.api import unfold
+from kbslurm.api import popcorn_submission
 from kbslurm.domain.run import SubmissionId
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
@@ -84,7 +84,7 @@ def _stage() -> Iterator[Stage]:
                 _fill(rig, scaled(RUNS, least=1000), scaled(PEOPLE, least=10))
                 number, token = _judged(rig)
                 constant = folder / "constant.json"
-                constant.write_text(json.dumps(unfold.submission(store.submission(number), None)))
+                constant.write_text(json.dumps(popcorn_submission.submission(store.submission(number), None)))
             with _serving(url, folder / "api", constant) as (served, pid):
                 yield Stage(served, pid, number, token)
         finally:

@@ -198,7 +198,7 @@ def test_no_answer_holds_a_secret(ground: Ground, database_url: str) -> None:
         hashes = connection.execute("SELECT encode(hash, 'hex') FROM token").fetchall()
     reference = (shared_folders.path("examples") / "transpose/reference.py").read_text()
     hidden = [text for row in (*seeds, *keys, *hashes) for text in row] + [ADMIN, reference[:200], "Traceback"]
-    hidden += [str(ground.house.config.database_url)]
+    hidden += [str(ground.context.config.database_url)]
     ada = ground.client("ada")
     hosts = ground.client("hana", role="staff")
     hosts.admin = ADMIN
@@ -410,7 +410,7 @@ def test_an_extension_is_one_persons(ground: Ground) -> None:
     ground.store.set_deadline("transpose", START + timedelta(hours=1), now=START)
     with Client(ground.url, admin=ADMIN) as host:
         host.extend("transpose", "person:ada", (START + timedelta(hours=3)).isoformat())
-        clock = ground.house.clock
+        clock = ground.context.clock
         assert isinstance(clock, HandClock)
         clock.go(2 * 3600)
         submit(ground, ada)
@@ -450,7 +450,7 @@ def test_a_quota_counts_what_the_runs_held(ground: Ground, database_url: str) ->
     ada, bob = ground.store.ensure_person("ada").id, ground.store.ensure_person("bob").id
     with psycopg.connect(database_url) as connection:
         connection.execute("UPDATE attempt SET started_at = %s, ended_at = %s", (START, START + timedelta(seconds=50)))
-    clock = ground.house.clock
+    clock = ground.context.clock
     assert isinstance(clock, HandClock)
     clock.go(60)
     ground.store.set_quota("transpose", 50.0, by="host", now=START)

@@ -20,7 +20,7 @@ import httpx
 import psutil
 import pytest
 
-from kbslurm.api.door import Limit, Limits
+from kbslurm.api.rate_limits import Limit, Limits
 from kbslurm.api.server import Serving
 from kbslurm.cli import bot as bot_process
 from kbslurm.client.http import Client
@@ -354,7 +354,7 @@ def test_whoever_asks_for_what_only_hosts_may_keeps_nobody_else_out(
 
     monkeypatch.setattr(Limits, "of", lambda _: few)
     ground.store.person_for_account("discord", "501", "ada", by="test", now=ground.now)
-    with Serving(ground.house, host="127.0.0.1", port=0) as serving:
+    with Serving(ground.context, host="127.0.0.1", port=0) as serving:
         assert {asked(BOT_TOKEN, "/admin/stop") for _ in range(9)} == {401}, "the bot's address isn't a stranger's"
         assert [asked(BOT_TOKEN + "x", "/admin/stop") for _ in range(4)] == [401, 401, 401, 429]
 
@@ -496,8 +496,8 @@ def test_start_up_names_what_is_missing_and_its_remedy(
     assert running.returncode == 0
     (server,) = [line for line in lines if "a permission is missing" in line]
     assert "Send Messages, Attach Files" in server and "kbslurm bot check" in server
-    (news,) = [line for line in lines if "can't write into [discord] channel" in line]
-    assert "#c3001 of guild 2000" in news and "Send Messages" in news and "Allow it" in news
+    (listener,) = [line for line in lines if "can't write into [discord] channel" in line]
+    assert "#c3001 of guild 2000" in listener and "Send Messages" in listener and "Allow it" in listener
     (staff,) = [line for line in lines if "can't write into [discord] staff_channel" in line]
     assert "77" in staff and "View Channels" in staff
 

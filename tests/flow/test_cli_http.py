@@ -191,7 +191,7 @@ def test_the_same_commands_say_the_same_over_http_and_by_the_database(
 
 def test_progress_and_the_planned_start_come_from_the_daemon_and_hide_the_hidden_cases(laptop: Laptop) -> None:
     ground, store = laptop.ground, laptop.ground.store
-    assert isinstance(ground.house.clock, HandClock)
+    assert isinstance(ground.context.clock, HandClock)
     laptop.login()
     number = laptop("submit", "k.py", "-l", "transpose", "-g", "H100", "--json").json()["submission"]
     assert "place 1" in laptop("watch", str(number), "--once").out

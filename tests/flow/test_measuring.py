@@ -13,7 +13,7 @@ import httpx
 import psycopg
 import pytest
 
-from kbslurm.api.server import house_of
+from kbslurm.api.server import context_of
 from kbslurm.config.settings import Config
 from kbslurm.contract.rankings import FinalTold
 from kbslurm.domain import board as boards
@@ -370,8 +370,8 @@ def test_a_final_measures_the_leaders_together_and_counts_when_a_host_says_so(
 
 def shown_to_all(stage: Stage) -> None:
     """By the HTTP face and by the board's page: what came of it, in the order of the places before."""
-    house = house_of(Config(), stage.store, clock=stage.clock)
-    with serving(house, stage.url) as found, httpx.Client(base_url=found.url) as client:
+    context = context_of(Config(), stage.store, clock=stage.clock)
+    with serving(context, stage.url) as found, httpx.Client(base_url=found.url) as client:
         told = client.get("/final/board/A100")
         page = client.get("/board/board/A100", headers={"Accept": "text/html"}).text
     assert told.status_code == 200, told.text

@@ -19,9 +19,9 @@ from typing import Any
 import httpx
 import pytest
 
-from kbslurm.api.login import SESSION
 from kbslurm.api.pages import drawing
 from kbslurm.api.pages.rendering import measured, static_file, took
+from kbslurm.api.routes.sign_on import SESSION
 from kbslurm.domain.run import SubmissionId
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.remove import remove
@@ -50,8 +50,8 @@ def ground(database_url: str, tmp_path: Path) -> Iterator[Ground]:
 def judged(ground: Ground, by: str = "ada", score_s: float = 0.5, doubt_s: float = 0.01) -> int:
     """A ranked submission with hostile and secret things in its report; nothing really runs."""
     store = ground.store
-    assert isinstance(ground.house.clock, HandClock)
-    ground.house.clock.go(60)
+    assert isinstance(ground.context.clock, HandClock)
+    ground.context.clock.go(60)
     now = ground.now
     person = store.ensure_person(by)
     receipt = accept(store, person.id, "transpose", "k.py", GOOD, "leaderboard", ["H100"], now)

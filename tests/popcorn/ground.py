@@ -13,9 +13,9 @@ from pathlib import Path
 
 import psycopg
 
-from kbslurm.api.house import House
-from kbslurm.api.news import News
-from kbslurm.api.server import Serving, house_of
+from kbslurm.api.context import Context
+from kbslurm.api.listener import EventListener
+from kbslurm.api.server import Serving, context_of
 from kbslurm.backends.local.backend import LocalBackend
 from kbslurm.config import settings, shared_folders
 from kbslurm.daemon.loop import Daemon
@@ -46,17 +46,17 @@ GPUS = ("H100", "A100")
 class Ground:
     """The service, and clients of it."""
 
-    house: House
+    context: Context
     url: str
     clients: list[Popcorn] = field(default_factory=list)
 
     @property
     def store(self) -> PostgresStore:
-        return self.house.store
+        return self.context.store
 
     @property
     def now(self) -> datetime:
-        return self.house.clock.now()
+        return self.context.clock.now()
 
     def client(self, name: str | None = "ada", role: Role = "participant") -> Popcorn:
         """A client of this person, with a token of their own; without a name one of nobody."""
@@ -77,20 +77,20 @@ class Ground:
 
 
 @contextmanager
-def serving(house: House, url: str) -> Iterator[Serving]:
-    """The house's server. Its listener, which a stop lets finish its wait, is woken then, by news about nothing."""
-    with ExitStack() as last, Serving(house, host="127.0.0.1", port=0) as found:
+def serving(context: Context, url: str) -> Iterator[Serving]:
+    """The service's server. Its listener, which a stop lets finish its wait, is woken then, by news about nothing."""
+    with ExitStack() as last, Serving(context, host="127.0.0.1", port=0) as found:
         try:
             yield found
         finally:
-            waker = threading.Thread(target=_wake_when_over, args=(house.news, url), name="waker")
+            waker = threading.Thread(target=_wake_when_over, args=(context.listener, url), name="waker")
             waker.start()
             last.callback(waker.join)
 
 
-def _wake_when_over(news: News, url: str) -> None:
+def _wake_when_over(listener: EventListener, url: str) -> None:
     until = time.monotonic() + PATIENCE_S
-    while not news.is_over and time.monotonic() < until:
+    while not listener.is_over and time.monotonic() < until:
         time.sleep(0.005)
     with suppress(psycopg.Error), psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"NOTIFY {CHANNEL}")
@@ -115,11 +115,11 @@ def served(
     env = {"DATABASE_URL": url, **({"POPCORN_ADMIN_TOKEN": admin} if admin else {})}
     env |= {"KBSLURM_BOT_TOKEN": bot} if bot else {}
     with PostgresStore(url) as store:
-        house = house_of(settings.load(file, env, cwd=place), store, clock=clock)
+        context = context_of(settings.load(file, env, cwd=place), store, clock=clock)
         if boards:
-            store.add_board("transpose", loading.load(TRANSPOSE), gpus=GPUS, confirm=False, now=house.clock.now())
-        with serving(house, url) as found:
-            ground = Ground(house=house, url=found.url)
+            store.add_board("transpose", loading.load(TRANSPOSE), gpus=GPUS, confirm=False, now=context.clock.now())
+        with serving(context, url) as found:
+            ground = Ground(context=context, url=found.url)
             try:
                 yield ground
             finally:

@@ -14,12 +14,13 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from kbslurm.api import admin, login, unfold, waiting
-from kbslurm.api.artifacts import FileName, download
-from kbslurm.api.house import House
+from kbslurm.api import popcorn_submission, waiting
+from kbslurm.api.context import Context
 from kbslurm.api.pages import drawing
 from kbslurm.api.pages.rendering import HEADERS, STATIC, measured, page, static_file, took
-from kbslurm.api.popcorn import Gpu, Name, Number, may_see, seen_board
+from kbslurm.api.routes import admin, sign_on
+from kbslurm.api.routes.artifacts import FileName, download
+from kbslurm.api.routes.popcorn import Gpu, Name, Number, may_see, seen_board
 from kbslurm.api.standings import Standings
 from kbslurm.domain import contest, measure, public
 from kbslurm.domain.board import Standing
@@ -44,32 +45,32 @@ Offset = Annotated[int, Query(alias="from", ge=0, le=2**31 - 1)]
 Acts = Mapping[str, Callable[[Person, Mapping[str, str]], None]]
 
 
-def routes(house: House, histories: waiting.Histories, standings: Standings) -> APIRouter:
-    """The router of this house. None of it is in the OpenAPI document: that is for machines."""
+def routes(context: Context, histories: waiting.Histories, standings: Standings) -> APIRouter:
+    """The router of the pages. None of it is in the OpenAPI document: that is for machines."""
     router = APIRouter(include_in_schema=False)
-    reader = _Reader(house)
+    reader = _Reader(context)
     for more in (_public, _own):
-        more(router, house, reader, histories, standings)
-    _sign_on(router, house, reader)
-    _staff(router, house, reader)
-    _live(router, house, reader, histories)
+        more(router, context, reader, histories, standings)
+    _sign_on(router, context, reader)
+    _staff(router, context, reader)
+    _live(router, context, reader, histories)
     return router
 
 
 class _Reader:
     """Who reads, by the session's cookie, and the token that their forms must carry."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, context: Context) -> None:
+        self._context = context
 
     def who(self, request: Request) -> Person | None:
-        person = login.signed_on(self._house, request)
+        person = sign_on.signed_on(self._context, request)
         return None if person is None or person.banned_at is not None else person
 
     def csrf(self, request: Request) -> str:
         """What only a page of ours, read with this session, can know."""
-        session = request.cookies.get(login.SESSION, "")
-        key = self._house.store.secret_setting("pages")
+        session = request.cookies.get(sign_on.SESSION, "")
+        key = self._context.store.secret_setting("pages")
         return hmac.new(key, f"csrf:{session}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
     def page(self, request: Request, template: str, person: Person | None, **told: Any) -> Response:
@@ -77,7 +78,7 @@ class _Reader:
 
     def sender(self, request: Request, form: Mapping[str, str]) -> Person:
         """Who sent a form: signed on, from a page of ours."""
-        login.check_same_site(request)
+        sign_on.check_same_site(request)
         person = self.who(request)
         if person is None:
             raise Refused("nobody is signed on", hint="Sign on, then do it again.")
@@ -105,18 +106,18 @@ def _to_login(request: Request) -> RedirectResponse:
 
 
 def _public(
-    router: APIRouter, house: House, reader: _Reader, histories: waiting.Histories, standings: Standings
+    router: APIRouter, context: Context, reader: _Reader, histories: waiting.Histories, standings: Standings
 ) -> None:
 
     @router.get("/")
     def boards(request: Request) -> Response:
         """The boards that the reader may see."""
         person = reader.who(request)
-        mine = house.store.joined(person.id) if person else frozenset()
-        now = house.clock.now()
+        mine = context.store.joined(person.id) if person else frozenset()
+        now = context.clock.now()
         rows = [
             {"board": board, "is_open": board.closed_at is None and not contest.closed(board.deadline_at, now)}
-            for board in house.store.boards()
+            for board in context.store.boards()
             if may_see(board, person, mine)
         ]
         return reader.page(request, "boards.html", person, rows=rows)
@@ -124,7 +125,7 @@ def _public(
     @router.get("/board/{leaderboard}")
     def any_gpu(leaderboard: Name, request: Request) -> Response:
         """The board for its first GPU type."""
-        board = seen_board(house, leaderboard, reader.who(request))
+        board = seen_board(context, leaderboard, reader.who(request))
         if not board.gpus:
             return RedirectResponse(f"/problem/{board.name}", status_code=303)
         return RedirectResponse(f"/board/{board.name}/{board.gpus[0]}", status_code=303)
@@ -133,9 +134,9 @@ def _public(
     def board(leaderboard: Name, gpu: Gpu, request: Request, start: Offset = 0) -> Response:
         """One board for one GPU type: the standings, and how the record came about."""
         person = reader.who(request)
-        shown = seen_board(house, leaderboard, person)
+        shown = seen_board(context, leaderboard, person)
         known = contest.known_gpu(gpu, shown.gpus)
-        seen = house.store.last_event()
+        seen = context.store.last_event()
         rows, records = standings.of(shown, known), standings.records(shown, known)
         return reader.page(
             request,
@@ -149,17 +150,17 @@ def _public(
             total=len(rows),
             step=PAGE,
             trend=drawing.curve([(one.at, one.score_s, one.person) for one in records], steps=True),
-            queue=waiting.runner_queue(house, histories, known),
-            final=_final(house.store.applied_final(shown.name, known)),
-            note=measure.sentence(known, house.store.calibrations(shown), paired=shown.problem.baseline is not None),
+            queue=waiting.runner_queue(context, histories, known),
+            final=_final(context.store.applied_final(shown.name, known)),
+            note=measure.sentence(known, context.store.calibrations(shown), paired=shown.problem.baseline is not None),
         )
 
     @router.get("/problem/{leaderboard}")
     def problem(leaderboard: Name, request: Request) -> Response:
         """What is to be done, the templates, and how to submit."""
         person = reader.who(request)
-        shown = seen_board(house, leaderboard, person)
-        base = house.config.server.public_url or str(request.base_url).rstrip("/")
+        shown = seen_board(context, leaderboard, person)
+        base = context.config.server.public_url or str(request.base_url).rstrip("/")
         return reader.page(request, "problem.html", person, board=shown, problem=shown.problem, base=base)
 
     @router.get("/problem/{leaderboard}/template/{language}")
@@ -167,7 +168,7 @@ def _public(
         leaderboard: Name, language: Annotated[str, Path(max_length=contest.NAME_CAP)], request: Request
     ) -> Response:
         """A template as a file."""
-        shown = seen_board(house, leaderboard, reader.who(request))
+        shown = seen_board(context, leaderboard, reader.who(request))
         text = shown.problem.templates.get(language)
         if text is None:
             raise NotFound("template", language, known=list(shown.problem.templates))
@@ -205,16 +206,18 @@ def _standing(row: Standing) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------------------ one's own
 
 
-def _own(router: APIRouter, house: House, reader: _Reader, histories: waiting.Histories, standings: Standings) -> None:
+def _own(
+    router: APIRouter, context: Context, reader: _Reader, histories: waiting.Histories, standings: Standings
+) -> None:
     @router.get("/me")
     def me(request: Request, start: Offset = 0, linked: bool = False) -> Response:
         """One's own submissions, newest first."""
         person = reader.who(request)
         if person is None:
             return _to_login(request)
-        found = house.store.submissions(person=person.id, limit=MINE, offset=start)
-        rows = [{"view": view, "status": unfold.job_status(view)} for view in found]
-        more = login.providers(house)
+        found = context.store.submissions(person=person.id, limit=MINE, offset=start)
+        rows = [{"view": view, "status": popcorn_submission.job_status(view)} for view in found]
+        more = sign_on.providers(context)
         return reader.page(request, "me.html", person, rows=rows, start=start, step=MINE, linked=linked, providers=more)
 
     @router.post("/me/link")
@@ -224,7 +227,7 @@ def _own(router: APIRouter, house: House, reader: _Reader, histories: waiting.Hi
 
         def linked() -> None:
             person, secret = reader.sender(request, form), form.get("token", "").strip()[:512]
-            if not secret or not house.store.claim_token(secret, person.id, now=house.clock.now()):
+            if not secret or not context.store.claim_token(secret, person.id, now=context.clock.now()):
                 raise Invalid("this token isn't waiting to be linked", hint="Get another: kbslurm login --register")
             tell("a token was linked by its holder", person=person.id)
 
@@ -237,20 +240,20 @@ def _own(router: APIRouter, house: House, reader: _Reader, histories: waiting.Hi
         person = reader.who(request)
         if person is None:
             return _to_login(request)
-        view = house.store.submission(SubmissionId(submission_id))
+        view = context.store.submission(SubmissionId(submission_id))
         if view.person_id != person.id or view.removed_at is not None:
             raise NotFound("submission", str(submission_id))
-        queue = waiting.of_submission(house, histories, view)
+        queue = waiting.of_submission(context, histories, view)
         return reader.page(
             request,
             "submission.html",
             person,
             view=view,
-            state=unfold.job_status(view),
+            state=popcorn_submission.job_status(view),
             words=waiting.words(view, queue),
             runs=[_run(run) for run in view.runs],
-            artifacts=house.store.artifacts(view.id) if view.mode == "profile" else [],
-            history=_history(house, view),
+            artifacts=context.store.artifacts(view.id) if view.mode == "profile" else [],
+            history=_history(context, view),
         )
 
     @router.get("/s/{submission_id}/artifacts/{gpu}/{name}")
@@ -259,10 +262,10 @@ def _own(router: APIRouter, house: House, reader: _Reader, histories: waiting.Hi
         person = reader.who(request)
         if person is None:
             return _to_login(request)
-        view = house.store.submission(SubmissionId(submission_id))
+        view = context.store.submission(SubmissionId(submission_id))
         if view.person_id != person.id or view.removed_at is not None:
             raise NotFound("submission", str(submission_id))
-        return download(house, view, gpu, name)
+        return download(context, view, gpu, name)
 
     @router.post("/s/{submission_id}/cancel")
     async def cancel_(submission_id: Number, request: Request) -> Response:
@@ -271,10 +274,10 @@ def _own(router: APIRouter, house: House, reader: _Reader, histories: waiting.Hi
 
         def cancelled() -> None:
             person = reader.sender(request, form)
-            view = house.store.submission(SubmissionId(submission_id))
+            view = context.store.submission(SubmissionId(submission_id))
             if view.person_id != person.id or view.removed_at is not None:
                 raise NotFound("submission", str(submission_id))
-            cancel(house.store, view.id, person.id, house.clock.now())
+            cancel(context.store, view.id, person.id, context.clock.now())
 
         await run_in_threadpool(cancelled)
         return RedirectResponse(f"/s/{submission_id}", status_code=303)
@@ -299,7 +302,7 @@ def _run(run: RunView) -> dict[str, Any]:
         "ranked": verdict is not None and verdict.ranked,
         "score": score,
         "went": run.went,
-        "report": "" if verdict is not None and verdict.name == "passed" else unfold.report_of(run),
+        "report": "" if verdict is not None and verdict.name == "passed" else popcorn_submission.report_of(run),
         "bars": drawing.bars(waterfall(run.stamps)),
         "tests": _shown(detail, "tests"),
         "timed": _shown(detail, "benchmarks"),
@@ -326,10 +329,10 @@ def _seconds(ns: float | None) -> float | None:
     return None if ns is None else ns / 1e9
 
 
-def _history(house: House, view: SubmissionView) -> list[tuple[str, drawing.Curve]]:
+def _history(context: Context, view: SubmissionView) -> list[tuple[str, drawing.Curve]]:
     """One's own ranked scores on this board, a curve per GPU type."""
     points: dict[str, list[tuple[Any, float, str]]] = {}
-    mine = house.store.submissions(person=view.person_id, board=view.board, limit=HISTORY)
+    mine = context.store.submissions(person=view.person_id, board=view.board, limit=HISTORY)
     for one in reversed(mine):
         for run in one.runs:
             if run.verdict is not None and run.verdict.ranked and run.verdict.score_s is not None:
@@ -340,11 +343,11 @@ def _history(house: House, view: SubmissionView) -> list[tuple[str, drawing.Curv
 # -------------------------------------------------------------------------------------------------------------- sign-on
 
 
-def _sign_on(router: APIRouter, house: House, reader: _Reader) -> None:
+def _sign_on(router: APIRouter, context: Context, reader: _Reader) -> None:
     @router.get("/login")
     def ask(request: Request, next_: Annotated[str, Query(alias="next", max_length=500)] = "/me") -> Response:
         """Whom one can sign on with, or a token to paste."""
-        known, to = login.providers(house), login.safe_next(next_)
+        known, to = sign_on.providers(context), sign_on.safe_next(next_)
         return reader.page(request, "login.html", reader.who(request), providers=known, next=to, why="")
 
     @router.post("/login")
@@ -354,15 +357,15 @@ def _sign_on(router: APIRouter, house: House, reader: _Reader) -> None:
         return await run_in_threadpool(entered, request, form)
 
     def entered(request: Request, form: Mapping[str, str]) -> Response:
-        login.check_same_site(request)
-        to = login.safe_next(form.get("next", "/me"))
+        sign_on.check_same_site(request)
+        to = sign_on.safe_next(form.get("next", "/me"))
         secret = form.get("token", "").strip()[:512]
-        person = house.store.person_of_token(secret, now=house.clock.now()) if secret else None
+        person = context.store.person_of_token(secret, now=context.clock.now()) if secret else None
         if person is None or person.banned_at is not None:
             why = "This token isn't known, was revoked, or waits to be linked."
-            return page("login.html", status=403, providers=login.providers(house), next=to, why=why)
+            return page("login.html", status=403, providers=sign_on.providers(context), next=to, why=why)
         answer = RedirectResponse(to, status_code=303)
-        login.open_session(house, request, answer, person, "browser (token)")
+        sign_on.open_session(context, request, answer, person, "browser (token)")
         return answer
 
     @router.post("/logout")
@@ -372,18 +375,18 @@ def _sign_on(router: APIRouter, house: House, reader: _Reader) -> None:
 
         def ended() -> None:
             reader.sender(request, form)
-            house.store.revoke_secret(request.cookies[login.SESSION], now=house.clock.now())
+            context.store.revoke_secret(request.cookies[sign_on.SESSION], now=context.clock.now())
 
         await run_in_threadpool(ended)
         answer = RedirectResponse("/", status_code=303)
-        answer.delete_cookie(login.SESSION)
+        answer.delete_cookie(sign_on.SESSION)
         return answer
 
 
 # ---------------------------------------------------------------------------------------------------------------- staff
 
 
-def _staff(router: APIRouter, house: House, reader: _Reader) -> None:
+def _staff(router: APIRouter, context: Context, reader: _Reader) -> None:
     def by_staff(person: Person | None) -> Person:
         if person is None or not person.is_staff:
             raise Refused("this page is for staff")
@@ -396,39 +399,39 @@ def _staff(router: APIRouter, house: House, reader: _Reader) -> None:
         if person is None:
             return _to_login(request)
         by_staff(person)
-        now = house.clock.now()
+        now = context.clock.now()
         return reader.page(
             request,
             "staff.html",
             person,
-            accepts=house.store.accepts_jobs(),
-            queue=house.store.queue_view(),
-            leases=[(line, line.expires_at > now, _places(line.info)) for line in house.store.lease_view()],
-            attention=house.store.attention(now=now),
-            audit=[admin.audit_line(event) for event in house.store.audit_log(limit=20)],
+            accepts=context.store.accepts_jobs(),
+            queue=context.store.queue_view(),
+            leases=[(line, line.expires_at > now, _places(line.info)) for line in context.store.lease_view()],
+            attention=context.store.attention(now=now),
+            audit=[admin.audit_line(event) for event in context.store.audit_log(limit=20)],
         )
 
     def switch(accepting: bool) -> Callable[[Person, Mapping[str, str]], None]:
-        return lambda person, form: house.store.set_accepts_jobs(accepting, by=person.name, now=house.clock.now())
+        return lambda person, form: context.store.set_accepts_jobs(accepting, by=person.name, now=context.clock.now())
 
     def end(person: Person, form: Mapping[str, str]) -> None:
         text = form.get("submission", "").strip()
         if not (text.isascii() and text.isdecimal() and len(text) < 19):
             raise Invalid(f"{text[:40]!r} is no submission's number")
-        number, now = SubmissionId(int(text)), house.clock.now()
-        cancel(house.store, number, None, now)
-        house.store.audit(person.name, "cancel", f"submission:{number}", now=now)
+        number, now = SubmissionId(int(text)), context.clock.now()
+        cancel(context.store, number, None, now)
+        context.store.audit(person.name, "cancel", f"submission:{number}", now=now)
 
     def ban(person: Person, form: Mapping[str, str]) -> None:
-        whom = admin.whom(house, form.get("person", "").strip()[:100])
+        whom = admin.whom(context, form.get("person", "").strip()[:100])
         if whom.is_staff:
             raise Refused("staff can't be banned from a page", hint="An owner uses: kbslurm user ban")
         reason = form.get("reason", "").strip()[:200]
-        house.store.ban(PersonId(whom.id), reason, by=person.name, now=house.clock.now())
+        context.store.ban(PersonId(whom.id), reason, by=person.name, now=context.clock.now())
 
     def unban(person: Person, form: Mapping[str, str]) -> None:
-        whom = admin.whom(house, form.get("person", "").strip()[:100])
-        house.store.unban(PersonId(whom.id), by=person.name, now=house.clock.now())
+        whom = admin.whom(context, form.get("person", "").strip()[:100])
+        context.store.unban(PersonId(whom.id), by=person.name, now=context.clock.now())
 
     acts: Acts = {"pause": switch(False), "resume": switch(True), "cancel": end, "ban": ban, "unban": unban}
 
@@ -462,7 +465,7 @@ def _in_words(told: Any) -> str:
 # ----------------------------------------------------------------------------------------------------------------- live
 
 
-def _live(router: APIRouter, house: House, reader: _Reader, histories: waiting.Histories) -> None:
+def _live(router: APIRouter, context: Context, reader: _Reader, histories: waiting.Histories) -> None:
     @router.get("/live/{leaderboard}")
     async def live(
         leaderboard: Name,
@@ -471,12 +474,12 @@ def _live(router: APIRouter, house: House, reader: _Reader, histories: waiting.H
         last_event_id: Annotated[str | None, Header(max_length=20)] = None,
     ) -> StreamingResponse:
         """A short event whenever a place of this board may have moved; the reader then looks for itself."""
-        board = await run_in_threadpool(lambda: seen_board(house, leaderboard, reader.who(request)))
+        board = await run_in_threadpool(lambda: seen_board(context, leaderboard, reader.who(request)))
         if last_event_id and last_event_id.isascii() and last_event_id.isdecimal():
             after = int(last_event_id)
-        settled = await run_in_threadpool(house.store.last_event)
+        settled = await run_in_threadpool(context.store.last_event)
         start = settled if after is None else EventId(min(after, settled))
-        return _stream(_moves(house, board.id, start))
+        return _stream(_moves(context, board.id, start))
 
     @router.get("/live/-/s/{submission_id}")
     async def submission(submission_id: Number, request: Request) -> StreamingResponse:
@@ -484,12 +487,12 @@ def _live(router: APIRouter, house: House, reader: _Reader, histories: waiting.H
 
         def owned() -> None:
             person = reader.who(request)
-            view = house.store.submission(SubmissionId(submission_id))
+            view = context.store.submission(SubmissionId(submission_id))
             if person is None or view.person_id != person.id or view.removed_at is not None:
                 raise NotFound("submission", str(submission_id))
 
         await run_in_threadpool(owned)
-        return _stream(_steps(house, histories, SubmissionId(submission_id)))
+        return _stream(_steps(context, histories, SubmissionId(submission_id)))
 
     @router.get("/live/-/staff")
     async def staff(request: Request) -> StreamingResponse:
@@ -501,67 +504,67 @@ def _live(router: APIRouter, house: House, reader: _Reader, histories: waiting.H
                 raise Refused("this page is for staff")
 
         await run_in_threadpool(checked)
-        return _stream(_stirs(house))
+        return _stream(_stirs(context))
 
 
 def _stream(lines: AsyncIterator[str]) -> StreamingResponse:
     return StreamingResponse(lines, media_type="text/event-stream", headers={**HEADERS, "X-Accel-Buffering": "no"})
 
 
-async def _steps(house: House, histories: waiting.Histories, number: SubmissionId) -> AsyncIterator[str]:
+async def _steps(context: Context, histories: waiting.Histories, number: SubmissionId) -> AsyncIterator[str]:
     def looked() -> tuple[object, bool]:
-        view = house.store.submission(number)
+        view = context.store.submission(number)
         standings = tuple((run.standing, run.verdict and run.verdict.name) for run in view.runs)
-        words = waiting.words(view, waiting.of_submission(house, histories, view))
+        words = waiting.words(view, waiting.of_submission(context, histories, view))
         return (standings, words), view.is_done or view.removed_at is not None
 
     before: object = None
-    with house.news.follow(number) as ring:
+    with context.listener.follow(number) as ring:
         yield ": here\n\n"
-        while not house.news.is_over:
+        while not context.listener.is_over:
             try:
                 now, over = await run_in_threadpool(looked)
             except KbslurmError as error:
-                house.metrics.met(error)
+                context.metrics.met(error)
                 return  # the reader comes back
             if over:
                 yield "event: moved\ndata: {}\n\nevent: over\ndata: {}\n\n"
                 return
             yield "event: moved\ndata: {}\n\n" if before not in (None, now) else ":\n\n"
             before = now
-            await house.news.rest(ring, PROGRESS_S)
+            await context.listener.rest(ring, PROGRESS_S)
 
 
-async def _stirs(house: House) -> AsyncIterator[str]:
-    with house.news.follow() as ring:
+async def _stirs(context: Context) -> AsyncIterator[str]:
+    with context.listener.follow() as ring:
         yield ": here\n\n"
-        while not house.news.is_over:
-            heard = await _rung(house, ring)
+        while not context.listener.is_over:
+            heard = await _rung(context, ring)
             yield "event: moved\ndata: {}\n\n" if heard else ":\n\n"
             await asyncio.sleep(STAFF_S)
 
 
-async def _rung(house: House, ring: asyncio.Event) -> bool:
+async def _rung(context: Context, ring: asyncio.Event) -> bool:
     """Whether it rang before a heartbeat's time was over."""
     with suppress(TimeoutError):
         await asyncio.wait_for(ring.wait(), HEARTBEAT_S)
-    heard = ring.is_set() and not house.news.is_over
+    heard = ring.is_set() and not context.listener.is_over
     ring.clear()
     return heard
 
 
-async def _moves(house: House, board: int, seen: EventId) -> AsyncIterator[str]:
+async def _moves(context: Context, board: int, seen: EventId) -> AsyncIterator[str]:
     def moved() -> tuple[bool, EventId]:
-        found = house.store.moved(board, seen)
+        found = context.store.moved(board, seen)
         return found.changed or found.people is None or bool(found.people), found.upto
 
-    with house.news.follow() as ring:
+    with context.listener.follow() as ring:
         yield ": here\n\n"
-        while not house.news.is_over:
+        while not context.listener.is_over:
             try:
                 news, seen = await run_in_threadpool(moved)
             except KbslurmError as error:
-                house.metrics.met(error)
+                context.metrics.met(error)
                 return  # the reader comes back with the last id
             yield f"id: {seen}\nevent: scored\ndata: {{}}\n\n" if news else ":\n\n"
-            await house.news.rest(ring, HEARTBEAT_S)
+            await context.listener.rest(ring, HEARTBEAT_S)

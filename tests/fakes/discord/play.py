@@ -28,7 +28,7 @@ from typing import Any
 from rich.panel import Panel
 
 from kbslurm import wiring
-from kbslurm.api.server import Serving, house_of
+from kbslurm.api.server import Serving, context_of
 from kbslurm.cli import show
 from kbslurm.config import settings as configs
 from kbslurm.config import shared_folders
@@ -197,7 +197,7 @@ def service(place: Path, bot_token: str) -> Iterator[tuple[Config, PostgresStore
     logs.set_up(level="error")
     os.environ["KBSLURM_TEST_PG_FAST"] = "1"  # nobody needs these rows after a power cut
     config = configs.load(place / "kbslurm.toml", {"KBSLURM_BOT_TOKEN": bot_token}, cwd=place)
-    with wiring.opened_store(config) as store, Serving(house_of(config, store), host="127.0.0.1", port=0) as serving:
+    with wiring.opened_store(config) as store, Serving(context_of(config, store), host="127.0.0.1", port=0) as serving:
         daemon, stop = Daemon(store, wiring.places(config)), threading.Event()
         thread = threading.Thread(target=daemon.run, args=(stop,), name="daemon")
         try:

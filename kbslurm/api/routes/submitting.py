@@ -10,11 +10,12 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from kbslurm.api import artifacts, identity, unfold, upload, waiting
+from kbslurm.api import identity, popcorn_submission, upload, waiting
 from kbslurm.api.answers import Ascii, answers
-from kbslurm.api.house import House
+from kbslurm.api.context import Context
 from kbslurm.api.identity import Given, Sender
-from kbslurm.api.popcorn import Gpu, Name
+from kbslurm.api.routes import artifacts
+from kbslurm.api.routes.popcorn import Gpu, Name
 from kbslurm.contract.submissions import Accepted
 from kbslurm.contract.verifying import PlacesOffered
 from kbslurm.domain import contest
@@ -31,15 +32,15 @@ ModeName = Annotated[str, Path(max_length=32, description="test, benchmark, prof
 Frame = tuple[Literal["status", "result", "error"], Mapping[str, Any]]
 
 
-def routes(house: House, histories: waiting.Histories) -> APIRouter:
+def routes(context: Context, histories: waiting.Histories) -> APIRouter:
     """Registered after every other router: the stream's path would swallow other paths of three words."""
     router = APIRouter(tags=["popcorn"])
     refusals = (400, 401, 403, 404, 408, 413, 429)
 
     async def taken(leaderboard: str, gpu: str, mode: str, request: Request, sender: Given) -> dict[str, Any]:
-        with house.metrics.submitting(mode):
+        with context.metrics.submitting(mode):
             sent = await upload.read(request)
-            return await run_in_threadpool(_accepted, house, histories, sender, leaderboard, [gpu], mode, sent)
+            return await run_in_threadpool(_accepted, context, histories, sender, leaderboard, [gpu], mode, sent)
 
     @router.post(
         "/user/submissions",
@@ -60,18 +61,18 @@ def routes(house: House, histories: waiting.Histories) -> APIRouter:
         ] = None,
     ) -> Ascii:
         """Submit a file for several GPU types at once. After this answer it will not be lost."""
-        with house.metrics.submitting(mode):
+        with context.metrics.submitting(mode):
             sent = await upload.read(request)
             told = await run_in_threadpool(
-                _accepted, house, histories, sender, leaderboard, gpu or [], mode, sent, place
+                _accepted, context, histories, sender, leaderboard, gpu or [], mode, sent, place
             )
         return Ascii(told, status_code=202)
 
     @router.get("/user/places", responses=answers(PlacesOffered, 400, 401, 404))
     def places(sender: Sender) -> Ascii:
         """The places that the caller may choose for a try, with their GPU types."""
-        person = identity.caller(house, sender)
-        mine = [offer for offer in house.offers if offer.is_for(staff=person.is_staff)]
+        person = identity.caller(context, sender)
+        mine = [offer for offer in context.offers if offer.is_for(staff=person.is_staff)]
         return Ascii({"places": [{"name": offer.name, "gpu_types": list(offer.gpus)} for offer in mine]})
 
     @router.post(
@@ -101,14 +102,14 @@ def routes(house: House, histories: waiting.Histories) -> APIRouter:
     ) -> StreamingResponse:
         """Submit a file and follow it. Who goes away doesn't lose the run."""
         told = await taken(leaderboard, gpu, mode, request, sender)
-        stream = followed(house, histories, SubmissionId(told["details"]["id"]))
+        stream = followed(context, histories, SubmissionId(told["details"]["id"]))
         return StreamingResponse(_as_text(stream), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     return router
 
 
 def _accepted(
-    house: House,
+    context: Context,
     histories: waiting.Histories,
     sender: Given,
     leaderboard: str | None,
@@ -117,10 +118,10 @@ def _accepted(
     sent: upload.Upload,
     place: str | None = None,
 ) -> dict[str, Any]:
-    person = identity.caller(house, sender)
-    now = house.clock.now()
+    person = identity.caller(context, sender)
+    now = context.clock.now()
     receipt = accept(
-        house.store,
+        context.store,
         person.id,
         leaderboard,
         sent.file_name,
@@ -130,11 +131,11 @@ def _accepted(
         now,
         via=VIA,
         on=place,
-        offers=house.offers,
+        offers=context.offers,
     )
-    view = house.store.submission(receipt.submission_id)
-    queue = waiting.of_submission(house, histories, view)
-    queue = queue or waiting.runner_queue(house, histories, view.runs[0].gpu)
+    view = context.store.submission(receipt.submission_id)
+    queue = waiting.of_submission(context, histories, view)
+    queue = queue or waiting.runner_queue(context, histories, view.runs[0].gpu)
     return {
         "status": "accepted",
         "details": {"id": receipt.submission_id, "job_status_id": receipt.run_ids[0]},
@@ -149,14 +150,14 @@ def mode_named(text: str) -> Mode:
     return cast("Mode", text.lower())
 
 
-async def followed(house: House, histories: waiting.Histories, submission: SubmissionId) -> AsyncIterator[Frame]:
+async def followed(context: Context, histories: waiting.Histories, submission: SubmissionId) -> AsyncIterator[Frame]:
     """A submission as frames: a status at once, at every move and at least every `HEARTBEAT_S`, then how it ended."""
 
     def look() -> tuple[SubmissionView, dict[str, Any] | None]:
-        view = house.store.submission(submission)
-        return view, waiting.of_submission(house, histories, view)
+        view = context.store.submission(submission)
+        return view, waiting.of_submission(context, histories, view)
 
-    with house.news.follow(submission) as ring:
+    with context.listener.follow(submission) as ring:
         while True:
             try:
                 view, queue = await run_in_threadpool(look)
@@ -164,37 +165,40 @@ async def followed(house: House, histories: waiting.Histories, submission: Submi
                 yield _failed(error.message, 404)
                 return
             except KbslurmError as error:
-                house.metrics.met(error)
+                context.metrics.met(error)
                 yield "status", {"status": "waiting", "message": f"the server is in trouble: {error.message}"}
-                await house.news.rest(ring, HEARTBEAT_S)
+                await context.listener.rest(ring, HEARTBEAT_S)
                 continue
             if view.removed_at is not None:
                 yield _failed("it was taken back", 404)
                 return
             if view.is_done:
-                yield await run_in_threadpool(ended, house, view)
+                yield await run_in_threadpool(ended, context, view)
                 return
-            if house.news.is_over:
+            if context.listener.is_over:
                 yield _failed(f"the server is being restarted; submission {submission} goes on, look at it later", 503)
                 return
-            yield "status", {"status": unfold.job_status(view), "message": waiting.words(view, queue), "id": view.id}
-            await house.news.rest(ring, HEARTBEAT_S)
+            yield (
+                "status",
+                {"status": popcorn_submission.job_status(view), "message": waiting.words(view, queue), "id": view.id},
+            )
+            await context.listener.rest(ring, HEARTBEAT_S)
 
 
-def ended(house: House, view: SubmissionView) -> Frame:
+def ended(context: Context, view: SubmissionView) -> Frame:
     """The last frame: the whole result, or why there is none."""
     if any(run.verdict is None or run.verdict.name == "infrastructure" for run in view.runs):
-        return _failed(unfold.report(view), 500)
+        return _failed(popcorn_submission.report(view), 500)
     return "result", {
         "status": "success",
         "id": view.id,
-        "results": [unfold.full(view, run, _profile(house, view, run)) for run in view.runs],
-        "reports": [unfold.markdown(view, run) for run in view.runs],
+        "results": [popcorn_submission.full(view, run, _profile(context, view, run)) for run in view.runs],
+        "reports": [popcorn_submission.markdown(view, run) for run in view.runs],
     }
 
 
-def _profile(house: House, view: SubmissionView, run: RunView) -> dict[str, Any] | None:
-    return artifacts.unfolded(house, view, run) if view.mode == "profile" else None
+def _profile(context: Context, view: SubmissionView, run: RunView) -> dict[str, Any] | None:
+    return artifacts.unfolded(context, view, run) if view.mode == "profile" else None
 
 
 def as_event(frame: Frame) -> str:

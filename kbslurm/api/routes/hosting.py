@@ -12,11 +12,11 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 
 from kbslurm.api import identity, upload
-from kbslurm.api.admin import held, whom
 from kbslurm.api.answers import Ascii, answers
-from kbslurm.api.house import House
+from kbslurm.api.context import Context
 from kbslurm.api.identity import Sender
-from kbslurm.api.popcorn import Limit, Name, person_told
+from kbslurm.api.routes.admin import held, whom
+from kbslurm.api.routes.popcorn import Limit, Name, person_told
 from kbslurm.contract.boards import BoardMade
 from kbslurm.contract.people import People
 from kbslurm.contract.rankings import Places
@@ -38,15 +38,15 @@ VERIFIES = "verify"
 FAILURES = (400, 401, 404)
 
 
-def routes(house: House) -> APIRouter:
-    """The router of this house."""
+def routes(context: Context) -> APIRouter:
+    """The router of these calls."""
     router = APIRouter(prefix="/admin", tags=["hosts"])
-    _making(router, house)
-    _looking(router, house)
+    _making(router, context)
+    _looking(router, context)
     return router
 
 
-def _making(router: APIRouter, house: House) -> None:
+def _making(router: APIRouter, context: Context) -> None:
     @router.post(
         "/leaderboards/upload",
         responses=answers(BoardMade, 400, 401, 408, 413),
@@ -66,16 +66,16 @@ def _making(router: APIRouter, house: House) -> None:
         sent = await upload.read(request, cap=problem_upload.PACKED_CAP, hint=problem_upload.PACKED_HINT)
 
         def made() -> Ascii:
-            by, creator = identity.creator(house, sender)
-            now, board_name = house.clock.now(), contest.board_name(name)
+            by, creator = identity.creator(context, sender)
+            now, board_name = context.clock.now(), contest.board_name(name)
             closes = contest.parsed_deadline(deadline, zone) if deadline else None
             if closes is not None and contest.closed(closes, now):
                 raise Invalid(f"the deadline {deadline} ({zone}) has passed already", hint="Pick one in the future.")
-            if house.store.board(board_name, counted=False) is not None:
+            if context.store.board(board_name, counted=False) is not None:
                 raise Invalid(f"there is already a board {board_name!r}", hint="Pick another name.")
             problem = problem_upload.loaded(sent.file_name, sent.data, name=board_name)
             gpus = [contest.gpu_name(one) for one in gpu or []] or list(problem.gpus)
-            board = house.store.add_board(
+            board = context.store.add_board(
                 board_name,
                 problem,
                 gpus=gpus,
@@ -83,12 +83,12 @@ def _making(router: APIRouter, house: House) -> None:
                 zone=zone,
                 description=description,
                 visibility=visibility,
-                min_isolation=house.config.policy.ranked_min_isolation,
+                min_isolation=context.config.policy.ranked_min_isolation,
                 created_by=creator,
                 now=now,
             )
-            house.store.audit(by, "create_board", f"board:{board.id}", {"name": board.name}, now=now)
-            idle = [one for one in board.gpus if one not in house.slots]
+            context.store.audit(by, "create_board", f"board:{board.id}", {"name": board.name}, now=now)
+            idle = [one for one in board.gpus if one not in context.slots]
             warnings = [*problem.warnings, *(f"no place offers {one} now: what is submitted waits" for one in idle)]
             told = {"status": "ok", "leaderboard": board.name, "gpu_types": list(board.gpus)}
             return Ascii({**told, "warnings": warnings[:20]})
@@ -100,15 +100,15 @@ def _making(router: APIRouter, house: House) -> None:
         """Submit what is known to be right, unranked, as the house, to each place for each GPU type of the board that
         it has: do they work? One submission for each place, and one for types that no place has now.
         """
-        by = identity.host(house, sender)
-        board, now = held(house, leaderboard), house.clock.now()
+        by = identity.host(context, sender)
+        board, now = held(context, leaderboard), context.clock.now()
         source = canary(board)
         gpus = [contest.known_gpu(one, board.gpus) for one in wanted.gpus or ()] or list(board.gpus)
-        everywhere = canaries(gpus, house.offers, wanted.place)
-        person, numbers = house.store.house(now=now), []
+        everywhere = canaries(gpus, context.offers, wanted.place)
+        person, numbers = context.store.house(now=now), []
         for place, here in everywhere:
             receipt = accept(
-                house.store,
+                context.store,
                 person,
                 board.name,
                 "baseline.cu" if board.problem.lang == "cu" else "baseline.py",
@@ -118,11 +118,11 @@ def _making(router: APIRouter, house: House) -> None:
                 now,
                 via=VERIFIES,
                 on=place,
-                offers=house.offers,
+                offers=context.offers,
             )
             numbers.append(receipt.submission_id)
         about = {"board": board.name, "submissions": numbers}
-        house.store.audit(by, "verify", f"submission:{numbers[0]}", about, now=now)
+        context.store.audit(by, "verify", f"submission:{numbers[0]}", about, now=now)
         return Ascii(
             {
                 "status": "ok",
@@ -131,50 +131,50 @@ def _making(router: APIRouter, house: House) -> None:
                 "submission_ids": numbers,
                 "places": [place for place, _ in everywhere if place is not None],
                 "gpu_types": gpus,
-                "left_out": sorted(set(house.slots) - set(board.gpus)),
+                "left_out": sorted(set(context.slots) - set(board.gpus)),
             }
         )
 
 
-def _looking(router: APIRouter, house: House) -> None:
+def _looking(router: APIRouter, context: Context) -> None:
     @router.post("/leaderboards/{leaderboard}/rejudge-preview", responses=answers(RejudgingTold, *FAILURES))
     def preview(leaderboard: Name, wanted: RejudgeWanted, sender: Sender) -> Ascii:
         """How the board's open rejudging stands; where there is none, order one. Nothing counts until it is applied."""
-        by = identity.host(house, sender)
-        board, chosen = held(house, leaderboard), rejudge.parsed(wanted.filter or [])
-        found = house.store.preview_rejudging(
+        by = identity.host(context, sender)
+        board, chosen = held(context, leaderboard), rejudge.parsed(wanted.filter or [])
+        found = context.store.preview_rejudging(
             board.name,
             Wanted(
                 submission=chosen.submission,
                 gpu=chosen.gpu,
                 verdict=chosen.verdict,
                 mode=chosen.mode,
-                person=whom(house, chosen.person).id if chosen.person else None,
+                person=whom(context, chosen.person).id if chosen.person else None,
             ),
             wanted.version,
             by=by,
-            now=house.clock.now(),
+            now=context.clock.now(),
         )
         return Ascii(found.told("preview"))
 
     @router.get("/leaderboards/{leaderboard}/export", responses=answers(Places, *FAILURES))
     def export(leaderboard: Name, sender: Sender) -> Ascii:
         """Every place of a board, each person's best per GPU type, with the scores unrounded."""
-        by = identity.host(house, sender)
-        board = held(house, leaderboard)
+        by = identity.host(context, sender)
+        board = held(context, leaderboard)
         rows = [
             places.row(board.name, gpu, one, paired=board.problem.baseline is not None)
             for gpu in board.gpus
-            for one in boards.ranked(house.store.best(board.name, gpu))
+            for one in boards.ranked(context.store.best(board.name, gpu))
         ]
-        house.store.audit(by, "export", f"board:{board.id}", {"places": len(rows)}, now=house.clock.now())
+        context.store.audit(by, "export", f"board:{board.id}", {"places": len(rows)}, now=context.clock.now())
         return Ascii({"leaderboard": board.name, "places": rows})
 
     @router.get("/people", responses=answers(People, 401))
     def people(sender: Sender, matching: Annotated[str, Query(max_length=64)] = "", limit: Limit = 25) -> Ascii:
         """People whose names have this text in them."""
-        identity.host(house, sender)
-        return Ascii({"people": [person_told(one) for one in house.store.people_like(matching, limit=limit)]})
+        identity.host(context, sender)
+        return Ascii({"people": [person_told(one) for one in context.store.people_like(matching, limit=limit)]})
 
 
 def canary(board: Board) -> str:

@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 
 from kbslurm.api import identity
 from kbslurm.api.answers import answers
-from kbslurm.api.house import House
+from kbslurm.api.context import Context
 from kbslurm.api.identity import Sender
 from kbslurm.api.metrics import MEDIA_TYPE
 from kbslurm.contract.feed import FeedLine
@@ -30,8 +30,8 @@ MARK = "e"
 NEWEST = "now"
 
 
-def routes(house: House) -> APIRouter:
-    """The router of this house."""
+def routes(context: Context) -> APIRouter:
+    """The router of these calls."""
     router = APIRouter(tags=["hosts"])
 
     @router.get(
@@ -52,9 +52,9 @@ def routes(house: House) -> APIRouter:
         stream: Annotated[bool, Query(description="Stay for what is to come.")] = True,
     ) -> StreamingResponse:
         """Every event after the token, then what happens, as it happens."""
-        await run_in_threadpool(identity.service, house, sender)
-        after = await run_in_threadpool(_started, house, since_token)
-        lines = _lines(house, after, stream)
+        await run_in_threadpool(identity.service, context, sender)
+        after = await run_in_threadpool(_started, context, since_token)
+        lines = _lines(context, after, stream)
         return StreamingResponse(lines, media_type="application/x-ndjson", headers={"X-Accel-Buffering": "no"})
 
     @router.get(
@@ -66,8 +66,8 @@ def routes(house: House) -> APIRouter:
     )
     def metrics(sender: Sender) -> Response:
         """The API's numbers for Prometheus. For hosts only: behind a proxy everybody comes from here."""
-        identity.host(house, sender)
-        return Response(house.metrics.text(), headers={"Content-Type": MEDIA_TYPE})
+        identity.host(context, sender)
+        return Response(context.metrics.text(), headers={"Content-Type": MEDIA_TYPE})
 
     return router
 
@@ -83,10 +83,10 @@ def line(event: Event) -> dict[str, Any]:
     }
 
 
-def _started(house: House, token: str | None) -> EventId:
+def _started(context: Context, token: str | None) -> EventId:
     if token is None or token == f"{MARK}0":
         return EventId(0)
-    last = house.store.last_event()
+    last = context.store.last_event()
     if token == NEWEST:
         return last
     number = token.removeprefix(MARK)
@@ -95,22 +95,22 @@ def _started(house: House, token: str | None) -> EventId:
     return EventId(int(number))
 
 
-async def _lines(house: House, after: EventId, stream: bool) -> AsyncIterator[str]:
-    with house.news.follow() as ring:
+async def _lines(context: Context, after: EventId, stream: bool) -> AsyncIterator[str]:
+    with context.listener.follow() as ring:
         # Said at once: who reads knows that the feed is there, and proxies send the headers on.
         yield "\n"
         while True:
             try:
-                found = await run_in_threadpool(house.store.events, after, PAGE)
+                found = await run_in_threadpool(context.store.events, after, PAGE)
             except KbslurmError as error:
-                house.metrics.met(error)
+                context.metrics.met(error)
                 return  # the reader comes back with its last token
             for event in found:
                 after = event.id
                 yield json.dumps(line(event), ensure_ascii=True, default=str) + "\n"
             if found:
                 continue
-            if not stream or house.news.is_over:
+            if not stream or context.listener.is_over:
                 return
-            await house.news.rest(ring, HEARTBEAT_S)
+            await context.listener.rest(ring, HEARTBEAT_S)
             yield "\n"

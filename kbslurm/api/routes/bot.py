@@ -9,11 +9,12 @@ import shlex
 
 from fastapi import APIRouter
 
-from kbslurm.api import hosting, identity
+from kbslurm.api import identity
 from kbslurm.api.answers import Ascii, answers
-from kbslurm.api.house import House
+from kbslurm.api.context import Context
 from kbslurm.api.identity import BOTS_PROVIDER, Sender
-from kbslurm.api.popcorn import Number, person_told
+from kbslurm.api.routes import hosting
+from kbslurm.api.routes.popcorn import Number, person_told
 from kbslurm.contract.base import Fine
 from kbslurm.contract.people import DiscordUser, May, PendingToken, PersonTold
 from kbslurm.contract.verifying import Verification
@@ -21,16 +22,16 @@ from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import Invalid, NotFound, Refused
 
 
-def routes(house: House) -> APIRouter:
-    """The router of this house."""
+def routes(context: Context) -> APIRouter:
+    """The router of these calls."""
     router = APIRouter(prefix="/bot", tags=["hosts"])
 
     @router.post("/people", responses=answers(PersonTold, 400, 401))
     def people(wanted: DiscordUser, sender: Sender) -> Ascii:
         """The person of this Discord account, made when there is none: Discord has proved to the bot who it is."""
-        by = identity.service(house, sender)
-        person = house.store.person_for_account(
-            BOTS_PROVIDER, wanted.account, wanted.name, by=by, now=house.clock.now()
+        by = identity.service(context, sender)
+        person = context.store.person_for_account(
+            BOTS_PROVIDER, wanted.account, wanted.name, by=by, now=context.clock.now()
         )
         return Ascii(person_told(person))
 
@@ -40,34 +41,34 @@ def routes(house: House) -> APIRouter:
 
         The bot's word makes no token of staff: it would outlive the bot's own, should that be stolen.
         """
-        by = identity.service(house, sender)
-        person, now = identity.caller(house, sender), house.clock.now()
-        if identity.is_bot(house, sender) and identity.asker(house, sender).person.is_staff:
+        by = identity.service(context, sender)
+        person, now = identity.caller(context, sender), context.clock.now()
+        if identity.is_bot(context, sender) and identity.asker(context, sender).person.is_staff:
             raise Refused(
                 f"{person.name} is a host here, and a host's token isn't linked over Discord",
                 hint=f"On the login node: kbslurm user link {shlex.quote(person.name)} TOKEN",
             )
-        if not house.store.claim_token(wanted.token, person.id, now=now):
+        if not context.store.claim_token(wanted.token, person.id, now=now):
             raise Invalid("this token isn't waiting to be linked", hint="Get another: popcorn reregister discord")
-        house.store.audit(by, "link", f"person:{person.id}", now=now)
+        context.store.audit(by, "link", f"person:{person.id}", now=now)
         return Ascii(person_told(person))
 
     @router.get("/may", responses=answers(May, 400, 401, 404))
     def may(sender: Sender) -> Ascii:
         """What whoever the call is for may beside submitting, and for those the GPU types that places offer."""
-        if not identity.is_bot(house, sender):
-            identity.host(house, sender)
+        if not identity.is_bot(context, sender):
+            identity.host(context, sender)
             right: identity.Right | None = "host"
         else:
-            right = identity.asker(house, sender).right
+            right = identity.asker(context, sender).right
         told = {"host": right == "host", "creator": right is not None}
-        return Ascii({**told, "gpu_types": sorted(house.slots) if right else []})
+        return Ascii({**told, "gpu_types": sorted(context.slots) if right else []})
 
     @router.post("/resync", responses=answers(Fine, 401, 404))
     def resync(sender: Sender) -> Ascii:
         """A host has the bot tell Discord of its commands anew: only that it may, and the audit log."""
-        by = identity.host(house, sender)
-        house.store.audit(by, "resync", "bot:commands", now=house.clock.now())
+        by = identity.host(context, sender)
+        context.store.audit(by, "resync", "bot:commands", now=context.clock.now())
         return Ascii({"status": "ok"})
 
     @router.get("/verifications/{submission_id}", responses=answers(Verification, 401, 404))
@@ -75,10 +76,10 @@ def routes(house: House) -> APIRouter:
         """How a canary of the house stands, and those at other places that were ordered with it: no source, no log,
         and nobody else's submission.
         """
-        identity.service(house, sender)
-        together = house.store.ordered_together(SubmissionId(submission_id), hosting.VERIFIES)
+        identity.service(context, sender)
+        together = context.store.ordered_together(SubmissionId(submission_id), hosting.VERIFIES)
         if not together:
             raise NotFound("verification", str(submission_id))
-        return Ascii(hosting.verification([(house.store.submission(number), place) for number, place in together]))
+        return Ascii(hosting.verification([(context.store.submission(number), place) for number, place in together]))
 
     return router

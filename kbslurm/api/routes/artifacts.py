@@ -17,9 +17,9 @@ from fastapi import APIRouter, Path, Response
 
 from kbslurm.api import identity
 from kbslurm.api.answers import Ascii, answers
-from kbslurm.api.house import House
+from kbslurm.api.context import Context
 from kbslurm.api.identity import Sender
-from kbslurm.api.popcorn import Gpu, Number, own
+from kbslurm.api.routes.popcorn import Gpu, Number, own
 from kbslurm.contract.artifacts import Artifacts
 from kbslurm.domain import contest
 from kbslurm.domain.run import SubmissionId
@@ -33,8 +33,8 @@ BYTES: dict[int | str, dict[str, Any]] = {
 FileName = Annotated[str, Path(max_length=64, description="The file's name, as listed.")]
 
 
-def routes(house: House) -> APIRouter:
-    """The router of this house."""
+def routes(context: Context) -> APIRouter:
+    """The router of these calls."""
     router = APIRouter()
 
     @router.get(
@@ -44,7 +44,7 @@ def routes(house: House) -> APIRouter:
     )
     def listed(submission_id: Number, sender: Sender) -> Ascii:
         """What a profile of one's own left, as far as it is still kept."""
-        return Ascii(_told(house, own(house, sender, submission_id), "user"))
+        return Ascii(_told(context, own(context, sender, submission_id), "user"))
 
     @router.get(
         "/user/submissions/{submission_id}/artifacts/{gpu}/{name}",
@@ -54,7 +54,7 @@ def routes(house: House) -> APIRouter:
     )
     def fetched(submission_id: Number, gpu: Gpu, name: FileName, sender: Sender) -> Response:
         """One of these files, as a download."""
-        return download(house, own(house, sender, submission_id), gpu, name)
+        return download(context, own(context, sender, submission_id), gpu, name)
 
     @router.get(
         "/admin/submissions/{submission_id}/artifacts",
@@ -63,8 +63,8 @@ def routes(house: House) -> APIRouter:
     )
     def hosts_listed(submission_id: Number, sender: Sender) -> Ascii:
         """What anybody's profile left."""
-        identity.host(house, sender)
-        return Ascii(_told(house, house.store.submission(SubmissionId(submission_id)), "admin"))
+        identity.host(context, sender)
+        return Ascii(_told(context, context.store.submission(SubmissionId(submission_id)), "admin"))
 
     @router.get(
         "/admin/submissions/{submission_id}/artifacts/{gpu}/{name}",
@@ -74,8 +74,8 @@ def routes(house: House) -> APIRouter:
     )
     def hosts_fetched(submission_id: Number, gpu: Gpu, name: FileName, sender: Sender) -> Response:
         """One of these files, as a download. A competitor made it: open it where it can do no harm."""
-        identity.host(house, sender)
-        return download(house, house.store.submission(SubmissionId(submission_id)), gpu, name)
+        identity.host(context, sender)
+        return download(context, context.store.submission(SubmissionId(submission_id)), gpu, name)
 
     return router
 
@@ -86,9 +86,9 @@ def path_of(view: SubmissionView, found: ArtifactView | None = None, *, face: st
     return base if found is None else f"{base}/{found.gpu}/{found.name}"
 
 
-def unfolded(house: House, view: SubmissionView, run: RunView) -> dict[str, Any] | None:
+def unfolded(context: Context, view: SubmissionView, run: RunView) -> dict[str, Any] | None:
     """A run's profile in popcorn's words: the files as one zip in base64, and where they are to be had one by one."""
-    found = [one for one in house.store.artifacts(view.id) if one.gpu == run.gpu]
+    found = [one for one in context.store.artifacts(view.id) if one.gpu == run.gpu]
     if not found:
         return None
     chosen, room = [], ZIP_CAP
@@ -96,7 +96,7 @@ def unfolded(house: House, view: SubmissionView, run: RunView) -> dict[str, Any]
         if one.size <= room:
             chosen.append(one)
             room -= one.size
-    files = {one.name: house.store.artifact(view.id, run.gpu, one.name) for one in chosen}
+    files = {one.name: context.store.artifact(view.id, run.gpu, one.name) for one in chosen}
     return {
         "profiler": profiler_of([one.name for one in found]),
         "trace": base64.b64encode(zipped(files)).decode("ascii"),
@@ -121,8 +121,8 @@ def zipped(files: Mapping[str, bytes]) -> bytes:
     return out.getvalue()
 
 
-def _told(house: House, view: SubmissionView, face: str) -> dict[str, Any]:
-    found = house.store.artifacts(view.id)
+def _told(context: Context, view: SubmissionView, face: str) -> dict[str, Any]:
+    found = context.store.artifacts(view.id)
     rows = [
         {"gpu": one.gpu, "name": one.name, "size": one.size, "at": one.at.isoformat(),
          "url": path_of(view, one, face=face)}
@@ -131,12 +131,12 @@ def _told(house: House, view: SubmissionView, face: str) -> dict[str, Any]:
     return {"status": "ok", "submission_id": view.id, "artifacts": rows}
 
 
-def download(house: House, view: SubmissionView, gpu: str, name: str) -> Response:
+def download(context: Context, view: SubmissionView, gpu: str, name: str) -> Response:
     """One of a submission's files as bytes that no browser shows."""
     known = contest.known_gpu(gpu, tuple(run.gpu for run in view.runs))
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name):
         raise NotFound("artifact", name)
-    data = house.store.artifact(view.id, known, name)
+    data = context.store.artifact(view.id, known, name)
     return Response(
         data,
         media_type="application/octet-stream",

@@ -1,4 +1,4 @@
-"""Who is counted for what at the API's door, and what happens when it is too much."""
+"""Who is counted for what by the API's rate limits, and what happens when it is too much."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from kbslurm.api import door
-from kbslurm.api.door import Buckets, Door, Limit, Limits, is_known, networks
+from kbslurm.api import rate_limits
+from kbslurm.api.rate_limits import Buckets, Limit, Limits, RateLimiter, is_known, networks
 
 PROXIES = networks(["127.0.0.0/8", "::1", "10.3.0.0/16"])
 
@@ -39,7 +39,7 @@ def test_who_is_counted(peer: str, forwarded: list[str], counted: str | None) ->
     scope: list[Any] = []
     built = Ask(peer=peer, forwarded=forwarded)
     built.go(seen=scope)
-    front = built.door
+    front = built.limiter
     assert front._come_in({**scope[0]}) == counted
 
 
@@ -61,7 +61,7 @@ def test_a_bucket_fills_again_and_knows_only_so_many(monkeypatch: pytest.MonkeyP
     assert bucket.take("a") == 0
     now[0] = 3600.0
     assert [bucket.take("a") for _ in range(3)] == [0, 0, 1.0], "never more than the burst"
-    monkeypatch.setattr(door, "MOST_KNOWN", 10)
+    monkeypatch.setattr(rate_limits, "MOST_KNOWN", 10)
     for n in range(100):
         bucket.take(str(n))
     assert len(bucket._left) == 10
@@ -115,7 +115,7 @@ def test_so_many_are_open_at_once_and_no_more_and_each_gives_its_place_back() ->
         refused, _ = await ask.ask("GET", "/events", 200)
         ask.gate.set()
         done = [code for code, _ in await asyncio.gather(*waiting)]
-        assert not ask.door._open
+        assert not ask.limiter._open
         return [refused, *done]
 
     assert asyncio.run(crowd()) == [429, 200, 200, 200, 200, 200]
@@ -131,7 +131,7 @@ def test_who_is_turned_away_is_heard_out_first() -> None:
 
 
 class Ask:
-    """Requests to a door with small limits, before an app that answers what it is told to."""
+    """Requests to a limiter with small limits, before an app that answers what it is told to."""
 
     def __init__(self, *, peer: str, forwarded: list[str] | None = None, proto: str = "", secret: bool = False) -> None:
         self.peer, self.now = peer, 0.0
@@ -149,7 +149,7 @@ class Ask:
             strangers=Limit(burst=4, per_minute=6),
             at_once=5,
         )
-        self.door = Door(self._app, trusted=PROXIES, limits=small, refused=_said, steady=lambda: self.now)
+        self.limiter = RateLimiter(self._app, trusted=PROXIES, limits=small, refused=_said, steady=lambda: self.now)
 
     def go(
         self, method: str = "GET", path: str = "/", status: int = 200, *, seen: list[Any] | None = None
@@ -174,7 +174,7 @@ class Ask:
             if message["type"] == "http.response.start":
                 starts.append(message)
 
-        await self.door(scope, receive, send)
+        await self.limiter(scope, receive, send)
         (start,) = starts
         return start["status"], {k.decode(): v.decode() for k, v in start["headers"]}
 

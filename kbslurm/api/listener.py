@@ -19,14 +19,14 @@ from kbslurm.ports import Event
 if TYPE_CHECKING:
     from kbslurm.store.postgres import PostgresStore
 
-tell = teller("api.news")
+tell = teller("api.listener")
 LOOK_EVERY_S = 2.0
 BACK_OFF_S = 1.0
 EVERYTHING = 0
 PAGE = 1000
 
 
-class News:
+class EventListener:
     """Started with the app's loop, closed with it. `follow` is for coroutines of that loop only."""
 
     def __init__(self, store: PostgresStore, *, met: Callable[[Exception], None] = lambda _: None) -> None:
@@ -44,7 +44,7 @@ class News:
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to listen."""
         self._loop = loop
-        self._thread = threading.Thread(target=self._listen, name="api-news", daemon=True)
+        self._thread = threading.Thread(target=self._listen, name="api-listener", daemon=True)
         self._thread.start()
 
     def close(self) -> None:

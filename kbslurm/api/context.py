@@ -1,4 +1,4 @@
-"""What every call of the API stands on: the rows, the clock, what was configured, and who is told of news."""
+"""What every call of the API needs: the rows, the clock, the configuration, and who waits for an event."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
+from kbslurm.api.listener import EventListener
 from kbslurm.api.metrics import ApiMetrics
-from kbslurm.api.news import News
 from kbslurm.domain.intake import Offer
 from kbslurm.ports import Clock
 
@@ -24,14 +24,14 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class House:
+class Context:
     """One for a whole app. `slots` is how many attempts may be open at once, by GPU type, over all places;
     `offers` says which place has what."""
 
     store: PostgresStore
     config: Config
     clock: Clock
-    news: News
+    listener: EventListener
     slots: Mapping[str, int] = field(default_factory=dict)
     offers: Sequence[Offer] = ()
     metrics: ApiMetrics = field(default_factory=ApiMetrics)

@@ -27,7 +27,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from kbslurm.api.answers import Ascii, answers
-from kbslurm.api.house import House
+from kbslurm.api.context import Context
 from kbslurm.contract.base import Fine
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import BackendTrouble, NotFound, Refused, Unauthenticated
@@ -72,8 +72,8 @@ class Account:
     name: str
 
 
-def routes(house: House) -> APIRouter:
-    """The router of this house; a provider without a client_id is not there."""
+def routes(context: Context) -> APIRouter:
+    """The router of these calls; a provider without a client_id is not there."""
     router = APIRouter(prefix="/auth", tags=["sign-on"])
     sent = {
         303: {"description": "On to the provider, or back to the page that one came from."},
@@ -89,7 +89,7 @@ def routes(house: House) -> APIRouter:
         link: Annotated[bool, Query(description="Add the account to whoever is signed on.")] = False,
     ) -> RedirectResponse:
         """Send a browser to the provider."""
-        return await house.patiently(lambda: _away(house, provider, request, next_, link))
+        return await context.patiently(lambda: _away(context, provider, request, next_, link))
 
     @router.get("/callback/{provider}", status_code=303, response_class=RedirectResponse, responses=sent)
     async def callback(
@@ -100,14 +100,14 @@ def routes(house: House) -> APIRouter:
         error: Annotated[str, Query(max_length=200)] = "",
     ) -> RedirectResponse:
         """Where the provider sends the browser back to."""
-        return await house.patiently(lambda: _back_again(house, provider, request, state, "" if error else code))
+        return await context.patiently(lambda: _back_again(context, provider, request, state, "" if error else code))
 
     @router.post("/logout", responses=answers(Fine, 403))
     def logout(request: Request) -> Ascii:
         """End the browser's session."""
         check_same_site(request)
         if found := request.cookies.get(SESSION):
-            house.store.revoke_secret(found, now=house.clock.now())
+            context.store.revoke_secret(found, now=context.clock.now())
         answer = Ascii({"status": "ok"})
         answer.delete_cookie(SESSION)
         return answer
@@ -115,51 +115,51 @@ def routes(house: House) -> APIRouter:
     return router
 
 
-def _away(house: House, provider: ProviderName, request: Request, next_: str, link: bool) -> RedirectResponse:
-    asked = configured(house, provider)
-    person = signed_on(house, request) if link else None
+def _away(context: Context, provider: ProviderName, request: Request, next_: str, link: bool) -> RedirectResponse:
+    asked = configured(context, provider)
+    person = signed_on(context, request) if link else None
     if link and person is None:
         raise Unauthenticated("nobody is signed on, so nothing can be added", hint="Sign on first.")
     proof = secrets.token_urlsafe(24)
-    state = _state(house, asked.name, proof, person, next_)
+    state = _state(context, asked.name, proof, person, next_)
     query = {
         "response_type": "code",
         "client_id": asked.client_id,
-        "redirect_uri": back(house, request, asked.name),
+        "redirect_uri": back(context, request, asked.name),
         "scope": asked.scope,
         "state": state,
-        "code_challenge": _challenge(_derived(house, "pkce", proof)),
+        "code_challenge": _challenge(_derived(context, "pkce", proof)),
         "code_challenge_method": "S256",
     }
     if asked.name == "oidc":
-        query["nonce"] = _derived(house, "nonce", proof)
+        query["nonce"] = _derived(context, "nonce", proof)
     answer = RedirectResponse(f"{asked.authorize_url}?{urlencode(query)}", status_code=303)
-    _cookie(house, request, answer, PROOF, proof, STATE_FOR, path="/auth")
+    _cookie(context, request, answer, PROOF, proof, STATE_FOR, path="/auth")
     return answer
 
 
-def _back_again(house: House, provider: ProviderName, request: Request, state: str, code: str) -> RedirectResponse:
-    asked = configured(house, provider)
+def _back_again(context: Context, provider: ProviderName, request: Request, state: str, code: str) -> RedirectResponse:
+    asked = configured(context, provider)
     proof = request.cookies.get(PROOF, "")
-    told = _checked(house, asked.name, state, proof)
+    told = _checked(context, asked.name, state, proof)
     if not code:
         raise Refused(f"{asked.name} did not let you in", hint="Try again.")
-    account = _account(house, asked, code, proof, back(house, request, asked.name))
-    person = _person(house, asked, account, _linking(house, request, told))
+    account = _account(context, asked, code, proof, back(context, request, asked.name))
+    person = _person(context, asked, account, _linking(context, request, told))
     if person.banned_at is not None:
         raise Refused("this account is banned", hint="Ask a host.")
     answer = RedirectResponse(told["next"], status_code=303)
-    open_session(house, request, answer, person, f"browser ({asked.name})")
+    open_session(context, request, answer, person, f"browser ({asked.name})")
     answer.delete_cookie(PROOF, path="/auth")
     tell("signed on", provider=asked.name, person=person.id)
     return answer
 
 
-def open_session(house: House, request: Request, answer: RedirectResponse, person: Person, device: str) -> None:
+def open_session(context: Context, request: Request, answer: RedirectResponse, person: Person, device: str) -> None:
     """Let the browser that gets this answer be this person's for a while."""
-    now = house.clock.now()
-    secret = house.store.issue_token(person.id, kind="web", device=device, expires_at=now + SESSION_FOR, now=now)
-    _cookie(house, request, answer, SESSION, secret, SESSION_FOR)
+    now = context.clock.now()
+    secret = context.store.issue_token(person.id, kind="web", device=device, expires_at=now + SESSION_FOR, now=now)
+    _cookie(context, request, answer, SESSION, secret, SESSION_FOR)
 
 
 def safe_next(text: str) -> str:
@@ -167,15 +167,15 @@ def safe_next(text: str) -> str:
     return text if _NEXT.match(text) else "/"
 
 
-def signed_on(house: House, request: Request) -> Person | None:
+def signed_on(context: Context, request: Request) -> Person | None:
     """Whose session this browser holds. For pages: calls of the API know nobody by a cookie."""
     secret = request.cookies.get(SESSION)
-    return house.store.person_of_token(secret, now=house.clock.now()) if secret else None
+    return context.store.person_of_token(secret, now=context.clock.now()) if secret else None
 
 
-def providers(house: House) -> list[tuple[ProviderName, str]]:
+def providers(context: Context) -> list[tuple[ProviderName, str]]:
     """Those that one can sign on with, and what people know them by."""
-    config = house.config
+    config = context.config
     found: list[tuple[ProviderName, str]] = []
     if config.oidc.issuer and config.oidc.client_id:
         found.append(("oidc", config.oidc.name))
@@ -186,13 +186,13 @@ def providers(house: House) -> list[tuple[ProviderName, str]]:
     return found
 
 
-def configured(house: House, name: ProviderName) -> Provider:
+def configured(context: Context, name: ProviderName) -> Provider:
     """The provider of that name, or NotFound when it isn't set up."""
-    config = house.config
-    if name not in [known for known, _ in providers(house)]:
-        raise NotFound("sign-on provider", name, known=[known for known, _ in providers(house)])
+    config = context.config
+    if name not in [known for known, _ in providers(context)]:
+        raise NotFound("sign-on provider", name, known=[known for known, _ in providers(context)])
     if name == "oidc":
-        return _discovered(house)
+        return _discovered(context)
     if name == "github":
         base = config.github.oauth_url
         return Provider(
@@ -216,50 +216,50 @@ def configured(house: House, name: ProviderName) -> Provider:
     )
 
 
-def back(house: House, request: Request, name: ProviderName) -> str:
+def back(context: Context, request: Request, name: ProviderName) -> str:
     """Where the provider sends the browser: at the configured address, else at the one that was called."""
-    base = house.config.server.public_url or str(request.base_url).rstrip("/")
+    base = context.config.server.public_url or str(request.base_url).rstrip("/")
     return f"{base}/auth/callback/{name}"
 
 
 # ---------------------------------------------------------------------------------------------------------- the state
 
 
-def _state(house: House, name: ProviderName, proof: str, person: Person | None, next_: str) -> str:
+def _state(context: Context, name: ProviderName, proof: str, person: Person | None, next_: str) -> str:
     told = {
         "p": name,
-        "e": int((house.clock.now() + STATE_FOR).timestamp()),
+        "e": int((context.clock.now() + STATE_FOR).timestamp()),
         "b": hashlib.sha256(proof.encode()).hexdigest(),
         "l": person.id if person else None,
         "n": safe_next(next_),
     }
     body = base64.urlsafe_b64encode(json.dumps(told).encode()).decode()
-    return f"{body}.{_signature(house, body)}"
+    return f"{body}.{_signature(context, body)}"
 
 
-def _checked(house: House, name: ProviderName, state: str, proof: str) -> dict[str, Any]:
+def _checked(context: Context, name: ProviderName, state: str, proof: str) -> dict[str, Any]:
     body, _, signature = state.partition(".")
     refused = Refused("this sign-on isn't good any more", hint="Begin again.")
-    if not hmac.compare_digest(signature.encode("utf-8", "replace"), _signature(house, body).encode()):
+    if not hmac.compare_digest(signature.encode("utf-8", "replace"), _signature(context, body).encode()):
         raise refused
     told: dict[str, Any] = json.loads(base64.urlsafe_b64decode(body))
-    now = house.clock.now()
+    now = context.clock.now()
     ends_at = datetime.fromtimestamp(told["e"], UTC)
     mine = hashlib.sha256(proof.encode("utf-8", "replace")).hexdigest()
     if told["p"] != name or ends_at <= now or not proof or not hmac.compare_digest(mine, told["b"]):
         raise refused
-    if not house.store.use_state(hashlib.sha256(body.encode()).digest(), ends_at, now=now):
+    if not context.store.use_state(hashlib.sha256(body.encode()).digest(), ends_at, now=now):
         raise refused
     return {"link": told["l"], "next": told["n"]}
 
 
-def _signature(house: House, body: str) -> str:
-    return _derived(house, "state", body)
+def _signature(context: Context, body: str) -> str:
+    return _derived(context, "state", body)
 
 
-def _derived(house: House, purpose: str, text: str) -> str:
+def _derived(context: Context, purpose: str, text: str) -> str:
     """What only we can make of this text, for this purpose: states, nonces and verifiers need not be kept."""
-    key = house.store.secret_setting("sign_on")
+    key = context.store.secret_setting("sign_on")
     return hmac.new(key, f"{purpose}:{text}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 
@@ -267,11 +267,11 @@ def _challenge(verifier: str) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
 
 
-def _linking(house: House, request: Request, told: Mapping[str, Any]) -> Person | None:
+def _linking(context: Context, request: Request, told: Mapping[str, Any]) -> Person | None:
     """Whom the account is to be added to: who asked for it must still be who is signed on."""
     if told["link"] is None:
         return None
-    person = signed_on(house, request)
+    person = signed_on(context, request)
     if person is None or person.id != told["link"]:
         raise Refused("somebody else is signed on now", hint="Begin again.")
     return person
@@ -280,8 +280,8 @@ def _linking(house: House, request: Request, told: Mapping[str, Any]) -> Person 
 # -------------------------------------------------------------------------------------------------------- the account
 
 
-def _person(house: House, asked: Provider, account: Account, linking: Person | None) -> Person:
-    store, now = house.store, house.clock.now()
+def _person(context: Context, asked: Provider, account: Account, linking: Person | None) -> Person:
+    store, now = context.store, context.clock.now()
     if asked.name == "oidc":
         if linking is not None:
             store.link_subject(PersonId(linking.id), asked.issuer, account.subject)
@@ -293,19 +293,19 @@ def _person(house: House, asked: Provider, account: Account, linking: Person | N
     return store.person_for_account(asked.name, account.subject, account.name, by="sign-on", now=now)
 
 
-def _account(house: House, asked: Provider, code: str, proof: str, redirect: str) -> Account:
+def _account(context: Context, asked: Provider, code: str, proof: str, redirect: str) -> Account:
     form = {
         "grant_type": "authorization_code",
         "code": code,
         "redirect_uri": redirect,
         "client_id": asked.client_id,
         "client_secret": asked.client_secret,
-        "code_verifier": _derived(house, "pkce", proof),
+        "code_verifier": _derived(context, "pkce", proof),
     }
     with httpx.Client(timeout=TIMEOUT_S) as http:
         told = _asked(asked, http, "POST", asked.token_url, data=form)
         if asked.name == "oidc":
-            return _of_token(house, asked, http, told, _derived(house, "nonce", proof))
+            return _of_token(context, asked, http, told, _derived(context, "nonce", proof))
         token = told.get("access_token")
         if not isinstance(token, str) or str(told.get("token_type", "")).lower() != "bearer":
             raise Refused(f"{asked.name} did not let you in", hint="Try again.")
@@ -317,13 +317,13 @@ def _account(house: House, asked: Provider, code: str, proof: str, redirect: str
     return Account(subject=number, name=str(called)[:200])
 
 
-def _of_token(house: House, asked: Provider, http: httpx.Client, told: Mapping[str, Any], nonce: str) -> Account:
+def _of_token(context: Context, asked: Provider, http: httpx.Client, told: Mapping[str, Any], nonce: str) -> Account:
     """Whom the signed ID token names, when it is for us, from them, for this sign-on, and now."""
     try:
         keys = KeySet.import_key_set(_asked(asked, http, "GET", asked.keys_url))  # type: ignore[arg-type]
         token = jwt.decode(str(told.get("id_token", "")), keys, algorithms=KEYS)
         jwt.JWTClaimsRegistry(
-            now=int(house.clock.now().timestamp()),
+            now=int(context.clock.now().timestamp()),
             leeway=LEEWAY_S,
             iss={"essential": True, "value": asked.issuer},
             aud={"essential": True, "value": asked.client_id},
@@ -342,12 +342,12 @@ def _of_token(house: House, asked: Provider, http: httpx.Client, told: Mapping[s
     return Account(subject=str(claims["sub"])[:255], name=str(called)[:200])
 
 
-def _discovered(house: House) -> Provider:
-    config = house.config.oidc
+def _discovered(context: Context) -> Provider:
+    config = context.config.oidc
     start = Provider(
         name="oidc",
         client_id=config.client_id,
-        client_secret=house.config.secret("OIDC_CLIENT_SECRET") or "",
+        client_secret=context.config.secret("OIDC_CLIENT_SECRET") or "",
         authorize_url="",
         token_url="",
         user_url="",
@@ -389,9 +389,15 @@ def _asked(asked: Provider, http: httpx.Client, method: str, url: str, **more: A
 
 
 def _cookie(
-    house: House, request: Request, answer: RedirectResponse, name: str, value: str, lasts: timedelta, path: str = "/"
+    context: Context,
+    request: Request,
+    answer: RedirectResponse,
+    name: str,
+    value: str,
+    lasts: timedelta,
+    path: str = "/",
 ) -> None:
-    secure = (house.config.server.public_url or str(request.base_url)).startswith("https://")
+    secure = (context.config.server.public_url or str(request.base_url)).startswith("https://")
     answer.set_cookie(
         name, value, max_age=int(lasts.total_seconds()), path=path, httponly=True, secure=secure, samesite="lax"
     )

@@ -26,7 +26,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 MOST_KNOWN = 50_000
 HOPS = 32
-MARK = "kbslurm.door"
+MARK = "kbslurm.rate_limits"
 V6_PREFIX = 64  # what a household or a machine gets, and may take any address of
 
 
@@ -81,7 +81,7 @@ class Buckets:
         return min(self._limit.burst, left + (at - before) * self._limit.per_minute / 60), at
 
 
-class Door:
+class RateLimiter:
     """Around the app. `refused` makes an answer of a sentence; `trusted` are the proxies that are believed."""
 
     def __init__(

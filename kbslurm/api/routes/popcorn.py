@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query
 
-from kbslurm.api import identity, unfold, waiting, whole
+from kbslurm.api import full_submission, identity, popcorn_submission, waiting
 from kbslurm.api.answers import Ascii, answers
-from kbslurm.api.house import House
+from kbslurm.api.context import Context
 from kbslurm.api.identity import Sender
 from kbslurm.api.standings import Standings, final_told
 from kbslurm.contract.base import Fine
@@ -42,8 +42,8 @@ Limit = Annotated[int, Query(ge=1, le=100)]
 Offset = Annotated[int, Query(ge=0, le=2**31 - 1)]
 
 
-def routes(house: House, histories: waiting.Histories, standings: Standings) -> APIRouter:
-    """The router of this house."""
+def routes(context: Context, histories: waiting.Histories, standings: Standings) -> APIRouter:
+    """The router of these calls."""
     router = APIRouter(tags=["popcorn"])
 
     @router.get("/health", responses=answers(Health))
@@ -54,33 +54,33 @@ def routes(house: House, histories: waiting.Histories, standings: Standings) -> 
     @router.get("/leaderboards", responses=answers(list[Leaderboard], 404))
     def leaderboards(sender: Sender) -> Ascii:
         """The boards that the caller may see, newest first."""
-        person = identity.maybe_caller(house, sender)
-        mine = house.store.joined(person.id) if person else frozenset()
-        found = [board for board in house.store.boards(counted=False) if may_see(board, person, mine)]
-        return Ascii([_leaderboard(house, board) for board in found])
+        person = identity.maybe_caller(context, sender)
+        mine = context.store.joined(person.id) if person else frozenset()
+        found = [board for board in context.store.boards(counted=False) if may_see(board, person, mine)]
+        return Ascii([_leaderboard(context, board) for board in found])
 
     @router.get("/gpus/{leaderboard}", responses=answers(list[str], 404))
     def gpus(leaderboard: Name, sender: Sender) -> Ascii:
         """The GPU types of a board."""
-        return Ascii(list(seen_board(house, leaderboard, identity.maybe_caller(house, sender)).gpus))
+        return Ascii(list(seen_board(context, leaderboard, identity.maybe_caller(context, sender)).gpus))
 
     @router.get("/runner_queue/{gpu}", responses=answers(RunnerQueue))
     def runner_queue(gpu: Gpu) -> Ascii:
         """How it stands with a GPU type's queue; one that no place has is `unavailable`."""
-        return Ascii(waiting.runner_queue(house, histories, gpu))
+        return Ascii(waiting.runner_queue(context, histories, gpu))
 
     @router.get("/submissions/{leaderboard}/{gpu}", responses=answers(list[Standing], 404))
     def ranking(leaderboard: Name, gpu: Gpu, sender: Sender, limit: Limit = 100, offset: Offset = 0) -> Ascii:
         """The ranked, each person's best, best first."""
-        board = seen_board(house, leaderboard, identity.maybe_caller(house, sender))
+        board = seen_board(context, leaderboard, identity.maybe_caller(context, sender))
         known = contest.known_gpu(gpu, board.gpus)
         return Ascii(standings.lines(board, known, offset=offset, limit=limit))
 
     @router.get("/final/{leaderboard}/{gpu}", responses=answers(FinalTold, 404))
     def final(leaderboard: Name, gpu: Gpu, sender: Sender) -> Ascii:
         """The board's final, once hosts have let it count: the leaders, measured head to head in one job."""
-        board = seen_board(house, leaderboard, identity.maybe_caller(house, sender))
-        found = house.store.applied_final(board.name, contest.known_gpu(gpu, board.gpus))
+        board = seen_board(context, leaderboard, identity.maybe_caller(context, sender))
+        found = context.store.applied_final(board.name, contest.known_gpu(gpu, board.gpus))
         if found is None:
             raise NotFound("final of board", board.name)
         return Ascii(final_told(found))
@@ -93,9 +93,9 @@ def routes(house: House, histories: waiting.Histories, standings: Standings) -> 
         user_id: Annotated[int | None, Query(ge=0, le=2**63 - 1)] = None,
     ) -> Ascii:
         """How many submissions were made to a board for a GPU type, by everybody or by one person."""
-        board = seen_board(house, leaderboard, identity.maybe_caller(house, sender))
+        board = seen_board(context, leaderboard, identity.maybe_caller(context, sender))
         known = contest.known_gpu(gpu, board.gpus)
-        return Ascii({"count": house.store.submission_count(board.id, known, user_id)})
+        return Ascii({"count": context.store.submission_count(board.id, known, user_id)})
 
     @router.get("/user/submissions", responses=answers(list[SubmissionLine], 400, 401, 404))
     def mine(
@@ -105,83 +105,83 @@ def routes(house: House, histories: waiting.Histories, standings: Standings) -> 
         offset: Offset = 0,
     ) -> Ascii:
         """One's own submissions, newest first."""
-        person = identity.caller(house, sender)
+        person = identity.caller(context, sender)
         if leaderboard is not None:
-            leaderboard = seen_board(house, leaderboard, person).name
-        found = house.store.submissions(person=person.id, board=leaderboard, limit=limit, offset=offset)
-        return Ascii([unfold.line(view) for view in found])
+            leaderboard = seen_board(context, leaderboard, person).name
+        found = context.store.submissions(person=person.id, board=leaderboard, limit=limit, offset=offset)
+        return Ascii([popcorn_submission.line(view) for view in found])
 
     @router.get("/user/submissions/{submission_id}", responses=answers(Submission, 400, 401, 403, 404))
     def poll(submission_id: Number, sender: Sender) -> Ascii:
         """How a submission of one's own stands. Answers from the database alone."""
-        view = own(house, sender, submission_id)
-        return Ascii(unfold.submission(view, waiting.of_submission(house, histories, view)))
+        view = own(context, sender, submission_id)
+        return Ascii(popcorn_submission.submission(view, waiting.of_submission(context, histories, view)))
 
     @router.get("/user/submissions/{submission_id}/whole", responses=answers(Whole, 400, 401, 403, 404))
     def all_of_it(submission_id: Number, sender: Sender) -> Ascii:
         """A submission of one's own with attempts, progress and report: what `kbslurm watch` shows."""
-        view = own(house, sender, submission_id)
-        queue = waiting.of_submission(house, histories, view)
-        told = {"submission": whole.told(view), "runner_queue": queue, "message": waiting.words(view, queue)}
+        view = own(context, sender, submission_id)
+        queue = waiting.of_submission(context, histories, view)
+        told = {"submission": full_submission.told(view), "runner_queue": queue, "message": waiting.words(view, queue)}
         return Ascii(told)
 
     @router.get("/user/runs/{run_id}/why", responses=answers(WhyTold, 400, 401, 403, 404))
     def why(run_id: RunNumber, sender: Sender) -> Ascii:
         """Why a run of one's own (for staff: anybody's) is where it is: what it waits for, where it went and why."""
-        told = house.store.why(run_id, house.clock.now())
-        own(house, sender, told.submission, staff_too=True)
-        return Ascii(as_told(told, money=identity.caller(house, sender).is_staff))
+        told = context.store.why(run_id, context.clock.now())
+        own(context, sender, told.submission, staff_too=True)
+        return Ascii(as_told(told, money=identity.caller(context, sender).is_staff))
 
     @router.get("/user/submissions/{submission_id}/why", responses=answers(WhysTold, 400, 401, 403, 404))
     def whys(submission_id: Number, sender: Sender) -> Ascii:
         """The same for each run of a submission."""
-        now, view = house.clock.now(), own(house, sender, submission_id, staff_too=True)
-        money = identity.caller(house, sender).is_staff
-        return Ascii({"runs": [as_told(house.store.why(run.id, now), money=money) for run in view.runs]})
+        now, view = context.clock.now(), own(context, sender, submission_id, staff_too=True)
+        money = identity.caller(context, sender).is_staff
+        return Ascii({"runs": [as_told(context.store.why(run.id, now), money=money) for run in view.runs]})
 
     @router.delete("/user/submissions/{submission_id}", responses=answers(Fine, 400, 401, 403, 404))
     def delete(submission_id: Number, sender: Sender) -> Ascii:
         """Take a submission back: open runs are cancelled, it leaves every list, its source is purged."""
-        view = own(house, sender, submission_id)
-        person = identity.caller(house, sender)
-        remove(house.store, view.id, person.id, person.name, house.clock.now())
+        view = own(context, sender, submission_id)
+        person = identity.caller(context, sender)
+        remove(context.store, view.id, person.id, person.name, context.clock.now())
         return Ascii({"status": "ok"})
 
     @router.post("/user/submissions/{submission_id}/cancel", responses=answers(Fine, 400, 401, 403, 404))
     def cancel_(submission_id: Number, sender: Sender) -> Ascii:
         """Cancel what is still open of a submission of one's own; verdicts stay."""
-        view = own(house, sender, submission_id)
-        cancel(house.store, view.id, view.person_id, house.clock.now())
+        view = own(context, sender, submission_id)
+        cancel(context.store, view.id, view.person_id, context.clock.now())
         return Ascii({"status": "ok"})
 
     @router.get("/user/me", responses=answers(PersonTold, 400, 401, 404))
     def me(sender: Sender) -> Ascii:
         """Who the token stands for."""
-        return Ascii(person_told(identity.caller(house, sender)))
+        return Ascii(person_told(identity.caller(context, sender)))
 
     @router.post("/user/logout", responses=answers(Fine, 400, 401, 404))
     def logout(sender: Sender) -> Ascii:
         """End the token that this call carries."""
-        person, now = identity.caller(house, sender), house.clock.now()
+        person, now = identity.caller(context, sender), context.clock.now()
         if sender.acting or not sender.key:
             raise Invalid("who acts for others has no token of theirs to end")
-        house.store.revoke_secret(sender.key, now=now)
+        context.store.revoke_secret(sender.key, now=now)
         tell("a token was ended by its holder", person=person.id)
         return Ascii({"status": "ok"})
 
     @router.post("/user/join", responses=answers(Joined, 400, 401, 403, 404))
     def join(wanted: Code, sender: Sender) -> Ascii:
         """Take up an invitation: its closed boards are open to the caller from now on."""
-        person = identity.caller(house, sender)
-        boards = house.store.claim_invite(wanted.code, person.id, now=house.clock.now())
+        person = identity.caller(context, sender)
+        boards = context.store.claim_invite(wanted.code, person.id, now=context.clock.now())
         return Ascii({"status": "ok", "leaderboards": boards})
 
     @router.get("/auth/init", responses=answers(Pending, 400, 429))
     def auth_init(provider: Annotated[Literal["discord", "github"], Query()] = "discord") -> Ascii:
         """A new token that is nobody's yet. Once somebody links it, it is theirs; for an hour, once."""
-        now = house.clock.now()
-        house.store.check_pending_room(now=now)
-        state = house.store.issue_token(None, kind="pending", device=provider, expires_at=now + PENDING_FOR, now=now)
+        now = context.clock.now()
+        context.store.check_pending_room(now=now)
+        state = context.store.issue_token(None, kind="pending", device=provider, expires_at=now + PENDING_FOR, now=now)
         return Ascii({"state": state})
 
     return router
@@ -198,10 +198,10 @@ def person_told(person: Person) -> dict[str, Any]:
     }
 
 
-def own(house: House, sender: identity.Given, number: int, *, staff_too: bool = False) -> SubmissionView:
+def own(context: Context, sender: identity.Given, number: int, *, staff_too: bool = False) -> SubmissionView:
     """The submission, when it is the caller's own and wasn't taken back."""
-    person = identity.caller(house, sender)
-    view = house.store.submission(SubmissionId(number))
+    person = identity.caller(context, sender)
+    view = context.store.submission(SubmissionId(number))
     if view.removed_at is not None:
         raise NotFound("submission", str(number))
     if view.person_id != person.id and not (staff_too and person.is_staff):
@@ -209,16 +209,16 @@ def own(house: House, sender: identity.Given, number: int, *, staff_too: bool = 
     return view
 
 
-def seen_board(house: House, name: str, person: Person | None) -> Board:
+def seen_board(context: Context, name: str, person: Person | None) -> Board:
     """The board, or NotFound: the same for one that isn't there and for one that the caller may not see."""
-    known = house.store.board_names(public_only=True)
+    known = context.store.board_names(public_only=True)
     try:
-        board = house.store.board(contest.board_name(name), counted=False)
+        board = context.store.board(contest.board_name(name), counted=False)
     except Invalid:
         board = None
     if board is None:
         raise NotFound("board", name, known=known)
-    mine = house.store.joined(person.id) if person and board.visibility == "closed" else frozenset()
+    mine = context.store.joined(person.id) if person and board.visibility == "closed" else frozenset()
     if not may_see(board, person, mine):
         raise NotFound("board", name, known=known)
     return board
@@ -229,9 +229,9 @@ def may_see(board: Board, person: Person | None, joined: frozenset[int]) -> bool
     return policy.may_see(board.visibility, invited=board.id in joined, staff=person is not None and person.is_staff)
 
 
-def _leaderboard(house: House, board: Board) -> dict[str, Any]:
-    now = house.clock.now()
-    calibrations, paired = house.store.calibrations(board), board.problem.baseline is not None
+def _leaderboard(context: Context, board: Board) -> dict[str, Any]:
+    now = context.clock.now()
+    calibrations, paired = context.store.calibrations(board), board.problem.baseline is not None
     is_open = board.closed_at is None and not contest.closed(board.deadline_at, now)
     return {
         "id": board.id,
