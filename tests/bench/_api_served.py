@@ -15,7 +15,7 @@ from fastapi import APIRouter
 from kbslurm.api.answers import Ascii
 from kbslurm.api.app import create_app
 from kbslurm.api.identity import Sender
-from kbslurm.api.routes.popcorn import Number
+from kbslurm.api.parameters import Number
 from kbslurm.api.server import Serving, context_of
 from kbslurm.config import settings
 from kbslurm.store.postgres import PostgresStore

@@ -10,8 +10,10 @@ import httpx
 import pytest
 
 from kbslurm.api.context import Context
-from kbslurm.api.routes.sign_on import PROOF, SESSION, providers
+from kbslurm.api.providers import providers
+from kbslurm.api.routes.sign_on import PROOF
 from kbslurm.api.server import Serving, context_of
+from kbslurm.api.sessions import SESSION
 from kbslurm.config import settings
 from kbslurm.store.postgres import PostgresStore
 from kbslurm.store.views import Person

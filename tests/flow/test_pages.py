@@ -21,7 +21,7 @@ import pytest
 
 from kbslurm.api.pages import drawing
 from kbslurm.api.pages.rendering import measured, static_file, took
-from kbslurm.api.routes.sign_on import SESSION
+from kbslurm.api.sessions import SESSION
 from kbslurm.domain.run import SubmissionId
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.remove import remove
@@ -248,7 +248,7 @@ def test_a_board_is_told_of_a_new_record_and_shows_it(ground: Ground) -> None:
 
 
 def test_the_staff_page_is_told_that_something_happened(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kbslurm.api.pages.addresses.STAFF_S", 0.05)
+    monkeypatch.setattr("kbslurm.api.pages.live.STAFF_S", 0.05)
     with browsing(ground, "hana", "staff") as hana:
         assert 'data-live="/live/-/staff"' in hana.get("/staff").text
         events = stream(hana, "/live/-/staff")
@@ -262,8 +262,8 @@ def test_the_staff_page_is_told_that_something_happened(ground: Ground, monkeypa
 
 
 def test_long_lists_come_in_pages_that_lead_to_one_another(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kbslurm.api.pages.addresses.PAGE", 2)
-    monkeypatch.setattr("kbslurm.api.pages.addresses.MINE", 2)
+    monkeypatch.setattr("kbslurm.api.pages.boards.PAGE", 2)
+    monkeypatch.setattr("kbslurm.api.pages.submissions.MINE", 2)
     numbers = [judged(ground, "ada", 0.9), *(judged(ground, "ada", 0.5 + n / 10) for n in range(2))]
     for n in range(4):
         judged(ground, f"p{n}", 0.1 + n / 50, 0.0001)

@@ -19,7 +19,8 @@ from kbslurm.api import identity
 from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.context import Context
 from kbslurm.api.identity import Sender
-from kbslurm.api.routes.popcorn import Gpu, Number, own
+from kbslurm.api.lookup import own
+from kbslurm.api.parameters import Gpu, Number
 from kbslurm.contract.artifacts import Artifacts
 from kbslurm.domain import contest
 from kbslurm.domain.run import SubmissionId

@@ -13,8 +13,9 @@ from kbslurm.api import identity
 from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.context import Context
 from kbslurm.api.identity import BOTS_PROVIDER, Sender
-from kbslurm.api.routes import hosting
-from kbslurm.api.routes.popcorn import Number, person_told
+from kbslurm.api.parameters import Number
+from kbslurm.api.person_json import person_told
+from kbslurm.api.routes.hosts import verifying
 from kbslurm.contract.base import Fine
 from kbslurm.contract.people import DiscordUser, May, PendingToken, PersonTold
 from kbslurm.contract.verifying import Verification
@@ -77,9 +78,9 @@ def routes(context: Context) -> APIRouter:
         and nobody else's submission.
         """
         identity.service(context, sender)
-        together = context.store.ordered_together(SubmissionId(submission_id), hosting.VERIFIES)
+        together = context.store.ordered_together(SubmissionId(submission_id), verifying.VERIFIES)
         if not together:
             raise NotFound("verification", str(submission_id))
-        return Ascii(hosting.verification([(context.store.submission(number), place) for number, place in together]))
+        return Ascii(verifying.verification([(context.store.submission(number), place) for number, place in together]))
 
     return router

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 
 from kbslurm.api import full_submission, identity, popcorn_submission, waiting
 from kbslurm.api.answers import Ascii, answers
+from kbslurm.api.board_json import board_told
 from kbslurm.api.context import Context
 from kbslurm.api.identity import Sender
+from kbslurm.api.lookup import may_see, own, seen_board
+from kbslurm.api.parameters import Gpu, Limit, Name, Number, Offset, RunNumber
+from kbslurm.api.person_json import person_told
 from kbslurm.api.standings import Standings, final_told
 from kbslurm.contract.base import Fine
 from kbslurm.contract.boards import Leaderboard
@@ -22,24 +26,15 @@ from kbslurm.contract.queue import RunnerQueue
 from kbslurm.contract.rankings import FinalTold, Standing
 from kbslurm.contract.submissions import Count, Submission, SubmissionLine
 from kbslurm.contract.why import WhysTold, WhyTold
-from kbslurm.domain import contest, measure, policy
-from kbslurm.domain.run import SubmissionId
+from kbslurm.domain import contest
 from kbslurm.domain.why import as_told
-from kbslurm.errors import Invalid, NotFound, Refused
+from kbslurm.errors import Invalid, NotFound
 from kbslurm.flow.cancel import cancel
 from kbslurm.flow.remove import remove
 from kbslurm.observe.logs import teller
-from kbslurm.store.views import Board, Person, SubmissionView
 
 tell = teller("api")
 PENDING_FOR = timedelta(hours=1)
-
-Name = Annotated[str, Path(max_length=contest.NAME_CAP, description="A board's name, in any case.")]
-Gpu = Annotated[str, Path(max_length=contest.NAME_CAP, description="A GPU type, in any case.")]
-Number = Annotated[int, Path(ge=0, le=2**63 - 1, description="The submission's number.")]
-RunNumber = Annotated[int, Path(ge=0, le=2**63 - 1, description="The run's number.")]
-Limit = Annotated[int, Query(ge=1, le=100)]
-Offset = Annotated[int, Query(ge=0, le=2**31 - 1)]
 
 
 def routes(context: Context, histories: waiting.Histories, standings: Standings) -> APIRouter:
@@ -57,7 +52,7 @@ def routes(context: Context, histories: waiting.Histories, standings: Standings)
         person = identity.maybe_caller(context, sender)
         mine = context.store.joined(person.id) if person else frozenset()
         found = [board for board in context.store.boards(counted=False) if may_see(board, person, mine)]
-        return Ascii([_leaderboard(context, board) for board in found])
+        return Ascii([board_told(context, board) for board in found])
 
     @router.get("/gpus/{leaderboard}", responses=answers(list[str], 404))
     def gpus(leaderboard: Name, sender: Sender) -> Ascii:
@@ -185,83 +180,3 @@ def routes(context: Context, histories: waiting.Histories, standings: Standings)
         return Ascii({"state": state})
 
     return router
-
-
-def person_told(person: Person) -> dict[str, Any]:
-    """Somebody, as they and the hosts may know them."""
-    return {
-        "id": str(person.id),
-        "name": person.name,
-        "role": person.role,
-        "team": person.team,
-        "banned": person.banned_at is not None,
-    }
-
-
-def own(context: Context, sender: identity.Given, number: int, *, staff_too: bool = False) -> SubmissionView:
-    """The submission, when it is the caller's own and wasn't taken back."""
-    person = identity.caller(context, sender)
-    view = context.store.submission(SubmissionId(number))
-    if view.removed_at is not None:
-        raise NotFound("submission", str(number))
-    if view.person_id != person.id and not (staff_too and person.is_staff):
-        raise Refused(f"submission {number} isn't yours")
-    return view
-
-
-def seen_board(context: Context, name: str, person: Person | None) -> Board:
-    """The board, or NotFound: the same for one that isn't there and for one that the caller may not see."""
-    known = context.store.board_names(public_only=True)
-    try:
-        board = context.store.board(contest.board_name(name), counted=False)
-    except Invalid:
-        board = None
-    if board is None:
-        raise NotFound("board", name, known=known)
-    mine = context.store.joined(person.id) if person and board.visibility == "closed" else frozenset()
-    if not may_see(board, person, mine):
-        raise NotFound("board", name, known=known)
-    return board
-
-
-def may_see(board: Board, person: Person | None, joined: frozenset[int]) -> bool:
-    """Whether the board may be shown to whoever asks."""
-    return policy.may_see(board.visibility, invited=board.id in joined, staff=person is not None and person.is_staff)
-
-
-def _leaderboard(context: Context, board: Board) -> dict[str, Any]:
-    now = context.clock.now()
-    calibrations, paired = context.store.calibrations(board), board.problem.baseline is not None
-    is_open = board.closed_at is None and not contest.closed(board.deadline_at, now)
-    return {
-        "id": board.id,
-        "name": board.name,
-        "description": board.description,
-        "task": task(board),
-        "deadline": board.deadline_at.isoformat() if board.deadline_at else None,
-        "gpu_types": list(board.gpus),
-        "visibility": board.visibility,
-        "zone": board.zone,
-        "is_open": is_open,
-        "paired": paired,
-        "calibration": {gpu: one.state for gpu, one in calibrations.items()},
-        "notes": {gpu: measure.sentence(gpu, calibrations, paired=paired) for gpu in board.gpus},
-    }
-
-
-def task(board: Board) -> dict[str, Any]:
-    """What is judged, as far as a competitor may know: cases that are no secret, limits, templates. No reference."""
-    problem = board.problem
-    return {
-        "name": board.problem_name,
-        "lang": problem.lang,
-        "modes": list(problem.modes),
-        "tests": [dict(case) for case in problem.tests],
-        "benchmarks": [dict(case) for case in problem.benchmarks],
-        "test_timeout": problem.limits.test_s,
-        "benchmark_timeout": problem.limits.benchmark_s,
-        "ranked_timeout": problem.limits.ranked_s,
-        "ranking_by": problem.ranking_by,
-        "multi_gpu": problem.multi_gpu,
-        "templates": dict(problem.templates),
-    }

@@ -14,8 +14,8 @@ from kbslurm.api import identity, popcorn_submission, upload, waiting
 from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.context import Context
 from kbslurm.api.identity import Given, Sender
+from kbslurm.api.parameters import Gpu, Name
 from kbslurm.api.routes import artifacts
-from kbslurm.api.routes.popcorn import Gpu, Name
 from kbslurm.contract.submissions import Accepted
 from kbslurm.contract.verifying import PlacesOffered
 from kbslurm.domain import contest
