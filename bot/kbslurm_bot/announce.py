@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from kbslurm.client.http import BoardInfo, Client, FeedEvent, Place
+from kbslurm.client.answers import BoardInfo, FeedEvent, Place
+from kbslurm.client.http import Client
 from kbslurm.domain.amounts import score
 from kbslurm.errors import KbslurmError
 from kbslurm.observe.logs import teller

@@ -15,7 +15,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from kbslurm.client.http import FeedEvent, NoSuch
+from kbslurm.client.answers import FeedEvent
+from kbslurm.client.errors import NoSuch
 from kbslurm.errors import Invalid, KbslurmError
 from kbslurm.observe.logs import teller
 from kbslurm_bot import cards, plot

@@ -18,7 +18,7 @@ import yarl
 from discord import app_commands
 from discord.http import Route
 
-from kbslurm.client.http import FeedEvent
+from kbslurm.client.answers import FeedEvent
 from kbslurm.errors import BackendTrouble, KbslurmError, Misconfigured
 from kbslurm.observe.logs import teller
 from kbslurm_bot import cards, commands

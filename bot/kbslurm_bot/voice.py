@@ -12,7 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TypeVar
 
-from kbslurm.client.http import BoardInfo, Client, PersonInfo, Place, ServerGone
+from kbslurm.client.answers import BoardInfo, PersonInfo, Place
+from kbslurm.client.errors import ServerGone
+from kbslurm.client.http import Client
 from kbslurm.errors import KbslurmError
 from kbslurm.observe.logs import teller
 from kbslurm_bot.cards import Row, Standing

@@ -18,7 +18,8 @@ from kbslurm.domain import contest, measure
 from kbslurm.errors import EXIT_OK, Invalid, NotFound
 
 if TYPE_CHECKING:
-    from kbslurm.client.http import Client, Place
+    from kbslurm.client.answers import Place
+    from kbslurm.client.http import Client
     from kbslurm.domain.problem import Problem
     from kbslurm.store.postgres import PostgresStore
     from kbslurm.store.views import Board

@@ -219,7 +219,7 @@ class ByHttp:
     def submit(
         self, board: str | None, file_name: str, source: bytes, mode: Mode, gpus: Sequence[str], on: str | None = None
     ) -> tuple[SubmissionId, int]:
-        from kbslurm.client.http import ServerGone
+        from kbslurm.client.errors import ServerGone
 
         try:
             number = self._client.submit_to_many(board, gpus, mode, file_name, source, on=on).submission_id
@@ -230,7 +230,7 @@ class ByHttp:
 
     def look(self, number: int) -> Look:
         from kbslurm.api import full_submission
-        from kbslurm.client.http import ServerGone
+        from kbslurm.client.errors import ServerGone
 
         told = self._client.whole(number)
         try:

@@ -16,7 +16,8 @@ import httpx
 import psycopg
 import pytest
 
-from kbslurm.client.http import Client, ServerGone
+from kbslurm.client.errors import ServerGone
+from kbslurm.client.http import Client
 from kbslurm.config import shared_folders
 from kbslurm.contract.models import MODELS
 from kbslurm.contract.usage import UsageTold

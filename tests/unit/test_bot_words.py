@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from kbslurm.client.http import BoardInfo, FeedEvent, NoSuch, PersonInfo
+from kbslurm.client.answers import BoardInfo, FeedEvent, PersonInfo
+from kbslurm.client.errors import NoSuch
 from kbslurm_bot import buttons, cards, desk
 from kbslurm_bot.commands.asking import fitting
 from kbslurm_bot.commands.boards import task_told

@@ -14,7 +14,8 @@ from typing import Any, Literal
 import discord
 from discord import app_commands
 
-from kbslurm.client.http import BoardInfo, Client, PersonInfo
+from kbslurm.client.answers import BoardInfo, PersonInfo
+from kbslurm.client.http import Client
 from kbslurm.domain import places
 from kbslurm.errors import TooLarge
 from kbslurm_bot import cards, sure

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import discord
 from discord import app_commands
 
-from kbslurm.client.http import BoardInfo, Client, May, NoSuch
+from kbslurm.client.answers import BoardInfo, May
+from kbslurm.client.errors import NoSuch
+from kbslurm.client.http import Client
 from kbslurm.errors import KbslurmError, NotFound
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import io
 import discord
 from discord import app_commands
 
-from kbslurm.client.http import BoardInfo, Place
+from kbslurm.client.answers import BoardInfo, Place
 from kbslurm.domain.amounts import score
 from kbslurm.domain.contest import known_gpu
 from kbslurm.errors import NotFound

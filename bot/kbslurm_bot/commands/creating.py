@@ -8,7 +8,7 @@ from typing import Literal
 import discord
 from discord import app_commands
 
-from kbslurm.client.http import MadeBoard
+from kbslurm.client.answers import MadeBoard
 from kbslurm.errors import Invalid, KbslurmError, TooLarge
 from kbslurm_bot import cards
 from kbslurm_bot.commands.asking import (

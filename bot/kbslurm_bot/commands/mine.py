@@ -8,7 +8,7 @@ from typing import Any
 import discord
 from discord import app_commands
 
-from kbslurm.client.http import LineInfo, Queue
+from kbslurm.client.answers import LineInfo, Queue
 from kbslurm.domain.amounts import seconds
 from kbslurm.domain.contest import known_gpu
 from kbslurm_bot import cards, plot
