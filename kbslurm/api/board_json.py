@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from kbslurm.api.context import Context
@@ -12,7 +13,6 @@ from kbslurm.store.views import Board
 def board_told(context: Context, board: Board) -> dict[str, Any]:
     now = context.clock.now()
     calibrations, paired = context.store.calibrations(board), board.problem.baseline is not None
-    is_open = board.closed_at is None and not contest.closed(board.deadline_at, now)
     return {
         "id": board.id,
         "name": board.name,
@@ -22,11 +22,16 @@ def board_told(context: Context, board: Board) -> dict[str, Any]:
         "gpu_types": list(board.gpus),
         "visibility": board.visibility,
         "zone": board.zone,
-        "is_open": is_open,
+        "is_open": is_open(board, now),
         "paired": paired,
         "calibration": {gpu: one.state for gpu, one in calibrations.items()},
         "notes": {gpu: measure.sentence(gpu, calibrations, paired=paired) for gpu in board.gpus},
     }
+
+
+def is_open(board: Board, now: datetime) -> bool:
+    """Whether it takes submissions now."""
+    return board.closed_at is None and not contest.closed(board.deadline_at, now)
 
 
 def task(board: Board) -> dict[str, Any]:

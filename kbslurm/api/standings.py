@@ -90,12 +90,6 @@ class Standings:
         """So many of the same as popcorn reads it."""
         return [line(board, gpu, row) for row in self.of(board, gpu)[offset : offset + limit]]
 
-    def _keep(self, key: tuple[int, str], known: _Known) -> None:
-        with self._lock:
-            if len(self._known) >= KEPT:
-                self._known.clear()
-            self._known[key] = known
-
 
 def final_told(found: Final) -> dict[str, Any]:
     """A final that counts, as everybody may read it: who met whom, and what came of it."""

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import PlainTextResponse, RedirectResponse, Response
 
 from kbslurm.api import waiting
+from kbslurm.api.board_json import is_open
 from kbslurm.api.context import Context
 from kbslurm.api.lookup import may_see, seen_board
 from kbslurm.api.pages import drawing
@@ -34,7 +35,7 @@ def board_pages(
         mine = context.store.joined(person.id) if person else frozenset()
         now = context.clock.now()
         rows = [
-            {"board": board, "is_open": board.closed_at is None and not contest.closed(board.deadline_at, now)}
+            {"board": board, "is_open": is_open(board, now)}
             for board in context.store.boards()
             if may_see(board, person, mine)
         ]

@@ -18,7 +18,7 @@ from kbslurm.api.pages.reader import Reader
 from kbslurm.api.pages.rendering import HEADERS
 from kbslurm.api.parameters import Name, Number
 from kbslurm.domain.run import EventId, SubmissionId
-from kbslurm.errors import KbslurmError, NotFound, Refused
+from kbslurm.errors import KbslurmError, Refused
 
 HEARTBEAT_S = 15.0
 PROGRESS_S = 4.0  # how far a job is makes no event: a submission that somebody looks at is looked up this often
@@ -46,10 +46,7 @@ def live_streams(router: APIRouter, context: Context, reader: Reader, histories:
         """A short event whenever something of a submission of one's own moved, and `over` when nothing more will."""
 
         def owned() -> None:
-            person = reader.who(request)
-            view = context.store.submission(SubmissionId(submission_id))
-            if person is None or view.person_id != person.id or view.removed_at is not None:
-                raise NotFound("submission", str(submission_id))
+            reader.own(reader.who(request), submission_id)
 
         await run_in_threadpool(owned)
         return _stream(_steps(context, histories, SubmissionId(submission_id)))

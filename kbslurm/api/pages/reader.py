@@ -14,8 +14,9 @@ from fastapi.responses import RedirectResponse, Response
 from kbslurm.api import sessions
 from kbslurm.api.context import Context
 from kbslurm.api.pages.rendering import page
-from kbslurm.errors import Invalid, Refused
-from kbslurm.store.views import Person
+from kbslurm.domain.run import SubmissionId
+from kbslurm.errors import Invalid, NotFound, Refused
+from kbslurm.store.views import Person, SubmissionView
 
 Offset = Annotated[int, Query(alias="from", ge=0, le=2**31 - 1)]
 
@@ -35,6 +36,13 @@ class Reader:
         session = request.cookies.get(sessions.SESSION, "")
         key = self._context.store.secret_setting("pages")
         return hmac.new(key, f"csrf:{session}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+    def own(self, person: Person | None, number: int) -> SubmissionView:
+        """A submission of this person's own; anybody else's isn't there."""
+        view = self._context.store.submission(SubmissionId(number))
+        if person is None or view.person_id != person.id or view.removed_at is not None:
+            raise NotFound("submission", str(number))
+        return view
 
     def page(self, request: Request, template: str, person: Person | None, **told: Any) -> Response:
         return page(template, person=person, csrf=self.csrf(request) if person else "", **told)

@@ -18,9 +18,8 @@ from kbslurm.api.parameters import Gpu, Number
 from kbslurm.api.routes.artifacts import FileName, download
 from kbslurm.api.standings import Standings
 from kbslurm.domain import public
-from kbslurm.domain.run import SubmissionId
 from kbslurm.domain.waterfall import waterfall
-from kbslurm.errors import Invalid, NotFound
+from kbslurm.errors import Invalid
 from kbslurm.flow.cancel import cancel
 from kbslurm.observe.logs import teller
 from kbslurm.store.views import RunView, SubmissionView
@@ -65,9 +64,7 @@ def submission_pages(
         person = reader.who(request)
         if person is None:
             return to_login(request)
-        view = context.store.submission(SubmissionId(submission_id))
-        if view.person_id != person.id or view.removed_at is not None:
-            raise NotFound("submission", str(submission_id))
+        view = reader.own(person, submission_id)
         queue = waiting.of_submission(context, histories, view)
         return reader.page(
             request,
@@ -87,9 +84,7 @@ def submission_pages(
         person = reader.who(request)
         if person is None:
             return to_login(request)
-        view = context.store.submission(SubmissionId(submission_id))
-        if view.person_id != person.id or view.removed_at is not None:
-            raise NotFound("submission", str(submission_id))
+        view = reader.own(person, submission_id)
         return download(context, view, gpu, name)
 
     @router.post("/s/{submission_id}/cancel")
@@ -99,9 +94,7 @@ def submission_pages(
 
         def cancelled() -> None:
             person = reader.sender(request, form)
-            view = context.store.submission(SubmissionId(submission_id))
-            if view.person_id != person.id or view.removed_at is not None:
-                raise NotFound("submission", str(submission_id))
+            view = reader.own(person, submission_id)
             cancel(context.store, view.id, person.id, context.clock.now())
 
         await run_in_threadpool(cancelled)
