@@ -1,7 +1,7 @@
-"""A submission whole, as `kbslurm watch` shows it to its owner: with attempts, where the time went, and the report.
+"""All of a submission, as `kbslurm watch` shows it to its owner: with attempts, where the time went, and the report.
 
-`told` is for whoever writes JSON, `seen` makes the same value of it again on a laptop: so the command line shows the
-same by the database and over HTTP. Pure; what only the hosts may see never comes here.
+`as_json` tells it, and `from_json` makes the same value again on a laptop: so the command line shows the same by the
+database and over HTTP. Pure; what only the hosts may see never comes here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STAMPS = ("harness_started_at_ns", "harness_ended_at_ns")
 MOMENTS = ("opened_at", "submitted_at", "started_at", "ended_at")
 
 
-def told(view: SubmissionView) -> dict[str, Any]:
+def as_json(view: SubmissionView) -> dict[str, Any]:
     """The submission as JSON."""
     return {
         "id": view.id,
@@ -82,8 +82,8 @@ def _text(at: datetime | None) -> str | None:
     return None if at is None else at.isoformat()
 
 
-def seen(row: Mapping[str, Any]) -> SubmissionView:
-    """The value that `told` told of. What it didn't tell is empty. KeyError, TypeError, ValueError: it isn't one."""
+def from_json(row: Mapping[str, Any]) -> SubmissionView:
+    """The value that `as_json` told of; what it left out is empty. KeyError, TypeError, ValueError: it isn't one."""
     return SubmissionView(
         id=SubmissionId(row["id"]),
         person_id=PersonId(int(row["person_id"])),
@@ -98,13 +98,13 @@ def seen(row: Mapping[str, Any]) -> SubmissionView:
         by_staff=False,
         accepted_at=datetime.fromisoformat(row["accepted_at"]),
         removed_at=None,
-        runs=tuple(_seen_run(one) for one in row["runs"]),
+        runs=tuple(_run_from_json(one) for one in row["runs"]),
     )
 
 
-def _seen_run(row: Mapping[str, Any]) -> RunView:
+def _run_from_json(row: Mapping[str, Any]) -> RunView:
     queued_at, told = datetime.fromisoformat(row["queued_at"]), row["verdict"]
-    attempts = [_seen_attempt(one) for one in row["attempts"]]
+    attempts = [_attempt_from_json(one) for one in row["attempts"]]
     if attempts and row["progress"]:
         last = attempts[-1]
         attempts[-1] = dataclasses.replace(last, telemetry={**last.telemetry, "progress": row["progress"]})
@@ -132,7 +132,7 @@ def _seen_run(row: Mapping[str, Any]) -> RunView:
     )
 
 
-def _seen_attempt(row: Mapping[str, Any]) -> AttemptView:
+def _attempt_from_json(row: Mapping[str, Any]) -> AttemptView:
     opened_at = datetime.fromisoformat(row["opened_at"])
     return AttemptView(
         number=row["number"],

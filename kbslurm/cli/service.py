@@ -234,7 +234,7 @@ class ByHttp:
 
         told = self._client.whole(number)
         try:
-            return Look(view=full_submission.seen(told["submission"]), words=str(told["message"]))
+            return Look(view=full_submission.from_json(told["submission"]), words=str(told["message"]))
         except (KeyError, TypeError, ValueError) as error:
             why = f"it tells of a submission in another way than this kbslurm knows ({type(error).__name__})"
             raise ServerGone("service", why, hint="Have both of the same version.") from None

@@ -117,7 +117,11 @@ def routes(context: Context, histories: waiting.Histories, standings: Standings)
         """A submission of one's own with attempts, progress and report: what `kbslurm watch` shows."""
         view = own(context, sender, submission_id)
         queue = waiting.of_submission(context, histories, view)
-        told = {"submission": full_submission.told(view), "runner_queue": queue, "message": waiting.words(view, queue)}
+        told = {
+            "submission": full_submission.as_json(view),
+            "runner_queue": queue,
+            "message": waiting.words(view, queue),
+        }
         return Ascii(told)
 
     @router.get("/user/runs/{run_id}/why", responses=answers(WhyTold, 400, 401, 403, 404))
