@@ -128,7 +128,7 @@ def test_site_configs_match_the_schema() -> None:
 def commands() -> list[str]:
     """Every command of the CLI by its whole name, hidden ones left out."""
     code = """
-import json, typer.main, kbslurm.cli
+import json, typer.main, kbslurm.cli.app
 def walk(group, prefix):
     for name, command in sorted(group.commands.items()):
         if not command.hidden:
@@ -136,7 +136,7 @@ def walk(group, prefix):
                 yield from walk(command, prefix + [name])
             else:
                 yield " ".join(prefix + [name])
-print(json.dumps(list(walk(typer.main.get_command(kbslurm.cli.app), []))))
+print(json.dumps(list(walk(typer.main.get_command(kbslurm.cli.app.app), []))))
 """
     said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr

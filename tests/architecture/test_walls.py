@@ -143,6 +143,28 @@ def test_importing_the_command_line_is_light() -> None:
     assert not heavy
 
 
+@pytest.mark.parametrize("words", [(), ("board",), ("cancel",), ("user", "token", "list")], ids=" ".join)
+def test_a_command_line_imports_no_command_but_its_own(words: tuple[str, ...]) -> None:
+    code = f"""
+import json, sys
+from kbslurm.cli import main
+from kbslurm.cli.commands import COMMANDS, Group
+def modules(listed):
+    for one in listed.values():
+        if isinstance(one, Group):
+            yield from modules(one.commands)
+        else:
+            yield "kbslurm.cli." + one.function.partition(":")[0]
+sys.argv = ["kbslurm", *{words!r}, "--help"]
+code = main()
+print(json.dumps(sorted(set(modules(COMMANDS)) & set(sys.modules))))
+sys.exit(code)
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    asked = {("cancel",): ["kbslurm.cli.competitor.cancel"], ("user", "token", "list"): ["kbslurm.cli.host.user_token"]}
+    assert json.loads(said.stdout.splitlines()[-1]) == asked.get(words, [])
+
+
 def imported_at_top(file: Path) -> list[str]:
     return [name for node in ast.parse(file.read_text()).body for name in names_of(node)]
 

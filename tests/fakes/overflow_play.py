@@ -22,7 +22,7 @@ from kbslurm import wiring
 from kbslurm.backends.github import repository_files
 from kbslurm.backends.github.backend import GithubBackend
 from kbslurm.backends.local.backend import LocalBackend
-from kbslurm.cli import show
+from kbslurm.cli.output import printing
 from kbslurm.config import settings as configs
 from kbslurm.config import shared_folders
 from kbslurm.daemon.loop import Daemon
@@ -149,10 +149,10 @@ class Stage:
 
     def say(self, text: str) -> None:
         if not self.quiet:
-            show.out().print(text, soft_wrap=True)
+            printing.out().print(text, soft_wrap=True)
 
     def act(self, text: str) -> None:
-        self.say(f"\n[bold]{show.escape(text)}[/]")
+        self.say(f"\n[bold]{printing.escape(text)}[/]")
 
     def submit(self, act: str, *plays: Play) -> list[int]:
         ids = []
@@ -191,11 +191,11 @@ class Stage:
             self.store.wait_for_news(0.3)
 
     def _tell(self, run: Mapping[str, Any]) -> None:
-        score = f", {show.score(run['score_s'])}" if run["score_s"] is not None else ""
+        score = f", {printing.score(run['score_s'])}" if run["score_s"] is not None else ""
         head = f"#{run['submission_id']} {run['person']} {run['file_name']} on {run['gpu']}"
-        self.say(f"  {show.escape(head)}: {show.coloured(run['verdict'])}{score}, at [bold]{run['backend']}[/]")
+        self.say(f"  {printing.escape(head)}: {printing.coloured(run['verdict'])}{score}, at [bold]{run['backend']}[/]")
         if run["backend"] != SITE:
-            self.say(f"    since {show.escape(run['why_here'])}")
+            self.say(f"    since {printing.escape(run['why_here'])}")
 
 
 def settled(ids: Sequence[int]) -> Callable[[list[dict[str, Any]]], bool]:
@@ -217,7 +217,9 @@ def played(stage: Stage) -> bool:
     stage.wait(settled(during))
     waits = next(run for run in stage.runs() if run["submission_id"] == middle)
     lane = stage.daemon.lanes[SITE]
-    stage.say(f"  {SITE}'s breaker is {lane.breaker.state.value.replace('_', '-')}: {show.escape(lane.breaker.why)}")
+    stage.say(
+        f"  {SITE}'s breaker is {lane.breaker.state.value.replace('_', '-')}: {printing.escape(lane.breaker.why)}"
+    )
     stage.act("The cluster is back")
     stage.site.down = False
     stage.wait(settled([middle]))
@@ -319,7 +321,7 @@ def shown(stage: Stage, ok: bool, *, as_json: bool) -> None:
                         }
                         for run in stage.runs()
                     ],
-                    "usage": [show.plain(row) for row in used],
+                    "usage": [printing.plain(row) for row in used],
                 }
             )
         )
@@ -327,17 +329,17 @@ def shown(stage: Stage, ok: bool, *, as_json: bool) -> None:
     rows = [
         (
             f"#{run['submission_id']}",
-            show.escape(run["person"]),
-            show.escape(run["file_name"]),
+            printing.escape(run["person"]),
+            printing.escape(run["file_name"]),
             run["gpu"],
-            show.coloured(run["verdict"]),
+            printing.coloured(run["verdict"]),
             run["backend"],
         )
         for run in stage.runs()
     ]
-    show.table(("", "person", "file", "GPU", "verdict", "where"), rows)
-    places = [(show.escape(row.name or ""), str(row.runs), f"{row.gpu_s:.0f}", f"{row.money:.4f}") for row in used]
-    show.table(("place", "runs", "GPU-seconds", "EUR"), places)
+    printing.table(("", "person", "file", "GPU", "verdict", "where"), rows)
+    places = [(printing.escape(row.name or ""), str(row.runs), f"{row.gpu_s:.0f}", f"{row.money:.4f}") for row in used]
+    printing.table(("place", "runs", "GPU-seconds", "EUR"), places)
     stage.say("every run has one verdict, where it had to be" if ok else "[red]that isn't what had to come of it[/]")
 
 

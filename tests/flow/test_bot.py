@@ -22,7 +22,7 @@ import pytest
 
 from kbslurm.api.rate_limits import Limit, Limits
 from kbslurm.api.server import Serving
-from kbslurm.cli import bot as bot_process
+from kbslurm.cli.operator.bot_process import environment
 from kbslurm.client.http import Client
 from kbslurm.config import settings as config
 from kbslurm.domain.run import PersonId
@@ -517,7 +517,7 @@ def test_the_bots_process_is_told_no_secret_but_its_own(tmp_path: Path, monkeypa
     for name in SECRET_VARIABLES:
         monkeypatch.setenv(name, f"planted-{name}")
     monkeypatch.setenv("PGPASSWORD", "planted-too")
-    env = bot_process.environment(config.load(None, cwd=tmp_path))
+    env = environment(config.load(None, cwd=tmp_path))
     planted = {name for name, value in env.items() if "planted" in value}
     assert planted == {"DISCORD_TOKEN", "KBSLURM_BOT_TOKEN"}
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm.cli import show
+from kbslurm.cli.output import printing
+from kbslurm.cli.output.trial import measured
 from kbslurm.domain.placement import Rules
 from kbslurm.domain.run import Ending, Handle, OpenAttempt, Seen, Sighting, Slot
 from kbslurm.store.postgres import PostgresStore
@@ -288,8 +289,8 @@ def test_of_a_set_every_problem_is_added_that_can_be(kbslurm: CommandLine) -> No
 def test_what_cannot_be_resolved_has_no_interval() -> None:
     plain = BenchmarkResult(phase="benchmark", index=0, spec="n: 1", status="pass", median_ns=2e6)
     wide = dataclasses.replace(plain, low_ns=476.5, high_ns=2.2e10)
-    assert "±" in show.measured(dataclasses.replace(plain, low_ns=1.9e6, high_ns=2.1e6))
-    assert show.measured(dataclasses.replace(wide, flags=["UNRESOLVED"])).startswith("at most 2.00 ms (")
+    assert "±" in measured(dataclasses.replace(plain, low_ns=1.9e6, high_ns=2.1e6))
+    assert measured(dataclasses.replace(wide, flags=["UNRESOLVED"])).startswith("at most 2.00 ms (")
 
 
 def test_a_try_needs_no_database(tmp_path: Path) -> None:
@@ -519,10 +520,10 @@ def test_what_is_told_to_type_next_can_be_typed(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", [str(here)])
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert show.command() == ".venv/bin/kbslurm"
+    assert printing.command() == ".venv/bin/kbslurm"
     (tmp_path / "kbslurm").write_text("#!/bin/sh\n")
     (tmp_path / "kbslurm").chmod(0o755)
-    assert show.command() == "kbslurm"
+    assert printing.command() == "kbslurm"
 
 
 def test_a_host_links_an_account_of_the_university_by_hand(database_url: str, tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_a_pasted_token_is_kept_for_nobody_else_and_ended_by_logout(laptop: Lapt
 
 
 def test_a_device_registers_and_waits_to_be_linked(laptop: Laptop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kbslurm.cli.login.LOOK_S", 0.05)
+    monkeypatch.setattr("kbslurm.cli.competitor.login.LOOK_S", 0.05)
     store = laptop.ground.store
     told = laptop("login", "--register", "github", "--no-wait")
     assert told.code == 0 and "/link " in told.err
@@ -262,7 +262,7 @@ def test_an_interrupted_watch_says_how_to_come_back(laptop: Laptop) -> None:
 def test_a_watch_outlives_a_service_that_is_away_for_a_while(
     laptop: Laptop, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kbslurm.cli.watch.LOOK_S", 0.05)
+    monkeypatch.setattr("kbslurm.cli.competitor.watch.LOOK_S", 0.05)
     laptop.login()
     number = laptop("submit", "k.py", "-l", "transpose", "-g", "H100", "--json").json()["submission"]
     front = _Front(laptop.ground.url)

@@ -30,7 +30,7 @@ from kbslurm.backends.slurm.doctor.node_facts import Sight
 from kbslurm.backends.slurm.doctor.partitions import Partition
 from kbslurm.backends.slurm.doctor.site_file import Wishes
 from kbslurm.backends.slurm.doctor.survey import Survey
-from kbslurm.cli import doctor
+from kbslurm.cli.operator import doctor_local
 from kbslurm.config import shared_folders, sites
 from kbslurm.config.settings import load as load_config
 from kbslurm.domain.finding import Finding, Grade, worst
@@ -507,32 +507,32 @@ def test_this_machine_is_looked_at(tmp_path: Path) -> None:
     cores = len(os.sched_getaffinity(0))
     (tmp_path / "kbslurm.toml").write_text(f"[daemon.local]\nslots = {{ CPU = {cores + 1} }}\n")
     config = load_config(tmp_path / "kbslurm.toml", {"KBSLURM_STATE_DIR": str(tmp_path / "state")}, cwd=tmp_path)
-    assert doctor.state_finding(config.state_dir).grade in (Grade.PASS, Grade.CAUTION)
-    assert doctor.configuration_finding(config).grade is Grade.PASS
-    assert one(list(doctor.backend_findings(config)), "local slots").grade is Grade.CAUTION
+    assert doctor_local.state_finding(config.state_dir).grade in (Grade.PASS, Grade.CAUTION)
+    assert doctor_local.configuration_finding(config).grade is Grade.PASS
+    assert one(list(doctor_local.backend_findings(config)), "local slots").grade is Grade.CAUTION
     (tmp_path / "state").touch()
-    assert doctor.state_finding(tmp_path / "state" / "deeper").grade is Grade.FAIL
+    assert doctor_local.state_finding(tmp_path / "state" / "deeper").grade is Grade.FAIL
     empty = load_config(None, {"KBSLURM_STATE_DIR": str(tmp_path / "none")}, cwd=tmp_path / "nowhere")
-    assert graded(list(doctor.backend_findings(empty)), Grade.CAUTION) == ["backends"]
+    assert graded(list(doctor_local.backend_findings(empty)), Grade.CAUTION) == ["backends"]
 
 
 def test_clocks_and_pythons_are_graded() -> None:
-    assert doctor.clock_finding(datetime.now(UTC)).grade is Grade.PASS
-    assert doctor.clock_finding(datetime.now(UTC) - timedelta(minutes=5)).grade is Grade.FAIL
-    assert doctor.python_finding((3, 11)).grade is Grade.PASS
-    assert doctor.python_finding((3, 19)).grade is Grade.CAUTION
+    assert doctor_local.clock_finding(datetime.now(UTC)).grade is Grade.PASS
+    assert doctor_local.clock_finding(datetime.now(UTC) - timedelta(minutes=5)).grade is Grade.FAIL
+    assert doctor_local.python_finding((3, 11)).grade is Grade.PASS
+    assert doctor_local.python_finding((3, 19)).grade is Grade.CAUTION
 
 
 def test_an_unreachable_database_is_a_failure_and_not_an_exception(tmp_path: Path) -> None:
     nowhere = {"DATABASE_URL": "postgresql://127.0.0.1:9/none", "KBSLURM_STATE_DIR": str(tmp_path)}
-    found = list(doctor.database_findings(load_config(None, nowhere, cwd=tmp_path)))
+    found = list(doctor_local.database_findings(load_config(None, nowhere, cwd=tmp_path)))
     assert graded(found, Grade.FAIL) == ["database"]
     assert found[0].remedy
 
 
 def test_a_database_is_looked_at(database_url: str, tmp_path: Path) -> None:
     config = load_config(None, {"DATABASE_URL": database_url, "KBSLURM_STATE_DIR": str(tmp_path)}, cwd=tmp_path)
-    found = {finding.name: finding.grade for finding in doctor.database_findings(config)}
+    found = {finding.name: finding.grade for finding in doctor_local.database_findings(config)}
     assert found == {"database": Grade.PASS, "clock": Grade.PASS, "daemon": Grade.CAUTION}
 
 

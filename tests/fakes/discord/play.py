@@ -29,7 +29,7 @@ from rich.panel import Panel
 
 from kbslurm import wiring
 from kbslurm.api.server import Serving, context_of
-from kbslurm.cli import show
+from kbslurm.cli.output import printing
 from kbslurm.config import settings as configs
 from kbslurm.config import shared_folders
 from kbslurm.config.settings import Config
@@ -68,18 +68,18 @@ class Teller:
         if self.as_json:
             print(json.dumps(told, ensure_ascii=False), flush=True)
             return
-        out, safe = show.out(), show.escape(text)
+        out, safe = printing.out(), printing.escape(text)
         match kind:
             case "card" | "announcement":
                 buttons = "  ".join(f"[reverse] {one} [/]" for one in more["buttons"])
-                pictures = "".join(f"\n[dim]▨ {show.escape(one)}[/]" for one in more["pictures"])
+                pictures = "".join(f"\n[dim]▨ {printing.escape(one)}[/]" for one in more["pictures"])
                 title = f"#{more['channel']}" + (", the same message" if more["edits"] else "")
                 shown = f"{safe}{pictures}" + (f"\n\n{buttons}" if buttons else "")
                 out.print(Panel(shown, title=title, title_align="left", width=88, border_style="blue"))
             case "command" | "press":
                 out.print(f"[bold {COLOURS.get(more['who'], 'white')}]{more['who']}[/] {safe}", soft_wrap=True)
             case "answer":
-                files = "".join(f"\n    [dim]▤ {show.escape(one)}[/]" for one in more["files"])
+                files = "".join(f"\n    [dim]▤ {printing.escape(one)}[/]" for one in more["files"])
                 lines = safe.replace("\n", "\n    ")
                 out.print(f"  [dim]↳ only {more['who']} sees:[/] {lines}{files}", soft_wrap=True)
             case _:
@@ -335,11 +335,11 @@ def main() -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except (AssertionError, KbslurmError) as error:
-        show.err().print(f"[red]error:[/] {show.escape(str(error))}", soft_wrap=True)
+        printing.err().print(f"[red]error:[/] {printing.escape(str(error))}", soft_wrap=True)
         return EXIT_BUG
     if not teller.as_json:
-        show.say("")
-        show.say("With a token of your own: docs/discord.md, five steps.")
+        printing.say("")
+        printing.say("With a token of your own: docs/discord.md, five steps.")
     return EXIT_OK
 
 
