@@ -30,10 +30,10 @@ from kbslurm.domain.secret_names import SECRET_VARIABLES
 from kbslurm.errors import Invalid, NotFound, Unauthenticated
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
-from kbslurm_bot import announce, desk, memory
-from kbslurm_bot.face import Face, connect_to
+from kbslurm_bot import announcements, live_cards, state
+from kbslurm_bot.discord_client import DiscordClient, connect_to
+from kbslurm_bot.service import Service
 from kbslurm_bot.settings import Settings
-from kbslurm_bot.voice import Voice
 from tests.fakes import discord as fake
 from tests.fakes.discord import Discord, User
 from tests.flow.puppet import Puppet, sealed_report
@@ -63,7 +63,7 @@ def settings_of(
         bot_token=BOT_TOKEN,
         url=ground.url,
         public_url="https://kb.example",
-        memory=place / "bot.sqlite",
+        state_file=place / "bot.sqlite",
         api_url=f"{discord.url}/api/v10",
         gateway_url=discord.gateway_url,
         channel=channel,
@@ -74,18 +74,18 @@ def settings_of(
 @contextmanager
 def bot(
     discord: Discord, ground: Ground, place: Path, *, url: str = "", patience_s: float = 75.0, **channels: int
-) -> Iterator[Face]:
+) -> Iterator[DiscordClient]:
     """The bot in a thread of its own; at the end it is gone, and only its memory stays. No hour is the digest's."""
     settings = settings_of(discord, ground, place, **channels)
     connect_to(settings)
     loop, faces, failed = asyncio.new_event_loop(), [], []
     before = discord.met["identify"]
     patch = pytest.MonkeyPatch()
-    patch.setattr(announce, "DIGEST_HOUR", None)
+    patch.setattr(announcements, "DIGEST_HOUR", None)
 
     async def live() -> None:
-        with memory.opened(settings.memory) as kept, reaching(url or ground.url, patience_s) as voice:
-            face = Face(settings, kept, voice, guild_ready_timeout=0)
+        with state.opened(settings.state_file) as kept, reaching(url or ground.url, patience_s) as voice:
+            face = DiscordClient(settings, kept, voice, guild_ready_timeout=0)
             faces.append(face)
             await face.start(fake.TOKEN)
 
@@ -113,8 +113,8 @@ def bot(
         assert not thread.is_alive()
 
 
-def reaching(url: str, patience_s: float) -> contextlib.closing[Voice]:
-    return contextlib.closing(Voice(url, BOT_TOKEN, patience_s=patience_s))
+def reaching(url: str, patience_s: float) -> contextlib.closing[Service]:
+    return contextlib.closing(Service(url, BOT_TOKEN, patience_s=patience_s))
 
 
 def text_of(message: fake.Json) -> str:
@@ -261,7 +261,7 @@ def test_what_concerns_whoever_asks(discord: Discord, ground: Ground, tmp_path: 
 def test_a_history_is_a_picture(
     discord: Discord, ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "GAP_S", 0.2)
+    monkeypatch.setattr(live_cards, "GAP_S", 0.2)
     with bot(discord, ground, tmp_path):
         for n, score_s in enumerate((0.5, 0.4, 0.6), 1):
             discord.command(ADA, "submit", file=("k.py", GOOD), leaderboard="transpose", gpu="H100")

@@ -17,10 +17,10 @@ from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
 from kbslurm.flow.submit import accept
 from kbslurm.problems import loading
-from kbslurm_bot import memory
-from kbslurm_bot.announce import Crier
+from kbslurm_bot import state
+from kbslurm_bot.announcements import Announcer
 from kbslurm_bot.cards import Picture
-from kbslurm_bot.voice import Voice
+from kbslurm_bot.service import Service
 from tests.fakes.discord import Discord, strict
 from tests.flow.puppet import Puppet, sealed_report
 from tests.flow.stage import START, HandClock
@@ -75,14 +75,14 @@ def test_each_thing_is_told_once_and_an_absence_is_caught_up_in_silence(database
     clock, pinned = HandClock(at=START.replace(hour=5)), Pinned()
     with (
         served(database_url, tmp_path / "service", clock=clock, bot=BOT_TOKEN) as ground,
-        contextlib.closing(Voice(ground.url, BOT_TOKEN)) as voice,
+        contextlib.closing(Service(ground.url, BOT_TOKEN)) as voice,
     ):
         memory_file = tmp_path / "bot.sqlite"
 
         def look_at(file: Path) -> None:
             """By a bot that was just started: it knows what its memory knows."""
-            with memory.opened(file) as kept:
-                asyncio.run(Crier(kept, voice, pinned, 3000, clock.now).look())
+            with state.opened(file) as kept:
+                asyncio.run(Announcer(kept, voice, pinned, 3000, clock.now).look())
 
         def look() -> list[str]:
             look_at(memory_file)
@@ -134,10 +134,10 @@ def test_what_discord_doesnt_take_is_said_at_the_next_look(database_url: str, tm
     clock, pinned = HandClock(at=START.replace(hour=5)), Pinned()
     with (
         served(database_url, tmp_path / "service", clock=clock, bot=BOT_TOKEN) as ground,
-        contextlib.closing(Voice(ground.url, BOT_TOKEN)) as voice,
-        memory.opened(tmp_path / "bot.sqlite") as kept,
+        contextlib.closing(Service(ground.url, BOT_TOKEN)) as voice,
+        state.opened(tmp_path / "bot.sqlite") as kept,
     ):
-        crier = Crier(kept, voice, pinned, 3000, clock.now)
+        crier = Announcer(kept, voice, pinned, 3000, clock.now)
         asyncio.run(crier.look())
         ranks(ground, "ada", 0.5)
         pinned.broken = True
@@ -158,10 +158,10 @@ def test_what_discord_doesnt_take_is_said_at_the_next_look(database_url: str, tm
 def test_the_running_bot_announces_and_tells_staff(discord: Discord, ground: Ground, tmp_path: Path) -> None:
     discord.add_guild(2001, 3001, 3002)
     with bot(discord, ground, tmp_path, channel=3001, staff_channel=3002) as face:
-        discord.wait_for(lambda: face.memory.word("announce:seen_at"), "the first look")
+        discord.wait_for(lambda: face.state.word("announce:seen_at"), "the first look")
         ranks(ground, "bea", 0.4)
         card(discord, "★ bea leads transpose on H100", channel=3001)
-        face.voice.client.close()
+        face.service.client.close()
         asked = discord.command(ADA, "me")
         assert "bug of ours" in discord.answer(asked)
         card(discord, "A bug of the bot's", channel=3002)

@@ -14,7 +14,8 @@ from kbslurm.domain.run import PersonId
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
 from kbslurm.problems import loading
-from kbslurm_bot import alarms, desk
+from kbslurm_bot import alarms, live_cards
+from kbslurm_bot.messages import Gone
 from tests.fakes import discord as fake
 from tests.fakes.discord import Discord, User
 from tests.flow.puppet import Puppet, sealed_report
@@ -107,22 +108,22 @@ def test_again_goes_where_it_was_sent_or_says_why_not(discord: Discord, ground: 
 def test_the_end_of_each_canary_stirs_the_card_that_shows_them_all(
     discord: Discord, ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "LOOK_S", 86_400.0)  # what isn't stirred isn't looked at
+    monkeypatch.setattr(live_cards, "LOOK_S", 86_400.0)  # what isn't stirred isn't looked at
     heard: list[Any] = []
     with bot(discord, ground, tmp_path) as face:
-        hears = face.desk.heard
+        hears = face.live_cards.heard
 
         def listening(event: Any) -> None:
             hears(event)
             heard.append(event)
 
-        monkeypatch.setattr(face.desk, "heard", listening)
+        monkeypatch.setattr(face.live_cards, "heard", listening)
         discord.answer(discord.command(HOSTESS, "verify", leaderboard="transpose", gpu="H100"))
         shown = card(discord, "canary on transpose")
         assert "at github waiting" in text_of(shown)
         # What stirs it because they were accepted is over when those of the second one have been heard.
         discord.wait_for(lambda: any(one.subject == "submission:2" for one in heard), "the second one's events")
-        discord.wait_for(lambda: not face.desk._open[3000][1].is_stirred, "a card at rest")
+        discord.wait_for(lambda: not face.live_cards._open[3000][1].is_stirred, "a card at rest")
         assert works(ground, "github") == 2
         card(discord, "**H100** at github ✓ works")
     with bot(discord, ground, tmp_path):  # which ones it shows is known again after a restart
@@ -168,7 +169,7 @@ class Channel:
     async def edit(self, channel: int, message_id: int, message: dict[str, Any], pictures: Any = ()) -> None:
         if self.gone:
             self.gone = False
-            raise desk.Gone("the message was deleted")
+            raise Gone("the message was deleted")
         self.says[message_id] = text_of(message)
 
 

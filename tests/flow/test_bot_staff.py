@@ -16,7 +16,7 @@ import pytest
 
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import Refused
-from kbslurm_bot import sure
+from kbslurm_bot import confirm
 from kbslurm_bot.commands import admin as admin_commands
 from tests.fakes import discord as fake
 from tests.fakes.discord import Asked, Discord, User, strict
@@ -337,7 +337,7 @@ def test_a_role_of_another_server_gives_nothing_and_a_restart_ends_questions(
 
 def test_a_question_is_answered_once_by_whoever_asked_and_soon() -> None:
     now = 0.0
-    questions = sure.Questions(steady=lambda: now)
+    questions = confirm.Questions(steady=lambda: now)
 
     async def act(_: object) -> str:
         return ""
@@ -348,9 +348,9 @@ def test_a_question_is_answered_once_by_whoever_asked_and_soon() -> None:
     assert questions.take(first, 1) is act
     with pytest.raises(Refused, match="answered"):
         questions.take(first, 1)
-    now = sure.GOOD_FOR_S
+    now = confirm.GOOD_FOR_S
     with pytest.raises(Refused, match="expired"):
         questions.take(second, 1)
-    for _ in range(sure.MOST + 50):
+    for _ in range(confirm.MOST + 50):
         questions.put(1, act)
-    assert len(questions._open) == sure.MOST
+    assert len(questions._open) == confirm.MOST

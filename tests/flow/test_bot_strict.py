@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from kbslurm.domain.run import SubmissionId
-from kbslurm_bot import desk
-from kbslurm_bot.face import Face
+from kbslurm_bot import live_cards
+from kbslurm_bot.discord_client import DiscordClient
 from kbslurm_eval import wire
 from tests.fakes import discord as fake
 from tests.fakes.discord import Discord, User
@@ -75,7 +75,7 @@ def test_every_command_is_acknowledged_before_the_service_is_asked(
 def test_a_card_outlives_a_service_that_was_away(
     discord: Discord, ground: Ground, service: Held, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "AWAY_S", 0.2)
+    monkeypatch.setattr(live_cards, "AWAY_S", 0.2)
     with bot(discord, ground, tmp_path, url=service.url, patience_s=1.0):
         discord.answer(discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100"))
         card(discord, "waiting")
@@ -186,8 +186,8 @@ def test_a_card_in_an_archived_thread_is_left_alone_until_there_is_an_end_to_tel
     assert sum(status == 400 for _, _, status in discord.calls) <= 2
 
 
-def said_a_place(face: Face) -> bool:
-    return any(name.startswith("said:place") for name in face.memory._words)
+def said_a_place(face: DiscordClient) -> bool:
+    return any(name.startswith("said:place") for name in face.state._words)
 
 
 def test_two_bots_with_one_token_do_each_thing_once(discord: Discord, ground: Ground, tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_two_bots_with_one_token_do_each_thing_once(discord: Discord, ground: Gr
         bot(discord, ground, places[1], channel=3001, staff_channel=STAFF) as other,
     ):
         for face in (one, other):
-            discord.wait_for(lambda face=face: face.memory.word("announce:seen_at"), "the first look")  # type: ignore[misc]
+            discord.wait_for(lambda face=face: face.state.word("announce:seen_at"), "the first look")  # type: ignore[misc]
         asked = discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100")
         discord.answer(asked)
         card(discord, "Two bots run with one token", STAFF)

@@ -22,9 +22,9 @@ def profile(
 ) -> int:
     """Show a profile's summary and its files, or fetch them. They are whatever the submission wrote: mind what opens
     them."""
-    with service(as_) as desk:
-        view = desk.look(submission).view
-        found = desk.artifacts(view)
+    with service(as_) as found:
+        view = found.look(submission).view
+        files = found.artifacts(view)
         if view.mode != "profile":
             raise Invalid(
                 f"submission {submission} is no profile, but a {view.mode}", hint="Submit it with --mode profile."
@@ -32,21 +32,21 @@ def profile(
         written = []
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
-            for one in found:
+            for one in files:
                 path = out / f"{view.id}-{one.gpu}-{one.name}"
-                path.write_bytes(desk.artifact(view, one.gpu, one.name))
+                path.write_bytes(found.artifact(view, one.gpu, one.name))
                 written.append(str(path))
     if as_json:
-        rows = [{"gpu": one.gpu, "name": one.name, "size": one.size, "at": one.at} for one in found]
+        rows = [{"gpu": one.gpu, "name": one.name, "size": one.size, "at": one.at} for one in files]
         told = [{"gpu": run.gpu, "summary": profile_of(run)} for run in view.runs]
         printing.as_json({"submission": view.id, "profiles": told, "artifacts": rows, "written": written})
         return 0
     for run in view.runs:
         printing.say(f"{run.gpu}:")
         printing.say(profile_of(run) or "no profile")
-    for one in found:
+    for one in files:
         printing.say(f"{one.gpu}  {one.name}  {one.size} bytes")
-    if not found:
+    if not files:
         printing.say("no files: the run hasn't passed, or they have been forgotten (they are kept for two weeks)")
     for path_text in written:
         printing.say(f"wrote {path_text}")

@@ -39,8 +39,8 @@ from kbslurm.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, KbslurmError
 from kbslurm.observe import logs
 from kbslurm.problems import loading
 from kbslurm.store.postgres import PostgresStore
-from kbslurm_bot import memory
-from kbslurm_bot.announce import SEEN_AT
+from kbslurm_bot import state
+from kbslurm_bot.announcements import SEEN_AT
 from tests.fakes import discord as fake
 from tests.fakes.discord import Discord, Json, User, strict
 
@@ -313,7 +313,7 @@ def played(teller: Teller) -> None:
 def _until_it_has_looked(place: Path) -> None:
     """What is there at the bot's first look is no news to it."""
     until = time.monotonic() + PATIENCE_S
-    with memory.opened(place / "bot.sqlite") as kept:
+    with state.opened(place / "bot.sqlite") as kept:
         while kept.word(SEEN_AT) is None:
             assert time.monotonic() < until, "the bot never looked at the boards"
             time.sleep(0.05)

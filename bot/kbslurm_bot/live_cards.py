@@ -13,51 +13,26 @@ import dataclasses
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from kbslurm.client.answers import FeedEvent
 from kbslurm.client.errors import NoSuch
-from kbslurm.errors import Invalid, KbslurmError
 from kbslurm.observe.logs import teller
 from kbslurm_bot import cards, plot
-from kbslurm_bot.memory import Card, Memory
-from kbslurm_bot.voice import Away, Voice
+from kbslurm_bot.messages import Gone, Messages, NoFiles, Shelved
+from kbslurm_bot.service import Away, Service
+from kbslurm_bot.state import Card, State
 
 tell = teller("bot")
 LOOK_S = 15.0
 GAP_S = 2.0
 AWAY_S = 5.0
 CROWD = 5
-BACK_OFF_S = (1.0, 30.0)
-HOUSE = 0  # the owner of a card that follows a canary: nobody's submission, told to the bot itself
-
-
-class Gone(Exception):
-    """The message or its channel isn't there any more, or isn't ours to write in; the sentence says which."""
-
-
-class Shelved(Exception):
-    """The message is in a thread that Discord has archived: no edit there, but a new message opens it again."""
-
-
-class NoFiles(Exception):
-    """Discord takes the message, but not its pictures."""
-
-
-class Board(Protocol):
-    """Where cards are pinned up: Discord, in JSON."""
-
-    async def post(
-        self, channel: int, message: dict[str, Any], nonce: str, pictures: Sequence[cards.Picture] = ()
-    ) -> int: ...
-
-    async def edit(
-        self, channel: int, message_id: int, message: dict[str, Any], pictures: Sequence[cards.Picture] = ()
-    ) -> None: ...
+NOBODY = 0  # the owner of a card that follows a canary: nobody's submission, told to the bot itself
 
 
 @dataclasses.dataclass
-class _Kept:
+class _LiveCard:
     card: Card
     lost: Callable[[], Awaitable[None]] | None = None
     also: frozenset[int] = frozenset()  # what it tells of beside its own submission
@@ -69,20 +44,20 @@ class _Kept:
         return self.looked_at + (GAP_S if self.is_stirred else LOOK_S)
 
 
-class Desk:
+class LiveCards:
     """All open cards. `start` once, `stop` at the end; `add` after every receipt; `heard` for every event."""
 
     def __init__(
-        self, memory: Memory, voice: Voice, board: Board, steady: Callable[[], float] = time.monotonic
+        self, state: State, service: Service, board: Messages, steady: Callable[[], float] = time.monotonic
     ) -> None:
-        self._memory, self._voice, self._board, self._steady = memory, voice, board, steady
-        self._open: dict[int, dict[int, _Kept]] = {}
+        self._state, self._service, self._board, self._steady = state, service, board, steady
+        self._open: dict[int, dict[int, _LiveCard]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._wakes: dict[int, asyncio.Event] = {}
 
     def start(self) -> None:
         """Go on with every card that was open."""
-        found = self._memory.open_cards()
+        found = self._state.open_cards()
         for card in found:
             self._keep(card)
         if found:
@@ -105,7 +80,7 @@ class Desk:
         """A new submission: its card is kept before anybody sees it. `lost` is called when it can't be put up. `also`:
         submissions that this card follows, too."""
         card = Card(submission=submission, channel=channel, owner=owner)
-        self._memory.put(card)
+        self._state.put(card)
         self._keep(card, lost, also)
 
     def heard(self, event: FeedEvent) -> None:
@@ -127,7 +102,7 @@ class Desk:
             self._wakes[channel].set()
 
     def _keep(self, card: Card, lost: Callable[[], Awaitable[None]] | None = None, also: Sequence[int] = ()) -> None:
-        self._open.setdefault(card.channel, {})[card.submission] = _Kept(card, lost, frozenset(also))
+        self._open.setdefault(card.channel, {})[card.submission] = _LiveCard(card, lost, frozenset(also))
         self._wakes.setdefault(card.channel, asyncio.Event()).set()
         if card.channel not in self._tasks:
             self._tasks[card.channel] = asyncio.create_task(self._tend(card.channel), name=f"cards-{card.channel}")
@@ -168,11 +143,11 @@ class Desk:
             except TimeoutError:
                 return
 
-    async def _freshen(self, channel: int, kept: _Kept) -> None:
+    async def _freshen(self, channel: int, kept: _LiveCard) -> None:
         number, owner = kept.card.submission, kept.card.owner
-        if owner == HOUSE:
+        if owner == NOBODY:
             try:
-                told = await self._voice.ask(lambda client: client.verification(number))
+                told = await self._service.ask(lambda client: client.verification(number))
             except NoSuch:
                 await self._put_up(channel, kept, cards.taken_back(number, None), done=True)
                 return
@@ -180,7 +155,7 @@ class Desk:
             await self._put_up(channel, kept, cards.verification(told), done=told["done"])
             return
         try:
-            whole = await self._voice.for_owner(owner, lambda client: client.whole(number))
+            whole = await self._service.for_owner(owner, lambda client: client.whole(number))
         except NoSuch:
             await self._put_up(channel, kept, cards.taken_back(number, owner), done=True)
             return
@@ -188,7 +163,7 @@ class Desk:
         crowd = sum(one.is_stirred or one.card.message is None for one in self._open[channel].values())
         if kept.card.message is not None and not done and crowd >= CROWD:
             return  # many wait for an edit: this one would only say that it goes on
-        standings = await self._voice.standings(owner, whole) if done else {}
+        standings = await self._service.standings(owner, whole) if done else {}
         shown = cards.Shown(whole=whole, owner=owner, standings=standings)
         if pictures := await self._pictures(owner, whole, standings):
             try:
@@ -207,7 +182,7 @@ class Desk:
         found: list[cards.Picture] = []
         wanted = {gpu: stands.history for gpu, stands in standings.items() if len(stands.history) > 1}
         try:
-            boards = await self._voice.boards(owner) if wanted else []
+            boards = await self._service.boards(owner) if wanted else []
             if not any(one.name == told["board"] and one.visibility == "public" for one in boards):
                 return []
             for gpu, history in list(wanted.items())[: cards.PICTURES]:
@@ -223,7 +198,7 @@ class Desk:
     async def _put_up(
         self,
         channel: int,
-        kept: _Kept,
+        kept: _LiveCard,
         sent: dict[str, Any],
         *,
         done: bool,
@@ -244,7 +219,7 @@ class Desk:
                     await kept.lost()
         card = dataclasses.replace(card, done=done)
         if card != kept.card:
-            self._memory.put(card)
+            self._state.put(card)
             kept.card = card
         if done:
             del self._open[channel][card.submission]
@@ -261,27 +236,3 @@ class Desk:
             if done:
                 message = await self._board.post(channel, sent, f"kb-{card.submission}-end", pictures)
         return dataclasses.replace(card, message=message, shown=cards.digest(sent))
-
-
-async def follow(voice: Voice, desk: Desk, *others: Callable[[FeedEvent], None]) -> None:
-    """Tell the desk, and others, what happens, for ever. After a feed that broke off everything is looked at once."""
-    since, back_off = "now", BACK_OFF_S[0]
-    while True:
-        try:
-            desk.stir()
-            async for event in voice.client.follow(since):
-                since, back_off = event.token, BACK_OFF_S[0]
-                for listener in (desk.heard, *others):
-                    try:
-                        listener(event)
-                    except Exception as error:  # noqa: BLE001 - one event isn't the end of all others
-                        tell("an event was left out", level="error", token=since, why=repr(error))
-        except Invalid:
-            since = "now"  # it is another feed: an other database
-        except KbslurmError as error:
-            tell("the feed is away", level="warning", why=error.message)
-        except Exception as error:  # noqa: BLE001 - asked for again it would be no better: go on behind it
-            tell("the feed can't be read", level="error", since=since, why=repr(error))
-            since = "now"
-        await asyncio.sleep(back_off)
-        back_off = min(back_off * 2, BACK_OFF_S[1])

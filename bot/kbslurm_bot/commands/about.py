@@ -8,16 +8,17 @@ from typing import Any, Literal
 from discord import app_commands
 
 from kbslurm.errors import KbslurmError
-from kbslurm_bot.commands.asking import PATIENCE_S, Asked, face, fitting, may
+from kbslurm_bot.interactions import PATIENCE_S, Asked, bot_of, may
+from kbslurm_bot.text import fitting
 
 
 @app_commands.command(name="ping", description="Are the bot and the service up?")
 async def ping(interaction: Asked) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
-    here = face(interaction)
+    here = bot_of(interaction)
     try:
         async with asyncio.timeout(5 * PATIENCE_S):
-            await here.voice.ask(lambda client: client.check())
+            await here.service.ask(lambda client: client.check())
         service = "up"
     except (KbslurmError, TimeoutError):
         service = "not reachable; what was accepted goes on"
@@ -46,7 +47,7 @@ async def listed(interaction: Asked) -> None:
     except (KbslurmError, TimeoutError):
         shown = {None}
     lines: dict[bool, list[str]] = {False: [], True: []}
-    for one in sorted(face(interaction).tree.walk_commands(), key=lambda one: one.qualified_name):
+    for one in sorted(bot_of(interaction).tree.walk_commands(), key=lambda one: one.qualified_name):
         if isinstance(one, app_commands.Command) and audience(one) in shown:
             lines[audience(one) is not None].append(f"`/{one.qualified_name}` {one.description}")
     for told in lines.values():

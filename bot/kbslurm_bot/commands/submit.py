@@ -7,9 +7,11 @@ from discord import app_commands
 
 from kbslurm.domain.source import SOURCE_CAP
 from kbslurm.errors import Invalid, TooLarge
-from kbslurm_bot.commands.asking import Asked, board_of, complete_board, complete_gpus, face, gpus_named
-from kbslurm_bot.rights import missing_here
-from kbslurm_bot.voice import Away
+from kbslurm_bot.commands.completions import complete_board, complete_gpus
+from kbslurm_bot.interactions import Asked, board_of, bot_of
+from kbslurm_bot.permissions import missing_here
+from kbslurm_bot.service import Away
+from kbslurm_bot.text import gpus_named
 
 MODE_CHOICES = [
     app_commands.Choice(name="ranked", value="leaderboard"),
@@ -106,11 +108,11 @@ async def submitted(
     source: bytes,
     on: str | None = None,
 ) -> None:
-    """Hand it in for whoever asked, pin up its card, and say so. The interaction has been deferred."""
-    here, user = face(interaction), interaction.user
-    await here.voice.person(user.id, user.display_name)
+    """Submit it for whoever asked, post its card, and say so. The interaction has been deferred."""
+    here, user = bot_of(interaction), interaction.user
+    await here.service.person(user.id, user.display_name)
     try:
-        receipt = await here.voice.for_user(
+        receipt = await here.service.for_user(
             user.id,
             user.display_name,
             lambda client: client.submit_to_many(board, gpus, mode, file_name, source, on=on),
@@ -130,7 +132,7 @@ async def submitted(
         said = f"I may not write in this channel, so submission {number} has no card here. Tell a host."
         await interaction.followup.send(f"{said} `/leaderboard get-submission` shows it.", ephemeral=True)
 
-    here.desk.add(number, interaction.channel_id, user.id, lost)
+    here.live_cards.add(number, interaction.channel_id, user.id, lost)
     await interaction.followup.send(
         f"Submission {number} is accepted; its card in this channel follows it.", ephemeral=True
     )

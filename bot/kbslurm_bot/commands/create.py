@@ -11,17 +11,9 @@ from discord import app_commands
 from kbslurm.client.answers import MadeBoard
 from kbslurm.errors import Invalid, KbslurmError, TooLarge
 from kbslurm_bot import cards
-from kbslurm_bot.commands.asking import (
-    ALL_GPUS,
-    CHOICES,
-    PATIENCE_S,
-    Asked,
-    as_asker,
-    fitting,
-    gpus_typed,
-    may,
-    words_typed,
-)
+from kbslurm_bot.commands.completions import CHOICES, words_typed
+from kbslurm_bot.interactions import PATIENCE_S, Asked, as_asker, may
+from kbslurm_bot.text import ALL_GPUS, fitting, gpus_typed
 
 FILE_CAP = 4_000_000
 Visibility = Literal["public", "closed"]
@@ -88,6 +80,6 @@ async def create(
 def made_told(made: MadeBoard) -> list[str]:
     """A new board, and what to know of it."""
     return [
-        f"Board **{cards.plain(made.name)}** is there, on {', '.join(map(cards.plain, made.gpus))}.",
-        *(f"⚠ {cards.plain(one)}" for one in made.warnings),
+        f"Board **{cards.escaped(made.name)}** is there, on {', '.join(map(cards.escaped, made.gpus))}.",
+        *(f"⚠ {cards.escaped(one)}" for one in made.warnings),
     ]

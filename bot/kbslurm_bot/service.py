@@ -19,6 +19,7 @@ from kbslurm.errors import KbslurmError
 from kbslurm.observe.logs import teller
 from kbslurm_bot.cards import Row, Standing
 from kbslurm_bot.plot import Point
+from kbslurm_bot.text import printable
 
 tell = teller("bot")
 T = TypeVar("T")
@@ -39,7 +40,7 @@ class Away(ServerGone):
         self.message, self.why = str(type(self).__doc__), why
 
 
-class Voice:
+class Service:
     """One for the whole bot; `url` is the API's, `token` shows us as the bot. Whoever hangs is waited for so long."""
 
     def __init__(self, url: str, token: str, *, patience_s: float = PATIENCE_S) -> None:
@@ -162,17 +163,3 @@ def history_of(lines: Sequence[Row], gpu: str) -> list[tuple[int, Point]]:
         for run in line["runs"]
         if run["gpu_type"] == gpu and run["score"] is not None
     ]
-
-
-def printable(name: str) -> str:
-    """A Discord name as kbslurm keeps names."""
-    return " ".join("".join(one if one.isprintable() else " " for one in name).split())[:60]
-
-
-def sentence(error: KbslurmError) -> str:
-    """What went wrong and what to do next, in one or two sentences."""
-    text = f"{error.message}." if not error.message.endswith((".", "!", "?")) else error.message
-    # A word at its begin is made a sentence's; a file's or a board's name stays as it is written.
-    if text.partition(" ")[0].isalpha():
-        text = text[:1].upper() + text[1:]
-    return f"{text} {error.hint}" if error.hint else text

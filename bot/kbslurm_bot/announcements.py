@@ -19,9 +19,9 @@ from kbslurm.domain.amounts import score
 from kbslurm.errors import KbslurmError
 from kbslurm.observe.logs import teller
 from kbslurm_bot import cards
-from kbslurm_bot.desk import Board, Gone
-from kbslurm_bot.memory import Memory
-from kbslurm_bot.voice import Voice
+from kbslurm_bot.messages import Gone, Messages
+from kbslurm_bot.service import Service
+from kbslurm_bot.state import State
 
 tell = teller("bot")
 LOOK_S = 60.0
@@ -37,7 +37,7 @@ Rankings = dict[str, list[Place]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Saying:
+class Announcement:
     """One message: `key` is what it is about, so that it is said once."""
 
     key: str
@@ -45,13 +45,13 @@ class Saying:
     colour: int = cards.BLURPLE
 
 
-class Crier:
+class Announcer:
     """Announces into one channel. `run` for ever; `heard` for every event."""
 
     def __init__(
-        self, memory: Memory, voice: Voice, board: Board, channel: int, now: Callable[[], datetime] | None = None
+        self, state: State, service: Service, board: Messages, channel: int, now: Callable[[], datetime] | None = None
     ) -> None:
-        self._memory, self._voice, self._board, self._channel = memory, voice, board, channel
+        self._state, self._service, self._board, self._channel = state, service, board, channel
         self._now = now or (lambda: datetime.now(UTC))
         self._wake = asyncio.Event()
 
@@ -80,59 +80,59 @@ class Crier:
 
     async def look(self) -> None:
         """Say what is new since the last look; nothing of it when that was long ago."""
-        now, before = self._now(), self._memory.word(SEEN_AT)
+        now, before = self._now(), self._state.word(SEEN_AT)
         silent = before is None or now - datetime.fromisoformat(before) > NEWS_FOR
-        boards = await self._voice.ask(_public)
+        boards = await self._service.ask(_public)
         for board, rankings in boards:
             for saying in [*self._of_board(board, now), *self._of_rankings(board, rankings)]:
                 await self._say(saying, silent=silent)
             # Not before all of it was said: what Discord doesn't take now is still news at the next look.
             for gpu, places in rankings.items():
-                self._memory.keep(_first(board, gpu), json.dumps([one.submission_id for one in places]))
+                self._state.keep(_first(board, gpu), json.dumps([one.submission_id for one in places]))
         digest = self._digest(boards, now)
         if digest is not None:
             await self._say(digest, silent=silent)
-        self._memory.keep(SEEN_AT, now.isoformat())
+        self._state.keep(SEEN_AT, now.isoformat())
 
-    async def _say(self, saying: Saying, *, silent: bool) -> None:
+    async def _say(self, saying: Announcement, *, silent: bool) -> None:
         """Said and then kept; after a kill in between Discord knows it by its nonce."""
         name = f"said:{saying.key}"
-        if self._memory.word(name) is not None:
+        if self._state.word(name) is not None:
             return
         if not silent:
             nonce = hashlib.sha256(saying.key.encode()).hexdigest()[:24]
             await self._board.post(self._channel, cards.note(saying.text, saying.colour), nonce)
-        self._memory.keep(name, self._now().isoformat())
+        self._state.keep(name, self._now().isoformat())
 
-    def _of_board(self, board: BoardInfo, now: datetime) -> list[Saying]:
+    def _of_board(self, board: BoardInfo, now: datetime) -> list[Announcement]:
         if not board.is_open:
             return []
-        name, found = cards.plain(board.name), []
-        about, gpus = cards.plain(board.description[:ABOUT]), ", ".join(map(cards.plain, board.gpus))
+        name, found = cards.escaped(board.name), []
+        about, gpus = cards.escaped(board.description[:ABOUT]), ", ".join(map(cards.escaped, board.gpus))
         text = f"### New board: {name}\n{about}\n{gpus}"
         ends = board.deadline
-        found.append(Saying(key=f"board:{board.id}", text=f"{text}\n{_until(ends)}"))
+        found.append(Announcement(key=f"board:{board.id}", text=f"{text}\n{_until(ends)}"))
         left = None if ends is None else ends - now
         for before in REMIND:
             if left is not None and timedelta() < left <= before:
                 assert ends is not None
                 hours = int(before.total_seconds() // 3600)
                 key = f"deadline:{board.id}:{ends.isoformat()}:{hours}"
-                found.append(Saying(key=key, text=f"### {name} closes soon\n{_until(ends)}", colour=cards.ORANGE))
+                found.append(Announcement(key=key, text=f"### {name} closes soon\n{_until(ends)}", colour=cards.ORANGE))
                 break
         return found
 
-    def _of_rankings(self, board: BoardInfo, rankings: Rankings) -> list[Saying]:
+    def _of_rankings(self, board: BoardInfo, rankings: Rankings) -> list[Announcement]:
         """Who got onto a podium by a submission that wasn't among the first before."""
         found = []
         for gpu, places in rankings.items():
-            known = set(json.loads(self._memory.word(_first(board, gpu)) or "[]"))
+            known = set(json.loads(self._state.word(_first(board, gpu)) or "[]"))
             fresh = [n for n, one in enumerate(places[:PODIUM]) if one.submission_id not in known]
             for n in fresh:
                 found.append(_placed(board, gpu, places, n))
         return found
 
-    def _digest(self, boards: list[tuple[BoardInfo, Rankings]], now: datetime) -> Saying | None:
+    def _digest(self, boards: list[tuple[BoardInfo, Rankings]], now: datetime) -> Announcement | None:
         if now.hour != DIGEST_HOUR:
             return None
         since = now - timedelta(days=1)
@@ -143,27 +143,27 @@ class Crier:
             for gpu, places in rankings.items():
                 if places:
                     news = sum(one.at > since for one in places)
-                    lead = f"{cards.plain(places[0].person)} {score(places[0].score_s)}"
+                    lead = f"{cards.escaped(places[0].person)} {score(places[0].score_s)}"
                     fresh = f" · {news} of the first {len(places)} are from the last day" if news else ""
-                    lines.append(f"**{cards.plain(board.name)}** {cards.plain(gpu)}: {lead}{fresh}")
+                    lines.append(f"**{cards.escaped(board.name)}** {cards.escaped(gpu)}: {lead}{fresh}")
         if not lines:
             return None
         text = "\n".join([f"### The day, {now:%Y-%m-%d}", *lines[:40]])
-        return Saying(key=f"digest:{now:%Y-%m-%d}", text=text, colour=cards.GREY)
+        return Announcement(key=f"digest:{now:%Y-%m-%d}", text=text, colour=cards.GREY)
 
 
 def _first(board: BoardInfo, gpu: str) -> str:
     return f"first:{board.id}:{gpu}"
 
 
-def _placed(board: BoardInfo, gpu: str, places: list[Place], n: int) -> Saying:
+def _placed(board: BoardInfo, gpu: str, places: list[Place], n: int) -> Announcement:
     one = places[n]
-    who, where = cards.plain(one.person), f"{cards.plain(board.name)} on {cards.plain(gpu)}"
+    who, where = cards.escaped(one.person), f"{cards.escaped(board.name)} on {cards.escaped(gpu)}"
     time = score(one.score_s, one.low_s, one.high_s)
     ahead = f" ({cards.percent(one.score_s, places[1].score_s)} vs the second)" if n == 0 and len(places) > 1 else ""
     head = f"### ★ {who} leads {where}" if n == 0 else f"### {who} is on the podium of {where}, rank {one.rank}"
     colour = cards.GREEN if n == 0 else cards.BLURPLE
-    return Saying(key=f"place:{board.id}:{gpu}:{one.submission_id}", text=f"{head}\n{time}{ahead}", colour=colour)
+    return Announcement(key=f"place:{board.id}:{gpu}:{one.submission_id}", text=f"{head}\n{time}{ahead}", colour=colour)
 
 
 def _until(ends: datetime | None) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Self
 import discord
 
 from kbslurm.errors import KbslurmError, Refused
+from kbslurm_bot.failures import say_failure
 
 GOOD_FOR_S = 600.0
 MOST = 1000
@@ -58,7 +59,7 @@ class Questions:
         return found.act
 
 
-class Sure(discord.ui.DynamicItem[discord.ui.Button[Any]], template=SAID):
+class ConfirmButton(discord.ui.DynamicItem[discord.ui.Button[Any]], template=SAID):
     """Yes or no."""
 
     def __init__(self, button: discord.ui.Button[Any], say: str, key: str) -> None:
@@ -79,8 +80,6 @@ class Sure(discord.ui.DynamicItem[discord.ui.Button[Any]], template=SAID):
         return cls(item, match["say"], match["key"])
 
     async def callback(self, interaction: discord.Interaction[Any]) -> None:
-        from kbslurm_bot.face import say_failure
-
         try:
             await interaction.response.defer(ephemeral=True, thinking=True)
             act = interaction.client.questions.take(self.key, interaction.user.id)
@@ -96,6 +95,6 @@ async def ask(interaction: discord.Interaction[Any], question: str, label: str, 
     """Put it to whoever typed the command, and nobody else. The interaction has been deferred."""
     key = interaction.client.questions.put(interaction.user.id, act)
     view = discord.ui.View(timeout=None)
-    view.add_item(Sure.of(label, "yes", key)).add_item(Sure.of("Leave it", "no", key))
+    view.add_item(ConfirmButton.of(label, "yes", key)).add_item(ConfirmButton.of("Leave it", "no", key))
     view.stop()  # its buttons are known by their ids: nothing is remembered of the message
     await interaction.followup.send(question[:2000], view=view, ephemeral=True)

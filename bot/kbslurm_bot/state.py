@@ -1,4 +1,4 @@
-"""What the bot has to know again after a restart: its cards, and a few words. One SQLite file."""
+"""What the bot has to know again after a restart: its cards, and what it has said. One SQLite file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Card:
     done: bool = False
 
 
-class Memory:
+class State:
     """Small and synchronous: a write is a page of a local file. What is written is there after a kill."""
 
     def __init__(self, path: Path) -> None:
@@ -117,10 +117,10 @@ class Memory:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Memory]:
+def opened(path: Path) -> Iterator[State]:
     """The memory in this file, made where there is none."""
-    memory = Memory(path)
+    state = State(path)
     try:
-        yield memory
+        yield state
     finally:
-        memory.close()
+        state.close()

@@ -11,19 +11,11 @@ from kbslurm.client.http import Client
 from kbslurm.errors import NotFound, Refused
 from kbslurm_bot import cards
 from kbslurm_bot.commands.admin import HOSTS_ONLY
-from kbslurm_bot.commands.asking import (
-    Asked,
-    as_asker,
-    complete_board,
-    complete_every_place,
-    complete_gpus,
-    complete_places,
-    face,
-    gpus_named,
-    roles_of,
-)
-from kbslurm_bot.commands.submitting import WORDS, handed_in, lacking
-from kbslurm_bot.desk import HOUSE
+from kbslurm_bot.commands.completions import complete_board, complete_every_place, complete_gpus, complete_places
+from kbslurm_bot.commands.submit import WORDS, handed_in, lacking
+from kbslurm_bot.interactions import Asked, as_asker, bot_of, roles_of
+from kbslurm_bot.live_cards import NOBODY
+from kbslurm_bot.text import gpus_named
 
 Try = Literal["test", "benchmark"]
 
@@ -67,14 +59,14 @@ async def verify(
     backend: str | None = None,
 ) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
-    here = face(interaction)
+    here = bot_of(interaction)
     channel = here.settings.staff_channel or interaction.channel_id
     if channel is None:
         raise Refused("there is no channel to report into", hint="Type it in a channel, or set staff_channel.")
     if channel == interaction.channel_id and (lacks := lacking(interaction)):
         raise Refused(f"I can't write into this channel: I lack {', '.join(lacks)}", hint="Type it elsewhere.")
     # Everybody in an open channel reads the board's name.
-    seen = await here.voice.boards(interaction.user.id, roles_of(interaction))
+    seen = await here.service.boards(interaction.user.id, roles_of(interaction))
     known = [one for one in seen if here.settings.staff_channel or one.visibility == "public"]
     found = next((one for one in known if leaderboard and one.name == leaderboard.strip().lower()), None)
     if leaderboard is None:
@@ -84,8 +76,10 @@ async def verify(
         raise NotFound("public board", leaderboard or "", known=[one.name for one in known])
     board, gpus = found.name, gpus_named(gpu, found)
     ordered = await as_asker(interaction, lambda client: client.verify(board, gpus, mode, on=backend))
-    here.desk.add(ordered.submission_id, channel, HOUSE, also=ordered.submission_ids)
-    said = [f"Verifying on {cards.plain(ordered.board)}: submission {ordered.submission_id}; <#{channel}> follows it."]
+    here.live_cards.add(ordered.submission_id, channel, NOBODY, also=ordered.submission_ids)
+    said = [
+        f"Verifying on {cards.escaped(ordered.board)}: submission {ordered.submission_id}; <#{channel}> follows it."
+    ]
     if ordered.left_out:
-        said.append(f"Not verified, since this board hasn't them: {', '.join(map(cards.plain, ordered.left_out))}.")
+        said.append(f"Not verified, since this board hasn't them: {', '.join(map(cards.escaped, ordered.left_out))}.")
     await interaction.followup.send("\n".join(said), ephemeral=True)
