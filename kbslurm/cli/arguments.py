@@ -14,8 +14,12 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of t
 As = Annotated[str | None, typer.Option("--as", help="Act as this person (default: $KBSLURM_PERSON, else you).")]
 
 BoardName = Annotated[str, typer.Argument(help="The board's name.")]
-
 PersonName = Annotated[str, typer.Argument(help="The person's name.")]
+ServiceAddress = Annotated[
+    str | None, typer.Argument(help="The service's address (default: $KBSLURM_URL).", show_default=False)
+]
+LogJson = Annotated[bool, typer.Option("--log-json", "--json", help="One JSON object per line.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
 
 
 def checked_mode(mode: str) -> Mode:
@@ -38,11 +42,3 @@ def read_source(file: Path) -> bytes:
             return opened.read(SOURCE_CAP + 1)
     except OSError as error:
         raise Invalid(f"{file} can't be read: {error.strerror}") from None
-
-
-ServiceAddress = Annotated[
-    str | None, typer.Argument(help="The service's address (default: $KBSLURM_URL).", show_default=False)
-]
-
-LogJson = Annotated[bool, typer.Option("--log-json", "--json", help="One JSON object per line.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]

@@ -7,8 +7,10 @@ import json
 import subprocess
 import sys
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +29,12 @@ def test_imports_go_down_and_never_up() -> None:
     asked = [str(program), "--no-cache", "--config", str(ROOT / "pyproject.toml")]
     done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    graph = grimp.build_graph("kbslurm", "kbslurm_bot", cache_dir=None)
+    order = TopologicalSorter({module: graph.find_modules_directly_imported_by(module) for module in graph.modules})
+    order.prepare()  # or a CycleError that names the circle
 
 
 def test_the_walls_are_those_of_the_design() -> None:

@@ -76,7 +76,7 @@ def board_create(
         printing.as_json(board_json(made))
         return EXIT_OK
     for warning in loaded.warnings if loaded else ():
-        printing.err().print(f"[yellow]caution[/]: {printing.escape(warning)}")
+        printing.caution(warning)
     printing.say(
         f"board {made.name}: problem {made.problem_name}, {' '.join(made.gpus)}, closes {closing_time(made, None)}"
     )

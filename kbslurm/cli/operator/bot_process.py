@@ -1,4 +1,4 @@
-"""The Discord bot as a process of its own: its command line and environment. The command line never imports it."""
+"""The Discord bot as a process of its own: its command line and environment. The command line never imports the bot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from kbslurm.errors import Misconfigured
 
 if TYPE_CHECKING:
     from kbslurm.config.settings import Config
-
 
 ARGV = (sys.executable, "-m", "kbslurm_bot")
 MEMORY = "bot.sqlite"

@@ -48,31 +48,8 @@ def _rank(row: Standing) -> str:
     return f"{row.rank}" if not row.tied_with else f"{row.rank} ({row.best_rank}–{row.worst_rank})"
 
 
-def closing_time_over_http(row: Mapping[str, Any]) -> str:
-    if not row["deadline"]:
-        return "never" if row["is_open"] else "closed by a host"
-    local = datetime.fromisoformat(row["deadline"]).astimezone(contest.zone(row["zone"]))
-    return f"{local:%Y-%m-%d %H:%M} {row['zone']}" + ("" if row["is_open"] else " (over)")
-
-
-def board_json_over_http(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What the service tells of a board, in the words that the database's answer has."""
-    return {
-        "board": row["name"],
-        "description": row["description"],
-        "problem": row["task"].get("name"),
-        "gpus": row["gpu_types"],
-        "deadline_at": row["deadline"],
-        "zone": row["zone"],
-        "visibility": row["visibility"],
-        "is_open": row["is_open"],
-        "paired": row["paired"],
-        "calibration": {gpu: {"state": state} for gpu, state in row["calibration"].items()},
-        "modes": row["task"].get("modes", []),
-    }
-
-
 def closing_time(board: Board, now: datetime | None) -> str:
+    """When a board closes, in its own zone; with `now` also whether that is over."""
     if board.closed_at is not None:
         return "closed by a host"
     if board.deadline_at is None:
@@ -80,6 +57,14 @@ def closing_time(board: Board, now: datetime | None) -> str:
     local = board.deadline_at.astimezone(contest.zone(board.zone)).strftime("%Y-%m-%d %H:%M")
     over = now is not None and contest.closed(board.deadline_at, now)
     return f"{local} {board.zone}" + (" (over)" if over else "")
+
+
+def closing_time_over_http(row: Mapping[str, Any]) -> str:
+    """The same of what the service tells."""
+    if not row["deadline"]:
+        return "never" if row["is_open"] else "closed by a host"
+    local = datetime.fromisoformat(row["deadline"]).astimezone(contest.zone(row["zone"]))
+    return f"{local:%Y-%m-%d %H:%M} {row['zone']}" + ("" if row["is_open"] else " (over)")
 
 
 def board_json(board: Board) -> dict[str, Any]:
@@ -97,4 +82,21 @@ def board_json(board: Board) -> dict[str, Any]:
         "submissions": board.submissions,
         "confirm": board.confirm,
         "modes": board.problem.modes,
+    }
+
+
+def board_json_over_http(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What the service tells of a board, in the words that the database's answer has."""
+    return {
+        "board": row["name"],
+        "description": row["description"],
+        "problem": row["task"].get("name"),
+        "gpus": row["gpu_types"],
+        "deadline_at": row["deadline"],
+        "zone": row["zone"],
+        "visibility": row["visibility"],
+        "is_open": row["is_open"],
+        "paired": row["paired"],
+        "calibration": {gpu: {"state": state} for gpu, state in row["calibration"].items()},
+        "modes": row["task"].get("modes", []),
     }
