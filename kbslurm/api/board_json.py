@@ -12,7 +12,7 @@ from kbslurm.store.views import Board
 
 def board_told(context: Context, board: Board) -> dict[str, Any]:
     now = context.clock.now()
-    calibrations, paired = context.store.calibrations(board), board.problem.baseline is not None
+    calibrations, paired = context.store.calibrations.of_board(board), board.problem.baseline is not None
     return {
         "id": board.id,
         "name": board.name,

@@ -11,7 +11,7 @@ from kbslurm.api.context import Context
 
 def derived(context: Context, purpose: str, text: str) -> str:
     """What only we can make of this text, for this purpose: states, nonces and verifiers need not be kept."""
-    key = context.store.secret_setting("sign_on")
+    key = context.store.settings.secret("sign_on")
     return hmac.new(key, f"{purpose}:{text}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 

@@ -11,9 +11,9 @@ HOSTS_FAILURES = (400, 401, 404)
 
 def held(context: Context, name: str) -> Board:
     """The board of that name, or NotFound."""
-    found = context.store.board(name)
+    found = context.store.boards.find(name)
     if found is None:
-        raise NotFound("board", name, known=context.store.board_names())
+        raise NotFound("board", name, known=context.store.boards.names())
     return found
 
 
@@ -22,11 +22,11 @@ def whom(context: Context, text: str) -> Person:
     provider, colon, account = text.partition(":")
     found: Person | None
     if colon and provider in ("discord", "github"):
-        found = context.store.person_by_account(provider, account)
+        found = context.store.people.by_account(provider, account)
     elif colon and provider == "person":
-        found = context.store.person_by_name_or_id(account)
+        found = context.store.people.by_name_or_id(account)
     else:
-        found = context.store.person_by_name_or_id(text) or context.store.person_by_account("discord", text)
+        found = context.store.people.by_name_or_id(text) or context.store.people.by_account("discord", text)
     if found is None:
         raise NotFound("person", text)
     return found

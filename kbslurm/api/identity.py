@@ -88,7 +88,7 @@ def caller(context: Context, sender: Given) -> Person:
         return _acted_for(context, sender.acting)
     if not sender.key:
         raise Unnamed("the header X-Popcorn-Cli-Id is missing", hint="Run: popcorn register discord")
-    person = context.store.person_of_token(sender.key[:SECRET_CAP], now=context.clock.now())
+    person = context.store.tokens.person_of(sender.key[:SECRET_CAP], now=context.clock.now())
     if person is None:
         raise Unauthenticated(
             "this token isn't known, was revoked, or waits to be linked",
@@ -126,7 +126,7 @@ def host(context: Context, sender: Given) -> str:
         raise Unauthenticated("the header Authorization: Bearer … is missing")
     if hmac.compare_digest(sender.bearer.encode("utf-8", "replace"), wanted.encode()):
         return ADMIN
-    person = context.store.person_of_token(sender.bearer[:SECRET_CAP], now=context.clock.now())
+    person = context.store.tokens.person_of(sender.bearer[:SECRET_CAP], now=context.clock.now())
     if person is None:
         raise Unauthenticated("this bearer is no host's")
     if not person.is_staff:
@@ -201,9 +201,9 @@ def _acted_for(context: Context, whom: str) -> Person:
     provider, _, account = whom.partition(":")
     found: Person | None = None
     if provider == "person":
-        found = context.store.person_by_name_or_id(account)
+        found = context.store.people.by_name_or_id(account)
     elif account:
-        found = context.store.person_by_account(provider, account)
+        found = context.store.people.by_account(provider, account)
     if found is None:
         raise NotFound("person", whom, hint="Link the account first.")
     return found

@@ -90,7 +90,7 @@ class EventListener:
         while not self._over.is_set():
             try:
                 last = self._look(last)
-                self._store.wait_for_news(LOOK_EVERY_S)
+                self._store.events.wait(LOOK_EVERY_S)
             except KbslurmError as error:
                 self._met(error)
                 tell("the outbox can't be read", level="warning", why=error.message)
@@ -98,8 +98,8 @@ class EventListener:
 
     def _look(self, last: EventId | None) -> EventId:
         if last is None:
-            return self._store.last_event()
-        while events := self._store.events(last, PAGE):
+            return self._store.events.last()
+        while events := self._store.events.after(last, PAGE):
             self._call(_subjects(events))
             last = events[-1].id
         return last

@@ -13,7 +13,7 @@ from kbslurm.store.views import Board, Person, SubmissionView
 def own(context: Context, sender: identity.Given, number: int, *, staff_too: bool = False) -> SubmissionView:
     """The submission, when it is the caller's own and wasn't taken back."""
     person = identity.caller(context, sender)
-    view = context.store.submission(SubmissionId(number))
+    view = context.store.submissions.get(SubmissionId(number))
     if view.removed_at is not None:
         raise NotFound("submission", str(number))
     if view.person_id != person.id and not (staff_too and person.is_staff):
@@ -23,14 +23,14 @@ def own(context: Context, sender: identity.Given, number: int, *, staff_too: boo
 
 def seen_board(context: Context, name: str, person: Person | None) -> Board:
     """The board, or NotFound: the same for one that isn't there and for one that the caller may not see."""
-    known = context.store.board_names(public_only=True)
+    known = context.store.boards.names(public_only=True)
     try:
-        board = context.store.board(contest.board_name(name), counted=False)
+        board = context.store.boards.find(contest.board_name(name), counted=False)
     except Invalid:
         board = None
     if board is None:
         raise NotFound("board", name, known=known)
-    mine = context.store.joined(person.id) if person and board.visibility == "closed" else frozenset()
+    mine = context.store.invites.boards_of(person.id) if person and board.visibility == "closed" else frozenset()
     if not may_see(board, person, mine):
         raise NotFound("board", name, known=known)
     return board

@@ -144,8 +144,8 @@ class _Rows(Collector):
     def _look(self) -> list[Metric]:
         up = GaugeMetricFamily("kbslurm_api_database_up", "1 while the database answers")
         try:
-            waiting = self._store.waiting()
-            leads = any(lease.expires_at > self._clock.now() for lease in self._store.lease_view())
+            waiting = self._store.queue.waiting()
+            leads = any(lease.expires_at > self._clock.now() for lease in self._store.leases.all())
         except Exception as error:  # noqa: BLE001 - a scrape always tells what it can
             self._metrics.met(error)
             up.add_metric([], 0)

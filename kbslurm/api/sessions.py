@@ -20,7 +20,7 @@ _NEXT = re.compile(r"/(?![/\\])[\x21-\x7e]*\Z")
 def open_session(context: Context, request: Request, answer: RedirectResponse, person: Person, device: str) -> None:
     """Let the browser that gets this answer be this person's for a while."""
     now = context.clock.now()
-    secret = context.store.issue_token(person.id, kind="web", device=device, expires_at=now + SESSION_FOR, now=now)
+    secret = context.store.tokens.issue(person.id, kind="web", device=device, expires_at=now + SESSION_FOR, now=now)
     set_cookie(context, request, answer, SESSION, secret, SESSION_FOR)
 
 
@@ -32,7 +32,7 @@ def safe_next(text: str) -> str:
 def signed_on(context: Context, request: Request) -> Person | None:
     """Whose session this browser holds. For pages: calls of the API know nobody by a cookie."""
     secret = request.cookies.get(SESSION)
-    return context.store.person_of_token(secret, now=context.clock.now()) if secret else None
+    return context.store.tokens.person_of(secret, now=context.clock.now()) if secret else None
 
 
 def set_cookie(

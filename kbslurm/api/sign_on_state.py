@@ -42,7 +42,7 @@ def checked_state(context: Context, name: ProviderName, state: str, proof: str) 
     mine = hashlib.sha256(proof.encode("utf-8", "replace")).hexdigest()
     if told["p"] != name or ends_at <= now or not proof or not hmac.compare_digest(mine, told["b"]):
         raise refused
-    if not context.store.use_state(hashlib.sha256(body.encode()).digest(), ends_at, now=now):
+    if not context.store.tokens.use_state(hashlib.sha256(body.encode()).digest(), ends_at, now=now):
         raise refused
     return {"link": told["l"], "next": told["n"]}
 

@@ -65,25 +65,25 @@ class Standings:
     def _refresh(self, known: _Known, board: Board, gpu: str) -> None:
         store = self._context.store
         if known.upto is not None and known.version == board.problem_version_id:
-            moved = store.moved(board.id, known.upto)
+            moved = store.standings.moved(board.id, known.upto)
             if moved.people is not None:
                 if moved.people:
                     self._reread(known, board, gpu, moved.people)
                 known.upto = moved.upto
                 return
         known.upto = None  # until all of it was read
-        upto = store.last_event()
-        known.rows = Ranking(store.best(board.name, gpu))
-        known.records = store.records(board.name, gpu)
+        upto = store.events.last()
+        known.rows = Ranking(store.standings.best(board.name, gpu))
+        known.records = store.standings.records(board.name, gpu)
         known.upto, known.version = upto, board.problem_version_id
 
     def _reread(self, known: _Known, board: Board, gpu: str, people: Collection[PersonId]) -> None:
         store = self._context.store
-        theirs = store.scored_of(board.name, gpu, people)
+        theirs = store.standings.scored_of(board.name, gpu, people)
         rows = Ranking([*(one for one in known.rows.entries if one.person_id not in people), *theirs])
         # What beat all before it still does, and what didn't has still been beaten, as long as no record is gone.
         still = {one for one in known.records if one.person_id in people} <= set(theirs)
-        records = boards.records([*known.records, *theirs]) if still else store.records(board.name, gpu)
+        records = boards.records([*known.records, *theirs]) if still else store.standings.records(board.name, gpu)
         known.rows, known.records = rows, records
 
     def lines(self, board: Board, gpu: str, *, offset: int, limit: int) -> list[dict[str, Any]]:

@@ -45,7 +45,7 @@ class Histories:
             known = self._known.get(gpu)
         if known is not None and time.monotonic() - known[0] < FRESH_S:
             return known[1]
-        found = context.store.service(gpu)
+        found = context.store.queue.service(gpu)
         with self._lock:
             self._known[gpu] = (time.monotonic(), found)
         return found
@@ -68,7 +68,7 @@ def runner_queue(context: Rows, histories: Histories, gpu: str, run: RunView | N
     if named is None and run is None:
         return {**found, "error": "no place here has this GPU"}
     slots = context.slots.get(named or gpu, 0)
-    now = context.store.queue_now(named or gpu, context.clock.now(), before=run)
+    now = context.store.queue.now(named or gpu, context.clock.now(), before=run)
     error = None if slots else "no place here has this GPU now"
     if slots and not now.led:
         error = "the scheduler is down; what waits will be started when it is back"

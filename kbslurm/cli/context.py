@@ -52,4 +52,4 @@ def own_name() -> str:
 
 def acting_person(store: PostgresStore, name: str | None) -> Person:
     """Who acts. Whoever can open the database is known by its login name from the first time on, as a participant."""
-    return store.ensure_person(name or own_name())
+    return store.people.ensure(name or own_name())

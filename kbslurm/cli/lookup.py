@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 def board_named(store: PostgresStore, name: str) -> Board:
     """The board of that name in any case, or NotFound with those that there are."""
-    found = store.board(contest.board_name(name))
+    found = store.boards.find(contest.board_name(name))
     if found is None:
-        raise NotFound("board", name, known=store.board_names())
+        raise NotFound("board", name, known=store.boards.names())
     return found
 
 
 def newest_problem(store: PostgresStore, name: str) -> Problem:
     """The newest version of the problem of that name, or NotFound with those that there are."""
-    known = store.problems()
+    known = store.problems.all()
     ids = [version.id for version in known if version.name.lower() == name.lower()]
     if not ids:
         raise NotFound("problem", name, known=sorted({version.name for version in known}))
-    return store.problem_of_version(max(ids))
+    return store.problems.of_version(max(ids))
 
 
 def person_named(store: PostgresStore, name: str) -> Person:
     """The person of that name, or NotFound."""
-    person = store.person(name)
+    person = store.people.find(name)
     if person is None:
         raise NotFound("person", name, hint="kbslurm user list shows everybody.")
     return person

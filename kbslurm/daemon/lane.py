@@ -242,7 +242,7 @@ class Lane:
         self.vigil.unsent.update({attempt.id: now for attempt in turn.claimed})
         if turn.give_back:
             for attempt in turn.attempts:
-                give_back(self.store, self.place, attempt, self.vigil, now)
+                give_back(self.store.attempts, self.place, attempt, self.vigil, now)
         # Trouble with one of these must not keep the others from being seen to.
         with contextlib.ExitStack() as steps:
             steps.callback(self._tidy, turn, now)
@@ -262,14 +262,14 @@ class Lane:
         for gpu in turn.foresee:
             now = self.clock.now()
             self.foreseen = {**self.foreseen, gpu: Foreseen(at=None, asked_at=now)}
-            at = foresee(self.store, self.place, gpu, now)
+            at = foresee(self.store.queue, self.place, gpu, now)
             self.foreseen = {**self.foreseen, gpu: Foreseen(at=at, asked_at=now)}
 
     def _sweep(self, turn: Turn, now: datetime) -> None:
         """Before launches: a site that allows so many calls a minute is to be spared first, then given more."""
         if turn.sweep:
             self.sweep_at = self.clock.now() + timedelta(seconds=max(0.05, self.place.sweep_gap_s))
-            sweep(self.store, self.place, unsettled(turn.attempts, now), self.vigil, self.clock.now())
+            sweep(self.store.attempts, self.place, unsettled(turn.attempts, now), self.vigil, self.clock.now())
 
     def _collect(self, turn: Turn) -> None:
         if turn.poll:
@@ -278,7 +278,7 @@ class Lane:
             self.metrics.settled.labels(self.place.name).inc(settled)
 
     def _tidy(self, turn: Turn, now: datetime) -> None:
-        collect_late(self.store, self.place, turn.dead, now)
+        collect_late(self.store.attempts, self.place, turn.dead, now)
         if now >= self.prune_at:
             self.prune_at = now + timedelta(seconds=PRUNE_EVERY_S)
             keep = {attempt.name for attempt in (*turn.attempts, *turn.claimed)}
@@ -317,7 +317,7 @@ class Lane:
                 continue
             # From here on it was perhaps sent: if this dies or fails, the sweep looks for it by name.
             del self.vigil.unsent[attempt.id]
-            came = launch(self.store, self.place, attempt, now, others=self.places)
+            came = launch(self.store.attempts, self.place, attempt, now, others=self.places)
             came_of.append(came)
             self.metrics.launches.labels(self.place.name, came).inc()
             if not is_settled(came):

@@ -110,7 +110,7 @@ class Daemon:
         began = time.perf_counter()
         # Only lanes that rest before the rows are read: what a lane does meanwhile isn't in them yet.
         resting = {name: lane for name, lane in self.lanes.items() if not lane.busy and now >= lane.ready_at}
-        attempts = self.store.open_attempts()
+        attempts = self.store.attempts.open()
         by_place = self._by_place(attempts)
         self._end_cancelled_at_unknown_places(by_place, now)
         self._tend(now)
@@ -145,14 +145,14 @@ class Daemon:
 
     def _give_time(self, by_s: float) -> None:
         """A job doesn't outlive its deadline by our clock's leap: its submitter would be blamed for a timeout."""
-        put_off = self.store.put_off_deadlines(by_s)
+        put_off = self.store.attempts.put_off_deadlines(by_s)
         tell("the clock went forward, or this machine slept", level="warning", by_s=by_s, deadlines_put_off=put_off)
 
     def _lately_dead(self, now: datetime) -> Sequence[OpenAttempt]:
         if now < self._late_at:
             return ()
         self._late_at = now + timedelta(seconds=self.timing.late_s)
-        return self.store.lately_dead(now - timedelta(seconds=LATE_FOR_S))
+        return self.store.attempts.lately_dead(now - timedelta(seconds=LATE_FOR_S))
 
     def _tend(self, now: datetime) -> None:
         """Order calibrations that are due, and let go the runs that waited for one: now and then, never forgotten."""
@@ -160,13 +160,13 @@ class Daemon:
         if self._untended:
             return
         self._tend_at = now + timedelta(seconds=TEND_EVERY_S)
-        if done := self.store.tend(now):
+        if done := self.store.calibrations.tend(now):
             tell("tended", ordered_or_released=done)
 
     def _forget(self, now: datetime) -> None:
         if now >= self._forget_at:
             self._forget_at = now + timedelta(seconds=FORGET_EVERY_S)
-            if gone := self.store.forget_artifacts(now - timedelta(seconds=self.timing.keep_artifacts_s)):
+            if gone := self.store.artifacts.forget(now - timedelta(seconds=self.timing.keep_artifacts_s)):
                 tell("forgot artifacts", files=gone)
 
     def _told(self) -> dict[str, Any]:
@@ -179,7 +179,7 @@ class Daemon:
     def _count(self, attempts: Sequence[OpenAttempt], now: datetime) -> None:
         if now >= self._count_at:
             self._count_at = now + timedelta(seconds=COUNT_EVERY_S)
-            self.metrics.saw(self.store.waiting(), attempts)
+            self.metrics.saw(self.store.queue.waiting(), attempts)
 
     def _tick_or_back_off(self, once: bool) -> float | None:
         try:
@@ -197,7 +197,7 @@ class Daemon:
     def _tick(self, once: bool) -> float | None:
         open_work, calm_s = self.tick()
         if once and self.leading and not open_work and not any(lane.busy for lane in self.lanes.values()):
-            return calm_s if self.store.waiting() else None
+            return calm_s if self.store.queue.waiting() else None
         return calm_s
 
     def _trouble(self, why: str) -> float:
@@ -209,7 +209,7 @@ class Daemon:
     def _lead(self, now: datetime) -> bool:
         if self.leading and now < self._renew_at:
             return True
-        held = self.store.hold_lease(LEASE, self.holder, self.timing.lease_s, now, info=self._told())
+        held = self.store.leases.hold(LEASE, self.holder, self.timing.lease_s, now, info=self._told())
         self._renew_at = now + timedelta(seconds=self.timing.lease_s / 3)
         if held and not self.leading:
             tell("leading", holder=self.holder)
@@ -233,7 +233,7 @@ class Daemon:
         slots, rules = self.placement.offered(slots, attempts, now), self.placement.claim_rules()
         claimed: list[OpenAttempt] = []
         while slots and len(claimed) < CLAIMS_PER_TICK:
-            attempt = claim(self.store, slots, now, rules=rules)
+            attempt = claim(self.store.queue, slots, now, rules=rules)
             if attempt is None:
                 break
             self.metrics.claims.labels(attempt.backend, attempt.gpu).inc()
@@ -262,7 +262,7 @@ class Daemon:
         for name in set(by_place) - set(self.lanes):
             for attempt in by_place[name]:
                 if attempt.cancel_at is not None:
-                    end_cancelled(self.store, attempt, now)
+                    end_cancelled(self.store.attempts, attempt, now)
 
     def _calm_s(self, by_place: Mapping[str, list[OpenAttempt]], now: datetime) -> float:
         moments = [now + timedelta(seconds=self.timing.idle_s), self._renew_at]
@@ -292,7 +292,7 @@ class Daemon:
         wait_s = self.timing.database_back_off_s
         while not self._over.is_set():
             try:
-                if self.store.wait_for_news(self.timing.news_s):
+                if self.store.events.wait(self.timing.news_s):
                     self.wake.ring()
                 wait_s = self.timing.database_back_off_s
             except Exception:  # noqa: BLE001 - only a hint; the main thread meets the same trouble and tells it
@@ -308,7 +308,7 @@ class Daemon:
         listener.join(timeout=self.timing.news_s + 3)
         if self.leading:
             with contextlib.suppress(KbslurmError):
-                self.store.release_lease(LEASE, self.holder)
+                self.store.leases.release(LEASE, self.holder)
         self.metrics.leading.set(0)
         self.leading = None
         if not any(lane.busy for lane in self.lanes.values()):

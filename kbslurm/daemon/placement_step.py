@@ -41,7 +41,7 @@ class PlacementStep:
 
     def take_over(self) -> None:
         """Begin with the breakers that the last leader kept."""
-        self._breakers = dict(self.store.breakers()) if self.has_policy else {}
+        self._breakers = dict(self.store.places.breakers()) if self.has_policy else {}
         for name, lane in self.lanes.items():
             if not lane.busy:
                 lane.forget()
@@ -107,7 +107,7 @@ class PlacementStep:
 
     def _plan(self, slots: Sequence[Slot], attempts: Sequence[OpenAttempt], now: datetime) -> Plan:
         """Which of the free slots are offered now. What else is open counts, too: a lane at work has its slots used."""
-        facts = self.store.waiting_facts(now)
+        facts = self.store.queue.demand(now)
         starts = self._starts(attempts, now)
         asked = self._asks_ahead(slots, facts, starts, now)
         slots = [slot for slot in slots if (slot.backend, slot.gpu) not in asked]
@@ -155,7 +155,7 @@ class PlacementStep:
 
     def _move_breakers(self, now: datetime) -> None:
         """Let what runs came to move the breakers, and keep each that moved: the next process begins with them."""
-        outcomes = self.store.outcomes(now)
+        outcomes = self.store.places.outcomes(now)
         for name, lane in self.lanes.items():
             if not lane.busy:
                 known = outcomes.get(name, breakers.Outcomes())
@@ -163,7 +163,7 @@ class PlacementStep:
             if lane.breaker != self._breakers.get(name, CLOSED):
                 found = lane.breaker
                 crash_point("breaker.before_commit")
-                self.store.keep_breaker(name, found)
+                self.store.places.keep_breaker(name, found)
                 crash_point("breaker.after_commit")
                 if found.state is not self._breakers.get(name, CLOSED).state:
                     tell("breaker", backend=name, state=found.state, why=found.why, try_at=found.try_at)
@@ -174,11 +174,11 @@ class PlacementStep:
         if self.rules.shadow <= 0 or now < self._shadow_at:
             return
         self._shadow_at = now + timedelta(seconds=self.timing.shadow_s)
-        found = self.store.shadowable(now)
-        facts, grounds = (self.store.waiting_facts(now) if found else Facts()), self._grounds()
+        found = self.store.shadows.candidates(now)
+        facts, grounds = (self.store.queue.demand(now) if found else Facts()), self._grounds()
         for one in found:
             place = placement.shadow_at(one, grounds, self.rules, facts)
-            if place is not None and self.store.shadow_once(one, place, now):
+            if place is not None and self.store.shadows.order_once(one, place, now):
                 facts = dataclasses.replace(facts, pinned=facts.pinned | {place})
                 tell("shadowed", run=one.run, backend=place)
 
@@ -202,10 +202,10 @@ class PlacementStep:
         starts, rule = self._starts(attempts, now, last=True), self.rules.overflow
         slots = [one for one in slots if not placement.is_late(starts.get((one.backend, one.gpu)), rule, now)]
         done: dict[int, OpenAttempt] = {}
-        waiting, answers = self.store.waiting(), self._knocked(resting)
+        waiting, answers = self.store.queue.waiting(), self._knocked(resting)
         for attempt, homes in placement.coming_home(slots, self._grounds(), attempts, waiting, answers=answers):
             crash_point("withdraw.before_wish")
-            if self.store.withdraw(attempt, homes, "home has room for it again", now):
+            if self.store.attempts.withdraw(attempt, homes, "home has room for it again", now):
                 crash_point("withdraw.after_wish")
                 done[attempt.id] = dataclasses.replace(attempt, withdraw_at=now)
                 tell("wanted back", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend)

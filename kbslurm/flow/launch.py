@@ -22,7 +22,7 @@ from kbslurm.flow import render
 from kbslurm.flow.place import Place
 from kbslurm.observe.crash_points import crash_point
 from kbslurm.observe.logs import teller
-from kbslurm.ports import Foresees, Store
+from kbslurm.ports import Attempts, Foresees, Queue
 
 tell = teller("launch")
 
@@ -38,7 +38,7 @@ class Launched(StrEnum):
 
 
 def launch(
-    store: Store, place: Place, attempt: OpenAttempt, now: datetime, *, others: Sequence[Place] = ()
+    store: Attempts, place: Place, attempt: OpenAttempt, now: datetime, *, others: Sequence[Place] = ()
 ) -> Launched:
     """Send this attempt's job. Whatever the backend does, the rows then say what is known of it, no more.
 
@@ -76,7 +76,7 @@ def launch(
     return Launched.SUBMITTED
 
 
-def foresee(store: Store, place: Place, gpu: str, now: datetime) -> datetime | None:
+def foresee(store: Queue, place: Place, gpu: str, now: datetime) -> datetime | None:
     """When this place would start the fairest run that waits for this GPU type, by the script that it would be sent
     with. None: nothing waits that fits, or nobody can say. Nothing is launched."""
     if not isinstance(place.backend, Foresees) or place.script is None or place.root is None:
@@ -98,15 +98,15 @@ def deadline_at(work: Work, place: Place, now: datetime) -> datetime:
     return now + timedelta(seconds=place.patience_s + limit_s + place.grace_s)
 
 
-def _refused(store: Store, attempt: OpenAttempt, why: str, now: datetime, elsewhere: Sequence[str] = ()) -> Launched:
+def _refused(store: Attempts, attempt: OpenAttempt, why: str, now: datetime, elsewhere: Sequence[str] = ()) -> Launched:
     crash_point("give_up.before_commit")
-    state = store.give_up_attempt(attempt, Ending.REFUSED, why, now, elsewhere=elsewhere)
+    state = store.give_up(attempt, Ending.REFUSED, why, now, elsewhere=elsewhere)
     crash_point("give_up.after_commit")
     tell("refused", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend, why=why, run_state=state)
     return Launched.REFUSED
 
 
-def _unclear(store: Store, attempt: OpenAttempt, why: str, now: datetime) -> Launched:
+def _unclear(store: Attempts, attempt: OpenAttempt, why: str, now: datetime) -> Launched:
     store.note_ambiguous(attempt, why, now)
     tell("unclear", level="warning", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend, why=why)
     return Launched.AMBIGUOUS

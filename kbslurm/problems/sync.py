@@ -71,12 +71,12 @@ class Board(Protocol):
 
 
 class Boards(Protocol):
-    """Where boards and problem versions are kept."""
+    """Where boards are kept."""
 
-    def board(self, name: str, /) -> Board | None:
+    def find(self, name: str, /) -> Board | None:
         """The board of this name, in whatever case."""
 
-    def add_board(
+    def add(
         self,
         name: str,
         problem: Problem,
@@ -91,7 +91,7 @@ class Boards(Protocol):
     ) -> object:
         """A new board on this problem."""
 
-    def edit_board(
+    def edit(
         self, board: str, /, *, by: str, description: str | None, gpus: Sequence[str] | None, now: datetime
     ) -> list[str]:
         """Change what is told and is different; the names of what was changed."""
@@ -99,17 +99,36 @@ class Boards(Protocol):
     def set_deadline(self, board: str, deadline_at: datetime | None, zone: str, /, *, by: str, now: datetime) -> None:
         """Until when submissions are accepted."""
 
-    def add_problem_version(self, problem: Problem, /, *, now: datetime) -> int:
-        """The id of the version with this problem's digest, made when there is none."""
-
     def set_live(self, board: str, version: int, /, *, by: str, now: datetime) -> None:
         """Let the board rank by this version of its problem."""
+
+
+class Versions(Protocol):
+    """Where problem versions are kept."""
+
+    def add(self, problem: Problem, /, *, now: datetime) -> int:
+        """The id of the version with this problem's digest, made when there is none."""
+
+
+class Audit(Protocol):
+    """Where it is kept what hosts do."""
 
     def audit(self, by: str, act: str, subject: str, data: dict[str, Any], /, *, now: datetime) -> None:
         """Keep what a host did."""
 
 
-def sync(store: Boards, order: Order, now: datetime) -> Synced:
+class Shelf(Protocol):
+    """What a sync writes to."""
+
+    @property
+    def boards(self) -> Boards: ...
+    @property
+    def problems(self) -> Versions: ...
+    @property
+    def events(self) -> Audit: ...
+
+
+def sync(store: Shelf, order: Order, now: datetime) -> Synced:
     """Make and update the boards of a repository's problem sets. One faulty problem doesn't keep back the others."""
     with checkout(order.repository, order.branch) as (root, commit):
         came = Synced(commit=commit)
@@ -121,7 +140,7 @@ def sync(store: Boards, order: Order, now: datetime) -> Synced:
                 continue
             for entry, problem in problem_set.load_each(found):
                 _take(store, order, found, entry, problem, came, root, now)
-    store.audit(
+    store.events.audit(
         order.by,
         "update_problems",
         "problems",
@@ -132,7 +151,7 @@ def sync(store: Boards, order: Order, now: datetime) -> Synced:
 
 
 def _take(
-    store: Boards,
+    store: Shelf,
     order: Order,
     found: ProblemSet,
     entry: SetEntry,
@@ -145,7 +164,7 @@ def _take(
         came.errors.append((entry.name, _said(problem, root)))
         return
     try:
-        held = store.board(entry.name)
+        held = store.boards.find(entry.name)
         if held is None:
             _create(store, order, found, entry, problem, now)
             came.created.append(entry.name)
@@ -162,8 +181,8 @@ def _take(
         came.errors.append((entry.name, _said(error, root)))
 
 
-def _create(store: Boards, order: Order, found: ProblemSet, entry: SetEntry, problem: Problem, now: datetime) -> None:
-    store.add_board(
+def _create(store: Shelf, order: Order, found: ProblemSet, entry: SetEntry, problem: Problem, now: datetime) -> None:
+    store.boards.add(
         entry.name,
         problem,
         gpus=entry.gpus or problem.gpus or order.gpus,
@@ -176,7 +195,7 @@ def _create(store: Boards, order: Order, found: ProblemSet, entry: SetEntry, pro
 
 
 def _update(
-    store: Boards,
+    store: Shelf,
     order: Order,
     found: ProblemSet,
     entry: SetEntry,
@@ -186,17 +205,17 @@ def _update(
 ) -> list[str]:
     """Bring the board up to date; the names of what was changed."""
     gpus: Sequence[str] = entry.gpus or problem.gpus
-    changed = store.edit_board(
+    changed = store.boards.edit(
         held.name, by=order.by, description=problem.description or None, gpus=gpus or None, now=now
     )
     if entry.deadline is not None and entry.deadline != held.deadline_at:
-        store.set_deadline(held.name, entry.deadline, found.zone, by=order.by, now=now)
+        store.boards.set_deadline(held.name, entry.deadline, found.zone, by=order.by, now=now)
         changed.append("deadline")
     if _is_other(held, problem) and (order.force or not held.submissions):
         if held.problem_name != problem.name:
             raise Invalid(f"board {held.name} is of problem {held.problem_name}, not of {problem.name}")
-        version = store.add_problem_version(problem, now=now)
-        store.set_live(held.name, version, by=order.by, now=now)
+        version = store.problems.add(problem, now=now)
+        store.boards.set_live(held.name, version, by=order.by, now=now)
         changed.append("problem")
     return changed
 

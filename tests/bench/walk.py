@@ -43,7 +43,7 @@ def _rows(stage: Stage, folder: Path) -> list[Row]:
     local = place(root, 1)
     with running(Daemon(stage.store, [local])):
         _walked(stage)  # the first one pays for connections and caches
-        job = render.job(stage.store.work(_last_attempt(stage)), local)
+        job = render.job(stage.store.attempts.work(_last_attempt(stage)), local)
         for n in range(scaled(RUNS, least=5)):
             started, ended = _walked(stage)
             ours_start.append(started)

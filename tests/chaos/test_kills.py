@@ -58,7 +58,7 @@ def test_a_daemon_killed_at_this_crash_point_loses_nothing_and_does_nothing_twic
     hand.start(place_of_death)
     if slow is not None:
         stage.wait_until(lambda: state_of(stage, slow) == "running")
-        cancel(stage.store, slow, stage.person("bob"), stage.clock.now())  # type: ignore[arg-type]
+        cancel(stage.store.submissions, slow, stage.person("bob"), stage.clock.now())  # type: ignore[arg-type]
     assert hand.died_at_its_crash_point(), hand.log()[-3000:]
     hand.start()
     stage.wait_until(lambda: stage.open_runs() == 0)
@@ -85,7 +85,7 @@ def test_a_storm_of_kills_over_hundreds_of_runs(arena: tuple[Stage, Killer]) -> 
     submit_more(STORM_RUNS)
     dropped = set(dice.sample(sorted(expected)[STORM_RUNS // 2 :], 8))
     for submission in dropped:
-        cancel(stage.store, submission, None, stage.clock.now())  # type: ignore[arg-type]
+        cancel(stage.store.submissions, submission, None, stage.clock.now())  # type: ignore[arg-type]
     hand.kills, points = 0, [name for name in OF_THE_DAEMON if not name.startswith("cancel.")]
     while hand.kills < STORM_KILLS:
         if stage.open_runs() < LEAST_WAITING:  # a fast machine: there must be something to kill it over

@@ -49,7 +49,7 @@ def test_a_daemon_killed_where_runs_change_places_moves_each_once(
         stage.submit("# passed\n", by=f"p{n}", mode="leaderboard")
     hand.start(place_of_death)
     if place_of_death.endswith("_wish"):
-        stage.wait_until(lambda: {a.backend for a in stage.store.open_attempts() if a.handle} >= {"github"})
+        stage.wait_until(lambda: {a.backend for a in stage.store.attempts.open() if a.handle} >= {"github"})
         down.unlink()
         stage.submit("# passed\n", by="eve")
     assert hand.died_at_its_crash_point(), hand.log()[-3000:]

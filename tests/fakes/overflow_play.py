@@ -158,9 +158,16 @@ class Stage:
         ids = []
         for play in plays:
             file = self.problem / "submissions" / play.file
-            person = self.store.ensure_person(play.person)
+            person = self.store.people.ensure(play.person)
             taken = accept(
-                self.store, person.id, BOARD, file.name, file.read_bytes(), play.mode, play.gpus, datetime.now(UTC)
+                self.store.intake,
+                person.id,
+                BOARD,
+                file.name,
+                file.read_bytes(),
+                play.mode,
+                play.gpus,
+                datetime.now(UTC),
             )
             ids.append(int(taken.submission_id))
             self.expected[ids[-1]], self.acts[ids[-1]] = play.expect, act
@@ -188,7 +195,7 @@ class Stage:
             if is_so(runs):
                 return
             assert datetime.now(UTC).timestamp() < until, f"it never came to be so: {runs}"
-            self.store.wait_for_news(0.3)
+            self.store.events.wait(0.3)
 
     def _tell(self, run: Mapping[str, Any]) -> None:
         score = f", {printing.score(run['score_s'])}" if run["score_s"] is not None else ""
@@ -283,7 +290,7 @@ def staged(folder: Path, *, quiet: bool) -> Iterator[Stage]:
         for place in places:
             if isinstance(place.backend, GithubBackend):
                 place.backend.min_isolation = 0  # no configuration may: what plays the runner here is ours alone
-        store.add_board(
+        store.boards.add(
             BOARD, loading.load(shared_folders.path("examples") / "transpose"), gpus=("H100", "A100"), confirm=False
         )
         timing = Timing(lease_s=5.0, idle_s=1.0, breaker_s=1.0)
@@ -304,7 +311,7 @@ def staged(folder: Path, *, quiet: bool) -> Iterator[Stage]:
 def shown(stage: Stage, ok: bool, *, as_json: bool) -> None:
     """What happened, once more in one table."""
     now = datetime.now(UTC)
-    used = stage.store.usage("place", *month_of(now), now)
+    used = stage.store.costs.usage("place", *month_of(now), now)
     if as_json:
         print(
             json.dumps(
@@ -317,7 +324,7 @@ def shown(stage: Stage, ok: bool, *, as_json: bool) -> None:
                             "act": stage.acts[run["submission_id"]],
                             "place": run["backend"],
                             "verdict": run["verdict"],
-                            "why": sentences(stage.store.why(run["id"], now)),
+                            "why": sentences(stage.store.runs.why(run["id"], now)),
                         }
                         for run in stage.runs()
                     ],

@@ -49,7 +49,7 @@ class Desk:
 
     def who(self, browser: httpx.Client) -> Person | None:
         secret = browser.cookies.get(SESSION)
-        return self.context.store.person_of_token(secret, now=self.context.clock.now()) if secret else None
+        return self.context.store.tokens.person_of(secret, now=self.context.clock.now()) if secret else None
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_whoever_comes_back_is_known_by_their_number_and_not_by_their_name(desk:
     assert desk.who(browser) == ada
     kept = browser.cookies.get(SESSION)
     assert browser.post("/auth/logout").status_code == 200 and desk.who(browser) is None
-    assert kept is not None and desk.context.store.person_of_token(kept) is None
+    assert kept is not None and desk.context.store.tokens.person_of(kept) is None
 
 
 @pytest.mark.parametrize("provider", ALL)
@@ -160,7 +160,7 @@ def test_an_id_token_must_be_for_us_from_them_for_now(desk: Desk, spoil: object)
     desk.fake.spoil = dict(spoil) if isinstance(spoil, dict) else {}
     browser = desk.browser()
     assert desk.sign_on(browser, "oidc").status_code == 403
-    assert desk.who(browser) is None and desk.context.store.people() == []
+    assert desk.who(browser) is None and desk.context.store.people.all() == []
 
 
 def test_an_account_is_added_only_by_who_is_signed_on(desk: Desk) -> None:
@@ -170,7 +170,7 @@ def test_an_account_is_added_only_by_who_is_signed_on(desk: Desk) -> None:
     person = desk.who(ada)
     assert person is not None
     assert desk.sign_on(ada, "github", link="true").status_code == 303
-    linked = desk.context.store.person_by_account("github", "501")
+    linked = desk.context.store.people.by_account("github", "501")
     assert linked is not None and linked.id == person.id
     # Eve has an account that is hers; Ada can't take it, and Eve's browser can't finish what Ada's began.
     desk.fake.user = {"id": "666", "name": "eve"}
@@ -193,7 +193,7 @@ def test_an_account_is_added_only_by_who_is_signed_on(desk: Desk) -> None:
     assert desk.sign_on(other, "oidc", link="true").status_code == 400
     desk.fake.user = {"id": "777", "name": "ada-too"}
     assert desk.sign_on(ada, "oidc", link="true").status_code == 400
-    known = desk.context.store.person_by_account("github", "666")
+    known = desk.context.store.people.by_account("github", "666")
     assert known is not None and known.name == "eve"
 
 
@@ -205,7 +205,7 @@ def test_a_refusal_a_ban_and_a_provider_that_is_not_there(desk: Desk, database_u
     desk.sign_on(browser, "github")
     person = desk.who(browser)
     assert person is not None
-    desk.context.store.ban(person.id)
+    desk.context.store.people.ban(person.id)
     assert desk.sign_on(desk.browser(), "github").status_code == 403
     bare = context_of(settings.load(None, {}, cwd=tmp_path / "none"), desk.context.store)
     with Serving(bare, host="127.0.0.1", port=0) as serving, httpx.Client(base_url=serving.url) as other:

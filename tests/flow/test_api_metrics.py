@@ -46,7 +46,7 @@ def test_what_is_asked_is_counted_by_route_and_tells_nobodys_name(database_url: 
         with host:
             before = scraped(host.get("/metrics").text)
             assert value(before, "kbslurm_api_database_up") == 1 and value(before, "kbslurm_api_daemon_leads") == 0
-            ground.store.set_accepts_jobs(True, by="host", now=ground.now)
+            ground.store.settings.set_accepts_jobs(True, by="host", now=ground.now)
             sent = {"file": ("k.py", GOOD)}
             told = {"X-Popcorn-Cli-Id": ada.cli_id or ""}
             path = f"/submission/{BOARD}/H100/test"

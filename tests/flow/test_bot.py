@@ -168,7 +168,7 @@ def test_a_submission_from_the_slash_to_the_verdict_over_a_restart(
         card(discord, "vs own best")
     assert not discord.refusals
     assert max(discord.edits.values()) < 12
-    assert ground.store.submission(1).person == "ada"  # type: ignore[arg-type]
+    assert ground.store.submissions.get(1).person == "ada"  # type: ignore[arg-type]
 
 
 def test_a_wrong_one_is_told_to_the_channel_without_its_reasons(
@@ -284,7 +284,7 @@ def test_a_history_is_a_picture(
         judge(ground, 0.3)
         last = card(discord, "★ −25.0 % vs own best")
         assert not last["attachments"], "without the permission the card is told without its picture"
-    assert not discord.refusals and ground.store.board("transpose").visibility == "public"  # type: ignore[union-attr]
+    assert not discord.refusals and ground.store.boards.find("transpose").visibility == "public"  # type: ignore[union-attr]
 
 
 def number_of_cards(discord: Discord, many: int) -> None:
@@ -295,10 +295,10 @@ def judge(ground: Ground, score_s: float, **changes: Any) -> None:
     """A report for what waits longest, in the rows; nothing really runs."""
     store, now = ground.store, ground.now
     slots = {"puppet": Puppet(slots={"H100": 9, "A100": 9}).capacity()}
-    attempt = claim(store, free_slots(slots, store.open_attempts()), now)
+    attempt = claim(store.queue, free_slots(slots, store.attempts.open()), now)
     assert attempt is not None
     told = {"score_s": score_s, "interval_s": [score_s * 0.999, score_s * 1.001], **changes}
-    score(store, attempt, sealed_report(store.work(attempt.id), **told), now)
+    score(store, attempt, sealed_report(store.attempts.work(attempt.id), **told), now)
 
 
 # ------------------------------------------------------------------------------------------ what the bot's token opens
@@ -325,10 +325,10 @@ def test_the_bots_token_opens_no_more_than_the_person_may(ground: Ground) -> Non
                 call()
         with pytest.raises(NotFound):
             client.acting_for("discord:77").me()
-        store.set_role(PersonId(ada.id), "staff", now=now)
+        store.people.set_role(PersonId(ada.id), "staff", now=now)
         assert client.acting_for("discord:501").set_accepting(False) is False
-        assert (store.accepts_jobs(), client.acting_for("discord:501").audit()[0]["by"]) == (False, "ada")
-        store.ban(PersonId(ada.id), now=now)
+        assert (store.settings.accepts_jobs(), client.acting_for("discord:501").audit()[0]["by"]) == (False, "ada")
+        store.people.ban(PersonId(ada.id), now=now)
         with pytest.raises(Unauthenticated):
             client.acting_for("discord:501").set_accepting(True)
 
@@ -353,7 +353,7 @@ def test_whoever_asks_for_what_only_hosts_may_keeps_nobody_else_out(
         return httpx.post(f"{serving.url}{path}", headers=headers).status_code
 
     monkeypatch.setattr(Limits, "of", lambda _: few)
-    ground.store.person_for_account("discord", "501", "ada", by="test", now=ground.now)
+    ground.store.people.for_account("discord", "501", "ada", by="test", now=ground.now)
     with Serving(ground.context, host="127.0.0.1", port=0) as serving:
         assert {asked(BOT_TOKEN, "/admin/stop") for _ in range(9)} == {401}, "the bot's address isn't a stranger's"
         assert [asked(BOT_TOKEN + "x", "/admin/stop") for _ in range(4)] == [401, 401, 401, 429]
@@ -370,7 +370,7 @@ def test_a_pending_token_is_linked_once_and_told_to_the_audit(ground: Ground) ->
             assert theirs.me().name == "ada"
         with pytest.raises(Invalid):
             client.acting_for("discord:501").link_mine(pending)
-        (added, linked) = sorted(ground.store.audit_log(limit=2), key=lambda event: event.id)
+        (added, linked) = sorted(ground.store.events.audit_log(limit=2), key=lambda event: event.id)
         assert (added.kind, linked.kind, linked.data["by"]) == ("staff.user.add", "staff.link", "bot")
 
 

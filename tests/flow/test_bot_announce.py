@@ -63,11 +63,13 @@ class Pinned:
 
 def ranks(ground: Ground, by: str, score_s: float, board: str = "transpose") -> None:
     store, now = ground.store, ground.now
-    accept(store, store.ensure_person(by).id, board, "k.py", GOOD, "leaderboard", ["H100"], now)
+    accept(store.intake, store.people.ensure(by).id, board, "k.py", GOOD, "leaderboard", ["H100"], now)
     slots = {"puppet": Puppet(slots={"H100": 9}).capacity()}
-    attempt = claim(store, free_slots(slots, store.open_attempts()), now)
+    attempt = claim(store.queue, free_slots(slots, store.attempts.open()), now)
     assert attempt is not None
-    report = sealed_report(store.work(attempt.id), score_s=score_s, interval_s=[score_s * 0.999, score_s * 1.001])
+    report = sealed_report(
+        store.attempts.work(attempt.id), score_s=score_s, interval_s=[score_s * 0.999, score_s * 1.001]
+    )
     score(store, attempt, report, now)
 
 
@@ -96,13 +98,13 @@ def test_each_thing_is_told_once_and_an_absence_is_caught_up_in_silence(database
         ranks(ground, "cyd", 0.6)
         ranks(ground, "dan", 0.7)
         assert look() == ["cyd is on the podium of transpose on H100, rank 3"]
-        ground.store.ban(ground.store.ensure_person("bea").id, by="host", now=clock.now())
+        ground.store.people.ban(ground.store.people.ensure("bea").id, by="host", now=clock.now())
         assert look() == [], "who moves up because somebody went has done nothing"
         ends = clock.now() + timedelta(hours=30)
         problem = loading.load(TRANSPOSE)
         store = ground.store
-        store.add_board("second", problem, gpus=["H100"], confirm=False, deadline_at=ends, now=clock.now())
-        store.add_board("hidden", problem, gpus=["H100"], confirm=False, visibility="closed", now=clock.now())
+        store.boards.add("second", problem, gpus=["H100"], confirm=False, deadline_at=ends, now=clock.now())
+        store.boards.add("hidden", problem, gpus=["H100"], confirm=False, visibility="closed", now=clock.now())
         look_at(memory_file)
         (new,) = pinned.texts()
         first, about, gpus, until = new.split("\n")
@@ -147,7 +149,7 @@ def test_what_discord_doesnt_take_is_said_at_the_next_look(database_url: str, tm
         asyncio.run(crier.look())
         assert pinned.news() == ["★ ada leads transpose on H100"]
         about, ends = "words and words " * 240, clock.now() + timedelta(hours=30)
-        ground.store.add_board(
+        ground.store.boards.add(
             "long", loading.load(TRANSPOSE), gpus=["H100"], description=about, deadline_at=ends, now=clock.now()
         )
         asyncio.run(crier.look())
@@ -173,11 +175,11 @@ def test_staff_are_told_of_runs_that_the_machines_lost(discord: Discord, ground:
     store, now, lost = ground.store, ground.now, Puppet(slots={"H100": 9})
 
     def lose_one() -> bool:
-        accept(store, store.ensure_person("ada").id, "transpose", "k.py", GOOD, "test", ["H100"], now)
+        accept(store.intake, store.people.ensure("ada").id, "transpose", "k.py", GOOD, "test", ["H100"], now)
         while (
-            attempt := claim(store, free_slots({"puppet": lost.capacity()}, store.open_attempts()), now)
+            attempt := claim(store.queue, free_slots({"puppet": lost.capacity()}, store.attempts.open()), now)
         ) is not None:
-            store.give_up_attempt(attempt, Ending.NODE_FAILURE, "the node @everyone died", now)
+            store.attempts.give_up(attempt, Ending.NODE_FAILURE, "the node @everyone died", now)
         return True
 
     with bot(discord, ground, tmp_path, staff_channel=3002):

@@ -49,9 +49,9 @@ def pinned(ground: Ground, submission: int) -> set[str | None]:
 def works(ground: Ground, place: str) -> int:
     """The next canary of this place is right; its submission."""
     store, now = ground.store, ground.now
-    attempt = claim(store, free_slots({place: Puppet(slots={"H100": 9, "A100": 9}).capacity()}, []), now)
+    attempt = claim(store.queue, free_slots({place: Puppet(slots={"H100": 9, "A100": 9}).capacity()}, []), now)
     assert attempt is not None
-    work = store.work(attempt.id)
+    work = store.attempts.work(attempt.id)
     score(store, attempt, sealed_report(work), now)
     return int(work.submission_id)
 
@@ -72,7 +72,7 @@ def test_places_are_completed_as_whoever_types_may_choose_them(
         assert discord.complete(HOSTESS, "verify", "backend", "") == ["local", "github"]
         assert discord.complete(HOSTESS, "verify", "backend", "hub") == ["github"]
         assert discord.complete(HOSTESS, "verify", "backend", "", gpu="A100") == ["local"]
-        ground.store.set_role(ground.store.person("ada").id, "staff", now=ground.now)  # type: ignore[union-attr]
+        ground.store.people.set_role(ground.store.people.find("ada").id, "staff", now=ground.now)  # type: ignore[union-attr]
         assert discord.complete(ADA, "run", "backend", "") == ["local", "github"]
     assert not discord.refusals
 
@@ -84,24 +84,24 @@ def test_again_goes_where_it_was_sent_or_says_why_not(discord: Discord, ground: 
         for who, place in ((ADA, None), (ADA, "local"), (EVE, "github")):
             if place == "github":
                 discord.answer(discord.command(EVE, "me"))
-                store.set_role(store.person("eve").id, "staff", now=ground.now)  # type: ignore[union-attr]
+                store.people.set_role(store.people.find("eve").id, "staff", now=ground.now)  # type: ignore[union-attr]
             chosen: dict[str, Any] = {"backend": place} if place else {}
             discord.answer(discord.command(who, "run", **order, **chosen))
-            number = max(one.id for one in store.submissions())
-            store.cancel(number, None, ground.now)
+            number = max(one.id for one in store.submissions.newest())
+            store.submissions.cancel(number, None, ground.now)
             card(discord, f"#{number}")
             shown = card(discord, "cancelled")
             assert "is accepted" in discord.answer(discord.press(who, shown, "Again"))
-            again = max(one.id for one in store.submissions())
+            again = max(one.id for one in store.submissions.newest())
             assert again > number and pinned(ground, again) == pinned(ground, number) == {place}
-            store.cancel(again, None, ground.now)
+            store.submissions.cancel(again, None, ground.now)
             card(discord, f"#{again}")
             shown = card(discord, "cancelled")
             if place == "github":
-                store.set_role(PersonId(store.person("eve").id), "participant", now=ground.now)  # type: ignore[union-attr]
-                before = len(store.submissions())
+                store.people.set_role(PersonId(store.people.find("eve").id), "participant", now=ground.now)  # type: ignore[union-attr]
+                before = len(store.submissions.newest())
                 assert "nly hosts choose github" in discord.answer(discord.press(EVE, shown, "Again"))
-                assert len(store.submissions()) == before
+                assert len(store.submissions.newest()) == before
     assert not discord.refusals
 
 
@@ -138,14 +138,14 @@ def test_a_board_made_anew_isnt_the_one_that_was_asked_about(discord: Discord, g
     with bot(discord, ground, tmp_path):
         asked = discord.command(HOSTESS, "admin delete", leaderboard="transpose", force=True)
         assert "Delete board **transpose**" in discord.answer(asked)
-        store.delete_board("transpose", force=True)
-        made = store.add_board("transpose", loading.load(TRANSPOSE), gpus=["H100"], confirm=False, now=ground.now)
+        store.boards.delete("transpose", force=True)
+        made = store.boards.add("transpose", loading.load(TRANSPOSE), gpus=["H100"], confirm=False, now=ground.now)
         said = discord.answer(discord.press(HOSTESS, asked.said[-1], "Delete"))
-        assert "is another one now" in said and store.board("transpose").id == made.id  # type: ignore[union-attr]
+        assert "is another one now" in said and store.boards.find("transpose").id == made.id  # type: ignore[union-attr]
         asked = discord.command(HOSTESS, "admin delete", leaderboard="transpose", force=True)
         discord.answer(asked)
         assert "is gone" in discord.answer(discord.press(HOSTESS, asked.said[-1], "Delete"))
-        assert store.board("transpose") is None
+        assert store.boards.find("transpose") is None
     assert not discord.refusals
 
 

@@ -102,7 +102,7 @@ def test_what_reaches_discord_too_late_is_said_in_the_channel_and_not_done(
         discord.late_next()
         discord.press(ADA, shown, "Cancel")
         card(discord, "too late")
-        (only,) = ground.store.submissions()
+        (only,) = ground.store.submissions.newest()
         assert not only.is_done
         assert "Pong" in discord.answer(discord.command(ADA, "ping"))
     assert not discord.shown(STAFF), "it is no bug of ours"
@@ -209,7 +209,7 @@ def test_two_bots_with_one_token_do_each_thing_once(discord: Discord, ground: Gr
         card(discord, "ada leads transpose", 3001)
         card(discord, "rank 1 of 1")
         discord.wait_for(lambda: said_a_place(one) and said_a_place(other), "both have said it")
-    assert len(asked.said) == 1 and len(ground.store.submissions()) == 1
+    assert len(asked.said) == 1 and len(ground.store.submissions.newest()) == 1
     assert len(discord.shown(3001)) == 1, "a message with the same nonce is the same message"
 
 
@@ -252,7 +252,7 @@ def test_a_forged_button_opens_nothing(discord: Discord, ground: Ground, tmp_pat
         unknown = [forged(one) for one in ("kb:delete:1", "kb:cancel:1 OR 1", "kb:cancel:-1", "kb:cancel:١", "x" * 100)]
         assert "Pong" in discord.answer(discord.command(ADA, "ping"))
         assert not any(one.said for one in unknown)
-        assert not ground.store.submission(SubmissionId(1)).is_done
+        assert not ground.store.submissions.get(SubmissionId(1)).is_done
     assert not discord.refusals
 
 
@@ -270,7 +270,7 @@ def test_a_bad_attachment_is_one_sentence(discord: Discord, ground: Ground, tmp_
             assert words in discord.answer(asked), asked.text
         loads = sum("/attachments/" in path for _, path, _ in discord.calls)
         assert not loads or loads < len(bad), "what is too large isn't even read"
-    assert not discord.shown() and not ground.store.submissions()
+    assert not discord.shown() and not ground.store.submissions.newest()
 
 
 def test_no_word_of_the_bots_holds_a_secret(

@@ -50,8 +50,8 @@ class Prompt(Puppet):
 
     def submit(self, job: JobSpec) -> Handle:
         handle = super().submit(job)
-        (attempt,) = [a for a in self.store.open_attempts() if a.name == job.name]
-        self.reports[job.name] = sealed_report(self.store.work(attempt.id))
+        (attempt,) = [a for a in self.store.attempts.open() if a.name == job.name]
+        self.reports[job.name] = sealed_report(self.store.attempts.work(attempt.id))
         return handle
 
 
@@ -82,9 +82,9 @@ def test_a_site_in_trouble_is_left_alone_and_its_runs_go_elsewhere(stage: Stage)
             stage.submit(gpus=["A100"])
         stage.wait_until(lambda: stage.open_runs() == 1)
         broken.trouble = False
-        (left,) = [a for a in stage.store.open_attempts() if a.backend == "broken"]
+        (left,) = [a for a in stage.store.attempts.open() if a.backend == "broken"]
         broken.sightings[left.name] = ended()
-        broken.reports[left.name] = sealed_report(stage.store.work(left.id))
+        broken.reports[left.name] = sealed_report(stage.store.attempts.work(left.id))
         stage.wait_until(lambda: stage.open_runs() == 0)
     assert [run["attempts"] for run in stage.runs()] == [1] * 4
 
@@ -144,10 +144,10 @@ def test_a_site_that_was_away_for_days_works_again(stage: Stage) -> None:
     lane.vigil.unsent[attempt.id] = stage.clock.now()
     turn([attempt], [])
     refusing.trouble, lane.troubles = True, 100_000
-    turn(stage.store.open_attempts(), [])
+    turn(stage.store.attempts.open(), [])
     assert lane.troubles == 100_001
     refusing.trouble = False
-    turn(stage.store.open_attempts(), [])
+    turn(stage.store.attempts.open(), [])
     assert lane.troubles == 0, "its lane lives"
 
 
@@ -172,15 +172,15 @@ def test_one_attempt_that_nobody_can_look_at_holds_up_no_other(stage: Stage) -> 
     place = quick(sore)
     attempts = [stage.claim(place) for _ in range(5)]
     for attempt in attempts[:4]:
-        launch(stage.store, place, attempt, stage.clock.now())
-    stage.store.note_ambiguous(attempts[1], "perhaps", stage.clock.now())
-    cancel(stage.store, SubmissionId(4), None, stage.clock.now())
+        launch(stage.store.attempts, place, attempt, stage.clock.now())
+    stage.store.attempts.note_ambiguous(attempts[1], "perhaps", stage.clock.now())
+    cancel(stage.store.submissions, SubmissionId(4), None, stage.clock.now())
     with overheard(), pytest.raises((BackendTrouble, RuntimeError)):
-        collect(stage.store, place, stage.store.open_attempts(), Vigil(), stage.clock.now())
+        collect(stage.store, place, stage.store.attempts.open(), Vigil(), stage.clock.now())
     assert [run["state"] for run in stage.runs()] == ["launching", "launching", "scored", "cancelled", "launching"]
-    cancel(stage.store, SubmissionId(1), None, stage.clock.now())
+    cancel(stage.store.submissions, SubmissionId(1), None, stage.clock.now())
     with overheard(), pytest.raises(BackendTrouble):
-        sweep(stage.store, place, stage.store.open_attempts()[::-1], Vigil(), stage.clock.now())
+        sweep(stage.store.attempts, place, stage.store.attempts.open()[::-1], Vigil(), stage.clock.now())
     assert sore.cancelled == [attempts[0].name], "the cancel was reached behind those that can't be found"
 
 
@@ -202,7 +202,7 @@ def test_a_run_that_one_place_never_takes_goes_to_the_next_and_fails_when_none_i
         for place in (first, second):
             attempt = stage.claim(first, second)
             assert attempt.backend == place.name
-            assert launch(stage.store, place, attempt, stage.clock.now(), others=places) is Launched.REFUSED
+            assert launch(stage.store.attempts, place, attempt, stage.clock.now(), others=places) is Launched.REFUSED
     assert "run_state=queued" in told.getvalue() and "run_state=failed" in told.getvalue()
     run = stage.run()
     assert (run["state"], run["attempts"]) == ("failed", 2)
@@ -216,7 +216,7 @@ def test_a_job_that_cannot_be_written_down_fails_and_holds_up_no_other(stage: St
     place = Place(backend=Puppet(), root=Path("somewhere"), script=broken)
     stage.submit(gpus=["A100"])
     with overheard():
-        assert launch(stage.store, place, stage.claim(place), stage.clock.now()) is Launched.REFUSED
+        assert launch(stage.store.attempts, place, stage.claim(place), stage.clock.now()) is Launched.REFUSED
     assert (stage.runs()[0]["state"], stage.runs()[0]["verdict"]) == ("failed", "infrastructure")
 
 
@@ -244,7 +244,7 @@ def test_a_clock_that_goes_forward_or_a_sleep_ends_no_job_at_its_deadline(databa
             tick(86_400, 1)
             tick(20, 20)
             assert puppet.cancelled == [] and "this machine slept" in told.getvalue()
-            (attempt,) = stage.store.open_attempts()
+            (attempt,) = stage.store.attempts.open()
             assert attempt.deadline_at is not None and attempt.deadline_at > clock.now()
             tick(86_400, 86_400)
             tick(20, 20)
@@ -277,7 +277,7 @@ def test_a_clock_that_is_set_back_puts_nothing_off(database_url: str) -> None:
             assert tick() == before, "not yet due"
             clock.go(-7200)
             assert tick() == before + 1
-            (lease,) = stage.store.lease_view()
+            (lease,) = stage.store.leases.all()
             assert lease.beat_at == clock.now(), "and the lease is kept by the new time"
         assert "the clock was set back" in told.getvalue()
     finally:
@@ -314,11 +314,11 @@ def test_cancel_is_for_owner_and_staff_and_reaches_the_running_job(stage: Stage)
         first, second = stage.submit(gpus=["A100"]), stage.submit(gpus=["A100"])
         stage.wait_until(lambda: stage.runs()[0]["state"] == "running")
         with pytest.raises(Refused):
-            cancel(stage.store, first.submission_id, bob, stage.clock.now())
-        assert cancel(stage.store, second.submission_id, stage.person("ada"), stage.clock.now()) == 0
-        assert cancel(stage.store, first.submission_id, grace, stage.clock.now()) == 1
+            cancel(stage.store.submissions, first.submission_id, bob, stage.clock.now())
+        assert cancel(stage.store.submissions, second.submission_id, stage.person("ada"), stage.clock.now()) == 0
+        assert cancel(stage.store.submissions, first.submission_id, grace, stage.clock.now()) == 1
         stage.wait_until(lambda: stage.open_runs() == 0)
-        assert cancel(stage.store, first.submission_id, grace, stage.clock.now()) == 0
+        assert cancel(stage.store.submissions, first.submission_id, grace, stage.clock.now()) == 0
     assert [(run["state"], run["verdict"]) for run in stage.runs()] == [("cancelled", None)] * 2
     assert len(puppet.cancelled) == 1
 
@@ -338,8 +338,8 @@ def test_a_cancel_comes_before_submissions_and_one_that_is_put_off_is_asked_agai
     place = quick(spent)
     for _ in range(2):
         stage.submit(gpus=["A100"])
-    launch(stage.store, place, stage.claim(place), stage.clock.now())
-    cancel(stage.store, SubmissionId(1), None, stage.clock.now())
+    launch(stage.store.attempts, place, stage.claim(place), stage.clock.now())
+    cancel(stage.store.submissions, SubmissionId(1), None, stage.clock.now())
     with overheard(as_json=True) as told, running(Daemon(stage.store, [place], timing=QUICK)):
         stage.wait_until(lambda: stage.runs()[0]["state"] == "cancelled")
         stage.wait_until(lambda: stage.runs()[1]["state"] == "running")
@@ -358,7 +358,7 @@ def test_attempts_at_a_place_that_is_not_configured_any_more_wait_or_are_cancell
         stage.wait_until(lambda: stage.open_runs() == 1)
         assert "unknown place backend=gone" in told.getvalue().replace("warning: ", "")
         assert stage.attempt() == attempt
-        cancel(stage.store, receipt.submission_id, stage.person("ada"), stage.clock.now())
+        cancel(stage.store.submissions, receipt.submission_id, stage.person("ada"), stage.clock.now())
         stage.wait_until(lambda: stage.open_runs() == 0)
     assert [run["state"] for run in stage.runs()] == ["cancelled", "scored"]
 
@@ -374,7 +374,7 @@ def test_another_hosts_own_jobs_are_neither_looked_for_nor_sent_again(stage: Sta
         stage.wait_until(lambda: (daemon.metrics.registry.get_sample_value("kbslurm_ticks_total") or 0) > 20)
         assert stage.run()["state"] == "running"
         assert there.calls == []
-    (attempt,) = stage.store.open_attempts()
+    (attempt,) = stage.store.attempts.open()
     assert (attempt.backend, attempt.number, attempt.clean_sweeps) == ("local@here", 1, 0)
 
 
@@ -477,16 +477,18 @@ def test_a_reader_gets_every_event_at_least_once_and_goes_on_where_it_was(stage:
     kinds: list[str] = []
 
     def announce() -> None:
-        for event in feed(stage.store, "cards"):
+        for event in feed(stage.store.events, "cards"):
             kinds.append(event.kind)
             if len(kinds) == 2:
                 raise ConnectionError("the chat server went away")
 
     with pytest.raises(ConnectionError):
         announce()
-    again = [event.kind for event in feed(stage.store, "cards")]
+    again = [event.kind for event in feed(stage.store.events, "cards")]
     assert again[0] == kinds[-1]
-    every = [event.kind for event in stage.store.events(stage.store.cursor("nobody"))]
+    every = [event.kind for event in stage.store.events.after(stage.store.events.cursor("nobody"))]
     assert [*kinds[:-1], *again] == every
-    assert list(feed(stage.store, "cards")) == []
-    assert [event.kind for event in follow(stage.store, stage.store.cursor("nobody"), lambda: True)] == every
+    assert list(feed(stage.store.events, "cards")) == []
+    assert [
+        event.kind for event in follow(stage.store.events, stage.store.events.cursor("nobody"), lambda: True)
+    ] == every

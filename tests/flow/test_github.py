@@ -108,7 +108,7 @@ def test_a_submission_that_is_taken_back_ends_there_too(stage: Stage, lent: Lend
     receipt = stage.submit(sleeper)
     with running(Daemon(stage.store, [lent.place], timing=QUICK)):
         stage.wait_until(lambda: stage.run()["state"] == "running")
-        stage.store.cancel(receipt.submission_id, None, stage.clock.now())
+        stage.store.submissions.cancel(receipt.submission_id, None, stage.clock.now())
         stage.wait_until(lambda: stage.open_runs() == 0)
     assert stage.run()["state"] == "cancelled"
     assert lent.fake.runs[0].conclusion == "cancelled"

@@ -94,19 +94,19 @@ def test_an_attempt_whose_id_was_lost_waits_until_it_cant_run_and_has_one_verdic
     submit(stage, "accepted/slices.py")
     vigil, now = Vigil(), stage.clock.now()
     modal.lose("FunctionMap")
-    assert launch(stage.store, place, stage.claim(place), now) is Launched.AMBIGUOUS
+    assert launch(stage.store.attempts, place, stage.claim(place), now) is Launched.AMBIGUOUS
     for _ in range(3):
         now += timedelta(seconds=60)
-        sweep(stage.store, place, stage.store.open_attempts(), vigil, now)
+        sweep(stage.store.attempts, place, stage.store.attempts.open(), vigil, now)
         assert (stage.attempt().state, stage.attempt().clean_sweeps, vigil.unsent) == (AttemptState.AMBIGUOUS, 0, {})
     stage.wait_until(lambda: all(call.output for call in modal.calls.values()))
     later = place.patience_s + 3_600.0 + 180.0
     place.backend._now = lambda: stage.clock.now().timestamp() + later  # type: ignore[attr-defined]
     for _ in range(2):
         now += timedelta(seconds=later)
-        sweep(stage.store, place, stage.store.open_attempts(), vigil, now)
+        sweep(stage.store.attempts, place, stage.store.attempts.open(), vigil, now)
     assert (stage.attempt().state, list(vigil.unsent)) == (AttemptState.INTENT, [stage.attempt().id])
-    assert launch(stage.store, place, stage.attempt(), stage.clock.now()) is Launched.SUBMITTED
+    assert launch(stage.store.attempts, place, stage.attempt(), stage.clock.now()) is Launched.SUBMITTED
     with running(Daemon(stage.store, [place], timing=QUICK)):
         stage.wait_until(lambda: stage.open_runs() == 0)
     assert (stage.run()["verdict"], stage.run()["attempts"], len(modal.calls)) == ("passed", 1, 2)
@@ -129,7 +129,7 @@ def test_a_cancel_ends_the_container(stage: Stage, modal: FakeModal, place: Plac
         stage.wait_until(lambda: stage.run()["state"] == "running")
         (call,) = modal.calls.values()
         stage.wait_until(lambda: call.tmp is not None and bool(list(call.tmp.glob("kb-*"))))
-        assert cancel(stage.store, receipt.submission_id, stage.person("ada"), stage.clock.now()) == 1
+        assert cancel(stage.store.submissions, receipt.submission_id, stage.person("ada"), stage.clock.now()) == 1
         stage.wait_until(lambda: stage.open_runs() == 0)
     assert stage.run()["state"] == "cancelled"
     assert call.process is not None and call.process.poll() is not None

@@ -166,7 +166,7 @@ def test_deleting_hides_and_purges_and_nobody_else_may(ground: Ground, ranked: t
     assert client.call("GET", f"/user/submissions/{number}").status == 404
     assert client.call("DELETE", f"/user/submissions/{number}").status == 404
     assert client.submissions("transpose") == []
-    assert ground.store.submission(number).source == ""  # type: ignore[arg-type]
+    assert ground.store.submissions.get(number).source == ""  # type: ignore[arg-type]
     assert not [row for row in client.call("GET", "/submissions/transpose/H100").good() if row["user_name"] == "fay"]
 
 
@@ -193,7 +193,9 @@ def test_what_is_too_large_is_read_to_its_end_and_refused_on_the_same_connection
 
 def test_join_opens_a_closed_board_to_one_person(ground: Ground) -> None:
     host, guest, other = ground.host(), ground.client("ida"), ground.client("jon")
-    ground.store.add_board("secretive", ground.store.board("transpose").problem, gpus=("H100",), visibility="closed")  # type: ignore[union-attr]
+    ground.store.boards.add(
+        "secretive", ground.store.boards.get("transpose").problem, gpus=("H100",), visibility="closed"
+    )
     for client in (guest, other, ground.client(None)):
         assert "secretive" not in [row["name"] for row in client.leaderboards()]
         assert client.call("GET", "/gpus/secretive").status == 404
@@ -234,7 +236,7 @@ def test_a_pending_token_is_nobodys_until_it_is_linked_once(ground: Ground) -> N
 
 def test_a_poll_in_the_queue_says_place_and_queue(ground: Ground) -> None:
     client = ground.client("lea")
-    ground.store.add_board("elsewhere", ground.store.board("transpose").problem, gpus=("MI300",))  # type: ignore[union-attr]
+    ground.store.boards.add("elsewhere", ground.store.boards.find("transpose").problem, gpus=("MI300",))  # type: ignore[union-attr]
     numbers = [client.submit("elsewhere", "mi300", "test", "k.py", GOOD) for _ in range(2)]
     told = client.show(numbers[1])
     assert told["job"]["status"] == "pending" and not told["done"] and told["runs"] == []
@@ -297,7 +299,7 @@ def test_a_refused_upload_says_why(ground: Ground, path: str, name: str, source:
 def test_an_unknown_or_revoked_token_is_401(ground: Ground) -> None:
     client = ground.client("mia")
     assert client.submissions("transpose") == []
-    assert client.cli_id is not None and ground.store.revoke_secret(client.cli_id)
+    assert client.cli_id is not None and ground.store.tokens.revoke_secret(client.cli_id)
     assert client.call("GET", "/user/submissions").status == 401
     client.cli_id = "nobody's"
     assert client.call("GET", "/user/submissions").status == 401

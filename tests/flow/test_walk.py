@@ -68,7 +68,7 @@ def test_an_accepted_and_a_wrong_submission_walk_through_all_rooms(stage: Stage,
     assert (second["state"], second["verdict"], second["attempts"]) == ("scored", "wrong", 1), second
     assert first["score_s"] > 0
     assert second["score_s"] is None
-    told = [(event.kind, event.subject) for event in feed(stage.store, "cards")]
+    told = [(event.kind, event.subject) for event in feed(stage.store.events, "cards")]
     for receipt in (good, bad):
         subject = f"run:{receipt.run_ids[0]}"
         kinds = [kind for kind, about in told if about == subject]
@@ -108,8 +108,8 @@ def test_cancel_ends_the_running_harness(stage: Stage, tmp_path: Path) -> None:
     with running(Daemon(stage.store, [place], timing=QUICK)):
         receipt = submit(stage, "timeout/never_ends.py", "H100")
         stage.wait_until(lambda: stage.run()["state"] == "running")
-        (attempt,) = stage.store.open_attempts()
-        assert cancel(stage.store, receipt.submission_id, stage.person("ada"), stage.clock.now()) == 1
+        (attempt,) = stage.store.attempts.open()
+        assert cancel(stage.store.submissions, receipt.submission_id, stage.person("ada"), stage.clock.now()) == 1
         stage.wait_until(lambda: stage.open_runs() == 0)
     assert (stage.run()["state"], stage.run()["verdict"]) == ("cancelled", None)
     assert place.backend.find(attempt.name).seen is Seen.ENDED
@@ -145,13 +145,13 @@ def test_accept_refuses_in_one_clear_sentence_and_stores_nothing(database_url: s
             "person": ada, "board": "board", "file_name": "s.py", "text": b"x = 1", "mode": "test", "gpus": ["h100"],
         }  # fmt: skip
         with pytest.raises(kind) as caught:
-            accept(stage.store, now=START, **{**asked, **wrong})  # type: ignore[arg-type]
+            accept(stage.store.intake, now=START, **{**asked, **wrong})  # type: ignore[arg-type]
         assert sentence in caught.value.message, name
         assert "\n" not in caught.value.message
         assert caught.value.hint or name in {"empty", "language", "stranger"}, name
     assert stage.rows("SELECT 1 FROM submission") == []
     receipt = accept(
-        stage.store, ada, None, "s.py", "#!POPCORN leaderboard Board\n#!POPCORN gpu H100\n", "test", (), START
+        stage.store.intake, ada, None, "s.py", "#!POPCORN leaderboard Board\n#!POPCORN gpu H100\n", "test", (), START
     )
     assert len(receipt.run_ids) == 1
     stage.close()
@@ -170,13 +170,13 @@ def test_accept_knows_deadlines_bans_and_pauses(database_url: str) -> None:
         stage.submit()
     stage.submit(by="grace")
     clock.go(-2)
-    stage.store.set_accepts_jobs(False)
+    stage.store.settings.set_accepts_jobs(False)
     with pytest.raises(NotAccepting):
         stage.submit()
-    stage.store.set_accepts_jobs(True)
-    stage.store.ban(stage.person("ada"), "forged results")
+    stage.store.settings.set_accepts_jobs(True)
+    stage.store.people.ban(stage.person("ada"), "forged results")
     with pytest.raises(Refused, match="forged results"):
         stage.submit()
     assert len(stage.runs()) == 2
-    assert len(stage.store.events(EventId(0))) >= 2
+    assert len(stage.store.events.after(EventId(0))) >= 2
     stage.close()

@@ -22,7 +22,12 @@ from kbslurm.daemon.loop import Daemon
 from kbslurm.flow.place import Place
 from kbslurm.ports import Clock
 from kbslurm.problems import loading
-from kbslurm.store.postgres import CHANNEL, PostgresStore
+from kbslurm.store.listening import (
+    CHANNEL,
+)
+from kbslurm.store.postgres import (
+    PostgresStore,
+)
 from kbslurm.store.views import Role
 from tests.flow.stage import PATIENCE_S, QUICK, running
 from tests.popcorn.client import Popcorn
@@ -62,8 +67,8 @@ class Ground:
         """A client of this person, with a token of their own; without a name one of nobody."""
         token = None
         if name is not None:
-            person = self.store.ensure_person(name, role)
-            token = self.store.issue_token(person.id, device="test", now=self.now)
+            person = self.store.people.ensure(name, role)
+            token = self.store.tokens.issue(person.id, device="test", now=self.now)
         self.clients.append(Popcorn(url=self.url, cli_id=token))
         return self.clients[-1]
 
@@ -117,7 +122,7 @@ def served(
     with PostgresStore(url) as store:
         context = context_of(settings.load(file, env, cwd=place), store, clock=clock)
         if boards:
-            store.add_board("transpose", loading.load(TRANSPOSE), gpus=GPUS, confirm=False, now=context.clock.now())
+            store.boards.add("transpose", loading.load(TRANSPOSE), gpus=GPUS, confirm=False, now=context.clock.now())
         with serving(context, url) as found:
             ground = Ground(context=context, url=found.url)
             try:

@@ -32,11 +32,11 @@ def board_pages(
     def boards(request: Request) -> Response:
         """The boards that the reader may see."""
         person = reader.who(request)
-        mine = context.store.joined(person.id) if person else frozenset()
+        mine = context.store.invites.boards_of(person.id) if person else frozenset()
         now = context.clock.now()
         rows = [
             {"board": board, "is_open": is_open(board, now)}
-            for board in context.store.boards()
+            for board in context.store.boards.all()
             if may_see(board, person, mine)
         ]
         return reader.page(request, "boards.html", person, rows=rows)
@@ -55,7 +55,7 @@ def board_pages(
         person = reader.who(request)
         shown = seen_board(context, leaderboard, person)
         known = contest.known_gpu(gpu, shown.gpus)
-        seen = context.store.last_event()
+        seen = context.store.events.last()
         rows, records = standings.of(shown, known), standings.records(shown, known)
         return reader.page(
             request,
@@ -70,8 +70,10 @@ def board_pages(
             step=PAGE,
             trend=drawing.curve([(one.at, one.score_s, one.person) for one in records], steps=True),
             queue=waiting.runner_queue(context, histories, known),
-            final=_final(context.store.applied_final(shown.name, known)),
-            note=measure.sentence(known, context.store.calibrations(shown), paired=shown.problem.baseline is not None),
+            final=_final(context.store.finals.applied(shown.name, known)),
+            note=measure.sentence(
+                known, context.store.calibrations.of_board(shown), paired=shown.problem.baseline is not None
+            ),
         )
 
     @router.get("/problem/{leaderboard}")

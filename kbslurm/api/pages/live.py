@@ -37,7 +37,7 @@ def live_streams(router: APIRouter, context: Context, reader: Reader, histories:
         board = await run_in_threadpool(lambda: seen_board(context, leaderboard, reader.who(request)))
         if last_event_id and last_event_id.isascii() and last_event_id.isdecimal():
             after = int(last_event_id)
-        settled = await run_in_threadpool(context.store.last_event)
+        settled = await run_in_threadpool(context.store.events.last)
         start = settled if after is None else EventId(min(after, settled))
         return _stream(_moves(context, board.id, start))
 
@@ -70,7 +70,7 @@ def _stream(lines: AsyncIterator[str]) -> StreamingResponse:
 
 async def _steps(context: Context, histories: waiting.Histories, number: SubmissionId) -> AsyncIterator[str]:
     def looked() -> tuple[object, bool]:
-        view = context.store.submission(number)
+        view = context.store.submissions.get(number)
         standings = tuple((run.standing, run.verdict and run.verdict.name) for run in view.runs)
         words = waiting.words(view, waiting.of_submission(context, histories, view))
         return (standings, words), view.is_done or view.removed_at is not None
@@ -112,7 +112,7 @@ async def _rung(context: Context, ring: asyncio.Event) -> bool:
 
 async def _moves(context: Context, board: int, seen: EventId) -> AsyncIterator[str]:
     def moved() -> tuple[bool, EventId]:
-        found = context.store.moved(board, seen)
+        found = context.store.standings.moved(board, seen)
         return found.changed or found.people is None or bool(found.people), found.upto
 
     with context.listener.follow() as ring:

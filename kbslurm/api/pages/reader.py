@@ -34,12 +34,12 @@ class Reader:
     def csrf(self, request: Request) -> str:
         """What only a page of ours, read with this session, can know."""
         session = request.cookies.get(sessions.SESSION, "")
-        key = self._context.store.secret_setting("pages")
+        key = self._context.store.settings.secret("pages")
         return hmac.new(key, f"csrf:{session}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
     def own(self, person: Person | None, number: int) -> SubmissionView:
         """A submission of this person's own; anybody else's isn't there."""
-        view = self._context.store.submission(SubmissionId(number))
+        view = self._context.store.submissions.get(SubmissionId(number))
         if person is None or view.person_id != person.id or view.removed_at is not None:
             raise NotFound("submission", str(number))
         return view

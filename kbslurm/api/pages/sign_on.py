@@ -32,7 +32,7 @@ def sign_on_pages(router: APIRouter, context: Context, reader: Reader) -> None:
         sessions.check_same_site(request)
         to = sessions.safe_next(form.get("next", "/me"))
         secret = form.get("token", "").strip()[:512]
-        person = context.store.person_of_token(secret, now=context.clock.now()) if secret else None
+        person = context.store.tokens.person_of(secret, now=context.clock.now()) if secret else None
         if person is None or person.banned_at is not None:
             why = "This token isn't known, was revoked, or waits to be linked."
             return page("login.html", status=403, providers=providers.providers(context), next=to, why=why)
@@ -47,7 +47,7 @@ def sign_on_pages(router: APIRouter, context: Context, reader: Reader) -> None:
 
         def ended() -> None:
             reader.sender(request, form)
-            context.store.revoke_secret(request.cookies[sessions.SESSION], now=context.clock.now())
+            context.store.tokens.revoke_secret(request.cookies[sessions.SESSION], now=context.clock.now())
 
         await run_in_threadpool(ended)
         answer = RedirectResponse("/", status_code=303)

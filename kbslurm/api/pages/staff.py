@@ -39,34 +39,36 @@ def staff_pages(router: APIRouter, context: Context, reader: Reader) -> None:
             request,
             "staff.html",
             person,
-            accepts=context.store.accepts_jobs(),
-            queue=context.store.queue_view(),
-            leases=[(line, line.expires_at > now, _places(line.info)) for line in context.store.lease_view()],
-            attention=context.store.attention(now=now),
-            audit=[operations.audit_line(event) for event in context.store.audit_log(limit=20)],
+            accepts=context.store.settings.accepts_jobs(),
+            queue=context.store.overview.queue(),
+            leases=[(line, line.expires_at > now, _places(line.info)) for line in context.store.leases.all()],
+            attention=context.store.overview.attention(now=now),
+            audit=[operations.audit_line(event) for event in context.store.events.audit_log(limit=20)],
         )
 
     def switch(accepting: bool) -> Callable[[Person, Mapping[str, str]], None]:
-        return lambda person, form: context.store.set_accepts_jobs(accepting, by=person.name, now=context.clock.now())
+        return lambda person, form: context.store.settings.set_accepts_jobs(
+            accepting, by=person.name, now=context.clock.now()
+        )
 
     def end(person: Person, form: Mapping[str, str]) -> None:
         text = form.get("submission", "").strip()
         if not (text.isascii() and text.isdecimal() and len(text) < 19):
             raise Invalid(f"{text[:40]!r} is no submission's number")
         number, now = SubmissionId(int(text)), context.clock.now()
-        cancel(context.store, number, None, now)
-        context.store.audit(person.name, "cancel", f"submission:{number}", now=now)
+        cancel(context.store.submissions, number, None, now)
+        context.store.events.audit(person.name, "cancel", f"submission:{number}", now=now)
 
     def ban(person: Person, form: Mapping[str, str]) -> None:
         whom = host_lookup.whom(context, form.get("person", "").strip()[:100])
         if whom.is_staff:
             raise Refused("staff can't be banned from a page", hint="An owner uses: kbslurm user ban")
         reason = form.get("reason", "").strip()[:200]
-        context.store.ban(PersonId(whom.id), reason, by=person.name, now=context.clock.now())
+        context.store.people.ban(PersonId(whom.id), reason, by=person.name, now=context.clock.now())
 
     def unban(person: Person, form: Mapping[str, str]) -> None:
         whom = host_lookup.whom(context, form.get("person", "").strip()[:100])
-        context.store.unban(PersonId(whom.id), by=person.name, now=context.clock.now())
+        context.store.people.unban(PersonId(whom.id), by=person.name, now=context.clock.now())
 
     acts: Acts = {"pause": switch(False), "resume": switch(True), "cancel": end, "ban": ban, "unban": unban}
 

@@ -39,7 +39,7 @@ def submission_pages(
         person = reader.who(request)
         if person is None:
             return to_login(request)
-        found = context.store.submissions(person=person.id, limit=MINE, offset=start)
+        found = context.store.submissions.newest(person=person.id, limit=MINE, offset=start)
         rows = [{"view": view, "status": popcorn_submission.job_status(view)} for view in found]
         more = providers.providers(context)
         return reader.page(request, "me.html", person, rows=rows, start=start, step=MINE, linked=linked, providers=more)
@@ -51,7 +51,7 @@ def submission_pages(
 
         def linked() -> None:
             person, secret = reader.sender(request, form), form.get("token", "").strip()[:512]
-            if not secret or not context.store.claim_token(secret, person.id, now=context.clock.now()):
+            if not secret or not context.store.tokens.claim(secret, person.id, now=context.clock.now()):
                 raise Invalid("this token isn't waiting to be linked", hint="Get another: kbslurm login --register")
             tell("a token was linked by its holder", person=person.id)
 
@@ -74,7 +74,7 @@ def submission_pages(
             state=popcorn_submission.job_status(view),
             words=waiting.words(view, queue),
             runs=[_run(run) for run in view.runs],
-            artifacts=context.store.artifacts(view.id) if view.mode == "profile" else [],
+            artifacts=context.store.artifacts.of_submission(view.id) if view.mode == "profile" else [],
             history=_history(context, view),
         )
 
@@ -95,7 +95,7 @@ def submission_pages(
         def cancelled() -> None:
             person = reader.sender(request, form)
             view = reader.own(person, submission_id)
-            cancel(context.store, view.id, person.id, context.clock.now())
+            cancel(context.store.submissions, view.id, person.id, context.clock.now())
 
         await run_in_threadpool(cancelled)
         return RedirectResponse(f"/s/{submission_id}", status_code=303)
@@ -150,7 +150,7 @@ def _seconds(ns: float | None) -> float | None:
 def _history(context: Context, view: SubmissionView) -> list[tuple[str, drawing.Curve]]:
     """One's own ranked scores on this board, a curve per GPU type."""
     points: dict[str, list[tuple[Any, float, str]]] = {}
-    mine = context.store.submissions(person=view.person_id, board=view.board, limit=HISTORY)
+    mine = context.store.submissions.newest(person=view.person_id, board=view.board, limit=HISTORY)
     for one in reversed(mine):
         for run in one.runs:
             if run.verdict is not None and run.verdict.ranked and run.verdict.score_s is not None:

@@ -65,7 +65,7 @@ def routes(context: Context) -> APIRouter:
     def hosts_listed(submission_id: Number, sender: Sender) -> Ascii:
         """What anybody's profile left."""
         identity.host(context, sender)
-        return Ascii(_told(context, context.store.submission(SubmissionId(submission_id)), "admin"))
+        return Ascii(_told(context, context.store.submissions.get(SubmissionId(submission_id)), "admin"))
 
     @router.get(
         "/admin/submissions/{submission_id}/artifacts/{gpu}/{name}",
@@ -76,7 +76,7 @@ def routes(context: Context) -> APIRouter:
     def hosts_fetched(submission_id: Number, gpu: Gpu, name: FileName, sender: Sender) -> Response:
         """One of these files, as a download. A competitor made it: open it where it can do no harm."""
         identity.host(context, sender)
-        return download(context, context.store.submission(SubmissionId(submission_id)), gpu, name)
+        return download(context, context.store.submissions.get(SubmissionId(submission_id)), gpu, name)
 
     return router
 
@@ -89,7 +89,7 @@ def path_of(view: SubmissionView, found: ArtifactView | None = None, *, face: st
 
 def unfolded(context: Context, view: SubmissionView, run: RunView) -> dict[str, Any] | None:
     """A run's profile in popcorn's words: the files as one zip in base64, and where they are to be had one by one."""
-    found = [one for one in context.store.artifacts(view.id) if one.gpu == run.gpu]
+    found = [one for one in context.store.artifacts.of_submission(view.id) if one.gpu == run.gpu]
     if not found:
         return None
     chosen, room = [], ZIP_CAP
@@ -97,7 +97,7 @@ def unfolded(context: Context, view: SubmissionView, run: RunView) -> dict[str, 
         if one.size <= room:
             chosen.append(one)
             room -= one.size
-    files = {one.name: context.store.artifact(view.id, run.gpu, one.name) for one in chosen}
+    files = {one.name: context.store.artifacts.read(view.id, run.gpu, one.name) for one in chosen}
     return {
         "profiler": profiler_of([one.name for one in found]),
         "trace": base64.b64encode(zipped(files)).decode("ascii"),
@@ -123,7 +123,7 @@ def zipped(files: Mapping[str, bytes]) -> bytes:
 
 
 def _told(context: Context, view: SubmissionView, face: str) -> dict[str, Any]:
-    found = context.store.artifacts(view.id)
+    found = context.store.artifacts.of_submission(view.id)
     rows = [
         {"gpu": one.gpu, "name": one.name, "size": one.size, "at": one.at.isoformat(),
          "url": path_of(view, one, face=face)}
@@ -137,7 +137,7 @@ def download(context: Context, view: SubmissionView, gpu: str, name: str) -> Res
     known = contest.known_gpu(gpu, tuple(run.gpu for run in view.runs))
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name):
         raise NotFound("artifact", name)
-    data = context.store.artifact(view.id, known, name)
+    data = context.store.artifacts.read(view.id, known, name)
     return Response(
         data,
         media_type="application/octet-stream",

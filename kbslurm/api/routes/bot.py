@@ -31,7 +31,7 @@ def routes(context: Context) -> APIRouter:
     def people(wanted: DiscordUser, sender: Sender) -> Ascii:
         """The person of this Discord account, made when there is none: Discord has proved to the bot who it is."""
         by = identity.service(context, sender)
-        person = context.store.person_for_account(
+        person = context.store.people.for_account(
             BOTS_PROVIDER, wanted.account, wanted.name, by=by, now=context.clock.now()
         )
         return Ascii(person_told(person))
@@ -49,9 +49,9 @@ def routes(context: Context) -> APIRouter:
                 f"{person.name} is a host here, and a host's token isn't linked over Discord",
                 hint=f"On the login node: kbslurm user link {shlex.quote(person.name)} TOKEN",
             )
-        if not context.store.claim_token(wanted.token, person.id, now=now):
+        if not context.store.tokens.claim(wanted.token, person.id, now=now):
             raise Invalid("this token isn't waiting to be linked", hint="Get another: popcorn reregister discord")
-        context.store.audit(by, "link", f"person:{person.id}", now=now)
+        context.store.events.audit(by, "link", f"person:{person.id}", now=now)
         return Ascii(person_told(person))
 
     @router.get("/may", responses=answers(May, 400, 401, 404))
@@ -69,7 +69,7 @@ def routes(context: Context) -> APIRouter:
     def resync(sender: Sender) -> Ascii:
         """A host has the bot tell Discord of its commands anew: only that it may, and the audit log."""
         by = identity.host(context, sender)
-        context.store.audit(by, "resync", "bot:commands", now=context.clock.now())
+        context.store.events.audit(by, "resync", "bot:commands", now=context.clock.now())
         return Ascii({"status": "ok"})
 
     @router.get("/verifications/{submission_id}", responses=answers(Verification, 401, 404))
@@ -78,9 +78,11 @@ def routes(context: Context) -> APIRouter:
         and nobody else's submission.
         """
         identity.service(context, sender)
-        together = context.store.ordered_together(SubmissionId(submission_id), verifying.VERIFIES)
+        together = context.store.submissions.ordered_together(SubmissionId(submission_id), verifying.VERIFIES)
         if not together:
             raise NotFound("verification", str(submission_id))
-        return Ascii(verifying.verification([(context.store.submission(number), place) for number, place in together]))
+        return Ascii(
+            verifying.verification([(context.store.submissions.get(number), place) for number, place in together])
+        )
 
     return router

@@ -86,7 +86,7 @@ def line(event: Event) -> dict[str, Any]:
 def _started(context: Context, token: str | None) -> EventId:
     if token is None or token == f"{MARK}0":
         return EventId(0)
-    last = context.store.last_event()
+    last = context.store.events.last()
     if token == NEWEST:
         return last
     number = token.removeprefix(MARK)
@@ -101,7 +101,7 @@ async def _lines(context: Context, after: EventId, stream: bool) -> AsyncIterato
         yield "\n"
         while True:
             try:
-                found = await run_in_threadpool(context.store.events, after, PAGE)
+                found = await run_in_threadpool(context.store.events.after, after, PAGE)
             except KbslurmError as error:
                 context.metrics.met(error)
                 return  # the reader comes back with its last token

@@ -50,8 +50,8 @@ def routes(context: Context, histories: waiting.Histories, standings: Standings)
     def leaderboards(sender: Sender) -> Ascii:
         """The boards that the caller may see, newest first."""
         person = identity.maybe_caller(context, sender)
-        mine = context.store.joined(person.id) if person else frozenset()
-        found = [board for board in context.store.boards(counted=False) if may_see(board, person, mine)]
+        mine = context.store.invites.boards_of(person.id) if person else frozenset()
+        found = [board for board in context.store.boards.all(counted=False) if may_see(board, person, mine)]
         return Ascii([board_told(context, board) for board in found])
 
     @router.get("/gpus/{leaderboard}", responses=answers(list[str], 404))
@@ -75,7 +75,7 @@ def routes(context: Context, histories: waiting.Histories, standings: Standings)
     def final(leaderboard: Name, gpu: Gpu, sender: Sender) -> Ascii:
         """The board's final, once hosts have let it count: the leaders, measured head to head in one job."""
         board = seen_board(context, leaderboard, identity.maybe_caller(context, sender))
-        found = context.store.applied_final(board.name, contest.known_gpu(gpu, board.gpus))
+        found = context.store.finals.applied(board.name, contest.known_gpu(gpu, board.gpus))
         if found is None:
             raise NotFound("final of board", board.name)
         return Ascii(final_told(found))
@@ -90,7 +90,7 @@ def routes(context: Context, histories: waiting.Histories, standings: Standings)
         """How many submissions were made to a board for a GPU type, by everybody or by one person."""
         board = seen_board(context, leaderboard, identity.maybe_caller(context, sender))
         known = contest.known_gpu(gpu, board.gpus)
-        return Ascii({"count": context.store.submission_count(board.id, known, user_id)})
+        return Ascii({"count": context.store.submissions.count(board.id, known, user_id)})
 
     @router.get("/user/submissions", responses=answers(list[SubmissionLine], 400, 401, 404))
     def mine(
@@ -103,7 +103,7 @@ def routes(context: Context, histories: waiting.Histories, standings: Standings)
         person = identity.caller(context, sender)
         if leaderboard is not None:
             leaderboard = seen_board(context, leaderboard, person).name
-        found = context.store.submissions(person=person.id, board=leaderboard, limit=limit, offset=offset)
+        found = context.store.submissions.newest(person=person.id, board=leaderboard, limit=limit, offset=offset)
         return Ascii([popcorn_submission.line(view) for view in found])
 
     @router.get("/user/submissions/{submission_id}", responses=answers(Submission, 400, 401, 403, 404))
@@ -127,7 +127,7 @@ def routes(context: Context, histories: waiting.Histories, standings: Standings)
     @router.get("/user/runs/{run_id}/why", responses=answers(WhyTold, 400, 401, 403, 404))
     def why(run_id: RunNumber, sender: Sender) -> Ascii:
         """Why a run of one's own (for staff: anybody's) is where it is: what it waits for, where it went and why."""
-        told = context.store.why(run_id, context.clock.now())
+        told = context.store.runs.why(run_id, context.clock.now())
         own(context, sender, told.submission, staff_too=True)
         return Ascii(as_told(told, money=identity.caller(context, sender).is_staff))
 
@@ -136,21 +136,21 @@ def routes(context: Context, histories: waiting.Histories, standings: Standings)
         """The same for each run of a submission."""
         now, view = context.clock.now(), own(context, sender, submission_id, staff_too=True)
         money = identity.caller(context, sender).is_staff
-        return Ascii({"runs": [as_told(context.store.why(run.id, now), money=money) for run in view.runs]})
+        return Ascii({"runs": [as_told(context.store.runs.why(run.id, now), money=money) for run in view.runs]})
 
     @router.delete("/user/submissions/{submission_id}", responses=answers(Fine, 400, 401, 403, 404))
     def delete(submission_id: Number, sender: Sender) -> Ascii:
         """Take a submission back: open runs are cancelled, it leaves every list, its source is purged."""
         view = own(context, sender, submission_id)
         person = identity.caller(context, sender)
-        remove(context.store, view.id, person.id, person.name, context.clock.now())
+        remove(context.store.submissions, view.id, person.id, person.name, context.clock.now())
         return Ascii({"status": "ok"})
 
     @router.post("/user/submissions/{submission_id}/cancel", responses=answers(Fine, 400, 401, 403, 404))
     def cancel_(submission_id: Number, sender: Sender) -> Ascii:
         """Cancel what is still open of a submission of one's own; verdicts stay."""
         view = own(context, sender, submission_id)
-        cancel(context.store, view.id, view.person_id, context.clock.now())
+        cancel(context.store.submissions, view.id, view.person_id, context.clock.now())
         return Ascii({"status": "ok"})
 
     @router.get("/user/me", responses=answers(PersonTold, 400, 401, 404))
@@ -164,7 +164,7 @@ def routes(context: Context, histories: waiting.Histories, standings: Standings)
         person, now = identity.caller(context, sender), context.clock.now()
         if sender.acting or not sender.key:
             raise Invalid("who acts for others has no token of theirs to end")
-        context.store.revoke_secret(sender.key, now=now)
+        context.store.tokens.revoke_secret(sender.key, now=now)
         tell("a token was ended by its holder", person=person.id)
         return Ascii({"status": "ok"})
 
@@ -172,15 +172,15 @@ def routes(context: Context, histories: waiting.Histories, standings: Standings)
     def join(wanted: Code, sender: Sender) -> Ascii:
         """Take up an invitation: its closed boards are open to the caller from now on."""
         person = identity.caller(context, sender)
-        boards = context.store.claim_invite(wanted.code, person.id, now=context.clock.now())
+        boards = context.store.invites.claim(wanted.code, person.id, now=context.clock.now())
         return Ascii({"status": "ok", "leaderboards": boards})
 
     @router.get("/auth/init", responses=answers(Pending, 400, 429))
     def auth_init(provider: Annotated[Literal["discord", "github"], Query()] = "discord") -> Ascii:
         """A new token that is nobody's yet. Once somebody links it, it is theirs; for an hour, once."""
         now = context.clock.now()
-        context.store.check_pending_room(now=now)
-        state = context.store.issue_token(None, kind="pending", device=provider, expires_at=now + PENDING_FOR, now=now)
+        context.store.tokens.check_pending_room(now=now)
+        state = context.store.tokens.issue(None, kind="pending", device=provider, expires_at=now + PENDING_FOR, now=now)
         return Ascii({"state": state})
 
     return router

@@ -67,7 +67,7 @@ def routes(context: Context) -> APIRouter:
         """End the browser's session."""
         check_same_site(request)
         if found := request.cookies.get(SESSION):
-            context.store.revoke_secret(found, now=context.clock.now())
+            context.store.tokens.revoke_secret(found, now=context.clock.now())
         answer = Ascii({"status": "ok"})
         answer.delete_cookie(SESSION)
         return answer
@@ -135,10 +135,10 @@ def _person(context: Context, asked: Provider, account: Account, linking: Person
     store, now = context.store, context.clock.now()
     if asked.name == "oidc":
         if linking is not None:
-            store.link_subject(PersonId(linking.id), asked.issuer, account.subject)
+            store.people.link_subject(PersonId(linking.id), asked.issuer, account.subject)
             return linking
-        return store.person_for_subject(asked.issuer, account.subject, account.name, now=now)
+        return store.people.for_subject(asked.issuer, account.subject, account.name, now=now)
     if linking is not None:
-        store.link_account(PersonId(linking.id), asked.name, account.subject)
+        store.people.link_account(PersonId(linking.id), asked.name, account.subject)
         return linking
-    return store.person_for_account(asked.name, account.subject, account.name, by="sign-on", now=now)
+    return store.people.for_account(asked.name, account.subject, account.name, by="sign-on", now=now)

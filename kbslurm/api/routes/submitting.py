@@ -121,7 +121,7 @@ def _accepted(
     person = identity.caller(context, sender)
     now = context.clock.now()
     receipt = accept(
-        context.store,
+        context.store.intake,
         person.id,
         leaderboard,
         sent.file_name,
@@ -133,7 +133,7 @@ def _accepted(
         on=place,
         offers=context.offers,
     )
-    view = context.store.submission(receipt.submission_id)
+    view = context.store.submissions.get(receipt.submission_id)
     queue = waiting.of_submission(context, histories, view)
     queue = queue or waiting.runner_queue(context, histories, view.runs[0].gpu)
     return {
@@ -154,7 +154,7 @@ async def followed(context: Context, histories: waiting.Histories, submission: S
     """A submission as frames: a status at once, at every move and at least every `HEARTBEAT_S`, then how it ended."""
 
     def look() -> tuple[SubmissionView, dict[str, Any] | None]:
-        view = context.store.submission(submission)
+        view = context.store.submissions.get(submission)
         return view, waiting.of_submission(context, histories, view)
 
     with context.listener.follow(submission) as ring:

@@ -17,7 +17,7 @@ def board_list(as_json: Json = False) -> int:
     if (named := url()) is not None:
         return _list_over_http(named, as_json)
     with opened_store() as store:
-        found = store.boards()
+        found = store.boards.all()
     now = datetime.now(UTC)
     if as_json:
         printing.as_json([board_json(board) for board in found])

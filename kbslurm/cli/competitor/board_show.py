@@ -35,8 +35,8 @@ def board_show(
     with opened_store() as store:
         board = board_named(store, name)
         gpus = (contest.known_gpu(gpu, board.gpus),) if gpu else board.gpus
-        standings = {one: boards.Ranking(store.best(board.name, one)) for one in gpus}
-        calibrations = store.calibrations(board)
+        standings = {one: boards.Ranking(store.standings.best(board.name, one)) for one in gpus}
+        calibrations = store.calibrations.of_board(board)
     paired = board.problem.baseline is not None
     if as_json:
         told = {one: rows[:limit] for one, rows in standings.items()}

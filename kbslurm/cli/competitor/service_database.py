@@ -58,45 +58,45 @@ class DatabaseService:
 
         person, now = self._person(), datetime.now(UTC)
         offers = self._offers() if on is not None else ()
-        receipt = accept(self._store, person.id, board, file_name, source, mode, gpus, now, on=on, offers=offers)
+        receipt = accept(self._store.intake, person.id, board, file_name, source, mode, gpus, now, on=on, offers=offers)
         return receipt.submission_id, len(receipt.run_ids)
 
     def look(self, number: int) -> Look:
         from kbslurm.api import waiting
 
-        view = self._store.submission(SubmissionId(number))
+        view = self._store.submissions.get(SubmissionId(number))
         return Look(view=view, words=waiting.words(view, waiting.of_submission(self, self._histories, view)))
 
     def rest(self, at_most_s: float) -> None:
-        self._store.wait_for_news(at_most_s)
+        self._store.events.wait(at_most_s)
 
     def cancel(self, number: int) -> int:
         from kbslurm.flow.cancel import cancel
 
-        return cancel(self._store, SubmissionId(number), self._person().id, datetime.now(UTC))
+        return cancel(self._store.submissions, SubmissionId(number), self._person().id, datetime.now(UTC))
 
     def mine(self, board: str | None, *, limit: int, offset: int = 0) -> Sequence[Mapping[str, Any]]:
         from kbslurm.api import popcorn_submission
 
         named = board_named(self._store, board).name if board else None
-        found = self._store.submissions(person=self._person().id, board=named, limit=limit, offset=offset)
+        found = self._store.submissions.newest(person=self._person().id, board=named, limit=limit, offset=offset)
         return [popcorn_submission.line(view) for view in found]
 
     def why(self, number: int, *, of_submission: bool) -> Sequence[Mapping[str, Any]]:
         from kbslurm.domain.why import as_told
 
         now = datetime.now(UTC)
-        runs = [run.id for run in self._store.submission(SubmissionId(number)).runs] if of_submission else [number]
-        return [as_told(self._store.why(run, now)) for run in runs]
+        runs = [run.id for run in self._store.submissions.get(SubmissionId(number)).runs] if of_submission else [number]
+        return [as_told(self._store.runs.why(run, now)) for run in runs]
 
     def artifacts(self, view: SubmissionView) -> Sequence[ArtifactView]:
         person = self._person()
         if view.person_id != person.id and not person.is_staff:
             raise Refused(f"submission {view.id} isn't yours")
-        return self._store.artifacts(view.id)
+        return self._store.artifacts.of_submission(view.id)
 
     def artifact(self, view: SubmissionView, gpu: str, name: str) -> bytes:
-        return self._store.artifact(view.id, gpu, name)
+        return self._store.artifacts.read(view.id, gpu, name)
 
     def _offers(self) -> Sequence[Offer]:
         from kbslurm import wiring

@@ -20,7 +20,7 @@ def whoami(as_: As = None, as_json: Json = False) -> int:
         name, role, banned, place = person.name, person.role, person.banned, named
     else:
         with opened_store() as store:
-            known = store.person(as_ or own_name())
+            known = store.people.find(as_ or own_name())
             name, role, banned = (
                 (as_ or own_name(), "participant", False)
                 if known is None

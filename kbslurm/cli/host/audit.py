@@ -17,7 +17,7 @@ def audit(
 ) -> int:
     """What hosts did, newest first."""
     with opened_store() as store:
-        found = store.audit_log(limit=limit)
+        found = store.events.audit_log(limit=limit)
     if as_json:
         printing.as_json(found)
         return EXIT_OK

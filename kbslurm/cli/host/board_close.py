@@ -12,5 +12,5 @@ def board_close(name: BoardName, as_json: Json = False) -> int:
     """Take no more submissions to a board; what is there stays. `board edit NAME --reopen` opens it again."""
     with opened_store() as store:
         board = board_named(store, name)
-        store.close_board(board.name, by=own_name())
+        store.boards.close(board.name, by=own_name())
     return answer(as_json, f"{board.name} is closed", board=board.name, closed=True)

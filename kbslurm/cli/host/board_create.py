@@ -60,7 +60,7 @@ def board_create(
     if not wanted:
         raise Invalid("a board needs at least one GPU type", hint="Pass --gpus H100 (or --gpus A100,H100).")
     with opened_store() as store:
-        made = store.add_board(
+        made = store.boards.add(
             board,
             loaded or newest_problem(store, problem or ""),
             gpus=wanted,

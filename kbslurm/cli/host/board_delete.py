@@ -20,5 +20,5 @@ def board_delete(
     """Take a board away. Its rows stay, its name is free again."""
     with opened_store() as store:
         board = board_named(store, name)
-        store.delete_board(board.name, force=force, by=own_name())
+        store.boards.delete(board.name, force=force, by=own_name())
     return answer(as_json, f"{board.name} is deleted", board=board.name, deleted=True)

@@ -34,7 +34,7 @@ def board_edit(
     now = datetime.now(UTC)
     with opened_store() as store:
         board, by = board_named(store, name), own_name()
-        changed = store.edit_board(
+        changed = store.boards.edit(
             board.name,
             by=by,
             description=description,
@@ -48,13 +48,13 @@ def board_edit(
             until = board.deadline_at if deadline is None else None
             if deadline is not None and deadline != "never":
                 until = contest.parsed_deadline(deadline, home)
-            store.set_deadline(board.name, until, home, by=by, now=now)
+            store.boards.set_deadline(board.name, until, home, by=by, now=now)
             changed.append("deadline")
         if visibility is not None and visibility != board.visibility:
-            store.set_visibility(board.name, "closed" if visibility == "closed" else "public", by=by, now=now)
+            store.boards.set_visibility(board.name, "closed" if visibility == "closed" else "public", by=by, now=now)
             changed.append("visibility")
         if version is not None and version != board.problem_version_id:
-            store.set_live(board.name, version, by=by, now=now)
+            store.boards.set_live(board.name, version, by=by, now=now)
             changed.append("version")
     if as_json:
         printing.as_json({"board": board.name, "changed": changed})

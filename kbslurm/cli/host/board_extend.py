@@ -23,7 +23,7 @@ def board_extend(
     with opened_store() as store:
         board, who = board_named(store, name), person_named(store, person)
         at = None if until == "none" else contest.parsed_deadline(until, board.zone)
-        store.extend(board.name, who, at, by=own_name())
+        store.limits.extend(board.name, who, at, by=own_name())
     shown = f"until {at.astimezone(contest.zone(board.zone)):%Y-%m-%d %H:%M} {board.zone}" if at else "as everybody may"
     return answer(
         as_json, f"{who.name} may submit to {board.name} {shown}", board=board.name, person=who.name, until=at

@@ -29,7 +29,7 @@ def export(
         rows = [
             places.row(board.name, gpu, standing, paired=board.problem.baseline is not None)
             for gpu in board.gpus
-            for standing in boards.ranked(store.best(board.name, gpu))
+            for standing in boards.ranked(store.standings.best(board.name, gpu))
         ]
     if out is None:
         _write(sys.stdout, rows, as_json)

@@ -37,19 +37,19 @@ def final(
         board, by = board_named(store, name), own_name()
         kind = _gpu(board, gpu)
         if apply:
-            return _told(store.apply_final(board.name, kind, by=by), "applied", as_json)
+            return _told(store.finals.apply(board.name, kind, by=by), "applied", as_json)
         if forget:
-            submission = SubmissionId(store.final_run(board.name, kind))
-            found = store.forget_final(board.name, kind, by=by)
-            store.cancel(submission, None, datetime.now(UTC))
+            submission = SubmissionId(store.finals.submission(board.name, kind))
+            found = store.finals.forget(board.name, kind, by=by)
+            store.submissions.cancel(submission, None, datetime.now(UTC))
             return _told(found, "forgotten", as_json)
-        known = store.open_final(board.name, kind)
+        known = store.finals.open(board.name, kind)
         if known is not None and top is not None:
             raise Invalid(
                 f"a final of {board.name} on {kind} is open already",
                 hint="Without --top this shows it; --apply or --forget decides on it.",
             )
-        return _told(known or store.order_final(board.name, kind, top or 5, by=by), "open", as_json)
+        return _told(known or store.finals.order(board.name, kind, top or 5, by=by), "open", as_json)
 
 
 def _gpu(board: Board, asked: str | None) -> str:

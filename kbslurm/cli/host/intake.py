@@ -21,13 +21,13 @@ def stop(as_json: Json = False) -> int:
 def show_(as_json: Json = False) -> int:
     """Whether submissions are taken."""
     with opened_store() as store:
-        accepts = store.accepts_jobs()
+        accepts = store.settings.accepts_jobs()
     return _accepts(accepts, as_json)
 
 
 def _switch(accepts: bool, as_json: bool) -> int:
     with opened_store() as store:
-        store.set_accepts_jobs(accepts, by=own_name())
+        store.settings.set_accepts_jobs(accepts, by=own_name())
     return _accepts(accepts, as_json)
 
 

@@ -21,7 +21,7 @@ def make(
     """New codes, one a line, each for one person: `popcorn join CODE`."""
     with opened_store() as store:
         names = [board_named(store, name).name for name in boards]
-        opened, codes = store.make_invites(names, count, by=own_name())
+        opened, codes = store.invites.make(names, count, by=own_name())
     if as_json:
         printing.as_json({"boards": opened, "codes": codes})
     else:
@@ -33,7 +33,7 @@ def make(
 def list_(name: BoardName, as_json: Json = False) -> int:
     """The invitations to a board, and who took them up."""
     with opened_store() as store:
-        found = store.invites(board_named(store, name).name)
+        found = store.invites.of_board(board_named(store, name).name)
     if as_json:
         printing.as_json(found)
         return EXIT_OK
@@ -48,7 +48,7 @@ def list_(name: BoardName, as_json: Json = False) -> int:
 def revoke(code: Annotated[str, typer.Argument(help="The code.")], as_json: Json = False) -> int:
     """End an invitation, and the access of whoever took it up."""
     with opened_store() as store:
-        claimed = store.revoke_invite(code, by=own_name())
+        claimed = store.invites.revoke(code, by=own_name())
     if as_json:
         printing.as_json({"code": code, "was_claimed": claimed})
     else:

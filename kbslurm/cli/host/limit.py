@@ -19,7 +19,7 @@ def show_(name: BoardName, as_json: Json = False) -> int:
     """A board's limits."""
     with opened_store() as store:
         board = board_named(store, name)
-        rates, quota = store.rate_limits(board.name), store.quota(board.id)
+        rates, quota = store.limits.rates(board.name), store.limits.quota(board.id)
     if as_json:
         printing.as_json(
             {"board": board.name, "per_hour": {r.category: r.most_per_hour for r in rates}, "gpu_s_per_day": quota}
@@ -47,9 +47,9 @@ def rate(
     with opened_store() as store:
         board = board_named(store, name)
         if most == "none":
-            store.drop_rate_limit(board.name, kind, by=own_name())
+            store.limits.drop_rate(board.name, kind, by=own_name())
         else:
-            store.set_rate_limit(board.name, kind, int(most), by=own_name())
+            store.limits.set_rate(board.name, kind, int(most), by=own_name())
     shown = "any number of" if most == "none" else most
     return answer(
         as_json, f"{board.name}: {shown} {kind} submissions per person and hour", board=board.name, category=kind,
@@ -69,7 +69,7 @@ def quota(
         raise Invalid(f"{gpu_s!r} is no number", hint="Write a number, or none.") from None
     with opened_store() as store:
         board = board_named(store, name)
-        store.set_quota(board.name, wanted, by=own_name())
+        store.limits.set_quota(board.name, wanted, by=own_name())
     shown = "any number of" if wanted is None else f"{wanted:g}"
     return answer(
         as_json, f"{board.name}: {shown} GPU-seconds per person and day", board=board.name, gpu_s_per_day=wanted

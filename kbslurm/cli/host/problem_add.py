@@ -36,7 +36,7 @@ def problem_add(
         return _add_set(problem_set.load_set(directory), name, as_json)
     problem = loading.load(directory, name=name)
     with opened_store() as store:
-        version = store.add_problem_version(problem)
+        version = store.problems.add(problem)
     if as_json:
         printing.as_json(_added(problem, version))
         return EXIT_OK
@@ -63,7 +63,7 @@ def _add_set(found: ProblemSet, name: str | None, as_json: bool) -> int:
                 if not as_json:
                     printing.error(loaded, as_json=False)
                 continue
-            version = store.add_problem_version(loaded)
+            version = store.problems.add(loaded)
             board = {"gpus": entry.gpus or loaded.gpus, "deadline_at": entry.deadline, "zone": found.zone}
             rows.append({**_added(loaded, version), **board})
             if not as_json:

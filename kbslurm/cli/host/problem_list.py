@@ -11,7 +11,7 @@ from kbslurm.errors import EXIT_OK
 def problem_list(as_json: Json = False) -> int:
     """The problems that there are, newest version first."""
     with opened_store() as store:
-        found = store.problems()
+        found = store.problems.all()
     if as_json:
         printing.as_json(found)
     elif found:

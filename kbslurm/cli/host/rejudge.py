@@ -14,7 +14,7 @@ from kbslurm.errors import EXIT_OK, Invalid
 from kbslurm.flow import rejudge as rules
 
 if TYPE_CHECKING:
-    from kbslurm.store.rejudging import Rejudging
+    from kbslurm.store.rejudgings import Rejudging
 
 
 def rejudge(
@@ -34,7 +34,7 @@ def rejudge(
     as_json: Json = False,
 ) -> int:
     """Judge again. Nothing counts until --apply, and then all of it at once; until then only hosts see it."""
-    from kbslurm.store.rejudging import Wanted
+    from kbslurm.store.rejudgings import Wanted
 
     if preview + apply + cancel != 1:
         raise Invalid("one thing at a time", hint="Pass --preview, --apply or --cancel.")
@@ -44,9 +44,9 @@ def rejudge(
     with opened_store() as store:
         board, by = board_named(store, name), own_name()
         if apply:
-            return _told(store.apply_rejudging(board.name, by=by), "applied", as_json)
+            return _told(store.rejudgings.apply(board.name, by=by), "applied", as_json)
         if cancel:
-            return _told(store.cancel_rejudging(board.name, by=by), "cancelled", as_json)
+            return _told(store.rejudgings.cancel(board.name, by=by), "cancelled", as_json)
         wanted = Wanted(
             submission=chosen.submission,
             gpu=chosen.gpu,
@@ -54,7 +54,7 @@ def rejudge(
             mode=chosen.mode,
             person=person_named(store, chosen.person).id if chosen.person else None,
         )
-        found = store.preview_rejudging(board.name, wanted, version, by=by)
+        found = store.rejudgings.preview(board.name, wanted, version, by=by)
         return _told(found, "preview", as_json)
 
 

@@ -21,7 +21,7 @@ def stats(
     """Submissions, people, verdicts, GPU time: counts."""
     since = datetime.now(UTC) - timedelta(days=1) if last_day else None
     with opened_store() as store:
-        found = store.stats(board=board, since=since)
+        found = store.overview.stats(board=board, since=since)
     if as_json:
         printing.as_json(found)
         return EXIT_OK

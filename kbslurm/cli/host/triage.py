@@ -45,5 +45,5 @@ def _texts(what: list[str]) -> dict[str, str]:
     if numbers:
         with opened_store() as store:
             for name in numbers:
-                texts[f"submission {name}"] = store.submission(SubmissionId(int(name))).source or ""
+                texts[f"submission {name}"] = store.submissions.get(SubmissionId(int(name))).source or ""
     return texts

@@ -24,15 +24,15 @@ def add(
     """Add a person."""
     wanted = _role(role)
     with opened_store() as store:
-        person = store.add_person(name, wanted)
-        store.audit(own_name(), "user.add", f"person:{person.id}", {"name": name, "role": wanted})
+        person = store.people.add(name, wanted)
+        store.events.audit(own_name(), "user.add", f"person:{person.id}", {"name": name, "role": wanted})
     return _told(person, as_json)
 
 
 def list_(as_json: Json = False) -> int:
     """Everybody."""
     with opened_store() as store:
-        people = store.people()
+        people = store.people.all()
     if as_json:
         printing.as_json(people)
         return EXIT_OK
@@ -58,7 +58,7 @@ def role(
     """Change what a person may do."""
     wanted = _role(to)
     with opened_store() as store:
-        store.set_role(person_named(store, name).id, wanted, by=own_name())
+        store.people.set_role(person_named(store, name).id, wanted, by=own_name())
         return _told(person_named(store, name), as_json)
 
 
@@ -76,7 +76,7 @@ def team(
     with opened_store() as store:
         person = person_named(store, name)
         if none or to is not None:
-            person = store.set_team(person.id, to, by=own_name())
+            person = store.people.set_team(person.id, to, by=own_name())
     return _told(person, as_json)
 
 
@@ -88,14 +88,14 @@ def ban(
 ) -> int:
     """Take no more submissions from a person, and leave them off the boards."""
     with opened_store() as store:
-        store.ban(person_named(store, name).id, reason, by=as_ or own_name())
+        store.people.ban(person_named(store, name).id, reason, by=as_ or own_name())
         return _told(person_named(store, name), as_json)
 
 
 def unban(name: PersonName, as_: As = None, as_json: Json = False) -> int:
     """Take submissions from a person again."""
     with opened_store() as store:
-        store.unban(person_named(store, name).id, by=as_ or own_name())
+        store.people.unban(person_named(store, name).id, by=as_ or own_name())
         return _told(person_named(store, name), as_json)
 
 

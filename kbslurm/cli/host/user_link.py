@@ -35,17 +35,17 @@ def user_link(
     with opened_store() as store:
         person = person_named(store, name)
         if pending is not None:
-            if not store.claim_token(pending, person.id, now=now):
+            if not store.tokens.claim(pending, person.id, now=now):
                 raise Invalid("this token isn't waiting to be linked", hint="Get another: popcorn reregister discord")
         else:
             provider, _, number = (account or "").partition(":")
             if provider not in ("discord", "github", "oidc") or not number:
                 raise Invalid(f"{account!r} is no account", hint="Write discord:ID, github:ID or oidc:SUBJECT.")
             if provider == "oidc":
-                store.link_subject(person.id, _issuer(), number)
+                store.people.link_subject(person.id, _issuer(), number)
             else:
-                store.link_account(person.id, cast("Literal['discord', 'github']", provider), number)
-        store.audit(own_name(), "link", f"person:{person.id}", {"account": account}, now=now)
+                store.people.link_account(person.id, cast("Literal['discord', 'github']", provider), number)
+        store.events.audit(own_name(), "link", f"person:{person.id}", {"account": account}, now=now)
     if as_json:
         printing.as_json({"person": person.name, "linked": True})
     else:

@@ -25,8 +25,8 @@ def issue(
     with opened_store() as store:
         person = person_named(store, name)
         expires_at = now + timedelta(days=days) if days else None
-        secret = store.issue_token(person.id, kind="cli", device=device, expires_at=expires_at, now=now)
-        store.audit(own_name(), "token.issue", f"person:{person.id}", {"device": device}, now=now)
+        secret = store.tokens.issue(person.id, kind="cli", device=device, expires_at=expires_at, now=now)
+        store.events.audit(own_name(), "token.issue", f"person:{person.id}", {"device": device}, now=now)
     if as_json:
         printing.as_json({"person": person.name, "token": secret, "expires_at": expires_at})
     else:
@@ -37,7 +37,7 @@ def issue(
 def list_(name: PersonName, as_json: Json = False) -> int:
     """A person's tokens by device; what they are isn't kept."""
     with opened_store() as store:
-        found = store.tokens(person_named(store, name).id)
+        found = store.tokens.of_person(person_named(store, name).id)
     if as_json:
         printing.as_json(found)
         return EXIT_OK
@@ -67,13 +67,13 @@ def revoke(
     now = datetime.now(UTC)
     with opened_store() as store:
         person = person_named(store, name)
-        mine = [one.id for one in store.tokens(person.id) if one.revoked_at is None]
+        mine = [one.id for one in store.tokens.of_person(person.id) if one.revoked_at is None]
         if token is not None and token not in mine:
             raise NotFound(f"token of {person.name}", str(token), known=[str(one) for one in mine])
         ended = mine if token is None else [token]
         for one in ended:
-            store.revoke_token(one, now=now)
-        store.audit(own_name(), "token.revoke", f"person:{person.id}", {"tokens": ended}, now=now)
+            store.tokens.revoke(one, now=now)
+        store.events.audit(own_name(), "token.revoke", f"person:{person.id}", {"tokens": ended}, now=now)
     if as_json:
         printing.as_json({"person": person.name, "revoked": ended})
     else:

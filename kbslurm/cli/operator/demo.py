@@ -163,23 +163,23 @@ def _set_up(store: PostgresStore, told: Script) -> None:
 
     problem = loading.load(told.problem, name=told.board)
     for name in sorted({play.person for play in told.plays}):
-        store.ensure_person(name)
-    held = store.board(told.board)
+        store.people.ensure(name)
+    held = store.boards.find(told.board)
     if held is None:
         deadline = contest.parsed_deadline(told.deadline, told.zone)
-        store.add_board(told.board, problem, gpus=told.gpus, deadline_at=deadline, zone=told.zone)
+        store.boards.add(told.board, problem, gpus=told.gpus, deadline_at=deadline, zone=told.zone)
         return
     if held.problem_digest != problem.digest:
-        store.set_live(told.board, store.add_problem_version(problem))
+        store.boards.set_live(told.board, store.problems.add(problem))
 
 
 def _round(store: PostgresStore, told: Script, *, quiet: bool) -> list[SubmissionId]:
     """The submissions of this round: those of an interrupted one that are there already, and the missing."""
-    state = store.setting(ROUND, default={"number": 0, "done": True})
-    there = {(view.person, view.file_name): view.id for view in reversed(store.submissions())}
+    state = store.settings.get(ROUND, default={"number": 0, "done": True})
+    there = {(view.person, view.file_name): view.id for view in reversed(store.submissions.newest())}
     if state["done"] or "after" not in state:
         state = {"number": state["number"] + 1, "after": max(there.values(), default=0), "done": False}
-        store.put_setting(ROUND, state)
+        store.settings.put(ROUND, state)
         _say(f"playing round {state['number']} on board {told.board}", quiet)
     else:
         _say(f"going on with round {state['number']} on board {told.board}", quiet)
@@ -193,10 +193,10 @@ def _round(store: PostgresStore, told: Script, *, quiet: bool) -> list[Submissio
 def _submitted(store: PostgresStore, board: str, play: Play) -> SubmissionId:
     from kbslurm.flow.submit import accept
 
-    person, now = store.ensure_person(play.person), datetime.now(UTC)
+    person, now = store.people.ensure(play.person), datetime.now(UTC)
     text = play.file.read_bytes()
     return accept(
-        store, person.id, board, play.file.name, text, "leaderboard", play.gpus, now, via="demo"
+        store.intake, person.id, board, play.file.name, text, "leaderboard", play.gpus, now, via="demo"
     ).submission_id
 
 
@@ -206,7 +206,7 @@ def _watched(store: PostgresStore, ids: list[SubmissionId], *, quiet: bool) -> l
     until = time.monotonic() + PATIENCE_S
     with printing.progress(quiet) as tell:
         while True:
-            views = [store.submission(one) for one in ids]
+            views = [store.submissions.get(one) for one in ids]
             for view in views:
                 if view.is_done and view.id not in told:
                     told.add(view.id)
@@ -224,9 +224,9 @@ def _watched(store: PostgresStore, ids: list[SubmissionId], *, quiet: bool) -> l
                     "of": len(ids),
                 }
             )
-            store.wait_for_news(LOOK_S)
-    state = store.setting(ROUND)
-    store.put_setting(ROUND, {**state, "done": True})
+            store.events.wait(LOOK_S)
+    state = store.settings.get(ROUND)
+    store.settings.put(ROUND, {**state, "done": True})
     return views
 
 
@@ -250,7 +250,7 @@ def _short(run: Any) -> str:
 def _tell(store: PostgresStore, told: Script, played: list[tuple[Play, SubmissionView]]) -> None:
     """The leaderboard, then why the others aren't on it, then what to try next."""
     printing.say("")
-    standings = {gpu: boards.ranked(store.scored(told.board, gpu)) for gpu in told.gpus}
+    standings = {gpu: boards.ranked(store.standings.scored(told.board, gpu)) for gpu in told.gpus}
     print_standings(told.board, standings, limit=10)
     found = [run.verdict for _, view in played for run in view.runs if run.verdict is not None and run.verdict.ranked]
     level = min((verdict.isolation or 0 for verdict in found), default=0)

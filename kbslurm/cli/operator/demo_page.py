@@ -45,8 +45,8 @@ def _served(context: Context, listen: str) -> Serving:
 def stay(store: PostgresStore, place: Path, url: str, board: str, gpu: str) -> None:
     """Say what can be looked at and typed, and stay until ^C."""
     now = datetime.now(UTC)
-    guest = store.ensure_person(GUEST)
-    token = store.issue_token(guest.id, kind="cli", device="demo", expires_at=now + TOKEN_LASTS, now=now)
+    guest = store.people.ensure(GUEST)
+    token = store.tokens.issue(guest.id, kind="cli", device="demo", expires_at=now + TOKEN_LASTS, now=now)
     kbslurm = printing.command()
     printing.say("")
     printing.say(f"It stays up until ^C: {url}/board/{board} shows the board live.")

@@ -89,7 +89,7 @@ def database_findings(config: Config) -> Iterator[Finding]:
             with wiring.opened_store(config, migrated=False) as store:
                 yield passed("database", f"Postgres {store.server_version()} at {store.where}, schema current")
                 yield clock_finding(_database_now(url))
-                yield _leader_finding(next((line for line in store.lease_view() if line.name == "daemon"), None))
+                yield _leader_finding(next((line for line in store.leases.all() if line.name == "daemon"), None))
     except KbslurmError as error:
         yield failed("database", error.message, error.hint or "Look at DATABASE_URL, and whether Postgres runs.")
 

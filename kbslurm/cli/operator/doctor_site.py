@@ -48,7 +48,7 @@ def wanted_by_boards(config: Config, site: Site) -> dict[str, dict[str, int]]:
         if migrate.check(config.database_url) is not migrate.Schema.CURRENT:
             return {}
         with wiring.opened_store(config, migrated=False) as store:
-            here = [board for board in store.boards() if board.closed_at is None]
+            here = [board for board in store.boards.all() if board.closed_at is None]
     except KbslurmError:
         return {}
     return {gpu: {board.name: board.min_isolation for board in here if gpu in board.gpus} for gpu in site.gpus}

@@ -27,7 +27,7 @@ def order(
         raise NotFound("place", on, known=list(places))
     gpus = list(places[on].backend.capacity())
     with opened_store() as store:
-        runs = store.order_shadow(submission, on, gpus, by=own_name(), now=datetime.now(UTC))
+        runs = store.shadows.order(submission, on, gpus, by=own_name(), now=datetime.now(UTC))
     if as_json:
         printing.as_json({"submission": submission, "place": on, "runs": runs})
         return EXIT_OK
@@ -40,7 +40,7 @@ def report(name: BoardName, as_json: Json = False) -> int:
     """How much longer the board's problem takes at other places, by what shadows of its submissions took there."""
     with opened_store() as store:
         board = board_named(store, name)
-        found = store.shadows(board.name)
+        found = store.shadows.of_board(board.name)
     if as_json:
         printing.as_json(
             {

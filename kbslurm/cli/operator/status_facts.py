@@ -56,8 +56,8 @@ def looked(config: Config) -> Status:
 
 def _look_at_rows(store: PostgresStore, found: Status) -> None:
     now = datetime.now(UTC)
-    found.accepts_jobs = store.accepts_jobs()
-    leader = next((line for line in store.lease_view() if line.name == "daemon"), None)
+    found.accepts_jobs = store.settings.accepts_jobs()
+    leader = next((line for line in store.leases.all() if line.name == "daemon"), None)
     if leader is None or leader.expires_at < now:
         found.troubles.append("no daemon leads: nothing is launched or collected (kbslurm up starts one)")
         found.daemon = "none" if leader is None else f"none since {printing.ago(leader.beat_at, now)}"
@@ -66,10 +66,10 @@ def _look_at_rows(store: PostgresStore, found: Status) -> None:
         _look_at_lanes(leader.info, found)
     found.queue = [
         {**printing.plain(line), "oldest_s": round((now - line.oldest_at).total_seconds()) if line.oldest_at else None}
-        for line in store.queue_view()
+        for line in store.overview.queue()
     ]
-    found.attention = [dict(printing.plain(line)) for line in store.attention()]
-    found.waiting = [dict(printing.plain(line)) for line in store.waits()]
+    found.attention = [dict(printing.plain(line)) for line in store.overview.attention()]
+    found.waiting = [dict(printing.plain(line)) for line in store.overview.waits()]
 
 
 def _look_at_lanes(info: Mapping[str, Any], found: Status) -> None:
@@ -114,7 +114,7 @@ def _look_at_backends(config: Config, store: PostgresStore, found: Status) -> No
     from kbslurm import wiring
 
     opened: dict[tuple[str, str], int] = {}
-    for attempt in store.open_attempts():
+    for attempt in store.attempts.open():
         opened[attempt.backend, attempt.gpu] = opened.get((attempt.backend, attempt.gpu), 0) + 1
     for place in wiring.places(config):
         for gpu, slots in place.backend.capacity().items():
@@ -171,7 +171,7 @@ def _offers_told(lane: Mapping[str, Any]) -> list[Offer]:
 
 def _look_for_takers(store: PostgresStore, offers: list[Offer], found: Status) -> None:
     """Runs that no place can take wait for ever, and nothing else would say so."""
-    for want in store.wants():
+    for want in store.overview.wants():
         if not any(offer.meets(want) for offer in offers):
             what = want.gpu if want.gpus == 1 else f"{want.gpus} {want.gpu} on one node"
             whose = "" if want.by_staff else " to others than staff"

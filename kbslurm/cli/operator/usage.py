@@ -31,7 +31,7 @@ def usage(
     budget = wiring.budget(configuration())
     with opened_store() as store:
         told = domain.told(
-            store.usage(by, begins, ends, now, board=named), begins=begins, by=by, board=named, budget=budget
+            store.costs.usage(by, begins, ends, now, board=named), begins=begins, by=by, board=named, budget=budget
         )
     if as_json:
         printing.as_json(told)

@@ -363,7 +363,7 @@ def calls(server: databases.Server) -> list[Row]:
             our.wait_over()
             took_s = time.monotonic() - began
             busy = our.calls()
-            our.stage.store.wait_for_news(0.5)
+            our.stage.store.events.wait(0.5)
             threading.Event().wait(IDLE_S)
             idle = our.calls().total() - busy.total()
     told = ", ".join(f"{tool} {n}" for tool, n in sorted(busy.items()))

@@ -54,7 +54,7 @@ def test_a_healthy_site_passes_on_its_nodes_too(database_url: str, monkeypatch: 
     # Given two boards, of which one wants what this cluster can't give
     monkeypatch.setenv("DATABASE_URL", database_url)
     stage = Stage.build(database_url, gpus=("H100",), clock=WallClock(), board="plain")
-    stage.store.add_board("strict", loading.load(EXAMPLE), gpus=["A100"], min_isolation=3, now=stage.clock.now())
+    stage.store.boards.add("strict", loading.load(EXAMPLE), gpus=["A100"], min_isolation=3, now=stage.clock.now())
     stage.close()
     folder = Path("/shared/doctor/healthy")
     pins = {name: pins.digest_of(Path("/opt/kb/images") / name) for name in ("cpu", "cpu.sif")}

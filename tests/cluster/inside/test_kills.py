@@ -66,7 +66,7 @@ def test_a_daemon_killed_at_every_crash_point_loses_nothing_and_repeats_nothing(
         taken_back = submit(walk, sleeping(60))
         hand.start(CANCELLED[0])
         walk.stage.wait_until(lambda: state_of(walk, taken_back) == "running")
-        cancel(walk.stage.store, taken_back, None, walk.stage.clock.now())
+        cancel(walk.stage.store.submissions, taken_back, None, walk.stage.clock.now())
         assert hand.died_at_its_crash_point(), hand.log()[-3000:]
         for place in CANCELLED[1:]:
             die(hand, place)

@@ -276,7 +276,7 @@ def played(teller: Teller) -> None:
             now = datetime.now(UTC)
             deadline = contest.parsed_deadline("2099-12-31", "UTC")
             problem = loading.load(base)
-            store.add_board(BOARD, problem, gpus=[GPU], deadline_at=deadline, confirm=False, now=now)
+            store.boards.add(BOARD, problem, gpus=[GPU], deadline_at=deadline, confirm=False, now=now)
             teller.tell("stage", f"a host makes the board {BOARD}")
             play.announced("New board")
             play.types(ADA, "leaderboard list")

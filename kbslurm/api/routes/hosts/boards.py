@@ -40,7 +40,7 @@ def add_boards(router: APIRouter, context: Context, histories: waiting.Histories
         identity.check_reaches_files(context, sender)
         place = FilePath(wanted.directory)
         problem = loading.load(place, name=contest.board_name(place.resolve().name.removesuffix(".py")))
-        board = context.store.add_board(
+        board = context.store.boards.add(
             problem.name,
             problem,
             gpus=problem.gpus or tuple(context.slots),
@@ -48,7 +48,9 @@ def add_boards(router: APIRouter, context: Context, histories: waiting.Histories
             min_isolation=context.config.policy.ranked_min_isolation,
             now=context.clock.now(),
         )
-        context.store.audit(by, "create_board", f"board:{board.id}", {"name": board.name}, now=context.clock.now())
+        context.store.events.audit(
+            by, "create_board", f"board:{board.id}", {"name": board.name}, now=context.clock.now()
+        )
         return Ascii({"status": "ok", "leaderboard": board.name})
 
     @router.delete("/leaderboards/{leaderboard}", responses=answers(BoardDeleted, *HOSTS_FAILURES))
@@ -58,7 +60,7 @@ def add_boards(router: APIRouter, context: Context, histories: waiting.Histories
         """
         by = identity.host(context, sender)
         board = held(context, leaderboard)
-        context.store.delete_board(board.name, force=force, only=only, by=by, now=context.clock.now())
+        context.store.boards.delete(board.name, force=force, only=only, by=by, now=context.clock.now())
         return Ascii({"status": "ok", "leaderboard": board.name, "force": force})
 
     @router.post("/leaderboards/{leaderboard}/visibility", responses=answers(VisibilityTold, *HOSTS_FAILURES))
@@ -66,7 +68,7 @@ def add_boards(router: APIRouter, context: Context, histories: waiting.Histories
         """Show a board to everybody, or only to those who were invited."""
         by = identity.host(context, sender)
         board = held(context, leaderboard)
-        context.store.set_visibility(board.name, wanted.visibility, by=by, now=context.clock.now())
+        context.store.boards.set_visibility(board.name, wanted.visibility, by=by, now=context.clock.now())
         return Ascii({"status": "ok", "leaderboard": board.name, "visibility": wanted.visibility})
 
     @router.post("/leaderboards/{leaderboard}/close", responses=answers(BoardNamed, *HOSTS_FAILURES))
@@ -74,7 +76,7 @@ def add_boards(router: APIRouter, context: Context, histories: waiting.Histories
         """Take no more submissions to a board; what is there stays."""
         by = identity.host(context, sender)
         board = held(context, leaderboard)
-        context.store.close_board(board.name, by=by, now=context.clock.now())
+        context.store.boards.close(board.name, by=by, now=context.clock.now())
         return Ascii({"status": "ok", "leaderboard": board.name})
 
     @router.post("/leaderboards/{leaderboard}/extend", responses=answers(BoardNamed, *HOSTS_FAILURES))
@@ -83,7 +85,7 @@ def add_boards(router: APIRouter, context: Context, histories: waiting.Histories
         by = identity.host(context, sender)
         board = held(context, leaderboard)
         until = contest.parsed_deadline(wanted.until, board.zone) if wanted.until else None
-        context.store.extend(board.name, whom(context, wanted.person), until, by=by, now=context.clock.now())
+        context.store.limits.extend(board.name, whom(context, wanted.person), until, by=by, now=context.clock.now())
         return Ascii({"status": "ok", "leaderboard": board.name})
 
 
@@ -112,11 +114,11 @@ def add_uploads(router: APIRouter, context: Context, histories: waiting.Historie
             closes = contest.parsed_deadline(deadline, zone) if deadline else None
             if closes is not None and contest.closed(closes, now):
                 raise Invalid(f"the deadline {deadline} ({zone}) has passed already", hint="Pick one in the future.")
-            if context.store.board(board_name, counted=False) is not None:
+            if context.store.boards.find(board_name, counted=False) is not None:
                 raise Invalid(f"there is already a board {board_name!r}", hint="Pick another name.")
             problem = problem_upload.loaded(sent.file_name, sent.data, name=board_name)
             gpus = [contest.gpu_name(one) for one in gpu or []] or list(problem.gpus)
-            board = context.store.add_board(
+            board = context.store.boards.add(
                 board_name,
                 problem,
                 gpus=gpus,
@@ -128,7 +130,7 @@ def add_uploads(router: APIRouter, context: Context, histories: waiting.Historie
                 created_by=creator,
                 now=now,
             )
-            context.store.audit(by, "create_board", f"board:{board.id}", {"name": board.name}, now=now)
+            context.store.events.audit(by, "create_board", f"board:{board.id}", {"name": board.name}, now=now)
             idle = [one for one in board.gpus if one not in context.slots]
             warnings = [*problem.warnings, *(f"no place offers {one} now: what is submitted waits" for one in idle)]
             told = {"status": "ok", "leaderboard": board.name, "gpu_types": list(board.gpus)}
@@ -146,7 +148,7 @@ def add_export(router: APIRouter, context: Context, histories: waiting.Histories
         rows = [
             places.row(board.name, gpu, one, paired=board.problem.baseline is not None)
             for gpu in board.gpus
-            for one in boards.ranked(context.store.best(board.name, gpu))
+            for one in boards.ranked(context.store.standings.best(board.name, gpu))
         ]
-        context.store.audit(by, "export", f"board:{board.id}", {"places": len(rows)}, now=context.clock.now())
+        context.store.events.audit(by, "export", f"board:{board.id}", {"places": len(rows)}, now=context.clock.now())
         return Ascii({"leaderboard": board.name, "places": rows})

@@ -23,14 +23,14 @@ def add_invites(router: APIRouter, context: Context, histories: waiting.Historie
         """New invitations, each for one person and to all of these boards."""
         by = identity.host(context, sender)
         names = [held(context, name).name for name in wanted.leaderboards]
-        boards, codes = context.store.make_invites(names, wanted.count, by=by, now=context.clock.now())
+        boards, codes = context.store.invites.make(names, wanted.count, by=by, now=context.clock.now())
         return Ascii({"status": "ok", "leaderboards": boards, "codes": codes})
 
     @router.get("/leaderboards/{leaderboard}/invites", responses=answers(Invites, *HOSTS_FAILURES))
     def of_board(leaderboard: Name, sender: Sender) -> Ascii:
         """The invitations to a board, and who took them up."""
         identity.host(context, sender)
-        found = context.store.invites(held(context, leaderboard).name)
+        found = context.store.invites.of_board(held(context, leaderboard).name)
         return Ascii(
             {
                 "invites": [
@@ -50,5 +50,5 @@ def add_invites(router: APIRouter, context: Context, histories: waiting.Historie
     def revoke(code: InviteCode, sender: Sender) -> Ascii:
         """End an invitation, and the access of whoever took it up."""
         by = identity.host(context, sender)
-        claimed = context.store.revoke_invite(code, by=by, now=context.clock.now())
+        claimed = context.store.invites.revoke(code, by=by, now=context.clock.now())
         return Ascii({"status": "ok", "code": code, "was_claimed": claimed})

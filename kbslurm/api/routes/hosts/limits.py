@@ -25,7 +25,7 @@ def add_limits(router: APIRouter, context: Context, histories: waiting.Histories
     def put(leaderboard: Name, wanted: RateLimitWanted, sender: Sender) -> Ascii:
         """How many submissions of a category a person may make to a board within an hour."""
         by = identity.host(context, sender)
-        found = context.store.set_rate_limit(
+        found = context.store.limits.set_rate(
             held(context, leaderboard).name,
             wanted.mode_category,
             wanted.max_submissions_per_hour,
@@ -38,7 +38,7 @@ def add_limits(router: APIRouter, context: Context, histories: waiting.Histories
     def get(leaderboard: Name, sender: Sender) -> Ascii:
         """A board's rate limits."""
         identity.host(context, sender)
-        found = context.store.rate_limits(held(context, leaderboard).name)
+        found = context.store.limits.rates(held(context, leaderboard).name)
         return Ascii({"rate_limits": [rate_limit(one) for one in found]})
 
     @router.delete(path + "/{category}", responses=answers(RateLimitGone, *HOSTS_FAILURES))
@@ -46,7 +46,7 @@ def add_limits(router: APIRouter, context: Context, histories: waiting.Histories
         """Let everybody submit as often as they like."""
         by = identity.host(context, sender)
         board = held(context, leaderboard)
-        context.store.drop_rate_limit(board.name, category, by=by, now=context.clock.now())
+        context.store.limits.drop_rate(board.name, category, by=by, now=context.clock.now())
         return Ascii({"status": "ok", "leaderboard": board.name, "mode_category": category})
 
     @router.put("/leaderboards/{leaderboard}/quota", responses=answers(QuotaTold, *HOSTS_FAILURES))
@@ -54,7 +54,7 @@ def add_limits(router: APIRouter, context: Context, histories: waiting.Histories
         """How many GPU-seconds a person may use on a board within a day; null: no limit."""
         by = identity.host(context, sender)
         board = held(context, leaderboard)
-        context.store.set_quota(board.name, wanted.gpu_s_per_day, by=by, now=context.clock.now())
+        context.store.limits.set_quota(board.name, wanted.gpu_s_per_day, by=by, now=context.clock.now())
         return Ascii({"status": "ok", "leaderboard": board.name, "gpu_s_per_day": wanted.gpu_s_per_day})
 
 

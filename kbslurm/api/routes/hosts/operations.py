@@ -25,7 +25,7 @@ from kbslurm.problems import sync
 def add_operations(router: APIRouter, context: Context, histories: waiting.Histories) -> None:
     def switched(sender: identity.Given, accepting: bool) -> Ascii:
         by = identity.host(context, sender)
-        context.store.set_accepts_jobs(accepting, by=by, now=context.clock.now())
+        context.store.settings.set_accepts_jobs(accepting, by=by, now=context.clock.now())
         return Ascii({"status": "ok", "accepts_jobs": accepting})
 
     @router.post("/start", responses=answers(Accepts, 401))
@@ -47,7 +47,7 @@ def add_operations(router: APIRouter, context: Context, histories: waiting.Histo
         """Counts, of one board or of all, of the last day or of all days."""
         identity.host(context, sender)
         since = context.clock.now() - timedelta(days=1) if last_day_only else None
-        return Ascii({"status": "ok", "stats": context.store.stats(board=leaderboard_name, since=since)})
+        return Ascii({"status": "ok", "stats": context.store.overview.stats(board=leaderboard_name, since=since)})
 
     @router.get("/usage", responses=answers(UsageTold, *HOSTS_FAILURES))
     def usage(
@@ -61,7 +61,7 @@ def add_operations(router: APIRouter, context: Context, histories: waiting.Histo
         now = context.clock.now()
         begins, ends = placement.month_of(now) if month is None else placement.month_named(month)
         board = None if leaderboard is None else contest.board_name(leaderboard)
-        rows = context.store.usage(by, begins, ends, now, board=board)
+        rows = context.store.costs.usage(by, begins, ends, now, board=board)
         return Ascii(told(rows, begins=begins, by=by, board=board, budget=wiring.budget(context.config)))
 
     @router.get("/overview", responses=answers(Overview, 401))
@@ -69,10 +69,10 @@ def add_operations(router: APIRouter, context: Context, histories: waiting.Histo
         """Queue, leader, and what a host should look at."""
         identity.host(context, sender)
         now = context.clock.now()
-        leaders = [lease.holder for lease in context.store.lease_view() if lease.expires_at > now]
+        leaders = [lease.holder for lease in context.store.leases.all() if lease.expires_at > now]
         return Ascii(
             {
-                "accepts_jobs": context.store.accepts_jobs(),
+                "accepts_jobs": context.store.settings.accepts_jobs(),
                 "leader": leaders[0] if leaders else None,
                 "queue": [
                     {
@@ -82,11 +82,11 @@ def add_operations(router: APIRouter, context: Context, histories: waiting.Histo
                         "running": line.running,
                         "oldest_at": line.oldest_at.isoformat() if line.oldest_at else None,
                     }
-                    for line in context.store.queue_view()
+                    for line in context.store.overview.queue()
                 ],
                 "attention": [
                     {"kind": one.kind, "subject": one.subject, "text": one.text, "since": one.since.isoformat()}
-                    for one in context.store.attention(now=now)
+                    for one in context.store.overview.attention(now=now)
                 ],
             }
         )
@@ -97,7 +97,9 @@ def add_operations(router: APIRouter, context: Context, histories: waiting.Histo
     ) -> Ascii:
         """What hosts did, newest first; `before` is the number of the oldest line that is known already."""
         identity.host(context, sender)
-        return Ascii({"audit": [audit_line(event) for event in context.store.audit_log(limit=limit, before=before)]})
+        return Ascii(
+            {"audit": [audit_line(event) for event in context.store.events.audit_log(limit=limit, before=before)]}
+        )
 
     @router.post("/update-problems", responses=answers(SyncTold, *HOSTS_FAILURES, 403))
     async def update_problems(wanted: SyncWanted, sender: Sender) -> Ascii:

@@ -25,7 +25,7 @@ def add_people(router: APIRouter, context: Context, histories: waiting.Histories
         """Take no more submissions from a person, and leave them off every board."""
         by = identity.host(context, sender)
         person = whom(context, user_id)
-        context.store.ban(person.id, reason, by=by, now=context.clock.now())
+        context.store.people.ban(person.id, reason, by=by, now=context.clock.now())
         return Ascii({"status": "ok", "user_id": str(person.id), "banned": True})
 
     @router.delete("/ban/{user_id}", responses=answers(Banned, *HOSTS_FAILURES))
@@ -33,14 +33,14 @@ def add_people(router: APIRouter, context: Context, histories: waiting.Histories
         """Lift a ban."""
         by = identity.host(context, sender)
         person = whom(context, user_id)
-        context.store.unban(person.id, by=by, now=context.clock.now())
+        context.store.people.unban(person.id, by=by, now=context.clock.now())
         return Ascii({"status": "ok", "user_id": str(person.id), "banned": False})
 
     @router.post("/people", responses=answers(PersonTold, *HOSTS_FAILURES))
     def people(wanted: NewPerson, sender: Sender) -> Ascii:
         """The person of this account, made when there is none: for the bot, whose users have proved who they are."""
         by = identity.host(context, sender)
-        person = context.store.person_for_account(
+        person = context.store.people.for_account(
             wanted.provider, wanted.account, wanted.name, by=by, now=context.clock.now()
         )
         return Ascii(person_told(person))
@@ -60,9 +60,9 @@ def add_people(router: APIRouter, context: Context, histories: waiting.Histories
             raise NoHost("over Discord nobody gives a token to somebody else", hint="They type /link themselves.")
         person = whom(context, wanted.person)
         now = context.clock.now()
-        if not context.store.claim_token(wanted.token, person.id, now=now):
+        if not context.store.tokens.claim(wanted.token, person.id, now=now):
             raise Invalid("this token isn't waiting to be linked", hint="Get another: popcorn reregister discord")
-        context.store.audit(by, "link", f"person:{person.id}", now=now)
+        context.store.events.audit(by, "link", f"person:{person.id}", now=now)
         return Ascii(person_told(person))
 
 
@@ -71,4 +71,4 @@ def add_search(router: APIRouter, context: Context, histories: waiting.Histories
     def people(sender: Sender, matching: Annotated[str, Query(max_length=64)] = "", limit: Limit = 25) -> Ascii:
         """People whose names have this text in them."""
         identity.host(context, sender)
-        return Ascii({"people": [person_told(one) for one in context.store.people_like(matching, limit=limit)]})
+        return Ascii({"people": [person_told(one) for one in context.store.people.like(matching, limit=limit)]})

@@ -12,7 +12,7 @@ from kbslurm.api.identity import Sender
 from kbslurm.api.parameters import Name
 from kbslurm.contract.rejudging import RejudgeWanted, RejudgingTold
 from kbslurm.flow import rejudge
-from kbslurm.store.rejudging import Wanted
+from kbslurm.store.rejudgings import Wanted
 
 
 def add_rejudging(router: APIRouter, context: Context, histories: waiting.Histories) -> None:
@@ -21,7 +21,7 @@ def add_rejudging(router: APIRouter, context: Context, histories: waiting.Histor
         """How the board's open rejudging stands; where there is none, order one. Nothing counts until it is applied."""
         by = identity.host(context, sender)
         board, chosen = held(context, leaderboard), rejudge.parsed(wanted.filter or [])
-        found = context.store.preview_rejudging(
+        found = context.store.rejudgings.preview(
             board.name,
             Wanted(
                 submission=chosen.submission,

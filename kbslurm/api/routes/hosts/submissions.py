@@ -24,7 +24,7 @@ def add_submissions(router: APIRouter, context: Context, histories: waiting.Hist
     def show(submission_id: Number, sender: Sender) -> Ascii:
         """A submission with what only hosts see: the logs, also that of the hidden cases."""
         identity.host(context, sender)
-        view = context.store.submission(SubmissionId(submission_id))
+        view = context.store.submissions.get(SubmissionId(submission_id))
         return Ascii({"status": "ok", "submission": hosts_submission(context, histories, view)})
 
     @router.delete("/submissions/{submission_id}", responses=answers(Removed, 401, 404))
@@ -32,8 +32,8 @@ def add_submissions(router: APIRouter, context: Context, histories: waiting.Hist
         """Take a submission off every list; its open runs are cancelled, its source is purged."""
         by = identity.host(context, sender)
         number, now = SubmissionId(submission_id), context.clock.now()
-        remove(context.store, number, None, by, now)
-        context.store.audit(by, "remove_submission", f"submission:{number}", now=now)
+        remove(context.store.submissions, number, None, by, now)
+        context.store.events.audit(by, "remove_submission", f"submission:{number}", now=now)
         return Ascii({"status": "ok", "submission_id": number})
 
     @router.post("/submissions/{submission_id}/cancel", responses=answers(Removed, 401, 404))
@@ -41,8 +41,8 @@ def add_submissions(router: APIRouter, context: Context, histories: waiting.Hist
         """Cancel the open runs of a submission; verdicts stay."""
         by = identity.host(context, sender)
         number, now = SubmissionId(submission_id), context.clock.now()
-        cancel(context.store, number, None, now)
-        context.store.audit(by, "cancel", f"submission:{number}", now=now)
+        cancel(context.store.submissions, number, None, now)
+        context.store.events.audit(by, "cancel", f"submission:{number}", now=now)
         return Ascii({"status": "ok", "submission_id": number})
 
     @router.get("/leaderboards/{leaderboard}/submissions", responses=answers(SubmissionIds, *HOSTS_FAILURES))
@@ -50,7 +50,7 @@ def add_submissions(router: APIRouter, context: Context, histories: waiting.Hist
         """The numbers of a board's submissions, newest first."""
         identity.host(context, sender)
         board = held(context, leaderboard)
-        ids = context.store.submission_ids(board.id, limit=limit, offset=offset)
+        ids = context.store.submissions.ids(board.id, limit=limit, offset=offset)
         told = {"status": "ok", "leaderboard": board.name, "limit": limit, "offset": offset, "submission_ids": ids}
         return Ascii(told)
 

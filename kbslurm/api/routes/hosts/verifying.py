@@ -97,10 +97,10 @@ def add_verifying(router: APIRouter, context: Context, histories: waiting.Histor
         source = canary(board)
         gpus = [contest.known_gpu(one, board.gpus) for one in wanted.gpus or ()] or list(board.gpus)
         everywhere = canaries(gpus, context.offers, wanted.place)
-        person, numbers = context.store.house(now=now), []
+        person, numbers = context.store.people.house(now=now), []
         for place, here in everywhere:
             receipt = accept(
-                context.store,
+                context.store.intake,
                 person,
                 board.name,
                 "baseline.cu" if board.problem.lang == "cu" else "baseline.py",
@@ -114,7 +114,7 @@ def add_verifying(router: APIRouter, context: Context, histories: waiting.Histor
             )
             numbers.append(receipt.submission_id)
         about = {"board": board.name, "submissions": numbers}
-        context.store.audit(by, "verify", f"submission:{numbers[0]}", about, now=now)
+        context.store.events.audit(by, "verify", f"submission:{numbers[0]}", about, now=now)
         return Ascii(
             {
                 "status": "ok",

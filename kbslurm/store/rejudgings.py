@@ -1,4 +1,4 @@
-"""Judging again, in rows: new runs beside the old ones, none of which counts until all of them do.
+"""Judging again: new runs beside the old ones, none of which counts until all of them do.
 
 A board has at most one open rejudging. Its runs are ordinary runs of the walk that carry its number and don't count:
 no list, no board and no owner sees them.
@@ -15,10 +15,11 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from kbslurm.errors import Invalid, NotFound, Refused
-from kbslurm.store import sql
-from kbslurm.store.connect import Connection
-from kbslurm.store.desk import Desk
-from kbslurm.store.register import _moment, _tell
+from kbslurm.store.attempt_rows import LIVE
+from kbslurm.store.boards import Boards
+from kbslurm.store.connect import Connection, Pool
+from kbslurm.store.problems import Problems
+from kbslurm.store.rows import Rows, note_event, or_now
 
 # Behind everything that people wait for: their virtual time is that of a day later.
 PATIENCE = timedelta(days=1)
@@ -28,6 +29,7 @@ SELECT j.id, j.board_id, b.name AS board, j.problem_version_id AS version, b.pro
     j.wanted, j.created_by, j.created_at
 FROM rejudging j JOIN leaderboard b ON b.id = j.board_id WHERE j.board_id = %(board)s AND j.state = 'open'
 """
+
 _CHOSEN = """
 SELECT r.id, r.submission_id, r.person_id, r.gpu, r.cost_s, r.by_staff, s.mode
 FROM run r JOIN submission s ON s.id = r.submission_id LEFT JOIN verdict v ON v.run_id = r.id
@@ -38,6 +40,7 @@ WHERE s.board_id = %(board)s AND s.removed_at IS NULL AND r.counts AND r.state I
     AND (%(mode)s::text IS NULL OR s.mode = %(mode)s)
     AND (%(person)s::bigint IS NULL OR s.person_id = %(person)s)
 """
+
 _ORDER = f"""
 WITH chosen AS ({_CHOSEN}), due AS (
     INSERT INTO run (submission_id, problem_version_id, person_id, gpu, fair_at, queued_at, cost_s, by_staff,
@@ -57,6 +60,7 @@ WITH chosen AS ({_CHOSEN}), due AS (
 )
 SELECT count(*) AS n FROM due
 """
+
 _MATRIX = """
 SELECT coalesce(ov.name, o.state) AS before,
     CASE WHEN n.ended_at IS NULL THEN 'open' ELSE coalesce(nv.name, n.state) END AS after, count(*) AS n
@@ -67,6 +71,7 @@ LEFT JOIN verdict nv ON nv.run_id = n.id
 WHERE n.rejudging_id = %(rejudging)s AND NOT n.counts
 GROUP BY 1, 2 ORDER BY 1, 2
 """
+
 _COST = """
 SELECT coalesce(sum(extract(epoch FROM a.ended_at - a.started_at)) FILTER (WHERE r.rejudging_id = %(rejudging)s
     AND a.ended_at > a.started_at), 0)::float8 AS spent,
@@ -76,18 +81,22 @@ FROM run n JOIN run r ON r.submission_id = n.submission_id AND r.gpu = n.gpu AND
 JOIN attempt a ON a.run_id = r.id AND a.number = r.attempts
 WHERE n.rejudging_id = %(rejudging)s
 """
+
 _SUPERSEDE = """
 UPDATE run o SET counts = false FROM run n
 WHERE n.rejudging_id = %(rejudging)s AND n.state = 'scored'
     AND o.submission_id = n.submission_id AND o.gpu = n.gpu AND o.counts
 """
+
 _CANCEL_QUEUED = """
 UPDATE run SET state = 'cancelled', cancel_at = %(now)s, ended_at = %(now)s
 WHERE rejudging_id = %(rejudging)s AND state = 'queued'
 """
+
 _ASK = f"""
-UPDATE run SET cancel_at = %(now)s WHERE rejudging_id = %(rejudging)s AND {sql.LIVE} AND cancel_at IS NULL
+UPDATE run SET cancel_at = %(now)s WHERE rejudging_id = %(rejudging)s AND {LIVE} AND cancel_at IS NULL
 """
+
 State = Literal["open", "applied", "cancelled"]
 
 
@@ -141,12 +150,16 @@ class Rejudging:
         }
 
 
-class RejudgingDesk(Desk):
+class Rejudgings(Rows):
     """Rejudgings of a board: order, look, apply or cancel."""
 
-    def open_rejudging(self, board: str) -> Rejudging | None:
+    def __init__(self, pool: Pool, boards: Boards, problems: Problems) -> None:
+        super().__init__(pool)
+        self._boards, self._problems = boards, problems
+
+    def open(self, board: str) -> Rejudging | None:
         """The one that waits for a decision."""
-        held = self._held(board)
+        held = self._boards.get(board)
         found = self._one(_OPEN, {"board": held.id})
         if found is None:
             return None
@@ -165,13 +178,13 @@ class RejudgingDesk(Desk):
             expected_gpu_s=cost["expected"],
         )
 
-    def order_rejudging(
+    def order(
         self, board: str, wanted: Wanted, version: int | None, *, by: str, now: datetime | None = None
     ) -> Rejudging:
         """Queue new runs for all that is wanted, behind everybody's own. Invalid when nothing is, or one is open."""
-        held, at = self._held(board), _moment(now)
+        held, at = self._boards.get(board), or_now(now)
         number = held.problem_version_id if version is None else version
-        if not any(v.id == number and v.name == held.problem_name for v in self.problems()):
+        if not any(v.id == number and v.name == held.problem_name for v in self._problems.all()):
             raise NotFound(f"version of problem {held.problem_name}", str(number))
         told: dict[str, Any] = {**vars(wanted), "board": held.id, "version": number, "by": by, "now": at}
         told |= {"fair_at": at + PATIENCE, "wanted": Jsonb({k: v for k, v in vars(wanted).items() if v is not None})}
@@ -188,22 +201,22 @@ class RejudgingDesk(Desk):
                 if not found["n"]:
                     raise Invalid(f"board {held.name} has no run that fits", hint="Only runs that have ended do.")
                 said = {"runs": found["n"], "version": number, "by": by}
-                _tell(connection, "staff.rejudge", f"board:{held.id}", said, at)
+                note_event(connection, "staff.rejudge", f"board:{held.id}", said, at)
         except psycopg.errors.UniqueViolation:
             raise Invalid(
                 f"board {held.name} is being judged again already", hint="Apply or cancel that one first."
             ) from None
-        ordered = self.open_rejudging(held.name)
+        ordered = self.open(held.name)
         assert ordered is not None
         return ordered
 
-    def preview_rejudging(
+    def preview(
         self, board: str, wanted: Wanted, version: int | None, *, by: str, now: datetime | None = None
     ) -> Rejudging:
         """How the open one stands; where there is none, order one of all that is wanted."""
-        found = self.open_rejudging(board)
+        found = self.open(board)
         if found is None:
-            return self.order_rejudging(board, wanted, version, by=by, now=now)
+            return self.order(board, wanted, version, by=by, now=now)
         if wanted != Wanted() or version not in (None, found.version):
             raise Invalid(
                 f"board {found.board} is being judged again already",
@@ -211,13 +224,13 @@ class RejudgingDesk(Desk):
             )
         return found
 
-    def apply_rejudging(self, board: str, *, by: str, now: datetime | None = None) -> Rejudging:
+    def apply(self, board: str, *, by: str, now: datetime | None = None) -> Rejudging:
         """Let the new verdicts count, all at once, and their version be the live one. Refused while one is open.
 
         A run that failed for the infrastructure's sake keeps its old verdict.
         """
-        held, at = self._held(board), _moment(now)
-        known = self.open_rejudging(held.name)
+        held, at = self._boards.get(board), or_now(now)
+        known = self.open(held.name)
         if known is None:
             raise NotFound("open rejudging of board", held.name)
         told = {"rejudging": known.id, "board": held.id, "version": known.version, "now": at}
@@ -236,13 +249,13 @@ class RejudgingDesk(Desk):
             )
             connection.execute(b"UPDATE leaderboard SET problem_version_id = %(version)s WHERE id = %(board)s", told)
             said = {"rejudging": known.id, "version": known.version, "changed": known.changed, "by": by}
-            _tell(connection, "staff.rejudge_applied", f"board:{held.id}", said, at)
+            note_event(connection, "staff.rejudge_applied", f"board:{held.id}", said, at)
         return known
 
-    def cancel_rejudging(self, board: str, *, by: str, now: datetime | None = None) -> Rejudging:
+    def cancel(self, board: str, *, by: str, now: datetime | None = None) -> Rejudging:
         """Forget the new verdicts: nothing changes. What waits ends at once, what runs is ended by the daemon."""
-        held, at = self._held(board), _moment(now)
-        known = self.open_rejudging(held.name)
+        held, at = self._boards.get(board), or_now(now)
+        known = self.open(held.name)
         if known is None:
             raise NotFound("open rejudging of board", held.name)
         told = {"rejudging": known.id, "now": at}
@@ -254,7 +267,7 @@ class RejudgingDesk(Desk):
             )
             connection.execute(_CANCEL_QUEUED.encode(), told)
             connection.execute(_ASK.encode(), told)
-            _tell(connection, "staff.rejudge_cancelled", f"board:{held.id}", {"rejudging": known.id, "by": by}, at)
+            note_event(connection, "staff.rejudge_cancelled", f"board:{held.id}", {"rejudging": known.id, "by": by}, at)
         return known
 
     def _decide(self, connection: Connection, state: State, told: Mapping[str, Any]) -> None:
