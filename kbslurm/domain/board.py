@@ -74,16 +74,6 @@ class Standing:
     entry: Entry
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecordChange:
-    """A new first place. `ahead_s` is by how much, `separated` whether by more than the measurements' doubt."""
-
-    entry: Entry
-    before: Entry | None
-    ahead_s: float | None
-    separated: bool
-
-
 def ranked(entries: Iterable[Entry]) -> list[Standing]:
     """Each person's best entry, in order. Equal scores: the earlier submission is ahead."""
     return list(Ranking(entries))
@@ -214,18 +204,6 @@ def _two_sided(t: float, degrees: int) -> float:
 def _half_width(timed: Timed) -> float:
     above = math.log(timed.high_s / timed.score_s)
     return (above + math.log(timed.score_s / timed.low_s)) / 2 if timed.low_s > 0 else above
-
-
-def record_change(before: Iterable[Entry], entry: Entry) -> RecordChange | None:
-    """What changes at the top when this entry joins those before it; None when somebody (or its owner) stays ahead."""
-    leader = min(before, key=_order, default=None)
-    if leader is None:
-        return RecordChange(entry=entry, before=None, ahead_s=None, separated=True)
-    if _order(leader) <= _order(entry):
-        return None
-    return RecordChange(
-        entry=entry, before=leader, ahead_s=leader.score_s - entry.score_s, separated=not overlap(entry, leader)
-    )
 
 
 def records(entries: Iterable[Entry]) -> list[Entry]:
