@@ -132,16 +132,22 @@ def _typed(command: str) -> str:
     return command if os.geteuid() == 0 else f"sudo {command}"
 
 
+SMALL_TMP = """
+import os, sys
+from tests.cluster import tree_namespaces
+tree_namespaces.mount("none", sys.argv[1], "tmpfs", 0, "size=4m")
+os.environ["TMPDIR"] = sys.argv[1]
+os.execv(sys.executable, [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", sys.argv[2]])
+"""
+
+
 @needs(USER_NAMESPACES)
 def test_without_room_for_temporary_files_one_sentence_says_so(tmp_path: Path) -> None:
     full = tmp_path / "tmp"
     full.mkdir()
-    begin = 'mount -t tmpfs -o size=4m none "$1" && TMPDIR=$1 exec "$2" -m pytest -p no:cacheprovider "$3"'
-    argv = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", begin, "sh"]
-    done = subprocess.run(
-        [*argv, str(full), sys.executable, PLAIN], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    argv = ["unshare", "--user", "--map-root-user", "--mount", sys.executable, "-c", SMALL_TMP, str(full), PLAIN]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR, done.stderr
     (said,) = (done.stdout + done.stderr).strip().splitlines()
     assert said.startswith(f"ERROR: The tests need {services.ROOM_MB} MB for temporary files, and {full} has 4 MB left")
     assert "TMPDIR" in said

@@ -564,6 +564,7 @@ def test_a_job_that_locks_its_folder_is_settled_and_pruned_all_the_same(
 
 REHEARSED = """
 import sys
+sys.path[:0] = sys.argv[4:]
 from pathlib import Path
 from kbslurm.config import shared_folders, sites
 from kbslurm.backends.slurm.doctor import rehearsal
@@ -575,7 +576,9 @@ rehearsal.prepare(site, site.gpus["T4"], folder, templates=shared_folders.path("
 def test_a_rehearsal_is_written_whatever_the_operators_locale(rig: Rig) -> None:
     folder = rig.folder / "rehearsal"
     folder.mkdir()
-    argv = [sys.executable, "-c", REHEARSED, str(rig.folder / "site.toml"), str(rig.eval_dir), str(folder)]
+    # Without -S a virtual environment below a path with other letters keeps Python itself from starting.
+    argv = [sys.executable, "-S", "-c", REHEARSED, str(rig.folder / "site.toml"), str(rig.eval_dir), str(folder)]
+    argv += [path for path in sys.path if path]
     ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     subprocess.run(argv, env={**os.environ, **ascii_only}, check=True)
     assert "…" in (folder / rehearsal.SCRIPT).read_text(encoding="utf-8")

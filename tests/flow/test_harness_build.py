@@ -227,6 +227,7 @@ for root in ("/link", "/eval", "/tmp", "/proc", "/built", "/etc"):
     for place, _, names in os.walk(root):
         if place.count("/") > 3: continue
         for name in names:
+            if not os.path.isfile(os.path.join(place, name)): continue  # its own log is a pipe, and would keep it
             try:
                 text = open(os.path.join(place, name), "rb").read(65536)
             except OSError:
