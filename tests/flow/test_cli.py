@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import shutil
@@ -42,6 +43,20 @@ def kbslurm(tmp_path: Path, database_url: str) -> CommandLine:
     )  # fmt: skip
     assert made.code == 0, made.err
     return desk
+
+
+@pytest.mark.parametrize(("asked", "holds"), [((), 1), (("--min-isolation", "2"), 2)])
+def test_a_new_board_ranks_from_the_level_that_the_policy_says(
+    kbslurm: CommandLine, database_url: str, asked: tuple[str, ...], holds: int
+) -> None:
+    with (kbslurm.cwd / "kbslurm.toml").open("a") as file:
+        file.write("[policy]\nranked_min_isolation = 1\n")
+    words = ("board", "create", "sums", "--reference", str(EXAMPLES / "transpose"), "--gpus", "H100", *asked)
+    made = kbslurm(*words)
+    assert made.code == 0, made.err
+    with contextlib.closing(PostgresStore(database_url)) as store:
+        board = store.boards.find("sums")
+    assert board is not None and board.min_isolation == holds
 
 
 def test_a_submission_is_followed_from_its_number_to_the_board(kbslurm: CommandLine) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kbslurm.cli.arguments import As, BoardName, Json
-from kbslurm.cli.context import acting_person, opened_store
+from kbslurm.cli.context import acting_person, configuration, opened_store
 from kbslurm.cli.lookup import newest_problem
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.board import board_json, closing_time
@@ -33,7 +33,15 @@ def board_create(
     problem: Annotated[str | None, typer.Option(help="A problem that was added before.")] = None,
     description: Annotated[str | None, typer.Option(help="A sentence about it.")] = None,
     visibility: Annotated[str, typer.Option(help="public or closed.")] = "public",
-    min_isolation: Annotated[int, typer.Option(min=0, max=3, help="The isolation level from which a run ranks.")] = 2,
+    min_isolation: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=3,
+            help="The isolation level from which a run ranks.",
+            show_default="[policy] ranked_min_isolation",
+        ),
+    ] = None,
     confirm: Annotated[
         bool,
         typer.Option("--confirm/--no-confirm", help="Measure once more what would improve its author's rank."),
@@ -68,7 +76,7 @@ def board_create(
             zone=zone,
             description=description,
             visibility="closed" if visibility == "closed" else "public",
-            min_isolation=min_isolation,
+            min_isolation=configuration().policy.ranked_min_isolation if min_isolation is None else min_isolation,
             confirm=confirm,
             created_by=acting_person(store, as_).id,
         )
