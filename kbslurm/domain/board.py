@@ -17,6 +17,8 @@ from datetime import datetime
 from itertools import combinations, islice
 from typing import Protocol, overload
 
+from kbslurm_eval.clock import t95
+
 CLOSE = 1e-9
 BLOCK = 32  # rows whose doubt is looked at together first
 TIES_TOLD = 50
@@ -24,7 +26,6 @@ LEAST_DIFFERENCE = 0.005  # of the logarithms: nobody's rank hangs on less
 TOP = 20  # whose pairs are judged together
 ALPHA = 0.05
 DEGREES = 4  # of each interval: five launches, as problems have unless they say otherwise
-T95 = 2.7764
 
 
 class Timed(Protocol):
@@ -183,7 +184,7 @@ def _apart(rows: Sequence[Timed]) -> set[tuple[int, int]]:
 
 def _luck(one: Timed, other: Timed) -> float:
     """How likely two that are equally fast differ by so much, by a t test for two that vary differently (Welch)."""
-    first, second = (_half_width(timed) / T95 for timed in (one, other))
+    first, second = (_half_width(timed) / t95(DEGREES) for timed in (one, other))
     difference, doubt = _difference(one, other), math.hypot(first, second)
     if doubt == 0:
         return 0.0 if difference > 0 else 1.0
