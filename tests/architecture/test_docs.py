@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,18 @@ OVERFLOW = [textwrap.dedent(body) for _, body in TOML_BLOCK.findall((ROOT / "doc
 @pytest.mark.parametrize("block", OVERFLOW, ids=lambda block: block.splitlines()[0])
 def test_what_is_written_to_be_copied_is_a_configuration(tmp_path: Path, block: str) -> None:
     (tmp_path / "kbslurm.toml").write_text(block)
-    settings.load(env={}, cwd=tmp_path)
+    told = settings.load(env={}, cwd=tmp_path)
+    read = [
+        (name, key, value, getattr(getattr(told, name), key))
+        for name, table in tomllib.loads(block).items()
+        for key, value in table.items()
+    ]
+    assert read
+    for name, key, value, holds in read:
+        if isinstance(holds, str | int | float):
+            assert holds == value, f"[{name}] {key}"
+        else:
+            assert holds, f"[{name}] {key}"
 
 
 @pytest.mark.parametrize("place", ["github", "modal"])

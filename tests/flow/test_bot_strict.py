@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -267,9 +268,10 @@ def test_a_bad_attachment_is_one_sentence(discord: Discord, ground: Ground, tmp_
     with bot(discord, ground, tmp_path):
         for name, (data, words) in bad.items():
             asked = discord.command(ADA, "submit", file=(name, data), leaderboard="transpose", gpu="H100")
-            assert words in discord.answer(asked), asked.text
-        loads = sum("/attachments/" in path for _, path, _ in discord.calls)
-        assert not loads or loads < len(bad), "what is too large isn't even read"
+            told = discord.answer(asked)
+            assert words in told and name in told, told
+            assert "\n" not in told and not re.search(r"[.!?] +[A-Z]", told) and told.endswith("."), told
+        assert sorted(discord.loaded) == ["empty.py", "latin.py", "nul.py", "photo.png"], "what is too large isn't read"
     assert not discord.shown() and not ground.store.submissions.newest()
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -131,13 +134,16 @@ def test_any_set_is_a_set_or_invalid(odd: dict[str, Any], entries: list[Any]) ->
 
 @given(st.text(max_size=200))
 def test_any_text_is_python_or_invalid(text: str) -> None:
-    try:
-        code = parsed_code(text, Path("a.py"), "a.py")
-    except Invalid:
+    code = given_or_refused(lambda: parsed_code(text, Path("a.py"), "a.py"))
+    if isinstance(code, Invalid):
+        assert str(code.file) == "a.py" and re.match(r"a\.py(:\d+)?: not Python: ", str(code))
         return
-    code.function("f")
-    code.imports()
-    code.names_from("submission")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert ast.dump(code.tree) == ast.dump(ast.parse(text))
+    found = code.function("f")
+    assert found is None or found.name == "f"
+    assert all(isinstance(name, str) for name in [*code.imports(), *code.names_from("submission")])
 
 
 @given(st.text(max_size=40), st.binary(max_size=200))
