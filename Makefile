@@ -79,7 +79,7 @@ wheel-check: $(READY)  ## build the wheel, install it in a clean environment els
 	@PYTHON=$(PYTHON) .ci/wheel-check
 
 docs: $(READY)  ## the docs site from docs/ into build/docs; a link that leads nowhere ends it
-	$(BIN)/properdocs build --quiet --strict
+	$(BIN)/properdocs build --strict
 	@echo "build/docs/index.html"
 
 release: $(READY)  ## check version, changelog, wheel and sdist; with VERSION=1.2.3 also commit to that version and tag it

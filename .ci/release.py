@@ -98,6 +98,8 @@ def check_archives(wheel: Path, sdist: Path, version: str) -> None:
     said += [
         f"the sdist holds {name}" for name in names if re.search(r"(^|/)(\.env|\.venv|__pycache__)(/|$)|\.sif$", name)
     ]
+    if not (wheel.name.startswith(f"kbslurm-{version}-") and sdist.name == f"kbslurm-{version}.tar.gz"):
+        raise Wrong(f"{wheel.name} and {sdist.name} are of another version than {version}")
     with zipfile.ZipFile(wheel) as packed:
         metadata = email.message_from_bytes(packed.read(f"kbslurm-{version}.dist-info/METADATA"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
