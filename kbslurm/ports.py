@@ -339,8 +339,9 @@ class Events(Protocol):
     """The outbox."""
 
     def after(self, after: EventId, limit: int = 500) -> Sequence[Event]: ...
-    def cursor(self, reader: str) -> EventId: ...
-    def move_cursor(self, reader: str, to: EventId) -> None: ...
+    def last(self) -> EventId:
+        """The newest event that can be read."""
+
     def wait(self, timeout_s: float) -> bool:
         """Sleep until a NOTIFY says "look", or the time is over. Only a hint: no message is load-bearing."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kbslurm.domain.run import EventId
 from kbslurm.errors import KbslurmError
+from kbslurm.flow import announce
 from kbslurm.observe.logs import teller
 from kbslurm.ports import Event
 
@@ -23,7 +24,6 @@ tell = teller("api.listener")
 LOOK_EVERY_S = 2.0
 BACK_OFF_S = 1.0
 EVERYTHING = 0
-PAGE = 1000
 
 
 class EventListener:
@@ -99,9 +99,9 @@ class EventListener:
     def _look(self, last: EventId | None) -> EventId:
         if last is None:
             return self._store.events.last()
-        while events := self._store.events.after(last, PAGE):
-            self._call(_subjects(events))
-            last = events[-1].id
+        while found := announce.next_events(self._store.events, last):
+            self._call(_subjects(found))
+            last = found[-1].id
         return last
 
     def _call(self, subjects: Iterable[int]) -> None:

@@ -1,4 +1,4 @@
-"""The outbox: every event in order, the readers' cursors, and what hosts did.
+"""The outbox: every event in order, and what hosts did.
 
 Kinds: submission.accepted, run.queued, run.launching, attempt.submitted, attempt.ambiguous, attempt.resent,
 attempt.withdrawing, board.calibrated, run.running, run.scored, run.requeued, run.failed, run.cancel_asked,
@@ -23,14 +23,6 @@ EVENTS = """
 SELECT id, kind, subject, data, at FROM event WHERE id > %(after)s AND id <= %(settled)s ORDER BY id LIMIT %(limit)s
 """
 
-CURSOR = "SELECT event_id FROM cursor WHERE reader = %(reader)s"
-
-# A cursor only goes forward: a reader that was replaced can't take its successor back.
-MOVE_CURSOR = """
-INSERT INTO cursor (reader, event_id) VALUES (%(reader)s, %(to)s)
-ON CONFLICT (reader) DO UPDATE SET event_id = greatest(cursor.event_id, excluded.event_id)
-"""
-
 
 class Events(Rows):
     """ports.Events, and the audit log."""
@@ -52,14 +44,6 @@ class Events(Rows):
             Event(id=EventId(row["id"]), kind=row["kind"], subject=row["subject"], data=row["data"], at=row["at"])
             for row in found
         ]
-
-    def cursor(self, reader: str) -> EventId:
-        found = self._one(CURSOR, {"reader": reader})
-        return EventId(0 if found is None else found["event_id"])
-
-    def move_cursor(self, reader: str, to: EventId) -> None:
-        with self._pool.statement() as connection:
-            connection.execute(MOVE_CURSOR.encode(), {"reader": reader, "to": to})
 
     def last(self) -> EventId:
         """The newest event that no event with a lower number can follow any more."""

@@ -829,14 +829,6 @@ def test_a_reader_beside_writers_sees_every_event_once_and_in_order(rig: Rig) ->
     assert seen == [row["id"] for row in rig.rows("SELECT id FROM event ORDER BY id")]
 
 
-def test_a_cursor_only_goes_forward(rig: Rig) -> None:
-    assert rig.store.events.cursor("bot") == 0
-    rig.store.events.move_cursor("bot", EventId(7))
-    rig.store.events.move_cursor("bot", EventId(3))
-    rig.store.events.move_cursor("web", EventId(1))
-    assert (rig.store.events.cursor("bot"), rig.store.events.cursor("web")) == (7, 1)
-
-
 def test_no_event_tells_a_secret(rig: Rig) -> None:
     receipt = rig.accept(secret_seed="a-planted-secret")
     attempt = rig.running()

@@ -17,7 +17,6 @@ WAYS: list[Callable[[PostgresStore, str], object]] = [
     lambda store, word: store.boards.find(word),
     lambda store, word: store.tokens.issue(PersonId(1), device=word),
     lambda store, word: store.intake.admission(PersonId(1), word),
-    lambda store, word: store.events.cursor(word),
 ]
 
 

@@ -12,15 +12,16 @@ import threading
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kbslurm.daemon.clock import WallClock
 from kbslurm.daemon.lane import Turn
 from kbslurm.daemon.loop import Daemon
-from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Sighting, SubmissionId
-from kbslurm.errors import BackendRefused, BackendTrouble, Misconfigured, Refused
-from kbslurm.flow.announce import feed, follow
+from kbslurm.domain.run import Ending, EventId, Handle, JobName, OpenAttempt, Sighting, SubmissionId
+from kbslurm.errors import BackendRefused, BackendTrouble, Invalid, Misconfigured, Refused
+from kbslurm.flow import announce
 from kbslurm.flow.cancel import cancel
 from kbslurm.flow.collect import Vigil, collect
 from kbslurm.flow.launch import Launched, launch
@@ -473,22 +474,30 @@ def test_metrics_are_served_and_name_nobody(stage: Stage) -> None:
 
 
 def test_a_reader_gets_every_event_at_least_once_and_goes_on_where_it_was(stage: Stage) -> None:
+    events = stage.store.events
     stage.submit()
-    kinds: list[str] = []
+    told: list[dict[str, Any]] = []
+    token = None
 
-    def announce() -> None:
-        for event in feed(stage.store.events, "cards"):
-            kinds.append(event.kind)
-            if len(kinds) == 2:
-                raise ConnectionError("the chat server went away")
+    def deal_with(line: dict[str, Any]) -> None:
+        told.append(line)
+        if len(told) == 2:
+            raise ConnectionError("the chat server went away")
+
+    def read() -> None:
+        nonlocal token
+        for event in announce.next_events(events, announce.place_of(events, token)):
+            deal_with(line := announce.line(event))
+            token = line["token"]
 
     with pytest.raises(ConnectionError):
-        announce()
-    again = [event.kind for event in feed(stage.store.events, "cards")]
-    assert again[0] == kinds[-1]
-    every = [event.kind for event in stage.store.events.after(stage.store.events.cursor("nobody"))]
-    assert [*kinds[:-1], *again] == every
-    assert list(feed(stage.store.events, "cards")) == []
-    assert [
-        event.kind for event in follow(stage.store.events, stage.store.events.cursor("nobody"), lambda: True)
-    ] == every
+        read()
+    read()
+    every = [announce.line(event) for event in events.after(EventId(0))]
+    assert [*told[:1], *told[2:]] == every and told[1] == told[2]
+    told.clear()
+    read()
+    assert told == []
+    assert announce.place_of(events, announce.NEWEST) == EventId(int(every[-1]["token"][1:]))
+    with pytest.raises(Invalid, match="no token of this feed"):
+        announce.place_of(events, "e999999")

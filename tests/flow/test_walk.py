@@ -23,7 +23,7 @@ from kbslurm.errors import (
     Refused,
     TooLarge,
 )
-from kbslurm.flow.announce import feed
+from kbslurm.flow import announce
 from kbslurm.flow.cancel import cancel
 from kbslurm.flow.place import Place
 from kbslurm.flow.submit import accept
@@ -68,7 +68,7 @@ def test_an_accepted_and_a_wrong_submission_walk_through_all_rooms(stage: Stage,
     assert (second["state"], second["verdict"], second["attempts"]) == ("scored", "wrong", 1), second
     assert first["score_s"] > 0
     assert second["score_s"] is None
-    told = [(event.kind, event.subject) for event in feed(stage.store.events, "cards")]
+    told = [(event.kind, event.subject) for event in announce.next_events(stage.store.events, EventId(0))]
     for receipt in (good, bad):
         subject = f"run:{receipt.run_ids[0]}"
         kinds = [kind for kind, about in told if about == subject]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
@@ -21,13 +21,10 @@ from kbslurm.api.identity import Sender
 from kbslurm.api.metrics import MEDIA_TYPE
 from kbslurm.contract.feed import FeedLine
 from kbslurm.domain.run import EventId
-from kbslurm.errors import Invalid, KbslurmError
-from kbslurm.ports import Event
+from kbslurm.errors import KbslurmError
+from kbslurm.flow import announce
 
 HEARTBEAT_S = 20.0
-PAGE = 500
-MARK = "e"
-NEWEST = "now"
 
 
 def routes(context: Context) -> APIRouter:
@@ -53,7 +50,7 @@ def routes(context: Context) -> APIRouter:
     ) -> StreamingResponse:
         """Every event after the token, then what happens, as it happens."""
         await run_in_threadpool(identity.service, context, sender)
-        after = await run_in_threadpool(_started, context, since_token)
+        after = await run_in_threadpool(announce.place_of, context.store.events, since_token)
         lines = _lines(context, after, stream)
         return StreamingResponse(lines, media_type="application/x-ndjson", headers={"X-Accel-Buffering": "no"})
 
@@ -72,42 +69,19 @@ def routes(context: Context) -> APIRouter:
     return router
 
 
-def line(event: Event) -> dict[str, Any]:
-    """An event as a line of the feed."""
-    return {
-        "token": f"{MARK}{event.id}",
-        "type": event.kind,
-        "subject": event.subject,
-        "data": dict(event.data),
-        "at": event.at.isoformat(),
-    }
-
-
-def _started(context: Context, token: str | None) -> EventId:
-    if token is None or token == f"{MARK}0":
-        return EventId(0)
-    last = context.store.events.last()
-    if token == NEWEST:
-        return last
-    number = token.removeprefix(MARK)
-    if not token.startswith(MARK) or not (number.isascii() and number.isdecimal()) or int(number) > last:
-        raise Invalid(f"{token!r} is no token of this feed", hint="Begin anew without since_token.")
-    return EventId(int(number))
-
-
 async def _lines(context: Context, after: EventId, stream: bool) -> AsyncIterator[str]:
     with context.listener.follow() as ring:
         # Said at once: who reads knows that the feed is there, and proxies send the headers on.
         yield "\n"
         while True:
             try:
-                found = await run_in_threadpool(context.store.events.after, after, PAGE)
+                found = await run_in_threadpool(announce.next_events, context.store.events, after)
             except KbslurmError as error:
                 context.metrics.met(error)
                 return  # the reader comes back with its last token
             for event in found:
                 after = event.id
-                yield json.dumps(line(event), ensure_ascii=True, default=str) + "\n"
+                yield json.dumps(announce.line(event), ensure_ascii=True, default=str) + "\n"
             if found:
                 continue
             if not stream or context.listener.is_over:
