@@ -57,8 +57,8 @@ def test_a_healthy_site_passes_on_its_nodes_too(database_url: str, monkeypatch: 
     stage.store.boards.add("strict", loading.load(EXAMPLE), gpus=["A100"], min_isolation=3, now=stage.clock.now())
     stage.close()
     folder = Path("/shared/doctor/healthy")
-    pins = {name: pins.digest_of(Path("/opt/kb/images") / name) for name in ("cpu", "cpu.sif")}
-    text = site_text(folder, more=f'image_digest = "{pins["cpu"]}"\n') + f'image_digest = "{pins["cpu.sif"]}"\n'
+    digests = {name: pins.digest_of(Path("/opt/kb/images") / name) for name in ("cpu", "cpu.sif")}
+    text = site_text(folder, more=f'image_digest = "{digests["cpu"]}"\n') + f'image_digest = "{digests["cpu.sif"]}"\n'
     code, found = doctor(written(folder, text), "--live", *WAIT)
     assert grades(found, "FAIL") == set(), found
     assert code == 0
