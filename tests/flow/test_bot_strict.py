@@ -269,8 +269,10 @@ def test_a_bad_attachment_is_one_sentence(discord: Discord, ground: Ground, tmp_
         for name, (data, words) in bad.items():
             asked = discord.command(ADA, "submit", file=(name, data), leaderboard="transpose", gpu="H100")
             told = discord.answer(asked)
-            assert words in told and name in told, told
-            assert "\n" not in told and not re.search(r"[.!?] +[A-Z]", told) and told.endswith("."), told
+            # What is wrong in one sentence, and what to do in a second one where there is something to say
+            assert "\n" not in told and told.endswith("."), told
+            sentences = re.split(r"(?<=[.!?]) +(?=[A-Z])", told)
+            assert len(sentences) <= 2 and words in sentences[0], told
         assert sorted(discord.loaded) == ["empty.py", "latin.py", "nul.py", "photo.png"], "what is too large isn't read"
     assert not discord.shown() and not ground.store.submissions.newest()
 
