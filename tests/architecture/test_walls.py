@@ -34,7 +34,7 @@ def test_imports_go_down_and_never_up() -> None:
 def test_no_module_imports_itself_by_way_of_others() -> None:
     graph = grimp.build_graph("kbslurm", "kbslurm_bot", cache_dir=None)
     order = TopologicalSorter({module: graph.find_modules_directly_imported_by(module) for module in graph.modules})
-    order.prepare()  # or a CycleError that names the circle
+    assert set(order.static_order()) >= graph.modules  # or a CycleError that names the circle
 
 
 def test_the_walls_are_those_of_the_design() -> None:
