@@ -12,11 +12,12 @@ SLURM   ?= 22.05,24.11,26.05
 CLUSTER ?= .cluster/interactive
 comma   := ,
 FLOORS  := unit contract flow chaos golden architecture cluster
+VERSION ?=
 # pip asks neither a local wheel folder nor a private index for what the lock names: a hash that isn't in it is refused.
 PIP     := $(PY) -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-again lint format types bench bench-cluster bench-harness wheel-check cluster cluster-shell \
+.PHONY: help venv demo test test-fast test-again lint format types bench bench-cluster bench-harness wheel-check docs release cluster cluster-shell \
         cluster-trees cluster-down laptop adversarial demo-slurm demo-discord demo-overflow test-slurm-matrix test-gpu test-live test-popcorn test-pyslurm test-torch lock clean
 
 help:  ## this list
@@ -43,6 +44,9 @@ demo-overflow: $(READY)  ## the only site goes down in mid-competition: GitHub a
 
 test: $(READY)  ## every floor, one command; closes with the count per floor
 	$(PY) -m pytest $(addprefix tests/,$(FLOORS)) $(ARGS)
+
+test-fast: $(READY)  ## unit, golden and architecture floors, side by side, in about a minute
+	@.ci/test-fast $(PY) $(ARGS)
 
 test-again: $(READY)  # only what failed the last time
 	$(PY) -m pytest --last-failed --last-failed-no-failures=none $(addprefix tests/,$(FLOORS)) $(ARGS)
@@ -73,6 +77,13 @@ bench-cluster: $(READY)  ## the same on the test cluster (root)
 
 wheel-check: $(READY)  ## build the wheel, install it in a clean environment elsewhere, run the demo from there
 	@PYTHON=$(PYTHON) .ci/wheel-check
+
+docs: $(READY)  ## the docs site from docs/ into build/docs; a link that leads nowhere ends it
+	$(BIN)/properdocs build --strict
+	@echo "build/docs/index.html"
+
+release: $(READY)  ## check version, changelog, wheel and sdist; with VERSION=1.2.3 also commit to that version and tag it
+	@$(PY) .ci/release.py $(VERSION)
 
 cluster: $(READY)  ## a real Slurm with real Apptainer on this machine (root); stays up until make cluster-down
 	$(PY) tests/cluster/up.py start --dir $(CLUSTER) $(ARGS)

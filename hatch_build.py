@@ -1,4 +1,4 @@
-"""The wheel's one peculiarity: it carries the shared folders below kbslurm/_share/, where kbslurm.share finds them."""
+"""The wheel carries the shared folders below kbslurm/_share/, where kbslurm.config.shared_folders finds them."""
 
 from __future__ import annotations
 

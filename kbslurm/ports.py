@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from kbslurm.domain.breaker import Breaker, Outcomes
 from kbslurm.domain.drift import Ranked
-from kbslurm.domain.intake import Basis, Intake
+from kbslurm.domain.intake import Admission, Basis
 from kbslurm.domain.measure import Yardstick
 from kbslurm.domain.placement import Facts, Rules
 from kbslurm.domain.run import (
@@ -110,6 +110,48 @@ class Foresees(Protocol):
         a call, and never raises: what isn't known is just not known."""
 
 
+@runtime_checkable
+class RingsDoorbell(Protocol):
+    """A backend whose jobs ring when they start and end, so that they are looked at at once."""
+
+    def doorbell(self) -> int | None:
+        """A descriptor that can be read from when one has rung; None where there is none. It stays the backend's."""
+
+
+@runtime_checkable
+class PrunesFiles(Protocol):
+    """A backend that keeps files of attempts that ended."""
+
+    def prune(self, before: datetime, *, keep: Collection[JobName]) -> int:
+        """Remove those of attempts that ended before, but for these: of how many."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaceReport:
+    """What `kbslurm status` shows of how often a scheduler is asked."""
+
+    calls: int
+    interval_s: float
+    budget_left: float
+    failing: int
+    slow: bool
+
+
+@runtime_checkable
+class TellsPace(Protocol):
+    """A backend that asks a scheduler, within a budget of calls."""
+
+    def pace_report(self) -> PaceReport: ...
+
+
+@runtime_checkable
+class Closes(Protocol):
+    """A backend that holds connections or descriptors."""
+
+    def close(self) -> None:
+        """Let go of them. What runs goes on running."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class NewSubmission:
     """What a person did, checked and ready to become rows. `place`: its runs go there and nowhere else."""
@@ -150,16 +192,31 @@ class Event:
     at: datetime
 
 
-class Store(Protocol):
-    """The rows of the walk. Every method is one transaction, all or nothing, event included. Fence: (attempt, number).
+class Intake(Protocol):
+    """Taking submissions. Like every method of the store, each is one transaction, all or nothing, event included."""
 
-    False from a fenced method means: the attempt is no longer the run's, nothing was changed.
-    """
-
-    def intake(self, person: PersonId, board: str, mode: Mode = "test") -> Intake:
+    def admission(self, person: PersonId, board: str, mode: Mode = "test") -> Admission:
         """What accept must know of this person and board, in one read. NotFound names the boards that there are."""
 
     def accept(self, new: NewSubmission, now: datetime) -> Receipt: ...
+
+
+class Submissions(Protocol):
+    """Submissions that are taken back."""
+
+    def cancel(self, submission: SubmissionId, by: PersonId | None, now: datetime) -> Sequence[OpenAttempt]:
+        """Queued runs end at once; for the others the open attempts are marked (`cancel_at`) and returned.
+
+        Refused unless `by` owns the submission or is staff; None is the service itself. NotFound when there is none.
+        """
+
+    def take_back(self, submission: SubmissionId, by: str, now: datetime, person: PersonId | None = None) -> None:
+        """Off every list, and without its source. Its open runs are cancelled by `cancel`, not by this."""
+
+
+class Queue(Protocol):
+    """The runs that wait."""
+
     def claim(self, slots: Sequence[Slot], now: datetime, *, rules: Rules | None = None) -> OpenAttempt | None:
         """Give the fairest waiting run that fits a slot its next attempt (state INTENT), or None. SKIP LOCKED.
 
@@ -167,35 +224,27 @@ class Store(Protocol):
         when it was ordered to one place, at any other. With `rules` the slots' conditions hold, too, and what it may
         cost at most must fit into the month's budget, what is open counted at its most."""
 
-    def waiting_facts(self, now: datetime) -> Facts:
+    def waiting(self) -> Mapping[str, int]:
+        """How many runs are queued, by GPU type."""
+
+    def demand(self, now: datetime) -> Facts:
         """What the placement policy must know of all that waits, and of the month's money, in one look."""
 
     def next_up(self, gpu: str, backend: str, now: datetime) -> Work | None:
         """The fairest run that waits for this GPU type and may go there, as if it had an attempt there. Claims nothing;
         there is no secret in it."""
 
-    def shadowable(self, now: datetime) -> Sequence[Ranked]:
-        """Runs that ranked lately and were measured nowhere else."""
 
-    def shadow_once(self, ranked: Ranked, place: str, now: datetime) -> bool:
-        """Have this run measured at this place, too, unless it has been ordered at any; it never ranks."""
+class Attempts(Protocol):
+    """Attempts from their claim to their end. Fence: (attempt, number).
 
-    def outcomes(self, now: datetime) -> Mapping[str, Outcomes]:
-        """What runs came to lately, by backend."""
-
-    def withdraw(self, attempt: OpenAttempt, slots: Sequence[Slot], why: str, now: datetime) -> bool:
-        """Want it back where one of these slots fits its run: its end is asked for until it is proved or it began."""
-
-    def breakers(self) -> Mapping[str, Breaker]: ...
-    def keep_breaker(self, backend: str, breaker: Breaker) -> None: ...
+    False from a method that returns bool means: the attempt is no longer the run's, nothing was changed.
+    """
 
     def work(self, attempt: AttemptId) -> Work: ...
-    def open_attempts(self) -> Sequence[OpenAttempt]: ...
+    def open(self) -> Sequence[OpenAttempt]: ...
     def lately_dead(self, since: datetime) -> Sequence[OpenAttempt]:
         """Attempts that ran, were given up after this moment, and whose report may still come, as evidence only."""
-
-    def waiting(self) -> Mapping[str, int]:
-        """How many runs are queued, by GPU type."""
 
     def note_handle(self, attempt: OpenAttempt, handle: Handle, deadline_at: datetime, now: datetime) -> bool: ...
     def note_ambiguous(self, attempt: OpenAttempt, why: str, now: datetime) -> bool: ...
@@ -203,14 +252,33 @@ class Store(Protocol):
     def note_resend(self, attempt: OpenAttempt, now: datetime) -> bool:
         """The same attempt is sent again (same number, name, directory): back to INTENT, sweeps forgotten."""
 
-    def put_off_deadlines(self, by_s: float) -> int:
-        """Give every open attempt so much more time; how many there were. For time that only the clock has seen."""
-
     def note_seen(self, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> bool: ...
     def note_told(self, told: Mapping[AttemptId, Mapping[str, Any]]) -> None:
         """What open attempts were heard to say, beside what is known of them, in one go. For the eye: not fenced."""
 
-    def score(
+    def put_off_deadlines(self, by_s: float) -> int:
+        """Give every open attempt so much more time; how many there were. For time that only the clock has seen."""
+
+    def withdraw(self, attempt: OpenAttempt, slots: Sequence[Slot], why: str, now: datetime) -> bool:
+        """Want it back where one of these slots fits its run: its end is asked for until it is proved or it began."""
+
+    def give_up(
+        self, attempt: OpenAttempt, ending: Ending, why: str, now: datetime, *, elsewhere: Sequence[str] = ()
+    ) -> RunState | None:
+        """Close the attempt; the run goes back to QUEUED or, when no retry is owed, FAILED with verdict infrastructure.
+
+        One is also owed while a backend of `elsewhere` hasn't refused this run.
+        None: the attempt is no longer the run's. A run with `cancel_at` isn't queued again: it ends CANCELLED.
+        """
+
+    def end_cancelled(self, attempt: OpenAttempt, now: datetime) -> bool: ...
+    def keep_stale(self, attempt: OpenAttempt, report: bytes, why: str, now: datetime) -> None: ...
+
+
+class Scores(Protocol):
+    """Verdicts: one per run, ever."""
+
+    def record(
         self,
         attempt: OpenAttempt,
         verdict: Verdict,
@@ -231,37 +299,87 @@ class Store(Protocol):
         """What the score of a leaderboard run is made and judged by."""
 
     def note_baseline(self, attempt: AttemptId, node: str, level: float, now: datetime, *, inside: bool) -> None: ...
+
+
+class Calibrations(Protocol):
+    """Reference times, and the runs that are held for them."""
+
     def tend(self, now: datetime) -> int:
         """Order calibrations that are due, and let runs go that waited for what is there now: how many."""
 
-    def forget_artifacts(self, before: datetime) -> int:
-        """Remove the files of profiles that are older; how many."""
 
-    def keep_stale(self, attempt: OpenAttempt, report: bytes, why: str, now: datetime) -> None: ...
-    def give_up_attempt(
-        self, attempt: OpenAttempt, ending: Ending, why: str, now: datetime, *, elsewhere: Sequence[str] = ()
-    ) -> RunState | None:
-        """Close the attempt; the run goes back to QUEUED or, when no retry is owed, FAILED with verdict infrastructure.
+class Artifacts(Protocol):
+    """The files of profiles."""
 
-        One is also owed while a backend of `elsewhere` hasn't refused this run.
-        None: the attempt is no longer the run's. A run with `cancel_at` isn't queued again: it ends CANCELLED.
-        """
+    def forget(self, before: datetime) -> int:
+        """Remove those that are older; how many."""
 
-    def cancel(self, submission: SubmissionId, by: PersonId | None, now: datetime) -> Sequence[OpenAttempt]:
-        """Queued runs end at once; for the others the open attempts are marked (`cancel_at`) and returned.
 
-        Refused unless `by` owns the submission or is staff; None is the house itself. NotFound when there is none.
-        """
+class Places(Protocol):
+    """How places fare."""
 
-    def end_cancelled(self, attempt: OpenAttempt, now: datetime) -> bool: ...
-    def events(self, after: EventId, limit: int = 500) -> Sequence[Event]: ...
-    def cursor(self, reader: str) -> EventId: ...
-    def move_cursor(self, reader: str, to: EventId) -> None: ...
-    def hold_lease(
+    def outcomes(self, now: datetime) -> Mapping[str, Outcomes]:
+        """What runs came to lately, by backend."""
+
+    def breakers(self) -> Mapping[str, Breaker]: ...
+    def keep_breaker(self, backend: str, breaker: Breaker) -> None: ...
+
+
+class Shadows(Protocol):
+    """Runs that are measured at another place, too. They never rank."""
+
+    def candidates(self, now: datetime) -> Sequence[Ranked]:
+        """Runs that ranked lately and were measured nowhere else."""
+
+    def order_once(self, ranked: Ranked, place: str, now: datetime) -> bool:
+        """Have this run measured at this place, too, unless it has been ordered at any."""
+
+
+class Events(Protocol):
+    """The outbox."""
+
+    def after(self, after: EventId, limit: int = 500) -> Sequence[Event]: ...
+    def last(self) -> EventId:
+        """The newest event that can be read."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Sleep until a NOTIFY says "look", or the time is over. Only a hint: no message is load-bearing."""
+
+
+class Leases(Protocol):
+    """Who leads."""
+
+    def hold(
         self, name: str, holder: str, ttl_s: float, now: datetime, *, info: Mapping[str, Any] | None = None
     ) -> bool:
         """Take or keep it. `info` is what the holder tells whoever asks for the state of things."""
 
-    def release_lease(self, name: str, holder: str) -> None: ...
-    def wait_for_news(self, timeout_s: float) -> bool:
-        """Sleep until a NOTIFY says "look", or the time is over. Only a hint: no message is load-bearing."""
+    def release(self, name: str, holder: str) -> None: ...
+
+
+class Results(Protocol):
+    """What `collect` and `score` ask for: the end of an attempt and its verdict are written by either."""
+
+    @property
+    def attempts(self) -> Attempts: ...
+    @property
+    def scores(self) -> Scores: ...
+
+
+class Store(Results, Protocol):
+    """What the daemon asks for: all of the walk but its first step."""
+
+    @property
+    def queue(self) -> Queue: ...
+    @property
+    def calibrations(self) -> Calibrations: ...
+    @property
+    def artifacts(self) -> Artifacts: ...
+    @property
+    def places(self) -> Places: ...
+    @property
+    def shadows(self) -> Shadows: ...
+    @property
+    def events(self) -> Events: ...
+    @property
+    def leases(self) -> Leases: ...

@@ -9,17 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbslurm import share, tomlfile
-from kbslurm.config import Config
+from kbslurm.config import shared_folders, toml_file
+from kbslurm.config.settings import Config
 from kbslurm.domain.intake import Offer
 from kbslurm.domain.physics import Peak
 from kbslurm.domain.placement import Budget, Rules
 from kbslurm.errors import Misconfigured
 from kbslurm.flow.place import Place
-from kbslurm.probe import probe
+from kbslurm.observe.crash_points import crash_point
 
 if TYPE_CHECKING:
-    from kbslurm.backends.modal.line import Line
+    from kbslurm.backends.modal.connection import Connection
     from kbslurm.domain.site import Fleet, GpuType, Site
     from kbslurm.store.postgres import PostgresStore
 
@@ -112,7 +112,7 @@ def _check_named(config: Config, names: Sequence[str]) -> None:
             raise Misconfigured(
                 f"there is no place {name!r}",
                 file=file,
-                line=tomlfile.read(file).line(here) if file is not None else None,
+                line=toml_file.read(file).line(here) if file is not None else None,
                 key=key,
                 fix=f"There are: {', '.join(names)}." if names else "No place is configured.",
             )
@@ -147,9 +147,9 @@ def sites(config: Config) -> tuple[Site, ...]:
     """The sites that are used."""
     if not config.sites.use:
         return ()
-    from kbslurm.sites import load_all
+    from kbslurm.config.sites import load_all
 
-    return load_all(config.sites_dir or share.path("site-configs"), config.sites.use)
+    return load_all(config.sites_dir or shared_folders.path("site-configs"), config.sites.use)
 
 
 def slots(config: Config) -> Mapping[str, int]:
@@ -196,16 +196,16 @@ def fleet(site: Site) -> Fleet:
 
 def local_place(config: Config, *, eval_dir: Path | None = None) -> Place:
     """This machine. Its jobs ring when they start and end, so it is looked at seldom; its files are never late."""
-    from kbslurm.backends.local import LocalBackend
+    from kbslurm.backends.local.backend import LocalBackend
 
     return Place(
         backend=LocalBackend(
             config.state_dir / ATTEMPTS,
             config.daemon.local.slots,
-            eval_dir or share.eval_dir(),
+            eval_dir or shared_folders.eval_dir(),
             Path(sys.executable),
             config.local_name,
-            probe=lambda step: probe(f"local.{step}"),
+            crash_point=lambda step: crash_point(f"local.{step}"),
         ),
         untrusted=not config.daemon.local.staff_only,
         poll_s=min(2.0, config.daemon.poll_s),
@@ -218,7 +218,7 @@ def local_place(config: Config, *, eval_dir: Path | None = None) -> Place:
 
 def github_place(config: Config, *, eval_dir: Path | None = None) -> Place:
     """GitHub Actions. Its API is asked seldom; its queue may keep a run for a day, which is no time of the run's."""
-    from kbslurm.backends.github import GithubBackend
+    from kbslurm.backends.github.backend import GithubBackend
 
     told = config.github
     backend = GithubBackend(
@@ -227,13 +227,13 @@ def github_place(config: Config, *, eval_dir: Path | None = None) -> Place:
         github_slots(config),
         tokens=github_tokens(config),
         key=github_key(config),
-        eval_dir=eval_dir or share.eval_dir(),
+        eval_dir=eval_dir or shared_folders.eval_dir(),
         branch=told.branch,
         api_url=told.api_url,
         python=told.python,
         min_isolation=told.min_isolation,
         ranked=told.ranked,
-        probe=lambda step: probe(f"github.{step}"),
+        crash_point=lambda step: crash_point(f"github.{step}"),
     )
     return Place(
         backend=backend,
@@ -266,11 +266,11 @@ def github_tokens(config: Config) -> list[str]:
 
 def github_key(config: Config) -> bytes:
     """The key that seals what the repository carries."""
-    from kbslurm.backends.github.carry import CantCarry, key_in
+    from kbslurm.backends.github.runner_program import OrderFailed, key_in
 
     try:
         return key_in(config.secret("KBSLURM_RUN_KEY") or "")
-    except CantCarry as error:
+    except OrderFailed as error:
         raise Misconfigured(
             str(error), fix="Make one with: openssl rand -hex 32. The repository needs the same as an Actions secret."
         ) from None
@@ -278,11 +278,11 @@ def github_key(config: Config) -> bytes:
 
 def modal_place(config: Config) -> Place:
     """Modal. A call that was sent and lost is waited out there, so its sweeps may follow one another closely."""
-    from kbslurm.backends.modal import ModalBackend, ModalGpu
+    from kbslurm.backends.modal.backend import ModalBackend, ModalGpu
 
     told = config.modal
     backend = ModalBackend(
-        modal_line(config),
+        modal_connection(config),
         app=told.app,
         gpus={
             name: ModalGpu(slots=gpu.slots, timeout_s=gpu.timeout_s, memory_bytes=int(gpu.memory_gb * (1 << 30)))
@@ -291,7 +291,7 @@ def modal_place(config: Config) -> Place:
         harness_digest=modal_facts(config)["harness_digest"],
         start_within_s=told.start_within_s,
         min_isolation=told.min_isolation,
-        probe=lambda step: probe(f"modal.{step}"),
+        crash_point=lambda step: crash_point(f"modal.{step}"),
     )
     return Place(
         backend=backend,
@@ -313,15 +313,15 @@ def modal_token(config: Config) -> tuple[str, str]:
     return check_token(config.secret("MODAL_TOKEN_ID"), config.secret("MODAL_TOKEN_SECRET"))
 
 
-def modal_line(config: Config) -> Line:
-    """The line to Modal. Nobody is asked before it is used."""
-    from kbslurm.backends.modal.line import Line
+def modal_connection(config: Config) -> Connection:
+    """The connection to Modal. Nobody is asked before it is used."""
+    from kbslurm.backends.modal.connection import Connection
 
     if not config.modal.gpus:
         raise Misconfigured(
             "[modal] has no GPU type", file=config.file, key="modal.gpus", fix="docs/overflow.md shows the five lines."
         )
-    return Line(*modal_token(config), api_url=config.modal.api_url, environment=config.modal.environment)
+    return Connection(*modal_token(config), api_url=config.modal.api_url, environment=config.modal.environment)
 
 
 def modal_facts(config: Config) -> Mapping[str, Any]:
@@ -345,7 +345,7 @@ def modal_facts(config: Config) -> Mapping[str, Any]:
             }
             for name, gpu in told.gpus.items()
         },
-        digest=harness_digest(share.eval_dir()),
+        digest=harness_digest(shared_folders.eval_dir()),
     )
 
 
@@ -353,8 +353,8 @@ def modal_folder(config: Config, facts: Mapping[str, Any], to: Path | None = Non
     """The folder of these facts, written anew; the app's file in it."""
     from kbslurm.backends.modal import deploy
 
-    app_file = share.path("containers") / "modal_app.py"
-    return deploy.render(to or config.state_dir / MODAL, facts, eval_dir=share.eval_dir(), app_file=app_file)
+    app_file = shared_folders.path("containers") / "modal_app.py"
+    return deploy.render(to or config.state_dir / MODAL, facts, eval_dir=shared_folders.eval_dir(), app_file=app_file)
 
 
 def slurm_place(site: Site) -> Place:
@@ -362,12 +362,12 @@ def slurm_place(site: Site) -> Place:
     from kbslurm.backends.slurm.backend import SlurmBackend
     from kbslurm.flow.script import script_writer
 
-    eval_dir = share.eval_dir()
-    backend = SlurmBackend(site, eval_dir=eval_dir, probe=lambda step: probe(f"slurm.{step}"))
+    eval_dir = shared_folders.eval_dir()
+    backend = SlurmBackend(site, eval_dir=eval_dir, crash_point=lambda step: crash_point(f"slurm.{step}"))
     return Place(
         backend=backend,
         root=backend.root,
-        script=script_writer(site, templates=share.path("sbatch_templates"), eval_dir=eval_dir),
+        script=script_writer(site, templates=shared_folders.path("sbatch_templates"), eval_dir=eval_dir),
         untrusted=site.untrusted,
         ranked_min_isolation=site.ranked_min_isolation,
         poll_s=min(1.0, site.poll.min_interval_s),  # files are looked at each time, the controller at its own pace

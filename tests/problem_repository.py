@@ -17,9 +17,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from kbslurm import problems, share, trial
+from kbslurm.config import shared_folders
 from kbslurm.domain.problem import Problem
 from kbslurm.errors import KbslurmError
+from kbslurm.problems import loading, problem_set
+from kbslurm.trial import run
 
 MEMORY_BYTES = 8 << 30
 
@@ -69,8 +71,8 @@ def main() -> int:
 def _sets(root: Path) -> Iterator[dict[str, str]]:
     for file in sorted((root / "problems").glob("*.y*ml") if (root / "problems").is_dir() else root.glob("*.y*ml")):
         try:
-            found = problems.load_set(file, root=root)
-            bad = [entry.name for entry, problem in problems.load_each(found) if isinstance(problem, KbslurmError)]
+            found = problem_set.load_set(file, root=root)
+            bad = [entry.name for entry, problem in problem_set.load_each(found) if isinstance(problem, KbslurmError)]
             said = f"{len(found.problems)} problems, {len(bad)} don't load"
         except Exception as error:
             said = _line(error)
@@ -80,7 +82,7 @@ def _sets(root: Path) -> Iterator[dict[str, str]]:
 def _tried(place: Path, root: Path, *, cases: int, limit_s: float) -> Row:
     name = str(place.resolve().relative_to(root.resolve()))
     try:
-        problem = problems.load(place, root=root)
+        problem = loading.load(place, root=root)
     except Exception as error:
         return Row(problem=name, loads=False, why_not=_line(error))
     try:
@@ -97,7 +99,9 @@ def _judged(problem: Problem, place: Path, name: str, *, cases: int, limit_s: fl
     )
     source = _default(problem, place)
     with tempfile.TemporaryDirectory(prefix="kbslurm-problems-") as work:
-        found = trial.run_trial(small, source[0], source[1], "test", "cpu", work=Path(work), eval_dir=share.eval_dir())
+        found = run.run_trial(
+            small, source[0], source[1], "test", "cpu", work=Path(work), eval_dir=shared_folders.eval_dir()
+        )
     report = found.report
     passed = report.verdict == "passed"
     at_fault = report.verdict == "infrastructure"

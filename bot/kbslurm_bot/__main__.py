@@ -11,13 +11,13 @@ import threading
 
 import discord
 
-from kbslurm import logs
 from kbslurm.errors import KbslurmError, Misconfigured
-from kbslurm.logs import teller
-from kbslurm_bot import check, memory
-from kbslurm_bot.face import Face, connect_to
+from kbslurm.observe import logs
+from kbslurm.observe.logs import teller
+from kbslurm_bot import check, state
+from kbslurm_bot.discord_client import DiscordClient, connect_to
+from kbslurm_bot.service import Service
 from kbslurm_bot.settings import Settings
-from kbslurm_bot.voice import Voice
 
 tell = teller("bot")
 
@@ -41,26 +41,26 @@ def main(argv: list[str]) -> int:
 
 async def run(settings: Settings) -> None:
     """Connect and stay until SIGTERM, SIGINT or the end of whoever started us."""
-    voice = Voice(settings.url, settings.bot_token)
-    with memory.opened(settings.memory) as kept, contextlib.closing(voice):
-        face = Face(settings, kept, voice)
+    service = Service(settings.url, settings.bot_token)
+    with state.opened(settings.state_file) as kept, contextlib.closing(service):
+        client = DiscordClient(settings, kept, service)
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         if os.environ.get("KBSLURM_BOT_CHILD") == "1":
             threading.Thread(target=_end_with_parent, args=(loop, stop), name="parent", daemon=True).start()
-        running, stopped = asyncio.create_task(start(face)), asyncio.create_task(stop.wait())
+        running, stopped = asyncio.create_task(start(client)), asyncio.create_task(stop.wait())
         await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
-        await face.close()
+        await client.close()
         await running
         tell("stopped")
 
 
-async def start(face: Face) -> None:
+async def start(client: DiscordClient) -> None:
     """Stay connected; what only an operator can change is told as such."""
     try:
-        await face.start(face.settings.token)
+        await client.start(client.settings.token)
     except discord.LoginFailure as error:
         fix = "Reset it in the developer portal (Bot, Reset Token) and put it into DISCORD_TOKEN."
         raise Misconfigured("Discord doesn't take the token", fix=fix) from error

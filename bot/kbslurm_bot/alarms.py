@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 import discord
 
-from kbslurm.logs import teller
+from kbslurm.observe.logs import teller
 from kbslurm_bot import cards
-from kbslurm_bot.desk import Board, Gone
+from kbslurm_bot.messages import Gone, Messages
 
 tell = teller("bot")
 QUIET_S = 600.0
@@ -40,7 +40,7 @@ class Alarms:
     """Into one channel; without one nobody is told. `link`: where an operator looks next."""
 
     def __init__(
-        self, board: Board, channel: int | None, link: str = "", steady: Callable[[], float] = time.monotonic
+        self, board: Messages, channel: int | None, link: str = "", steady: Callable[[], float] = time.monotonic
     ) -> None:
         self._board, self._channel, self._link, self._steady = board, channel, link, steady
         self._known: dict[str, _Alarm] = {}

@@ -11,10 +11,12 @@ import discord
 
 from kbslurm.errors import Invalid, KbslurmError
 from kbslurm_bot import cards
+from kbslurm_bot.commands.submit import submitted
+from kbslurm_bot.failures import say_failure
+from kbslurm_bot.interactions import Asked, bot_of
 
 if TYPE_CHECKING:
-    from kbslurm.client import Client
-    from kbslurm_bot.face import Face
+    from kbslurm.client.http import Client
 
 INLINE = 1800
 
@@ -34,8 +36,6 @@ class Pressed(discord.ui.DynamicItem[discord.ui.Button[Any]], template=cards.PRE
         return cls(item, match["act"], int(match["submission"]))
 
     async def callback(self, interaction: discord.Interaction[Any]) -> None:
-        from kbslurm_bot.face import say_failure
-
         try:
             await interaction.response.defer(ephemeral=True, thinking=True)
             await ACTS[self.act](interaction, self.submission)
@@ -45,17 +45,17 @@ class Pressed(discord.ui.DynamicItem[discord.ui.Button[Any]], template=cards.PRE
                 raise
 
 
-async def cancel(interaction: discord.Interaction[Face], submission: int) -> None:
+async def cancel(interaction: Asked, submission: int) -> None:
     """End what is still open of it."""
-    face, user = interaction.client, interaction.user
-    await face.voice.for_user(user.id, user.display_name, lambda client: client.cancel(submission))
+    service, user = bot_of(interaction).service, interaction.user
+    await service.for_user(user.id, user.display_name, lambda client: client.cancel(submission))
     await interaction.followup.send(f"Submission {submission} is cancelled; verdicts that it has stay.", ephemeral=True)
 
 
-async def log(interaction: discord.Interaction[Face], submission: int) -> None:
+async def log(interaction: Asked, submission: int) -> None:
     """Reasons and log, for its owner's eyes."""
-    face, user = interaction.client, interaction.user
-    whole = await face.voice.for_user(user.id, user.display_name, lambda client: client.whole(submission))
+    service, user = bot_of(interaction).service, interaction.user
+    whole = await service.for_user(user.id, user.display_name, lambda client: client.whole(submission))
     text = cards.log(whole)
     if len(text) <= INLINE and "```" not in text:
         await interaction.followup.send(f"```\n{text}\n```", ephemeral=True)
@@ -64,17 +64,15 @@ async def log(interaction: discord.Interaction[Face], submission: int) -> None:
         await interaction.followup.send(f"The log of submission {submission}.", file=file, ephemeral=True)
 
 
-async def again(interaction: discord.Interaction[Face], submission: int) -> None:
+async def again(interaction: Asked, submission: int) -> None:
     """The same file for the same GPU types, at the same place if it was sent to one, as a new submission with a card
     of its own. Where that place isn't to be had any more the service says why, and nothing is sent."""
-    from kbslurm_bot.commands.submitting import submitted
-
-    face, user = interaction.client, interaction.user
+    service, user = bot_of(interaction).service, interaction.user
 
     def asked(client: Client) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
         return client.whole(submission), client.why(submission, of_submission=True)
 
-    whole, whys = await face.voice.for_user(user.id, user.display_name, asked)
+    whole, whys = await service.for_user(user.id, user.display_name, asked)
     told = whole["submission"]
     if not told["source"]:
         raise Invalid("its file isn't kept any more", hint="Submit the file itself.")
@@ -89,12 +87,12 @@ async def again(interaction: discord.Interaction[Face], submission: int) -> None
     )
 
 
-async def compare(interaction: discord.Interaction[Face], submission: int) -> None:
+async def compare(interaction: Asked, submission: int) -> None:
     """Beside one's own best before it, whoever is next, and the first."""
-    face, user = interaction.client, interaction.user
-    whole = await face.voice.for_user(user.id, user.display_name, lambda client: client.whole(submission))
-    standings = await face.voice.standings(user.id, whole)
-    leaders = await face.voice.leaders(user.id, whole)
+    service, user = bot_of(interaction).service, interaction.user
+    whole = await service.for_user(user.id, user.display_name, lambda client: client.whole(submission))
+    standings = await service.standings(user.id, whole)
+    leaders = await service.leaders(user.id, whole)
     await interaction.followup.send(cards.comparison(whole, standings, leaders)[:2000], ephemeral=True)
 
 

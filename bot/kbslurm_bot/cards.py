@@ -79,7 +79,7 @@ def pressed(act: Act, submission: int) -> str:
     return f"kb:{act}:{submission}"
 
 
-def plain(text: str) -> str:
+def escaped(text: str) -> str:
     """Somebody's text as Discord shows it: no markup, no mention, one line."""
     text = " ".join(text.split())
     return re.sub(r"([\\*_~|`>#\[\]()<@:-])", r"\\\1", text)
@@ -96,7 +96,7 @@ def message(shown: Shown) -> dict[str, Any]:
 
 def verification(told: Row) -> dict[str, Any]:
     """How a canary stands, by place and GPU type."""
-    head = f"### #{told['submission_id']} canary on {plain(told['leaderboard'])} · {MODES[told['mode']]}"
+    head = f"### #{told['submission_id']} canary on {escaped(told['leaderboard'])} · {MODES[told['mode']]}"
     runs = told["runs"]
     passed = sum(row["verdict"] == "passed" for row in runs)
     ended = sum(row["state"] in ("scored", "failed", "cancelled") for row in runs)
@@ -108,8 +108,8 @@ def verification(told: Row) -> dict[str, Any]:
 
 
 def _verified(row: Row) -> str:
-    gpu = f"**{plain(row['gpu'])}**"
-    where = f"{gpu} at {plain(row['backend'])}" if row["backend"] else gpu
+    gpu = f"**{escaped(row['gpu'])}**"
+    where = f"{gpu} at {escaped(row['backend'])}" if row["backend"] else gpu
     tries = f" (attempt {row['attempts']})" if row["attempts"] > 1 else ""
     match row["state"]:
         case "scored" if row["verdict"] == "passed":
@@ -119,14 +119,14 @@ def _verified(row: Row) -> str:
             return f"{where} ✗ {VERDICTS.get(name, name)}{tries}"
         case "queued":
             if row["place"]:
-                return f"{gpu} at {plain(row['place'])} waiting"
-            return f"{gpu} waiting" + (f", was at {plain(row['backend'])}" if row["backend"] else "")
+                return f"{gpu} at {escaped(row['place'])} waiting"
+            return f"{gpu} waiting" + (f", was at {escaped(row['backend'])}" if row["backend"] else "")
         case other:
-            return f"{where} {plain(other)}{tries}"
+            return f"{where} {escaped(other)}{tries}"
 
 
 def taken_back(submission: int, owner: int | None) -> dict[str, Any]:
-    """What is left of a card whose submission is gone; the house's own is nobody's."""
+    """What is left of a card whose submission is gone; that of a canary is nobody's."""
     whose = "canary" if owner is None else f"<@{owner}>"
     return note(f"### #{submission}\n-# {whose} · taken back", GREY)
 
@@ -162,9 +162,9 @@ def card(shown: Shown) -> dict[str, Any]:
 def lines(shown: Shown) -> list[str]:
     """The head, then a line or two per GPU type."""
     told = shown.whole["submission"]
-    head = f"### #{told['id']} {plain(told['board'])} · {MODES[told['mode']]}"
+    head = f"### #{told['id']} {escaped(told['board'])} · {MODES[told['mode']]}"
     return [
-        f"{head}\n-# <@{shown.owner}> · {plain(told['file_name'])}",
+        f"{head}\n-# <@{shown.owner}> · {escaped(told['file_name'])}",
         *(run_line(shown, row) for row in told["runs"]),
     ]
 
@@ -194,7 +194,7 @@ def colour(runs: Sequence[Row]) -> int:
 
 def run_line(shown: Shown, row: Row) -> str:
     """How one GPU type stands."""
-    gpu = f"**{plain(row['gpu'])}**"
+    gpu = f"**{escaped(row['gpu'])}**"
     match row["state"]:
         case "queued":
             return f"{gpu} waiting{_place(shown, row)}"
@@ -212,7 +212,7 @@ def _went(row: Row) -> str:
     """Where it went and why, where that isn't simply home. A server of before doesn't tell."""
     last = row["attempts"][-1] if row["attempts"] else {}
     said = placement.went(str(last.get("backend", "")), str(last.get("why", "")))
-    return f"\n-# {plain(said[:WENT_CAP])}" if said else ""
+    return f"\n-# {escaped(said[:WENT_CAP])}" if said else ""
 
 
 def _ended(shown: Shown, row: Row, gpu: str) -> str:
@@ -259,7 +259,7 @@ def _place(shown: Shown, row: Row) -> str:
     queue = shown.whole["runner_queue"]
     if not queue or queue["gpu"] != row["gpu"] or not queue.get("place"):
         return ""
-    why = "".join(f" · {plain(queue[key])}" for key in ("error", "waits_for") if queue.get(key))
+    why = "".join(f" · {escaped(queue[key])}" for key in ("error", "waits_for") if queue.get(key))
     return f", place {queue['place']}{_starts(queue.get('starts_in_s'))}{why}"
 
 
@@ -278,9 +278,6 @@ def _progress(told: Row | None) -> str:
         return f"running{f': {said}' if said else ''}"
     full = told["done"] * BAR // told["of"]
     return f"`{'▰' * full}{'▱' * (BAR - full)}` {said}"
-
-
-# ---------------------------------------------------------------------------------------------------- for the owner
 
 
 def log(whole: Row) -> str:
@@ -307,14 +304,14 @@ def log(whole: Row) -> str:
 def comparison(whole: Row, standings: Mapping[str, Standing], leaders: Mapping[str, float]) -> str:
     """This submission beside its owner's best and the board's."""
     told = whole["submission"]
-    lines = [f"**#{told['id']} {plain(told['board'])}**"]
+    lines = [f"**#{told['id']} {escaped(told['board'])}**"]
     for row in told["runs"]:
         found = row["verdict"]
         if not found or found["score_s"] is None:
-            lines.append(f"{plain(row['gpu'])}: no time to compare")
+            lines.append(f"{escaped(row['gpu'])}: no time to compare")
             continue
         here = found["score_s"]
-        parts = [f"{plain(row['gpu'])}: {score(here, found['low_s'], found['high_s'])}"]
+        parts = [f"{escaped(row['gpu'])}: {score(here, found['low_s'], found['high_s'])}"]
         stands = standings.get(row["gpu"], Standing())
         if stands.best_before_s is not None:
             parts.append(f"own best before {seconds(stands.best_before_s)} ({percent(here, stands.best_before_s)})")

@@ -12,9 +12,9 @@ from typing import Any
 
 import discord
 
-from kbslurm.client import Client
+from kbslurm.client.http import Client
 from kbslurm.errors import KbslurmError
-from kbslurm_bot.rights import invite_url, missing_here
+from kbslurm_bot.permissions import invite_url, missing_here
 from kbslurm_bot.settings import Settings
 
 COPY = "Is it the right number (Developer Mode, right click, Copy Channel ID), and may the bot view the channel?"

@@ -20,7 +20,7 @@ class Settings:
     bot_token: str
     url: str
     public_url: str
-    memory: Path
+    state_file: Path
     api_url: str = API_URL
     gateway_url: str = GATEWAY_URL
     proxy: str | None = None
@@ -39,7 +39,7 @@ class Settings:
             ),
             url=_needed(env, "KBSLURM_URL", "Name the address of kbslurm's API."),
             public_url=env.get("KBSLURM_PUBLIC_URL", ""),
-            memory=Path(_needed(env, "KBSLURM_BOT_MEMORY", "Name a file that the bot may keep its cards in.")),
+            state_file=Path(_needed(env, "KBSLURM_BOT_MEMORY", "Name a file that the bot may keep its cards in.")),
             api_url=env.get("KBSLURM_DISCORD_API") or API_URL,
             gateway_url=env.get("KBSLURM_DISCORD_GATEWAY") or GATEWAY_URL,
             channel=int(env.get("KBSLURM_DISCORD_CHANNEL") or 0) or None,

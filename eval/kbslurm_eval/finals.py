@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from .check import Case
     from .wire import LaunchSamples, PhaseName
 
-RIVALS_MOST = 10
 _DICE = random.SystemRandom()
 Call = Callable[[Any, "Case", tuple[object, ...]], "tuple[Exception | None, int]"]
 

@@ -24,6 +24,7 @@ MANIFEST_CAP = 16_000_000
 REPORT_CAP = 8_000_000
 LOG_CAP = 65_536
 ARTIFACTS_CAP, ARTIFACT_CAP, ARTIFACTS_TOTAL, PROFILE_TEXT_CAP = 12, 8 << 20, 16 << 20, 6_000
+RIVALS_MOST = 10  # submissions that may meet in one final
 SAMPLES_CAP = 200_000  # calls whose durations one report may hold; the budget is cut to it before anything is measured
 
 Mode = Literal["test", "benchmark", "leaderboard", "profile"]

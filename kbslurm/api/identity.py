@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from fastapi import Header, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
-from kbslurm.api.house import House
+from kbslurm.api.context import Context
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import NoHost, NotFound, Refused, Unauthenticated, Unnamed
 from kbslurm.store.views import Person
@@ -76,19 +76,19 @@ async def given(
 Sender = Annotated[Given, Security(given)]
 
 
-def caller(house: House, sender: Given) -> Person:
+def caller(context: Context, sender: Given) -> Person:
     """The person who calls. Unnamed without a token, Unauthenticated with one that isn't good any more."""
     if sender.acting and sender.bearer:
-        if is_bot(house, sender):
-            found = asker(house, sender)
+        if is_bot(context, sender):
+            found = asker(context, sender)
             # A host by a Discord role sees what hosts see. Rows, and what may run where, know nothing of it.
             is_host = found.right == "host" and not found.person.is_staff
             return dataclasses.replace(found.person, role="staff") if is_host else found.person
-        host(house, sender)
-        return _acted_for(house, sender.acting)
+        host(context, sender)
+        return _acted_for(context, sender.acting)
     if not sender.key:
         raise Unnamed("the header X-Popcorn-Cli-Id is missing", hint="Run: popcorn register discord")
-    person = house.store.person_of_token(sender.key[:SECRET_CAP], now=house.clock.now())
+    person = context.store.tokens.person_of(sender.key[:SECRET_CAP], now=context.clock.now())
     if person is None:
         raise Unauthenticated(
             "this token isn't known, was revoked, or waits to be linked",
@@ -97,36 +97,36 @@ def caller(house: House, sender: Given) -> Person:
     return person
 
 
-def maybe_caller(house: House, sender: Given) -> Person | None:
+def maybe_caller(context: Context, sender: Given) -> Person | None:
     """The person who calls, or None for anybody: where a token is not needed, a bad one does no harm.
 
     Nor does a Discord account of which nobody has heard yet: the bot asks for whoever types.
     """
     try:
-        return caller(house, sender)
+        return caller(context, sender)
     except (Unauthenticated, NotFound):
         return None
 
 
-def host(house: House, sender: Given) -> str:
+def host(context: Context, sender: Given) -> str:
     """Who acts as a host: `admin` by the configured token, or a member of staff by a token of their own.
 
     With no admin token configured every such call is off. The bot is no host: what it asks for somebody who is, it may,
     be they one here or by a Discord role that the configuration names.
     """
-    if is_bot(house, sender):
-        found = asker(house, sender)
+    if is_bot(context, sender):
+        found = asker(context, sender)
         if found.right != "host":
             raise NoHost(f"{found.person.name} is no host", hint="Hosts decide who is, in kbslurm or by role.")
         return found.by
-    wanted = house.admin_token
+    wanted = context.admin_token
     if wanted is None:
         raise Unauthenticated("the hosts' calls are off", hint="POPCORN_ADMIN_TOKEN isn't set on the server.")
     if not sender.bearer:
         raise Unauthenticated("the header Authorization: Bearer … is missing")
     if hmac.compare_digest(sender.bearer.encode("utf-8", "replace"), wanted.encode()):
         return ADMIN
-    person = house.store.person_of_token(sender.bearer[:SECRET_CAP], now=house.clock.now())
+    person = context.store.tokens.person_of(sender.bearer[:SECRET_CAP], now=context.clock.now())
     if person is None:
         raise Unauthenticated("this bearer is no host's")
     if not person.is_staff:
@@ -134,33 +134,33 @@ def host(house: House, sender: Given) -> str:
     return person.name
 
 
-def check_reaches_files(house: House, sender: Given) -> None:
+def check_reaches_files(context: Context, sender: Given) -> None:
     """Refuse whoever is a host by a Discord role alone: the server's own files aren't theirs to name."""
-    if is_bot(house, sender) and not asker(house, sender).person.is_staff:
+    if is_bot(context, sender) and not asker(context, sender).person.is_staff:
         raise Refused("a Discord role doesn't reach the server's own files", hint="Name OWNER/NAME or an https:// URL.")
 
 
-def creator(house: House, sender: Given) -> tuple[str, PersonId | None]:
+def creator(context: Context, sender: Given) -> tuple[str, PersonId | None]:
     """Who makes a board: their name for the audit log, and the person where one is known. Every host may."""
-    if not is_bot(house, sender):
-        return host(house, sender), None
-    found = asker(house, sender)
+    if not is_bot(context, sender):
+        return host(context, sender), None
+    found = asker(context, sender)
     if found.right is None:
         raise NoHost(f"{found.person.name} may not make boards", hint="Hosts and creators may.")
     return found.by, found.person.id
 
 
-def asker(house: House, sender: Given) -> Asker:
+def asker(context: Context, sender: Given) -> Asker:
     """Whom the bot calls for, and what they may now. Only the bot's word on Discord roles is taken."""
     if not sender.acting:
         raise NoHost("the bot is no host", hint="It says for whom it calls: X-Kbslurm-Acting-For.")
-    person = _behind_the_bot(house, sender.acting)
+    person = _behind_the_bot(context, sender.acting)
     if person.banned_at is not None:
         return Asker(person=person, right=None, by=person.name)
     if person.is_staff:
         return Asker(person=person, right="host", by=person.name)
     guild, held = _discord_roles(sender.roles)
-    given = house.config.discord.roles
+    given = context.config.discord.roles
     for right in ("host", "creator"):
         role = next((one for one in held if given.get(one) == right), None)
         if role is not None:
@@ -177,33 +177,33 @@ def _discord_roles(text: str | None) -> tuple[str, list[str]]:
     return found[1], found[2].split(",") if found[2] else []
 
 
-def service(house: House, sender: Given) -> str:
+def service(context: Context, sender: Given) -> str:
     """Who reads the feed and knows people by their Discord accounts: the bot by its own token, or a host."""
-    return BOT if is_bot(house, sender) else host(house, sender)
+    return BOT if is_bot(context, sender) else host(context, sender)
 
 
-def is_bot(house: House, sender: Given) -> bool:
+def is_bot(context: Context, sender: Given) -> bool:
     """Whether the bearer is the bot's. It stands for nobody by itself."""
-    wanted = house.bot_token
+    wanted = context.bot_token
     if wanted is None or not sender.bearer:
         return False
     return hmac.compare_digest(sender.bearer.encode("utf-8", "replace"), wanted.encode())
 
 
-def _behind_the_bot(house: House, whom: str) -> Person:
+def _behind_the_bot(context: Context, whom: str) -> Person:
     """Discord has proved its users to the bot and nobody else: no other account is believed from there."""
     if whom.partition(":")[0] != BOTS_PROVIDER:
         raise NoHost("the bot may only act for discord:ID")
-    return _acted_for(house, whom)
+    return _acted_for(context, whom)
 
 
-def _acted_for(house: House, whom: str) -> Person:
+def _acted_for(context: Context, whom: str) -> Person:
     provider, _, account = whom.partition(":")
     found: Person | None = None
     if provider == "person":
-        found = house.store.person_by_name_or_id(account)
+        found = context.store.people.by_name_or_id(account)
     elif account:
-        found = house.store.person_by_account(provider, account)
+        found = context.store.people.by_account(provider, account)
     if found is None:
         raise NotFound("person", whom, hint="Link the account first.")
     return found

@@ -32,7 +32,7 @@ from kbslurm.errors import (
 from kbslurm_eval.wire import Mode
 
 if TYPE_CHECKING:
-    from kbslurm.api.news import News
+    from kbslurm.api.listener import EventListener
     from kbslurm.ports import Clock
     from kbslurm.store.postgres import PostgresStore
 
@@ -82,11 +82,11 @@ class ApiMetrics:
         for mode in get_args(Mode):
             self.submissions.labels(mode, "accepted")
 
-    def look_at(self, store: PostgresStore, news: News, clock: Clock) -> None:
+    def look_at(self, store: PostgresStore, listener: EventListener, clock: Clock) -> None:
         """From now on every scrape also tells how the rows stand, and who follows them."""
         watchers = Gauge("kbslurm_api_watchers", "Open streams", ["of"], registry=self.registry)
-        watchers.labels("submission").set_function(lambda: news.followers()[0])
-        watchers.labels("everything").set_function(lambda: news.followers()[1])
+        watchers.labels("submission").set_function(lambda: listener.followers()[0])
+        watchers.labels("everything").set_function(lambda: listener.followers()[1])
         self.registry.register(_Rows(self, store, clock))
 
     def met(self, error: Exception) -> None:
@@ -144,8 +144,8 @@ class _Rows(Collector):
     def _look(self) -> list[Metric]:
         up = GaugeMetricFamily("kbslurm_api_database_up", "1 while the database answers")
         try:
-            waiting = self._store.waiting()
-            leads = any(lease.expires_at > self._clock.now() for lease in self._store.lease_view())
+            waiting = self._store.queue.waiting()
+            leads = any(lease.expires_at > self._clock.now() for lease in self._store.leases.all())
         except Exception as error:  # noqa: BLE001 - a scrape always tells what it can
             self._metrics.met(error)
             up.add_metric([], 0)

@@ -1,4 +1,4 @@
-"""uvicorn as this house runs it: one process, connections kept for slow pollers, an orderly end."""
+"""uvicorn as this service runs it: one process, connections kept for slow pollers, an orderly end."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from kbslurm import logs, wiring
+from kbslurm import wiring
 from kbslurm.api.app import create_app
-from kbslurm.api.house import House
+from kbslurm.api.context import Context
+from kbslurm.api.listener import EventListener
 from kbslurm.api.metrics import ApiMetrics
-from kbslurm.api.news import News
 from kbslurm.errors import Misconfigured
-from kbslurm.logs import teller
-from kbslurm.metrics import MetricsPage
+from kbslurm.observe import logs
+from kbslurm.observe.logs import teller
+from kbslurm.observe.metrics import MetricsPage
 
 if TYPE_CHECKING:
-    from kbslurm.config import Config
+    from kbslurm.config.settings import Config
     from kbslurm.ports import Clock
     from kbslurm.store.postgres import PostgresStore
 
@@ -42,16 +43,16 @@ class WallClock:
         return datetime.now(UTC)
 
 
-def house_of(config: Config, store: PostgresStore, *, clock: Clock | None = None) -> House:
-    """The house that this configuration describes."""
+def context_of(config: Config, store: PostgresStore, *, clock: Clock | None = None) -> Context:
+    """The context that this configuration describes."""
     metrics, time = ApiMetrics(), clock or WallClock()
-    news = News(store, met=metrics.met)
-    metrics.look_at(store, news, time)
-    return House(
+    listener = EventListener(store, met=metrics.met)
+    metrics.look_at(store, listener, time)
+    return Context(
         store=store,
         config=config,
         clock=time,
-        news=news,
+        listener=listener,
         slots=wiring.slots(config),
         offers=wiring.offers(config),
         metrics=metrics,
@@ -61,12 +62,12 @@ def house_of(config: Config, store: PostgresStore, *, clock: Clock | None = None
 class _Server(uvicorn.Server):
     """Streams are told to end before uvicorn waits for them, and signals are the caller's business."""
 
-    def __init__(self, config: uvicorn.Config, house: House) -> None:
+    def __init__(self, config: uvicorn.Config, context: Context) -> None:
         super().__init__(config)
-        self._house = house
+        self._context = context
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._house.news.close()
+        self._context.listener.close()
         await super().shutdown(sockets)
 
     @contextlib.contextmanager
@@ -77,13 +78,13 @@ class _Server(uvicorn.Server):
 class Serving:
     """A server in a thread of its own while it is entered. Port 0 takes any free one; `url` says which."""
 
-    def __init__(self, house: House, *, host: str, port: int, app: Any = None) -> None:
+    def __init__(self, context: Context, *, host: str, port: int, app: Any = None) -> None:
         self._socket = _bound(host, port)
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
         self._server = _Server(
             uvicorn.Config(
-                app or create_app(house),
+                app or create_app(context),
                 http="h11",
                 ws="none",
                 loop="asyncio",
@@ -95,9 +96,9 @@ class Serving:
                 timeout_graceful_shutdown=STOP_WITHIN_S,
                 h11_max_incomplete_event_size=HEAD_CAP,
                 limit_concurrency=MOST_AT_ONCE,
-                proxy_headers=False,  # the door does, by what server.trusted_proxies says
+                proxy_headers=False,  # the rate limiter does, by what server.trusted_proxies says
             ),
-            house,
+            context,
         )
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="api")
 
@@ -121,8 +122,8 @@ def run_api(config: Config, stop: threading.Event, *, log_json: bool = False, ve
     logs.set_up(as_json=log_json, level="debug" if verbose else "info")
     host, _, port = config.server.listen.rpartition(":")
     with wiring.opened_store(config) as store:
-        house = house_of(config, store)
-        with _metrics_page(config, house), Serving(house, host=host.strip("[]"), port=int(port)) as serving:
+        context = context_of(config, store)
+        with _metrics_page(config, context), Serving(context, host=host.strip("[]"), port=int(port)) as serving:
             tell("serving", url=config.server.public_url or serving.url)
             while not stop.wait(1.0):
                 if not serving.is_alive:
@@ -130,11 +131,11 @@ def run_api(config: Config, stop: threading.Event, *, log_json: bool = False, ve
             tell("stopping")
 
 
-def _metrics_page(config: Config, house: House) -> AbstractContextManager[object]:
+def _metrics_page(config: Config, context: Context) -> AbstractContextManager[object]:
     if not config.server.metrics:
         return contextlib.nullcontext()
     host, _, port = config.server.metrics.rpartition(":")
-    return MetricsPage(house.metrics.registry, host=host.strip("[]"), port=int(port), key="server.metrics")
+    return MetricsPage(context.metrics.registry, host=host.strip("[]"), port=int(port), key="server.metrics")
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from kbslurm.api.house import House
+from kbslurm.api.context import Context
 from kbslurm.domain import board as boards
 from kbslurm.domain.board import Entry, Ranking, Standing
 from kbslurm.domain.run import EventId, PersonId
@@ -35,8 +35,8 @@ class Standings:
     forgotten when there are too many places.
     """
 
-    def __init__(self, house: House, *, kept: int = KEPT) -> None:
-        self._house, self._kept = house, kept
+    def __init__(self, context: Context, *, kept: int = KEPT) -> None:
+        self._context, self._kept = context, kept
         self._known: OrderedDict[tuple[int, str], _Known] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -63,38 +63,32 @@ class Standings:
         return found
 
     def _refresh(self, known: _Known, board: Board, gpu: str) -> None:
-        store = self._house.store
+        store = self._context.store
         if known.upto is not None and known.version == board.problem_version_id:
-            moved = store.moved(board.id, known.upto)
+            moved = store.standings.moved(board.id, known.upto)
             if moved.people is not None:
                 if moved.people:
                     self._reread(known, board, gpu, moved.people)
                 known.upto = moved.upto
                 return
         known.upto = None  # until all of it was read
-        upto = store.last_event()
-        known.rows = Ranking(store.best(board.name, gpu))
-        known.records = store.records(board.name, gpu)
+        upto = store.events.last()
+        known.rows = Ranking(store.standings.best(board.name, gpu))
+        known.records = store.standings.records(board.name, gpu)
         known.upto, known.version = upto, board.problem_version_id
 
     def _reread(self, known: _Known, board: Board, gpu: str, people: Collection[PersonId]) -> None:
-        store = self._house.store
-        theirs = store.scored_of(board.name, gpu, people)
+        store = self._context.store
+        theirs = store.standings.scored_of(board.name, gpu, people)
         rows = Ranking([*(one for one in known.rows.entries if one.person_id not in people), *theirs])
         # What beat all before it still does, and what didn't has still been beaten, as long as no record is gone.
         still = {one for one in known.records if one.person_id in people} <= set(theirs)
-        records = boards.records([*known.records, *theirs]) if still else store.records(board.name, gpu)
+        records = boards.records([*known.records, *theirs]) if still else store.standings.records(board.name, gpu)
         known.rows, known.records = rows, records
 
     def lines(self, board: Board, gpu: str, *, offset: int, limit: int) -> list[dict[str, Any]]:
         """So many of the same as popcorn reads it."""
         return [line(board, gpu, row) for row in self.of(board, gpu)[offset : offset + limit]]
-
-    def _keep(self, key: tuple[int, str], known: _Known) -> None:
-        with self._lock:
-            if len(self._known) >= KEPT:
-                self._known.clear()
-            self._known[key] = known
 
 
 def final_told(found: Final) -> dict[str, Any]:

@@ -39,22 +39,22 @@ class Histories:
         self._known: dict[str, tuple[float, Service | None]] = {}
         self._lock = threading.Lock()
 
-    def of(self, house: Rows, gpu: str) -> Service | None:
+    def of(self, context: Rows, gpu: str) -> Service | None:
         """What the rows said of this type not long ago."""
         with self._lock:
             known = self._known.get(gpu)
         if known is not None and time.monotonic() - known[0] < FRESH_S:
             return known[1]
-        found = house.store.service(gpu)
+        found = context.store.queue.service(gpu)
         with self._lock:
             self._known[gpu] = (time.monotonic(), found)
         return found
 
 
-def runner_queue(house: Rows, histories: Histories, gpu: str, run: RunView | None = None) -> dict[str, Any]:
+def runner_queue(context: Rows, histories: Histories, gpu: str, run: RunView | None = None) -> dict[str, Any]:
     """RQ for this GPU type; with a run that waits its place, when it will start, as a range in seconds, and what its
     job waits for."""
-    known = {name.lower(): name for name in house.slots}
+    known = {name.lower(): name for name in context.slots}
     named = known.get(gpu.lower())
     found: dict[str, Any] = {
         "runner": RUNNER,
@@ -67,8 +67,8 @@ def runner_queue(house: Rows, histories: Histories, gpu: str, run: RunView | Non
     }
     if named is None and run is None:
         return {**found, "error": "no place here has this GPU"}
-    slots = house.slots.get(named or gpu, 0)
-    now = house.store.queue_now(named or gpu, house.clock.now(), before=run)
+    slots = context.slots.get(named or gpu, 0)
+    now = context.store.queue.now(named or gpu, context.clock.now(), before=run)
     error = None if slots else "no place here has this GPU now"
     if slots and not now.led:
         error = "the scheduler is down; what waits will be started when it is back"
@@ -80,12 +80,12 @@ def runner_queue(house: Rows, histories: Histories, gpu: str, run: RunView | Non
         "error": error,
     }
     if run is not None and run.state == RunState.QUEUED:
-        range_s = eta.starts_in_s(now.ahead, now.open_now, slots, histories.of(house, named or gpu))
+        range_s = eta.starts_in_s(now.ahead, now.open_now, slots, histories.of(context, named or gpu))
         found |= {"place": now.ahead + 1, "starts_in_s": None if range_s is None else [round(s, 1) for s in range_s]}
         if now.held_up:
             found |= {"starts_in_s": None, "waits_for": now.held_up}
     if run is not None and run.state == RunState.LAUNCHING and (expected := _expected_at(run)) is not None:
-        range_s = eta.planned_in_s((expected - house.clock.now()).total_seconds())
+        range_s = eta.planned_in_s((expected - context.clock.now()).total_seconds())
         found |= {"starts_in_s": [round(s, 1) for s in range_s]}
     if run is not None and run.state == RunState.LAUNCHING and run.waits_for:
         found |= {"waits_for": run.waits_for}
@@ -108,11 +108,11 @@ def progress(run: RunView) -> dict[str, Any] | None:
     return public.progress(_heard(run, "progress")) if run.state == RunState.RUNNING else None
 
 
-def of_submission(house: Rows, histories: Histories, view: SubmissionView) -> dict[str, Any] | None:
+def of_submission(context: Rows, histories: Histories, view: SubmissionView) -> dict[str, Any] | None:
     """RQ of the first run that is still open, from the first poll on; None when all have ended."""
     for run in view.runs:
         if run.state in OPEN_RUNS:
-            return runner_queue(house, histories, run.gpu, run)
+            return runner_queue(context, histories, run.gpu, run)
     return None
 
 

@@ -1,4 +1,4 @@
-"""`kbslurm …`: for hosts, admins, competitors and authors. Each command is a file; `show` does all rendering."""
+"""`kbslurm …`: what competitors, hosts and operators type. `commands` lists it all, `app` makes it a program."""
 
 from __future__ import annotations
 
@@ -13,20 +13,11 @@ from typing import Any, Never
 from kbslurm.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, KbslurmError, Misconfigured
 
 
-def __getattr__(name: str) -> Any:
-    """`app`, the whole command tree, made when somebody asks for it."""
-    if name == "app":
-        from kbslurm.cli.frame import app
-
-        return app
-    raise AttributeError(name)
-
-
 def main() -> int:
     """Run one command line. What we foresaw is one sentence and an exit code; a bug of ours says where its log is."""
     try:
         _interrupt_by_name()
-        from kbslurm.cli.frame import app
+        from kbslurm.cli.app import app
 
         return _code(app(prog_name="kbslurm", standalone_mode=False))
     except KbslurmError as error:
@@ -63,14 +54,14 @@ def _code(found: Any) -> int:
 
 
 def _told(error: KbslurmError) -> int:
-    from kbslurm.cli import show
+    from kbslurm.cli.output import printing
 
     try:
-        show.error(error, as_json="--json" in sys.argv)
+        printing.error(error, as_json="--json" in sys.argv)
     except OSError:
         _hush()  # standard output is what takes nothing
         with suppress(OSError):
-            show.error(error, as_json=False)
+            printing.error(error, as_json=False)
     return error.exit_code
 
 

@@ -17,6 +17,8 @@ from datetime import datetime
 from itertools import combinations, islice
 from typing import Protocol, overload
 
+from kbslurm_eval.clock import t95
+
 CLOSE = 1e-9
 BLOCK = 32  # rows whose doubt is looked at together first
 TIES_TOLD = 50
@@ -24,7 +26,6 @@ LEAST_DIFFERENCE = 0.005  # of the logarithms: nobody's rank hangs on less
 TOP = 20  # whose pairs are judged together
 ALPHA = 0.05
 DEGREES = 4  # of each interval: five launches, as problems have unless they say otherwise
-T95 = 2.7764
 
 
 class Timed(Protocol):
@@ -72,16 +73,6 @@ class Standing:
     best_rank: int
     worst_rank: int
     entry: Entry
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecordChange:
-    """A new first place. `ahead_s` is by how much, `separated` whether by more than the measurements' doubt."""
-
-    entry: Entry
-    before: Entry | None
-    ahead_s: float | None
-    separated: bool
 
 
 def ranked(entries: Iterable[Entry]) -> list[Standing]:
@@ -193,7 +184,7 @@ def _apart(rows: Sequence[Timed]) -> set[tuple[int, int]]:
 
 def _luck(one: Timed, other: Timed) -> float:
     """How likely two that are equally fast differ by so much, by a t test for two that vary differently (Welch)."""
-    first, second = (_half_width(timed) / T95 for timed in (one, other))
+    first, second = (_half_width(timed) / t95(DEGREES) for timed in (one, other))
     difference, doubt = _difference(one, other), math.hypot(first, second)
     if doubt == 0:
         return 0.0 if difference > 0 else 1.0
@@ -214,18 +205,6 @@ def _two_sided(t: float, degrees: int) -> float:
 def _half_width(timed: Timed) -> float:
     above = math.log(timed.high_s / timed.score_s)
     return (above + math.log(timed.score_s / timed.low_s)) / 2 if timed.low_s > 0 else above
-
-
-def record_change(before: Iterable[Entry], entry: Entry) -> RecordChange | None:
-    """What changes at the top when this entry joins those before it; None when somebody (or its owner) stays ahead."""
-    leader = min(before, key=_order, default=None)
-    if leader is None:
-        return RecordChange(entry=entry, before=None, ahead_s=None, separated=True)
-    if _order(leader) <= _order(entry):
-        return None
-    return RecordChange(
-        entry=entry, before=leader, ahead_s=leader.score_s - entry.score_s, separated=not overlap(entry, leader)
-    )
 
 
 def records(entries: Iterable[Entry]) -> list[Entry]:

@@ -7,11 +7,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-SHADOW = "shadow"  # `submission.via` of the second one's run; it never ranks
+from kbslurm_eval.clock import t95
 
-# Student's t, 97.5 %, by degrees of freedom; from the last on the normal's.
-_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-_NORMAL = 1.96
+SHADOW = "shadow"  # `submission.via` of the second one's run; it never ranks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +61,7 @@ def drift(pairs: Sequence[Pair]) -> Drift | None:
     doubt = math.sqrt(sum(_doubt(pair) ** 2 for pair in pairs if pair.there_s > 0 and pair.home_s > 0)) / many
     if many > 1:
         spread = math.sqrt(sum((one - mean) ** 2 for one in logs) / (many - 1) / many)
-        doubt = max(doubt, spread * (_T[many - 2] if many - 2 < len(_T) else _NORMAL))
+        doubt = max(doubt, spread * t95(many - 1))
     return Drift(ratio=math.exp(mean), low=math.exp(mean - doubt), high=math.exp(mean + doubt), pairs=many)
 
 

@@ -28,7 +28,7 @@ class Basis:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Intake:
+class Admission:
     """What accept must know of a person, a board and the house. `gpus` are the board's; `closed` is the host's act.
 
     There is no `basis` where something has to be counted, and so to be decided where nobody can change it meanwhile.
@@ -64,41 +64,45 @@ class Offer:
         return staff or (self.role == "home" and not self.staff_only)
 
 
-def check_may_submit(intake: Intake, now: datetime) -> None:
+def check_may_submit(admission: Admission, now: datetime) -> None:
     """Refuse whoever may not submit here now. Staff may while intake is paused or the board is closed, to try it."""
-    if intake.banned is not None:
-        raise Refused(f"{intake.person} may not submit: {intake.banned or 'banned by the hosts'}", hint="Ask a host.")
-    if intake.by_staff:
+    if admission.banned is not None:
+        raise Refused(
+            f"{admission.person} may not submit: {admission.banned or 'banned by the hosts'}", hint="Ask a host."
+        )
+    if admission.by_staff:
         return
-    if not intake.accepting:
+    if not admission.accepting:
         raise NotAccepting("submissions are paused", hint="Nothing was stored. Try again later; a host can say when.")
-    if intake.closed:
-        raise Refused(f"board {intake.board} is closed", hint="Pick another board.")
-    if intake.deadline_at is not None and contest.closed(intake.deadline_at, now):
-        local = intake.deadline_at.astimezone(contest.zone(intake.zone))
-        raise DeadlinePassed(intake.board, closed_at=local, zone=intake.zone)
+    if admission.closed:
+        raise Refused(f"board {admission.board} is closed", hint="Pick another board.")
+    if admission.deadline_at is not None and contest.closed(admission.deadline_at, now):
+        local = admission.deadline_at.astimezone(contest.zone(admission.zone))
+        raise DeadlinePassed(admission.board, closed_at=local, zone=admission.zone)
 
 
-def check_mode(intake: Intake, mode: Mode, source: Source) -> None:
+def check_mode(admission: Admission, mode: Mode, source: Source) -> None:
     """Refuse a mode or a language that the problem doesn't have."""
-    if mode not in intake.problem.modes:
-        raise Invalid(f"board {intake.board} has no {mode} mode", hint=f"It has: {', '.join(intake.problem.modes)}.")
-    check_language(source, intake.problem.lang)
+    if mode not in admission.problem.modes:
+        raise Invalid(
+            f"board {admission.board} has no {mode} mode", hint=f"It has: {', '.join(admission.problem.modes)}."
+        )
+    check_language(source, admission.problem.lang)
 
 
-def chosen_gpus(intake: Intake, asked: Sequence[str]) -> tuple[str, ...]:
+def chosen_gpus(admission: Admission, asked: Sequence[str]) -> tuple[str, ...]:
     """The board's GPU types that are meant, each once, in the order asked. Nothing asked: all that the board has."""
-    if not intake.gpus:
-        raise Refused(f"board {intake.board} has no GPU type", hint="A host must give it one.")
-    known = [contest.known_gpu(name, intake.gpus) for name in asked] or list(intake.gpus)
+    if not admission.gpus:
+        raise Refused(f"board {admission.board} has no GPU type", hint="A host must give it one.")
+    known = [contest.known_gpu(name, admission.gpus) for name in asked] or list(admission.gpus)
     return tuple(dict.fromkeys(known))
 
 
-def chosen_place(intake: Intake, mode: Mode, gpus: Sequence[str], asked: str, offers: Sequence[Offer]) -> str:
+def chosen_place(admission: Admission, mode: Mode, gpus: Sequence[str], asked: str, offers: Sequence[Offer]) -> str:
     """The place that was asked for by name, if this submission may be ordered there."""
     if mode == "leaderboard":
         raise Invalid("a leaderboard submission chooses no place", hint="Try test, benchmark or profile there.")
-    mine = [offer for offer in offers if offer.is_for(staff=intake.by_staff)]
+    mine = [offer for offer in offers if offer.is_for(staff=admission.by_staff)]
     found = next((offer for offer in offers if offer.name.lower() == asked.strip().lower()), None)
     if found is None:
         raise NotFound("place", asked, known=[offer.name for offer in mine])

@@ -84,12 +84,6 @@ def deadline(board: datetime | None, extended_to: datetime | None) -> datetime |
     return max(board, extended_to)
 
 
-def check_invited(board: str, visibility: Literal["public", "closed"], *, invited: bool, staff: bool) -> None:
-    """Refuse whoever was not invited to a closed board."""
-    if not may_see(visibility, invited=invited, staff=staff):
-        raise Refused(f"board {board} is closed to you", hint="With an invitation: popcorn join CODE.")
-
-
 def check_rate(board: str, kind: Category, facts: Facts, now: datetime) -> None:
     """Refuse one submission too many within the hour; it says when the next one may come."""
     if facts.most_per_hour is None:

@@ -1,43 +1,48 @@
-"""Room 8, announce: events reach whoever follows, at least once each, in order. The end of the walk.
+"""Room 8, announce: every event reaches whoever reads the feed, at least once, in order. The end of the walk.
 
-A reader has a name and a cursor in the database. Its notifications must be keyed by the event's subject: the last one
-may come twice.
+A reader keeps its own place, the token of the last event that it has dealt with, and comes back with it: the API's
+streams, the pages and the bot read in this way. What it does must be keyed by the event's subject, since the event
+after its token may come twice. NOTIFY only says "look": a lost one costs a heartbeat's time and nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
+from typing import Any
 
 from kbslurm.domain.run import EventId
-from kbslurm.ports import Event, Store
+from kbslurm.errors import Invalid
+from kbslurm.ports import Event, Events
 
 PAGE = 500
-LOOK_EVERY_S = 5.0
+MARK = "e"
+NEWEST = "now"
 
 
-def feed(store: Store, reader: str, limit: int = PAGE) -> Iterator[Event]:
-    """The next events for this reader. An event counts as announced when the reader comes back for the one after it."""
-    handled: EventId | None = None
-    try:
-        for event in store.events(store.cursor(reader), limit):
-            yield event
-            handled = event.id
-    finally:
-        if handled is not None:
-            store.move_cursor(reader, handled)
+def next_events(store: Events, after: EventId) -> Sequence[Event]:
+    """What happened after this, the oldest first; not all of it where it is much."""
+    return store.after(after, PAGE)
 
 
-def follow(
-    store: Store, after: EventId, is_over: Callable[[], bool], *, look_every_s: float = LOOK_EVERY_S
-) -> Iterator[Event]:
-    """Every event after this one, as it happens, until `is_over`. Keeps no cursor: for somebody who only watches."""
-    while True:
-        over = is_over()
-        events = store.events(after, PAGE)
-        yield from events
-        if events:
-            after = events[-1].id
-        elif over:
-            return
-        else:
-            store.wait_for_news(look_every_s)
+def line(event: Event) -> dict[str, Any]:
+    """An event as its readers are told of it."""
+    return {
+        "token": f"{MARK}{event.id}",
+        "type": event.kind,
+        "subject": event.subject,
+        "data": dict(event.data),
+        "at": event.at.isoformat(),
+    }
+
+
+def place_of(store: Events, token: str | None) -> EventId:
+    """Where a reader with this token goes on: at the beginning without one, at what is to come with `now`."""
+    if token is None or token == f"{MARK}0":
+        return EventId(0)
+    last = store.last()
+    if token == NEWEST:
+        return last
+    number = token.removeprefix(MARK)
+    if not token.startswith(MARK) or not (number.isascii() and number.isdecimal()) or int(number) > last:
+        raise Invalid(f"{token!r} is no token of this feed", hint="Begin anew without since_token.")
+    return EventId(int(number))

@@ -26,9 +26,9 @@ from kbslurm.domain.run import (
 from kbslurm.errors import BackendTrouble
 from kbslurm.flow import score
 from kbslurm.flow.place import Place
-from kbslurm.logs import teller
-from kbslurm.ports import LeavesArtifacts, Store, TellsProgress
-from kbslurm.probe import probe
+from kbslurm.observe.crash_points import crash_point
+from kbslurm.observe.logs import teller
+from kbslurm.ports import Attempts, LeavesArtifacts, Results, TellsProgress
 
 tell = teller("collect")
 
@@ -63,7 +63,7 @@ class Vigil:
                 del memory[gone]
 
 
-def collect(store: Store, place: Place, attempts: Sequence[OpenAttempt], vigil: Vigil, now: datetime) -> int:
+def collect(store: Results, place: Place, attempts: Sequence[OpenAttempt], vigil: Vigil, now: datetime) -> int:
     """Look once at all started attempts of a place and settle those that have come to something; how many those are.
 
     Trouble is raised after the work is done, so that the caller backs off; nothing is concluded from it. What one
@@ -72,14 +72,14 @@ def collect(store: Store, place: Place, attempts: Sequence[OpenAttempt], vigil: 
     started = [attempt for attempt in attempts if attempt.state in (AttemptState.SUBMITTED, AttemptState.RUNNING)]
     if not started:
         return 0
-    probe("collect.before_poll")
+    crash_point("collect.before_poll")
     trouble: Exception | None = None
     sightings: Mapping[JobName, Sighting] = {}
     try:
         sightings = place.backend.poll(started)
     except BackendTrouble as error:
         trouble = error  # the controller is away; report files may be there all the same
-    probe("collect.after_poll")
+    crash_point("collect.after_poll")
     settled, in_a_row = 0, 0
     for attempt in started:
         try:
@@ -91,14 +91,14 @@ def collect(store: Store, place: Place, attempts: Sequence[OpenAttempt], vigil: 
                 break
         except Exception as error:  # noqa: BLE001 - raised below: a bug in one attempt's path is told, the others go on
             trouble = error
-    _hear(store, place, started, sightings, vigil)
+    _hear(store.attempts, place, started, sightings, vigil)
     if trouble is not None:
         raise trouble
     return settled
 
 
 def _hear(
-    store: Store, place: Place, started: Sequence[OpenAttempt], sightings: Mapping[JobName, Sighting], vigil: Vigil
+    store: Attempts, place: Place, started: Sequence[OpenAttempt], sightings: Mapping[JobName, Sighting], vigil: Vigil
 ) -> None:
     """Write down how far those are that run, and when those will start that wait, where it says something new."""
     news: dict[AttemptId, Mapping[str, Any]] = {}
@@ -120,7 +120,7 @@ def _hear(
         store.note_told(news)
 
 
-def collect_late(store: Store, place: Place, dead: Sequence[OpenAttempt], now: datetime) -> int:
+def collect_late(store: Attempts, place: Place, dead: Sequence[OpenAttempt], now: datetime) -> int:
     """Keep what attempts that were given up have reported since: evidence, never a score. How many had."""
     late = 0
     for attempt in dead:
@@ -131,12 +131,12 @@ def collect_late(store: Store, place: Place, dead: Sequence[OpenAttempt], now: d
     return late
 
 
-def settle(store: Store, place: Place, attempt: OpenAttempt, sighting: Sighting, vigil: Vigil, now: datetime) -> bool:
+def settle(store: Results, place: Place, attempt: OpenAttempt, sighting: Sighting, vigil: Vigil, now: datetime) -> bool:
     """Write down what this sighting proves; whether the attempt has thereby come to its end."""
     match sighting.seen:
         case Seen.WAITING | Seen.RUNNING:
             vigil.ended.pop(attempt.id, None)
-            _note(store, attempt, sighting, now)
+            _note(store.attempts, attempt, sighting, now)
             return _is_stray(place, attempt, sighting, now) and _end(store, attempt, sighting, Ending.TIMEOUT, now)
         case Seen.UNKNOWN:
             return _read(store, place, attempt, now)
@@ -145,7 +145,7 @@ def settle(store: Store, place: Place, attempt: OpenAttempt, sighting: Sighting,
         case Seen.ENDED:
             if sighting.node is not None and sighting.node != attempt.node:
                 # A job may be over before it is first seen, and nodes are left out by what ended there (law 5).
-                store.note_seen(attempt, sighting, now)
+                store.attempts.note_seen(attempt, sighting, now)
             return _read(store, place, attempt, now) or _ended(store, place, attempt, sighting, vigil, now)
         case _:
             assert_never(sighting.seen)
@@ -156,14 +156,14 @@ def is_overdue(attempt: OpenAttempt, now: datetime) -> bool:
     return attempt.deadline_at is not None and now > attempt.deadline_at
 
 
-def _read(store: Store, place: Place, attempt: OpenAttempt, now: datetime) -> bool:
+def _read(store: Results, place: Place, attempt: OpenAttempt, now: datetime) -> bool:
     sealed = place.backend.collect(attempt)
     if sealed is None:
         return False
-    probe("collect.after_read")
+    crash_point("collect.after_read")
     if attempt.cancel_at is not None:
-        score.keep_stale(store, attempt, sealed, "it was cancelled before this report was read", now)
-        return end_cancelled(store, attempt, now)
+        score.keep_stale(store.attempts, attempt, sealed, "it was cancelled before this report was read", now)
+        return end_cancelled(store.attempts, attempt, now)
     brought, peak = partial(_artifacts, place, attempt), place.peaks.get(attempt.gpu)
     least = place.ranked_min_isolation
     score.score(store, attempt, sealed, now, least_isolation=least, brought=brought, peak=peak)
@@ -181,7 +181,7 @@ def _artifacts(place: Place, attempt: OpenAttempt, names: Sequence[str]) -> Mapp
         return {}
 
 
-def _ended(store: Store, place: Place, attempt: OpenAttempt, sighting: Sighting, vigil: Vigil, now: datetime) -> bool:
+def _ended(store: Results, place: Place, attempt: OpenAttempt, sighting: Sighting, vigil: Vigil, now: datetime) -> bool:
     """An end without a report: the report may only be late. After the grace, the ending's class decides."""
     first = vigil.ended.setdefault(attempt.id, now)
     if attempt.cancel_at is None and now - first < timedelta(seconds=place.grace_s):
@@ -189,9 +189,9 @@ def _ended(store: Store, place: Place, attempt: OpenAttempt, sighting: Sighting,
     return _end(store, attempt, sighting, sighting.ending or Ending.NO_REPORT, now)
 
 
-def _end(store: Store, attempt: OpenAttempt, sighting: Sighting, ending: Ending, now: datetime) -> bool:
+def _end(store: Results, attempt: OpenAttempt, sighting: Sighting, ending: Ending, now: datetime) -> bool:
     if attempt.cancel_at is not None:
-        return end_cancelled(store, attempt, now)
+        return end_cancelled(store.attempts, attempt, now)
     if ending is Ending.CANCELLED and is_overdue(attempt, now) and _began(attempt, sighting):
         ending = Ending.TIMEOUT  # we ended it ourselves, at its deadline
     if ending is Ending.REPORTED:
@@ -203,29 +203,29 @@ def _end(store: Store, attempt: OpenAttempt, sighting: Sighting, ending: Ending,
     else:
         plain = ending is Ending.WITHDRAWN or not sighting.reason
         why = _plain_reason(ending, sighting) if plain else sighting.reason
-        score.give_up(store, attempt, ending, why, now)
+        score.give_up(store.attempts, attempt, ending, why, now)
     return True
 
 
-def end_cancelled(store: Store, attempt: OpenAttempt, now: datetime) -> bool:
+def end_cancelled(store: Attempts, attempt: OpenAttempt, now: datetime) -> bool:
     """Close an attempt whose end was asked for and is proved."""
     done = store.end_cancelled(attempt, now)
-    probe("cancel.after_commit")
+    crash_point("cancel.after_commit")
     tell("cancelled", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend)
     return done
 
 
-def _vanished(store: Store, place: Place, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> bool:
+def _vanished(store: Results, place: Place, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> bool:
     """Every source was asked and none knows it. Believed when it was so twice, some time apart."""
     if attempt.swept_at is not None and now - attempt.swept_at < timedelta(seconds=place.sweep_gap_s):
         return False
     if attempt.clean_sweeps + 1 < CLEAN_SWEEPS:
-        store.note_clean_sweep(attempt, now)
+        store.attempts.note_clean_sweep(attempt, now)
         return False
     return _end(store, attempt, sighting, Ending.VANISHED, now)
 
 
-def _note(store: Store, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> None:
+def _note(store: Attempts, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> None:
     """Keep a sighting that says something new; ten thousand that don't cost nothing."""
     running = sighting.seen is Seen.RUNNING
     news = (

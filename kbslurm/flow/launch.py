@@ -15,14 +15,14 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import assert_never
 
+from kbslurm.domain.manifest import time_limit_s
 from kbslurm.domain.run import Ending, OpenAttempt, Work
 from kbslurm.errors import BackendRefused, BackendTrouble, Invalid, Misconfigured
 from kbslurm.flow import render
-from kbslurm.flow.manifest import time_limit_s
 from kbslurm.flow.place import Place
-from kbslurm.logs import teller
-from kbslurm.ports import Foresees, Store
-from kbslurm.probe import probe
+from kbslurm.observe.crash_points import crash_point
+from kbslurm.observe.logs import teller
+from kbslurm.ports import Attempts, Foresees, Queue
 
 tell = teller("launch")
 
@@ -38,7 +38,7 @@ class Launched(StrEnum):
 
 
 def launch(
-    store: Store, place: Place, attempt: OpenAttempt, now: datetime, *, others: Sequence[Place] = ()
+    store: Attempts, place: Place, attempt: OpenAttempt, now: datetime, *, others: Sequence[Place] = ()
 ) -> Launched:
     """Send this attempt's job. Whatever the backend does, the rows then say what is known of it, no more.
 
@@ -57,7 +57,7 @@ def launch(
         return _refused(store, attempt, error.message, now)
     except Exception as error:  # noqa: BLE001 - rendering is pure: it would fail for ever, and hold up the others
         return _refused(store, attempt, f"a bug of ours in rendering the job: {type(error).__name__}: {error}", now)
-    probe("launch.before_submit")
+    crash_point("launch.before_submit")
     try:
         handle = place.backend.submit(job)
     except BackendRefused as error:
@@ -69,14 +69,14 @@ def launch(
         return _unclear(store, attempt, error.message, now)
     except Exception as error:  # noqa: BLE001 - any other end means "perhaps started", and must be written down so
         return _unclear(store, attempt, f"{place.name}: {type(error).__name__}: {error}", now)
-    probe("launch.after_submit")
+    crash_point("launch.after_submit")
     store.note_handle(attempt, handle, deadline_at(work, place, now), now)
-    probe("launch.after_note")
+    crash_point("launch.after_note")
     tell("launched", run=attempt.run_id, attempt=attempt.number, backend=place.name, job=attempt.name, handle=handle)
     return Launched.SUBMITTED
 
 
-def foresee(store: Store, place: Place, gpu: str, now: datetime) -> datetime | None:
+def foresee(store: Queue, place: Place, gpu: str, now: datetime) -> datetime | None:
     """When this place would start the fairest run that waits for this GPU type, by the script that it would be sent
     with. None: nothing waits that fits, or nobody can say. Nothing is launched."""
     if not isinstance(place.backend, Foresees) or place.script is None or place.root is None:
@@ -98,15 +98,15 @@ def deadline_at(work: Work, place: Place, now: datetime) -> datetime:
     return now + timedelta(seconds=place.patience_s + limit_s + place.grace_s)
 
 
-def _refused(store: Store, attempt: OpenAttempt, why: str, now: datetime, elsewhere: Sequence[str] = ()) -> Launched:
-    probe("give_up.before_commit")
-    state = store.give_up_attempt(attempt, Ending.REFUSED, why, now, elsewhere=elsewhere)
-    probe("give_up.after_commit")
+def _refused(store: Attempts, attempt: OpenAttempt, why: str, now: datetime, elsewhere: Sequence[str] = ()) -> Launched:
+    crash_point("give_up.before_commit")
+    state = store.give_up(attempt, Ending.REFUSED, why, now, elsewhere=elsewhere)
+    crash_point("give_up.after_commit")
     tell("refused", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend, why=why, run_state=state)
     return Launched.REFUSED
 
 
-def _unclear(store: Store, attempt: OpenAttempt, why: str, now: datetime) -> Launched:
+def _unclear(store: Attempts, attempt: OpenAttempt, why: str, now: datetime) -> Launched:
     store.note_ambiguous(attempt, why, now)
     tell("unclear", level="warning", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend, why=why)
     return Launched.AMBIGUOUS

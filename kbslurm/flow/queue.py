@@ -12,11 +12,11 @@ from datetime import datetime
 
 from kbslurm.domain.placement import Rules
 from kbslurm.domain.run import OpenAttempt, Slot
-from kbslurm.ports import Store
-from kbslurm.probe import probe
+from kbslurm.observe.crash_points import crash_point
+from kbslurm.ports import Queue
 
 
-def claim(store: Store, slots: Sequence[Slot], now: datetime, *, rules: Rules | None = None) -> OpenAttempt | None:
+def claim(store: Queue, slots: Sequence[Slot], now: datetime, *, rules: Rules | None = None) -> OpenAttempt | None:
     """Give the fairest waiting run that fits a slot its next attempt, or None.
 
     The attempt's number is the fence for every later write; its row, with the job's name, is committed before any
@@ -24,9 +24,9 @@ def claim(store: Store, slots: Sequence[Slot], now: datetime, *, rules: Rules | 
     """
     if not slots:
         return None
-    probe("queue.before_claim")
+    crash_point("queue.before_claim")
     attempt = store.claim(slots, now, rules=rules)
-    probe("queue.after_claim")
+    crash_point("queue.after_claim")
     return attempt
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kbslurm.domain.manifest import manifest_for, manifest_text, time_limit_s
 from kbslurm.domain.run import Work
-from kbslurm.flow.manifest import manifest_for, manifest_text, time_limit_s
 from kbslurm.flow.place import Place
 from kbslurm.ports import JobSpec
 

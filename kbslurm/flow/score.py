@@ -11,16 +11,16 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from kbslurm.domain import measure
+from kbslurm.domain import finals, measure
 from kbslurm.domain.drift import SHADOW
+from kbslurm.domain.manifest import time_limit_s
 from kbslurm.domain.physics import Peak, held_to
 from kbslurm.domain.run import OWN_FAULT, Ending, OpenAttempt, Sighting, Work
 from kbslurm.domain.verdict import Verdict, of_report
-from kbslurm.flow import finals, recount
-from kbslurm.flow.manifest import time_limit_s
-from kbslurm.logs import teller
-from kbslurm.ports import Store
-from kbslurm.probe import probe
+from kbslurm.flow import recount
+from kbslurm.observe.crash_points import crash_point
+from kbslurm.observe.logs import teller
+from kbslurm.ports import Attempts, Results
 from kbslurm_eval.wire import Report, WireError, unseal
 
 tell = teller("score")
@@ -37,7 +37,7 @@ class Scored(StrEnum):
 
 
 def score(
-    store: Store,
+    store: Results,
     attempt: OpenAttempt,
     sealed: bytes,
     now: datetime,
@@ -51,14 +51,14 @@ def score(
     `least_isolation`: what the place wants before anything from it ranks; the board may want more. `brought` gives the
     files of a profile by their names. `peak`: what one of the place's GPUs can do.
     """
-    work = store.work(attempt.id)
+    work = store.attempts.work(attempt.id)
     try:
         report = opened(sealed, work)
         recount.check(report, work.problem, source=work.source, secret_seed=work.secret_seed)
     except WireError as error:
-        return give_up(store, attempt, Ending.BAD_REPORT, f"the report can't be trusted: {error}", now)
+        return give_up(store.attempts, attempt, Ending.BAD_REPORT, f"the report can't be trusted: {error}", now)
     if report.verdict == "infrastructure":
-        return give_up(store, attempt, Ending.NODE_FAILURE, report.reason, now)
+        return give_up(store.attempts, attempt, Ending.NODE_FAILURE, report.reason, now)
     least = max(work.ranked_min_isolation, least_isolation)
     raw, digest = recount.archived(report)
     detail = {**dataclasses.asdict(dataclasses.replace(report, samples=[])), "samples_sha256": digest}
@@ -66,11 +66,11 @@ def score(
     verdict = held_to(verdict, report, work.problem, peak)
     ranks = _measured(store, attempt, report, verdict, work, now)
     if ranks.trouble is not None:
-        return give_up(store, attempt, Ending.UNSTEADY, ranks.trouble, now)
+        return give_up(store.attempts, attempt, Ending.UNSTEADY, ranks.trouble, now)
     verdict = ranks.verdict
     files = artifacts(report, brought) if report.artifacts and brought is not None else None
-    probe("score.before_commit")
-    won = store.score(
+    crash_point("score.before_commit")
+    won = store.scores.record(
         attempt,
         verdict,
         Ending.REPORTED,
@@ -81,9 +81,9 @@ def score(
         b_ref_s=ranks.b_ref_s,
         artifacts=files,
     )
-    probe("score.after_commit")
+    crash_point("score.after_commit")
     if not won:
-        return keep_stale(store, attempt, sealed, "the run had its end before this report came", now)
+        return keep_stale(store.attempts, attempt, sealed, "the run had its end before this report came", now)
     tell("scored", run=attempt.run_id, attempt=attempt.number, verdict=verdict.name, score_s=verdict.score_s)
     return Scored.VERDICT
 
@@ -98,14 +98,16 @@ class Ranks:
     trouble: str | None = None
 
 
-def _measured(store: Store, attempt: OpenAttempt, report: Report, verdict: Verdict, work: Work, now: datetime) -> Ranks:
+def _measured(
+    store: Results, attempt: OpenAttempt, report: Report, verdict: Verdict, work: Work, now: datetime
+) -> Ranks:
     """What a passed leaderboard run's times mean beside others': measured on a node that was itself, in the board's
     own units, and once more where they would improve their author's rank."""
     if verdict.name != "passed" or report.mode != "leaderboard" or verdict.score_s is None:
         return Ranks(verdict=verdict)
     problem = work.problem
     node = attempt.node or str(report.host.get("node") or "")
-    yard = store.yardstick(attempt, node)
+    yard = store.scores.yardstick(attempt, node)
     shadows = work.via == SHADOW
     if not attempt.ranks and not yard.calibrates and not shadows:
         return Ranks(verdict=dataclasses.replace(verdict, ranked=False, reason=verdict.reason or OTHER_CLASS))
@@ -113,7 +115,7 @@ def _measured(store: Store, attempt: OpenAttempt, report: Report, verdict: Verdi
     if level is not None:
         off = measure.drift(yard.chart, level)
         if node:
-            store.note_baseline(attempt.id, node, level, now, inside=off is None)
+            store.scores.note_baseline(attempt.id, node, level, now, inside=off is None)
         if off is not None:
             return Ranks(verdict=verdict, trouble=off)
     if yard.calibrates:
@@ -140,12 +142,12 @@ def artifacts(report: Report, brought: Callable[[Sequence[str]], Mapping[str, by
     return {name: data for name, data in found.items() if hashlib.sha256(data).hexdigest() == sealed.get(name)}
 
 
-def score_own_fault(store: Store, attempt: OpenAttempt, sighting: Sighting, ending: Ending, now: datetime) -> Scored:
+def score_own_fault(store: Results, attempt: OpenAttempt, sighting: Sighting, ending: Ending, now: datetime) -> Scored:
     """The verdict of a submission that was ended at its own limit of time or memory before it could report."""
-    verdict = Verdict(name=OWN_FAULT[ending], reason=own_fault_reason(store.work(attempt.id), ending))
-    probe("score.before_commit")
-    won = store.score(attempt, verdict, ending, now, telemetry={"end": _end(sighting)})
-    probe("score.after_commit")
+    verdict = Verdict(name=OWN_FAULT[ending], reason=own_fault_reason(store.attempts.work(attempt.id), ending))
+    crash_point("score.before_commit")
+    won = store.scores.record(attempt, verdict, ending, now, telemetry={"end": _end(sighting)})
+    crash_point("score.after_commit")
     tell("scored", run=attempt.run_id, attempt=attempt.number, verdict=verdict.name, fenced_out=not won)
     return Scored.VERDICT if won else Scored.STALE
 
@@ -158,11 +160,11 @@ def own_fault_reason(work: Work, ending: Ending) -> str:
     return f"it was still running when the job's {time_limit_s(work.problem.limits, work.mode):g} s were over"
 
 
-def give_up(store: Store, attempt: OpenAttempt, ending: Ending, why: str, now: datetime) -> Scored:
+def give_up(store: Attempts, attempt: OpenAttempt, ending: Ending, why: str, now: datetime) -> Scored:
     """Close an attempt that the submission isn't to blame for; the run waits again while a retry is owed."""
-    probe("give_up.before_commit")
-    state = store.give_up_attempt(attempt, ending, why, now)
-    probe("give_up.after_commit")
+    crash_point("give_up.before_commit")
+    state = store.give_up(attempt, ending, why, now)
+    crash_point("give_up.after_commit")
     tell(
         "gave up attempt",
         level="warning",
@@ -175,7 +177,7 @@ def give_up(store: Store, attempt: OpenAttempt, ending: Ending, why: str, now: d
     return Scored.STALE if state is None else Scored.RETRY_OR_FAILED
 
 
-def keep_stale(store: Store, attempt: OpenAttempt, sealed: bytes, why: str, now: datetime) -> Scored:
+def keep_stale(store: Attempts, attempt: OpenAttempt, sealed: bytes, why: str, now: datetime) -> Scored:
     """Keep a report that can't count any more as evidence."""
     store.keep_stale(attempt, sealed, why, now)
     tell("kept stale report", run=attempt.run_id, attempt=attempt.number, why=why)

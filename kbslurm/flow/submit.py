@@ -8,16 +8,16 @@ from datetime import datetime
 
 from kbslurm.domain import contest
 from kbslurm.domain.intake import Offer, check_may_submit, check_mode, chosen_gpus, chosen_place
+from kbslurm.domain.manifest import time_limit_s
 from kbslurm.domain.run import PersonId
 from kbslurm.domain.source import checked_source, directives, settled_board, settled_gpus
-from kbslurm.flow.manifest import time_limit_s
-from kbslurm.ports import NewSubmission, Receipt, Store
-from kbslurm.probe import probe
+from kbslurm.observe.crash_points import crash_point
+from kbslurm.ports import Intake, NewSubmission, Receipt
 from kbslurm_eval.wire import Mode
 
 
 def accept(
-    store: Store,
+    store: Intake,
     person: PersonId,
     board: str | None,
     file_name: str,
@@ -37,27 +37,27 @@ def accept(
     """
     source = checked_source(file_name, text.encode() if isinstance(text, str) else text)
     said = directives(source.text)
-    intake = store.intake(person, contest.board_name(settled_board(said, board)), mode)
-    check_may_submit(intake, now)
-    check_mode(intake, mode, source)
-    wanted = chosen_gpus(intake, settled_gpus(said, gpus))
+    admission = store.admission(person, contest.board_name(settled_board(said, board)), mode)
+    check_may_submit(admission, now)
+    check_mode(admission, mode, source)
+    wanted = chosen_gpus(admission, settled_gpus(said, gpus))
     new = NewSubmission(
         person_id=person,
-        board_id=intake.board_id,
-        problem_version_id=intake.problem_version_id,
+        board_id=admission.board_id,
+        problem_version_id=admission.problem_version_id,
         mode=mode,
         file_name=source.file_name,
         source=source.text,
         source_sha256=source.sha256,
         gpus=wanted,
         secret_seed=secrets.token_hex(16),
-        cost_s=time_limit_s(intake.problem.limits, mode),
-        by_staff=intake.by_staff,
+        cost_s=time_limit_s(admission.problem.limits, mode),
+        by_staff=admission.by_staff,
         via=via,
-        place=None if on is None else chosen_place(intake, mode, wanted, on, offers),
-        basis=intake.basis,
+        place=None if on is None else chosen_place(admission, mode, wanted, on, offers),
+        basis=admission.basis,
     )
-    probe("accept.before_commit")
+    crash_point("accept.before_commit")
     receipt = store.accept(new, now)
-    probe("accept.after_commit")
+    crash_point("accept.after_commit")
     return receipt

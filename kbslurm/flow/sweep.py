@@ -17,9 +17,9 @@ from kbslurm.flow import score
 from kbslurm.flow.collect import CLEAN_SWEEPS, TROUBLES_IN_A_ROW, Vigil, end_cancelled, is_overdue
 from kbslurm.flow.launch import deadline_at
 from kbslurm.flow.place import Place
-from kbslurm.logs import teller
-from kbslurm.ports import Store
-from kbslurm.probe import probe
+from kbslurm.observe.crash_points import crash_point
+from kbslurm.observe.logs import teller
+from kbslurm.ports import Attempts
 
 tell = teller("sweep")
 
@@ -28,7 +28,7 @@ ASK_LATER_S = 2.0
 DIED_LAUNCHING = "the daemon ended while it launched this"
 
 
-def sweep(store: Store, place: Place, attempts: Sequence[OpenAttempt], vigil: Vigil, now: datetime) -> None:
+def sweep(store: Attempts, place: Place, attempts: Sequence[OpenAttempt], vigil: Vigil, now: datetime) -> None:
     """Go once through a place's open attempts. What must be sent (again) is in `vigil.unsent` afterwards.
 
     Trouble is raised at the end; what one attempt brings up doesn't keep the others from being seen to.
@@ -72,14 +72,14 @@ def is_wanted_back(attempt: OpenAttempt) -> bool:
     return attempt.withdraw_at is not None and attempt.state is AttemptState.SUBMITTED and attempt.started_at is None
 
 
-def give_back(store: Store, place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime) -> bool:
+def give_back(store: Attempts, place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime) -> bool:
     """Let go of a run that this place, which takes none now, certainly wasn't sent: it was refused each time."""
     refused = attempt.id in vigil.unsent and attempt.id in vigil.put_off and attempt.id not in vigil.resent
     if not refused or attempt.state is not AttemptState.INTENT or attempt.cancel_at is not None:
         return False
-    probe("withdraw.before_commit")
-    state = store.give_up_attempt(attempt, Ending.WITHDRAWN, f"{place.name} takes nothing now; it wasn't sent", now)
-    probe("withdraw.after_commit")
+    crash_point("withdraw.before_commit")
+    state = store.give_up(attempt, Ending.WITHDRAWN, f"{place.name} takes nothing now; it wasn't sent", now)
+    crash_point("withdraw.after_commit")
     vigil.unsent.pop(attempt.id, None)
     tell("given back", run=attempt.run_id, attempt=attempt.number, backend=place.name)
     return state is not None
@@ -90,13 +90,13 @@ def unsettled(attempts: Iterable[OpenAttempt], now: datetime) -> list[OpenAttemp
     return [attempt for attempt in attempts if is_unsettled(attempt, now)]
 
 
-def recover(store: Store, place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime) -> None:
+def recover(store: Attempts, place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime) -> None:
     """Find out what became of an attempt that was perhaps sent."""
     if attempt.swept_at is not None and now - attempt.swept_at < timedelta(seconds=place.sweep_gap_s):
         return
-    probe("recover.before_find")
+    crash_point("recover.before_find")
     sighting = place.backend.find(attempt.name)
-    probe("recover.after_find")
+    crash_point("recover.after_find")
     match sighting.seen:
         case Seen.WAITING | Seen.RUNNING | Seen.ENDED:
             _adopt(store, place, attempt, sighting, now)
@@ -112,9 +112,9 @@ def ask_for_end(place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime)
     """Ask the backend to end it, at most twice a minute. Its end is proved by what `collect` sees, not by asking."""
     if now < vigil.ask_at.get(attempt.id, now):
         return
-    probe("cancel.before_effect")
+    crash_point("cancel.before_effect")
     place.backend.cancel(attempt)
-    probe("cancel.after_effect")
+    crash_point("cancel.after_effect")
     vigil.ask_at[attempt.id] = now + timedelta(seconds=ASK_AGAIN_S)
     tell("asked for the end", run=attempt.run_id, attempt=attempt.number, backend=place.name)
 
@@ -124,13 +124,13 @@ def _put_off(place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime, wh
     tell("end put off", run=attempt.run_id, attempt=attempt.number, backend=place.name, why=why)
 
 
-def _adopt(store: Store, place: Place, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> None:
+def _adopt(store: Attempts, place: Place, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> None:
     handle = sighting.handle or attempt.handle or Handle(attempt.name)
     if store.note_handle(attempt, handle, deadline_at(store.work(attempt.id), place, now), now):
         tell("adopted", run=attempt.run_id, attempt=attempt.number, backend=place.name, handle=handle)
 
 
-def _found_nowhere(store: Store, place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime) -> None:
+def _found_nowhere(store: Attempts, place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime) -> None:
     if attempt.state is AttemptState.INTENT and not store.note_ambiguous(attempt, DIED_LAUNCHING, now):
         return
     if not store.note_clean_sweep(attempt, now):
@@ -143,12 +143,12 @@ def _found_nowhere(store: Store, place: Place, attempt: OpenAttempt, vigil: Vigi
     elif is_overdue(attempt, now):
         score.give_up(store, attempt, Ending.VANISHED, "it was never seen anywhere before its deadline", now)
     elif store.note_resend(attempt, now):
-        probe("recover.after_resend")
+        crash_point("recover.after_resend")
         vigil.unsent[attempt.id] = vigil.resent[attempt.id] = now
         tell("sending again", run=attempt.run_id, attempt=attempt.number, backend=place.name, job=attempt.name)
 
 
-def _drop_if_cancelled(store: Store, place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime) -> None:
+def _drop_if_cancelled(store: Attempts, place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime) -> None:
     if attempt.cancel_at is None or now < vigil.ask_at.get(attempt.id, now):
         return
     place.backend.cancel(attempt)

@@ -1,1 +1,1 @@
-"""Postgres: the rows, the statements, the store. `postgres.PostgresStore` is what the rest of the house uses."""
+"""Postgres: the rows and their statements. `postgres.PostgresStore` is what everybody else uses."""

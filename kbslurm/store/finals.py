@@ -1,4 +1,4 @@
-"""Finals, in rows: who meets, what came of it, and whether it counts."""
+"""Finals: who meets, what came of it, and whether it counts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ import psycopg
 
 from kbslurm.domain import board as boards
 from kbslurm.domain import contest
+from kbslurm.domain.finals import FINAL, Gap, Outcome, from_detail, staged
+from kbslurm.domain.manifest import time_limit_s
 from kbslurm.domain.run import RunState
 from kbslurm.errors import Invalid, NotFound, Refused
-from kbslurm.flow.finals import FINAL, RIVALS_MOST, Gap, Outcome, from_detail, staged
-from kbslurm.flow.manifest import time_limit_s
-from kbslurm.store.connect import Connection
-from kbslurm.store.measuring import MeasuringDesk
-from kbslurm.store.register import _moment, _tell
+from kbslurm.store.boards import Boards
+from kbslurm.store.connect import Connection, Pool
+from kbslurm.store.people import own_person
+from kbslurm.store.rows import Rows, note_event, or_now
+from kbslurm.store.standings import Standings
+from kbslurm_eval.wire import RIVALS_MOST
 
 State = Literal["open", "applied", "forgotten"]
 
@@ -43,12 +46,14 @@ WITH taken AS (
 INSERT INTO final (board_id, problem_version_id, gpu, run_id, created_by, created_at)
 SELECT %(board)s, %(version)s, %(gpu)s, id, %(by)s, %(now)s FROM due RETURNING id
 """
+
 _FINAL = """
 SELECT f.id, f.board_id, f.gpu, f.state, f.created_by, f.created_at, r.id AS run_id, r.state AS run_state, r.reason,
     v.detail, v.name AS verdict, v.reason AS verdict_reason
 FROM final f JOIN run r ON r.id = f.run_id LEFT JOIN verdict v ON v.run_id = r.id
 WHERE f.board_id = %(board)s AND f.gpu = %(gpu)s AND f.state = %(state)s ORDER BY f.id DESC LIMIT 1
 """
+
 _RIVALS = """
 SELECT fr.place, fr.run_id, s.id AS submission_id, p.name AS person, v.score_s
 FROM final_rival fr JOIN run r ON r.id = fr.run_id JOIN submission s ON s.id = r.submission_id
@@ -95,19 +100,23 @@ class Final:
         return self.run_state in (RunState.SCORED, RunState.FAILED, RunState.CANCELLED)
 
 
-class FinalsDesk(MeasuringDesk):
+class Finals(Rows):
     """Finals of a board: order, look, apply or forget."""
 
-    def open_final(self, board: str, gpu: str) -> Final | None:
+    def __init__(self, pool: Pool, boards: Boards, standings: Standings) -> None:
+        super().__init__(pool)
+        self._boards, self._standings = boards, standings
+
+    def open(self, board: str, gpu: str) -> Final | None:
         """The one that waits for a decision."""
-        return self._final(board, gpu, "open")
+        return self._find(board, gpu, "open")
 
-    def applied_final(self, board: str, gpu: str) -> Final | None:
+    def applied(self, board: str, gpu: str) -> Final | None:
         """The latest whose scores stand."""
-        return self._final(board, gpu, "applied")
+        return self._find(board, gpu, "applied")
 
-    def _final(self, board: str, gpu: str, state: State) -> Final | None:
-        held = self._held(board)
+    def _find(self, board: str, gpu: str, state: State) -> Final | None:
+        held = self._boards.get(board)
         told = {"board": held.id, "gpu": contest.known_gpu(gpu, held.gpus), "state": state}
         found = self._one(_FINAL, told)
         if found is None:
@@ -138,13 +147,13 @@ class FinalsDesk(MeasuringDesk):
             gaps=tuple(gaps),
         )
 
-    def order_final(self, board: str, gpu: str, top: int, *, by: str, now: datetime | None = None) -> Final:
+    def order(self, board: str, gpu: str, top: int, *, by: str, now: datetime | None = None) -> Final:
         """Queue one job in which the first `top` of this board meet. Invalid when fewer than two rank."""
-        held, at = self._held(board), _moment(now)
+        held, at = self._boards.get(board), or_now(now)
         kind = contest.known_gpu(gpu, held.gpus)
         if not 2 <= top <= RIVALS_MOST:
             raise Invalid(f"a final is between 2 and {RIVALS_MOST}, not {top}")
-        rows = boards.Ranking(self.best(held.name, kind))[:top]
+        rows = boards.Ranking(self._standings.best(held.name, kind))[:top]
         if len(rows) < 2:
             raise Invalid(f"board {held.name} has fewer than two who rank on {kind}")
         sources = self._sources([row.entry.submission_id for row in rows])
@@ -165,25 +174,25 @@ class FinalsDesk(MeasuringDesk):
         }
         try:
             with self._pool.transaction() as connection:
-                made = connection.execute(_ORDER.encode(), {**told, "person": self._house(connection, at)}).fetchone()
+                made = connection.execute(_ORDER.encode(), {**told, "person": own_person(connection, at)}).fetchone()
                 assert made is not None
                 for row in rows:
                     connection.execute(
                         b"INSERT INTO final_rival (final_id, place, run_id) VALUES (%(final)s, %(place)s, %(run)s)",
                         {"final": made["id"], "place": row.rank, "run": row.entry.run_id},
                     )
-                _tell(connection, "staff.final", f"board:{held.id}", {"gpu": kind, "top": len(rows), "by": by}, at)
+                note_event(connection, "staff.final", f"board:{held.id}", {"gpu": kind, "top": len(rows), "by": by}, at)
         except psycopg.errors.UniqueViolation:
             raise Invalid(
                 f"a final of {held.name} on {kind} is open already", hint="Apply or forget that one first."
             ) from None
-        ordered = self.open_final(held.name, kind)
+        ordered = self.open(held.name, kind)
         assert ordered is not None
         return ordered
 
-    def apply_final(self, board: str, gpu: str, *, by: str, now: datetime | None = None) -> Final:
+    def apply(self, board: str, gpu: str, *, by: str, now: datetime | None = None) -> Final:
         """Let its scores stand for those who met, all at once. Refused until it was measured."""
-        known, at = self._known_final(board, gpu), _moment(now)
+        known, at = self._get_open(board, gpu), or_now(now)
         if not known.is_done:
             why = f": {known.reason}" if known.is_over and known.reason else ""
             raise Refused(
@@ -191,7 +200,7 @@ class FinalsDesk(MeasuringDesk):
                 hint="Forget it and order another." if known.is_over else "Apply it when it has.",
             )
         with self._pool.transaction() as connection:
-            self._decide_final(connection, known, "applied", at)
+            self._decide(connection, known, "applied", at)
             for rival in known.rivals:
                 if rival.outcome is not None and rival.outcome.score_s is not None:
                     connection.execute(
@@ -208,21 +217,21 @@ class FinalsDesk(MeasuringDesk):
                         },
                     )
             said = {"final": known.id, "gpu": known.gpu, "by": by}
-            _tell(connection, "staff.final_applied", f"board:{self._held(board).id}", said, at)
+            note_event(connection, "staff.final_applied", f"board:{self._boards.get(board).id}", said, at)
         return known
 
-    def forget_final(self, board: str, gpu: str, *, by: str, now: datetime | None = None) -> Final:
+    def forget(self, board: str, gpu: str, *, by: str, now: datetime | None = None) -> Final:
         """Let nothing come of it. What waits or runs is cancelled."""
-        known, at = self._known_final(board, gpu), _moment(now)
+        known, at = self._get_open(board, gpu), or_now(now)
         with self._pool.transaction() as connection:
-            self._decide_final(connection, known, "forgotten", at)
+            self._decide(connection, known, "forgotten", at)
             said = {"final": known.id, "gpu": known.gpu, "by": by}
-            _tell(connection, "staff.final_forgotten", f"board:{self._held(board).id}", said, at)
+            note_event(connection, "staff.final_forgotten", f"board:{self._boards.get(board).id}", said, at)
         return known
 
-    def final_run(self, board: str, gpu: str) -> int:
+    def submission(self, board: str, gpu: str) -> int:
         """The submission that an open final runs as: what is cancelled when it is forgotten."""
-        known = self._known_final(board, gpu)
+        known = self._get_open(board, gpu)
         found = self._one(
             "SELECT r.submission_id AS id FROM final f JOIN run r ON r.id = f.run_id WHERE f.id = %(id)s",
             {"id": known.id},
@@ -239,8 +248,8 @@ class FinalsDesk(MeasuringDesk):
         )
         return [row["source"] for row in found]
 
-    def _known_final(self, board: str, gpu: str) -> Final:
-        known = self.open_final(board, gpu)
+    def _get_open(self, board: str, gpu: str) -> Final:
+        known = self.open(board, gpu)
         if known is None:
             raise NotFound("open final of board", board)
         return known
@@ -252,7 +261,7 @@ class FinalsDesk(MeasuringDesk):
         by_id = {row["id"]: (row["source"], row["by_staff"]) for row in found}
         return [by_id[number] for number in submissions]
 
-    def _decide_final(self, connection: Connection, known: Final, state: State, at: datetime) -> None:
+    def _decide(self, connection: Connection, known: Final, state: State, at: datetime) -> None:
         found = connection.execute(
             b"UPDATE final SET state = %(state)s, decided_at = %(now)s WHERE id = %(id)s AND state = 'open'"
             b" RETURNING id",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from kbslurm import share
+from kbslurm.config import shared_folders
 from kbslurm.errors import BackendTrouble, Misconfigured
 from kbslurm.store.connect import Connection, connect, conninfo, retell, where
 
@@ -43,7 +43,7 @@ class Schema(StrEnum):
 def revisions() -> tuple[str, ...]:
     """Every revision, oldest first, read off the files: a look must not cost an import of Alembic."""
     above: dict[str | None, str] = {}
-    for file in (share.path("alembic") / "versions").glob("*.py"):
+    for file in (shared_folders.path("alembic") / "versions").glob("*.py"):
         text = file.read_text(encoding="utf-8")
         name, below = _REVISION.search(text), _BELOW.search(text)
         if name and below:
@@ -171,7 +171,7 @@ def _alembic(url: str) -> Iterator[Config]:
 
     with _alchemy(url) as connection:
         config = Config()
-        config.set_main_option("script_location", str(share.path("alembic")).replace("%", "%%"))
+        config.set_main_option("script_location", str(shared_folders.path("alembic")).replace("%", "%%"))
         config.attributes["connection"] = connection
         yield config
 

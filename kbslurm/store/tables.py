@@ -1,7 +1,7 @@
 """The rows, as SQLAlchemy tables: what Alembic compares and what a fresh schema is made of.
 
-Hot paths don't come here (see `sql.py`), and this module is imported only to migrate and to test. What a table
-definition can't say (functions and triggers) stands in `PROGRAMS` and is created together with the tables.
+The store's own statements don't come from here, and this module is imported only to migrate and to test. What a table
+definition can't say (functions and triggers) is created together with the tables: see `programs`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from kbslurm.domain.run import MOVES, OPEN_RUNS, AttemptState, Ending, RunState
-from kbslurm.store.sql import INTAKE_LOCK
-
-EVENT_LOCK = 4_927_305  # the advisory locks of transactions that are about to write events: see PROGRAMS
+from kbslurm.store.programs import PROGRAMS
 
 metadata = MetaData(
     naming_convention={
@@ -519,135 +517,6 @@ invite_board = Table(
     Column("board_id", BigInteger, ForeignKey("leaderboard.id"), primary_key=True, autoincrement=False),
     Index(None, "board_id"),
 )
-
-# Event ids are given out before their transaction commits, so a reader that remembers only the highest id it saw
-# could step over one that is still on its way. Therefore: who is about to write events first takes a shared advisory
-# lock whose key carries the last id given out before; all its own ids are higher. What is below every such key (and
-# was given out when the look began) has been committed or rolled back for good: `kb_settled_event`. Shared locks never
-# wait for one another, so writers pay no queue for it. The identity sequence must keep CACHE 1.
-PROGRAMS: dict[str, str] = {
-    "kb_event_announced": f"""
-CREATE FUNCTION kb_event_announced() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE given bigint;
-BEGIN
-    SELECT last_value - CASE WHEN is_called THEN 0 ELSE 1 END INTO given FROM event_id_seq;
-    PERFORM pg_advisory_xact_lock_shared(({EVENT_LOCK}::bigint << 40) | given);
-    RETURN NULL;
-END $$""",
-    "kb_settled_event": f"""
-CREATE FUNCTION kb_settled_event() RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE
-    given bigint;
-    pending bigint;
-BEGIN
-    SELECT last_value - CASE WHEN is_called THEN 0 ELSE 1 END INTO given FROM event_id_seq;
-    SELECT min(((classid::bigint << 32) | objid::bigint) & ((1::bigint << 40) - 1)) INTO pending
-    FROM pg_locks
-    WHERE locktype = 'advisory' AND objsubid = 1 AND granted
-        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-        AND ((classid::bigint << 32) | objid::bigint) >> 40 = {EVENT_LOCK};
-    RETURN least(given, coalesce(pending, given));
-END $$""",
-    "kb_news": """
-CREATE FUNCTION kb_news() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    NOTIFY kbslurm_news;
-    RETURN NULL;
-END $$""",
-    "kb_moved": """
-CREATE FUNCTION kb_moved() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    NEW.came_from := OLD.state;
-    RETURN NEW;
-END $$""",
-    # What is decided by, and the same told in one text: `seen`.
-    "kb_facts": """
-CREATE FUNCTION kb_facts(the_person bigint, the_board bigint, the_category text,
-    OUT person text, OUT banned_at timestamptz, OUT ban_reason text, OUT name text, OUT closed_at timestamptz,
-    OUT deadline_at timestamptz, OUT zone text, OUT visibility text, OUT accepts_jobs jsonb, OUT fair_at timestamptz,
-    OUT cost_s double precision, OUT invited boolean, OUT extended_to timestamptz, OUT most_per_hour integer,
-    OUT quota_gpu_s double precision, OUT seen text
-) LANGUAGE plpgsql STABLE AS $$
-#variable_conflict use_column
-DECLARE role text;
-BEGIN
-    SELECT p.name, p.role, p.banned_at, p.ban_reason, b.name, b.closed_at, b.deadline_at, b.zone, b.visibility,
-        (SELECT s.value FROM setting s WHERE s.key = 'accepts_jobs'), last.fair_at, last.cost_s,
-        EXISTS (SELECT 1 FROM invite i JOIN invite_board ib ON ib.invite_id = i.id
-            WHERE i.person_id = p.id AND i.revoked_at IS NULL AND ib.board_id = b.id),
-        (SELECT e.deadline_at FROM extension e WHERE e.board_id = b.id AND e.person_id = p.id),
-        (SELECT l.most_per_hour FROM rate_limit l WHERE l.board_id = b.id AND l.category = the_category),
-        (SELECT q.gpu_s_per_day FROM quota q WHERE q.board_id = b.id)
-    INTO person, role, banned_at, ban_reason, name, closed_at, deadline_at, zone, visibility, accepts_jobs, fair_at,
-        cost_s, invited, extended_to, most_per_hour, quota_gpu_s
-    FROM person p LEFT JOIN leaderboard b ON b.id = the_board AND b.deleted_at IS NULL
-    LEFT JOIN LATERAL (
-        SELECT r.fair_at, r.cost_s FROM run r
-        WHERE r.person_id = p.id AND r.state IN ('queued', 'launching', 'running') AND r.counts
-        ORDER BY r.fair_at DESC LIMIT 1
-    ) last ON true
-    WHERE p.id = the_person;
-    seen := ROW(person, role, banned_at, ban_reason, name, closed_at, deadline_at, zone, visibility, accepts_jobs,
-        fair_at, cost_s, invited, extended_to, most_per_hour, quota_gpu_s)::text;
-END $$""",
-    # The person's row is the queue of their own submissions: two at once are stamped one after the other. The shared
-    # intake lock is what a pause waits for: once "paused" has been said, nothing is accepted any more.
-    "kb_intake_lock": f"""
-CREATE FUNCTION kb_intake_lock(the_person bigint) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM pg_advisory_xact_lock_shared({INTAKE_LOCK});
-    PERFORM p.id FROM person p WHERE p.id = the_person FOR NO KEY UPDATE;
-END $$""",
-    # What was decided by `the_seen` becomes rows, if under the locks it is still so; else nothing does. Each statement
-    # in here sees what was committed while the one before it waited.
-    "kb_accept": """
-CREATE FUNCTION kb_accept(the_seen text, the_category text, the_person bigint, the_board bigint, the_mode text,
-    the_file_name text, the_source text, the_sha256 text, the_via text, staff boolean, the_version bigint,
-    the_gpus text[], the_stamps timestamptz[], the_seeds text[], the_cost_s double precision, paired boolean,
-    the_place text, at timestamptz, OUT made bigint, OUT due bigint[]
-) LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE now_so text;
-BEGIN
-    PERFORM kb_intake_lock(the_person);
-    SELECT f.seen INTO now_so FROM kb_facts(the_person, the_board, the_category) f;
-    IF now_so IS DISTINCT FROM the_seen THEN
-        RETURN;
-    END IF;
-    INSERT INTO submission (person_id, board_id, mode, file_name, source, sha256, via, by_staff, accepted_at)
-    VALUES (the_person, the_board, the_mode, the_file_name, the_source, the_sha256, the_via, staff, kb_accept.at)
-    RETURNING id INTO made;
-    WITH queued AS (
-        INSERT INTO run (submission_id, problem_version_id, person_id, gpu, fair_at, queued_at, cost_s, by_staff,
-            secret_seed, pinned, held)
-        SELECT made, the_version, the_person, r.gpu, r.fair_at, kb_accept.at, the_cost_s, staff, r.seed,
-            the_place, paired AND NOT EXISTS (SELECT 1 FROM calibration c
-                WHERE c.board_id = the_board AND c.problem_version_id = the_version AND c.gpu = r.gpu)
-        FROM unnest(the_gpus, the_stamps, the_seeds) AS r(gpu, fair_at, seed)
-        RETURNING id, gpu
-    ), noted AS (
-        INSERT INTO event (kind, subject, data, at)
-        SELECT 'submission.accepted', 'submission:' || made,
-            jsonb_build_object('person', the_person, 'board', the_board, 'mode', the_mode, 'via', the_via), kb_accept.at
-        UNION ALL
-        SELECT 'run.queued', 'run:' || q.id, jsonb_build_object('submission', made, 'gpu', q.gpu), kb_accept.at
-        FROM queued q
-    )
-    SELECT array_agg(q.id ORDER BY q.id) INTO due FROM queued q;
-END $$""",
-    # By a trigger, since submissions are made in several ways, and none may forget it.
-    "kb_team": """
-CREATE FUNCTION kb_team() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    SELECT p.team INTO NEW.team FROM person p WHERE p.id = NEW.person_id;
-    RETURN NEW;
-END $$""",
-    "kb_kept": """
-CREATE FUNCTION kb_kept() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION 'a row of % is never changed', TG_TABLE_NAME USING ERRCODE = 'integrity_constraint_violation';
-END $$""",
-}
 
 WHAT_WAS_DONE = [name for name in submission.c.keys() if name not in ("id", "source", "removed_at")]  # noqa: SIM118 - no dict
 

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from kbslurm import share
 from kbslurm.backends.paths import AttemptPaths, make_folder
-from kbslurm.backends.slurm.stage import stage
+from kbslurm.backends.slurm.staged_harness import stage
+from kbslurm.config import shared_folders
 from kbslurm.domain.run import JobName
 from kbslurm.domain.site import Site
 from kbslurm.flow.script import attempts_folder, harness_folder, script_for
@@ -47,7 +47,7 @@ def all_tried(
     site = site_at(folder, memory="3G")
     root = attempts_folder(site)
     make_folder(root)
-    stage(share.eval_dir(), Path(harness_folder(site, share.eval_dir())))
+    stage(shared_folders.eval_dir(), Path(harness_folder(site, shared_folders.eval_dir())))
     wanted = [(entry, n) for entry in entries for n in _sizes(entry, in_full)]
     prepared = [_prepared(site, entry, n, in_full) for entry, n in wanted]
     names = [told.token for told, _ in prepared]
@@ -82,10 +82,10 @@ def _prepared(site: Site, entry: corpus.Entry, size: int, in_full: bool) -> tupl
         name=name,
         gpu=GPU,
         directory=paths.dir,
-        harness=harness_folder(site, share.eval_dir()),
+        harness=harness_folder(site, shared_folders.eval_dir()),
         time_limit_s=told.limits.total_s + trial.GRACE_S,
         memory_bytes=told.limits.memory_bytes,
-        templates=share.path("sbatch_templates"),
+        templates=shared_folders.path("sbatch_templates"),
     )
     paths.create(manifest=wire.dumps(told), key=key, script=script)
     return told, key

@@ -7,11 +7,13 @@ import re
 import subprocess
 import sys
 import textwrap
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from kbslurm import config, wiring
+from kbslurm import wiring
+from kbslurm.config import settings
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "containers").rglob("*.md")])
@@ -87,7 +89,18 @@ OVERFLOW = [textwrap.dedent(body) for _, body in TOML_BLOCK.findall((ROOT / "doc
 @pytest.mark.parametrize("block", OVERFLOW, ids=lambda block: block.splitlines()[0])
 def test_what_is_written_to_be_copied_is_a_configuration(tmp_path: Path, block: str) -> None:
     (tmp_path / "kbslurm.toml").write_text(block)
-    config.load(env={}, cwd=tmp_path)
+    told = settings.load(env={}, cwd=tmp_path)
+    read = [
+        (name, key, value, getattr(getattr(told, name), key))
+        for name, table in tomllib.loads(block).items()
+        for key, value in table.items()
+    ]
+    assert read
+    for name, key, value, holds in read:
+        if isinstance(holds, str | int | float):
+            assert holds == value, f"[{name}] {key}"
+        else:
+            assert holds, f"[{name}] {key}"
 
 
 @pytest.mark.parametrize("place", ["github", "modal"])
@@ -99,7 +112,7 @@ def test_another_place_is_five_lines(tmp_path: Path, place: str) -> None:
     names = ("GITHUB_TOKEN", "MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET")
     env = dict.fromkeys(names, "secret") | {"KBSLURM_RUN_KEY": "ab" * 32}
     assert all(f"`{name}`" in (ROOT / "docs" / "overflow.md").read_text() for name in env)
-    (found,) = wiring.places(config.load(env=env, cwd=tmp_path))
+    (found,) = wiring.places(settings.load(env=env, cwd=tmp_path))
     assert (found.name, found.role, found.untrusted) == (place, "overflow", True)
     assert found.backend.capacity()["H100"] > 0
 
@@ -114,7 +127,7 @@ def test_the_blocks_are_one_configuration_together(tmp_path: Path) -> None:
             table[line.partition("=")[0].strip()] = line
     text = "\n".join(line for head, keys in tables.items() for line in (head, *keys.values()))
     (tmp_path / "kbslurm.toml").write_text(text)
-    told = config.load(env={}, cwd=tmp_path)
+    told = settings.load(env={}, cwd=tmp_path)
     assert told.github.gpus and told.modal.gpus and told.policy.places and told.policy.budget.month
 
 
@@ -127,7 +140,7 @@ def test_site_configs_match_the_schema() -> None:
 def commands() -> list[str]:
     """Every command of the CLI by its whole name, hidden ones left out."""
     code = """
-import json, typer.main, kbslurm.cli
+import json, typer.main, kbslurm.cli.app
 def walk(group, prefix):
     for name, command in sorted(group.commands.items()):
         if not command.hidden:
@@ -135,7 +148,7 @@ def walk(group, prefix):
                 yield from walk(command, prefix + [name])
             else:
                 yield " ".join(prefix + [name])
-print(json.dumps(list(walk(typer.main.get_command(kbslurm.cli.app), []))))
+print(json.dumps(list(walk(typer.main.get_command(kbslurm.cli.app.app), []))))
 """
     said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr

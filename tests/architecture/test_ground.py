@@ -16,7 +16,7 @@ from kbslurm import __version__
 from tests.services import GIT, MAKE, SHELLCHECK, need, needs
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = (".ci/run", ".ci/wheel-check")
+SCRIPTS = (".ci/run", ".ci/test-fast", ".ci/wheel-check")
 SOURCES = {".py", ".sql", ".toml", ".j2", ".def", ".sh", ".mako", ".yml", ".yaml", ".md"}
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from fastapi import APIRouter
 
-from kbslurm import config
+from kbslurm.api.answers import Ascii
 from kbslurm.api.app import create_app
 from kbslurm.api.identity import Sender
-from kbslurm.api.popcorn import Number
-from kbslurm.api.server import Serving, house_of
-from kbslurm.api.shapes import Ascii
+from kbslurm.api.parameters import Number
+from kbslurm.api.server import Serving, context_of
+from kbslurm.config import settings
 from kbslurm.store.postgres import PostgresStore
 
 
@@ -35,8 +35,8 @@ def main() -> None:
         return Ascii(told)
 
     with PostgresStore(url) as store:
-        house = house_of(config.load(file, {"DATABASE_URL": url}, cwd=folder), store)
-        with Serving(house, host="127.0.0.1", port=0, app=create_app(house, more=[router])) as serving:
+        context = context_of(settings.load(file, {"DATABASE_URL": url}, cwd=folder), store)
+        with Serving(context, host="127.0.0.1", port=0, app=create_app(context, more=[router])) as serving:
             print(serving.url, flush=True)
             sys.stdin.read()
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from time import monotonic, perf_counter
 from urllib.parse import urlsplit
 
-from kbslurm.api import unfold
+from kbslurm.api import popcorn_submission
 from kbslurm.domain.run import SubmissionId
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
@@ -84,7 +84,7 @@ def _stage() -> Iterator[Stage]:
                 _fill(rig, scaled(RUNS, least=1000), scaled(PEOPLE, least=10))
                 number, token = _judged(rig)
                 constant = folder / "constant.json"
-                constant.write_text(json.dumps(unfold.submission(store.submission(number), None)))
+                constant.write_text(json.dumps(popcorn_submission.submission(store.submissions.get(number), None)))
             with _serving(url, folder / "api", constant) as (served, pid):
                 yield Stage(served, pid, number, token)
         finally:
@@ -121,13 +121,15 @@ def _fill(rig: Rig, runs: int, people: int) -> None:
 def _judged(rig: Rig) -> tuple[SubmissionId, str]:
     """A submission as its owner polls it, with the report of a usual problem, and their token."""
     store = rig.store
-    person = store.ensure_person("ada")
-    number = accept(store, person.id, rig.board.name, "k.py", SOURCE, "leaderboard", [GPU], rig.now).submission_id
-    attempt = claim(store, free_slots({"puppet": Puppet(slots={GPU: 1}).capacity()}, ()), rig.now)
+    person = store.people.ensure("ada")
+    number = accept(
+        store.intake, person.id, rig.board.name, "k.py", SOURCE, "leaderboard", [GPU], rig.now
+    ).submission_id
+    attempt = claim(store.queue, free_slots({"puppet": Puppet(slots={GPU: 1}).capacity()}, ()), rig.now)
     assert attempt is not None
     tests = [wire.TestResult(phase="test", index=n, spec=f"rows: {n}; cols: 64", status="pass") for n in range(20)]
-    assert score(store, attempt, sealed_report(store.work(attempt.id), tests=tests), rig.now)
-    return number, store.issue_token(person.id)
+    assert score(store, attempt, sealed_report(store.attempts.work(attempt.id), tests=tests), rig.now)
+    return number, store.tokens.issue(person.id)
 
 
 class Stage:

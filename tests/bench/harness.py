@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kbslurm import problems
-from kbslurm.flow.manifest import manifest_for
+from kbslurm.domain.manifest import manifest_for
+from kbslurm.problems import loading
 from kbslurm_eval import clock, guard, values, warm, wire
 from kbslurm_eval.check import Case, Prepared, Reference
 from kbslurm_eval.judge import Allowance, Launch, Pulse
@@ -305,7 +305,7 @@ def _cost(ground: Local, reference: Reference, name: str, source: str) -> Row:
 
 def _ranked_cost(level: int, name: str, file: str) -> Row:
     """The calls of a ranked run of one of the examples, at the sizes that it declares, against a plain loop."""
-    problem = problems.load(EXAMPLES / name)
+    problem = loading.load(EXAMPLES / name)
     source = (EXAMPLES / name / "submissions/accepted" / file).read_text(encoding="utf-8")
     told = manifest_for(
         problem, token="bench", attempt=1, nonce="bench", mode="leaderboard", gpu="cpu", source=source, secret_seed="s"

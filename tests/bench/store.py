@@ -77,15 +77,15 @@ def _accept(rig: Rig, bare: Connection) -> list[Row]:
 
     def look() -> None:
         who = next(turns) % PEOPLE
-        basis = rig.store.intake(people[who], rig.board.name, "leaderboard").basis
+        basis = rig.store.intake.admission(people[who], rig.board.name, "leaderboard").basis
         ready[:] = [rig.new(f"p{who}", source=SOURCE, basis=basis)]
 
     def act() -> None:
-        rig.store.accept(ready[0], rig.later(1))
+        rig.store.intake.accept(ready[0], rig.later(1))
 
     def whole() -> None:
         who = people[next(turns) % PEOPLE]
-        accept(rig.store, who, rig.board.name, "kernel.py", SOURCE, "leaderboard", ("H100",), rig.later(1))
+        accept(rig.store.intake, who, rig.board.name, "kernel.py", SOURCE, "leaderboard", ("H100",), rig.later(1))
 
     def by_hand() -> None:
         bare.execute(BARE_ACCEPT, (1, "kernel.py", SOURCE))
@@ -113,7 +113,9 @@ def _claim(rig: Rig, bare: Connection) -> Row:
     _queue(rig, 2 * count)
     wanted = slots("H100")
     ours, theirs = in_turns(
-        lambda: _must(rig.store.claim(wanted, rig.now)), lambda: bare.execute(BARE_CLAIM, ("H100",)).fetchall(), count
+        lambda: _must(rig.store.queue.claim(wanted, rig.now)),
+        lambda: bare.execute(BARE_CLAIM, ("H100",)).fetchall(),
+        count,
     )
     return Row(
         name="claim",
@@ -139,7 +141,9 @@ def _claim_when_full(server: Server) -> list[Row]:
     _finish(full, finished)
     wanted = slots("H100", "A100")
     low, high = in_turns(
-        lambda: _must(empty.store.claim(wanted, empty.now)), lambda: _must(full.store.claim(wanted, full.now)), count
+        lambda: _must(empty.store.queue.claim(wanted, empty.now)),
+        lambda: _must(full.store.queue.claim(wanted, full.now)),
+        count,
     )
     for rig in rigs:
         rig.store.close()

@@ -9,7 +9,10 @@ from contextlib import closing
 from pathlib import Path
 from time import perf_counter
 
-from kbslurm.daemon import Daemon, Lane, Pace, WallClock
+from kbslurm.daemon.clock import WallClock
+from kbslurm.daemon.lane import Lane
+from kbslurm.daemon.loop import Daemon
+from kbslurm.daemon.timing import Timing
 from kbslurm.flow.place import Place
 from kbslurm.store import migrate
 from tests import databases
@@ -70,7 +73,7 @@ def _tick_s(server: databases.Server, count: int) -> tuple[float, int]:
         stage.rows("UPDATE run SET state = 'running' RETURNING id")
         stage.rows(OPEN)
         puppet = Puppet(default=RUNNING, slots={"A100": count})
-        daemon = Daemon(stage.store, [Place(backend=puppet)], pace=Pace(lease_s=600))
+        daemon = Daemon(stage.store, [Place(backend=puppet)], timing=Timing(lease_s=600))
         (lane,) = daemon.lanes.values()
         took = [_one(daemon, lane) for _ in range(TICKS)]
         assert puppet.calls == ["poll"] * TICKS

@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from kbslurm.backends.paths import AttemptPaths
-from kbslurm.daemon import Daemon, WallClock
+from kbslurm.daemon.clock import WallClock
+from kbslurm.daemon.loop import Daemon
 from kbslurm.domain.run import AttemptId
 from kbslurm.flow import render
 from kbslurm.ports import JobSpec
@@ -42,7 +43,7 @@ def _rows(stage: Stage, folder: Path) -> list[Row]:
     local = place(root, 1)
     with running(Daemon(stage.store, [local])):
         _walked(stage)  # the first one pays for connections and caches
-        job = render.job(stage.store.work(_last_attempt(stage)), local)
+        job = render.job(stage.store.attempts.work(_last_attempt(stage)), local)
         for n in range(scaled(RUNS, least=5)):
             started, ended = _walked(stage)
             ours_start.append(started)

@@ -33,11 +33,11 @@ class Killer:
         self.pid = 0
         self.kills = 0
 
-    def start(self, probe: str = "-") -> None:
-        """Begin a daemon's life, to end at this probe."""
+    def start(self, crash_point: str = "-") -> None:
+        """Begin a daemon's life, to end at this crash point."""
         assert not self.pid
         assert self.zygote.stdin is not None
-        self.zygote.stdin.write(f"{probe}\n".encode())
+        self.zygote.stdin.write(f"{crash_point}\n".encode())
         self.zygote.stdin.flush()
         self.pid = int(self._said(PATIENCE_S) or 0)
         assert self.pid
@@ -62,7 +62,7 @@ class Killer:
             return status
         return 0
 
-    def died_at_its_probe(self, within_s: float = PATIENCE_S) -> bool:
+    def died_at_its_crash_point(self, within_s: float = PATIENCE_S) -> bool:
         status = self.wait(within_s)
         return status is not None and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 

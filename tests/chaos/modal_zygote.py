@@ -12,10 +12,10 @@ from pathlib import Path
 
 import modal.client  # noqa: F401  # each daemon would take a second for it
 
-from kbslurm.backends.modal import ModalBackend, ModalGpu
-from kbslurm.backends.modal.line import Line
+from kbslurm.backends.modal.backend import ModalBackend, ModalGpu
+from kbslurm.backends.modal.connection import Connection
 from kbslurm.flow.place import Place
-from kbslurm.probe import probe
+from kbslurm.observe.crash_points import crash_point
 from tests.chaos.zygote import GPU, main, serve
 from tests.fakes.modal import TOKEN
 
@@ -25,13 +25,13 @@ def place(root: Path, api_url: str) -> Place:
     told = json.loads((root / "app" / "told.json").read_text())
     later_s = float((root / "later-s").read_text())
     backend = ModalBackend(
-        Line(*TOKEN, api_url=api_url),
+        Connection(*TOKEN, api_url=api_url),
         app=told["app"],
         gpus={GPU: ModalGpu(slots=4, timeout_s=3600.0, memory_bytes=1 << 40)},
         harness_digest=told["harness_digest"],
         start_within_s=300.0,
         now=lambda: time.time() + later_s,
-        probe=lambda step: probe(f"modal.{step}"),
+        crash_point=lambda step: crash_point(f"modal.{step}"),
     )
     return Place(backend=backend, poll_s=0.2, grace_s=0.0, sweep_gap_s=0.1, patience_s=300.0)
 

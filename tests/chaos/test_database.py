@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from kbslurm.daemon import WallClock
+from kbslurm.daemon.clock import WallClock
 from kbslurm.errors import BackendTrouble
 from kbslurm.store import migrate
 from kbslurm.store.embedded import Embedded
@@ -92,9 +92,10 @@ def test_connections_cut_in_mid_walk_lose_nothing(arena: tuple[Stage, Killer]) -
     hand.start()
     for n in range(1, CUTS + 1):
         come_to(stage, n * RUNS // (CUTS + 2))
-        stage.rows(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        cut = stage.rows(
+            "SELECT pg_terminate_backend(pid) AS cut FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
+        assert any(row["cut"] for row in cut)
         acknowledged |= submit_some(stage, 3)
     finish(stage, hand, acknowledged)

@@ -1,4 +1,4 @@
-"""kill -9 at every probe, and a storm of kills over hundreds of runs: nothing is lost, nothing happens twice."""
+"""kill -9 at every crash point, and a storm of kills over hundreds of runs: nothing is lost, nothing happens twice."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm.daemon import WallClock
+from kbslurm.daemon.clock import WallClock
 from kbslurm.flow.cancel import cancel
-from kbslurm.probe import PROBES
+from kbslurm.observe.crash_points import CRASH_POINTS
 from tests.chaos.history import check
 from tests.chaos.killing import Killer, killer
 from tests.databases import Server
 from tests.flow.stage import Stage
 
-OF_THE_DAEMON = [name for name in PROBES if not name.startswith("accept.")]
+OF_THE_DAEMON = [name for name in CRASH_POINTS if not name.startswith("accept.")]
 STORM_RUNS, STORM_KILLS, LEAST_WAITING = 400, 40, 20
 
 
@@ -42,14 +42,14 @@ def submit(stage: Stage, words: str, by: str = "ada") -> int:
 
 
 @pytest.mark.parametrize("place_of_death", OF_THE_DAEMON)
-def test_a_daemon_killed_at_this_probe_loses_nothing_and_does_nothing_twice(
+def test_a_daemon_killed_at_this_crash_point_loses_nothing_and_does_nothing_twice(
     arena: tuple[Stage, Killer], place_of_death: str
 ) -> None:
     stage, hand = arena
     if place_of_death.startswith("recover."):
         submit(stage, "passed")
         hand.start("launch.before_submit")
-        assert hand.died_at_its_probe()
+        assert hand.died_at_its_crash_point()
     if place_of_death.startswith("give_up."):
         submit(stage, "no-report")
     for words in ("passed", "wrong"):
@@ -58,8 +58,8 @@ def test_a_daemon_killed_at_this_probe_loses_nothing_and_does_nothing_twice(
     hand.start(place_of_death)
     if slow is not None:
         stage.wait_until(lambda: state_of(stage, slow) == "running")
-        cancel(stage.store, slow, stage.person("bob"), stage.clock.now())  # type: ignore[arg-type]
-    assert hand.died_at_its_probe(), hand.log()[-3000:]
+        cancel(stage.store.submissions, slow, stage.person("bob"), stage.clock.now())  # type: ignore[arg-type]
+    assert hand.died_at_its_crash_point(), hand.log()[-3000:]
     hand.start()
     stage.wait_until(lambda: stage.open_runs() == 0)
     status = hand.end(signal.SIGTERM)
@@ -85,12 +85,12 @@ def test_a_storm_of_kills_over_hundreds_of_runs(arena: tuple[Stage, Killer]) -> 
     submit_more(STORM_RUNS)
     dropped = set(dice.sample(sorted(expected)[STORM_RUNS // 2 :], 8))
     for submission in dropped:
-        cancel(stage.store, submission, None, stage.clock.now())  # type: ignore[arg-type]
-    hand.kills, probes = 0, [name for name in OF_THE_DAEMON if not name.startswith("cancel.")]
+        cancel(stage.store.submissions, submission, None, stage.clock.now())  # type: ignore[arg-type]
+    hand.kills, points = 0, [name for name in OF_THE_DAEMON if not name.startswith("cancel.")]
     while hand.kills < STORM_KILLS:
         if stage.open_runs() < LEAST_WAITING:  # a fast machine: there must be something to kill it over
             submit_more(LEAST_WAITING)
-        hand.start(f"{dice.choice(probes)}:{dice.randint(1, 6)}")
+        hand.start(f"{dice.choice(points)}:{dice.randint(1, 6)}")
         if hand.wait(dice.uniform(0.3, 1.2)) is None:
             hand.end()
     hand.start()

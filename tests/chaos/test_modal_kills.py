@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kbslurm.backends.modal import deploy
-from kbslurm.daemon import WallClock
+from kbslurm.daemon.clock import WallClock
 from kbslurm.domain.run import AttemptState
-from kbslurm.probe import MODAL_PROBES
+from kbslurm.observe.crash_points import MODAL_CRASH_POINTS
 from tests.chaos.history import check
 from tests.chaos.killing import Killer
 from tests.chaos.zygote import GPU, INSTANT
@@ -21,7 +21,7 @@ from tests.flow.stage import Stage
 
 # After these an id is lost, or was perhaps never given: the attempt is waited out, and then sent again.
 LOST = {"modal.placed": 0, "modal.spawned": 1}
-DEATHS = (*MODAL_PROBES, "launch.before_submit", "launch.after_submit", "launch.after_note", "collect.after_read")
+DEATHS = (*MODAL_CRASH_POINTS, "launch.before_submit", "launch.after_submit", "launch.after_note", "collect.after_read")
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def arena(
 
 
 @pytest.mark.parametrize("place_of_death", DEATHS)
-def test_a_daemon_killed_at_this_probe_loses_nothing_and_nobody_is_told_twice(
+def test_a_daemon_killed_at_this_crash_point_loses_nothing_and_nobody_is_told_twice(
     arena: tuple[Stage, Killer, FakeModal], place_of_death: str
 ) -> None:
     stage, hand, fake = arena
@@ -58,7 +58,7 @@ def test_a_daemon_killed_at_this_probe_loses_nothing_and_nobody_is_told_twice(
     for words in ("passed", "wrong"):
         stage.submit(f"# {words} {place_of_death}\n", mode="leaderboard")
     hand.start(place_of_death)
-    assert hand.died_at_its_probe(), hand.log()[-3000:]
+    assert hand.died_at_its_crash_point(), hand.log()[-3000:]
     hand.start()
     if place_of_death in LOST:
         # The other run goes its way; this one is neither sent again nor given up while it may still run.

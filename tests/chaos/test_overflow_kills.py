@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm.daemon import WallClock
-from kbslurm.probe import OVERFLOW_PROBES
+from kbslurm.daemon.clock import WallClock
+from kbslurm.observe.crash_points import OVERFLOW_CRASH_POINTS
 from tests.chaos.history import check
 from tests.chaos.killing import Killer, end_all_jobs
 from tests.databases import Server
@@ -36,7 +36,7 @@ def arena(
         postgres_server.drop(url)
 
 
-@pytest.mark.parametrize("place_of_death", OVERFLOW_PROBES)
+@pytest.mark.parametrize("place_of_death", OVERFLOW_CRASH_POINTS)
 def test_a_daemon_killed_where_runs_change_places_moves_each_once(
     arena: tuple[Stage, Killer], place_of_death: str
 ) -> None:
@@ -49,10 +49,10 @@ def test_a_daemon_killed_where_runs_change_places_moves_each_once(
         stage.submit("# passed\n", by=f"p{n}", mode="leaderboard")
     hand.start(place_of_death)
     if place_of_death.endswith("_wish"):
-        stage.wait_until(lambda: {a.backend for a in stage.store.open_attempts() if a.handle} >= {"github"})
+        stage.wait_until(lambda: {a.backend for a in stage.store.attempts.open() if a.handle} >= {"github"})
         down.unlink()
         stage.submit("# passed\n", by="eve")
-    assert hand.died_at_its_probe(), hand.log()[-3000:]
+    assert hand.died_at_its_crash_point(), hand.log()[-3000:]
     hand.start()
     if queue.exists():
         stage.wait_until(lambda: stage.open_runs() == 0)

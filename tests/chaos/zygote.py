@@ -13,31 +13,37 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from kbslurm import logs
-from kbslurm.backends.local import LocalBackend
-from kbslurm.daemon import Daemon, Pace, stop_on_signals
+from kbslurm.backends.local.backend import LocalBackend
+from kbslurm.daemon.loop import Daemon
+from kbslurm.daemon.signals import stop_on_signals
+from kbslurm.daemon.timing import Timing
 from kbslurm.flow.place import Place
-from kbslurm.probe import VARIABLE, probe
+from kbslurm.observe import logs
+from kbslurm.observe.crash_points import VARIABLE, crash_point
 from kbslurm.store.postgres import PostgresStore
 
 INSTANT = Path(__file__).with_name("instant")
 GPU = "A100"
-PACE = Pace(lease_s=3.0, idle_s=1.0, news_s=0.2, database_back_off_s=0.05)
+TIMING = Timing(lease_s=3.0, idle_s=1.0, news_s=0.2, database_back_off_s=0.05)
 
 
 def place(root: Path, slots: int) -> Place:
     """This machine with the harness that is over at once."""
     backend = LocalBackend(
-        root / "attempts", {GPU: slots}, INSTANT, Path(sys.executable), probe=lambda step: probe(f"local.{step}")
+        root / "attempts",
+        {GPU: slots},
+        INSTANT,
+        Path(sys.executable),
+        crash_point=lambda step: crash_point(f"local.{step}"),
     )
     return Place(backend=backend, poll_s=0.5, grace_s=0.0, sweep_gap_s=0.1, patience_s=300.0)
 
 
-def serve(url: str, found: Place, log: Path, pace: Pace = PACE) -> None:
+def serve(url: str, found: Place, log: Path, timing: Timing = TIMING) -> None:
     """One life of a daemon. Always the same holder: the dead one's lease is its own."""
     with log.open("a") as stream, stop_on_signals() as stop:
         logs.set_up(stream=stream)
-        Daemon(PostgresStore(url), [found], pace=pace, holder="chaos").run(stop)
+        Daemon(PostgresStore(url), [found], timing=timing, holder="chaos").run(stop)
 
 
 def main(live: Callable[[], None]) -> None:

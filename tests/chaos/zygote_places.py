@@ -12,16 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kbslurm import logs
-from kbslurm.backends.local import LocalBackend
-from kbslurm.daemon import Daemon, stop_on_signals
+from kbslurm.backends.local.backend import LocalBackend
+from kbslurm.daemon.loop import Daemon
+from kbslurm.daemon.signals import stop_on_signals
 from kbslurm.domain.placement import Overflow, Role, Rules
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
 from kbslurm.errors import BackendRefused, BackendTrouble
 from kbslurm.flow.place import Place
+from kbslurm.observe import logs
 from kbslurm.ports import JobSpec
 from kbslurm.store.postgres import PostgresStore
-from tests.chaos.zygote import GPU, INSTANT, PACE, main
+from tests.chaos.zygote import GPU, INSTANT, TIMING, main
 
 
 class Home(LocalBackend):
@@ -125,7 +126,7 @@ def live() -> None:
         Daemon(
             PostgresStore(sys.argv[1]),
             places(root, int(sys.argv[3])),
-            pace=replace(PACE, breaker_s=0.3),
+            timing=replace(TIMING, breaker_s=0.3),
             holder="chaos",
             rules=Rules(overflow=Overflow(when="when_down")),
         ).run(stop)

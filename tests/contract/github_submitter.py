@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kbslurm.backends.github import GithubBackend
+from kbslurm.backends.github.backend import GithubBackend
 from tests.contract.submitter import submit
 
 
@@ -20,7 +20,7 @@ def made(told: dict[str, Any], die: Callable[[str], None]) -> GithubBackend:
         eval_dir=Path(told["eval_dir"]),
         api_url=told["api_url"],
         min_isolation=0,
-        probe=die,
+        crash_point=die,
     )
 
 

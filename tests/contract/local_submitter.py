@@ -7,13 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kbslurm.backends.local import LocalBackend
+from kbslurm.backends.local.backend import LocalBackend
 from tests.contract.submitter import submit
 
 
 def made(told: dict[str, Any], die: Callable[[str], None]) -> LocalBackend:
     return LocalBackend(
-        Path(told["root"]), {told["gpu"]: 1}, Path(told["eval_dir"]), Path(sys.executable), told["name"], probe=die
+        Path(told["root"]),
+        {told["gpu"]: 1},
+        Path(told["eval_dir"]),
+        Path(sys.executable),
+        told["name"],
+        crash_point=die,
     )
 
 

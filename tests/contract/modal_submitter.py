@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kbslurm.backends.modal import ModalBackend, ModalGpu
-from kbslurm.backends.modal.line import Line
+from kbslurm.backends.modal.backend import ModalBackend, ModalGpu
+from kbslurm.backends.modal.connection import Connection
 from tests.contract.submitter import submit
 
 
 def made(told: dict[str, Any], die: Callable[[str], None]) -> ModalBackend:
     return ModalBackend(
-        Line(*told["token"], api_url=told["url"]),
+        Connection(*told["token"], api_url=told["url"]),
         app=told["app"],
         gpus={told["gpu"]: ModalGpu(slots=2, timeout_s=told["timeout_s"], memory_bytes=1 << 40)},
         harness_digest=told["digest"],
         start_within_s=told["start_within_s"],
         margin_s=told["margin_s"],
-        probe=die,
+        crash_point=die,
     )
 
 

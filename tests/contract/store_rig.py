@@ -36,7 +36,7 @@ class Rig:
 
     @classmethod
     def on(cls, store: PostgresStore, gpus: Sequence[str] = ("H100", "A100")) -> Rig:
-        return cls(store=store, board=store.add_board("main", HELLO, gpus=gpus, confirm=False, now=START))
+        return cls(store=store, board=store.boards.add("main", HELLO, gpus=gpus, confirm=False, now=START))
 
     def later(self, seconds: float) -> datetime:
         self.now += timedelta(seconds=seconds)
@@ -44,7 +44,7 @@ class Rig:
 
     def person(self, name: str) -> PersonId:
         if name not in self.people:
-            self.people[name] = self.store.ensure_person(name, now=self.now).id
+            self.people[name] = self.store.people.ensure(name, now=self.now).id
         return self.people[name]
 
     def new(
@@ -65,10 +65,10 @@ class Rig:
         return NewSubmission(**{**told, **more})
 
     def accept(self, who: str = "ada", gpus: Sequence[str] = ("H100",), **more: Any) -> Receipt:
-        return self.store.accept(self.new(who, gpus, **more), self.now)
+        return self.store.intake.accept(self.new(who, gpus, **more), self.now)
 
     def claim(self, *gpus: str) -> OpenAttempt | None:
-        return self.store.claim(slots(*(gpus or ("H100",))), self.now)
+        return self.store.queue.claim(slots(*(gpus or ("H100",))), self.now)
 
     def claimed(self, *gpus: str) -> OpenAttempt:
         found = self.claim(*gpus)
@@ -77,22 +77,22 @@ class Rig:
 
     def launched(self, *gpus: str) -> OpenAttempt:
         attempt = self.claimed(*gpus)
-        assert self.store.note_handle(attempt, Handle("17"), self.now + timedelta(hours=1), self.now)
+        assert self.store.attempts.note_handle(attempt, Handle("17"), self.now + timedelta(hours=1), self.now)
         return attempt
 
     def running(self, *gpus: str, node: str = "node1") -> OpenAttempt:
         attempt = self.launched(*gpus)
-        assert self.store.note_seen(attempt, Sighting(seen=Seen.RUNNING, node=node), self.now)
+        assert self.store.attempts.note_seen(attempt, Sighting(seen=Seen.RUNNING, node=node), self.now)
         return attempt
 
     def score(self, attempt: OpenAttempt, verdict: Verdict = PASSED, ending: Ending = Ending.REPORTED) -> bool:
-        return self.store.score(attempt, verdict, ending, self.now, telemetry={"host": {"name": "n"}})
+        return self.store.scores.record(attempt, verdict, ending, self.now, telemetry={"host": {"name": "n"}})
 
     def give_up(self, attempt: OpenAttempt, ending: Ending = Ending.NODE_FAILURE) -> RunState | None:
-        return self.store.give_up_attempt(attempt, ending, "it died", self.now)
+        return self.store.attempts.give_up(attempt, ending, "it died", self.now)
 
     def refuse(self, attempt: OpenAttempt, *elsewhere: str) -> RunState | None:
-        return self.store.give_up_attempt(attempt, Ending.REFUSED, "never here", self.now, elsewhere=elsewhere)
+        return self.store.attempts.give_up(attempt, Ending.REFUSED, "never here", self.now, elsewhere=elsewhere)
 
     def rows(self, statement: str) -> list[dict[str, Any]]:
         """A look that goes round the store."""

@@ -38,7 +38,7 @@ def started(module: str, made_of: Mapping[str, Any], job: JobSpec, step: str) ->
 
 
 def submit(made: Callable[[dict[str, Any], Callable[[str], None]], Backend]) -> None:
-    """In that process: make the backend of its order and of a probe that kills us there, and submit."""
+    """In that process: make the backend of its order and of a crash point that kills us there, and submit."""
     told = json.load(sys.stdin)
 
     def die(step: str) -> None:

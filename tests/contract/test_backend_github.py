@@ -17,15 +17,16 @@ from typing import Any
 
 import pytest
 
-from kbslurm.backends import github
-from kbslurm.backends.github import GithubBackend, api, carry, parcel
+from kbslurm.backends.github import api, repository_files, runner_program
+from kbslurm.backends.github import backend as github_backend
+from kbslurm.backends.github.backend import GithubBackend
 from kbslurm.backends.github.check import findings
 from kbslurm.backends.paths import AttemptPaths
 from kbslurm.domain.finding import Grade
 from kbslurm.domain.run import Ending, JobName, OpenAttempt, Seen
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear, Invalid
+from kbslurm.observe.crash_points import GITHUB_CRASH_POINTS
 from kbslurm.ports import JobSpec
-from kbslurm.probe import GITHUB_PROBES
 from kbslurm_eval import wire
 from tests.contract import submitter
 from tests.contract.backend_suite import (
@@ -108,7 +109,7 @@ class GithubCase:
 @pytest.fixture
 def case(tmp_path: Path) -> Iterator[GithubCase]:
     eval_dir, key = make_eval(tmp_path / "eval"), secrets.token_bytes(32)
-    fake = FakeGithub(tmp_path / "github", parcel.files(eval_dir), secrets_={"KBSLURM_RUN_KEY": key.hex()})
+    fake = FakeGithub(tmp_path / "github", repository_files.files(eval_dir), secrets_={"KBSLURM_RUN_KEY": key.hex()})
     found = GithubCase(folder=tmp_path, fake=fake, eval_dir=eval_dir, run_key=key)
     yield found
     for backend in found.made:
@@ -307,7 +308,7 @@ def test_another_attempts_result_doesnt_pass_for_this_ones(case: GithubCase) -> 
 
 def test_an_archive_that_unpacks_without_end_is_left_alone(case: GithubCase) -> None:
     job, attempt = handed_over(case)
-    bomb = carry.sealed(bytes(carry.RESULT_CAP + 2), case.run_key, job.name, "result")
+    bomb = runner_program.sealed(bytes(runner_program.RESULT_CAP + 2), case.run_key, job.name, "result")
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("result", bomb)
@@ -391,15 +392,15 @@ def test_what_others_can_read_gets_no_hidden_case_and_ranks_nothing(case: Github
     assert refusal.value.permanent
     backend.submit(replace(job, manifest=json.dumps(told)))
     order = base64.b64decode(case.fake.run_named(job.name).inputs["order"])
-    opened = json.loads(carry.opened(order, case.run_key, job.name, "order", carry.ORDER_CAP))
+    opened = json.loads(runner_program.opened(order, case.run_key, job.name, "order", runner_program.ORDER_CAP))
     assert json.loads(opened["manifest"])["hidden"] == []
     assert wait_seen(case, backend, attempt_of(case, job), Seen.ENDED).ending is Ending.REPORTED
 
 
 def test_an_order_opens_for_its_own_name_and_direction_only() -> None:
     key = bytes(range(32))
-    sealed = carry.sealed(b"all of it", key, "kb-a", "order")
-    assert carry.opened(sealed, key, "kb-a", "order", 100) == b"all of it"
+    sealed = runner_program.sealed(b"all of it", key, "kb-a", "order")
+    assert runner_program.opened(sealed, key, "kb-a", "order", 100) == b"all of it"
     wrong = [
         (sealed, key, "kb-b", "order"),
         (sealed, key, "kb-a", "result"),
@@ -408,14 +409,14 @@ def test_an_order_opens_for_its_own_name_and_direction_only() -> None:
         (b"", key, "kb-a", "order"),
     ]
     for arguments in wrong:
-        with pytest.raises(carry.CantCarry, match="wasn't sealed with this key"):
-            carry.opened(*arguments, 100)
-    with pytest.raises(carry.CantCarry, match="over 3 bytes"):
-        carry.opened(sealed, key, "kb-a", "order", 3)
-    assert carry.key_in(key.hex() + "\n") == carry.key_in(base64.b64encode(key).decode()) == key
+        with pytest.raises(runner_program.OrderFailed, match="wasn't sealed with this key"):
+            runner_program.opened(*arguments, 100)
+    with pytest.raises(runner_program.OrderFailed, match="over 3 bytes"):
+        runner_program.opened(sealed, key, "kb-a", "order", 3)
+    assert runner_program.key_in(key.hex() + "\n") == runner_program.key_in(base64.b64encode(key).decode()) == key
     for text in ("", "abc", "zz" * 32, key.hex()[:-2]):
-        with pytest.raises(carry.CantCarry):
-            carry.key_in(text)
+        with pytest.raises(runner_program.OrderFailed):
+            runner_program.key_in(text)
 
 
 # ------------------------------------------------------------------------------------------------- tokens and limits
@@ -502,7 +503,7 @@ def test_many_open_attempts_are_one_conditional_call(case: GithubCase) -> None:
 
 
 def test_runs_on_later_pages_are_found_too(case: GithubCase, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kbslurm.backends.github.PER_PAGE", 1)
+    monkeypatch.setattr("kbslurm.backends.github.backend.PER_PAGE", 1)
     case.fake.hold = True
     backend = case.backend()
     jobs = [make_job(case, "report") for _ in range(5)]
@@ -511,7 +512,7 @@ def test_runs_on_later_pages_are_found_too(case: GithubCase, monkeypatch: pytest
     assert {one.seen for one in backend.poll(attempts).values()} == {Seen.WAITING}
     assert {one.seen for one in backend.poll(unnumbered).values()} == {Seen.WAITING}
     assert backend.find(jobs[0].name).seen is Seen.WAITING
-    monkeypatch.setattr("kbslurm.backends.github.PAGES", 2)
+    monkeypatch.setattr("kbslurm.backends.github.backend.PAGES", 2)
     assert backend.find(jobs[0].name).seen is Seen.UNKNOWN, "what wasn't listed whole proves nothing"
     assert backend.poll(unnumbered[:1])[jobs[0].name].seen is Seen.UNKNOWN
     assert backend.poll(attempts[:1])[jobs[0].name].seen is Seen.WAITING, "its number still finds it"
@@ -520,10 +521,10 @@ def test_runs_on_later_pages_are_found_too(case: GithubCase, monkeypatch: pytest
     assert backend.poll(unnumbered[:1])[jobs[0].name].ending is Ending.CANCELLED
 
 
-def test_the_probes_stand_where_they_are_said_to(case: GithubCase) -> None:
+def test_the_crash_points_stand_where_they_are_said_to(case: GithubCase) -> None:
     passed: list[str] = []
-    case.backend(probe=passed.append).submit(make_job(case, "report", filler=secrets.token_hex(80_000)))
-    assert tuple(f"github.{step}" for step in passed) == GITHUB_PROBES
+    case.backend(crash_point=passed.append).submit(make_job(case, "report", filler=secrets.token_hex(80_000)))
+    assert tuple(f"github.{step}" for step in passed) == GITHUB_CRASH_POINTS
 
 
 def test_pruning_removes_the_marks_of_what_ended_long_ago(case: GithubCase) -> None:
@@ -619,13 +620,13 @@ def crowded(case: GithubCase, name: JobName) -> bytes:
 def misshapen(case: GithubCase, name: JobName) -> bytes:
     told: dict[str, Any] = {"form": 1, "name": name, "node": "", "log": "", "exit": [1], "report": None}
     told["artifacts"] = {}
-    return bytes(archive_of(carry.sealed(json.dumps(told).encode(), case.run_key, name, "result")))
+    return bytes(archive_of(runner_program.sealed(json.dumps(told).encode(), case.run_key, name, "result")))
 
 
 def timeless(case: GithubCase, name: JobName) -> bytes:
     told: dict[str, Any] = {"form": 1, "name": name, "node": "", "log": "", "report": None, "artifacts": {}}
     told["exit"] = {"ending": "timeout", "started_at": 1e300}
-    return bytes(archive_of(carry.sealed(json.dumps(told).encode(), case.run_key, name, "result")))
+    return bytes(archive_of(runner_program.sealed(json.dumps(told).encode(), case.run_key, name, "result")))
 
 
 def test_one_hostile_archive_hinders_no_other_attempt(case: GithubCase) -> None:
@@ -732,7 +733,7 @@ def test_a_working_copy_that_cant_be_written_is_one_sentence(tmp_path: Path) -> 
     (tmp_path / ".git").mkdir()
     (tmp_path / "kbslurm").write_text("a file of that name")
     with pytest.raises(Invalid, match="can't be written: File exists"):
-        parcel.install(tmp_path, make_eval(tmp_path / "eval"))
+        repository_files.install(tmp_path, make_eval(tmp_path / "eval"))
 
 
 @pytest.mark.parametrize(
@@ -747,7 +748,7 @@ def test_nothing_is_written_or_removed_through_a_link(tmp_path: Path, link: str)
     target = elsewhere / "mine.py" if link.endswith(".yml") else elsewhere
     (copy / link).symlink_to(target)
     with pytest.raises(Invalid, match="is a symbolic link") as refusal:
-        parcel.install(copy, make_eval(tmp_path / "eval"))
+        repository_files.install(copy, make_eval(tmp_path / "eval"))
     assert str(copy / link) in refusal.value.message and "git rm" in (refusal.value.hint or "")
     assert [(one.name, one.read_text()) for one in elsewhere.iterdir()] == [("mine.py", "mine")]
     assert not [one for one in copy.rglob("*") if one.is_file() and not one.is_symlink()]
@@ -756,15 +757,22 @@ def test_nothing_is_written_or_removed_through_a_link(tmp_path: Path, link: str)
 def test_what_was_handed_over_is_kept_by_its_size_not_only_by_its_number(
     case: GithubCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(github, "RESULTS_BYTES", 3_000, raising=False)
+    monkeypatch.setattr(github_backend, "RESULTS_BYTES", 3_000)
     backend = case.backend()
     attempts = []
     for n in range(4):
         job = make_job(case, "report")
         told = {"ending": "reported", "exit_code": 0, "reason": "", "started_at": 1.0, "ended_at": 2.0}
-        came = {"form": carry.FORM, "name": job.name, "node": "x", "log": "." * 1_200, "exit": told, "artifacts": {}}
+        came = {
+            "form": runner_program.FORM,
+            "name": job.name,
+            "node": "x",
+            "log": "." * 1_200,
+            "exit": told,
+            "artifacts": {},
+        }
         came["report"] = base64.b64encode(b"r" * (5_000 if n == 3 else 100)).decode()
-        sealed = carry.sealed(json.dumps(came).encode(), case.run_key, job.name, "result")
+        sealed = runner_program.sealed(json.dumps(came).encode(), case.run_key, job.name, "result")
         case.fake.artifacts.append(
             {"id": n + 1, "name": job.name, "data": bytes(archive_of(sealed)), "run": 1, "expired": False}
         )

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from kbslurm.backends import local
-from kbslurm.backends.local import MARK, LocalBackend
+from kbslurm.backends.local import backend as local_backend
+from kbslurm.backends.local.backend import MARK, LocalBackend
 from kbslurm.backends.local.evidence import Owner, bears, boot_id, pids, process_start
 from kbslurm.backends.paths import AttemptPaths, is_there
 from kbslurm.domain.run import Ending, JobName, OpenAttempt, Seen
@@ -388,16 +388,16 @@ def anyone(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCase]:
     """The case of an ordinary user."""
 
     def prepared(folder: Path) -> LocalCase:
-        shutil.copy(local.SUPERVISE, folder / "supervise.py")
+        shutil.copy(local_backend.SUPERVISE, folder / "supervise.py")
         return LocalCase(folder=folder, root=folder / "state", eval_dir=make_eval(folder / "eval"))
 
     with ordinary.user(prepared) as found:
-        monkeypatch.setattr(local, "SUPERVISE", found.folder / "supervise.py")
+        monkeypatch.setattr(local_backend, "SUPERVISE", found.folder / "supervise.py")
         found.python = ordinary.python()
         yield found
         end_all(found)
         for folder in found.root.glob("kb-*"):
-            broom.remove(local._work_folder(found.paths(JobName(folder.name))))
+            broom.remove(local_backend._work_folder(found.paths(JobName(folder.name))))
 
 
 def left_behind(case: LocalCase) -> tuple[OpenAttempt, AttemptPaths]:
@@ -441,7 +441,7 @@ def test_memory_that_an_attempt_shared_goes_with_its_folder(anyone: LocalCase) -
     backend = anyone.backend()
     _, paths = left_behind(anyone)
     assert backend.find(paths.name).seen is Seen.ENDED
-    shared = local._work_folder(paths)
+    shared = local_backend._work_folder(paths)
     (shared / "shut").mkdir(parents=True)
     shared.chmod(0)
     try:
@@ -479,7 +479,7 @@ def test_the_supervisor_of_a_job_that_locks_all_its_folders_says_how_it_ended_an
     wait_until(anyone, "its supervisor has ended", lambda: not owner.lives())  # and nobody has looked before it did
     assert anyone.backend().find(job.name).ending is ending
     assert list(paths.scratch.iterdir()) == []
-    assert not local._work_folder(paths).exists()
+    assert not local_backend._work_folder(paths).exists()
 
 
 def test_what_cant_be_seen_isnt_missing(anyone: LocalCase) -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm.backends.local import SHARED_MEMORY
+from kbslurm.backends.local.backend import SHARED_MEMORY
 from kbslurm.backends.local.supervise import descendants
+from kbslurm.domain.manifest import manifest_for, manifest_text, time_limit_s
 from kbslurm.domain.run import Ending, OpenAttempt, Seen, new_job_name
-from kbslurm.flow.manifest import manifest_for, manifest_text, time_limit_s
 from kbslurm.ports import JobSpec
-from kbslurm.problems import load
+from kbslurm.problems.loading import load
 from kbslurm_eval import wire
 from tests.contract.backend_suite import REPOSITORY, attempt_of, is_alive, key_of, wait_seen, wait_until
 from tests.contract.test_backend_local import LocalCase, end_all, owner_of

@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
-from kbslurm.backends.modal import ModalBackend, ModalGpu, deploy, plain
-from kbslurm.backends.modal.line import Line, LineTrouble
+from kbslurm.backends.modal import deploy, results
+from kbslurm.backends.modal.backend import ModalBackend, ModalGpu
+from kbslurm.backends.modal.connection import CallFailed, Connection
 from kbslurm.domain.finding import Grade
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
@@ -49,7 +50,7 @@ class ModalCase:
 
     folder: Path
     fake: FakeModal
-    line: Line
+    connection: Connection
     name: str = "modal"
     gpu: str = GPU
     wait_s: float = 120.0
@@ -58,11 +59,11 @@ class ModalCase:
     steps: Sequence[str] = ("intent", "placed", "spawned", "started")
     lost_at: Sequence[str] = ("spawned",)
     later_s: float = 0.0
-    made: list[Line] = field(default_factory=list)
+    made: list[Connection] = field(default_factory=list)
 
-    def backend(self, *, line: Line | None = None, **told: Any) -> ModalBackend:
+    def backend(self, *, connection: Connection | None = None, **told: Any) -> ModalBackend:
         return ModalBackend(
-            line or self.line,
+            connection or self.connection,
             app="kbslurm-test",
             gpus={GPU: ModalGpu(slots=2, timeout_s=TIMEOUT_S, memory_bytes=1 << 40)},
             **{
@@ -116,10 +117,10 @@ def deployed(folder: Path, eval_dir: Path, *, digest: str = DIGEST, app: str = "
 @pytest.fixture
 def case(tmp_path: Path) -> Iterator[ModalCase]:
     with FakeModal(deployed(tmp_path / "app", make_eval(tmp_path / "eval"))) as fake:
-        line = Line(*TOKEN, api_url=fake.url)
-        found = ModalCase(folder=tmp_path, fake=fake, line=line)
+        connection = Connection(*TOKEN, api_url=fake.url)
+        found = ModalCase(folder=tmp_path, fake=fake, connection=connection)
         yield found
-        for one in (line, *found.made):
+        for one in (connection, *found.made):
             one.close()
 
 
@@ -207,16 +208,16 @@ SECRET = "the hidden case is 4711"
 def test_an_envelope_says_nothing_in_words_of_its_own(changed: dict[str, Any]) -> None:
     """What is told of a run its person may read: a container that was taken over can't speak to it."""
     fine = {"version": 1, "ending": "reported", "why": "", "exit_code": 0, "report": "sealed", "artifacts": {}}
-    assert plain.envelope_of(pickle.dumps(json.dumps(fine).encode()), plain.PICKLE).report == b"sealed"
-    with pytest.raises(plain.NoResult) as refusal:
-        plain.envelope_of(pickle.dumps(json.dumps({**fine, **changed}).encode()), plain.PICKLE)
+    assert results.envelope_of(pickle.dumps(json.dumps(fine).encode()), results.PICKLE).report == b"sealed"
+    with pytest.raises(results.NoResult) as refusal:
+        results.envelope_of(pickle.dumps(json.dumps({**fine, **changed}).encode()), results.PICKLE)
     assert "4711" not in str(refusal.value)
 
 
 def test_artifacts_that_cant_be_are_left_out() -> None:
     told = {"trace.json": "eHg=", "broken": "!", "empty": "", "number": 7, "large": "A" * 12_000_000}
     fine = {"version": 1, "ending": "reported", "why": "", "exit_code": 0, "report": "sealed", "artifacts": told}
-    found = plain.envelope_of(pickle.dumps(json.dumps(fine).encode()), plain.PICKLE)
+    found = results.envelope_of(pickle.dumps(json.dumps(fine).encode()), results.PICKLE)
     assert found.artifacts == {"trace.json": b"xx"}
 
 
@@ -255,7 +256,7 @@ def test_a_lost_answer_leaves_an_attempt_that_nobody_sends_again_too_early(case:
 def test_an_entry_whose_time_cant_be_read_never_runs_out(case: ModalCase, gone_at: str) -> None:
     job = make_job(case, "report")
     text = f'{{"by": "", "gone_at": {gone_at}, "call": "", "cancelled": false}}'
-    case.line.write(case.line.register("kbslurm-test-attempts"), job.name, text.encode())
+    case.connection.write(case.connection.dict_id("kbslurm-test-attempts"), job.name, text.encode())
     assert case.backend().find(job.name).seen is Seen.UNKNOWN
 
 
@@ -397,12 +398,12 @@ def test_large_payloads_and_results_go_through_the_store_of_blobs(case: ModalCas
 
 
 def test_a_token_that_isnt_taken_is_one_sentence(case: ModalCase) -> None:
-    line = Line("ak-other", "as-other", api_url=case.fake.url)
-    case.made.append(line)
+    connection = Connection("ak-other", "as-other", api_url=case.fake.url)
+    case.made.append(connection)
     with pytest.raises(BackendRefused, match="token") as refusal:
-        case.backend(line=line).submit(make_job(case, "report"))
+        case.backend(connection=connection).submit(make_job(case, "report"))
     assert "MODAL_TOKEN_ID" in str(refusal.value.hint)
-    (finding,) = deploy.findings(line, case.fake.told())
+    (finding,) = deploy.findings(connection, case.fake.told())
     assert (finding.name, finding.grade) == ("token", Grade.FAIL)
 
 
@@ -420,13 +421,13 @@ def test_an_app_with_another_harness_judges_nothing(case: ModalCase) -> None:
 
 def test_the_check_tells_what_is_missing(case: ModalCase) -> None:
     facts = case.fake.told()
-    assert {one.grade for one in deploy.findings(case.line, facts)} == {Grade.PASS}
+    assert {one.grade for one in deploy.findings(case.connection, facts)} == {Grade.PASS}
     other = {**facts, "harness_digest": "e" * 64}
-    assert [one.name for one in deploy.findings(case.line, other) if one.grade is Grade.FAIL] == ["harness"]
+    assert [one.name for one in deploy.findings(case.connection, other) if one.grade is Grade.FAIL] == ["harness"]
     more = {**facts, "functions": {**facts["functions"], "judge-H100": facts["functions"]["judge-T4"]}}
-    assert [one.where for one in deploy.findings(case.line, more) if one.grade is Grade.FAIL] == ["judge-H100"]
+    assert [one.where for one in deploy.findings(case.connection, more) if one.grade is Grade.FAIL] == ["judge-H100"]
     nowhere = {**facts, "app": "another"}
-    assert [(one.name, one.remedy) for one in deploy.findings(case.line, nowhere) if one.grade is Grade.FAIL] == [
+    assert [(one.name, one.remedy) for one in deploy.findings(case.connection, nowhere) if one.grade is Grade.FAIL] == [
         ("app", "Run kbslurm modal deploy.")
     ]
 
@@ -446,7 +447,7 @@ def test_a_job_that_the_function_cant_hold_is_refused_before_it_is_sent(case: Mo
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 70_000])
 def test_one_bytes_object_is_read_from_any_pickle_of_it(protocol: int, size: int) -> None:
     data = bytes(i % 251 for i in range(size))
-    assert plain.bytes_of(pickle.dumps(data, protocol=protocol), plain.PICKLE) == data
+    assert results.bytes_of(pickle.dumps(data, protocol=protocol), results.PICKLE) == data
 
 
 @pytest.mark.parametrize(
@@ -455,27 +456,27 @@ def test_one_bytes_object_is_read_from_any_pickle_of_it(protocol: int, size: int
 def test_nothing_else_is_read(found: Any) -> None:
     data = pickle.dumps(found, protocol=4)
     if found == b"" and isinstance(found, bytes):
-        assert plain.bytes_of(data, plain.PICKLE) == b""
+        assert results.bytes_of(data, results.PICKLE) == b""
         return
-    with pytest.raises(plain.NoResult):
-        plain.bytes_of(data, plain.PICKLE)
+    with pytest.raises(results.NoResult):
+        results.bytes_of(data, results.PICKLE)
 
 
 def test_a_cut_or_lengthened_pickle_is_nothing() -> None:
     whole = pickle.dumps(b"x" * 1000, protocol=4)
     for broken in (*(whole[:n] for n in range(len(whole))), whole + b"N.", whole[:-1] + whole):
-        with pytest.raises(plain.NoResult):
-            plain.bytes_of(broken, plain.PICKLE)
+        with pytest.raises(results.NoResult):
+            results.bytes_of(broken, results.PICKLE)
 
 
 def test_cbor_is_read_as_strictly() -> None:
-    assert plain.bytes_of(b"\x43abc", plain.CBOR) == b"abc"
-    assert plain.bytes_of(b"\x58\x03abc", plain.CBOR) == b"abc"
+    assert results.bytes_of(b"\x43abc", results.CBOR) == b"abc"
+    assert results.bytes_of(b"\x58\x03abc", results.CBOR) == b"abc"
     for broken in (b"", b"\x43ab", b"\x43abcd", b"\x63abc", b"\x5f\x43abc\xff", b"\xd8\x23\x63abc", b"\x81\x41a"):
-        with pytest.raises(plain.NoResult):
-            plain.bytes_of(broken, plain.CBOR)
-    with pytest.raises(plain.NoResult):
-        plain.bytes_of(b"\x43abc", "format 2")
+        with pytest.raises(results.NoResult):
+            results.bytes_of(broken, results.CBOR)
+    with pytest.raises(results.NoResult):
+        results.bytes_of(b"\x43abc", "format 2")
 
 
 # ------------------------------------------------------------------------------------------ the file that is deployed
@@ -511,15 +512,15 @@ def test_the_platform_starts_by_itself_and_ends_when_told(tmp_path: Path) -> Non
     ) as platform:
         assert platform.stdout is not None
         told = json.loads(platform.stdout.readline())
-        line = Line(*told["token"], api_url=told["url"])
-        assert {one.grade for one in deploy.findings(line, json.loads((folder / "told.json").read_text()))} == {
+        connection = Connection(*told["token"], api_url=told["url"])
+        assert {one.grade for one in deploy.findings(connection, json.loads((folder / "told.json").read_text()))} == {
             Grade.PASS
         }
         fault = json.dumps({"fail": ["ClientHello", 1]}).encode()
         with urllib.request.urlopen(urllib.request.Request(told["faults"], data=fault), timeout=60) as answer:
             assert answer.status == 200
-        with pytest.raises(LineTrouble):
-            line.hello()
-        line.close()
+        with pytest.raises(CallFailed):
+            connection.hello()
+        connection.close()
         platform.terminate()
         assert platform.wait(60) == 0

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm import sites
 from kbslurm.backends.slurm.commands import Commands
 from kbslurm.backends.slurm.fleet import (
     HELPER,
@@ -24,6 +23,7 @@ from kbslurm.backends.slurm.fleet import (
     reservations_in,
     state_word,
 )
+from kbslurm.config import sites
 from kbslurm.domain.site import Fleet
 from kbslurm.errors import BackendTrouble
 

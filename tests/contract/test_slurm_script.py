@@ -17,9 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm import images, share, sites
+from kbslurm.config import shared_folders, sites
 from kbslurm.domain.run import JobName
 from kbslurm.flow.script import script_for
+from kbslurm.images import pins
 from kbslurm_eval.image import UNREADABLE
 
 NOBODY = 65534
@@ -86,7 +87,7 @@ class Rig:
             harness=self.root / "eval",
             time_limit_s=4321,
             memory_bytes=1 << 30,
-            templates=share.path("sbatch_templates"),
+            templates=shared_folders.path("sbatch_templates"),
         )
         text = text.replace("\nPATH=", f"\nPATH={path}:" if path else "\nPATH=", 1)
         for name, said in (("judge", judge), ("runner", runner), ("script", text)):
@@ -232,8 +233,8 @@ def test_an_image_that_isnt_what_is_pinned_never_runs(rig: Rig, by: str) -> None
 
     def run_pinned(digest: str) -> dict[str, object]:
         if by == "lock":
-            images.pin(rig.root / images.LOCK, "other", images.Pin(digest="tree:1", made_at=NOW, source="x"))
-            images.pin(rig.root / images.LOCK, "image", images.Pin(digest=digest, made_at=NOW, source="x"))
+            pins.pin(rig.root / pins.LOCK, "other", pins.Pin(digest="tree:1", made_at=NOW, source="x"))
+            pins.pin(rig.root / pins.LOCK, "image", pins.Pin(digest=digest, made_at=NOW, source="x"))
         shutil.rmtree(rig.root / "attempt" / "claim", ignore_errors=True)
         return rig.run("exit 0", more=f'image_digest = "{digest}"' if by == "site" else "")
 

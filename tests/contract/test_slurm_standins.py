@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm import share, sites
 from kbslurm.backends.paths import AttemptPaths
-from kbslurm.backends.slurm import rehearsal
 from kbslurm.backends.slurm.backend import SlurmBackend
 from kbslurm.backends.slurm.commands import Commands
+from kbslurm.backends.slurm.doctor import rehearsal
+from kbslurm.config import shared_folders, sites
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen
 from kbslurm.domain.site import Submission
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
@@ -93,7 +93,7 @@ class Rig:
             harness=harness_folder(self.site, self.eval_dir),
             time_limit_s=job.time_limit_s,
             memory_bytes=job.memory_bytes,
-            templates=share.path("sbatch_templates"),
+            templates=shared_folders.path("sbatch_templates"),
             avoid_nodes=("n1",),
         )
         return dataclasses.replace(job, directory=directory, script=script)
@@ -566,10 +566,10 @@ REHEARSED = """
 import sys
 sys.path[:0] = sys.argv[4:]
 from pathlib import Path
-from kbslurm import share, sites
-from kbslurm.backends.slurm import rehearsal
+from kbslurm.config import shared_folders, sites
+from kbslurm.backends.slurm.doctor import rehearsal
 site, eval_dir, folder = sites.load(Path(sys.argv[1])), Path(sys.argv[2]), Path(sys.argv[3])
-rehearsal.prepare(site, site.gpus["T4"], folder, templates=share.path("sbatch_templates"), eval_dir=eval_dir)
+rehearsal.prepare(site, site.gpus["T4"], folder, templates=shared_folders.path("sbatch_templates"), eval_dir=eval_dir)
 """
 
 

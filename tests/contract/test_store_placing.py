@@ -27,7 +27,7 @@ def rig(database_url: str) -> Iterator[Rig]:
 
 
 def claim(rig: Rig, *slots: Slot, rules: Rules | None = None) -> OpenAttempt | None:
-    return rig.store.claim(slots, rig.now, rules=rules or Rules())
+    return rig.store.queue.claim(slots, rig.now, rules=rules or Rules())
 
 
 def claimed(rig: Rig, *slots: Slot, rules: Rules | None = None) -> OpenAttempt:
@@ -90,7 +90,7 @@ def test_on_another_class_leaderboard_runs_are_not_taken_or_do_not_rank(rig: Rig
     assert rig.score(attempt, PASSED), "whoever says that it ranks"
     (verdict,) = rig.rows("SELECT name, ranked FROM verdict")
     assert verdict == {"name": "passed", "ranked": False}
-    assert rig.store.best("main", "H100") == []
+    assert rig.store.standings.best("main", "H100") == []
     (event,) = rig.rows("SELECT data FROM event WHERE kind = 'run.scored'")
     assert event["data"]["ranked"] is False
 
@@ -116,8 +116,8 @@ def test_a_run_that_was_ordered_to_a_place_goes_nowhere_else_and_there_whatever_
     rig.accept()
     rig.store._do("UPDATE run SET pinned = 'modal'")
     home = Slot(backend="cluster", gpu="H100", free=1)
-    assert rig.store.claim([home], rig.now) is None
-    assert rig.store.claim([home, replace(home, backend="other")], rig.now) is None
+    assert rig.store.queue.claim([home], rig.now) is None
+    assert rig.store.queue.claim([home, replace(home, backend="other")], rig.now) is None
     assert claim(rig, home, replace(AWAY, backend="github")) is None
     only = replace(AWAY, pinned_only=True, leaderboard="no", queued_before=rig.now - timedelta(days=1))
     assert claimed(rig, home, only).backend == "modal"
@@ -129,12 +129,12 @@ def test_an_order_to_a_place_goes_past_neither_the_budget_nor_whose_runs_it_take
     rig.accept(mode="test", place="modal")
     assert claim(rig, DEAR, rules=Rules(budget=Budget(month=0.5))) is None, "it may come to 0.6"
     assert claim(rig, replace(AWAY, staff_only=True)) is None
-    assert rig.store.claim([Slot(backend="modal", gpu="H100", free=1, staff_only=True)], rig.now) is None
+    assert rig.store.queue.claim([Slot(backend="modal", gpu="H100", free=1, staff_only=True)], rig.now) is None
     assert claimed(rig, DEAR, rules=Rules(budget=Budget(month=0.7))).backend == "modal"
 
 
 def test_what_is_submitted_for_a_place_is_ordered_there_when_it_must_be_looked_at_again_too(rig: Rig) -> None:
-    seen = rig.store.intake(rig.person("bob"), rig.board.name, "test")
+    seen = rig.store.intake.admission(rig.person("bob"), rig.board.name, "test")
     rig.accept("ada", mode="test", place="modal")
     rig.accept("bob", mode="test", place="modal", basis=seen.basis)
     rig.accept("eve", mode="test")
@@ -143,19 +143,19 @@ def test_what_is_submitted_for_a_place_is_ordered_there_when_it_must_be_looked_a
 
 
 def test_who_is_next_is_told_without_being_claimed(rig: Rig) -> None:
-    assert rig.store.next_up("H100", "cluster", rig.now) is None
+    assert rig.store.queue.next_up("H100", "cluster", rig.now) is None
     rig.accept("ada")
     rig.later(1)
     rig.accept("bob", mode="test")
     pinned = rig.accept("eve", gpus=("A100",), mode="test", place="modal")
     before = rig.everything()
-    found = rig.store.next_up("H100", "cluster", rig.now)
+    found = rig.store.queue.next_up("H100", "cluster", rig.now)
     assert found is not None
     assert (found.person, found.mode, found.attempt.number, found.attempt.gpu) == ("ada", "leaderboard", 1, "H100")
     assert (found.problem.name, found.problem.limits) == (HELLO.name, HELLO.limits)
     assert (found.key, found.nonce, found.secret_seed, found.source) == (b"", "", "", ""), "no secret is needed"
-    assert rig.store.next_up("A100", "cluster", rig.now) is None, "it was ordered elsewhere"
-    there = rig.store.next_up("A100", "modal", rig.now)
+    assert rig.store.queue.next_up("A100", "cluster", rig.now) is None, "it was ordered elsewhere"
+    there = rig.store.queue.next_up("A100", "modal", rig.now)
     assert there is not None and there.attempt.run_id == pinned.run_ids[0]
     assert rig.everything() == before
 
@@ -163,10 +163,10 @@ def test_who_is_next_is_told_without_being_claimed(rig: Rig) -> None:
 def test_who_is_next_avoids_the_nodes_that_its_launch_would(rig: Rig) -> None:
     rig.accept()
     failed = rig.claimed()
-    rig.store.note_handle(failed, Handle("1"), rig.now + timedelta(hours=1), rig.now)
-    rig.store.note_seen(failed, Sighting(seen=Seen.RUNNING, node="n7"), rig.now)
+    rig.store.attempts.note_handle(failed, Handle("1"), rig.now + timedelta(hours=1), rig.now)
+    rig.store.attempts.note_seen(failed, Sighting(seen=Seen.RUNNING, node="n7"), rig.now)
     assert rig.give_up(failed) is RunState.QUEUED
-    found = rig.store.next_up("H100", "local", rig.now)
+    found = rig.store.queue.next_up("H100", "local", rig.now)
     assert found is not None
     assert (found.attempt.number, found.avoid_nodes) == (2, ("n7",))
 
@@ -182,14 +182,14 @@ def test_a_burst_stops_at_the_budget_with_what_is_open_counted_at_its_most(rig: 
     while (attempt := claim(rig, DEAR, rules=rules)) is not None:
         went.append(attempt)
     assert len(went) == 3, "0.6 each; a fourth might come to 2.4"
-    assert rig.store.waiting_facts(rig.now).spent == pytest.approx(1.8)
+    assert rig.store.queue.demand(rig.now).spent == pytest.approx(1.8)
     for attempt in went:  # each took a tenth of its time
-        rig.store.note_handle(attempt, Handle("1"), rig.now + timedelta(hours=1), rig.now)
-        rig.store.note_seen(attempt, Sighting(seen=Seen.RUNNING, started_at=rig.now), rig.now)
+        rig.store.attempts.note_handle(attempt, Handle("1"), rig.now + timedelta(hours=1), rig.now)
+        rig.store.attempts.note_seen(attempt, Sighting(seen=Seen.RUNNING, started_at=rig.now), rig.now)
     rig.later(6)
     for attempt in went:
         assert rig.score(attempt)
-    assert rig.store.waiting_facts(rig.now).spent == pytest.approx(0.18)
+    assert rig.store.queue.demand(rig.now).spent == pytest.approx(0.18)
     assert claim(rig, DEAR, rules=rules) is not None
 
 
@@ -201,27 +201,27 @@ def test_eight_at_once_do_not_overshoot_the_budget(rig: Rig) -> None:
 
     def claim_twice() -> None:
         for _ in range(2):
-            found.append(rig.store.claim([DEAR], rig.now, rules=rules))
+            found.append(rig.store.queue.claim([DEAR], rig.now, rules=rules))
 
     at_once([claim_twice] * 8)
     assert sum(one is not None for one in found) == 3
 
 
 def test_a_boards_own_bound_holds_for_it_alone_and_the_month_ends(rig: Rig) -> None:
-    other = rig.store.add_board("other", HELLO, gpus=["H100"], now=rig.now)
+    other = rig.store.boards.add("other", HELLO, gpus=["H100"], now=rig.now)
     rules = Rules(budget=Budget(boards={"main": 0.7}))
     rig.accept("ada")
     rig.accept("bob")
     rig.accept("eve", board_id=other.id, problem_version_id=other.problem_version_id)
-    boards = [rig.store.work(claimed(rig, DEAR, rules=rules).id).board for _ in range(2)]
+    boards = [rig.store.attempts.work(claimed(rig, DEAR, rules=rules).id).board for _ in range(2)]
     assert sorted(boards) == ["main", "other"]
     assert claim(rig, DEAR, rules=rules) is None
     left = rig.rows("SELECT id FROM run WHERE state = 'queued'")[0]["id"]
-    told = rig.store.why(left, rig.now)
+    told = rig.store.runs.why(left, rig.now)
     assert (told.board, told.most_gpu_s) == ("main", 60.0)
     assert told.spent == pytest.approx(1.2)
     assert told.spent_of_board == pytest.approx(0.6)
-    assert rig.store.waiting_facts(rig.now).demand["H100"].least_by_board == {"main": 60.0}
+    assert rig.store.queue.demand(rig.now).demand["H100"].least_by_board == {"main": 60.0}
     assert claim(rig, replace(DEAR, price=0.0), rules=rules) is not None, "what costs nothing is never bounded"
     rig.accept("dan")
     assert claim(rig, DEAR, rules=rules) is None
@@ -230,114 +230,114 @@ def test_a_boards_own_bound_holds_for_it_alone_and_the_month_ends(rig: Rig) -> N
 
 
 def test_who_waits_for_a_boards_or_a_teams_budget_alone_is_told_so(rig: Rig) -> None:
-    other = rig.store.add_board("other", HELLO, gpus=["H100"], now=rig.now)
+    other = rig.store.boards.add("other", HELLO, gpus=["H100"], now=rig.now)
     mine = rig.accept("ada")
     others = rig.accept("eve", board_id=other.id, problem_version_id=other.problem_version_id)
-    rig.store.set_team(rig.person("dan"), "blue")
+    rig.store.people.set_team(rig.person("dan"), "blue")
     teams = rig.accept("dan", board_id=other.id, problem_version_id=other.problem_version_id)
     told = {"held_up": {}, "held_boards": {"H100": {"main": "board's"}}, "held_teams": {"H100": {"blue": "team's"}}}
-    assert rig.store.hold_lease("daemon", "me", 60.0, rig.now, info={"overflow": told})
+    assert rig.store.leases.hold("daemon", "me", 60.0, rig.now, info={"overflow": told})
     for receipt, said in ((mine, "board's"), (others, None), (teams, "team's")):
-        (run,) = rig.store.submission(receipt.submission_id).runs
-        assert rig.store.queue_now("H100", rig.now, before=run).held_up == said
-    assert rig.store.queue_now("H100", rig.now).held_up is None
+        (run,) = rig.store.submissions.get(receipt.submission_id).runs
+        assert rig.store.queue.now("H100", rig.now, before=run).held_up == said
+    assert rig.store.queue.now("H100", rig.now).held_up is None
 
 
 def test_a_teams_bound_holds_for_what_it_submitted_alone(rig: Rig) -> None:
     for who, team in (("ada", "blue"), ("bob", "blue"), ("eve", "red"), ("dan", None)):
-        rig.store.set_team(rig.person(who), team)
+        rig.store.people.set_team(rig.person(who), team)
         rig.accept(who)
         rig.accept(who)
     rules = Rules(budget=Budget(team=0.7, teams={"red": 0.0}))
     went = []
     while (attempt := claim(rig, DEAR, rules=rules)) is not None:
-        went.append(rig.store.work(attempt.id).person)
+        went.append(rig.store.attempts.work(attempt.id).person)
     assert sorted(went) == ["ada", "dan", "dan"], "one of blue's four, red's none, and who is in no team has no bound"
-    facts = rig.store.waiting_facts(rig.now)
+    facts = rig.store.queue.demand(rig.now)
     assert facts.spent_by_team == {"blue": pytest.approx(0.6)}
     assert facts.demand["H100"].least_by_team == {"blue": 60.0, "red": 60.0}
     left = rig.rows("SELECT run.id FROM run JOIN person p ON p.id = run.person_id WHERE p.name = 'bob' ORDER BY 1")
-    told = rig.store.why(left[0]["id"], rig.now)
+    told = rig.store.runs.why(left[0]["id"], rig.now)
     assert told.team == "blue"
     assert told.spent_of_team == pytest.approx(0.6)
-    rig.store.set_team(rig.person("bob"), None)
+    rig.store.people.set_team(rig.person("bob"), None)
     assert claim(rig, DEAR, rules=rules) is None, "what was submitted for a team is the team's"
     assert claim(rig, DEAR, rules=Rules(budget=Budget(team=1.3))) is not None
 
 
 def test_eight_at_once_do_not_overshoot_a_teams_budget(rig: Rig) -> None:
     for n in range(16):
-        rig.store.set_team(rig.person(f"p{n}"), "blue")
+        rig.store.people.set_team(rig.person(f"p{n}"), "blue")
         rig.accept(f"p{n}")
     found: list[OpenAttempt | None] = []
 
     def claim_twice() -> None:
         for _ in range(2):
-            found.append(rig.store.claim([DEAR], rig.now, rules=Rules(budget=Budget(teams={"blue": 2.0}))))
+            found.append(rig.store.queue.claim([DEAR], rig.now, rules=Rules(budget=Budget(teams={"blue": 2.0}))))
 
     at_once([claim_twice] * 8)
     assert sum(one is not None for one in found) == 3
 
 
 def test_usage_is_told_by_the_team_of_then(rig: Rig) -> None:
-    other = rig.store.add_board("other", HELLO, gpus=["H100"], now=rig.now)
-    rig.store.set_team(rig.person("ada"), "blue")
+    other = rig.store.boards.add("other", HELLO, gpus=["H100"], now=rig.now)
+    rig.store.people.set_team(rig.person("ada"), "blue")
     rig.accept("ada")
     rig.accept("ada", board_id=other.id, problem_version_id=other.problem_version_id)
-    rig.store.set_team(rig.person("ada"), "red")
+    rig.store.people.set_team(rig.person("ada"), "red")
     rig.accept("ada")
     rig.accept("bob")
     for _ in range(4):
         claimed(rig, DEAR)
     month = month_of(rig.now)
-    used = {row.name: row.runs for row in rig.store.usage("team", *month, rig.now)}
+    used = {row.name: row.runs for row in rig.store.costs.usage("team", *month, rig.now)}
     assert used == {"blue": 2, "red": 1, None: 1}
-    on_main = {row.name: row.money for row in rig.store.usage("team", *month, rig.now, board="main")}
+    on_main = {row.name: row.money for row in rig.store.costs.usage("team", *month, rig.now, board="main")}
     assert on_main == {name: pytest.approx(0.6) for name in ("blue", "red", None)}
-    rig.store.delete_board("other", by="host", force=True)
-    gone = rig.store.usage("board", *month, rig.now, board="other")
+    rig.store.boards.delete("other", by="host", force=True)
+    gone = rig.store.costs.usage("board", *month, rig.now, board="other")
     assert [row.name for row in gone] == ["other"], "it cost what it cost"
     with pytest.raises(NotFound, match="nope"):
-        rig.store.usage("board", *month, rig.now, board="nope")
+        rig.store.costs.usage("board", *month, rig.now, board="nope")
 
 
 def test_what_never_began_costs_nothing_and_what_perhaps_ran_costs_its_most(rig: Rig) -> None:
     for who in ("ada", "bob", "eve"):
         rig.accept(who)
     refused, withdrawn, lost = (claimed(rig, DEAR) for _ in range(3))
-    assert rig.store.waiting_facts(rig.now).spent == pytest.approx(1.8)
+    assert rig.store.queue.demand(rig.now).spent == pytest.approx(1.8)
     rig.refuse(refused)
     rig.give_up(withdrawn, Ending.WITHDRAWN)
     rig.give_up(lost, Ending.VANISHED)
-    assert rig.store.waiting_facts(rig.now).spent == pytest.approx(0.6)
-    assert rig.store.waiting_facts(rig.now).spent_by_board == {"main": pytest.approx(0.6)}
+    assert rig.store.queue.demand(rig.now).spent == pytest.approx(0.6)
+    assert rig.store.queue.demand(rig.now).spent_by_board == {"main": pytest.approx(0.6)}
 
 
 # -------------------------------------------------------------------------------------------------------------- shadows
 
 
 def test_what_ranked_lately_can_be_shadowed_once(rig: Rig) -> None:
-    assert rig.store.shadowable(rig.now) == []
+    assert rig.store.shadows.candidates(rig.now) == []
     for who, mode, verdict in (("ada", "leaderboard", PASSED), ("bob", "test", PASSED), ("eve", "leaderboard", WRONG)):
         rig.accept(who, mode=mode)
         assert rig.score(rig.running(), verdict)
-    (found,) = rig.store.shadowable(rig.now)
+    (found,) = rig.store.shadows.candidates(rig.now)
     assert (found.board, found.gpu, found.backend, found.gpu_s) == ("main", "H100", "local", 60.0)
     came: list[bool] = []
-    at_once([lambda: came.append(rig.store.shadow_once(found, "modal", rig.now))] * 6)
+    at_once([lambda: came.append(rig.store.shadows.order_once(found, "modal", rig.now))] * 6)
     assert sorted(came) == [False] * 5 + [True]
     (row,) = rig.rows("SELECT sh.*, run.* FROM shadow sh JOIN run ON run.id = sh.run_id")
     assert (row["of_run_id"], row["pinned"], row["counts"], row["may_rank"]) == (found.run, "modal", False, False)
     assert row["created_by"] == "the policy"
-    assert rig.store.shadowable(rig.now) == []
+    assert rig.store.shadows.candidates(rig.now) == []
     assert not rig.rows("SELECT 1 FROM event WHERE kind = 'staff.shadow'"), "no host did that"
 
 
 def test_what_ranked_long_ago_is_no_news_of_a_place(rig: Rig) -> None:
     rig.accept()
     assert rig.score(rig.running())
-    assert len(rig.store.shadowable(rig.now)) == 1
-    assert rig.store.shadowable(rig.later(3_601)) == []
+    assert len(rig.store.shadows.candidates(rig.now)) == 1
+    assert rig.store.shadows.candidates(rig.later(3_601)) == []
 
 
 # --------------------------------------------------------------------------------------------------------- wanted back
@@ -347,11 +347,11 @@ def test_what_has_not_begun_is_wanted_back_once_and_its_run_waits_again(rig: Rig
     rig.accept()
     attempt = claimed(rig, AWAY)
     home = [Slot(backend="cluster", gpu="H100", free=1)]
-    assert not rig.store.withdraw(attempt, home, "home", rig.now), "it wasn't even taken"
-    rig.store.note_handle(attempt, Handle("1"), rig.now + timedelta(hours=1), rig.now)
-    assert rig.store.withdraw(attempt, home, "home", rig.now)
-    assert not rig.store.withdraw(attempt, home, "home", rig.now)
-    (again,) = rig.store.open_attempts()
+    assert not rig.store.attempts.withdraw(attempt, home, "home", rig.now), "it wasn't even taken"
+    rig.store.attempts.note_handle(attempt, Handle("1"), rig.now + timedelta(hours=1), rig.now)
+    assert rig.store.attempts.withdraw(attempt, home, "home", rig.now)
+    assert not rig.store.attempts.withdraw(attempt, home, "home", rig.now)
+    (again,) = rig.store.attempts.open()
     assert again.withdraw_at == rig.now
     assert rig.give_up(again, Ending.WITHDRAWN) is RunState.QUEUED
     (row,) = rig.rows("SELECT state, ending FROM attempt")
@@ -363,15 +363,15 @@ def test_what_has_not_begun_is_wanted_back_once_and_its_run_waits_again(rig: Rig
 def test_what_runs_and_what_home_never_takes_is_not_wanted_back(rig: Rig) -> None:
     rig.accept()
     attempt = claimed(rig, AWAY)
-    rig.store.note_handle(attempt, Handle("1"), rig.now + timedelta(hours=1), rig.now)
+    rig.store.attempts.note_handle(attempt, Handle("1"), rig.now + timedelta(hours=1), rig.now)
     for home in (
         Slot(backend="cluster", gpu="H100", free=1, most=0),
         Slot(backend="cluster", gpu="H100", free=1, staff_only=True),
     ):
-        assert not rig.store.withdraw(attempt, [home], "home", rig.now)
-    assert not rig.store.withdraw(attempt, [], "home", rig.now)
-    rig.store.note_seen(attempt, Sighting(seen=Seen.RUNNING), rig.now)
-    assert not rig.store.withdraw(attempt, [Slot(backend="cluster", gpu="H100", free=1)], "home", rig.now)
+        assert not rig.store.attempts.withdraw(attempt, [home], "home", rig.now)
+    assert not rig.store.attempts.withdraw(attempt, [], "home", rig.now)
+    rig.store.attempts.note_seen(attempt, Sighting(seen=Seen.RUNNING), rig.now)
+    assert not rig.store.attempts.withdraw(attempt, [Slot(backend="cluster", gpu="H100", free=1)], "home", rig.now)
 
 
 def test_being_moved_costs_none_of_the_three_tries(rig: Rig) -> None:
@@ -388,17 +388,17 @@ def test_being_moved_costs_none_of_the_three_tries(rig: Rig) -> None:
 
 def test_breakers_are_kept_and_outcomes_tell_whose_runs_failed(rig: Rig) -> None:
     found = Breaker(state=State.OPEN, why="no answer", since=rig.now, try_at=rig.now, times=2)
-    rig.store.keep_breaker("cluster", found)
-    rig.store.keep_breaker("modal", found)
-    rig.store.keep_breaker("modal", CLOSED)
-    assert rig.store.breakers() == {"cluster": found, "modal": CLOSED}
+    rig.store.places.keep_breaker("cluster", found)
+    rig.store.places.keep_breaker("modal", found)
+    rig.store.places.keep_breaker("modal", CLOSED)
+    assert rig.store.places.breakers() == {"cluster": found, "modal": CLOSED}
     for who in ("ada", "ada", "bob"):
         rig.accept(who)
     for attempt in [claimed(rig, AWAY) for _ in range(3)]:
         rig.give_up(attempt)
-    told = rig.store.outcomes(rig.now)["modal"]
+    told = rig.store.places.outcomes(rig.now)["modal"]
     assert (told.people, told.good_at) == (2, None)
     rig.later(1)
     rig.score(claimed(rig, AWAY))
-    told = rig.store.outcomes(rig.now)["modal"]
+    told = rig.store.places.outcomes(rig.now)["modal"]
     assert (told.people, told.good_at) == (0, rig.now)

@@ -10,7 +10,7 @@ import pytest
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
-from kbslurm import share
+from kbslurm.config import shared_folders
 from kbslurm.errors import Misconfigured
 from kbslurm.store import connect, migrate
 from kbslurm.store.migrate import Schema
@@ -48,7 +48,7 @@ def catalog(url: str) -> dict[str, list[tuple[object, ...]]]:
 
 
 def test_the_chain_read_off_the_files_is_alembics() -> None:
-    script = ScriptDirectory(str(share.path("alembic")))
+    script = ScriptDirectory(str(shared_folders.path("alembic")))
     assert list(migrate.revisions()) == [revision.revision for revision in script.walk_revisions()][::-1]
     assert script.get_heads() == [migrate.revisions()[-1]]
 

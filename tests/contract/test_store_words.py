@@ -12,21 +12,20 @@ from kbslurm.store.postgres import PostgresStore
 
 UNFIT = ["a\0b", "a\udcffb"]
 WAYS: list[Callable[[PostgresStore, str], object]] = [
-    lambda store, word: store.person(word),
-    lambda store, word: store.ban(PersonId(1), word),
-    lambda store, word: store.board(word),
-    lambda store, word: store.issue_token(PersonId(1), device=word),
-    lambda store, word: store.intake(PersonId(1), word),
-    lambda store, word: store.cursor(word),
+    lambda store, word: store.people.find(word),
+    lambda store, word: store.people.ban(PersonId(1), word),
+    lambda store, word: store.boards.find(word),
+    lambda store, word: store.tokens.issue(PersonId(1), device=word),
+    lambda store, word: store.intake.admission(PersonId(1), word),
 ]
 
 
 @pytest.mark.parametrize("word", UNFIT, ids=["nul", "surrogate"])
 def test_an_unfit_word_is_refused_and_the_store_works_on(database_url: str, word: str) -> None:
     with PostgresStore(database_url) as store:
-        store.add_person("ada")
+        store.people.add("ada")
         for way in WAYS:
             with pytest.raises(Invalid, match="can't be kept"):
                 way(store, word)
-        known = store.person("ada")
+        known = store.people.find("ada")
         assert known is not None and known.ban_reason == ""

@@ -18,19 +18,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kbslurm import config as configs
-from kbslurm import logs, problems, share, wiring
-from kbslurm.backends.github import GithubBackend, parcel
-from kbslurm.backends.local import LocalBackend
-from kbslurm.cli import show
-from kbslurm.daemon import Daemon, Pace
+from kbslurm import wiring
+from kbslurm.backends.github import repository_files
+from kbslurm.backends.github.backend import GithubBackend
+from kbslurm.backends.local.backend import LocalBackend
+from kbslurm.cli.output import printing
+from kbslurm.config import settings as configs
+from kbslurm.config import shared_folders
+from kbslurm.daemon.loop import Daemon
+from kbslurm.daemon.timing import Timing
 from kbslurm.domain.breaker import State
 from kbslurm.domain.placement import month_of
 from kbslurm.domain.run import Handle, JobName, OpenAttempt, Sighting
 from kbslurm.domain.why import sentences
 from kbslurm.errors import EXIT_OK, EXIT_REJECTED, BackendRefused, BackendTrouble
 from kbslurm.flow.submit import accept
+from kbslurm.observe import logs
 from kbslurm.ports import JobSpec
+from kbslurm.problems import loading
 from kbslurm.store.postgres import PostgresStore
 from tests.fakes.github import REPOSITORY, TOKEN, FakeGithub
 from tests.fakes.modal import TOKEN as MODAL_TOKEN
@@ -137,25 +142,32 @@ class Stage:
 
     def __init__(self, store: PostgresStore, site: Site, daemon: Daemon, *, quiet: bool) -> None:
         self.store, self.site, self.daemon, self.quiet = store, site, daemon, quiet
-        self.problem = share.path("examples") / "transpose"
+        self.problem = shared_folders.path("examples") / "transpose"
         self.expected: dict[int, str] = {}
         self.acts: dict[int, str] = {}
         self.told: set[int] = set()
 
     def say(self, text: str) -> None:
         if not self.quiet:
-            show.out().print(text, soft_wrap=True)
+            printing.out().print(text, soft_wrap=True)
 
     def act(self, text: str) -> None:
-        self.say(f"\n[bold]{show.escape(text)}[/]")
+        self.say(f"\n[bold]{printing.escape(text)}[/]")
 
     def submit(self, act: str, *plays: Play) -> list[int]:
         ids = []
         for play in plays:
             file = self.problem / "submissions" / play.file
-            person = self.store.ensure_person(play.person)
+            person = self.store.people.ensure(play.person)
             taken = accept(
-                self.store, person.id, BOARD, file.name, file.read_bytes(), play.mode, play.gpus, datetime.now(UTC)
+                self.store.intake,
+                person.id,
+                BOARD,
+                file.name,
+                file.read_bytes(),
+                play.mode,
+                play.gpus,
+                datetime.now(UTC),
             )
             ids.append(int(taken.submission_id))
             self.expected[ids[-1]], self.acts[ids[-1]] = play.expect, act
@@ -183,14 +195,14 @@ class Stage:
             if is_so(runs):
                 return
             assert datetime.now(UTC).timestamp() < until, f"it never came to be so: {runs}"
-            self.store.wait_for_news(0.3)
+            self.store.events.wait(0.3)
 
     def _tell(self, run: Mapping[str, Any]) -> None:
-        score = f", {show.score(run['score_s'])}" if run["score_s"] is not None else ""
+        score = f", {printing.score(run['score_s'])}" if run["score_s"] is not None else ""
         head = f"#{run['submission_id']} {run['person']} {run['file_name']} on {run['gpu']}"
-        self.say(f"  {show.escape(head)}: {show.coloured(run['verdict'])}{score}, at [bold]{run['backend']}[/]")
+        self.say(f"  {printing.escape(head)}: {printing.coloured(run['verdict'])}{score}, at [bold]{run['backend']}[/]")
         if run["backend"] != SITE:
-            self.say(f"    since {show.escape(run['why_here'])}")
+            self.say(f"    since {printing.escape(run['why_here'])}")
 
 
 def settled(ids: Sequence[int]) -> Callable[[list[dict[str, Any]]], bool]:
@@ -212,7 +224,9 @@ def played(stage: Stage) -> bool:
     stage.wait(settled(during))
     waits = next(run for run in stage.runs() if run["submission_id"] == middle)
     lane = stage.daemon.lanes[SITE]
-    stage.say(f"  {SITE}'s breaker is {lane.breaker.state.value.replace('_', '-')}: {show.escape(lane.breaker.why)}")
+    stage.say(
+        f"  {SITE}'s breaker is {lane.breaker.state.value.replace('_', '-')}: {printing.escape(lane.breaker.why)}"
+    )
     stage.act("The cluster is back")
     stage.site.down = False
     stage.wait(settled([middle]))
@@ -251,7 +265,10 @@ def staged(folder: Path, *, quiet: bool) -> Iterator[Stage]:
     wiring.modal_folder(plain, wiring.modal_facts(plain), folder / "app")
     with ExitStack() as stack:
         github = FakeGithub(
-            folder / "github", parcel.files(share.eval_dir()), secrets_={"KBSLURM_RUN_KEY": key}, runners=2
+            folder / "github",
+            repository_files.files(shared_folders.eval_dir()),
+            secrets_={"KBSLURM_RUN_KEY": key},
+            runners=2,
         )
         stack.callback(github.close)
         modal = stack.enter_context(FakeModal(folder / "app"))
@@ -273,11 +290,11 @@ def staged(folder: Path, *, quiet: bool) -> Iterator[Stage]:
         for place in places:
             if isinstance(place.backend, GithubBackend):
                 place.backend.min_isolation = 0  # no configuration may: what plays the runner here is ours alone
-        store.add_board(
-            BOARD, problems.load(share.path("examples") / "transpose"), gpus=("H100", "A100"), confirm=False
+        store.boards.add(
+            BOARD, loading.load(shared_folders.path("examples") / "transpose"), gpus=("H100", "A100"), confirm=False
         )
-        pace = Pace(lease_s=5.0, idle_s=1.0, breaker_s=1.0)
-        daemon = Daemon(store, places, pace=pace, rules=wiring.rules(config))
+        timing = Timing(lease_s=5.0, idle_s=1.0, breaker_s=1.0)
+        daemon = Daemon(store, places, timing=timing, rules=wiring.rules(config))
         stop = threading.Event()
         thread = threading.Thread(target=daemon.run, args=(stop,), name="daemon")
         try:
@@ -294,7 +311,7 @@ def staged(folder: Path, *, quiet: bool) -> Iterator[Stage]:
 def shown(stage: Stage, ok: bool, *, as_json: bool) -> None:
     """What happened, once more in one table."""
     now = datetime.now(UTC)
-    used = stage.store.usage("place", *month_of(now), now)
+    used = stage.store.costs.usage("place", *month_of(now), now)
     if as_json:
         print(
             json.dumps(
@@ -307,11 +324,11 @@ def shown(stage: Stage, ok: bool, *, as_json: bool) -> None:
                             "act": stage.acts[run["submission_id"]],
                             "place": run["backend"],
                             "verdict": run["verdict"],
-                            "why": sentences(stage.store.why(run["id"], now)),
+                            "why": sentences(stage.store.runs.why(run["id"], now)),
                         }
                         for run in stage.runs()
                     ],
-                    "usage": [show.plain(row) for row in used],
+                    "usage": [printing.plain(row) for row in used],
                 }
             )
         )
@@ -319,17 +336,17 @@ def shown(stage: Stage, ok: bool, *, as_json: bool) -> None:
     rows = [
         (
             f"#{run['submission_id']}",
-            show.escape(run["person"]),
-            show.escape(run["file_name"]),
+            printing.escape(run["person"]),
+            printing.escape(run["file_name"]),
             run["gpu"],
-            show.coloured(run["verdict"]),
+            printing.coloured(run["verdict"]),
             run["backend"],
         )
         for run in stage.runs()
     ]
-    show.table(("", "person", "file", "GPU", "verdict", "where"), rows)
-    places = [(show.escape(row.name or ""), str(row.runs), f"{row.gpu_s:.0f}", f"{row.money:.4f}") for row in used]
-    show.table(("place", "runs", "GPU-seconds", "EUR"), places)
+    printing.table(("", "person", "file", "GPU", "verdict", "where"), rows)
+    places = [(printing.escape(row.name or ""), str(row.runs), f"{row.gpu_s:.0f}", f"{row.money:.4f}") for row in used]
+    printing.table(("place", "runs", "GPU-seconds", "EUR"), places)
     stage.say("every run has one verdict, where it had to be" if ok else "[red]that isn't what had to come of it[/]")
 
 

@@ -15,21 +15,22 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from kbslurm import logs
-from kbslurm.daemon import Daemon, Pace
+from kbslurm.daemon.loop import Daemon
+from kbslurm.daemon.timing import Timing
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import OpenAttempt, PersonId, SubmissionId
 from kbslurm.errors import BackendTrouble
 from kbslurm.flow.place import Place
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.submit import accept
+from kbslurm.observe import logs
 from kbslurm.ports import Clock, Receipt
 from kbslurm.store.postgres import PostgresStore
 from kbslurm_eval.wire import Mode
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 PATIENCE_S = 180.0
-QUICK = Pace(lease_s=3.0, idle_s=1.0, news_s=0.2, database_back_off_s=0.05)
+QUICK = Timing(lease_s=3.0, idle_s=1.0, news_s=0.2, database_back_off_s=0.05)
 ADD = """
 def custom_kernel(data):
     return data
@@ -79,12 +80,12 @@ class Stage:
     ) -> Stage:
         stage = cls(url=url, store=PostgresStore(url), clock=clock or HandClock(), board_name=board)
         now = stage.clock.now()
-        stage.store.add_board(board, problem, gpus=gpus, deadline_at=deadline_at, confirm=confirm, now=now)
+        stage.store.boards.add(board, problem, gpus=gpus, deadline_at=deadline_at, confirm=confirm, now=now)
         return stage
 
     def person(self, name: str = "ada", *, staff: bool = False) -> PersonId:
         if name not in self.people:
-            person = self.store.add_person(name, role="staff" if staff else "participant", now=self.clock.now())
+            person = self.store.people.add(name, role="staff" if staff else "participant", now=self.clock.now())
             self.people[name] = person.id
         return self.people[name]
 
@@ -97,18 +98,20 @@ class Stage:
         gpus: Sequence[str] = (),
         file_name: str = "submission.py",
     ) -> Receipt:
-        return accept(self.store, self.person(by), self.board_name, file_name, text, mode, gpus, self.clock.now())
+        return accept(
+            self.store.intake, self.person(by), self.board_name, file_name, text, mode, gpus, self.clock.now()
+        )
 
     def claim(self, *places: Place) -> OpenAttempt:
         """The next attempt, which must be there."""
         capacity = {place.name: place.backend.capacity() for place in places}
-        attempt = claim(self.store, free_slots(capacity, self.store.open_attempts()), self.clock.now())
+        attempt = claim(self.store.queue, free_slots(capacity, self.store.attempts.open()), self.clock.now())
         assert attempt is not None
         return attempt
 
     def attempt(self, number: int = 0) -> OpenAttempt:
         """The open attempt as the rows have it now."""
-        return self.store.open_attempts()[number]
+        return self.store.attempts.open()[number]
 
     def rows(self, statement: str, *told: Any) -> list[dict[str, Any]]:
         with psycopg.connect(self.url, row_factory=dict_row, autocommit=True) as connection:
@@ -136,7 +139,7 @@ class Stage:
         while not is_so():
             assert time.monotonic() < until, f"it never came to be so; the runs: {self.runs()}"
             try:
-                self.store.wait_for_news(0.25)
+                self.store.events.wait(0.25)
             except BackendTrouble:  # the database is under attack
                 threading.Event().wait(0.1)
 

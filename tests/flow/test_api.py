@@ -16,9 +16,11 @@ import httpx
 import psycopg
 import pytest
 
-from kbslurm import share
-from kbslurm.api import shapes
-from kbslurm.client import Client, ServerGone
+from kbslurm.client.errors import ServerGone
+from kbslurm.client.http import Client
+from kbslurm.config import shared_folders
+from kbslurm.contract.models import MODELS
+from kbslurm.contract.usage import UsageTold
 from kbslurm.domain.placement import Rules
 from kbslurm.domain.run import PersonId, Slot, SubmissionId
 from kbslurm.errors import DeadlinePassed, Invalid, NotFound, QuotaSpent, Refused, Unauthenticated
@@ -48,16 +50,16 @@ PEOPLE: tuple[tuple[str, Role], ...] = (("ada", "participant"), ("grace", "staff
 def judged(ground: Ground, by: str = "ada") -> int:
     """A leaderboard submission with a verdict and secrets in its report; nothing really runs."""
     store, now = ground.store, ground.now
-    person = store.ensure_person(by)
-    receipt = accept(store, person.id, "transpose", "k.py", GOOD, "leaderboard", ["H100"], now)
+    person = store.people.ensure(by)
+    receipt = accept(store.intake, person.id, "transpose", "k.py", GOOD, "leaderboard", ["H100"], now)
     puppet = Puppet(slots={"H100": 9})
     from kbslurm.flow.queue import claim, free_slots
 
-    attempt = claim(store, free_slots({"puppet": puppet.capacity()}, store.open_attempts()), now)
+    attempt = claim(store.queue, free_slots({"puppet": puppet.capacity()}, store.attempts.open()), now)
     assert attempt is not None
     assert Place(backend=puppet).name == "puppet"
     report = sealed_report(
-        store.work(attempt.id),
+        store.attempts.work(attempt.id),
         secret_log=PLANTED_LOG,
         tests=[wire.TestResult(phase="hidden", index=0, spec=PLANTED_SPEC, status="pass")],
         benchmarks=[
@@ -73,7 +75,7 @@ def judged(ground: Ground, by: str = "ada") -> int:
 
 def test_the_client_says_what_the_server_meant(ground: Ground) -> None:
     number = judged(ground)
-    token = ground.store.issue_token(ground.store.ensure_person("ada").id, now=ground.now)
+    token = ground.store.tokens.issue(ground.store.people.ensure("ada").id, now=ground.now)
     with Client(ground.url, token=token) as ada, Client(ground.url) as nobody, Client(ground.url, admin="x") as wrong:
         assert ada.me().name == "ada"
         assert ada.board("TRANSPOSE").gpus == ("H100", "A100")
@@ -104,18 +106,18 @@ def test_the_client_says_what_the_server_meant(ground: Ground) -> None:
 
 def test_hosts_are_told_what_was_used_and_competitors_no_money(ground: Ground) -> None:
     store, now = ground.store, ground.now
-    ada = store.ensure_person("ada")
-    store.set_team(ada.id, "blue")
+    ada = store.people.ensure("ada")
+    store.people.set_team(ada.id, "blue")
     for _ in range(2):
-        accept(store, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], now)
+        accept(store.intake, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], now)
     slot = Slot(backend="modal", gpu="H100", free=1, overflow=True, price=0.01, why="home is down")
-    attempt = store.claim([slot], now, rules=Rules())
+    attempt = store.queue.claim([slot], now, rules=Rules())
     assert attempt is not None
-    tokens = {name: store.issue_token(store.ensure_person(name, role).id, now=now) for name, role in PEOPLE}
+    tokens = {name: store.tokens.issue(store.people.ensure(name, role).id, now=now) for name, role in PEOPLE}
     with Client(ground.url, admin=ADMIN) as host, Client(ground.url, token=tokens["ada"]) as mine:
         assert mine.me().team == host.person("ada").team == "blue"
         told = host.usage(by="team", month=f"{now:%Y-%m}", board="TRANSPOSE")
-        shapes.UsageTold.model_validate(told)
+        UsageTold.model_validate(told)
         (row,) = told["rows"]
         assert (row["name"], row["open"], told["board"]) == ("blue", 1, "transpose")
         assert row["money"] == told["money"] > 0
@@ -149,7 +151,7 @@ def test_the_hosts_client_acts_for_a_person_by_their_account(ground: Ground) -> 
             host.acting_for("carrier:1").me()
         assert host.overview()["queue"][0]["gpu"] == "H100"
     # The header alone makes nobody anybody.
-    token = ground.store.issue_token(ground.store.ensure_person("eve").id, now=ground.now)
+    token = ground.store.tokens.issue(ground.store.people.ensure("eve").id, now=ground.now)
     headers = {"X-Kbslurm-Acting-For": "discord:8138", "X-Popcorn-Cli-Id": token}
     with httpx.Client(base_url=ground.url, headers=headers) as eve:
         assert eve.get("/user/me").json()["name"] == "eve"
@@ -176,7 +178,7 @@ def test_the_feed_goes_on_from_every_token_and_brings_what_happens(ground: Groun
         reader.start()
         while reader.is_alive():
             # Whenever the reader began, one of these comes after it.
-            ground.store.audit("host", "waved", "nobody", now=ground.now)
+            ground.store.events.audit("host", "waved", "nobody", now=ground.now)
             reader.join(0.5)
         assert got == ["staff.waved"]
         live.close()  # type: ignore[attr-defined]
@@ -195,9 +197,9 @@ def test_no_answer_holds_a_secret(ground: Ground, database_url: str) -> None:
         seeds = connection.execute("SELECT secret_seed FROM run UNION SELECT secret_seed FROM leaderboard").fetchall()
         keys = connection.execute("SELECT encode(key, 'hex'), nonce FROM attempt").fetchall()
         hashes = connection.execute("SELECT encode(hash, 'hex') FROM token").fetchall()
-    reference = (share.path("examples") / "transpose/reference.py").read_text()
+    reference = (shared_folders.path("examples") / "transpose/reference.py").read_text()
     hidden = [text for row in (*seeds, *keys, *hashes) for text in row] + [ADMIN, reference[:200], "Traceback"]
-    hidden += [str(ground.house.config.database_url)]
+    hidden += [str(ground.context.config.database_url)]
     ada = ground.client("ada")
     hosts = ground.client("hana", role="staff")
     hosts.admin = ADMIN
@@ -293,7 +295,7 @@ def test_many_follow_at_once_and_all_are_let_go_when_the_server_stops(database_u
             for one in followers:
                 assert one.recv(12) == b"HTTP/1.1 200"
             assert ground.client("ada").gpus("transpose") == ["H100", "A100"]
-            ground.store.audit("host", "waved", "nobody", now=ground.now)
+            ground.store.events.audit("host", "waved", "nobody", now=ground.now)
             for one in followers:
                 text = b""
                 while b"staff.waved" not in text:
@@ -313,11 +315,10 @@ def test_many_follow_at_once_and_all_are_let_go_when_the_server_stops(database_u
 
 def test_the_document_is_complete_and_its_examples_fit_their_shapes(ground: Ground) -> None:
     spec = ground.client(None).call("GET", "/openapi.json").json()
-    from kbslurm.api import shapes
 
     checked = 0
     for name, schema in spec["components"]["schemas"].items():
-        shape = getattr(shapes, name, None)
+        shape = MODELS.get(name)
         if shape is not None and "example" in schema:
             shape.model_validate(schema["example"])
             checked += 1
@@ -344,7 +345,7 @@ def test_whatever_is_sent_no_call_breaks_or_answers_what_it_does_not_say(ground:
     """Every call of the document with values that nobody means: no 5xx, no status that isn't in the document."""
     judged(ground)
     spec = ground.client(None).call("GET", "/openapi.json").json()
-    token = ground.store.issue_token(ground.store.ensure_person("ada").id, now=ground.now)
+    token = ground.store.tokens.issue(ground.store.people.ensure("ada").id, now=ground.now)
     bodies: list[bytes] = [b"", b"[]", b"{}", b"{", b"null", b'"x"', b"\xff"]
     odd: list[Any] = [*NASTY, None, 0, -1, 1e300, True, [], {}, ["\x00"], ["transpose", "\ud800"]]
     words = [json.dumps(one) for one in odd]
@@ -402,15 +403,15 @@ def _fields(spec: dict[str, Any], call: dict[str, Any]) -> list[str]:
 
 
 def submit(ground: Ground, by: PersonId, mode: Any = "test") -> SubmissionId:
-    return accept(ground.store, by, "transpose", "k.py", GOOD, mode, ["H100"], ground.now).submission_id
+    return accept(ground.store.intake, by, "transpose", "k.py", GOOD, mode, ["H100"], ground.now).submission_id
 
 
 def test_an_extension_is_one_persons(ground: Ground) -> None:
-    ada, bob = (ground.store.add_person(name, now=START).id for name in ("ada", "bob"))
-    ground.store.set_deadline("transpose", START + timedelta(hours=1), now=START)
+    ada, bob = (ground.store.people.add(name, now=START).id for name in ("ada", "bob"))
+    ground.store.boards.set_deadline("transpose", START + timedelta(hours=1), now=START)
     with Client(ground.url, admin=ADMIN) as host:
         host.extend("transpose", "person:ada", (START + timedelta(hours=3)).isoformat())
-        clock = ground.house.clock
+        clock = ground.context.clock
         assert isinstance(clock, HandClock)
         clock.go(2 * 3600)
         submit(ground, ada)
@@ -422,8 +423,8 @@ def test_an_extension_is_one_persons(ground: Ground) -> None:
 
 
 def test_two_submissions_at_once_do_not_slip_under_the_rate(ground: Ground) -> None:
-    ada = ground.store.add_person("ada", now=START).id
-    ground.store.set_rate_limit("transpose", "test", 2, by="host", now=START)
+    ada = ground.store.people.add("ada", now=START).id
+    ground.store.limits.set_rate("transpose", "test", 2, by="host", now=START)
     came: list[str] = []
 
     def one() -> None:
@@ -440,20 +441,20 @@ def test_two_submissions_at_once_do_not_slip_under_the_rate(ground: Ground) -> N
         thread.join()
     assert sorted(came) == ["in"] * 2 + ["out"] * 6
     submit(ground, ada, "leaderboard")
-    staff = ground.store.add_person("hana", role="staff", now=START).id
+    staff = ground.store.people.add("hana", role="staff", now=START).id
     for _ in range(3):
         submit(ground, staff)
 
 
 def test_a_quota_counts_what_the_runs_held(ground: Ground, database_url: str) -> None:
     judged(ground, "ada")
-    ada, bob = ground.store.ensure_person("ada").id, ground.store.ensure_person("bob").id
+    ada, bob = ground.store.people.ensure("ada").id, ground.store.people.ensure("bob").id
     with psycopg.connect(database_url) as connection:
         connection.execute("UPDATE attempt SET started_at = %s, ended_at = %s", (START, START + timedelta(seconds=50)))
-    clock = ground.house.clock
+    clock = ground.context.clock
     assert isinstance(clock, HandClock)
     clock.go(60)
-    ground.store.set_quota("transpose", 50.0, by="host", now=START)
+    ground.store.limits.set_quota("transpose", 50.0, by="host", now=START)
     with pytest.raises(QuotaSpent) as refused:
         submit(ground, ada)
     assert (refused.value.used, refused.value.limit) == (50.0, 50.0)
@@ -475,7 +476,7 @@ def test_problems_come_from_git_and_change_by_versions(ground: Ground, tmp_path:
     repository = tmp_path / "repository"
     sets = repository / "problems"
     (sets / "sort").mkdir(parents=True)
-    for file in (share.path("examples") / "transpose").glob("*.*"):
+    for file in (shared_folders.path("examples") / "transpose").glob("*.*"):
         (sets / "sort" / file.name).write_bytes(file.read_bytes())
     (sets / "broken").mkdir()
     (sets / "broken" / "task.yml").write_text("lang: py\n")
@@ -502,24 +503,24 @@ def test_problems_come_from_git_and_change_by_versions(ground: Ground, tmp_path:
         again = host.update_problems(f"file://{repository}", branch="main")
         assert again["created"] == [] and again["skipped"] == [{"name": "sort", "reason": "unchanged"}]
         # GPUs and deadlines are taken over; a changed problem only by force once somebody has submitted
-        ada = ground.store.add_person("ada", now=START).id
-        accept(ground.store, ada, "sort", "k.py", GOOD, "test", ["H100"], ground.now)
+        ada = ground.store.people.add("ada", now=START).id
+        accept(ground.store.intake, ada, "sort", "k.py", GOOD, "test", ["H100"], ground.now)
         rows[0] |= {"gpus": ["H100", "A100"], "deadline": "2099-02-01"}
         task = sets / "sort" / "task.yml"
         task.write_text(re.sub(r"(?m)^test_timeout:.*$\n?", "", task.read_text()) + "\ntest_timeout: 77\n")
         commit()
-        before = ground.store.board("sort")
+        before = ground.store.boards.find("sort")
         assert before is not None
         kept = host.update_problems(str(repository), "spring.yaml")
-        after = ground.store.board("sort")
+        after = ground.store.boards.find("sort")
         assert after is not None and after.gpus == ("H100", "A100") and after.deadline_at != before.deadline_at
         assert kept["updated"] == ["sort"] and "force" in kept["skipped"][0]["reason"]
         assert after.problem_version_id == before.problem_version_id
         forced = host.update_problems(str(repository), "spring", force=True)
-        live = ground.store.board("sort")
+        live = ground.store.boards.find("sort")
         assert forced["updated"] == ["sort"] and live is not None
         assert live.problem_version_id != before.problem_version_id and live.problem.limits.test_s == 77
-        assert ground.store.problem_of_version(before.problem_version_id).limits.test_s != 77
+        assert ground.store.problems.of_version(before.problem_version_id).limits.test_s != 77
         rows.append({"directory": "away", "name": "away", "deadline": "2099-01-01", "gpus": ["H100"]})
         commit()
         (outside,) = host.update_problems(str(repository), "spring")["errors"]

@@ -17,8 +17,8 @@ from tests.flow.stage import PROBLEM
 @pytest.fixture
 def kbslurm(tmp_path: Path, database_url: str) -> CommandLine:
     with PostgresStore(database_url) as store:
-        store.add_board("board", PROBLEM, gpus=["H100"], confirm=False)
-        store.add_person("bob")
+        store.boards.add("board", PROBLEM, gpus=["H100"], confirm=False)
+        store.people.add("bob")
     (tmp_path / "k.py").write_text("def custom_kernel(data):\n    return data\n")
     return CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})
 
@@ -26,20 +26,20 @@ def kbslurm(tmp_path: Path, database_url: str) -> CommandLine:
 def test_tokens_are_told_once_and_end_when_revoked(kbslurm: CommandLine, database_url: str) -> None:
     secret = kbslurm("user", "token", "issue", "bob", "--device", "laptop", "--days", "3").out.strip()
     with PostgresStore(database_url) as store:
-        person = store.person_of_token(secret)
+        person = store.tokens.person_of(secret)
         assert person is not None and person.name == "bob"
         (row,) = kbslurm("user", "token", "list", "bob", "--json").json()
         assert row["device"] == "laptop" and row["expires_at"] is not None and secret not in json.dumps(row)
         assert kbslurm("user", "token", "revoke", "bob", "999").code == 2
         assert kbslurm("user", "token", "revoke", "bob").code == 0
-        assert store.person_of_token(secret) is None
-        pending = store.issue_token(None, kind="pending")
+        assert store.tokens.person_of(secret) is None
+        pending = store.tokens.issue(None, kind="pending")
         assert kbslurm("user", "link", "bob", pending).code == 0
         assert kbslurm("user", "link", "bob", pending).code == 2
-        linked = store.person_of_token(pending)
+        linked = store.tokens.person_of(pending)
         assert linked is not None and linked.name == "bob"
         assert kbslurm("user", "link", "bob", "--account", "discord:77").code == 0
-        by_account = store.person_by_account("discord", "77")
+        by_account = store.people.by_account("discord", "77")
         assert by_account is not None and by_account.name == "bob"
     assert kbslurm("user", "link", "bob").code == 2
     assert kbslurm("user", "link", "bob", "--account", "mail:x").code == 2
@@ -53,8 +53,8 @@ def test_a_closed_board_opens_by_invitation(kbslurm: CommandLine, database_url: 
     assert kbslurm("submit", "k.py", "-l", "board", "--as", "bob").code == 5
     (code,) = kbslurm("invite", "make", "board").out.split()
     with PostgresStore(database_url) as store:
-        bob = store.person("bob")
-        assert bob is not None and store.claim_invite(code, bob.id) == ["board"]
+        bob = store.people.find("bob")
+        assert bob is not None and store.invites.claim(code, bob.id) == ["board"]
     assert kbslurm("submit", "k.py", "-l", "board", "--as", "bob").code == 0
     assert "bob" in kbslurm("invite", "list", "board").out
     assert "is out" in kbslurm("invite", "revoke", code).out
@@ -108,13 +108,13 @@ def test_counts_and_export(kbslurm: CommandLine, database_url: str, tmp_path: Pa
     from tests.flow.puppet import sealed_report
 
     with PostgresStore(database_url) as store:
-        eve = store.add_person("=HYPERLINK(1)")
+        eve = store.people.add("=HYPERLINK(1)")
         assert eve.name == "=HYPERLINK(1)"
         kbslurm("submit", "k.py", "-l", "board", "--as", eve.name)
         for _ in range(2):
-            attempt = claim(store, free_slots({"puppet": {"H100": 2}}, store.open_attempts()), datetime.now(UTC))
+            attempt = claim(store.queue, free_slots({"puppet": {"H100": 2}}, store.attempts.open()), datetime.now(UTC))
             assert attempt is not None
-            score(store, attempt, sealed_report(store.work(attempt.id)), datetime.now(UTC))
+            score(store, attempt, sealed_report(store.attempts.work(attempt.id)), datetime.now(UTC))
     rows = list(csv.DictReader(io.StringIO(kbslurm("export", "board").out)))
     assert sorted(row["person"] for row in rows) == ["'=HYPERLINK(1)", "bob"]
     assert {row["rank"] for row in rows} == {"1", "2"} and all(float(row["score_s"]) > 0 for row in rows)

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from kbslurm import problems
-from kbslurm.api import shapes
+from kbslurm.contract.models import MODELS
 from kbslurm.flow.submit import accept
+from kbslurm.problems import loading
 from tests.flow.stage import HandClock
 from tests.popcorn.ground import ADMIN, GOOD, TRANSPOSE, Ground, served
 
@@ -59,10 +59,10 @@ def ground(database_url: str, tmp_path: Path) -> Iterator[Ground]:
 
 def test_every_call_keeps_what_the_document_says(ground: Ground) -> None:
     store, now = ground.store, ground.now
-    ada, problem = store.ensure_person("ada"), problems.load(TRANSPOSE)
+    ada, problem = store.people.ensure("ada"), loading.load(TRANSPOSE)
     for _ in range(2):
-        accept(store, ada.id, "transpose", "k.py", GOOD, "leaderboard", ["H100"], now)
-    token = store.issue_token(ada.id, now=now)
+        accept(store.intake, ada.id, "transpose", "k.py", GOOD, "leaderboard", ["H100"], now)
+    token = store.tokens.issue(ada.id, now=now)
     senders: list[dict[str, str]] = [
         {},
         {"X-Popcorn-Cli-Id": token},
@@ -78,14 +78,14 @@ def test_every_call_keeps_what_the_document_says(ground: Ground) -> None:
                 if path not in ELSEWHERE:
                     _try(http, document, method, path, call, senders, met)
                     # What was ended, shut or removed on the way is there for the next.
-                    if store.person_of_token(token, now=now) is None:
-                        token = store.issue_token(ada.id, now=now)
+                    if store.tokens.person_of(token, now=now) is None:
+                        token = store.tokens.issue(ada.id, now=now)
                         for sender in senders[1:3]:
                             sender["X-Popcorn-Cli-Id"] = token
-                    if store.board("transpose") is None:
-                        store.add_board("transpose", problem, gpus=["H100", "A100"], confirm=False, now=now)
-                    store.set_accepts_jobs(True, by="host", now=now)
-                    store.unban(ada.id, by="host", now=now)
+                    if store.boards.find("transpose") is None:
+                        store.boards.add("transpose", problem, gpus=["H100", "A100"], confirm=False, now=now)
+                    store.settings.set_accepts_jobs(True, by="host", now=now)
+                    store.people.unban(ada.id, by="host", now=now)
     assert met[200] > 40 and met[202] and met[401] and met[404] and met[422], met
     assert not any(status >= 500 for status in met), met
 
@@ -127,7 +127,7 @@ def _check(said: Mapping[str, Any], told: Any, about: object) -> None:
     name = str(inner.get("$ref", "")).rpartition("/")[2]
     if not name:
         return
-    shape: Any = getattr(shapes, name)
+    shape: Any = MODELS[name]
     try:
         TypeAdapter(list[shape] if "items" in schema else shape).validate_python(told)
     except ValueError as error:

@@ -9,10 +9,12 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from kbslurm import config
-from kbslurm.api.house import House
-from kbslurm.api.login import PROOF, SESSION, providers
-from kbslurm.api.server import Serving, house_of
+from kbslurm.api.context import Context
+from kbslurm.api.providers import providers
+from kbslurm.api.routes.sign_on import PROOF
+from kbslurm.api.server import Serving, context_of
+from kbslurm.api.sessions import SESSION
+from kbslurm.config import settings
 from kbslurm.store.postgres import PostgresStore
 from kbslurm.store.views import Person
 from tests.fakes import sign_on
@@ -25,8 +27,8 @@ ALL = ("github", "discord", "oidc")
 class Desk:
     """The service with its providers, and browsers."""
 
-    def __init__(self, house: House, url: str, fake: sign_on.SignOn) -> None:
-        self.house, self.url, self.fake = house, url, fake
+    def __init__(self, context: Context, url: str, fake: sign_on.SignOn) -> None:
+        self.context, self.url, self.fake = context, url, fake
         self.browsers: list[httpx.Client] = []
 
     def browser(self) -> httpx.Client:
@@ -47,7 +49,7 @@ class Desk:
 
     def who(self, browser: httpx.Client) -> Person | None:
         secret = browser.cookies.get(SESSION)
-        return self.house.store.person_of_token(secret, now=self.house.clock.now()) if secret else None
+        return self.context.store.tokens.person_of(secret, now=self.context.clock.now()) if secret else None
 
 
 @pytest.fixture
@@ -61,9 +63,11 @@ def desk(database_url: str, tmp_path: Path) -> Iterator[Desk]:
             f'[oidc]\nclient_id = "{sign_on.CLIENT}"\nissuer = "{fake.url}"\nname = "Example University"\n'
         )
         names = ("CLI_GITHUB_CLIENT_SECRET", "CLI_DISCORD_CLIENT_SECRET", "OIDC_CLIENT_SECRET")
-        house = house_of(config.load(file, dict.fromkeys(names, sign_on.SECRET), cwd=tmp_path), store, clock=clock)
-        with serving(house, database_url) as found:
-            desk = Desk(house, found.url, fake)
+        context = context_of(
+            settings.load(file, dict.fromkeys(names, sign_on.SECRET), cwd=tmp_path), store, clock=clock
+        )
+        with serving(context, database_url) as found:
+            desk = Desk(context, found.url, fake)
             try:
                 yield desk
             finally:
@@ -73,7 +77,7 @@ def desk(database_url: str, tmp_path: Path) -> Iterator[Desk]:
 
 @pytest.mark.parametrize("provider", ALL)
 def test_whoever_comes_back_is_known_by_their_number_and_not_by_their_name(desk: Desk, provider: str) -> None:
-    assert [name for name, _ in providers(desk.house)] == ["oidc", "github", "discord"]
+    assert [name for name, _ in providers(desk.context)] == ["oidc", "github", "discord"]
     browser = desk.browser()
     answer = desk.sign_on(browser, provider, next="/boards/transpose")
     assert (answer.status_code, answer.headers["location"]) == (303, "/boards/transpose")
@@ -95,7 +99,7 @@ def test_whoever_comes_back_is_known_by_their_number_and_not_by_their_name(desk:
     assert desk.who(browser) == ada
     kept = browser.cookies.get(SESSION)
     assert browser.post("/auth/logout").status_code == 200 and desk.who(browser) is None
-    assert kept is not None and desk.house.store.person_of_token(kept) is None
+    assert kept is not None and desk.context.store.tokens.person_of(kept) is None
 
 
 @pytest.mark.parametrize("provider", ALL)
@@ -120,7 +124,7 @@ def test_a_state_is_good_once_for_its_browser_its_provider_and_ten_minutes(desk:
     assert browser.get(back).status_code == 403
     late = desk.browser()
     back = desk.returning(late, provider)
-    clock = desk.house.clock
+    clock = desk.context.clock
     assert isinstance(clock, HandClock)
     clock.go(601)
     assert late.get(back).status_code == 403
@@ -156,7 +160,7 @@ def test_an_id_token_must_be_for_us_from_them_for_now(desk: Desk, spoil: object)
     desk.fake.spoil = dict(spoil) if isinstance(spoil, dict) else {}
     browser = desk.browser()
     assert desk.sign_on(browser, "oidc").status_code == 403
-    assert desk.who(browser) is None and desk.house.store.people() == []
+    assert desk.who(browser) is None and desk.context.store.people.all() == []
 
 
 def test_an_account_is_added_only_by_who_is_signed_on(desk: Desk) -> None:
@@ -166,7 +170,7 @@ def test_an_account_is_added_only_by_who_is_signed_on(desk: Desk) -> None:
     person = desk.who(ada)
     assert person is not None
     assert desk.sign_on(ada, "github", link="true").status_code == 303
-    linked = desk.house.store.person_by_account("github", "501")
+    linked = desk.context.store.people.by_account("github", "501")
     assert linked is not None and linked.id == person.id
     # Eve has an account that is hers; Ada can't take it, and Eve's browser can't finish what Ada's began.
     desk.fake.user = {"id": "666", "name": "eve"}
@@ -189,7 +193,7 @@ def test_an_account_is_added_only_by_who_is_signed_on(desk: Desk) -> None:
     assert desk.sign_on(other, "oidc", link="true").status_code == 400
     desk.fake.user = {"id": "777", "name": "ada-too"}
     assert desk.sign_on(ada, "oidc", link="true").status_code == 400
-    known = desk.house.store.person_by_account("github", "666")
+    known = desk.context.store.people.by_account("github", "666")
     assert known is not None and known.name == "eve"
 
 
@@ -201,9 +205,9 @@ def test_a_refusal_a_ban_and_a_provider_that_is_not_there(desk: Desk, database_u
     desk.sign_on(browser, "github")
     person = desk.who(browser)
     assert person is not None
-    desk.house.store.ban(person.id)
+    desk.context.store.people.ban(person.id)
     assert desk.sign_on(desk.browser(), "github").status_code == 403
-    bare = house_of(config.load(None, {}, cwd=tmp_path / "none"), desk.house.store)
+    bare = context_of(settings.load(None, {}, cwd=tmp_path / "none"), desk.context.store)
     with Serving(bare, host="127.0.0.1", port=0) as serving, httpx.Client(base_url=serving.url) as other:
         assert other.get("/auth/login/github").status_code == 404
         assert other.get("/auth/callback/oidc").status_code == 404

@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from kbslurm import config
 from kbslurm.api.server import run_api
+from kbslurm.config import settings
 from tests.databases import Server
 from tests.flow.stage import HandClock
 from tests.popcorn.ground import ADMIN, GOOD, served
@@ -46,7 +46,7 @@ def test_what_is_asked_is_counted_by_route_and_tells_nobodys_name(database_url: 
         with host:
             before = scraped(host.get("/metrics").text)
             assert value(before, "kbslurm_api_database_up") == 1 and value(before, "kbslurm_api_daemon_leads") == 0
-            ground.store.set_accepts_jobs(True, by="host", now=ground.now)
+            ground.store.settings.set_accepts_jobs(True, by="host", now=ground.now)
             sent = {"file": ("k.py", GOOD)}
             told = {"X-Popcorn-Cli-Id": ada.cli_id or ""}
             path = f"/submission/{BOARD}/H100/test"
@@ -114,7 +114,7 @@ def test_an_address_of_its_own_asks_for_no_token_and_tells_when_the_database_is_
     file = tmp_path / "kbslurm.toml"
     file.write_text(f"[server]\nlisten = '127.0.0.1:{ports[0]}'\nmetrics = '127.0.0.1:{ports[1]}'\n")
     stop = threading.Event()
-    kept = config.load(file, {"DATABASE_URL": database_url}, cwd=tmp_path)
+    kept = settings.load(file, {"DATABASE_URL": database_url}, cwd=tmp_path)
     serving = threading.Thread(target=run_api, args=(kept, stop))
     serving.start()
     try:

@@ -20,19 +20,20 @@ import httpx
 import psutil
 import pytest
 
-from kbslurm import config
-from kbslurm.api.door import Limit, Limits
+from kbslurm.api.rate_limits import Limit, Limits
 from kbslurm.api.server import Serving
-from kbslurm.cli import bot as bot_process
-from kbslurm.client import Client
+from kbslurm.cli.operator.bot_process import environment
+from kbslurm.client.http import Client
+from kbslurm.config import settings as config
 from kbslurm.domain.run import PersonId
+from kbslurm.domain.secret_names import SECRET_VARIABLES
 from kbslurm.errors import Invalid, NotFound, Unauthenticated
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
-from kbslurm_bot import announce, desk, memory
-from kbslurm_bot.face import Face, connect_to
+from kbslurm_bot import announcements, live_cards, state
+from kbslurm_bot.discord_client import DiscordClient, connect_to
+from kbslurm_bot.service import Service
 from kbslurm_bot.settings import Settings
-from kbslurm_bot.voice import Voice
 from tests.fakes import discord as fake
 from tests.fakes.discord import Discord, User
 from tests.flow.puppet import Puppet, sealed_report
@@ -62,7 +63,7 @@ def settings_of(
         bot_token=BOT_TOKEN,
         url=ground.url,
         public_url="https://kb.example",
-        memory=place / "bot.sqlite",
+        state_file=place / "bot.sqlite",
         api_url=f"{discord.url}/api/v10",
         gateway_url=discord.gateway_url,
         channel=channel,
@@ -73,18 +74,18 @@ def settings_of(
 @contextmanager
 def bot(
     discord: Discord, ground: Ground, place: Path, *, url: str = "", patience_s: float = 75.0, **channels: int
-) -> Iterator[Face]:
+) -> Iterator[DiscordClient]:
     """The bot in a thread of its own; at the end it is gone, and only its memory stays. No hour is the digest's."""
     settings = settings_of(discord, ground, place, **channels)
     connect_to(settings)
     loop, faces, failed = asyncio.new_event_loop(), [], []
     before = discord.met["identify"]
     patch = pytest.MonkeyPatch()
-    patch.setattr(announce, "DIGEST_HOUR", None)
+    patch.setattr(announcements, "DIGEST_HOUR", None)
 
     async def live() -> None:
-        with memory.opened(settings.memory) as kept, reaching(url or ground.url, patience_s) as voice:
-            face = Face(settings, kept, voice, guild_ready_timeout=0)
+        with state.opened(settings.state_file) as kept, reaching(url or ground.url, patience_s) as voice:
+            face = DiscordClient(settings, kept, voice, guild_ready_timeout=0)
             faces.append(face)
             await face.start(fake.TOKEN)
 
@@ -112,8 +113,8 @@ def bot(
         assert not thread.is_alive()
 
 
-def reaching(url: str, patience_s: float) -> contextlib.closing[Voice]:
-    return contextlib.closing(Voice(url, BOT_TOKEN, patience_s=patience_s))
+def reaching(url: str, patience_s: float) -> contextlib.closing[Service]:
+    return contextlib.closing(Service(url, BOT_TOKEN, patience_s=patience_s))
 
 
 def text_of(message: fake.Json) -> str:
@@ -167,7 +168,7 @@ def test_a_submission_from_the_slash_to_the_verdict_over_a_restart(
         card(discord, "vs own best")
     assert not discord.refusals
     assert max(discord.edits.values()) < 12
-    assert ground.store.submission(1).person == "ada"  # type: ignore[arg-type]
+    assert ground.store.submissions.get(1).person == "ada"  # type: ignore[arg-type]
 
 
 def test_a_wrong_one_is_told_to_the_channel_without_its_reasons(
@@ -260,7 +261,7 @@ def test_what_concerns_whoever_asks(discord: Discord, ground: Ground, tmp_path: 
 def test_a_history_is_a_picture(
     discord: Discord, ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "GAP_S", 0.2)
+    monkeypatch.setattr(live_cards, "GAP_S", 0.2)
     with bot(discord, ground, tmp_path):
         for n, score_s in enumerate((0.5, 0.4, 0.6), 1):
             discord.command(ADA, "submit", file=("k.py", GOOD), leaderboard="transpose", gpu="H100")
@@ -283,7 +284,7 @@ def test_a_history_is_a_picture(
         judge(ground, 0.3)
         last = card(discord, "★ −25.0 % vs own best")
         assert not last["attachments"], "without the permission the card is told without its picture"
-    assert not discord.refusals and ground.store.board("transpose").visibility == "public"  # type: ignore[union-attr]
+    assert not discord.refusals and ground.store.boards.find("transpose").visibility == "public"  # type: ignore[union-attr]
 
 
 def number_of_cards(discord: Discord, many: int) -> None:
@@ -294,10 +295,10 @@ def judge(ground: Ground, score_s: float, **changes: Any) -> None:
     """A report for what waits longest, in the rows; nothing really runs."""
     store, now = ground.store, ground.now
     slots = {"puppet": Puppet(slots={"H100": 9, "A100": 9}).capacity()}
-    attempt = claim(store, free_slots(slots, store.open_attempts()), now)
+    attempt = claim(store.queue, free_slots(slots, store.attempts.open()), now)
     assert attempt is not None
     told = {"score_s": score_s, "interval_s": [score_s * 0.999, score_s * 1.001], **changes}
-    score(store, attempt, sealed_report(store.work(attempt.id), **told), now)
+    score(store, attempt, sealed_report(store.attempts.work(attempt.id), **told), now)
 
 
 # ------------------------------------------------------------------------------------------ what the bot's token opens
@@ -324,10 +325,10 @@ def test_the_bots_token_opens_no_more_than_the_person_may(ground: Ground) -> Non
                 call()
         with pytest.raises(NotFound):
             client.acting_for("discord:77").me()
-        store.set_role(PersonId(ada.id), "staff", now=now)
+        store.people.set_role(PersonId(ada.id), "staff", now=now)
         assert client.acting_for("discord:501").set_accepting(False) is False
-        assert (store.accepts_jobs(), client.acting_for("discord:501").audit()[0]["by"]) == (False, "ada")
-        store.ban(PersonId(ada.id), now=now)
+        assert (store.settings.accepts_jobs(), client.acting_for("discord:501").audit()[0]["by"]) == (False, "ada")
+        store.people.ban(PersonId(ada.id), now=now)
         with pytest.raises(Unauthenticated):
             client.acting_for("discord:501").set_accepting(True)
 
@@ -352,8 +353,8 @@ def test_whoever_asks_for_what_only_hosts_may_keeps_nobody_else_out(
         return httpx.post(f"{serving.url}{path}", headers=headers).status_code
 
     monkeypatch.setattr(Limits, "of", lambda _: few)
-    ground.store.person_for_account("discord", "501", "ada", by="test", now=ground.now)
-    with Serving(ground.house, host="127.0.0.1", port=0) as serving:
+    ground.store.people.for_account("discord", "501", "ada", by="test", now=ground.now)
+    with Serving(ground.context, host="127.0.0.1", port=0) as serving:
         assert {asked(BOT_TOKEN, "/admin/stop") for _ in range(9)} == {401}, "the bot's address isn't a stranger's"
         assert [asked(BOT_TOKEN + "x", "/admin/stop") for _ in range(4)] == [401, 401, 401, 429]
 
@@ -369,7 +370,7 @@ def test_a_pending_token_is_linked_once_and_told_to_the_audit(ground: Ground) ->
             assert theirs.me().name == "ada"
         with pytest.raises(Invalid):
             client.acting_for("discord:501").link_mine(pending)
-        (added, linked) = sorted(ground.store.audit_log(limit=2), key=lambda event: event.id)
+        (added, linked) = sorted(ground.store.events.audit_log(limit=2), key=lambda event: event.id)
         assert (added.kind, linked.kind, linked.data["by"]) == ("staff.user.add", "staff.link", "bot")
 
 
@@ -495,8 +496,8 @@ def test_start_up_names_what_is_missing_and_its_remedy(
     assert running.returncode == 0
     (server,) = [line for line in lines if "a permission is missing" in line]
     assert "Send Messages, Attach Files" in server and "kbslurm bot check" in server
-    (news,) = [line for line in lines if "can't write into [discord] channel" in line]
-    assert "#c3001 of guild 2000" in news and "Send Messages" in news and "Allow it" in news
+    (listener,) = [line for line in lines if "can't write into [discord] channel" in line]
+    assert "#c3001 of guild 2000" in listener and "Send Messages" in listener and "Allow it" in listener
     (staff,) = [line for line in lines if "can't write into [discord] staff_channel" in line]
     assert "77" in staff and "View Channels" in staff
 
@@ -513,10 +514,10 @@ def test_what_only_an_operator_can_change_ends_the_bot(
 
 
 def test_the_bots_process_is_told_no_secret_but_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in config.SECRETS:
+    for name in SECRET_VARIABLES:
         monkeypatch.setenv(name, f"planted-{name}")
     monkeypatch.setenv("PGPASSWORD", "planted-too")
-    env = bot_process.environment(config.load(None, cwd=tmp_path))
+    env = environment(config.load(None, cwd=tmp_path))
     planted = {name for name, value in env.items() if "planted" in value}
     assert planted == {"DISCORD_TOKEN", "KBSLURM_BOT_TOKEN"}
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from kbslurm import problems
 from kbslurm.domain.run import Ending
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
 from kbslurm.flow.submit import accept
-from kbslurm_bot import memory
-from kbslurm_bot.announce import Crier
+from kbslurm.problems import loading
+from kbslurm_bot import state
+from kbslurm_bot.announcements import Announcer
 from kbslurm_bot.cards import Picture
-from kbslurm_bot.voice import Voice
+from kbslurm_bot.service import Service
 from tests.fakes.discord import Discord, strict
 from tests.flow.puppet import Puppet, sealed_report
 from tests.flow.stage import START, HandClock
@@ -63,11 +63,13 @@ class Pinned:
 
 def ranks(ground: Ground, by: str, score_s: float, board: str = "transpose") -> None:
     store, now = ground.store, ground.now
-    accept(store, store.ensure_person(by).id, board, "k.py", GOOD, "leaderboard", ["H100"], now)
+    accept(store.intake, store.people.ensure(by).id, board, "k.py", GOOD, "leaderboard", ["H100"], now)
     slots = {"puppet": Puppet(slots={"H100": 9}).capacity()}
-    attempt = claim(store, free_slots(slots, store.open_attempts()), now)
+    attempt = claim(store.queue, free_slots(slots, store.attempts.open()), now)
     assert attempt is not None
-    report = sealed_report(store.work(attempt.id), score_s=score_s, interval_s=[score_s * 0.999, score_s * 1.001])
+    report = sealed_report(
+        store.attempts.work(attempt.id), score_s=score_s, interval_s=[score_s * 0.999, score_s * 1.001]
+    )
     score(store, attempt, report, now)
 
 
@@ -75,14 +77,14 @@ def test_each_thing_is_told_once_and_an_absence_is_caught_up_in_silence(database
     clock, pinned = HandClock(at=START.replace(hour=5)), Pinned()
     with (
         served(database_url, tmp_path / "service", clock=clock, bot=BOT_TOKEN) as ground,
-        contextlib.closing(Voice(ground.url, BOT_TOKEN)) as voice,
+        contextlib.closing(Service(ground.url, BOT_TOKEN)) as voice,
     ):
         memory_file = tmp_path / "bot.sqlite"
 
         def look_at(file: Path) -> None:
             """By a bot that was just started: it knows what its memory knows."""
-            with memory.opened(file) as kept:
-                asyncio.run(Crier(kept, voice, pinned, 3000, clock.now).look())
+            with state.opened(file) as kept:
+                asyncio.run(Announcer(kept, voice, pinned, 3000, clock.now).look())
 
         def look() -> list[str]:
             look_at(memory_file)
@@ -96,13 +98,13 @@ def test_each_thing_is_told_once_and_an_absence_is_caught_up_in_silence(database
         ranks(ground, "cyd", 0.6)
         ranks(ground, "dan", 0.7)
         assert look() == ["cyd is on the podium of transpose on H100, rank 3"]
-        ground.store.ban(ground.store.ensure_person("bea").id, by="host", now=clock.now())
+        ground.store.people.ban(ground.store.people.ensure("bea").id, by="host", now=clock.now())
         assert look() == [], "who moves up because somebody went has done nothing"
         ends = clock.now() + timedelta(hours=30)
-        problem = problems.load(TRANSPOSE)
+        problem = loading.load(TRANSPOSE)
         store = ground.store
-        store.add_board("second", problem, gpus=["H100"], confirm=False, deadline_at=ends, now=clock.now())
-        store.add_board("hidden", problem, gpus=["H100"], confirm=False, visibility="closed", now=clock.now())
+        store.boards.add("second", problem, gpus=["H100"], confirm=False, deadline_at=ends, now=clock.now())
+        store.boards.add("hidden", problem, gpus=["H100"], confirm=False, visibility="closed", now=clock.now())
         look_at(memory_file)
         (new,) = pinned.texts()
         first, about, gpus, until = new.split("\n")
@@ -134,10 +136,10 @@ def test_what_discord_doesnt_take_is_said_at_the_next_look(database_url: str, tm
     clock, pinned = HandClock(at=START.replace(hour=5)), Pinned()
     with (
         served(database_url, tmp_path / "service", clock=clock, bot=BOT_TOKEN) as ground,
-        contextlib.closing(Voice(ground.url, BOT_TOKEN)) as voice,
-        memory.opened(tmp_path / "bot.sqlite") as kept,
+        contextlib.closing(Service(ground.url, BOT_TOKEN)) as voice,
+        state.opened(tmp_path / "bot.sqlite") as kept,
     ):
-        crier = Crier(kept, voice, pinned, 3000, clock.now)
+        crier = Announcer(kept, voice, pinned, 3000, clock.now)
         asyncio.run(crier.look())
         ranks(ground, "ada", 0.5)
         pinned.broken = True
@@ -147,8 +149,8 @@ def test_what_discord_doesnt_take_is_said_at_the_next_look(database_url: str, tm
         asyncio.run(crier.look())
         assert pinned.news() == ["★ ada leads transpose on H100"]
         about, ends = "words and words " * 240, clock.now() + timedelta(hours=30)
-        ground.store.add_board(
-            "long", problems.load(TRANSPOSE), gpus=["H100"], description=about, deadline_at=ends, now=clock.now()
+        ground.store.boards.add(
+            "long", loading.load(TRANSPOSE), gpus=["H100"], description=about, deadline_at=ends, now=clock.now()
         )
         asyncio.run(crier.look())
         (told,) = pinned.texts()
@@ -158,10 +160,10 @@ def test_what_discord_doesnt_take_is_said_at_the_next_look(database_url: str, tm
 def test_the_running_bot_announces_and_tells_staff(discord: Discord, ground: Ground, tmp_path: Path) -> None:
     discord.add_guild(2001, 3001, 3002)
     with bot(discord, ground, tmp_path, channel=3001, staff_channel=3002) as face:
-        discord.wait_for(lambda: face.memory.word("announce:seen_at"), "the first look")
+        discord.wait_for(lambda: face.state.word("announce:seen_at"), "the first look")
         ranks(ground, "bea", 0.4)
         card(discord, "★ bea leads transpose on H100", channel=3001)
-        face.voice.client.close()
+        face.service.client.close()
         asked = discord.command(ADA, "me")
         assert "bug of ours" in discord.answer(asked)
         card(discord, "A bug of the bot's", channel=3002)
@@ -173,11 +175,11 @@ def test_staff_are_told_of_runs_that_the_machines_lost(discord: Discord, ground:
     store, now, lost = ground.store, ground.now, Puppet(slots={"H100": 9})
 
     def lose_one() -> bool:
-        accept(store, store.ensure_person("ada").id, "transpose", "k.py", GOOD, "test", ["H100"], now)
+        accept(store.intake, store.people.ensure("ada").id, "transpose", "k.py", GOOD, "test", ["H100"], now)
         while (
-            attempt := claim(store, free_slots({"puppet": lost.capacity()}, store.open_attempts()), now)
+            attempt := claim(store.queue, free_slots({"puppet": lost.capacity()}, store.attempts.open()), now)
         ) is not None:
-            store.give_up_attempt(attempt, Ending.NODE_FAILURE, "the node @everyone died", now)
+            store.attempts.give_up(attempt, Ending.NODE_FAILURE, "the node @everyone died", now)
         return True
 
     with bot(discord, ground, tmp_path, staff_channel=3002):

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from kbslurm import problems
 from kbslurm.domain.run import PersonId
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
-from kbslurm_bot import alarms, desk
+from kbslurm.problems import loading
+from kbslurm_bot import alarms, live_cards
+from kbslurm_bot.messages import Gone
 from tests.fakes import discord as fake
 from tests.fakes.discord import Discord, User
 from tests.flow.puppet import Puppet, sealed_report
@@ -48,9 +49,9 @@ def pinned(ground: Ground, submission: int) -> set[str | None]:
 def works(ground: Ground, place: str) -> int:
     """The next canary of this place is right; its submission."""
     store, now = ground.store, ground.now
-    attempt = claim(store, free_slots({place: Puppet(slots={"H100": 9, "A100": 9}).capacity()}, []), now)
+    attempt = claim(store.queue, free_slots({place: Puppet(slots={"H100": 9, "A100": 9}).capacity()}, []), now)
     assert attempt is not None
-    work = store.work(attempt.id)
+    work = store.attempts.work(attempt.id)
     score(store, attempt, sealed_report(work), now)
     return int(work.submission_id)
 
@@ -71,7 +72,7 @@ def test_places_are_completed_as_whoever_types_may_choose_them(
         assert discord.complete(HOSTESS, "verify", "backend", "") == ["local", "github"]
         assert discord.complete(HOSTESS, "verify", "backend", "hub") == ["github"]
         assert discord.complete(HOSTESS, "verify", "backend", "", gpu="A100") == ["local"]
-        ground.store.set_role(ground.store.person("ada").id, "staff", now=ground.now)  # type: ignore[union-attr]
+        ground.store.people.set_role(ground.store.people.find("ada").id, "staff", now=ground.now)  # type: ignore[union-attr]
         assert discord.complete(ADA, "run", "backend", "") == ["local", "github"]
     assert not discord.refusals
 
@@ -83,46 +84,46 @@ def test_again_goes_where_it_was_sent_or_says_why_not(discord: Discord, ground: 
         for who, place in ((ADA, None), (ADA, "local"), (EVE, "github")):
             if place == "github":
                 discord.answer(discord.command(EVE, "me"))
-                store.set_role(store.person("eve").id, "staff", now=ground.now)  # type: ignore[union-attr]
+                store.people.set_role(store.people.find("eve").id, "staff", now=ground.now)  # type: ignore[union-attr]
             chosen: dict[str, Any] = {"backend": place} if place else {}
             discord.answer(discord.command(who, "run", **order, **chosen))
-            number = max(one.id for one in store.submissions())
-            store.cancel(number, None, ground.now)
+            number = max(one.id for one in store.submissions.newest())
+            store.submissions.cancel(number, None, ground.now)
             card(discord, f"#{number}")
             shown = card(discord, "cancelled")
             assert "is accepted" in discord.answer(discord.press(who, shown, "Again"))
-            again = max(one.id for one in store.submissions())
+            again = max(one.id for one in store.submissions.newest())
             assert again > number and pinned(ground, again) == pinned(ground, number) == {place}
-            store.cancel(again, None, ground.now)
+            store.submissions.cancel(again, None, ground.now)
             card(discord, f"#{again}")
             shown = card(discord, "cancelled")
             if place == "github":
-                store.set_role(PersonId(store.person("eve").id), "participant", now=ground.now)  # type: ignore[union-attr]
-                before = len(store.submissions())
+                store.people.set_role(PersonId(store.people.find("eve").id), "participant", now=ground.now)  # type: ignore[union-attr]
+                before = len(store.submissions.newest())
                 assert "nly hosts choose github" in discord.answer(discord.press(EVE, shown, "Again"))
-                assert len(store.submissions()) == before
+                assert len(store.submissions.newest()) == before
     assert not discord.refusals
 
 
 def test_the_end_of_each_canary_stirs_the_card_that_shows_them_all(
     discord: Discord, ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "LOOK_S", 86_400.0)  # what isn't stirred isn't looked at
+    monkeypatch.setattr(live_cards, "LOOK_S", 86_400.0)  # what isn't stirred isn't looked at
     heard: list[Any] = []
     with bot(discord, ground, tmp_path) as face:
-        hears = face.desk.heard
+        hears = face.live_cards.heard
 
         def listening(event: Any) -> None:
             hears(event)
             heard.append(event)
 
-        monkeypatch.setattr(face.desk, "heard", listening)
+        monkeypatch.setattr(face.live_cards, "heard", listening)
         discord.answer(discord.command(HOSTESS, "verify", leaderboard="transpose", gpu="H100"))
         shown = card(discord, "canary on transpose")
         assert "at github waiting" in text_of(shown)
         # What stirs it because they were accepted is over when those of the second one have been heard.
         discord.wait_for(lambda: any(one.subject == "submission:2" for one in heard), "the second one's events")
-        discord.wait_for(lambda: not face.desk._open[3000][1].is_stirred, "a card at rest")
+        discord.wait_for(lambda: not face.live_cards._open[3000][1].is_stirred, "a card at rest")
         assert works(ground, "github") == 2
         card(discord, "**H100** at github ✓ works")
     with bot(discord, ground, tmp_path):  # which ones it shows is known again after a restart
@@ -137,14 +138,14 @@ def test_a_board_made_anew_isnt_the_one_that_was_asked_about(discord: Discord, g
     with bot(discord, ground, tmp_path):
         asked = discord.command(HOSTESS, "admin delete", leaderboard="transpose", force=True)
         assert "Delete board **transpose**" in discord.answer(asked)
-        store.delete_board("transpose", force=True)
-        made = store.add_board("transpose", problems.load(TRANSPOSE), gpus=["H100"], confirm=False, now=ground.now)
+        store.boards.delete("transpose", force=True)
+        made = store.boards.add("transpose", loading.load(TRANSPOSE), gpus=["H100"], confirm=False, now=ground.now)
         said = discord.answer(discord.press(HOSTESS, asked.said[-1], "Delete"))
-        assert "is another one now" in said and store.board("transpose").id == made.id  # type: ignore[union-attr]
+        assert "is another one now" in said and store.boards.find("transpose").id == made.id  # type: ignore[union-attr]
         asked = discord.command(HOSTESS, "admin delete", leaderboard="transpose", force=True)
         discord.answer(asked)
         assert "is gone" in discord.answer(discord.press(HOSTESS, asked.said[-1], "Delete"))
-        assert store.board("transpose") is None
+        assert store.boards.find("transpose") is None
     assert not discord.refusals
 
 
@@ -168,7 +169,7 @@ class Channel:
     async def edit(self, channel: int, message_id: int, message: dict[str, Any], pictures: Any = ()) -> None:
         if self.gone:
             self.gone = False
-            raise desk.Gone("the message was deleted")
+            raise Gone("the message was deleted")
         self.says[message_id] = text_of(message)
 
 

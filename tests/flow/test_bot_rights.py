@@ -11,11 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm import problem_upload, problems
-from kbslurm.api import shapes
-from kbslurm.client import Client
+from kbslurm.client.http import Client
+from kbslurm.contract.base import Fine
+from kbslurm.contract.people import May, People
+from kbslurm.contract.rankings import Places
+from kbslurm.contract.rejudging import RejudgingTold
+from kbslurm.contract.verifying import Verification, Verifies
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import Invalid, KbslurmError, NotFound, Refused, TooLarge, Unauthenticated
+from kbslurm.problems import loading, upload
 from tests.flow.test_bot_announce import ranks
 from tests.popcorn.ground import ADMIN, GOOD, TRANSPOSE, Ground, served
 
@@ -69,27 +73,27 @@ def test_a_role_gives_its_right_for_one_call_and_to_nobody_for_longer(ground: Gr
         for other in (plain, creator, bot.acting_for("discord:501", roles=f"2000:{OTHER},{HOST}0")):
             with pytest.raises(Unauthenticated, match="ada is no host"):
                 other.set_accepting(True)
-        assert ground.store.person_by_id(PersonId(ada.id)).role == "participant"  # type: ignore[union-attr]
+        assert ground.store.people.by_id(PersonId(ada.id)).role == "participant"  # type: ignore[union-attr]
         for text in ("70001", "2000", f"x:{HOST}", f"2000:{HOST};1"):
             with pytest.raises(Unauthenticated, match="roles can't be read"):
                 bot.acting_for("discord:501", roles=text).set_accepting(True)
-        assert not ground.store.accepts_jobs()
+        assert not ground.store.settings.accepts_jobs()
         # Only the bot's word counts, and only for somebody who is known and not banned.
         assert hosts.acting_for("discord:501", roles=f"2000:{HOST}").me().role == "participant"
-        with Client(ground.url, token=ground.store.issue_token(PersonId(ada.id), now=ground.now)) as own:
+        with Client(ground.url, token=ground.store.tokens.issue(PersonId(ada.id), now=ground.now)) as own:
             own._headers["X-Kbslurm-Discord-Roles"] = f"2000:{HOST}"
             with pytest.raises(Unauthenticated):
                 own.overview()
         with pytest.raises(NotFound):
             bot.acting_for("discord:999", roles=f"2000:{HOST}").overview()
-        ground.store.ban(PersonId(ada.id), now=ground.now)
+        ground.store.people.ban(PersonId(ada.id), now=ground.now)
         with pytest.raises(Unauthenticated):
             host.overview()
 
 
 def test_a_role_shows_what_hosts_see_and_runs_nothing_as_staff(ground: Ground) -> None:
     store = ground.store
-    store.set_visibility("transpose", "closed", by="host", now=ground.now)
+    store.boards.set_visibility("transpose", "closed", by="host", now=ground.now)
     with Client(ground.url, admin=BOT_TOKEN) as bot:
         bot.discord_user("501", "ada")
         host = bot.acting_for("discord:501", roles=f"2000:{HOST}")
@@ -110,7 +114,7 @@ def test_creators_make_boards_and_nothing_else(ground: Ground) -> None:
         creator = bot.acting_for("discord:501", roles=f"2000:{CREATOR}")
         made = creator.create_board("spring", "t.zip", packed(TRANSPOSE, "transpose/"), gpus=["H100", "B200"])
         assert (made.name, made.gpus) == ("spring", ("H100", "B200")) and "B200" in made.warnings[-1]
-        board = ground.store.board("spring")
+        board = ground.store.boards.find("spring")
         assert board is not None and board.created_by == ada.id and board.problem_name == "spring"
         flat = creator.create_board("one", "reference.py", ONE_FILE, gpus=["H100"], deadline="2999-01-01", zone="UTC")
         assert flat.name == "one"
@@ -135,7 +139,7 @@ def test_creators_make_boards_and_nothing_else(ground: Ground) -> None:
         ):
             with pytest.raises(Unauthenticated, match="is no host"):
                 call()
-        assert ground.store.board("spring") is not None
+        assert ground.store.boards.find("spring") is not None
 
 
 def test_what_hosts_ask_beside(ground: Ground) -> None:
@@ -146,7 +150,7 @@ def test_what_hosts_ask_beside(ground: Ground) -> None:
         assert [one.name for one in host.people("AD")] == ["ada", "adam"] and not host.people("%")
         host.resync()
         assert host.audit()[0]["act"] == "resync"
-        ground.store.add_board("spring", problems.load(TRANSPOSE), gpus=["H100"], confirm=False, now=ground.now)
+        ground.store.boards.add("spring", loading.load(TRANSPOSE), gpus=["H100"], confirm=False, now=ground.now)
         ranks(ground, "bob", 2e-3, "spring")
         with pytest.raises(Invalid, match="no run that fits"):
             host.rejudge_preview("transpose", ["mode=leaderboard"])
@@ -154,24 +158,24 @@ def test_what_hosts_ask_beside(ground: Ground) -> None:
             host.rejudge_preview("transpose", ["colour=red"])
         assert host.places("transpose") == []
         for shape, method, path, body in (
-            (shapes.May, "GET", "/bot/may", None),
-            (shapes.Fine, "POST", "/bot/resync", None),
-            (shapes.People, "GET", "/admin/people", None),
-            (shapes.Places, "GET", "/admin/leaderboards/spring/export", None),
-            (shapes.Verifies, "POST", "/admin/leaderboards/spring/verify", {"mode": "benchmark"}),
-            (shapes.Verification, "GET", "/bot/verifications/2", None),
-            (shapes.RejudgingTold, "POST", "/admin/leaderboards/spring/rejudge-preview", {}),
+            (May, "GET", "/bot/may", None),
+            (Fine, "POST", "/bot/resync", None),
+            (People, "GET", "/admin/people", None),
+            (Places, "GET", "/admin/leaderboards/spring/export", None),
+            (Verifies, "POST", "/admin/leaderboards/spring/verify", {"mode": "benchmark"}),
+            (Verification, "GET", "/bot/verifications/2", None),
+            (RejudgingTold, "POST", "/admin/leaderboards/spring/rejudge-preview", {}),
         ):
             shape.model_validate(host._told(method, path, json=body))
         host.set_ban("ada", True, "shared an account")
-        assert ground.store.person("ada").ban_reason == "shared an account"  # type: ignore[union-attr]
+        assert ground.store.people.find("ada").ban_reason == "shared an account"  # type: ignore[union-attr]
         ordered = host.verify("transpose", ["h100"])
         assert (ordered.gpus, ordered.left_out) == (("H100",), ())
         assert ordered.places == ("local",)
         told = bot.verification(ordered.submission_id)
         assert [one["place"] for one in told["runs"]] == ["local"]
         assert (told["done"], [one["state"] for one in told["runs"]]) == (False, ["queued"])
-        view = ground.store.submission(ordered.submission_id)  # type: ignore[arg-type]
+        view = ground.store.submissions.get(ordered.submission_id)  # type: ignore[arg-type]
         assert (view.person, view.by_staff, view.mode) == ("house", True, "test")
         other = bot.acting_for("discord:503").submit("transpose", "H100", "test", "k.py", GOOD)
         with pytest.raises(NotFound):
@@ -183,7 +187,7 @@ def test_what_hosts_ask_beside(ground: Ground) -> None:
 def test_no_host_by_a_role_gives_a_token_to_somebody_else(ground: Ground) -> None:
     with Client(ground.url, admin=BOT_TOKEN) as bot, Client(ground.url) as device:
         bot.discord_user("501", "ada")
-        boss = ground.store.add_person("boss", role="owner")
+        boss = ground.store.people.add("boss", role="owner")
         host, pending = bot.acting_for("discord:501", roles=f"2000:{HOST}"), device.pending()
         with pytest.raises(KbslurmError, match="somebody else"):
             host._told("POST", "/admin/link", json={"token": pending, "person": f"person:{boss.id}"})
@@ -192,8 +196,8 @@ def test_no_host_by_a_role_gives_a_token_to_somebody_else(ground: Ground) -> Non
 
 
 def test_no_hosts_token_is_linked_by_the_bots_word(ground: Ground) -> None:
-    boss = ground.store.add_person("boss", role="owner")
-    ground.store.link_account(boss.id, "discord", "77")
+    boss = ground.store.people.add("boss", role="owner")
+    ground.store.people.link_account(boss.id, "discord", "77")
     with Client(ground.url, admin=BOT_TOKEN) as bot, Client(ground.url) as device:
         pending = device.pending()
         with pytest.raises(Refused, match="isn't linked over Discord"):
@@ -222,7 +226,7 @@ def zipped(*rows: tuple[str, bytes, int]) -> bytes:
         ("p.zip", zipped(("../task.yml", b"", 0)), "leads out"),
         ("p.zip", zipped(("/task.yml", b"", 0)), "leads out"),
         ("p.zip", zipped(("task.yml", b"/etc/passwd", stat.S_IFLNK | 0o777)), "no plain file"),
-        ("p.zip", zipped(("big", b"\0" * (problem_upload.UNPACKED_CAP + 1), 0)), "unpacks to"),
+        ("p.zip", zipped(("big", b"\0" * (upload.UNPACKED_CAP + 1), 0)), "unpacks to"),
         ("p.zip", zipped(*((f"f{n}", b"", 0) for n in range(501))), "501 files"),
         ("p.zip", zipped(("readme", b"x", 0)), "no task.yml"),
         ("p.zip", zipped(("a/task.yml", b"", 0), ("b/task.yml", b"", 0)), "several problems"),
@@ -235,7 +239,7 @@ def zipped(*rows: tuple[str, bytes, int]) -> bytes:
 )
 def test_no_upload_leads_anywhere_else(name: str, data: bytes, said: str) -> None:
     with pytest.raises(KbslurmError, match=said) as met:
-        problem_upload.loaded(name, data, name="x")
+        upload.loaded(name, data, name="x")
     assert isinstance(met.value, Invalid | NotFound | TooLarge)
     assert "kb-problem-" not in met.value.message and "root:" not in met.value.message
 
@@ -247,7 +251,7 @@ def test_a_zip_that_lies_about_its_size_takes_no_more_memory_than_it_says() -> N
     tracemalloc.start()
     try:
         with pytest.raises(Invalid):
-            problem_upload.loaded("p.zip", lying, name="x")
+            upload.loaded("p.zip", lying, name="x")
         assert tracemalloc.get_traced_memory()[1] < 16_000_000
     finally:
         tracemalloc.stop()
@@ -259,7 +263,7 @@ def test_a_zip_packed_in_a_way_that_cant_be_unpacked_in_steps_isnt_taken(way: in
     with zipfile.ZipFile(made, "w", way) as archive:
         archive.writestr("task.yml", b"lang: py\n")
     with pytest.raises(Invalid, match="isn't taken"):
-        problem_upload.loaded("p.zip", made.getvalue(), name="x")
+        upload.loaded("p.zip", made.getvalue(), name="x")
 
 
 ELSEWHERE = "[github]\nrepository = 'house/runs'\ngpus.H100 = ['gpu']\n"
@@ -292,7 +296,7 @@ def test_who_chooses_a_place_and_a_canary_for_each(database_url: str, tmp_path: 
         with pytest.raises(NotFound, match="no place 'nowhere'") as unknown:
             tried(ada, "nowhere")
         assert "github" not in str(unknown.value)
-        ground.store.set_role(PersonId(person.id), "staff", by="host", now=ground.now)
+        ground.store.people.set_role(PersonId(person.id), "staff", by="host", now=ground.now)
         assert pinned(tried(ada, "github")) == {"github"}
         with pytest.raises(Invalid, match="github has no A100") as other:
             tried(ada, "github", gpu="A100")

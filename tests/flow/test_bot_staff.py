@@ -16,7 +16,7 @@ import pytest
 
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import Refused
-from kbslurm_bot import sure
+from kbslurm_bot import confirm
 from kbslurm_bot.commands import admin as admin_commands
 from tests.fakes import discord as fake
 from tests.fakes.discord import Asked, Discord, User, strict
@@ -101,23 +101,23 @@ def answered(discord: Discord, who: User, asked: Asked, label: str) -> str:
 
 
 def test_nothing_of_it_is_a_plain_members(discord: Discord, ground: Ground, tmp_path: Path) -> None:
-    ground.store.ensure_person("ada")
+    ground.store.people.ensure("ada")
     with bot(discord, ground, tmp_path):
         found = of_staff(discord)
         assert len(found) == 19, sorted(found)
         every = [name for command in discord.commands for name, _ in leaves(command)]
         written = (ROOT / "docs" / "discord.md").read_text()
         assert not [name for name in every if f"`/{name}`" not in written], "docs/discord.md lists every command"
-        before = ground.store.last_event()
+        before = ground.store.events.last()
         for name, values in found.items():
             for who in (EVE, MAKER) if name != "leaderboard create" else (EVE,):
                 text = said(discord, who, name, **values)
                 what = "may not make boards" if name == "leaderboard create" else f"{who.name.capitalize()} is no host"
                 assert text.startswith(what) or what in text, (name, text)
                 assert "\n" not in text and "bug" not in text, text
-        added = [one.kind for one in ground.store.events(before)]
+        added = [one.kind for one in ground.store.events.after(before)]
         assert set(added) == {"staff.user.add"}, "nothing was done but that two people became known"
-        assert ground.store.accepts_jobs() and ground.store.board_names() == ["transpose"]
+        assert ground.store.settings.accepts_jobs() and ground.store.boards.names() == ["transpose"]
         assert discord.complete(EVE, "admin ban", "person", "a") == []
         assert discord.complete(EVE, "leaderboard create", "gpu", "") == []
         hidden = {one["name"]: one["default_member_permissions"] for one in discord.commands}
@@ -132,19 +132,19 @@ def test_nothing_of_it_is_a_plain_members(discord: Discord, ground: Ground, tmp_
 
 def test_what_hosts_do(discord: Discord, ground: Ground, tmp_path: Path) -> None:
     store = ground.store
-    ada, mallory = store.ensure_person("ada"), store.ensure_person("mallory")
+    ada, mallory = store.people.ensure("ada"), store.people.ensure("mallory")
     with bot(discord, ground, tmp_path):
-        assert "until `/admin start`" in said(discord, HOSTESS, "admin stop") and not store.accepts_jobs()
+        assert "until `/admin start`" in said(discord, HOSTESS, "admin stop") and not store.settings.accepts_jobs()
         assert "no submissions are taken" in said(discord, HOSTESS, "admin show-stats", leaderboard="transpose")
-        assert said(discord, HOSTESS, "admin start") == "Submissions are taken." and store.accepts_jobs()
+        assert said(discord, HOSTESS, "admin start") == "Submissions are taken." and store.settings.accepts_jobs()
         assert "there is no board" in said(discord, HOSTESS, "admin show-stats", leaderboard="sort").lower()
 
         assert discord.complete(HOSTESS, "admin ban", "person", "MAL") == [f"person:{mallory.id}"]
         asked = discord.command(HOSTESS, "admin ban", person=f"person:{mallory.id}", reason="shared an account")
-        assert "Ban **mallory**" in discord.answer(asked) and store.person("mallory").banned_at is None  # type: ignore[union-attr]
+        assert "Ban **mallory**" in discord.answer(asked) and store.people.find("mallory").banned_at is None  # type: ignore[union-attr]
         assert "by somebody else" in answered(discord, EVE, asked, "Ban")
         assert "is banned" in answered(discord, HOSTESS, asked, "Ban")
-        assert store.person("mallory").ban_reason == "shared an account"  # type: ignore[union-attr]
+        assert store.people.find("mallory").ban_reason == "shared an account"  # type: ignore[union-attr]
         assert "has been answered or has expired" in answered(discord, HOSTESS, asked, "Ban")
         assert "may submit again" in said(discord, HOSTESS, "admin unban", person="mallory")
         assert "no person" in said(discord, HOSTESS, "admin ban", person="nobody")
@@ -166,7 +166,7 @@ def test_what_hosts_do(discord: Discord, ground: Ground, tmp_path: Path) -> None
         assert "is public" in said(discord, HOSTESS, "admin visibility", leaderboard="transpose", visibility="public")
         limited: fake.Json = {"leaderboard": "transpose", "category": "test"}
         assert "hour 4 of test" in said(discord, HOSTESS, "admin rate-limit", **limited, per_hour=4)
-        assert store.rate_limits("transpose")[0].most_per_hour == 4
+        assert store.limits.rates("transpose")[0].most_per_hour == 4
         assert "any number" in said(discord, HOSTESS, "admin rate-limit", **limited)
         assert "no rate limit" in said(discord, HOSTESS, "admin rate-limit", **limited).lower()
 
@@ -178,7 +178,7 @@ def test_what_hosts_do(discord: Discord, ground: Ground, tmp_path: Path) -> None
         assert discord.complete(ADA, "cancel", "submission", "") == ["1"]
         asked = discord.command(HOSTESS, "admin delete-submission", submission=1)
         assert "is gone" in answered(discord, HOSTESS, asked, "Delete")
-        assert store.submission(1).removed_at is not None  # type: ignore[arg-type]
+        assert store.submissions.get(1).removed_at is not None  # type: ignore[arg-type]
         card(discord, "taken back")
 
         assert "no run that fits" in said(discord, HOSTESS, "admin rejudge-preview", leaderboard="transpose")
@@ -204,14 +204,16 @@ def test_what_hosts_do(discord: Discord, ground: Ground, tmp_path: Path) -> None
         asked = discord.command(HOSTESS, "admin delete", leaderboard="transpose", force=True)
         # Who isn't a host any more by the time that they say yes is refused then.
         retired = User(HOSTESS.id, HOSTESS.name)
-        assert "is no host" in answered(discord, retired, asked, "Delete") and store.board("transpose") is not None
+        assert (
+            "is no host" in answered(discord, retired, asked, "Delete") and store.boards.find("transpose") is not None
+        )
         asked = discord.command(HOSTESS, "admin delete", leaderboard="transpose", force=True)
-        assert "is gone" in answered(discord, HOSTESS, asked, "Delete") and store.board("transpose") is None
+        assert "is gone" in answered(discord, HOSTESS, asked, "Delete") and store.boards.find("transpose") is None
         assert "no board" in said(discord, HOSTESS, "admin delete", leaderboard="transpose").lower()
 
         assert "commands are registered anew" in said(discord, HOSTESS, "admin resync")
         assert (discord.met["sync"], discord.guild_commands) == (2, {2000: []})
-        acts = [event.kind.removeprefix("staff.") for event in store.audit_log(limit=100)]
+        acts = [event.kind.removeprefix("staff.") for event in store.events.audit_log(limit=100)]
         for act in (
             "ban",
             "unban",
@@ -226,10 +228,10 @@ def test_what_hosts_do(discord: Discord, ground: Ground, tmp_path: Path) -> None
             assert any(act in one for one in acts), (act, acts)
         assert all(
             str(e.data["by"]).startswith("grace (Discord role")
-            for e in store.audit_log(limit=100)
+            for e in store.events.audit_log(limit=100)
             if "user" not in e.kind
         )
-        assert store.person_by_id(PersonId(ada.id)) == ada
+        assert store.people.by_id(PersonId(ada.id)) == ada
     assert not discord.refusals
 
 
@@ -249,7 +251,7 @@ def test_problems_come_from_a_repository(discord: Discord, ground: Ground, tmp_p
         forced = discord.command(HOSTESS, "admin update-problems", repository="example/problems", force=True)
         assert "Take all of" in discord.answer(forced)
         assert "Nothing was done" in answered(discord, HOSTESS, forced, "Leave it")
-        ground.store.set_role(ground.store.person("grace").id, "staff", now=ground.now)  # type: ignore[union-attr]
+        ground.store.people.set_role(ground.store.people.find("grace").id, "staff", now=ground.now)  # type: ignore[union-attr]
         (place / "problems" / "spring.yaml").write_text(one)
         refused = said(discord, HOSTESS, "admin update-problems", **local)
         assert "nil" in refused and "bug" not in refused
@@ -296,10 +298,10 @@ def test_a_try_never_ranks_and_a_canary_tells_which_places_work(
         assert "Submission 1 is accepted" in tried and card(discord, "waiting")
         assert "B200" in said(discord, ADA, "run", file=("k.py", GOOD), leaderboard="transpose", gpu="B200")
         assert "Submission 2" in said(discord, ADA, "run", file=("k.py", GOOD), leaderboard="transpose", gpu="H100")
-        assert [ground.store.submission(n).mode for n in (1, 2)] == ["test", "benchmark"]  # type: ignore[arg-type]
-        ground.store.set_visibility("transpose", "closed", by="host", now=ground.now)
+        assert [ground.store.submissions.get(n).mode for n in (1, 2)] == ["test", "benchmark"]  # type: ignore[arg-type]
+        ground.store.boards.set_visibility("transpose", "closed", by="host", now=ground.now)
         assert "no public board" in said(discord, HOSTESS, "verify", leaderboard="transpose")
-        ground.store.set_visibility("transpose", "public", by="host", now=ground.now)
+        ground.store.boards.set_visibility("transpose", "public", by="host", now=ground.now)
         may, discord.permissions = discord.permissions, "0"
         assert "I lack View Channels, Send Messages" in said(discord, HOSTESS, "verify")
         discord.permissions = may
@@ -311,7 +313,7 @@ def test_a_try_never_ranks_and_a_canary_tells_which_places_work(
     with working(ground, tmp_path / "service"), bot(discord, ground, tmp_path):
         last = card(discord, "2 of 2 work")
         assert last["id"] == followed["id"] and text_of(last).count("at local ✓ works") == 2
-        assert ground.store.best("transpose", "H100") == []
+        assert ground.store.standings.best("transpose", "H100") == []
     assert not discord.refusals
 
 
@@ -323,21 +325,21 @@ def test_a_role_of_another_server_gives_nothing_and_a_restart_ends_questions(
         assert "is no host" in said(discord, elsewhere, "admin stop", 3100)
         # Discord names a member's roles of the server where they type; those of another aren't among that server's.
         assert "is no host" in said(discord, User(702, "hal", (int(HOST),)), "admin stop", 3100)
-        assert "is taken" in said(discord, HOSTESS, "admin stop") or not ground.store.accepts_jobs()
+        assert "is taken" in said(discord, HOSTESS, "admin stop") or not ground.store.settings.accepts_jobs()
         discord.answer(asked := discord.command(HOSTESS, "admin delete", leaderboard="transpose"))
     with bot(discord, ground, tmp_path):
         assert "has expired" in answered(discord, HOSTESS, asked, "Delete")
-        assert ground.store.board("transpose") is not None
+        assert ground.store.boards.find("transpose") is not None
         # Staff by their own row need no role, in any server.
-        ground.store.set_role(ground.store.person("eva").id, "staff", now=ground.now)  # type: ignore[union-attr]
+        ground.store.people.set_role(ground.store.people.find("eva").id, "staff", now=ground.now)  # type: ignore[union-attr]
         assert said(discord, elsewhere, "admin start", 3100) == "Submissions are taken."
-        assert ground.store.audit_log(limit=1)[0].data["by"] == "eva"
+        assert ground.store.events.audit_log(limit=1)[0].data["by"] == "eva"
     assert not discord.refusals
 
 
 def test_a_question_is_answered_once_by_whoever_asked_and_soon() -> None:
     now = 0.0
-    questions = sure.Questions(steady=lambda: now)
+    questions = confirm.Questions(steady=lambda: now)
 
     async def act(_: object) -> str:
         return ""
@@ -348,9 +350,9 @@ def test_a_question_is_answered_once_by_whoever_asked_and_soon() -> None:
     assert questions.take(first, 1) is act
     with pytest.raises(Refused, match="answered"):
         questions.take(first, 1)
-    now = sure.GOOD_FOR_S
+    now = confirm.GOOD_FOR_S
     with pytest.raises(Refused, match="expired"):
         questions.take(second, 1)
-    for _ in range(sure.MOST + 50):
+    for _ in range(confirm.MOST + 50):
         questions.put(1, act)
-    assert len(questions._open) == sure.MOST
+    assert len(questions._open) == confirm.MOST

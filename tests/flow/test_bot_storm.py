@@ -22,8 +22,8 @@ def judge_all(ground: Ground) -> dict[RunId, str]:
     store, now = ground.store, ground.now
     ends: dict[RunId, str] = {}
     slots = {"puppet": Puppet(slots={"H100": MANY}).capacity()}
-    while (attempt := claim(store, free_slots(slots, store.open_attempts()), now)) is not None:
-        work = store.work(attempt.id)
+    while (attempt := claim(store.queue, free_slots(slots, store.attempts.open()), now)) is not None:
+        work = store.attempts.work(attempt.id)
         verdict = "passed" if attempt.run_id % 2 else "wrong"
         ends[attempt.run_id] = verdict
         score(store, attempt, sealed_report(work, verdict=verdict), now)
@@ -54,7 +54,7 @@ def test_every_card_ends_right_with_few_edits(discord: Discord, ground: Ground, 
         for one in discord.shown():
             text = text_of(one)
             number = int(text.split("#")[4].split()[0])
-            (run,) = ground.store.submission(SubmissionId(number)).runs
+            (run,) = ground.store.submissions.get(SubmissionId(number)).runs
             assert ("✓ passed" if ends[run.id] == "passed" else "✗ wrong answer") in text
     assert max(discord.edits.values()) <= 4 and sum(discord.edits.values()) <= 2 * MANY
     assert discord.met["429"] <= 5, "its headers are obeyed before it has to refuse"

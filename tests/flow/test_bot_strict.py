@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ import psycopg
 import pytest
 
 from kbslurm.domain.run import SubmissionId
-from kbslurm_bot import desk
-from kbslurm_bot.face import Face
+from kbslurm_bot import live_cards
+from kbslurm_bot.discord_client import DiscordClient
 from kbslurm_eval import wire
 from tests.fakes import discord as fake
 from tests.fakes.discord import Discord, User
@@ -75,7 +76,7 @@ def test_every_command_is_acknowledged_before_the_service_is_asked(
 def test_a_card_outlives_a_service_that_was_away(
     discord: Discord, ground: Ground, service: Held, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "AWAY_S", 0.2)
+    monkeypatch.setattr(live_cards, "AWAY_S", 0.2)
     with bot(discord, ground, tmp_path, url=service.url, patience_s=1.0):
         discord.answer(discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100"))
         card(discord, "waiting")
@@ -102,7 +103,7 @@ def test_what_reaches_discord_too_late_is_said_in_the_channel_and_not_done(
         discord.late_next()
         discord.press(ADA, shown, "Cancel")
         card(discord, "too late")
-        (only,) = ground.store.submissions()
+        (only,) = ground.store.submissions.newest()
         assert not only.is_done
         assert "Pong" in discord.answer(discord.command(ADA, "ping"))
     assert not discord.shown(STAFF), "it is no bug of ours"
@@ -186,8 +187,8 @@ def test_a_card_in_an_archived_thread_is_left_alone_until_there_is_an_end_to_tel
     assert sum(status == 400 for _, _, status in discord.calls) <= 2
 
 
-def said_a_place(face: Face) -> bool:
-    return any(name.startswith("said:place") for name in face.memory._words)
+def said_a_place(face: DiscordClient) -> bool:
+    return any(name.startswith("said:place") for name in face.state._words)
 
 
 def test_two_bots_with_one_token_do_each_thing_once(discord: Discord, ground: Ground, tmp_path: Path) -> None:
@@ -200,7 +201,7 @@ def test_two_bots_with_one_token_do_each_thing_once(discord: Discord, ground: Gr
         bot(discord, ground, places[1], channel=3001, staff_channel=STAFF) as other,
     ):
         for face in (one, other):
-            discord.wait_for(lambda face=face: face.memory.word("announce:seen_at"), "the first look")  # type: ignore[misc]
+            discord.wait_for(lambda face=face: face.state.word("announce:seen_at"), "the first look")  # type: ignore[misc]
         asked = discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100")
         discord.answer(asked)
         card(discord, "Two bots run with one token", STAFF)
@@ -209,7 +210,7 @@ def test_two_bots_with_one_token_do_each_thing_once(discord: Discord, ground: Gr
         card(discord, "ada leads transpose", 3001)
         card(discord, "rank 1 of 1")
         discord.wait_for(lambda: said_a_place(one) and said_a_place(other), "both have said it")
-    assert len(asked.said) == 1 and len(ground.store.submissions()) == 1
+    assert len(asked.said) == 1 and len(ground.store.submissions.newest()) == 1
     assert len(discord.shown(3001)) == 1, "a message with the same nonce is the same message"
 
 
@@ -252,7 +253,7 @@ def test_a_forged_button_opens_nothing(discord: Discord, ground: Ground, tmp_pat
         unknown = [forged(one) for one in ("kb:delete:1", "kb:cancel:1 OR 1", "kb:cancel:-1", "kb:cancel:١", "x" * 100)]
         assert "Pong" in discord.answer(discord.command(ADA, "ping"))
         assert not any(one.said for one in unknown)
-        assert not ground.store.submission(SubmissionId(1)).is_done
+        assert not ground.store.submissions.get(SubmissionId(1)).is_done
     assert not discord.refusals
 
 
@@ -267,10 +268,13 @@ def test_a_bad_attachment_is_one_sentence(discord: Discord, ground: Ground, tmp_
     with bot(discord, ground, tmp_path):
         for name, (data, words) in bad.items():
             asked = discord.command(ADA, "submit", file=(name, data), leaderboard="transpose", gpu="H100")
-            assert words in discord.answer(asked), asked.text
-        loads = sum("/attachments/" in path for _, path, _ in discord.calls)
-        assert not loads or loads < len(bad), "what is too large isn't even read"
-    assert not discord.shown() and not ground.store.submissions()
+            told = discord.answer(asked)
+            # What is wrong in one sentence, and what to do in a second one where there is something to say
+            assert "\n" not in told and told.endswith("."), told
+            sentences = re.split(r"(?<=[.!?]) +(?=[A-Z])", told)
+            assert len(sentences) <= 2 and words in sentences[0], told
+        assert sorted(discord.loaded) == ["empty.py", "latin.py", "nul.py", "photo.png"], "what is too large isn't read"
+    assert not discord.shown() and not ground.store.submissions.newest()
 
 
 def test_no_word_of_the_bots_holds_a_secret(

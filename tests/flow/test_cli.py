@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import shutil
@@ -14,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm.cli import show
+from kbslurm.cli.output import printing
+from kbslurm.cli.output.trial import measured
 from kbslurm.domain.placement import Rules
 from kbslurm.domain.run import Ending, Handle, OpenAttempt, Seen, Sighting, Slot
 from kbslurm.store.postgres import PostgresStore
@@ -41,6 +43,20 @@ def kbslurm(tmp_path: Path, database_url: str) -> CommandLine:
     )  # fmt: skip
     assert made.code == 0, made.err
     return desk
+
+
+@pytest.mark.parametrize(("asked", "holds"), [((), 1), (("--min-isolation", "2"), 2)])
+def test_a_new_board_ranks_from_the_level_that_the_policy_says(
+    kbslurm: CommandLine, database_url: str, asked: tuple[str, ...], holds: int
+) -> None:
+    with (kbslurm.cwd / "kbslurm.toml").open("a") as file:
+        file.write("[policy]\nranked_min_isolation = 1\n")
+    words = ("board", "create", "sums", "--reference", str(EXAMPLES / "transpose"), "--gpus", "H100", *asked)
+    made = kbslurm(*words)
+    assert made.code == 0, made.err
+    with contextlib.closing(PostgresStore(database_url)) as store:
+        board = store.boards.find("sums")
+    assert board is not None and board.min_isolation == holds
 
 
 def test_a_submission_is_followed_from_its_number_to_the_board(kbslurm: CommandLine) -> None:
@@ -134,7 +150,7 @@ def test_status_tells_of_a_place_that_fails_and_of_its_budget(kbslurm: CommandLi
     pace = {"calls": 7, "interval_s": 15.0, "budget_left": 23.0, "failing": 3, "slow": True}
     told = {"places": {"cluster": {"troubles": 3, "why": "squeue timed out", "pace": pace}}}
     with PostgresStore(database_url) as store:
-        assert store.hold_lease("daemon", "here", 60.0, datetime.now(UTC), info=told)
+        assert store.leases.hold("daemon", "here", 60.0, datetime.now(UTC), info=told)
 
     found = kbslurm("status")
 
@@ -151,7 +167,7 @@ def test_status_tells_what_is_spent_of_each_budget_and_whom_that_keeps_at_home(
     held = {"held_up": {"A100": "no money"}, "held_boards": {"H100": {"transpose": "no money of its own"}}}
     with PostgresStore(database_url) as store:
         told = {"places": {}, "overflow": {**overflow, **held}}
-        assert store.hold_lease("daemon", "here", 60.0, datetime.now(UTC), info=told)
+        assert store.leases.hold("daemon", "here", 60.0, datetime.now(UTC), info=told)
     said = kbslurm("status").out
     assert "the month: 3.25 of 9.00 EUR spent, open runs at their most" in said
     assert "board transpose: 1.90 of 2.00 EUR spent" in said
@@ -166,16 +182,16 @@ def test_slots_of_another_host_are_told_from_ours(kbslurm: CommandLine, database
     kbslurm("submit", str(GOOD), "-l", "transpose", "-g", "H100")
     with PostgresStore(database_url) as store:
         now = datetime.now(UTC)
-        assert store.claim([Slot(backend="local@other", gpu="H100", free=1)], now) is not None
-        assert store.hold_lease("daemon", "other", 60.0, now, info=told)
+        assert store.queue.claim([Slot(backend="local@other", gpu="H100", free=1)], now) is not None
+        assert store.leases.hold("daemon", "other", 60.0, now, info=told)
         found = kbslurm("status", "--json")
         assert found.code == 0, found.out
         rows = {(row["backend"], row["gpu"]): (row["open"], row["slots"]) for row in found.json()["backends"]}
         assert rows.pop(("local@other", "H100")) == (1, 3)
         ((ours, _), *_) = rows
         assert ours.startswith("local@") and ours != "local@other", "where others may be, a host says its name"
-        store.release_lease("daemon", "other")
-        assert store.hold_lease("daemon", "here", 60.0, now)
+        store.leases.release("daemon", "other")
+        assert store.leases.hold("daemon", "here", 60.0, now)
     assert "open at local@other (H100)" in kbslurm("status").out
 
 
@@ -185,18 +201,18 @@ def test_why_a_job_waits_and_why_an_attempt_was_given_up_is_shown(kbslurm: Comma
         now = datetime.now(UTC)
 
         def claimed() -> OpenAttempt:
-            attempt = store.claim([Slot(backend="cluster", gpu="H100", free=1)], now)
-            assert attempt is not None and store.note_handle(attempt, Handle("17"), now, now)
+            attempt = store.queue.claim([Slot(backend="cluster", gpu="H100", free=1)], now)
+            assert attempt is not None and store.attempts.note_handle(attempt, Handle("17"), now, now)
             return attempt
 
         first = claimed()
-        store.note_told({first.id: {"waits": "held by the cluster's administrators"}})
+        store.attempts.note_told({first.id: {"waits": "held by the cluster's administrators"}})
         status, watched = kbslurm("status"), kbslurm("watch", str(number), "--once")
         assert "cluster, H100: 1 submitted and not started: held by the cluster's administrators" in status.out
         assert "launching  held by the cluster's administrators" in watched.out
-        store.note_seen(first, Sighting(seen=Seen.RUNNING, node="n1"), now)
+        store.attempts.note_seen(first, Sighting(seen=Seen.RUNNING, node="n1"), now)
         assert "held" not in kbslurm("status").out + kbslurm("watch", str(number), "--once").out
-        store.give_up_attempt(first, Ending.NODE_FAILURE, "Slurm: NODE_FAIL on n1", now)
+        store.attempts.give_up(first, Ending.NODE_FAILURE, "Slurm: NODE_FAIL on n1", now)
         assert "queued  Slurm: NODE_FAIL on n1" in kbslurm("watch", str(number), "--once").out
         claimed()
         assert (
@@ -219,7 +235,7 @@ def test_what_waits_is_told_its_place_and_when_it_will_start(kbslurm: CommandLin
 def test_status_tells_of_runs_that_no_place_can_take(kbslurm: CommandLine, database_url: str) -> None:
     kbslurm("submit", str(GOOD), "-l", "transpose", "-g", "H100")
     with PostgresStore(database_url) as store:
-        assert store.hold_lease("daemon", "here", 60.0, datetime.now(UTC))
+        assert store.leases.hold("daemon", "here", 60.0, datetime.now(UTC))
         assert kbslurm("status").code == 0
         for column, value in (("gpu", "'B200'"), ("gpu", "'H100'")):
             store._do(f"UPDATE run SET {column} = {value}")
@@ -252,7 +268,7 @@ def test_people_are_put_into_teams_and_usage_is_told_by_them(kbslurm: CommandLin
     with PostgresStore(database_url) as store:
         slot = Slot(backend="modal", gpu="H100", free=9, overflow=True, price=0.01, why="home is down")
         for _ in range(2):
-            assert store.claim([slot], datetime.now(UTC), rules=Rules()) is not None
+            assert store.queue.claim([slot], datetime.now(UTC), rules=Rules()) is not None
     told = kbslurm("usage", "--by", "team", "--board", "TRANSPOSE", "--json").json()
     assert (told["by"], told["board"], told["budget"]) == ("team", "transpose", None)
     assert {row["name"]: row["open"] for row in told["rows"]} == {"blue": 1, None: 1}
@@ -288,8 +304,8 @@ def test_of_a_set_every_problem_is_added_that_can_be(kbslurm: CommandLine) -> No
 def test_what_cannot_be_resolved_has_no_interval() -> None:
     plain = BenchmarkResult(phase="benchmark", index=0, spec="n: 1", status="pass", median_ns=2e6)
     wide = dataclasses.replace(plain, low_ns=476.5, high_ns=2.2e10)
-    assert "±" in show.measured(dataclasses.replace(plain, low_ns=1.9e6, high_ns=2.1e6))
-    assert show.measured(dataclasses.replace(wide, flags=["UNRESOLVED"])).startswith("at most 2.00 ms (")
+    assert "±" in measured(dataclasses.replace(plain, low_ns=1.9e6, high_ns=2.1e6))
+    assert measured(dataclasses.replace(wide, flags=["UNRESOLVED"])).startswith("at most 2.00 ms (")
 
 
 def test_a_try_needs_no_database(tmp_path: Path) -> None:
@@ -414,7 +430,7 @@ def test_a_database_from_a_newer_version_is_left_alone(kbslurm: CommandLine, dat
         assert found.code == 2, (words, found.out, found.err)
         assert "newer" in found.err
     with PostgresStore(database_url) as store:  # the newer version's daemon
-        assert store.hold_lease("daemon", "there", 60.0, datetime.now(UTC))
+        assert store.leases.hold("daemon", "there", 60.0, datetime.now(UTC))
     told = kbslurm("status")
     assert told.code == 1 and "newer version" in told.out
 
@@ -519,10 +535,10 @@ def test_what_is_told_to_type_next_can_be_typed(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", [str(here)])
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert show.command() == ".venv/bin/kbslurm"
+    assert printing.command() == ".venv/bin/kbslurm"
     (tmp_path / "kbslurm").write_text("#!/bin/sh\n")
     (tmp_path / "kbslurm").chmod(0o755)
-    assert show.command() == "kbslurm"
+    assert printing.command() == "kbslurm"
 
 
 def test_a_host_links_an_account_of_the_university_by_hand(database_url: str, tmp_path: Path) -> None:
@@ -534,7 +550,7 @@ def test_a_host_links_an_account_of_the_university_by_hand(database_url: str, tm
     (tmp_path / "kbslurm.toml").write_text('[oidc]\nissuer = "https://sso.example.edu"\nclient_id = "kb"\n')
     assert kbslurm(*link).code == 0 and kbslurm(*link).code == 0
     with PostgresStore(database_url) as store:
-        known = store.person_for_subject("https://sso.example.edu/", "subject-1", "whoever")
+        known = store.people.for_subject("https://sso.example.edu/", "subject-1", "whoever")
         assert known.name == "grace", "the provider writes its name with a slash"
     assert kbslurm("user", "link", "ada", "--account", "oidc:subject-1").code == 2, "it stands for grace"
     assert kbslurm("user", "link", "grace", "--account", "oidc:subject-2").code == 2, "grace has one"

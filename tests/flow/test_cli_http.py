@@ -52,7 +52,7 @@ class Laptop:
     def login(self, name: str | None = "ada", **env: str) -> Said:
         token = "nobody's"
         if name is not None:
-            token = self.ground.store.issue_token(self.ground.store.ensure_person(name).id, now=self.ground.now)
+            token = self.ground.store.tokens.issue(self.ground.store.people.ensure(name).id, now=self.ground.now)
         self._patch.setattr(sys, "stdin", io.StringIO(f"{token}\n"))
         return self("login", **env)
 
@@ -69,12 +69,16 @@ def laptop(ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> L
 def judged(ground: Ground, by: str, score_s: float, source: bytes = GOOD, doubt_s: float = 0.001) -> int:
     """A ranked submission with secrets in its report; nothing really runs."""
     store, now = ground.store, ground.now
-    receipt = accept(store, store.ensure_person(by).id, "transpose", "k.py", source, "leaderboard", ["H100"], now)
-    attempt = claim(store, free_slots({"puppet": Puppet(slots={"H100": 9}).capacity()}, store.open_attempts()), now)
+    receipt = accept(
+        store.intake, store.people.ensure(by).id, "transpose", "k.py", source, "leaderboard", ["H100"], now
+    )
+    attempt = claim(
+        store.queue, free_slots({"puppet": Puppet(slots={"H100": 9}).capacity()}, store.attempts.open()), now
+    )
     assert attempt is not None
     hidden = wire.BenchmarkResult(phase="hidden", index=0, spec=HIDDEN_SPEC, status="pass", calls=3, mean_ns=5.0)
     report = sealed_report(
-        store.work(attempt.id),
+        store.attempts.work(attempt.id),
         score_s=score_s,
         interval_s=[score_s - doubt_s, score_s + doubt_s],
         secret_log=SECRET_LOG,
@@ -107,13 +111,13 @@ def test_a_pasted_token_is_kept_for_nobody_else_and_ended_by_logout(laptop: Lapt
     assert laptop("whoami", KBSLURM_TOKEN=secret).code == 0, "the environment goes before the file"
     laptop.tokens.chmod(0o600)
     assert laptop("logout", "--json").json() == {"url": laptop.ground.url, "ended": True, "forgotten": True}
-    assert laptop.ground.store.person_of_token(secret) is None
+    assert laptop.ground.store.tokens.person_of(secret) is None
     assert laptop("whoami").code == 4 and "kbslurm login" in laptop("whoami").err
     assert "no token was kept" in laptop("logout").out
 
 
 def test_a_device_registers_and_waits_to_be_linked(laptop: Laptop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kbslurm.cli.login.LOOK_S", 0.05)
+    monkeypatch.setattr("kbslurm.cli.competitor.login.LOOK_S", 0.05)
     store = laptop.ground.store
     told = laptop("login", "--register", "github", "--no-wait")
     assert told.code == 0 and "/link " in told.err
@@ -127,7 +131,7 @@ def test_a_device_registers_and_waits_to_be_linked(laptop: Laptop, monkeypatch: 
             now = json.loads(laptop.tokens.read_text())
             if now != before:
                 (token,) = now.values()
-                assert store.claim_token(token, store.ensure_person("bob").id, now=laptop.ground.now)
+                assert store.tokens.claim(token, store.people.ensure("bob").id, now=laptop.ground.now)
                 return
             linked.wait(0.02)
 
@@ -191,7 +195,7 @@ def test_the_same_commands_say_the_same_over_http_and_by_the_database(
 
 def test_progress_and_the_planned_start_come_from_the_daemon_and_hide_the_hidden_cases(laptop: Laptop) -> None:
     ground, store = laptop.ground, laptop.ground.store
-    assert isinstance(ground.house.clock, HandClock)
+    assert isinstance(ground.context.clock, HandClock)
     laptop.login()
     number = laptop("submit", "k.py", "-l", "transpose", "-g", "H100", "--json").json()["submission"]
     assert "place 1" in laptop("watch", str(number), "--once").out
@@ -204,15 +208,15 @@ def test_progress_and_the_planned_start_come_from_the_daemon_and_hide_the_hidden
             return beats
 
     backend = Telling(slots={"H100": 1})
-    attempt = claim(store, free_slots({"puppet": backend.capacity()}, ()), ground.now)
+    attempt = claim(store.queue, free_slots({"puppet": backend.capacity()}, ()), ground.now)
     assert attempt is not None
     place, vigil = Place(backend=backend), Vigil()
     from datetime import timedelta
 
     from kbslurm.flow.launch import launch
 
-    launch(store, place, attempt, ground.now)
-    started = store.open_attempts()
+    launch(store.attempts, place, attempt, ground.now)
+    started = store.attempts.open()
     expected = ground.now + timedelta(minutes=20)
     waiting = Sighting(seen=Seen.WAITING, expected_at=expected, reason="waiting for a GPU to become free")
     backend.poll = lambda attempts: {attempt.name: waiting}  # type: ignore[method-assign]
@@ -233,13 +237,13 @@ def test_progress_and_the_planned_start_come_from_the_daemon_and_hide_the_hidden
     ):
         beats.clear()
         beats.update(beat)
-        collect(store, place, store.open_attempts(), vigil, ground.now)
+        collect(store, place, store.attempts.open(), vigil, ground.now)
         shown = laptop("watch", str(number), "--once").out
         assert says in shown, shown
         assert "4/6" not in shown
         (run,) = ground.client("ada").call("GET", f"/user/submissions/{number}/whole").good()["submission"]["runs"]
         assert run["progress"] == {"test": beat, "hidden": {"phase": "hidden"}}.get(str(beat["phase"]))
-    assert store.submission(SubmissionId(number)).runs[0].attempts[0].telemetry["progress"] is None
+    assert store.submissions.get(SubmissionId(number)).runs[0].attempts[0].telemetry["progress"] is None
 
 
 def test_an_interrupted_watch_says_how_to_come_back(laptop: Laptop) -> None:
@@ -256,13 +260,13 @@ def test_an_interrupted_watch_says_how_to_come_back(laptop: Laptop) -> None:
     _, said = watching.communicate(timeout=60)
     assert watching.returncode == 130, said
     assert f"submission #{number} goes on" in said and f"watch {number} comes back to it" in said
-    assert not laptop.ground.store.submission(SubmissionId(number)).is_done
+    assert not laptop.ground.store.submissions.get(SubmissionId(number)).is_done
 
 
 def test_a_watch_outlives_a_service_that_is_away_for_a_while(
     laptop: Laptop, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kbslurm.cli.watch.LOOK_S", 0.05)
+    monkeypatch.setattr("kbslurm.cli.competitor.watch.LOOK_S", 0.05)
     laptop.login()
     number = laptop("submit", "k.py", "-l", "transpose", "-g", "H100", "--json").json()["submission"]
     front = _Front(laptop.ground.url)
@@ -275,7 +279,7 @@ def test_a_watch_outlives_a_service_that_is_away_for_a_while(
         front.away = True
         front.wait_for(front.seen + 2)
         front.away = False
-        laptop.ground.store.cancel(SubmissionId(number), None, laptop.ground.now)
+        laptop.ground.store.submissions.cancel(SubmissionId(number), None, laptop.ground.now)
         watching.join(60)
     assert [one.code for one in answers] == [130]
     assert answers[0].json()["runs"][0]["state"] == "cancelled"
@@ -394,12 +398,12 @@ def test_what_the_service_refuses_has_its_sentence_and_its_code(laptop: Laptop) 
         assert told.code == code and says in told.err, (words, told.code, told.err)
         as_json = laptop(*words, "--json")
         assert as_json.code == code and set(as_json.json()["error"]) == {"kind", "message", "hint"}
-    ground.store.set_accepts_jobs(False, by="host", now=ground.now)
+    ground.store.settings.set_accepts_jobs(False, by="host", now=ground.now)
     assert laptop("submit", "k.py", "-l", "transpose").code == 5
     mine = judged_alone(laptop)
     assert "It is your first" in laptop("diff", str(mine)).err
 
 
 def judged_alone(laptop: Laptop) -> int:
-    laptop.ground.store.set_accepts_jobs(True, by="host", now=laptop.ground.now)
+    laptop.ground.store.settings.set_accepts_jobs(True, by="host", now=laptop.ground.now)
     return judged(laptop.ground, "ada", 0.5)

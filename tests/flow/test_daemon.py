@@ -12,19 +12,22 @@ import threading
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kbslurm.daemon import Daemon, Turn, WallClock
-from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Sighting, SubmissionId
-from kbslurm.errors import BackendRefused, BackendTrouble, Misconfigured, Refused
-from kbslurm.flow.announce import feed, follow
+from kbslurm.daemon.clock import WallClock
+from kbslurm.daemon.lane import Turn
+from kbslurm.daemon.loop import Daemon
+from kbslurm.domain.run import Ending, EventId, Handle, JobName, OpenAttempt, Sighting, SubmissionId
+from kbslurm.errors import BackendRefused, BackendTrouble, Invalid, Misconfigured, Refused
+from kbslurm.flow import announce
 from kbslurm.flow.cancel import cancel
 from kbslurm.flow.collect import Vigil, collect
 from kbslurm.flow.launch import Launched, launch
 from kbslurm.flow.place import Place
 from kbslurm.flow.sweep import sweep
-from kbslurm.metrics import Metrics, MetricsPage
+from kbslurm.observe.metrics import Metrics, MetricsPage
 from kbslurm.ports import JobSpec
 from kbslurm.store.embedded import Embedded
 from kbslurm.store.postgres import PostgresStore
@@ -48,8 +51,8 @@ class Prompt(Puppet):
 
     def submit(self, job: JobSpec) -> Handle:
         handle = super().submit(job)
-        (attempt,) = [a for a in self.store.open_attempts() if a.name == job.name]
-        self.reports[job.name] = sealed_report(self.store.work(attempt.id))
+        (attempt,) = [a for a in self.store.attempts.open() if a.name == job.name]
+        self.reports[job.name] = sealed_report(self.store.attempts.work(attempt.id))
         return handle
 
 
@@ -61,7 +64,7 @@ def test_a_hung_site_holds_up_nobody_else(stage: Stage) -> None:
     hung = Puppet(name="hung", slots={"H100": 1}, gate=threading.Event())
     prompt = Prompt(stage.store)
     assert hung.gate is not None
-    with running(Daemon(stage.store, [quick(hung), quick(prompt)], pace=QUICK)):
+    with running(Daemon(stage.store, [quick(hung), quick(prompt)], timing=QUICK)):
         stage.submit(gpus=["H100"])
         stage.wait_until(lambda: hung.calls == ["submit"])
         for _ in range(3):
@@ -74,15 +77,15 @@ def test_a_hung_site_holds_up_nobody_else(stage: Stage) -> None:
 def test_a_site_in_trouble_is_left_alone_and_its_runs_go_elsewhere(stage: Stage) -> None:
     broken = Puppet(name="broken", slots={"A100": 1}, trouble=True)
     prompt = Prompt(stage.store)
-    daemon = Daemon(stage.store, [quick(broken), quick(prompt)], pace=QUICK)
+    daemon = Daemon(stage.store, [quick(broken), quick(prompt)], timing=QUICK)
     with running(daemon):
         for _ in range(4):
             stage.submit(gpus=["A100"])
         stage.wait_until(lambda: stage.open_runs() == 1)
         broken.trouble = False
-        (left,) = [a for a in stage.store.open_attempts() if a.backend == "broken"]
+        (left,) = [a for a in stage.store.attempts.open() if a.backend == "broken"]
         broken.sightings[left.name] = ended()
-        broken.reports[left.name] = sealed_report(stage.store.work(left.id))
+        broken.reports[left.name] = sealed_report(stage.store.attempts.work(left.id))
         stage.wait_until(lambda: stage.open_runs() == 0)
     assert [run["attempts"] for run in stage.runs()] == [1] * 4
 
@@ -90,7 +93,7 @@ def test_a_site_in_trouble_is_left_alone_and_its_runs_go_elsewhere(stage: Stage)
 def test_runs_of_strangers_do_not_go_where_they_cannot_be_isolated(stage: Stage) -> None:
     prompt = Prompt(stage.store)
     stage.person("grace", staff=True)
-    with running(Daemon(stage.store, [quick(prompt, untrusted=False)], pace=QUICK)):
+    with running(Daemon(stage.store, [quick(prompt, untrusted=False)], timing=QUICK)):
         stage.submit(by="ada", gpus=["A100"])
         stage.submit(by="grace", gpus=["A100"])
         stage.wait_until(lambda: stage.open_runs() == 1)
@@ -107,7 +110,7 @@ def test_a_bug_in_a_backend_is_told_and_survived(stage: Stage) -> None:
                 raise ZeroDivisionError("one over zero")
             return super().poll(attempts)
 
-    with overheard(as_json=True) as told, running(Daemon(stage.store, [quick(Buggy(stage.store))], pace=QUICK)):
+    with overheard(as_json=True) as told, running(Daemon(stage.store, [quick(Buggy(stage.store))], timing=QUICK)):
         stage.submit(gpus=["A100"])
         stage.wait_until(lambda: stage.open_runs() == 0)
     lines = [json.loads(line) for line in told.getvalue().splitlines()]
@@ -122,7 +125,7 @@ def test_a_bug_in_a_backend_is_told_and_survived(stage: Stage) -> None:
 
 def test_a_site_that_was_away_for_days_works_again(stage: Stage) -> None:
     refusing = Puppet(name="refusing", slots={"A100": 1})
-    daemon = Daemon(stage.store, [quick(refusing)], pace=QUICK)
+    daemon = Daemon(stage.store, [quick(refusing)], timing=QUICK)
     lane = daemon.lanes["refusing"]
     stage.submit(gpus=["A100"])
     attempt = stage.claim(quick(refusing))
@@ -142,10 +145,10 @@ def test_a_site_that_was_away_for_days_works_again(stage: Stage) -> None:
     lane.vigil.unsent[attempt.id] = stage.clock.now()
     turn([attempt], [])
     refusing.trouble, lane.troubles = True, 100_000
-    turn(stage.store.open_attempts(), [])
+    turn(stage.store.attempts.open(), [])
     assert lane.troubles == 100_001
     refusing.trouble = False
-    turn(stage.store.open_attempts(), [])
+    turn(stage.store.attempts.open(), [])
     assert lane.troubles == 0, "its lane lives"
 
 
@@ -170,15 +173,15 @@ def test_one_attempt_that_nobody_can_look_at_holds_up_no_other(stage: Stage) -> 
     place = quick(sore)
     attempts = [stage.claim(place) for _ in range(5)]
     for attempt in attempts[:4]:
-        launch(stage.store, place, attempt, stage.clock.now())
-    stage.store.note_ambiguous(attempts[1], "perhaps", stage.clock.now())
-    cancel(stage.store, SubmissionId(4), None, stage.clock.now())
+        launch(stage.store.attempts, place, attempt, stage.clock.now())
+    stage.store.attempts.note_ambiguous(attempts[1], "perhaps", stage.clock.now())
+    cancel(stage.store.submissions, SubmissionId(4), None, stage.clock.now())
     with overheard(), pytest.raises((BackendTrouble, RuntimeError)):
-        collect(stage.store, place, stage.store.open_attempts(), Vigil(), stage.clock.now())
+        collect(stage.store, place, stage.store.attempts.open(), Vigil(), stage.clock.now())
     assert [run["state"] for run in stage.runs()] == ["launching", "launching", "scored", "cancelled", "launching"]
-    cancel(stage.store, SubmissionId(1), None, stage.clock.now())
+    cancel(stage.store.submissions, SubmissionId(1), None, stage.clock.now())
     with overheard(), pytest.raises(BackendTrouble):
-        sweep(stage.store, place, stage.store.open_attempts()[::-1], Vigil(), stage.clock.now())
+        sweep(stage.store.attempts, place, stage.store.attempts.open()[::-1], Vigil(), stage.clock.now())
     assert sore.cancelled == [attempts[0].name], "the cancel was reached behind those that can't be found"
 
 
@@ -200,7 +203,7 @@ def test_a_run_that_one_place_never_takes_goes_to_the_next_and_fails_when_none_i
         for place in (first, second):
             attempt = stage.claim(first, second)
             assert attempt.backend == place.name
-            assert launch(stage.store, place, attempt, stage.clock.now(), others=places) is Launched.REFUSED
+            assert launch(stage.store.attempts, place, attempt, stage.clock.now(), others=places) is Launched.REFUSED
     assert "run_state=queued" in told.getvalue() and "run_state=failed" in told.getvalue()
     run = stage.run()
     assert (run["state"], run["attempts"]) == ("failed", 2)
@@ -214,7 +217,7 @@ def test_a_job_that_cannot_be_written_down_fails_and_holds_up_no_other(stage: St
     place = Place(backend=Puppet(), root=Path("somewhere"), script=broken)
     stage.submit(gpus=["A100"])
     with overheard():
-        assert launch(stage.store, place, stage.claim(place), stage.clock.now()) is Launched.REFUSED
+        assert launch(stage.store.attempts, place, stage.claim(place), stage.clock.now()) is Launched.REFUSED
     assert (stage.runs()[0]["state"], stage.runs()[0]["verdict"]) == ("failed", "infrastructure")
 
 
@@ -242,7 +245,7 @@ def test_a_clock_that_goes_forward_or_a_sleep_ends_no_job_at_its_deadline(databa
             tick(86_400, 1)
             tick(20, 20)
             assert puppet.cancelled == [] and "this machine slept" in told.getvalue()
-            (attempt,) = stage.store.open_attempts()
+            (attempt,) = stage.store.attempts.open()
             assert attempt.deadline_at is not None and attempt.deadline_at > clock.now()
             tick(86_400, 86_400)
             tick(20, 20)
@@ -275,7 +278,7 @@ def test_a_clock_that_is_set_back_puts_nothing_off(database_url: str) -> None:
             assert tick() == before, "not yet due"
             clock.go(-7200)
             assert tick() == before + 1
-            (lease,) = stage.store.lease_view()
+            (lease,) = stage.store.leases.all()
             assert lease.beat_at == clock.now(), "and the lease is kept by the new time"
         assert "the clock was set back" in told.getvalue()
     finally:
@@ -294,7 +297,7 @@ def test_a_refusal_for_now_is_sent_again_as_the_same_attempt(stage: Stage) -> No
                 raise BackendRefused(self.name, "too many jobs", permanent=False)
             return super().submit(job)
 
-    with running(Daemon(stage.store, [quick(Full(stage.store))], pace=QUICK)):
+    with running(Daemon(stage.store, [quick(Full(stage.store))], timing=QUICK)):
         stage.submit(gpus=["A100"])
         stage.wait_until(lambda: stage.open_runs() == 0)
     assert [(run["attempts"], run["verdict"]) for run in stage.runs()] == [(1, "passed")]
@@ -308,15 +311,15 @@ def test_cancel_is_for_owner_and_staff_and_reaches_the_running_job(stage: Stage)
 
     puppet = Running(name="puppet", slots={"A100": 1}, default=RUNNING)
     bob, grace = stage.person("bob"), stage.person("grace", staff=True)
-    with running(Daemon(stage.store, [quick(puppet)], pace=QUICK)):
+    with running(Daemon(stage.store, [quick(puppet)], timing=QUICK)):
         first, second = stage.submit(gpus=["A100"]), stage.submit(gpus=["A100"])
         stage.wait_until(lambda: stage.runs()[0]["state"] == "running")
         with pytest.raises(Refused):
-            cancel(stage.store, first.submission_id, bob, stage.clock.now())
-        assert cancel(stage.store, second.submission_id, stage.person("ada"), stage.clock.now()) == 0
-        assert cancel(stage.store, first.submission_id, grace, stage.clock.now()) == 1
+            cancel(stage.store.submissions, first.submission_id, bob, stage.clock.now())
+        assert cancel(stage.store.submissions, second.submission_id, stage.person("ada"), stage.clock.now()) == 0
+        assert cancel(stage.store.submissions, first.submission_id, grace, stage.clock.now()) == 1
         stage.wait_until(lambda: stage.open_runs() == 0)
-        assert cancel(stage.store, first.submission_id, grace, stage.clock.now()) == 0
+        assert cancel(stage.store.submissions, first.submission_id, grace, stage.clock.now()) == 0
     assert [(run["state"], run["verdict"]) for run in stage.runs()] == [("cancelled", None)] * 2
     assert len(puppet.cancelled) == 1
 
@@ -336,9 +339,9 @@ def test_a_cancel_comes_before_submissions_and_one_that_is_put_off_is_asked_agai
     place = quick(spent)
     for _ in range(2):
         stage.submit(gpus=["A100"])
-    launch(stage.store, place, stage.claim(place), stage.clock.now())
-    cancel(stage.store, SubmissionId(1), None, stage.clock.now())
-    with overheard(as_json=True) as told, running(Daemon(stage.store, [place], pace=QUICK)):
+    launch(stage.store.attempts, place, stage.claim(place), stage.clock.now())
+    cancel(stage.store.submissions, SubmissionId(1), None, stage.clock.now())
+    with overheard(as_json=True) as told, running(Daemon(stage.store, [place], timing=QUICK)):
         stage.wait_until(lambda: stage.runs()[0]["state"] == "cancelled")
         stage.wait_until(lambda: stage.runs()[1]["state"] == "running")
     assert [call for call in spent.calls if call in ("submit", "cancel")] == ["submit", "cancel", "submit", "cancel"]
@@ -351,12 +354,12 @@ def test_attempts_at_a_place_that_is_not_configured_any_more_wait_or_are_cancell
     receipt = stage.submit(gpus=["A100"])
     attempt = stage.claim(gone)
     prompt = quick(Prompt(stage.store))
-    with overheard() as told, running(Daemon(stage.store, [prompt], pace=QUICK)):
+    with overheard() as told, running(Daemon(stage.store, [prompt], timing=QUICK)):
         stage.submit(gpus=["A100"])
         stage.wait_until(lambda: stage.open_runs() == 1)
         assert "unknown place backend=gone" in told.getvalue().replace("warning: ", "")
         assert stage.attempt() == attempt
-        cancel(stage.store, receipt.submission_id, stage.person("ada"), stage.clock.now())
+        cancel(stage.store.submissions, receipt.submission_id, stage.person("ada"), stage.clock.now())
         stage.wait_until(lambda: stage.open_runs() == 0)
     assert [run["state"] for run in stage.runs()] == ["cancelled", "scored"]
 
@@ -364,15 +367,15 @@ def test_attempts_at_a_place_that_is_not_configured_any_more_wait_or_are_cancell
 def test_another_hosts_own_jobs_are_neither_looked_for_nor_sent_again(stage: Stage) -> None:
     """Both have local slots; where the first one's jobs run the second can't look, so to it they aren't missing."""
     here, there = Puppet(name="local@here", default=RUNNING), Puppet(name="local@there")
-    with running(Daemon(stage.store, [quick(here)], pace=QUICK)):
+    with running(Daemon(stage.store, [quick(here)], timing=QUICK)):
         stage.submit(gpus=["A100"])
         stage.wait_until(lambda: stage.run()["state"] == "running")
-    daemon = Daemon(stage.store, [quick(there)], pace=dataclasses.replace(QUICK, idle_s=0.1))
+    daemon = Daemon(stage.store, [quick(there)], timing=dataclasses.replace(QUICK, idle_s=0.1))
     with running(daemon):
         stage.wait_until(lambda: (daemon.metrics.registry.get_sample_value("kbslurm_ticks_total") or 0) > 20)
         assert stage.run()["state"] == "running"
         assert there.calls == []
-    (attempt,) = stage.store.open_attempts()
+    (attempt,) = stage.store.attempts.open()
     assert (attempt.backend, attempt.number, attempt.clean_sweeps) == ("local@here", 1, 0)
 
 
@@ -382,7 +385,7 @@ def test_a_database_that_goes_and_comes_is_waited_for(own_postgres: Embedded) ->
     migrate.upgrade(own_postgres.url)
     stage = Stage.build(own_postgres.url, clock=WallClock())
     own = PostgresStore(own_postgres.url)
-    with overheard() as told, running(Daemon(own, [quick(Prompt(own))], pace=QUICK)):
+    with overheard() as told, running(Daemon(own, [quick(Prompt(own))], timing=QUICK)):
         stage.submit(by="ada")
         stage.wait_until(lambda: stage.open_runs() == 0)
         own_postgres.stop(immediate=True)
@@ -413,8 +416,9 @@ def insist(act: Callable[[], object]) -> None:
 
 PROGRAM = """
 import sys
-from kbslurm import logs
-from kbslurm.daemon import Daemon, stop_on_signals
+from kbslurm.observe import logs
+from kbslurm.daemon.loop import Daemon
+from kbslurm.daemon.signals import stop_on_signals
 from kbslurm.store.postgres import PostgresStore
 logs.set_up(as_json=True, stream=sys.stdout)
 with stop_on_signals() as stop:
@@ -450,7 +454,7 @@ def test_sigterm_ends_it_cleanly_and_gives_the_lease_back(stage: Stage, root: Pa
 def test_once_ends_when_nothing_is_left_to_do(stage: Stage) -> None:
     for _ in range(3):
         stage.submit(gpus=["A100"])
-    Daemon(stage.store, [quick(Prompt(stage.store))], pace=QUICK).run(threading.Event(), once=True)
+    Daemon(stage.store, [quick(Prompt(stage.store))], timing=QUICK).run(threading.Event(), once=True)
     assert [run["verdict"] for run in stage.runs()] == ["passed"] * 3
 
 
@@ -458,7 +462,7 @@ def test_metrics_are_served_and_name_nobody(stage: Stage) -> None:
     metrics = Metrics()
     stage.submit(by="zuzanna", gpus=["A100", "H100"])
     with MetricsPage(metrics.registry) as page:
-        daemon = Daemon(stage.store, [quick(Prompt(stage.store))], pace=QUICK, metrics=metrics)
+        daemon = Daemon(stage.store, [quick(Prompt(stage.store))], timing=QUICK, metrics=metrics)
         with running(daemon):
             stage.wait_until(lambda: stage.open_runs() == 1)
             with urllib.request.urlopen(f"http://127.0.0.1:{page.port}/metrics", timeout=60) as answer:
@@ -470,20 +474,30 @@ def test_metrics_are_served_and_name_nobody(stage: Stage) -> None:
 
 
 def test_a_reader_gets_every_event_at_least_once_and_goes_on_where_it_was(stage: Stage) -> None:
+    events = stage.store.events
     stage.submit()
-    kinds: list[str] = []
+    told: list[dict[str, Any]] = []
+    token = None
 
-    def announce() -> None:
-        for event in feed(stage.store, "cards"):
-            kinds.append(event.kind)
-            if len(kinds) == 2:
-                raise ConnectionError("the chat server went away")
+    def deal_with(line: dict[str, Any]) -> None:
+        told.append(line)
+        if len(told) == 2:
+            raise ConnectionError("the chat server went away")
+
+    def read() -> None:
+        nonlocal token
+        for event in announce.next_events(events, announce.place_of(events, token)):
+            deal_with(line := announce.line(event))
+            token = line["token"]
 
     with pytest.raises(ConnectionError):
-        announce()
-    again = [event.kind for event in feed(stage.store, "cards")]
-    assert again[0] == kinds[-1]
-    every = [event.kind for event in stage.store.events(stage.store.cursor("nobody"))]
-    assert [*kinds[:-1], *again] == every
-    assert list(feed(stage.store, "cards")) == []
-    assert [event.kind for event in follow(stage.store, stage.store.cursor("nobody"), lambda: True)] == every
+        read()
+    read()
+    every = [announce.line(event) for event in events.after(EventId(0))]
+    assert [*told[:1], *told[2:]] == every and told[1] == told[2]
+    told.clear()
+    read()
+    assert told == []
+    assert announce.place_of(events, announce.NEWEST) == EventId(int(every[-1]["token"][1:]))
+    with pytest.raises(Invalid, match="no token of this feed"):
+        announce.place_of(events, "e999999")

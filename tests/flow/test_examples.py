@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm.problems import load
-from kbslurm.share import eval_dir
-from kbslurm.trial import run_trial, verify
+from kbslurm.config.shared_folders import eval_dir
+from kbslurm.problems.loading import load
+from kbslurm.trial.run import run_trial
+from kbslurm.trial.verifying import verify
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

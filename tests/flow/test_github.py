@@ -16,11 +16,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from kbslurm import problems
-from kbslurm.backends.github import GithubBackend
-from kbslurm.daemon import Daemon, WallClock
+from kbslurm.backends.github.backend import GithubBackend
+from kbslurm.daemon.clock import WallClock
+from kbslurm.daemon.loop import Daemon
 from kbslurm.flow.place import Place
-from kbslurm.probe import GITHUB_PROBES
+from kbslurm.observe.crash_points import GITHUB_CRASH_POINTS
+from kbslurm.problems import loading
 from kbslurm_eval.wire import Budget
 from tests.command_line import CommandLine
 from tests.fakes.github import REPOSITORY, TOKEN, FakeGithub, Fault
@@ -56,7 +57,7 @@ def lent(tmp_path: Path) -> Iterator[Lending]:
 @pytest.fixture
 def stage(database_url: str) -> Iterator[Stage]:
     problem = dataclasses.replace(
-        problems.load(ONE_FILE / "running_sum.py"), budget=Budget(launches=2, calls=5, max_calls=5), config={}
+        loading.load(ONE_FILE / "running_sum.py"), budget=Budget(launches=2, calls=5, max_calls=5), config={}
     )
     found = Stage.build(database_url, problem=problem, gpus=(GPU,), clock=WallClock())
     yield found
@@ -72,7 +73,7 @@ def test_what_is_submitted_is_judged_there_and_has_one_verdict(stage: Stage, len
     lent.fake.fail.append(Fault("POST", "dispatches", lose=True))  # the first one's answer never comes
     stage.submit(right, by="ada", mode="leaderboard")
     stage.submit(wrong, by="bob")
-    with running(Daemon(stage.store, [lent.place], pace=QUICK)):
+    with running(Daemon(stage.store, [lent.place], timing=QUICK)):
         stage.wait_until(lambda: stage.open_runs() == 0)
     runs = stage.runs()
     logs = [run.log.decode() for run in lent.fake.runs]
@@ -95,7 +96,7 @@ def test_where_it_cant_be_kept_apart_nothing_runs(stage: Stage, lent: Lending) -
     assert isinstance(backend, GithubBackend)
     backend.min_isolation = 3  # which takes a container and a whole GPU
     stage.submit(example("accepted/accumulated.py"))
-    with running(Daemon(stage.store, [dataclasses.replace(lent.place, grace_s=0.2)], pace=QUICK)):
+    with running(Daemon(stage.store, [dataclasses.replace(lent.place, grace_s=0.2)], timing=QUICK)):
         stage.wait_until(lambda: stage.open_runs() == 0)
     run = stage.run()
     assert (run["state"], run["verdict"]) == ("failed", "infrastructure")
@@ -105,15 +106,16 @@ def test_where_it_cant_be_kept_apart_nothing_runs(stage: Stage, lent: Lending) -
 def test_a_submission_that_is_taken_back_ends_there_too(stage: Stage, lent: Lending) -> None:
     sleeper = "import time\n\n\ndef custom_kernel(data):\n    time.sleep(600)\n    return data\n"
     receipt = stage.submit(sleeper)
-    with running(Daemon(stage.store, [lent.place], pace=QUICK)):
+    with running(Daemon(stage.store, [lent.place], timing=QUICK)):
         stage.wait_until(lambda: stage.run()["state"] == "running")
-        stage.store.cancel(receipt.submission_id, None, stage.clock.now())
+        stage.store.submissions.cancel(receipt.submission_id, None, stage.clock.now())
         stage.wait_until(lambda: stage.open_runs() == 0)
     assert stage.run()["state"] == "cancelled"
     assert lent.fake.runs[0].conclusion == "cancelled"
 
 
-@pytest.mark.parametrize("place_of_death", [GITHUB_PROBES[0], GITHUB_PROBES[-1]])  # the contract suite has them all
+# The contract suite has them all.
+@pytest.mark.parametrize("place_of_death", [GITHUB_CRASH_POINTS[0], GITHUB_CRASH_POINTS[-1]])
 def test_a_daemon_killed_while_it_dispatches_runs_everything_once(
     stage: Stage, lent: Lending, tmp_path: Path, place_of_death: str
 ) -> None:

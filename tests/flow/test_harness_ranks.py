@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from kbslurm.domain.manifest import manifest_for
 from kbslurm.domain.run import new_job_name
-from kbslurm.flow.manifest import manifest_for
-from kbslurm.problems import load
+from kbslurm.problems.loading import load
 from kbslurm_eval import wire
 from tests.flow.harness_ground import SECRET, achieved_level, judged
 from tests.services import USER_NAMESPACES, missing

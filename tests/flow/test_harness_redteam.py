@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kbslurm import problems
-from kbslurm.flow.manifest import manifest_for
+from kbslurm.domain.manifest import manifest_for
+from kbslurm.problems import loading
 from kbslurm_eval import build, clock, judge, ranks, values, wire
 from tests.flow import harness_ground as ground
 from tests.services import GXX, needs
@@ -129,7 +129,7 @@ def test_an_answer_that_brings_a_compiled_check_down_is_wrong(tmp_path: Path) ->
     home = tmp_path / "counted"
     home.mkdir()
     (home / "reference.cu").write_text(COUNTED)
-    problem = problems.load(home / "reference.cu")
+    problem = loading.load(home / "reference.cu")
     words = {"token": "t0ken", "attempt": 1, "nonce": "n0nce", "gpu": "cpu", "secret_seed": ground.SECRET}
     told = manifest_for(problem, mode="test", source=PLACES, **words)  # type: ignore[arg-type]
     report = ground.judged(tmp_path, told).told

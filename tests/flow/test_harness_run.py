@@ -295,7 +295,8 @@ def test_a_killed_judge_takes_its_runners_along(tmp_path: Path) -> None:
     finally:
         judge.send_signal(signal.SIGKILL)
         judge.wait()
-    _awaited(lambda: not any(b"--runner" in _argv(p) for p in below))
+    assert below
+    assert _awaited(lambda: not any(b"--runner" in _argv(p) for p in below)), "a runner outlived its judge"
 
 
 def _children(pid: int) -> list[int]:

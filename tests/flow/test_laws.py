@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm import logs
-from kbslurm.daemon import Daemon, WallClock
+from kbslurm.daemon.clock import WallClock
+from kbslurm.daemon.loop import Daemon
 from kbslurm.domain.run import AttemptId, Ending, Handle, RunState
 from kbslurm.errors import BackendRefused, BackendUnclear
 from kbslurm.flow import render
@@ -26,7 +26,9 @@ from kbslurm.flow.launch import Launched, launch
 from kbslurm.flow.place import Place
 from kbslurm.flow.score import Scored, give_up, score
 from kbslurm.flow.sweep import sweep
+from kbslurm.observe import logs
 from kbslurm.ports import JobSpec
+from kbslurm.store.events import Events
 from kbslurm.store.postgres import PostgresStore
 from tests.flow.puppet import ABSENT, RUNNING, UNKNOWN, Puppet, ended, sealed_report
 from tests.flow.stage import QUICK, HandClock, Stage, overheard, running
@@ -55,7 +57,7 @@ def now_of(stage: Stage) -> HandClock:
 
 
 def launched(stage: Stage, place: Place) -> None:
-    assert launch(stage.store, place, stage.claim(place), stage.clock.now()) is Launched.SUBMITTED
+    assert launch(stage.store.attempts, place, stage.claim(place), stage.clock.now()) is Launched.SUBMITTED
 
 
 # ------------------------------------------------------------------------------------------- 1: one verdict per run
@@ -65,7 +67,7 @@ def test_law_1_a_second_report_is_kept_and_never_scored(stage: Stage, place: Pla
     stage.submit()
     launched(stage, place)
     attempt, now = stage.attempt(), stage.clock.now()
-    work = stage.store.work(attempt.id)
+    work = stage.store.attempts.work(attempt.id)
     assert score(stage.store, attempt, sealed_report(work), now) is Scored.VERDICT
     assert score(stage.store, attempt, sealed_report(work, verdict="wrong", phases=[]), now) is Scored.STALE
     assert (stage.run()["state"], stage.run()["verdict"]) == ("scored", "passed")
@@ -81,8 +83,8 @@ def test_what_may_rank_from_a_place_is_the_places_to_say(stage: Stage, wanted: i
     launched(stage, place)
     attempt = stage.attempt()
     puppet.sightings[attempt.name] = ended(Ending.REPORTED)
-    puppet.reports[attempt.name] = sealed_report(stage.store.work(attempt.id))  # at level 2
-    collect(stage.store, place, stage.store.open_attempts(), Vigil(), stage.clock.now())
+    puppet.reports[attempt.name] = sealed_report(stage.store.attempts.work(attempt.id))  # at level 2
+    collect(stage.store, place, stage.store.attempts.open(), Vigil(), stage.clock.now())
     assert (stage.run()["verdict"], stage.run()["ranked"]) == ("passed", ranks)
 
 
@@ -90,14 +92,14 @@ def test_law_1_a_late_report_of_a_dead_node_is_evidence_and_no_score(stage: Stag
     stage.submit()
     launched(stage, place)
     old, now = stage.attempt(), stage.clock.now()
-    late = sealed_report(stage.store.work(old.id), verdict="wrong", phases=[])
-    give_up(stage.store, old, Ending.NODE_FAILURE, "Slurm says so", now)
+    late = sealed_report(stage.store.attempts.work(old.id), verdict="wrong", phases=[])
+    give_up(stage.store.attempts, old, Ending.NODE_FAILURE, "Slurm says so", now)
     launched(stage, place)
     new = stage.attempt()
     assert (new.run_id, new.number) == (old.run_id, 2)
     assert score(stage.store, old, late, now) is Scored.STALE
     assert stage.run()["state"] == "launching"
-    assert score(stage.store, new, sealed_report(stage.store.work(new.id)), now) is Scored.VERDICT
+    assert score(stage.store, new, sealed_report(stage.store.attempts.work(new.id)), now) is Scored.VERDICT
     (won,) = stage.rows("SELECT a.number, v.name FROM verdict v JOIN attempt a ON a.id = v.attempt_id")
     assert (won["number"], won["name"]) == (2, "passed")
 
@@ -110,19 +112,19 @@ def test_law_1_what_a_dead_attempt_reports_later_is_looked_for_and_kept(stage: S
     old, vigil = stage.attempt(), Vigil()
     for sighting in (RUNNING, ended(Ending.NODE_FAILURE)):
         puppet.sightings[old.name] = sighting
-        collect(stage.store, place, stage.store.open_attempts(), vigil, clock.now())
+        collect(stage.store, place, stage.store.attempts.open(), vigil, clock.now())
     assert stage.run()["state"] == "queued"
     hour = timedelta(hours=1)
-    assert [dead.id for dead in stage.store.lately_dead(clock.now() - hour)] == [old.id]
-    puppet.reports[old.name] = sealed_report(stage.store.work(old.id))
+    assert [dead.id for dead in stage.store.attempts.lately_dead(clock.now() - hour)] == [old.id]
+    puppet.reports[old.name] = sealed_report(stage.store.attempts.work(old.id))
     clock.go(60)
-    daemon = Daemon(stage.store, [place], clock=clock, pace=QUICK)
+    daemon = Daemon(stage.store, [place], clock=clock, timing=QUICK)
     daemon.tick()
     daemon.lanes["puppet"].close(60)
     (kept,) = stage.rows("SELECT attempt_id FROM stale_report")
     assert kept["attempt_id"] == old.id
     assert stage.rows("SELECT 1 FROM verdict") == []
-    assert stage.store.lately_dead(clock.now() - hour) == []
+    assert stage.store.attempts.lately_dead(clock.now() - hour) == []
 
 
 # ------------------------------------------------------------------------------------------ 2: intent before effect
@@ -151,18 +153,18 @@ def test_law_2_an_unclear_answer_is_sent_again_only_after_two_clean_sweeps(
     puppet.on_submit = unclear
     stage.submit()
     attempt = stage.claim(place)
-    assert launch(stage.store, place, attempt, stage.clock.now()) is Launched.AMBIGUOUS
+    assert launch(stage.store.attempts, place, attempt, stage.clock.now()) is Launched.AMBIGUOUS
     vigil, clock = Vigil(), now_of(stage)
     for answer, seconds, sweeps in [(UNKNOWN, 0, 0), (UNKNOWN, 30, 0), (ABSENT, 30, 1), (ABSENT, 24, 1)]:
         puppet.default = answer
         clock.go(seconds)
-        sweep(stage.store, place, stage.store.open_attempts(), vigil, clock.now())
+        sweep(stage.store.attempts, place, stage.store.attempts.open(), vigil, clock.now())
         assert (stage.attempt().clean_sweeps, vigil.unsent, len(puppet.submitted)) == (sweeps, {}, 1)
     clock.go(1)
-    sweep(stage.store, place, stage.store.open_attempts(), vigil, clock.now())
+    sweep(stage.store.attempts, place, stage.store.attempts.open(), vigil, clock.now())
     assert list(vigil.unsent) == [attempt.id]
     puppet.on_submit = None
-    assert launch(stage.store, place, stage.attempt(), clock.now()) is Launched.SUBMITTED
+    assert launch(stage.store.attempts, place, stage.attempt(), clock.now()) is Launched.SUBMITTED
     first, second = puppet.submitted
     assert first == second
     assert len(stage.rows("SELECT 1 FROM attempt")) == 1
@@ -174,7 +176,7 @@ def test_law_2_an_intent_of_a_dead_daemon_is_adopted_when_its_job_is_found(
     stage.submit()
     attempt = stage.claim(place)
     puppet.sightings[attempt.name] = ended(handle=Handle("42"))
-    sweep(stage.store, place, stage.store.open_attempts(), Vigil(), stage.clock.now())
+    sweep(stage.store.attempts, place, stage.store.attempts.open(), Vigil(), stage.clock.now())
     assert (stage.attempt().handle, stage.attempt().state, puppet.submitted) == ("42", "submitted", [])
 
 
@@ -185,7 +187,7 @@ import sys
 from datetime import UTC, datetime
 from kbslurm.flow.submit import accept
 from kbslurm.store.postgres import PostgresStore
-accept(PostgresStore(sys.argv[1]), int(sys.argv[2]), "board", "s.py", "x = 1", "test", (), datetime.now(UTC))
+accept(PostgresStore(sys.argv[1]).intake, int(sys.argv[2]), "board", "s.py", "x = 1", "test", (), datetime.now(UTC))
 """
 
 
@@ -217,11 +219,11 @@ def test_law_4_a_missing_unknown_or_unreachable_job_changes_nothing(stage: Stage
     before, vigil, clock = stage.attempt(), Vigil(), now_of(stage)
     for _ in range(5):
         clock.go(86_400)
-        collect(stage.store, place, stage.store.open_attempts(), vigil, clock.now())
-        sweep(stage.store, place, stage.store.open_attempts(), vigil, clock.now())
+        collect(stage.store, place, stage.store.attempts.open(), vigil, clock.now())
+        sweep(stage.store.attempts, place, stage.store.attempts.open(), vigil, clock.now())
     assert stage.attempt() == before
     puppet.default = ABSENT
-    collect(stage.store, place, stage.store.open_attempts(), vigil, clock.now())
+    collect(stage.store, place, stage.store.attempts.open(), vigil, clock.now())
     assert (stage.attempt().state, stage.run()["state"]) == ("submitted", "launching")
 
 
@@ -232,7 +234,7 @@ def test_law_4_a_report_is_stronger_than_a_controller_that_is_away(stage: Stage,
     launched(stage, place)
     attempt = stage.attempt()
     puppet.trouble = True
-    puppet.reports[attempt.name] = sealed_report(stage.store.work(attempt.id))
+    puppet.reports[attempt.name] = sealed_report(stage.store.attempts.work(attempt.id))
     with pytest.raises(BackendTrouble):
         collect(stage.store, place, [attempt], Vigil(), stage.clock.now())
     assert stage.run()["verdict"] == "passed"
@@ -246,7 +248,7 @@ def test_law_4_an_end_without_a_report_waits_for_the_late_report(stage: Stage, p
     for seconds in (0, 9):
         clock.go(seconds)
         assert collect(stage.store, place, [attempt], vigil, clock.now()) == 0
-    puppet.reports[attempt.name] = sealed_report(stage.store.work(attempt.id))
+    puppet.reports[attempt.name] = sealed_report(stage.store.attempts.work(attempt.id))
     assert collect(stage.store, place, [attempt], vigil, clock.now()) == 1
     assert stage.run()["verdict"] == "passed"
 
@@ -294,15 +296,15 @@ def test_law_5_a_node_is_blamed_for_a_job_that_was_over_before_it_was_seen(
         attempt = stage.attempt()
         puppet.sightings[attempt.name] = ended(Ending.NODE_FAILURE, node="black-hole")
         if reported:
-            work = stage.store.work(attempt.id)
+            work = stage.store.attempts.work(attempt.id)
             puppet.reports[attempt.name] = sealed_report(work, verdict="infrastructure", reason="the device is gone")
         vigil = Vigil()
         collect(stage.store, place, [attempt], vigil, stage.clock.now())
         now_of(stage).go(11)
-        collect(stage.store, place, stage.store.open_attempts(), vigil, stage.clock.now())
-        stage.store.cancel(receipt.submission_id, None, stage.clock.now())
+        collect(stage.store, place, stage.store.attempts.open(), vigil, stage.clock.now())
+        stage.store.submissions.cancel(receipt.submission_id, None, stage.clock.now())
     stage.submit(by="dana")
-    assert stage.store.work(stage.claim(place).id).avoid_nodes == ("black-hole",)
+    assert stage.store.attempts.work(stage.claim(place).id).avoid_nodes == ("black-hole",)
 
 
 def test_law_5_a_refusal_for_ever_fails_at_once_and_one_for_now_waits(
@@ -314,10 +316,10 @@ def test_law_5_a_refusal_for_ever_fails_at_once_and_one_for_now_waits(
     permanent, puppet.on_submit = False, refused
     stage.submit()
     attempt = stage.claim(place)
-    assert launch(stage.store, place, attempt, stage.clock.now()) is Launched.LATER
+    assert launch(stage.store.attempts, place, attempt, stage.clock.now()) is Launched.LATER
     assert stage.attempt().state == "intent"
     permanent = True
-    assert launch(stage.store, place, attempt, stage.clock.now()) is Launched.REFUSED
+    assert launch(stage.store.attempts, place, attempt, stage.clock.now()) is Launched.REFUSED
     run = stage.run()
     assert (run["state"], run["verdict"], run["attempts"]) == ("failed", "infrastructure", 1)
     assert "no such partition" in run["verdict_reason"]
@@ -336,7 +338,7 @@ def test_law_5_a_job_past_its_deadline_is_ended_first_and_timed_out_on_evidence(
     clock.at = attempt.deadline_at + timedelta(seconds=1)
     attempt = stage.attempt()
     assert attempt.started_at is not None
-    sweep(stage.store, place, [attempt], vigil, clock.now())
+    sweep(stage.store.attempts, place, [attempt], vigil, clock.now())
     assert (puppet.cancelled, stage.run()["state"]) == ([attempt.name], "running")
     puppet.sightings[attempt.name] = ended(Ending.CANCELLED)
     collect(stage.store, place, [attempt], vigil, clock.now())
@@ -375,7 +377,7 @@ def test_law_6_a_report_that_is_not_this_attempts_own_never_scores(stage: Stage,
         stage.submit(by=kind.replace(" ", ""))
         launched(stage, place)
         attempt = stage.attempt()
-        work = stage.store.work(attempt.id)
+        work = stage.store.attempts.work(attempt.id)
         good = sealed_report(work)
         bad = bad_reports(good, sealed_report(work, key=b"another"), sealed_report(work, nonce="other"))[kind]
         puppet.reports[attempt.name] = bad
@@ -384,17 +386,17 @@ def test_law_6_a_report_that_is_not_this_attempts_own_never_scores(stage: Stage,
         (row,) = stage.rows("SELECT state, ending, reason FROM attempt WHERE id = %s", attempt.id)
         assert (row["state"], row["ending"]) == ("dead", "bad_report"), kind
         assert work.nonce not in row["reason"]
-        stage.store.cancel(work.submission_id, None, stage.clock.now())
+        stage.store.submissions.cancel(work.submission_id, None, stage.clock.now())
     assert stage.rows("SELECT 1 FROM verdict") == []
 
 
 # --------------------------------------------------------------------------------- 8: work is a predicate over rows
 
 
-class Deaf(PostgresStore):
-    """A store that never hears any news."""
+class Deaf(Events):
+    """Events that nobody is told of."""
 
-    def wait_for_news(self, timeout_s: float) -> bool:
+    def wait(self, timeout_s: float) -> bool:
         threading.Event().wait(timeout_s)
         return False
 
@@ -409,16 +411,17 @@ class Prompt(Puppet):
 
     def submit(self, job: JobSpec) -> Handle:
         handle = super().submit(job)
-        (attempt,) = [a for a in self.store.open_attempts() if a.name == job.name]
-        self.reports[job.name] = sealed_report(self.store.work(attempt.id))
+        (attempt,) = [a for a in self.store.attempts.open() if a.name == job.name]
+        self.reports[job.name] = sealed_report(self.store.attempts.work(attempt.id))
         return handle
 
 
 def test_law_8_no_message_is_needed(database_url: str) -> None:
     stage = Stage.build(database_url, clock=WallClock())
-    deaf = Deaf(database_url)
+    deaf = PostgresStore(database_url)
+    deaf.events = Deaf(deaf._pool, deaf._listener)
     prompt = Prompt(stage.store)
-    with running(Daemon(deaf, [Place(backend=prompt, poll_s=0.2)], pace=QUICK)):
+    with running(Daemon(deaf, [Place(backend=prompt, poll_s=0.2)], timing=QUICK)):
         stage.submit()
         stage.wait_until(lambda: stage.open_runs() == 0)
     assert stage.run()["verdict"] == "passed"
@@ -432,7 +435,7 @@ def test_law_8_a_standby_takes_over_and_finds_what_the_leader_left(database_url:
     puppet = Prompt(stage.store)
     place = Place(backend=puppet, poll_s=0.2, sweep_gap_s=0.2)
     store = stage.store
-    assert store.hold_lease("daemon", "the dead one", 3.0, stage.clock.now())
+    assert store.leases.hold("daemon", "the dead one", 3.0, stage.clock.now())
     stage.submit(by="ada")
     launched(stage, place)
     stage.submit(by="bob")
@@ -440,7 +443,7 @@ def test_law_8_a_standby_takes_over_and_finds_what_the_leader_left(database_url:
     puppet.sightings[lost.name] = ABSENT
     stage.submit(by="eve")
     second = PostgresStore(database_url)
-    standby = Daemon(second, [place], pace=QUICK)
+    standby = Daemon(second, [place], timing=QUICK)
     standby.tick()
     assert standby.leading is False
     assert stage.open_runs() == 3
@@ -457,7 +460,7 @@ def test_law_8_a_standby_takes_over_and_finds_what_the_leader_left(database_url:
 def test_law_8_an_idle_daemon_leaves_its_backends_in_peace(database_url: str) -> None:
     stage = Stage.build(database_url, clock=WallClock())
     puppet = Prompt(stage.store)
-    daemon = Daemon(stage.store, [Place(backend=puppet, poll_s=0.01, sweep_gap_s=0.01)], pace=QUICK)
+    daemon = Daemon(stage.store, [Place(backend=puppet, poll_s=0.01, sweep_gap_s=0.01)], timing=QUICK)
     with running(daemon):
         stage.submit()
         stage.wait_until(lambda: stage.open_runs() == 0)
@@ -474,7 +477,7 @@ def test_law_8_an_idle_daemon_leaves_its_backends_in_peace(database_url: str) ->
 def test_law_9_events_logs_and_jobs_hold_no_secrets(stage: Stage, puppet: Puppet, place: Place) -> None:
     with overheard() as log:
         told = a_ranked_walk_told(stage, puppet, place) + log.getvalue()
-    work = stage.store.work(AttemptId(1))
+    work = stage.store.attempts.work(AttemptId(1))
     assert "scored run=1" in told
     for secret in (work.secret_seed, work.nonce, work.key.hex(), "hidden case", "source of all", "zuzanna"):
         assert secret not in told
@@ -484,7 +487,7 @@ def a_ranked_walk_told(stage: Stage, puppet: Puppet, place: Place) -> str:
     stage.submit("SOURCE = 'the source of all'", by="zuzanna", mode="leaderboard")
     launched(stage, place)
     attempt = stage.attempt()
-    work = stage.store.work(attempt.id)
+    work = stage.store.attempts.work(attempt.id)
     (kept,) = stage.rows("SELECT secret_seed FROM run")
     puppet.reports[attempt.name] = sealed_report(work, secret_log="the hidden case's inputs", log="hello")
     puppet.sightings[attempt.name] = ended()

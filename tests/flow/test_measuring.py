@@ -13,9 +13,9 @@ import httpx
 import psycopg
 import pytest
 
-from kbslurm.api import shapes
-from kbslurm.api.server import house_of
-from kbslurm.config import Config
+from kbslurm.api.server import context_of
+from kbslurm.config.settings import Config
+from kbslurm.contract.rankings import FinalTold
 from kbslurm.domain import board as boards
 from kbslurm.domain import measure
 from kbslurm.domain.run import Ending, OpenAttempt, RunState, SubmissionId
@@ -23,8 +23,10 @@ from kbslurm.domain.verdict import Verdict
 from kbslurm.flow.place import Place
 from kbslurm.flow.remove import remove
 from kbslurm.flow.score import Scored, give_up, score
-from kbslurm.store.measuring import TEND_LOCK
-from kbslurm.store.rejudging import Wanted
+from kbslurm.store.postgres import PostgresStore
+from kbslurm.store.rejudgings import Wanted
+from kbslurm.store.scores import Scores
+from kbslurm.store.second_measurements import TEND_LOCK
 from kbslurm_eval import clock
 from tests.command_line import CommandLine
 from tests.flow.puppet import RUNNING, Puppet, sealed_report
@@ -50,10 +52,10 @@ def plain(database_url: str) -> Iterator[Stage]:
 
 
 def next_attempt(stage: Stage) -> OpenAttempt:
-    stage.store.tend(stage.clock.now())
+    stage.store.calibrations.tend(stage.clock.now())
     attempt = stage.claim(PLACE)
-    assert stage.store.note_seen(attempt, RUNNING, stage.clock.now())
-    return next(a for a in stage.store.open_attempts() if a.id == attempt.id)
+    assert stage.store.attempts.note_seen(attempt, RUNNING, stage.clock.now())
+    return next(a for a in stage.store.attempts.open() if a.id == attempt.id)
 
 
 def judge(stage: Stage, score_s: float, *, baseline_s: float = 0.5, verdict: str = "passed") -> Scored:
@@ -62,21 +64,21 @@ def judge(stage: Stage, score_s: float, *, baseline_s: float = 0.5, verdict: str
     told: dict[str, object] = {"score_s": score_s, "baseline_s": baseline_s, "interval_s": [0, score_s * 1.02]}
     if verdict != "passed":
         told = {"verdict": verdict, "phases": [], "reason": "so"}
-    return score(stage.store, attempt, sealed_report(stage.store.work(attempt.id), **told), stage.clock.now())
+    return score(stage.store, attempt, sealed_report(stage.store.attempts.work(attempt.id), **told), stage.clock.now())
 
 
 def board(stage: Stage) -> list[tuple[str, float]]:
-    return [(entry.person, round(entry.score_s, 4)) for entry in stage.store.scored("board", "A100")]
+    return [(entry.person, round(entry.score_s, 4)) for entry in stage.store.standings.scored("board", "A100")]
 
 
 def state(stage: Stage) -> str:
-    held = stage.store.board("board")
+    held = stage.store.boards.find("board")
     assert held is not None
-    return stage.store.calibrations(held)["A100"].state
+    return stage.store.calibrations.of_board(held)["A100"].state
 
 
 def standing(stage: Stage, submission: SubmissionId) -> str:
-    (run,) = stage.store.submission(submission).runs
+    (run,) = stage.store.submissions.get(submission).runs
     return run.standing
 
 
@@ -93,10 +95,10 @@ def test_ranked_runs_wait_for_the_reference_times_and_are_scored_in_them(stage: 
     while stage.open_runs():
         judge(stage, 2.0, baseline_s=0.5)
     assert board(stage) == [("ada", 1.0)]
-    held = stage.store.board("board")
+    held = stage.store.boards.find("board")
     assert held is not None and held.submissions == 2, "the house's own submission is on no list"
-    assert [round(one, 6) for one in stage.store.calibrations(held)["A100"].b_ref_s or ()] == [0.25]
-    assert stage.store.tend(stage.clock.now()) == 0
+    assert [round(one, 6) for one in stage.store.calibrations.of_board(held)["A100"].b_ref_s or ()] == [0.25]
+    assert stage.store.calibrations.tend(stage.clock.now()) == 0
 
 
 def test_reference_times_are_never_changed_and_each_version_has_its_own(stage: Stage) -> None:
@@ -106,13 +108,13 @@ def test_reference_times_are_never_changed_and_each_version_has_its_own(stage: S
     stage.submit(by="ada", mode="leaderboard")
     while stage.open_runs():
         judge(stage, 0.25, baseline_s=0.25)
-    version = stage.store.add_problem_version(dataclasses.replace(PAIRED, tests=({"seed": 9},)))
-    stage.store.order_rejudging("board", Wanted(), version, by="host", now=stage.clock.now())
+    version = stage.store.problems.add(dataclasses.replace(PAIRED, tests=({"seed": 9},)))
+    stage.store.rejudgings.order("board", Wanted(), version, by="host", now=stage.clock.now())
     assert [run["held"] for run in stage.runs() if run["ended_at"] is None] == [True]
     judge(stage, 0.5, baseline_s=0.75)
     judge(stage, 0.5, baseline_s=0.5)
     assert stage.open_runs() == 0, "what hosts order again isn't measured twice"
-    stage.store.apply_rejudging("board", by="host")
+    stage.store.rejudgings.apply("board", by="host")
     assert board(stage) == [("ada", 0.75)]
 
 
@@ -122,7 +124,7 @@ def test_a_calibration_that_fails_is_ordered_again_later_and_the_board_says_so(
     stage.submit(by="ada", mode="leaderboard")
     assert judge(stage, 0.5, verdict="wrong") is Scored.VERDICT
     assert state(stage) == "failed"
-    assert stage.store.tend(stage.clock.now()) == 0, "not at once again"
+    assert stage.store.calibrations.tend(stage.clock.now()) == 0, "not at once again"
     kbslurm = CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})
     told = kbslurm("board", "board", "--json").json()
     assert told["paired"] and told["calibration"]["A100"]["state"] == "failed"
@@ -136,16 +138,16 @@ def test_an_improvement_is_measured_once_more_and_the_second_score_counts(plain:
     first = plain.submit(by="ada", mode="leaderboard").submission_id
     judge(plain, 0.4)
     assert board(plain) == [] and standing(plain, first) == "confirming"
-    view = plain.store.submission(first)
+    view = plain.store.submissions.get(first)
     assert not view.is_done and view.runs[0].first_score_s == pytest.approx(0.4, rel=1e-4)
     judge(plain, 0.6)
-    assert board(plain) == [("ada", 0.6)] and plain.store.submission(first).is_done
+    assert board(plain) == [("ada", 0.6)] and plain.store.submissions.get(first).is_done
     slower = plain.submit(by="ada", mode="leaderboard").submission_id
     judge(plain, 0.7)
     assert plain.open_runs() == 0 and standing(plain, slower) == "scored", "what improves nothing isn't confirmed"
     near = plain.submit(by="ada", mode="leaderboard").submission_id
     judge(plain, 0.595)
-    (run,) = plain.store.submission(near).runs
+    (run,) = plain.store.submissions.get(near).runs
     assert run.verdict is not None and not run.verdict.ranked and "that one stays" in run.verdict.reason
     plain.submit(by="ada", mode="leaderboard")
     judge(plain, 0.5)  # lucky
@@ -160,14 +162,16 @@ def test_a_second_measurement_that_does_not_pass_leaves_no_score(plain: Stage, f
     number = plain.submit(by="ada", mode="leaderboard").submission_id
     judge(plain, 0.4)
     if fate == "cancelled":
-        plain.store.cancel(number, None, plain.clock.now())
+        plain.store.submissions.cancel(number, None, plain.clock.now())
     elif fate == "infrastructure":
         for _ in range(3):
-            give_up(plain.store, next_attempt(plain), Ending.NODE_FAILURE, "the node failed", plain.clock.now())
+            give_up(
+                plain.store.attempts, next_attempt(plain), Ending.NODE_FAILURE, "the node failed", plain.clock.now()
+            )
     else:
         judge(plain, 0.4, verdict=fate)
-    assert board(plain) == [] and plain.open_runs() == 0 and plain.store.submission(number).is_done
-    (run,) = plain.store.submission(number).runs
+    assert board(plain) == [] and plain.open_runs() == 0 and plain.store.submissions.get(number).is_done
+    (run,) = plain.store.submissions.get(number).runs
     assert (run.verdict.name if run.verdict else run.state) == fate
 
 
@@ -175,14 +179,14 @@ def test_many_at_once_are_confirmed_one_after_the_other_and_the_needless_not_at_
     numbers = [plain.submit(by="ada", mode="leaderboard").submission_id for _ in range(4)]
     attempts = [next_attempt(plain) for _ in numbers]
     for attempt, took in zip(attempts, (0.5, 0.42, 0.4, 0.44), strict=True):
-        report = sealed_report(plain.store.work(attempt.id), score_s=took, interval_s=[0, took * 1.02])
+        report = sealed_report(plain.store.attempts.work(attempt.id), score_s=took, interval_s=[0, took * 1.02])
         score(plain.store, attempt, report, plain.clock.now())
     waiting = [run for run in plain.runs() if run["ended_at"] is None]
     assert [run["held"] for run in waiting] == [False, True, True, True]
     judge(plain, 0.51)
     judge(plain, 0.43)  # the second of the best first one, 0.4
     assert board(plain) == [("ada", 0.43), ("ada", 0.51)]
-    plain.store.tend(plain.clock.now())
+    plain.store.calibrations.tend(plain.clock.now())
     assert plain.open_runs() == 0, "0.42 and 0.44 are no improvement that could be told"
     assert {standing(plain, number) for number in numbers} == {"scored"}
     assert board(plain) == [("ada", 0.43), ("ada", 0.51)]
@@ -193,7 +197,7 @@ def together(stage: Stage, times: list[float]) -> None:
     for _ in times:
         stage.submit(by="ada", mode="leaderboard")
     attempts = [next_attempt(stage) for _ in times]
-    works = [stage.store.work(attempt.id) for attempt in attempts]
+    works = [stage.store.attempts.work(attempt.id) for attempt in attempts]
     reports = [
         sealed_report(work, score_s=took, interval_s=[0, took * 1.02]) for work, took in zip(works, times, strict=True)
     ]
@@ -215,7 +219,7 @@ def test_two_first_scores_at_the_same_instant_are_confirmed_one_after_the_other(
     seconds = [run for run in plain.runs() if run["second"]]
     assert sorted(run["held"] for run in seconds) == [False, True], "each saw that no other was there, and both go"
     judge(plain, 0.3)
-    plain.store.tend(plain.clock.now())
+    plain.store.calibrations.tend(plain.clock.now())
     assert plain.open_runs() == 0 and board(plain) == [("ada", 0.3)], "and the other is no improvement any more"
 
 
@@ -223,24 +227,23 @@ def test_what_was_decided_by_a_standing_score_that_is_out_of_date_is_not_measure
     plain.submit(by="ada", mode="leaderboard")
     plain.submit(by="ada", mode="leaderboard")
     late, early = next_attempt(plain), next_attempt(plain)
-    work = plain.store.work(late.id)
+    work = plain.store.attempts.work(late.id)
     report = sealed_report(work, score_s=0.5, interval_s=[0, 0.51])
 
-    class Dawdling:
+    class Dawdling(Scores):
         """Between its look at what stands and its verdict the other one is measured, twice."""
 
-        def __getattr__(self, name: str) -> object:
-            return getattr(plain.store, name)
-
         def yardstick(self, attempt: OpenAttempt, node: str) -> measure.Yardstick:
-            seen = plain.store.yardstick(attempt, node)
-            theirs = sealed_report(plain.store.work(early.id), score_s=0.4, interval_s=[0, 0.41])
+            seen = super().yardstick(attempt, node)
+            theirs = sealed_report(plain.store.attempts.work(early.id), score_s=0.4, interval_s=[0, 0.41])
             score(plain.store, early, theirs, plain.clock.now())
             judge(plain, 0.4)
             return seen
 
-    score(Dawdling(), late, report, plain.clock.now())  # type: ignore[arg-type]
-    plain.store.tend(plain.clock.now())
+    with PostgresStore(plain.url) as dawdling:
+        dawdling.scores = Dawdling(dawdling._pool)
+        score(dawdling, late, report, plain.clock.now())
+    plain.store.calibrations.tend(plain.clock.now())
     assert plain.open_runs() == 0 and board(plain) == [("ada", 0.4)]
 
 
@@ -250,21 +253,23 @@ def test_taking_back_what_was_unlucky_buys_no_other_draw(plain: Stage) -> None:
     judge(plain, 0.405)
     assert board(plain) == [("ada", 0.405)]
     ada = plain.person("ada")
-    remove(plain.store, unlucky, ada, "ada", plain.clock.now())
+    remove(plain.store.submissions, unlucky, ada, "ada", plain.clock.now())
     assert board(plain) == []
     again = plain.submit(by="ada", mode="leaderboard").submission_id
     judge(plain, 0.4)
     judge(plain, 0.4)
     assert board(plain) == [("ada", 0.405)], "the same, as far as can be told: the score that was drawn stays"
-    (run,) = plain.store.submission(again).runs
+    (run,) = plain.store.submissions.get(again).runs
     assert run.verdict is not None and run.verdict.reason == measure.AS_TAKEN_BACK
-    remove(plain.store, again, ada, "ada", plain.clock.now())
+    remove(plain.store.submissions, again, ada, "ada", plain.clock.now())
     for took in (0.3, 0.31):
         if took == 0.3:
             plain.submit(by="ada", mode="leaderboard")
         judge(plain, took)
     assert board(plain) == [("ada", 0.31)], "what is faster beyond doubt counts"
-    plain.store.take_back(SubmissionId(plain.store.scored("board", "A100")[0].submission_id), "host", plain.clock.now())
+    plain.store.submissions.take_back(
+        SubmissionId(plain.store.standings.scored("board", "A100")[0].submission_id), "host", plain.clock.now()
+    )
     plain.submit(by="ada", mode="leaderboard")
     judge(plain, 0.306)
     judge(plain, 0.306)
@@ -294,9 +299,9 @@ def test_a_node_that_is_not_itself_is_trouble_of_the_house_and_no_persons_doing(
     assert judge(stage, 0.1, baseline_s=0.8) is Scored.RETRY_OR_FAILED
     (open_run,) = [run for run in stage.runs() if run["ended_at"] is None]
     assert open_run["state"] == RunState.QUEUED and "the baseline took" in open_run["reason"]
-    work = stage.store.work(stage.claim(PLACE).id)
+    work = stage.store.attempts.work(stage.claim(PLACE).id)
     assert work.avoid_nodes == ("node1",), "it is tried again elsewhere"
-    assert "unsteady" in {found.kind for found in stage.store.attention(now=stage.clock.now())}
+    assert "unsteady" in {found.kind for found in stage.store.overview.attention(now=stage.clock.now())}
     # One person's runs are a fifth of the chart at most: they can't make it follow them.
     for _ in range(30):
         stage.rows(
@@ -306,7 +311,7 @@ def test_a_node_that_is_not_itself_is_trouble_of_the_house_and_no_persons_doing(
             " RETURNING id",
             stage.person("eve"),
         )
-    yard = stage.store.yardstick(work.attempt, "node1")
+    yard = stage.store.scores.yardstick(work.attempt, "node1")
     assert sum(level == 99 for level in yard.chart) <= measure.CHART_PER_PERSON
 
 
@@ -337,7 +342,7 @@ def test_a_final_measures_the_leaders_together_and_counts_when_a_host_says_so(
     assert [row["person"] for row in ordered["rivals"]] == ["ada", "bob", "eve"] and not ordered["measured"]
     assert kbslurm("final", "board", "--top", "3").code == 2 and kbslurm("final", "board", "--apply").code == 5
     attempt = next_attempt(stage)
-    work = stage.store.work(attempt.id)
+    work = stage.store.attempts.work(attempt.id)
     assert len(work.problem.config["rivals"]) == 3 and not work.by_staff, "it runs only where others' code may"
     assert work.source == PAIRED.baseline
     assert work.problem.limits.ranked_s == 5 * PAIRED.limits.ranked_s
@@ -359,23 +364,23 @@ def test_a_final_measures_the_leaders_together_and_counts_when_a_host_says_so(
         ("ada", 0.45),
         ("dan", 0.9),
     ]
-    assert [event.kind for event in stage.store.audit_log()][:2] == ["staff.final_applied", "staff.final"]
+    assert [event.kind for event in stage.store.events.audit_log()][:2] == ["staff.final_applied", "staff.final"]
     assert kbslurm("final", "board", "--apply").code == 2, "there is none any more"
     shown_to_all(stage)
     kbslurm("final", "board", "--top", "2")
     assert kbslurm("final", "board", "--forget").code == 0
-    assert stage.open_runs() == 0 and stage.store.open_final("board", "A100") is None
+    assert stage.open_runs() == 0 and stage.store.finals.open("board", "A100") is None
     assert [name for name, _ in board(stage)] == ["bob", "eve", "ada", "dan"]
 
 
 def shown_to_all(stage: Stage) -> None:
     """By the HTTP face and by the board's page: what came of it, in the order of the places before."""
-    house = house_of(Config(), stage.store, clock=stage.clock)
-    with serving(house, stage.url) as found, httpx.Client(base_url=found.url) as client:
+    context = context_of(Config(), stage.store, clock=stage.clock)
+    with serving(context, stage.url) as found, httpx.Client(base_url=found.url) as client:
         told = client.get("/final/board/A100")
         page = client.get("/board/board/A100", headers={"Accept": "text/html"}).text
     assert told.status_code == 200, told.text
-    rows = shapes.FinalTold.model_validate(told.json()).rivals
+    rows = FinalTold.model_validate(told.json()).rivals
     assert [(row.place, row.user_name, row.verdict) for row in rows] == [
         (1, "ada", "passed"),
         (2, "bob", "passed"),

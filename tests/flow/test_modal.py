@@ -10,19 +10,22 @@ from typing import Any
 
 import pytest
 
-from kbslurm import config, problems, share, wiring
-from kbslurm.daemon import Daemon, WallClock
+from kbslurm import wiring
+from kbslurm.config import settings, shared_folders
+from kbslurm.daemon.clock import WallClock
+from kbslurm.daemon.loop import Daemon
 from kbslurm.domain.run import AttemptState
 from kbslurm.flow.cancel import cancel
 from kbslurm.flow.collect import Vigil
 from kbslurm.flow.launch import Launched, launch
 from kbslurm.flow.place import Place
 from kbslurm.flow.sweep import sweep
+from kbslurm.problems import loading
 from tests.command_line import CommandLine
 from tests.fakes.modal import TOKEN, FakeModal
 from tests.flow.stage import QUICK, Stage, running
 
-TRANSPOSE = share.path("examples") / "transpose"
+TRANSPOSE = shared_folders.path("examples") / "transpose"
 TOML = """\
 [modal]
 app = "kernels"
@@ -37,7 +40,7 @@ timeout_s = 3600
 @pytest.fixture
 def stage(database_url: str) -> Iterator[Stage]:
     built = Stage.build(
-        database_url, problem=problems.load(TRANSPOSE), gpus=("H100",), clock=WallClock(), board="transpose"
+        database_url, problem=loading.load(TRANSPOSE), gpus=("H100",), clock=WallClock(), board="transpose"
     )
     yield built
     built.close()
@@ -47,7 +50,7 @@ def stage(database_url: str) -> Iterator[Stage]:
 def modal(tmp_path: Path) -> Iterator[FakeModal]:
     """The platform, with what `kbslurm modal deploy` would have deployed."""
     (tmp_path / "kbslurm.toml").write_text(TOML)
-    found = config.load(env={}, cwd=tmp_path)
+    found = settings.load(env={}, cwd=tmp_path)
     wiring.modal_folder(found, wiring.modal_facts(found), tmp_path / "app")
     with FakeModal(tmp_path / "app") as fake:
         yield fake
@@ -59,7 +62,7 @@ def environment(modal: FakeModal) -> dict[str, str]:
 
 @pytest.fixture
 def place(modal: FakeModal, tmp_path: Path) -> Iterator[Place]:
-    found = wiring.modal_place(config.load(env=environment(modal), cwd=tmp_path))
+    found = wiring.modal_place(settings.load(env=environment(modal), cwd=tmp_path))
     assert found.role == "overflow"
     yield replace(found, role="home")  # there is no other here; when runs overflow is the policy's own test
     found.backend.close()  # type: ignore[attr-defined]
@@ -72,7 +75,7 @@ def submit(stage: Stage, file: str, **told: Any) -> Any:
 def test_runs_go_to_modal_and_come_back_with_verdicts(stage: Stage, modal: FakeModal, place: Place) -> None:
     submit(stage, "accepted/slices.py", mode="leaderboard")
     submit(stage, "wrong_answer/square_only.py", by="bob")
-    with running(Daemon(stage.store, [place], pace=QUICK)):
+    with running(Daemon(stage.store, [place], timing=QUICK)):
         stage.wait_until(lambda: stage.open_runs() == 0)
     first, second = stage.runs()
     assert (first["state"], first["verdict"], first["attempts"]) == ("scored", "passed", 1), first
@@ -91,20 +94,20 @@ def test_an_attempt_whose_id_was_lost_waits_until_it_cant_run_and_has_one_verdic
     submit(stage, "accepted/slices.py")
     vigil, now = Vigil(), stage.clock.now()
     modal.lose("FunctionMap")
-    assert launch(stage.store, place, stage.claim(place), now) is Launched.AMBIGUOUS
+    assert launch(stage.store.attempts, place, stage.claim(place), now) is Launched.AMBIGUOUS
     for _ in range(3):
         now += timedelta(seconds=60)
-        sweep(stage.store, place, stage.store.open_attempts(), vigil, now)
+        sweep(stage.store.attempts, place, stage.store.attempts.open(), vigil, now)
         assert (stage.attempt().state, stage.attempt().clean_sweeps, vigil.unsent) == (AttemptState.AMBIGUOUS, 0, {})
     stage.wait_until(lambda: all(call.output for call in modal.calls.values()))
     later = place.patience_s + 3_600.0 + 180.0
     place.backend._now = lambda: stage.clock.now().timestamp() + later  # type: ignore[attr-defined]
     for _ in range(2):
         now += timedelta(seconds=later)
-        sweep(stage.store, place, stage.store.open_attempts(), vigil, now)
+        sweep(stage.store.attempts, place, stage.store.attempts.open(), vigil, now)
     assert (stage.attempt().state, list(vigil.unsent)) == (AttemptState.INTENT, [stage.attempt().id])
-    assert launch(stage.store, place, stage.attempt(), stage.clock.now()) is Launched.SUBMITTED
-    with running(Daemon(stage.store, [place], pace=QUICK)):
+    assert launch(stage.store.attempts, place, stage.attempt(), stage.clock.now()) is Launched.SUBMITTED
+    with running(Daemon(stage.store, [place], timing=QUICK)):
         stage.wait_until(lambda: stage.open_runs() == 0)
     assert (stage.run()["verdict"], stage.run()["attempts"], len(modal.calls)) == ("passed", 1, 2)
     assert len(stage.rows("SELECT * FROM verdict")) == 1
@@ -114,7 +117,7 @@ def test_an_attempt_whose_id_was_lost_waits_until_it_cant_run_and_has_one_verdic
 def test_a_result_that_nobody_can_trust_is_tried_again(stage: Stage, modal: FakeModal, place: Place) -> None:
     modal.spoil("hostile")
     submit(stage, "accepted/slices.py")
-    with running(Daemon(stage.store, [place], pace=QUICK)):
+    with running(Daemon(stage.store, [place], timing=QUICK)):
         stage.wait_until(lambda: stage.open_runs() == 0)
     assert (stage.run()["verdict"], stage.run()["attempts"]) == ("passed", 2)
     assert not (modal.app / "pwned").exists()
@@ -122,11 +125,11 @@ def test_a_result_that_nobody_can_trust_is_tried_again(stage: Stage, modal: Fake
 
 def test_a_cancel_ends_the_container(stage: Stage, modal: FakeModal, place: Place) -> None:
     receipt = submit(stage, "timeout/never_ends.py")
-    with running(Daemon(stage.store, [place], pace=QUICK)):
+    with running(Daemon(stage.store, [place], timing=QUICK)):
         stage.wait_until(lambda: stage.run()["state"] == "running")
         (call,) = modal.calls.values()
         stage.wait_until(lambda: call.tmp is not None and bool(list(call.tmp.glob("kb-*"))))
-        assert cancel(stage.store, receipt.submission_id, stage.person("ada"), stage.clock.now()) == 1
+        assert cancel(stage.store.submissions, receipt.submission_id, stage.person("ada"), stage.clock.now()) == 1
         stage.wait_until(lambda: stage.open_runs() == 0)
     assert stage.run()["state"] == "cancelled"
     assert call.process is not None and call.process.poll() is not None

@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm.api import whole
-from kbslurm.daemon import LEASE, Daemon, Foreseen, WallClock
+from kbslurm.api import full_submission
+from kbslurm.daemon.clock import WallClock
+from kbslurm.daemon.lane import Foreseen
+from kbslurm.daemon.loop import LEASE, Daemon
 from kbslurm.domain.breaker import Breaker, State
 from kbslurm.domain.intake import Offer
+from kbslurm.domain.manifest import time_limit_s
 from kbslurm.domain.placement import Budget, Facts, OtherClass, Overflow, Role, Rules, month_named, month_of
 from kbslurm.domain.run import AttemptState, Handle, OpenAttempt, Slot
 from kbslurm.domain.why import sentences
@@ -22,7 +25,6 @@ from kbslurm.errors import BackendRefused, BackendTrouble, Invalid
 from kbslurm.flow.cancel import cancel
 from kbslurm.flow.collect import Vigil, collect
 from kbslurm.flow.launch import launch
-from kbslurm.flow.manifest import time_limit_s
 from kbslurm.flow.place import Place
 from kbslurm.flow.queue import free_slots
 from kbslurm.flow.submit import accept
@@ -50,11 +52,11 @@ class Worker(Puppet):
         if self.down:
             raise BackendRefused(self.name, "the controller doesn't answer", permanent=False, away=True)
         handle = super().submit(job)
-        (attempt,) = [a for a in self.store.open_attempts() if a.name == job.name]
+        (attempt,) = [a for a in self.store.attempts.open() if a.name == job.name]
         if self.queues:
             self.sightings[job.name] = WAITING
         else:
-            self.reports[job.name] = sealed_report(self.store.work(attempt.id))
+            self.reports[job.name] = sealed_report(self.store.attempts.work(attempt.id))
         return handle
 
     def cancel(self, attempt: OpenAttempt) -> None:
@@ -65,9 +67,9 @@ class Worker(Puppet):
     def begin(self) -> None:
         """Let all that waits here run."""
         self.queues = False
-        for attempt in self.store.open_attempts():
+        for attempt in self.store.attempts.open():
             if self.sightings.get(attempt.name) == WAITING:
-                self.reports[attempt.name] = sealed_report(self.store.work(attempt.id))
+                self.reports[attempt.name] = sealed_report(self.store.attempts.work(attempt.id))
                 del self.sightings[attempt.name]
 
     def _called(self, what: str) -> None:
@@ -115,7 +117,7 @@ def went(stage: Stage) -> Counter[str]:
 
 
 def daemon(stage: Stage, *places: Place, rules: Rules = WHEN_DOWN) -> Daemon:
-    return Daemon(stage.store, places, pace=replace(QUICK, breaker_s=0.3), rules=rules)
+    return Daemon(stage.store, places, timing=replace(QUICK, breaker_s=0.3), rules=rules)
 
 
 def burst(stage: Stage, count: int) -> None:
@@ -139,7 +141,7 @@ def test_home_goes_down_the_queue_drains_elsewhere_and_new_runs_stay_home_again(
         burst(stage, 12)
         drained(stage)
         assert went(stage)["github"] + went(stage)["modal"] == 12
-        assert stage.store.breakers()["cluster"].times > 0, "the next process knows it, too"
+        assert stage.store.places.breakers()["cluster"].times > 0, "the next process knows it, too"
         home.down = False
         while lane.breaker.state is not State.CLOSED:
             stage.submit(by="eve")
@@ -150,18 +152,20 @@ def test_home_goes_down_the_queue_drains_elsewhere_and_new_runs_stay_home_again(
         assert went(stage) - before == {"cluster": 6}
     check(stage)
     away = stage.rows("SELECT run_id FROM attempt WHERE backend <> 'cluster' AND state = 'reported'")[0]["run_id"]
-    said = sentences(stage.store.why(away, stage.clock.now()))
+    said = sentences(stage.store.runs.why(away, stage.clock.now()))
     assert "passed" in said[0]
     assert "since cluster is down" in said[1]
     (number,) = [run["submission_id"] for run in stage.runs() if run["id"] == away]
-    view = stage.store.submission(number)
+    view = stage.store.submissions.get(number)
     (run,) = view.runs
     assert run.went.startswith(f"at {run.attempts[-1].backend}, since cluster is down")
-    assert whole.seen(whole.told(view)).runs[0].went == run.went, "a laptop is told the same"
-    assert stage.store.submission(stage.runs()[0]["submission_id"]).runs[0].went == "", "home is no news"
+    assert full_submission.from_json(full_submission.as_json(view)).runs[0].went == run.went, (
+        "a laptop is told the same"
+    )
+    assert stage.store.submissions.get(stage.runs()[0]["submission_id"]).runs[0].went == "", "home is no news"
     whys = stage.rows("SELECT why_here FROM attempt WHERE backend <> 'cluster' AND state = 'reported'")
     assert all("cluster is down" in row["why_here"] for row in whys)
-    assert len(stage.store.best("board", "A100")) == 12
+    assert len(stage.store.standings.best("board", "A100")) == 12
 
 
 def seeing(home: Seer) -> Place:
@@ -193,7 +197,7 @@ def test_the_cluster_is_asked_before_the_first_run_is_sent_when_it_would_start(
         drained(stage)
     assert set(home.asked) == {f"A100, {time_limit_s(PROBLEM.limits, 'leaderboard'):.0f} s"}
     (first, *_) = stage.runs()
-    said = sentences(stage.store.why(first["id"], stage.clock.now()))
+    said = sentences(stage.store.runs.why(first["id"], stage.clock.now()))
     assert why in said[1]
     check(stage)
 
@@ -212,7 +216,7 @@ def test_an_idle_cluster_is_asked_for_nothing_and_a_busy_one_once_a_minute(datab
     stage = Stage.build(database_url, clock=clock)
     home, modal = Seer(stage.store, "cluster", timedelta(hours=2)), Worker(stage.store, "modal")
     home.clock = clock
-    served = Daemon(stage.store, [seeing(home), place(modal, "overflow")], clock=clock, pace=QUICK, rules=WAIT_OVER)
+    served = Daemon(stage.store, [seeing(home), place(modal, "overflow")], clock=clock, timing=QUICK, rules=WAIT_OVER)
 
     def tick(after_s: float = 1.0) -> tuple[int, int]:
         """How often home was asked ahead, and for all else."""
@@ -243,14 +247,14 @@ def test_what_went_away_for_a_late_start_is_not_wanted_back_before_home_is_soone
     stage = Stage.build(database_url, clock=clock)
     home, modal = Seer(stage.store, "cluster", timedelta(hours=3)), Worker(stage.store, "modal")
     home.clock, modal.queues = clock, True
-    served = Daemon(stage.store, [seeing(home), place(modal, "overflow")], clock=clock, pace=QUICK, rules=WAIT_OVER)
+    served = Daemon(stage.store, [seeing(home), place(modal, "overflow")], clock=clock, timing=QUICK, rules=WAIT_OVER)
 
     def tick(after_s: float = 1.0) -> list[tuple[str, bool]]:
         """Where attempts are open, and whether they are wanted back."""
         clock.go(after_s)
         served.tick()
         stage.wait_until(lambda: not any(lane.busy for lane in served.lanes.values()))
-        return [(one.backend, one.withdraw_at is not None) for one in stage.store.open_attempts()]
+        return [(one.backend, one.withdraw_at is not None) for one in stage.store.attempts.open()]
 
     try:
         stage.submit(mode="leaderboard")
@@ -277,7 +281,7 @@ def test_a_run_that_comes_while_the_plan_is_made_is_not_sent_unasked(stage: Stag
     """The rows were read before it was there, and are claimed from when it is."""
     home, modal = Seer(stage.store, "cluster", timedelta(hours=3)), Worker(stage.store, "modal")
     served = daemon(stage, seeing(home), place(modal, "overflow"), rules=WAIT_OVER)
-    facts = stage.store.waiting_facts
+    facts = stage.store.queue.demand
 
     def late(now: datetime) -> Facts:
         found = facts(now)
@@ -285,7 +289,7 @@ def test_a_run_that_comes_while_the_plan_is_made_is_not_sent_unasked(stage: Stag
             stage.submit(mode="leaderboard")
         return found
 
-    stage.store.waiting_facts = late  # type: ignore[method-assign]
+    stage.store.queue.demand = late  # type: ignore[method-assign]
     with running(served):
         stage.wait_until(lambda: bool(stage.runs()))
         drained(stage)
@@ -305,7 +309,7 @@ def test_what_waits_elsewhere_comes_home_and_ends_once(stage: Stage) -> None:
     home.down, modal.queues = True, True
     with running(daemon(stage, place(home), place(modal, "overflow"))):
         burst(stage, 2)
-        stage.wait_until(lambda: [a.backend for a in stage.store.open_attempts() if a.handle] == ["modal"] * 2)
+        stage.wait_until(lambda: [a.backend for a in stage.store.attempts.open() if a.handle] == ["modal"] * 2)
         home.down = False
         stage.submit(by="eve")  # whose run tries whether it works again
         drained(stage)
@@ -320,11 +324,11 @@ def test_what_began_elsewhere_ends_there_though_it_was_wanted_back(stage: Stage)
     modal.queues = True
     home, away = place(Worker(stage.store, "cluster")), place(modal, "overflow")
     stage.submit(mode="leaderboard")
-    launch(stage.store, away, stage.claim(away), stage.clock.now())
+    launch(stage.store.attempts, away, stage.claim(away), stage.clock.now())
     slots = free_slots({"cluster": home.backend.capacity()}, ())
-    assert stage.store.withdraw(stage.attempt(), slots, "home has room", stage.clock.now())
+    assert stage.store.attempts.withdraw(stage.attempt(), slots, "home has room", stage.clock.now())
     modal.begin()
-    collect(stage.store, away, stage.store.open_attempts(), Vigil(), stage.clock.now())
+    collect(stage.store, away, stage.store.attempts.open(), Vigil(), stage.clock.now())
     assert stage.run()["verdict"] == "passed"
     assert went(stage) == {"modal": 1}
 
@@ -335,7 +339,7 @@ def test_what_was_perhaps_sent_home_is_sent_nowhere_else(stage: Stage) -> None:
     with running(daemon(stage, place(home), place(modal, "overflow"))):
         burst(stage, 5)
         stage.wait_until(lambda: stage.open_runs() == 1)
-        (left,) = stage.store.open_attempts()
+        (left,) = stage.store.attempts.open()
         assert (left.backend, left.state) == ("cluster", AttemptState.AMBIGUOUS)
         home.sightings[left.name] = ABSENT
         home.down = False
@@ -367,12 +371,12 @@ def test_a_burst_stops_at_the_budget_and_waits_for_home(stage: Stage) -> None:
             seen = served._told()
             assert "budget is used up" in seen["overflow"]["gpus"]["A100"], "it doesn't blink"
             assert "A100" in seen["overflow"]["held_up"]
-        assert sum(a.backend == "modal" for a in stage.store.open_attempts()) == 2, "three could come to more"
-        stage.store.hold_lease(LEASE, served.holder, 60.0, stage.clock.now(), info=seen)
-        told = stage.store.queue_now("A100", stage.clock.now())
+        assert sum(a.backend == "modal" for a in stage.store.attempts.open()) == 2, "three could come to more"
+        stage.store.leases.hold(LEASE, served.holder, 60.0, stage.clock.now(), info=seen)
+        told = stage.store.queue.now("A100", stage.clock.now())
         assert "budget" in (told.held_up or ""), "its submitter is told, too"
         (last,) = [run for run in stage.runs() if run["state"] == "queued"][-1:]
-        said = stage.store.why(last["id"], stage.clock.now())
+        said = stage.store.runs.why(last["id"], stage.clock.now())
         assert any("budget is used up" in sentence for sentence in sentences(said)), sentences(said)
         assert any(sentence.startswith("modal: the month's budget is used up (") for sentence in sentences(said))
         modal.begin()
@@ -381,13 +385,13 @@ def test_a_burst_stops_at_the_budget_and_waits_for_home(stage: Stage) -> None:
         drained(stage)
     assert went(stage).total() == 6
     now = stage.clock.now()
-    spent = stage.store.waiting_facts(now).spent
+    spent = stage.store.queue.demand(now).spent
     assert 0 < spent <= most
     for by in ("board", "person", "place", "run"):
-        used = stage.store.usage(by, *month_of(now), now)
+        used = stage.store.costs.usage(by, *month_of(now), now)
         assert sum(row.money for row in used) == pytest.approx(spent)
         assert sum(row.open for row in used) == 0
-    assert stage.store.usage("board", *month_named("2020-01"), now) == []
+    assert stage.store.costs.usage("board", *month_named("2020-01"), now) == []
     check(stage)
 
 
@@ -395,7 +399,7 @@ def test_a_new_daemon_begins_with_the_breakers_of_the_one_before(stage: Stage) -
     home, modal = Worker(stage.store, "cluster"), Worker(stage.store, "modal")
     now = stage.clock.now()
     far = Breaker(state=State.OPEN, why="no answer", since=now, try_at=now + timedelta(hours=1), times=9)
-    stage.store.keep_breaker("cluster", far)
+    stage.store.places.keep_breaker("cluster", far)
     with running(daemon(stage, place(home), place(modal, "overflow"))):
         burst(stage, 3)
         drained(stage)
@@ -418,7 +422,7 @@ def test_another_class_of_gpu_never_ranks(stage: Stage, other_class: OtherClass)
         drained(stage)
     first = stage.runs()[0]
     assert (first["verdict"], first["ranked"]) == ("passed", other_class == "refuse")
-    assert len(stage.store.best("board", "A100")) == (other_class == "refuse")
+    assert len(stage.store.standings.best("board", "A100")) == (other_class == "refuse")
     if other_class == "unranked":
         assert "another class" in first["verdict_reason"]
     check(stage)
@@ -434,16 +438,16 @@ def test_a_shadow_goes_where_it_was_ordered_and_never_ranks(stage: Stage) -> Non
         drained(stage)
         now = stage.clock.now()
         with pytest.raises(Invalid, match="has no score"):
-            stage.store.order_shadow(wrong.submission_id, "modal", ["A100"], by="host", now=now)
-        stage.store.order_shadow(first.submission_id, "modal", ["A100"], by="host", now=now)
+            stage.store.shadows.order(wrong.submission_id, "modal", ["A100"], by="host", now=now)
+        stage.store.shadows.order(first.submission_id, "modal", ["A100"], by="host", now=now)
         drained(stage)
         stage.submit(by="bob", mode="leaderboard")
         drained(stage)
     assert went(stage) == {"cluster": 3, "modal": 1}
     shadowed = stage.runs()[2]
     assert (shadowed["verdict"], shadowed["ranked"], shadowed["counts"]) == ("passed", False, False)
-    assert {entry.person for entry in stage.store.best("board", "A100")} == {"ada", "bob"}
-    (told,) = stage.store.shadows("board")
+    assert {entry.person for entry in stage.store.standings.best("board", "A100")} == {"ada", "bob"}
+    (told,) = stage.store.shadows.of_board("board")
     assert (told.place, told.gpu, told.open, told.without_score) == ("modal", "A100", 0, 0)
     assert told.drift is not None
     assert told.drift.ratio == pytest.approx(1.0)
@@ -457,8 +461,8 @@ def test_runs_that_rank_are_shadowed_as_the_hosts_want_and_within_the_budget(
 ) -> None:
     home, modal = Worker(stage.store, "cluster"), Worker(stage.store, "modal")
     rules = Rules(shadow=shadow, budget=Budget(month=month))
-    pace = replace(QUICK, shadow_s=0.05, idle_s=0.1)
-    served = Daemon(stage.store, [place(home), place(modal, "overflow", price=0.01)], pace=pace, rules=rules)
+    timing = replace(QUICK, shadow_s=0.05, idle_s=0.1)
+    served = Daemon(stage.store, [place(home), place(modal, "overflow", price=0.01)], timing=timing, rules=rules)
     with running(served):
         burst(stage, 4)
         stage.submit(by="eve", mode="test")
@@ -469,8 +473,8 @@ def test_runs_that_rank_are_shadowed_as_the_hosts_want_and_within_the_budget(
     assert went(stage) == Counter({"cluster": 5, "modal": expected})
     shadowed = stage.runs()[5:]
     assert [(run["ranked"], run["counts"]) for run in shadowed] == [(False, False)] * expected
-    assert len(stage.store.best("board", "A100")) == 4
-    assert sum(view.drift.pairs for view in stage.store.shadows("board") if view.drift) == expected
+    assert len(stage.store.standings.best("board", "A100")) == 4
+    assert sum(view.drift.pairs for view in stage.store.shadows.of_board("board") if view.drift) == expected
     check(stage)
 
 
@@ -484,10 +488,10 @@ def test_a_shadow_that_its_place_refuses_for_ever_ends_there(stage: Stage) -> No
     modal.on_submit = refuse
     with running(daemon(stage, place(home), place(modal, "overflow"), rules=Rules())):
         drained(stage)
-        stage.store.order_shadow(first.submission_id, "modal", ["A100"], by="host", now=stage.clock.now())
+        stage.store.shadows.order(first.submission_id, "modal", ["A100"], by="host", now=stage.clock.now())
         drained(stage)
     assert [run["verdict"] for run in stage.runs()] == ["passed", "infrastructure"]
-    (told,) = stage.store.shadows("board")
+    (told,) = stage.store.shadows.of_board("board")
     assert (told.without_score, told.drift) == (1, None)
 
 
@@ -495,12 +499,13 @@ def test_a_try_for_a_place_that_is_away_waits_for_it_and_can_be_taken_back(stage
     offers = [Offer(name="cluster", gpus=("A100",)), Offer(name="other", gpus=("A100",))]
     board, ada, now = stage.board_name, stage.person("ada"), stage.clock.now()
     kept, dropped = (
-        accept(stage.store, ada, board, "k.py", ADD, "test", [], now, on="cluster", offers=offers) for _ in range(2)
+        accept(stage.store.intake, ada, board, "k.py", ADD, "test", [], now, on="cluster", offers=offers)
+        for _ in range(2)
     )
     other = Slot(backend="other", gpu="A100", free=2)
-    assert stage.store.claim([other], now) is None
-    assert stage.store.why(kept.run_ids[0], now).pinned == "cluster"
-    cancel(stage.store, dropped.submission_id, ada, now)
-    found = stage.store.claim([other, replace(other, backend="cluster")], now)
+    assert stage.store.queue.claim([other], now) is None
+    assert stage.store.runs.why(kept.run_ids[0], now).pinned == "cluster"
+    cancel(stage.store.submissions, dropped.submission_id, ada, now)
+    found = stage.store.queue.claim([other, replace(other, backend="cluster")], now)
     assert found is not None and (found.backend, found.run_id) == ("cluster", kept.run_ids[0])
     assert [row["state"] for row in stage.rows("SELECT state FROM run ORDER BY id")] == ["launching", "cancelled"]

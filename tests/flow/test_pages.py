@@ -19,9 +19,9 @@ from typing import Any
 import httpx
 import pytest
 
-from kbslurm.api.login import SESSION
 from kbslurm.api.pages import drawing
 from kbslurm.api.pages.rendering import measured, static_file, took
+from kbslurm.api.sessions import SESSION
 from kbslurm.domain.run import SubmissionId
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.remove import remove
@@ -50,16 +50,18 @@ def ground(database_url: str, tmp_path: Path) -> Iterator[Ground]:
 def judged(ground: Ground, by: str = "ada", score_s: float = 0.5, doubt_s: float = 0.01) -> int:
     """A ranked submission with hostile and secret things in its report; nothing really runs."""
     store = ground.store
-    assert isinstance(ground.house.clock, HandClock)
-    ground.house.clock.go(60)
+    assert isinstance(ground.context.clock, HandClock)
+    ground.context.clock.go(60)
     now = ground.now
-    person = store.ensure_person(by)
-    receipt = accept(store, person.id, "transpose", "k.py", GOOD, "leaderboard", ["H100"], now)
-    attempt = claim(store, free_slots({"puppet": Puppet(slots={"H100": 9}).capacity()}, store.open_attempts()), now)
+    person = store.people.ensure(by)
+    receipt = accept(store.intake, person.id, "transpose", "k.py", GOOD, "leaderboard", ["H100"], now)
+    attempt = claim(
+        store.queue, free_slots({"puppet": Puppet(slots={"H100": 9}).capacity()}, store.attempts.open()), now
+    )
     assert attempt is not None
     hidden = wire.BenchmarkResult(phase="hidden", index=0, spec=HIDDEN_SPEC, status="pass", calls=3, mean_ns=5.0)
     report = sealed_report(
-        store.work(attempt.id),
+        store.attempts.work(attempt.id),
         score_s=score_s,
         interval_s=[score_s - doubt_s, score_s + doubt_s],
         log=f"a log with {HOSTILE}",
@@ -79,7 +81,7 @@ def browsing(ground: Ground, name: str | None = None, role: Role = "participant"
     """A browser's cookies and headers; signed on by token when it has a name."""
     with httpx.Client(base_url=ground.url, headers=HTML, timeout=60) as browser:
         if name is not None:
-            token = ground.store.issue_token(ground.store.ensure_person(name, role).id, now=ground.now)
+            token = ground.store.tokens.issue(ground.store.people.ensure(name, role).id, now=ground.now)
             answer = browser.post("/login", data={"token": token, "next": "/me"})
             assert (answer.status_code, answer.headers["location"]) == (303, "/me")
             cookie = answer.headers["set-cookie"]
@@ -149,22 +151,24 @@ def test_a_submission_is_its_owners_and_hides_what_is_hidden(ground: Ground) -> 
             text = ada.get(path).text
             for secret in (SECRET_LOG, HIDDEN_SPEC, ADMIN, "Traceback"):
                 assert secret not in text, path
-        remove(ground.store, SubmissionId(number), None, "ada", ground.now)
+        remove(ground.store.submissions, SubmissionId(number), None, "ada", ground.now)
         assert ada.get(f"/s/{number}").status_code == 404
-        assert ground.store.submission(SubmissionId(number)).source == "", "it is purged"
+        assert ground.store.submissions.get(SubmissionId(number)).source == "", "it is purged"
 
 
 def test_a_profile_is_text_and_downloads_for_its_owner_only(ground: Ground) -> None:
     store, now, blob = ground.store, ground.now, f"<html>{HOSTILE}".encode()
-    person = store.ensure_person("ada")
-    number = accept(store, person.id, "transpose", "k.py", GOOD, "profile", ["H100"], now).submission_id
-    attempt = claim(store, free_slots({"puppet": Puppet(slots={"H100": 9}).capacity()}, store.open_attempts()), now)
+    person = store.people.ensure("ada")
+    number = accept(store.intake, person.id, "transpose", "k.py", GOOD, "profile", ["H100"], now).submission_id
+    attempt = claim(
+        store.queue, free_slots({"puppet": Puppet(slots={"H100": 9}).capacity()}, store.attempts.open()), now
+    )
     assert attempt is not None
     sealed = [
         wire.Artifact(name=name, size=len(blob), sha256=hashlib.sha256(blob).hexdigest())
         for name in ("benchmark-0.table.txt", "changed.txt", "lost.txt")
     ]
-    report = sealed_report(store.work(attempt.id), profile=f"a profile with {HOSTILE}", artifacts=sealed)
+    report = sealed_report(store.attempts.work(attempt.id), profile=f"a profile with {HOSTILE}", artifacts=sealed)
     score(store, attempt, report, now, brought=lambda names: {names[0]: blob, names[1]: b"other bytes"})
     address = f"/s/{number}/artifacts/H100/benchmark-0.table.txt"
     with browsing(ground, "ada") as ada, browsing(ground, "eve") as eve, browsing(ground) as nobody:
@@ -189,7 +193,7 @@ def test_a_token_that_waits_is_made_ones_own_by_pasting_it(ground: Ground) -> No
         assert "yours now" in ada.get("/me?linked=1").text
     with browsing(ground, "eve") as eve:
         assert eve.post("/me/link", data={"csrf": csrf(eve.get("/me").text), "token": pending}).status_code == 400
-    person = ground.store.person_of_token(pending, now=ground.now)
+    person = ground.store.tokens.person_of(pending, now=ground.now)
     assert person is not None and person.name == "ada"
 
 
@@ -206,17 +210,17 @@ def stream(browser: httpx.Client, path: str) -> Iterator[str]:
 
 def test_a_submissions_page_is_told_of_each_step_and_of_the_end(ground: Ground) -> None:
     store = ground.store
-    ada = store.ensure_person("ada")
-    number = accept(store, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], ground.now).submission_id
+    ada = store.people.ensure("ada")
+    number = accept(store.intake, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], ground.now).submission_id
     with browsing(ground, "ada") as browser:
         page = browser.get(f"/s/{number}").text
         assert f'data-live="/live/-/s/{number}"' in page and "live.js" in page
         events = stream(browser, f"/live/-/s/{number}")
         assert [next(events), next(events)] == [":", ":"], "it is there, and nothing moved yet"
-        attempt = claim(store, free_slots({"puppet": Puppet(slots={"H100": 9}).capacity()}, ()), ground.now)
+        attempt = claim(store.queue, free_slots({"puppet": Puppet(slots={"H100": 9}).capacity()}, ()), ground.now)
         assert attempt is not None
         assert next(one for one in events if one != ":") == "moved"
-        score(store, attempt, sealed_report(store.work(attempt.id)), ground.now)
+        score(store, attempt, sealed_report(store.attempts.work(attempt.id)), ground.now)
         rest = [one for one in events if one != ":"]
         assert rest[-1] == "over" and set(rest) == {"moved", "over"}
         assert "live.js" not in browser.get(f"/s/{number}").text, "nothing more will come"
@@ -248,12 +252,12 @@ def test_a_board_is_told_of_a_new_record_and_shows_it(ground: Ground) -> None:
 
 
 def test_the_staff_page_is_told_that_something_happened(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kbslurm.api.pages.addresses.STAFF_S", 0.05)
+    monkeypatch.setattr("kbslurm.api.pages.live.STAFF_S", 0.05)
     with browsing(ground, "hana", "staff") as hana:
         assert 'data-live="/live/-/staff"' in hana.get("/staff").text
         events = stream(hana, "/live/-/staff")
         assert next(events) == ":"
-        ground.store.audit("host", "waved", "nobody", now=ground.now)
+        ground.store.events.audit("host", "waved", "nobody", now=ground.now)
         assert next(one for one in events if one != ":") == "moved"
         events.close()  # type: ignore[attr-defined]
     for name in ("eve", None):
@@ -262,8 +266,8 @@ def test_the_staff_page_is_told_that_something_happened(ground: Ground, monkeypa
 
 
 def test_long_lists_come_in_pages_that_lead_to_one_another(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kbslurm.api.pages.addresses.PAGE", 2)
-    monkeypatch.setattr("kbslurm.api.pages.addresses.MINE", 2)
+    monkeypatch.setattr("kbslurm.api.pages.boards.PAGE", 2)
+    monkeypatch.setattr("kbslurm.api.pages.submissions.MINE", 2)
     numbers = [judged(ground, "ada", 0.9), *(judged(ground, "ada", 0.5 + n / 10) for n in range(2))]
     for n in range(4):
         judged(ground, f"p{n}", 0.1 + n / 50, 0.0001)
@@ -302,7 +306,7 @@ def test_a_hostile_name_stays_text(ground: Ground) -> None:
 
 def test_a_closed_board_is_there_for_nobody_outside(ground: Ground) -> None:
     judged(ground, "ada")
-    ground.store.set_visibility("transpose", "closed", by="host", now=ground.now)
+    ground.store.boards.set_visibility("transpose", "closed", by="host", now=ground.now)
     paths = ("/board/transpose", "/board/transpose/H100", "/problem/transpose", "/live/transpose")
     with browsing(ground, "eve") as outsider, browsing(ground, "hana", "staff") as hana:
         assert "transpose" not in outsider.get("/").text
@@ -321,18 +325,18 @@ def test_staff_act_by_forms_of_their_session_only(ground: Ground) -> None:
         for browser, form in ((hana, {}), (hana, {"csrf": hers}), (eve, {"csrf": hers}), (nobody, {"csrf": mine})):
             assert browser.post("/staff/pause", data={"x": "1", **form}).status_code == 403
         foreign = hana.post("/staff/pause", data={"csrf": mine}, headers={"Sec-Fetch-Site": "cross-site"})
-        assert foreign.status_code == 403 and store.accepts_jobs()
+        assert foreign.status_code == 403 and store.settings.accepts_jobs()
 
         def act(name: str, **form: str) -> int:
             return hana.post(f"/staff/{name}", data={"csrf": mine, **form}).status_code
 
-        assert act("pause") == 303 and not store.accepts_jobs()
+        assert act("pause") == 303 and not store.settings.accepts_jobs()
         assert "not taken" in hana.get("/staff").text
-        assert act("resume") == 303 and store.accepts_jobs()
-        ada = store.ensure_person("ada")
-        waiting = accept(store, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], ground.now).submission_id
+        assert act("resume") == 303 and store.settings.accepts_jobs()
+        ada = store.people.ensure("ada")
+        waiting = accept(store.intake, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], ground.now).submission_id
         assert act("cancel", submission="x") == 400 and act("dance") == 404
-        assert act("cancel", submission=str(waiting)) == 303 and store.submission(waiting).is_done
+        assert act("cancel", submission=str(waiting)) == 303 and store.submissions.get(waiting).is_done
         assert act("ban", person="hana") == 403
         assert act("ban", person="eve", reason="cheats") == 303
         assert eve.get("/me").status_code == 303, "who is banned is signed on no more"
@@ -341,11 +345,11 @@ def test_staff_act_by_forms_of_their_session_only(ground: Ground) -> None:
         assert all(f'<th scope="row">{name}</th>' in text for name in ("cancel", "ban", "unban"))
         secret = hana.cookies[SESSION]
         assert hana.post("/logout", data={"csrf": mine}).status_code == 303
-        assert store.person_of_token(secret, now=ground.now) is None
+        assert store.tokens.person_of(secret, now=ground.now) is None
 
 
 def test_signing_on_wants_a_good_token_and_leads_nowhere_else(ground: Ground) -> None:
-    token = ground.store.issue_token(ground.store.ensure_person("ada").id, now=ground.now)
+    token = ground.store.tokens.issue(ground.store.people.ensure("ada").id, now=ground.now)
     with browsing(ground) as browser:
         answer = browser.post("/login", data={"token": "wrong"})
         assert answer.status_code == 403 and "set-cookie" not in answer.headers
@@ -500,7 +504,7 @@ def test_a_real_browser_follows_links_signs_on_and_sees_a_new_record_live(
     shots = Path(os.environ.get("KBSLURM_TEST_ARTIFACTS") or tmp_path)
     shots.mkdir(parents=True, exist_ok=True)
     first = judged(ground, "ada", 0.5)
-    token = ground.store.issue_token(ground.store.ensure_person("ada").id, now=ground.now)
+    token = ground.store.tokens.issue(ground.store.people.ensure("ada").id, now=ground.now)
 
     chromium.open(ground.url)
     assert chromium.title() == "Boards – kbslurm"

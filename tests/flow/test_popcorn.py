@@ -12,9 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm.api import shapes
 from kbslurm.api.server import KEEP_ALIVE_S
-from kbslurm.client import Client
+from kbslurm.client.http import Client
+from kbslurm.contract.artifacts import Artifacts
+from kbslurm.contract.boards import Leaderboard
+from kbslurm.contract.invites import InvitesMade
+from kbslurm.contract.operations import Stats
+from kbslurm.contract.people import PersonTold
+from kbslurm.contract.queue import RunnerQueue
+from kbslurm.contract.rankings import Standing
+from kbslurm.contract.submissions import HostsSubmissionTold, Submission, SubmissionLine
 from tests import databases
 from tests.popcorn.client import ClientDied, Popcorn
 from tests.popcorn.ground import GOOD, WRONG, Ground, served, working
@@ -44,7 +51,7 @@ def ranked(ground: Ground) -> tuple[Popcorn, int]:
 def test_a_competitor_lists_boards_and_gpus(ground: Ground) -> None:
     client = ground.client("ada")
     (board,) = [row for row in client.leaderboards() if row["name"] == "transpose"]
-    shapes.Leaderboard.model_validate(board)
+    Leaderboard.model_validate(board)
     assert client.gpus("transpose") == ["H100", "A100"]
     assert client.gpus("TRANSPOSE") == ["H100", "A100"]
     with pytest.raises(ClientDied, match="no board 'nowhere'") as died:
@@ -57,7 +64,7 @@ def test_a_ranked_submission_has_a_public_score_and_a_passed_secret_run(
 ) -> None:
     client, number = ranked
     told = client.show(number)
-    shapes.Submission.model_validate(told)
+    Submission.model_validate(told)
     assert told["done"] and told["job"] == {**told["job"], "status": "succeeded", "error": None}
     assert told["code"].encode() == GOOD and told["runner_queue"] is None
     assert [(run["mode"], run["secret"], run["passed"]) for run in told["runs"]] == [
@@ -71,7 +78,7 @@ def test_a_ranked_submission_has_a_public_score_and_a_passed_secret_run(
     assert public["score"] is not None and public["result"] == {} and secret["score"] is None
     assert all(run["runner"] == "H100" for run in told["runs"])
     (row,) = client.call("GET", "/submissions/transpose/h100").good()
-    shapes.Standing.model_validate(row)
+    Standing.model_validate(row)
     assert (row["submission_id"], row["rank"], row["user_name"]) == (number, 1, "ada")
     assert row["submission_score"] == pytest.approx(float(public["score"]), abs=1e-11)
     assert client.call("GET", "/submissions/transpose/A100").good() == []
@@ -118,7 +125,7 @@ def test_a_profile_is_a_stream_with_progress_at_once_and_the_result_last(ground:
         zipped = set(archive.namelist())
         table = archive.read("benchmark-0.table.txt")
     listed = client.call("GET", drawn["download_url"]).good()
-    shapes.Artifacts.model_validate(listed)
+    Artifacts.model_validate(listed)
     assert {row["name"] for row in listed["artifacts"]} == zipped and table
     url = next(row["url"] for row in listed["artifacts"] if row["name"] == "benchmark-0.table.txt")
     file = client.call("GET", url)
@@ -146,7 +153,7 @@ def test_who_hangs_up_does_not_lose_the_run(ground: Ground) -> None:
     assert next(stream)[0] == "status"
     stream.close()
     (line,) = client.submissions("transpose")
-    shapes.SubmissionLine.model_validate(line)
+    SubmissionLine.model_validate(line)
     assert client.wait(line["id"])["job"]["status"] == "succeeded"
 
 
@@ -159,7 +166,7 @@ def test_deleting_hides_and_purges_and_nobody_else_may(ground: Ground, ranked: t
     assert client.call("GET", f"/user/submissions/{number}").status == 404
     assert client.call("DELETE", f"/user/submissions/{number}").status == 404
     assert client.submissions("transpose") == []
-    assert ground.store.submission(number).source == ""  # type: ignore[arg-type]
+    assert ground.store.submissions.get(number).source == ""  # type: ignore[arg-type]
     assert not [row for row in client.call("GET", "/submissions/transpose/H100").good() if row["user_name"] == "fay"]
 
 
@@ -186,7 +193,9 @@ def test_what_is_too_large_is_read_to_its_end_and_refused_on_the_same_connection
 
 def test_join_opens_a_closed_board_to_one_person(ground: Ground) -> None:
     host, guest, other = ground.host(), ground.client("ida"), ground.client("jon")
-    ground.store.add_board("secretive", ground.store.board("transpose").problem, gpus=("H100",), visibility="closed")  # type: ignore[union-attr]
+    ground.store.boards.add(
+        "secretive", ground.store.boards.get("transpose").problem, gpus=("H100",), visibility="closed"
+    )
     for client in (guest, other, ground.client(None)):
         assert "secretive" not in [row["name"] for row in client.leaderboards()]
         assert client.call("GET", "/gpus/secretive").status == 404
@@ -195,7 +204,7 @@ def test_join_opens_a_closed_board_to_one_person(ground: Ground) -> None:
         guest.submit("secretive", "H100", "test", "k.py", GOOD)
     assert died.value.status == 403
     made = host.host("POST", "/admin/invites", {"leaderboards": ["Secretive"], "count": 2})
-    shapes.InvitesMade.model_validate(made)
+    InvitesMade.model_validate(made)
     first, second = made["codes"]
     assert guest.join(first.lower()) == ["secretive"] == guest.join(first)
     with pytest.raises(ClientDied) as died:
@@ -216,7 +225,7 @@ def test_a_pending_token_is_nobodys_until_it_is_linked_once(ground: Ground) -> N
     state = client.register("discord")
     assert client.call("GET", "/user/submissions").status == 401
     kim = host.host("POST", "/admin/people", {"name": "kim", "provider": "discord", "account": "4711"})
-    shapes.PersonTold.model_validate(kim)
+    PersonTold.model_validate(kim)
     assert host.host("POST", "/admin/people", {"name": "x", "provider": "discord", "account": "4711"}) == kim
     assert host.host("POST", "/admin/link", {"token": state, "person": "discord:4711"}) == kim
     assert client.submissions("transpose") == []
@@ -227,12 +236,12 @@ def test_a_pending_token_is_nobodys_until_it_is_linked_once(ground: Ground) -> N
 
 def test_a_poll_in_the_queue_says_place_and_queue(ground: Ground) -> None:
     client = ground.client("lea")
-    ground.store.add_board("elsewhere", ground.store.board("transpose").problem, gpus=("MI300",))  # type: ignore[union-attr]
+    ground.store.boards.add("elsewhere", ground.store.boards.find("transpose").problem, gpus=("MI300",))  # type: ignore[union-attr]
     numbers = [client.submit("elsewhere", "mi300", "test", "k.py", GOOD) for _ in range(2)]
     told = client.show(numbers[1])
     assert told["job"]["status"] == "pending" and not told["done"] and told["runs"] == []
     queue = told["runner_queue"]
-    shapes.RunnerQueue.model_validate(queue)
+    RunnerQueue.model_validate(queue)
     assert (queue["queued_jobs"], queue["place"], queue["status"]) == (2, 2, "unavailable")
     here = client.call("GET", "/runner_queue/h100").good()
     assert (here["gpu"], here["status"]) == ("H100", "available")
@@ -290,7 +299,7 @@ def test_a_refused_upload_says_why(ground: Ground, path: str, name: str, source:
 def test_an_unknown_or_revoked_token_is_401(ground: Ground) -> None:
     client = ground.client("mia")
     assert client.submissions("transpose") == []
-    assert client.cli_id is not None and ground.store.revoke_secret(client.cli_id)
+    assert client.cli_id is not None and ground.store.tokens.revoke_secret(client.cli_id)
     assert client.call("GET", "/user/submissions").status == 401
     client.cli_id = "nobody's"
     assert client.call("GET", "/user/submissions").status == 401
@@ -307,11 +316,11 @@ def test_hosts_calls(ground: Ground, ranked: tuple[Popcorn, int], tmp_path: Path
     # submissions
     number = ranked[1]
     shown = host.host("GET", f"/admin/submissions/{number}")
-    shapes.HostsSubmissionTold.model_validate(shown)
+    HostsSubmissionTold.model_validate(shown)
     assert shown["submission"]["user_name"] == "ada"
     assert number in host.host("GET", "/admin/leaderboards/transpose/submissions?limit=100")["submission_ids"]
     stats = host.host("GET", "/admin/stats?last_day_only=true&leaderboard_name=transpose")
-    shapes.Stats.model_validate(stats)
+    Stats.model_validate(stats)
     assert stats["stats"]["verdicts"]["passed"] >= 1 and stats["stats"]["gpus"]["H100"]["gpu_s"] > 0
     # a ban takes off the board, and is lifted again
     user = shown["submission"]["user_id"]

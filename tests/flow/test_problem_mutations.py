@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm import problems, trial
-from kbslurm.share import eval_dir
+from kbslurm.config.shared_folders import eval_dir
+from kbslurm.problems import loading
+from kbslurm.trial import mutations
 from tests.services import GXX, needs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +45,7 @@ CHECKS = {
 def test_a_blind_check_is_found_out(tmp_path: Path, check: str) -> None:
     file = tmp_path / "blind.py"
     file.write_text(BLIND.replace("CHECK", check) + '\n\nTESTS = [{"n": 9, "seed": 1}, {"n": 16, "seed": 2}]\n')
-    seen = trial.mutations(problems.load(file), work=tmp_path / "work", eval_dir=eval_dir())
+    seen = mutations.try_mutations(loading.load(file), work=tmp_path / "work", eval_dir=eval_dir())
     assert seen.trouble == ""
     assert {f["mutation"]: f["severity"] for f in seen.findings if f["severity"] != "none"} == CHECKS[check]
     assert {f["cases"] for f in seen.findings} == {2}
@@ -57,8 +58,8 @@ def test_a_blind_check_is_found_out(tmp_path: Path, check: str) -> None:
      "tests/problems/two_entries", pytest.param("tests/problems/cu_header", marks=needs(GXX))],
 )  # fmt: skip
 def test_our_own_checks_are_sound(tmp_path: Path, name: str) -> None:
-    problem = problems.load(ROOT / name, root=ROOT)
-    seen = trial.mutations(problem, work=tmp_path, eval_dir=eval_dir())
+    problem = loading.load(ROOT / name, root=ROOT)
+    seen = mutations.try_mutations(problem, work=tmp_path, eval_dir=eval_dir())
     assert seen.trouble == ""
     assert [f["message"] for f in seen.findings if f["severity"] != "none"] == []
     assert any(f["cases"] for f in seen.findings)
@@ -68,6 +69,6 @@ def test_our_own_checks_are_sound(tmp_path: Path, name: str) -> None:
 def test_a_problem_that_fails_itself_is_trouble(tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
     file.write_text(BLIND.replace("CHECK", "False") + '\n\nTESTS = [{"n": 3, "seed": 1}]\n')
-    seen = trial.mutations(problems.load(file), work=tmp_path / "work", eval_dir=eval_dir())
+    seen = mutations.try_mutations(loading.load(file), work=tmp_path / "work", eval_dir=eval_dir())
     assert "fails its check" in seen.trouble
     assert not seen.sound

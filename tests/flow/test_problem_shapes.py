@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from kbslurm.config.shared_folders import eval_dir
 from kbslurm.errors import Invalid
-from kbslurm.problems import load
-from kbslurm.share import eval_dir
-from kbslurm.trial import run_trial, verify
+from kbslurm.problems.loading import load
+from kbslurm.trial.run import run_trial
+from kbslurm.trial.verifying import verify
 from tests.services import GXX, NINJA, needs, pointless
 
 SHAPES = Path(__file__).resolve().parents[1] / "problems"

@@ -23,8 +23,8 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.core.result import Err
 from schemathesis.specs.openapi import checks
 
-from kbslurm import problems
 from kbslurm.flow.submit import accept
+from kbslurm.problems import loading
 from tests.flow.stage import HandClock
 from tests.popcorn.ground import ADMIN, GOOD, GPUS, TRANSPOSE, Ground, served
 
@@ -80,15 +80,15 @@ def test_schemathesis_finds_nothing(ground: Ground) -> None:
 def _senders(ground: Ground) -> dict[str, dict[str, str]]:
     """Who asks, by the headers that say so. What a call before may have ended is put back."""
     store, now = ground.store, ground.now
-    ada, grace = store.ensure_person("ada"), store.ensure_person("grace", "staff")
-    store.set_accepts_jobs(True, by="host", now=now)
+    ada, grace = store.people.ensure("ada"), store.people.ensure("grace", "staff")
+    store.settings.set_accepts_jobs(True, by="host", now=now)
     for one in (ada, grace):
-        store.unban(one.id, by="host", now=now)
-    if store.board("transpose") is None:
-        store.add_board("transpose", problems.load(TRANSPOSE), gpus=GPUS, confirm=False, now=now)
-    if not store.submissions(person=ada.id, board="transpose", limit=1):
-        accept(store, ada.id, "transpose", "k.py", GOOD, "leaderboard", ["H100"], now)
-    tokens = {person: store.issue_token(person.id, now=now) for person in (ada, grace)}
+        store.people.unban(one.id, by="host", now=now)
+    if store.boards.find("transpose") is None:
+        store.boards.add("transpose", loading.load(TRANSPOSE), gpus=GPUS, confirm=False, now=now)
+    if not store.submissions.newest(person=ada.id, board="transpose", limit=1):
+        accept(store.intake, ada.id, "transpose", "k.py", GOOD, "leaderboard", ["H100"], now)
+    tokens = {person: store.tokens.issue(person.id, now=now) for person in (ada, grace)}
     return {
         "nobody": {},
         "ada": {"X-Popcorn-Cli-Id": tokens[ada]},

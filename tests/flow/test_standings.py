@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from kbslurm.api.house import House
+from kbslurm.api.context import Context
 from kbslurm.api.standings import Standings
 from kbslurm.domain.board import Entry, Ranking
 from kbslurm.domain.run import PersonId
@@ -23,7 +23,7 @@ from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.remove import remove
 from kbslurm.flow.score import score
 from kbslurm.store.postgres import PostgresStore
-from kbslurm.store.rejudging import Wanted
+from kbslurm.store.rejudgings import Wanted
 from kbslurm.store.views import Board, SubmissionView
 from tests.flow.puppet import RUNNING, Puppet, sealed_report
 from tests.flow.stage import PROBLEM, HandClock, Stage
@@ -41,13 +41,13 @@ def test_carried_forward_is_read_anew(database_url: str, seed: int, confirm: boo
         if latest:
             stage.rows("UPDATE leaderboard SET ranking = 'last' RETURNING id")
         history = History(stage, random.Random(seed))
-        carried = Standings(cast("House", SimpleNamespace(store=stage.store)))
+        carried = Standings(cast("Context", SimpleNamespace(store=stage.store)))
         for _ in range(STEPS):
             done = history.step()
             board = history.board
             rows, records = carried.of(board, "A100"), carried.records(board, "A100")
-            assert list(rows) == list(Ranking(stage.store.best("board", "A100"))), done
-            assert records == stage.store.records("board", "A100"), done
+            assert list(rows) == list(Ranking(stage.store.standings.best("board", "A100"))), done
+            assert records == stage.store.standings.records("board", "A100"), done
         assert {"judge", "remove", "ban", "rejudged", "final"} <= set(history.done), history.done
     finally:
         stage.close()
@@ -66,7 +66,7 @@ class History:
 
     @property
     def board(self) -> Board:
-        found = self.store.board("board")
+        found = self.store.boards.find("board")
         assert found is not None
         return found
 
@@ -84,12 +84,14 @@ class History:
     def judge(self) -> str:
         """The fairest waiting run comes to its end."""
         now = self.stage.clock.now()
-        self.store.tend(now)
-        attempt = claim(self.store, free_slots({"puppet": PLACE.backend.capacity()}, self.store.open_attempts()), now)
+        self.store.calibrations.tend(now)
+        attempt = claim(
+            self.store.queue, free_slots({"puppet": PLACE.backend.capacity()}, self.store.attempts.open()), now
+        )
         if attempt is None:
             return "idle"
-        assert self.store.note_seen(attempt, RUNNING, now)
-        work = self.store.work(attempt.id)
+        assert self.store.attempts.note_seen(attempt, RUNNING, now)
+        work = self.store.attempts.work(attempt.id)
         took = self.draw.choice((0.3, 0.4, 0.4, 0.5, 0.6)) * self.draw.uniform(0.99, 1.01)
         told: dict[str, Any] = {"score_s": took, "baseline_s": 0.5, "interval_s": [0, took * 1.02]}
         if rivals := work.problem.config.get("rivals"):
@@ -100,7 +102,7 @@ class History:
         return "judge"
 
     def _some(self) -> SubmissionView:
-        found = self.store.submissions(board="board", limit=60)
+        found = self.store.submissions.newest(board="board", limit=60)
         if not found:
             raise NotFound("submission", "any")
         return self.draw.choice(found)
@@ -108,57 +110,57 @@ class History:
     def remove(self) -> str:
         found = self._some()
         by_host = self.draw.random() < 0.5
-        remove(self.store, found.id, None if by_host else found.person_id, "host", self.stage.clock.now())
+        remove(self.store.submissions, found.id, None if by_host else found.person_id, "host", self.stage.clock.now())
         return "remove"
 
     def cancel(self) -> str:
-        cancel(self.store, self._some().id, None, self.stage.clock.now())
+        cancel(self.store.submissions, self._some().id, None, self.stage.clock.now())
         return "cancel"
 
     def ban(self) -> str:
-        self.store.ban(self.stage.person(self.draw.choice(NAMES)), by="host", now=self.stage.clock.now())
+        self.store.people.ban(self.stage.person(self.draw.choice(NAMES)), by="host", now=self.stage.clock.now())
         return "ban"
 
     def unban(self) -> str:
         for name in NAMES:
-            self.store.unban(self.stage.person(name), by="host", now=self.stage.clock.now())
+            self.store.people.unban(self.stage.person(name), by="host", now=self.stage.clock.now())
         return "unban"
 
     def board_acts(self) -> str:
         now = self.stage.clock.now()
-        ada = self.store.person_by_name_or_id("ada")
+        ada = self.store.people.by_name_or_id("ada")
         if ada is not None:
-            self.store.extend("board", ada, now + timedelta(days=self.draw.randint(1, 9)), by="host", now=now)
-        self.store.edit_board("board", by="host", description=str(now), now=now)
+            self.store.limits.extend("board", ada, now + timedelta(days=self.draw.randint(1, 9)), by="host", now=now)
+        self.store.boards.edit("board", by="host", description=str(now), now=now)
         return "edit"
 
     def rejudge(self) -> str:
         now = self.stage.clock.now()
-        if self.store.open_rejudging("board") is None:
+        if self.store.rejudgings.open("board") is None:
             problem = dataclasses.replace(PAIRED, tests=({"seed": self.draw.randint(2, 4)},))
-            version = self.store.add_problem_version(problem) if self.draw.random() < 0.5 else None
-            self.store.order_rejudging("board", Wanted(), version, by="host", now=now)
+            version = self.store.problems.add(problem) if self.draw.random() < 0.5 else None
+            self.store.rejudgings.order("board", Wanted(), version, by="host", now=now)
             return "rejudge"
         if self.draw.random() < 0.2:
-            self.store.cancel_rejudging("board", by="host", now=now)
+            self.store.rejudgings.cancel("board", by="host", now=now)
             return "forgotten"
         for _ in range(40):
             if self.judge() == "idle":
                 break
-        self.store.apply_rejudging("board", by="host", now=now)
+        self.store.rejudgings.apply("board", by="host", now=now)
         return "rejudged"
 
     def final(self) -> str:
         now = self.stage.clock.now()
-        if self.store.open_final("board", "A100") is None:
-            self.store.order_final("board", "A100", 2, by="host", now=now)
+        if self.store.finals.open("board", "A100") is None:
+            self.store.finals.order("board", "A100", 2, by="host", now=now)
         for _ in range(20):
             if self.judge() == "idle":
                 break
         if self.draw.random() < 0.2:
-            self.store.forget_final("board", "A100", by="host", now=now)
+            self.store.finals.forget("board", "A100", by="host", now=now)
             return "no final"
-        self.store.apply_final("board", "A100", by="host", now=now)
+        self.store.finals.apply("board", "A100", by="host", now=now)
         return "final"
 
 
@@ -166,26 +168,27 @@ def test_only_those_who_moved_are_read_and_only_so_many_places_are_kept(database
     stage = Stage.build(database_url, gpus=("A100", "H100"))
     try:
         history = History(stage, random.Random(7))
-        store = Counting(stage.store)
-        carried = Standings(cast("House", SimpleNamespace(store=store)), kept=3)
+        asked = Counting(stage.store)
+        store = SimpleNamespace(standings=asked, events=stage.store.events)
+        carried = Standings(cast("Context", SimpleNamespace(store=store)), kept=3)
         for name in NAMES[:3]:
             stage.submit(by=name, mode="leaderboard", gpus=["A100"])
             assert history.judge() == "judge"
         board = history.board
-        assert len(carried.of(board, "A100")) == 3 and store.calls == ["best"]
+        assert len(carried.of(board, "A100")) == 3 and asked.calls == ["best"]
         stage.submit(by="bob", mode="leaderboard", gpus=["A100"])
         assert history.judge() == "judge"
         carried.of(board, "A100")
         carried.of(board, "A100")
-        assert store.calls == ["best", "scored_of"] and store.people == [{stage.people["bob"]}]
+        assert asked.calls == ["best", "scored_of"] and asked.people == [{stage.people["bob"]}]
         stage.submit(by="bob", mode="leaderboard", gpus=["H100"])
         assert history.judge() == "judge"
         assert len(carried.of(board, "H100")) == 1, "four places are one too many"
-        assert store.calls == ["best", "scored_of", "best"]
+        assert asked.calls == ["best", "scored_of", "best"]
         carried.of(board, "H100")
-        assert store.calls == ["best", "scored_of", "best"], "the last one looked at is kept"
+        assert asked.calls == ["best", "scored_of", "best"], "the last one looked at is kept"
         carried.of(board, "A100")
-        assert store.calls == ["best", "scored_of", "best", "best"], "the one before was forgotten"
+        assert asked.calls == ["best", "scored_of", "best", "best"], "the one before was forgotten"
     finally:
         stage.close()
 
@@ -195,40 +198,40 @@ def test_a_second_measurement_that_is_dropped_lets_the_first_stand(database_url:
     stage = Stage.build(database_url, confirm=True)
     try:
         stage.rows("UPDATE leaderboard SET ranking = 'last' RETURNING id")
-        carried = Standings(cast("House", SimpleNamespace(store=stage.store)))
-        board, now = stage.store.board("board"), stage.clock.now()
+        carried = Standings(cast("Context", SimpleNamespace(store=stage.store)))
+        board, now = stage.store.boards.find("board"), stage.clock.now()
         assert board is not None
         for _ in range(2):
             stage.submit(by="ada", mode="leaderboard")
         attempts = [stage.claim(PLACE), stage.claim(PLACE)]
         for attempt, took in zip(attempts, (0.4, 0.6), strict=True):
-            report = sealed_report(stage.store.work(attempt.id), score_s=took, interval_s=[0, took * 1.02])
+            report = sealed_report(stage.store.attempts.work(attempt.id), score_s=took, interval_s=[0, took * 1.02])
             score(stage.store, attempt, report, now)
         second = stage.claim(PLACE)
-        score(stage.store, second, sealed_report(stage.store.work(second.id), score_s=0.4), now)
+        score(stage.store, second, sealed_report(stage.store.attempts.work(second.id), score_s=0.4), now)
         assert [row.entry.submission_id for row in carried.of(board, "A100")] == [1]
-        stage.store.tend(now)
+        stage.store.calibrations.tend(now)
         assert stage.open_runs() == 0, "the later one's second is dropped"
-        assert list(carried.of(board, "A100")) == list(Ranking(stage.store.best("board", "A100")))
+        assert list(carried.of(board, "A100")) == list(Ranking(stage.store.standings.best("board", "A100")))
         assert [row.entry.submission_id for row in carried.of(board, "A100")] == [2]
     finally:
         stage.close()
 
 
 class Counting:
-    """A store that remembers what standings asked of it."""
+    """A store's standings that remember what they were asked."""
 
     def __init__(self, store: PostgresStore) -> None:
-        self._store, self.calls, self.people = store, list[str](), list[set[int]]()
+        self._standings, self.calls, self.people = store.standings, list[str](), list[set[int]]()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+        return getattr(self._standings, name)
 
     def best(self, board: str, gpu: str) -> list[Entry]:
         self.calls.append("best")
-        return self._store.best(board, gpu)
+        return self._standings.best(board, gpu)
 
     def scored_of(self, board: str, gpu: str, people: Collection[PersonId]) -> list[Entry]:
         self.calls.append("scored_of")
         self.people.append(set(people))
-        return self._store.scored_of(board, gpu, people)
+        return self._standings.scored_of(board, gpu, people)

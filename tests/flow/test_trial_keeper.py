@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm import trial_keeper
+from kbslurm.trial import keeper as trial_keeper
 
 # Two processes that shed parent, session and terminal and ignore what can be ignored; then the command itself goes on.
 ESCAPES = """

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm import problems, share
-from kbslurm.backends.local import LocalBackend
-from kbslurm.daemon import Daemon, WallClock
+from kbslurm.backends.local.backend import LocalBackend
+from kbslurm.config import shared_folders
+from kbslurm.daemon.clock import WallClock
+from kbslurm.daemon.loop import Daemon
 from kbslurm.domain.run import EventId, PersonId, Seen
 from kbslurm.domain.waterfall import Stamps, moment, waterfall
 from kbslurm.errors import (
@@ -22,21 +23,22 @@ from kbslurm.errors import (
     Refused,
     TooLarge,
 )
-from kbslurm.flow.announce import feed
+from kbslurm.flow import announce
 from kbslurm.flow.cancel import cancel
 from kbslurm.flow.place import Place
 from kbslurm.flow.submit import accept
 from kbslurm.ports import Receipt
+from kbslurm.problems import loading
 from tests.flow.stage import QUICK, START, HandClock, Stage, running
 
-EXAMPLES = share.path("examples")
+EXAMPLES = shared_folders.path("examples")
 TRANSPOSE = EXAMPLES / "transpose"
 
 
 def local(tmp_path: Path, *gpus: str, eval_dir: Path | None = None) -> Place:
     """This machine, one slot per GPU type."""
     backend = LocalBackend(
-        tmp_path / "attempts", dict.fromkeys(gpus, 1), eval_dir or share.eval_dir(), Path(sys.executable)
+        tmp_path / "attempts", dict.fromkeys(gpus, 1), eval_dir or shared_folders.eval_dir(), Path(sys.executable)
     )
     return Place(backend=backend, poll_s=1.0, grace_s=0.0, sweep_gap_s=0.2, patience_s=300.0)
 
@@ -44,7 +46,7 @@ def local(tmp_path: Path, *gpus: str, eval_dir: Path | None = None) -> Place:
 @pytest.fixture
 def stage(database_url: str) -> Iterator[Stage]:
     built = Stage.build(
-        database_url, problem=problems.load(TRANSPOSE), gpus=("H100", "A100"), clock=WallClock(), board="transpose"
+        database_url, problem=loading.load(TRANSPOSE), gpus=("H100", "A100"), clock=WallClock(), board="transpose"
     )
     yield built
     built.close()
@@ -59,14 +61,14 @@ def test_an_accepted_and_a_wrong_submission_walk_through_all_rooms(stage: Stage,
     good = submit(stage, "accepted/slices.py", "H100")
     bad = submit(stage, "wrong_answer/square_only.py", "A100", by="bob")
     place = local(tmp_path, "H100", "A100")
-    with running(Daemon(stage.store, [place], pace=QUICK)):
+    with running(Daemon(stage.store, [place], timing=QUICK)):
         stage.wait_until(lambda: stage.open_runs() == 0)
     first, second = stage.runs()
     assert (first["state"], first["verdict"], first["attempts"]) == ("scored", "passed", 1), first
     assert (second["state"], second["verdict"], second["attempts"]) == ("scored", "wrong", 1), second
     assert first["score_s"] > 0
     assert second["score_s"] is None
-    told = [(event.kind, event.subject) for event in feed(stage.store, "cards")]
+    told = [(event.kind, event.subject) for event in announce.next_events(stage.store.events, EventId(0))]
     for receipt in (good, bad):
         subject = f"run:{receipt.run_ids[0]}"
         kinds = [kind for kind, about in told if about == subject]
@@ -103,11 +105,11 @@ def stage_names(stage: Stage, run: int) -> list[str]:
 
 def test_cancel_ends_the_running_harness(stage: Stage, tmp_path: Path) -> None:
     place = local(tmp_path, "H100")
-    with running(Daemon(stage.store, [place], pace=QUICK)):
+    with running(Daemon(stage.store, [place], timing=QUICK)):
         receipt = submit(stage, "timeout/never_ends.py", "H100")
         stage.wait_until(lambda: stage.run()["state"] == "running")
-        (attempt,) = stage.store.open_attempts()
-        assert cancel(stage.store, receipt.submission_id, stage.person("ada"), stage.clock.now()) == 1
+        (attempt,) = stage.store.attempts.open()
+        assert cancel(stage.store.submissions, receipt.submission_id, stage.person("ada"), stage.clock.now()) == 1
         stage.wait_until(lambda: stage.open_runs() == 0)
     assert (stage.run()["state"], stage.run()["verdict"]) == ("cancelled", None)
     assert place.backend.find(attempt.name).seen is Seen.ENDED
@@ -134,7 +136,7 @@ def refusals() -> list[tuple[str, dict[str, object], type[KbslurmError], str]]:
 
 
 def test_accept_refuses_in_one_clear_sentence_and_stores_nothing(database_url: str) -> None:
-    problem = problems.load(TRANSPOSE)
+    problem = loading.load(TRANSPOSE)
     problem = type(problem)(**{**problem.__dict__, "modes": ("test", "benchmark", "leaderboard")})
     stage = Stage.build(database_url, problem=problem, gpus=("H100",))
     ada = stage.person("ada")
@@ -143,13 +145,13 @@ def test_accept_refuses_in_one_clear_sentence_and_stores_nothing(database_url: s
             "person": ada, "board": "board", "file_name": "s.py", "text": b"x = 1", "mode": "test", "gpus": ["h100"],
         }  # fmt: skip
         with pytest.raises(kind) as caught:
-            accept(stage.store, now=START, **{**asked, **wrong})  # type: ignore[arg-type]
+            accept(stage.store.intake, now=START, **{**asked, **wrong})  # type: ignore[arg-type]
         assert sentence in caught.value.message, name
         assert "\n" not in caught.value.message
         assert caught.value.hint or name in {"empty", "language", "stranger"}, name
     assert stage.rows("SELECT 1 FROM submission") == []
     receipt = accept(
-        stage.store, ada, None, "s.py", "#!POPCORN leaderboard Board\n#!POPCORN gpu H100\n", "test", (), START
+        stage.store.intake, ada, None, "s.py", "#!POPCORN leaderboard Board\n#!POPCORN gpu H100\n", "test", (), START
     )
     assert len(receipt.run_ids) == 1
     stage.close()
@@ -168,13 +170,13 @@ def test_accept_knows_deadlines_bans_and_pauses(database_url: str) -> None:
         stage.submit()
     stage.submit(by="grace")
     clock.go(-2)
-    stage.store.set_accepts_jobs(False)
+    stage.store.settings.set_accepts_jobs(False)
     with pytest.raises(NotAccepting):
         stage.submit()
-    stage.store.set_accepts_jobs(True)
-    stage.store.ban(stage.person("ada"), "forged results")
+    stage.store.settings.set_accepts_jobs(True)
+    stage.store.people.ban(stage.person("ada"), "forged results")
     with pytest.raises(Refused, match="forged results"):
         stage.submit()
     assert len(stage.runs()) == 2
-    assert len(stage.store.events(EventId(0))) >= 2
+    assert len(stage.store.events.after(EventId(0))) >= 2
     stage.close()

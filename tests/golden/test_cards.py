@@ -155,7 +155,10 @@ def test_nobodys_text_is_markup_or_a_mention() -> None:
 
 def test_a_card_of_many_gpu_types_and_long_names_still_fits() -> None:
     runs = [run("scored", f"GPU-{n:03}-" + "X" * 40, verdict=RANKED) for n in range(80)]
-    strict.message(cards.message(Shown(whole=whole(*runs, file_name="k" * 255), owner=1)))
+    told = cards.message(Shown(whole=whole(*runs, file_name="k" * 255), owner=1))
+    strict.message(told)
+    texts = [one["content"] for one in strict.walked(told["components"]) if "content" in one]
+    assert "GPU" in "".join(texts) and 0 < sum(map(len, texts)) <= 4000
 
 
 def test_each_button_is_known_again_by_its_id() -> None:

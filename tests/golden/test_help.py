@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from kbslurm.cli.frame import app
+from kbslurm.cli.app import app
 from tests.command_line import CommandLine
 
 KEPT = Path(__file__).with_name("data") / "help"
@@ -43,6 +43,21 @@ def test_a_commands_help_is_as_it_was_and_fits_a_terminal(path: tuple[str, ...],
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(said.out)
     assert said.out == file.read_text(), "it changed: look at it, then KBSLURM_TEST_GOLDEN=write"
+
+
+@pytest.mark.parametrize("path", [path for path in COMMANDS if path], ids=" ".join)
+def test_a_command_is_listed_by_the_first_sentence_of_its_own_help(path: tuple[str, ...]) -> None:
+    """The lists come from a table, so that they import no command."""
+    group: Any = typer.main.get_command(app)
+    for word in path[:-1]:
+        group = group.commands[word]
+    with group.make_context("kbslurm", ["--help"], resilient_parsing=True) as context:
+        context.max_content_width = 2000
+        context.terminal_width = 2000
+        listed = dict(
+            line.split(maxsplit=1) for line in group.get_help(context).partition("Commands:\n")[2].splitlines()
+        )
+    assert listed[path[-1]] == group.commands[path[-1]].get_short_help_str(1900)
 
 
 def test_no_golden_help_is_left_over() -> None:

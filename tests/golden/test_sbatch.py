@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm import share, sites
+from kbslurm.config import shared_folders, sites
 from kbslurm.domain.run import JobName
 from kbslurm.flow.script import script_for
 from tests.services import DASH, SHELLCHECK, needs
@@ -17,14 +17,14 @@ from tests.services import DASH, SHELLCHECK, needs
 KEPT = Path(__file__).with_name("data") / "sbatch"
 CASES = [
     (file.stem, gpu)
-    for file in sorted(share.path("site-configs").glob("*.toml"))
+    for file in sorted(shared_folders.path("site-configs").glob("*.toml"))
     for gpu in sorted(sites.load(file).gpus)
 ]
 
 
 def rendered(name: str, gpu: str) -> str:
     return script_for(
-        sites.load(share.path("site-configs") / f"{name}.toml"),
+        sites.load(shared_folders.path("site-configs") / f"{name}.toml"),
         name=JobName("kb-abcdefghijklmnopqrstuvwxyz"),
         gpu=gpu,
         directory=Path("/shared/attempts/kb-abcdefghijklmnopqrstuvwxyz"),
@@ -32,7 +32,7 @@ def rendered(name: str, gpu: str) -> str:
         time_limit_s=915.0,
         memory_bytes=4 << 30,
         avoid_nodes=("n7", "n8"),
-        templates=share.path("sbatch_templates"),
+        templates=shared_folders.path("sbatch_templates"),
     )
 
 

@@ -70,7 +70,7 @@ def test_it_shows_why_one_was_rejected(ground: Ground, home: Path) -> None:
 def test_it_lists_and_shows(ground: Ground, home: Path) -> None:
     listed = popcorn(ground, home, "submissions", "list", "--leaderboard", "transpose")
     assert listed.returncode == 0, listed.stdout + listed.stderr
-    (newest, *_) = ground.store.submissions(board="transpose", limit=1)
+    (newest, *_) = ground.store.submissions.newest(board="transpose", limit=1)
     assert str(newest.id) in listed.stdout
     shown = popcorn(ground, home, "submissions", "show", str(newest.id))
     assert shown.returncode == 0, shown.stdout + shown.stderr

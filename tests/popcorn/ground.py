@@ -13,21 +13,27 @@ from pathlib import Path
 
 import psycopg
 
-from kbslurm import config, problems, share
-from kbslurm.api.house import House
-from kbslurm.api.news import News
-from kbslurm.api.server import Serving, house_of
-from kbslurm.backends.local import LocalBackend
-from kbslurm.daemon import Daemon
+from kbslurm.api.context import Context
+from kbslurm.api.listener import EventListener
+from kbslurm.api.server import Serving, context_of
+from kbslurm.backends.local.backend import LocalBackend
+from kbslurm.config import settings, shared_folders
+from kbslurm.daemon.loop import Daemon
 from kbslurm.flow.place import Place
 from kbslurm.ports import Clock
-from kbslurm.store.postgres import CHANNEL, PostgresStore
+from kbslurm.problems import loading
+from kbslurm.store.listening import (
+    CHANNEL,
+)
+from kbslurm.store.postgres import (
+    PostgresStore,
+)
 from kbslurm.store.views import Role
 from tests.flow.stage import PATIENCE_S, QUICK, running
 from tests.popcorn.client import Popcorn
 
 ADMIN = "the-hosts-own-token"
-TRANSPOSE = share.path("examples") / "transpose"
+TRANSPOSE = shared_folders.path("examples") / "transpose"
 
 
 def source(path: str) -> bytes:
@@ -45,24 +51,24 @@ GPUS = ("H100", "A100")
 class Ground:
     """The service, and clients of it."""
 
-    house: House
+    context: Context
     url: str
     clients: list[Popcorn] = field(default_factory=list)
 
     @property
     def store(self) -> PostgresStore:
-        return self.house.store
+        return self.context.store
 
     @property
     def now(self) -> datetime:
-        return self.house.clock.now()
+        return self.context.clock.now()
 
     def client(self, name: str | None = "ada", role: Role = "participant") -> Popcorn:
         """A client of this person, with a token of their own; without a name one of nobody."""
         token = None
         if name is not None:
-            person = self.store.ensure_person(name, role)
-            token = self.store.issue_token(person.id, device="test", now=self.now)
+            person = self.store.people.ensure(name, role)
+            token = self.store.tokens.issue(person.id, device="test", now=self.now)
         self.clients.append(Popcorn(url=self.url, cli_id=token))
         return self.clients[-1]
 
@@ -76,20 +82,20 @@ class Ground:
 
 
 @contextmanager
-def serving(house: House, url: str) -> Iterator[Serving]:
-    """The house's server. Its listener, which a stop lets finish its wait, is woken then, by news about nothing."""
-    with ExitStack() as last, Serving(house, host="127.0.0.1", port=0) as found:
+def serving(context: Context, url: str) -> Iterator[Serving]:
+    """The service's server. Its listener, which a stop lets finish its wait, is woken then, by news about nothing."""
+    with ExitStack() as last, Serving(context, host="127.0.0.1", port=0) as found:
         try:
             yield found
         finally:
-            waker = threading.Thread(target=_wake_when_over, args=(house.news, url), name="waker")
+            waker = threading.Thread(target=_wake_when_over, args=(context.listener, url), name="waker")
             waker.start()
             last.callback(waker.join)
 
 
-def _wake_when_over(news: News, url: str) -> None:
+def _wake_when_over(listener: EventListener, url: str) -> None:
     until = time.monotonic() + PATIENCE_S
-    while not news.is_over and time.monotonic() < until:
+    while not listener.is_over and time.monotonic() < until:
         time.sleep(0.005)
     with suppress(psycopg.Error), psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"NOTIFY {CHANNEL}")
@@ -114,11 +120,11 @@ def served(
     env = {"DATABASE_URL": url, **({"POPCORN_ADMIN_TOKEN": admin} if admin else {})}
     env |= {"KBSLURM_BOT_TOKEN": bot} if bot else {}
     with PostgresStore(url) as store:
-        house = house_of(config.load(file, env, cwd=place), store, clock=clock)
+        context = context_of(settings.load(file, env, cwd=place), store, clock=clock)
         if boards:
-            store.add_board("transpose", problems.load(TRANSPOSE), gpus=GPUS, confirm=False, now=house.clock.now())
-        with serving(house, url) as found:
-            ground = Ground(house=house, url=found.url)
+            store.boards.add("transpose", loading.load(TRANSPOSE), gpus=GPUS, confirm=False, now=context.clock.now())
+        with serving(context, url) as found:
+            ground = Ground(context=context, url=found.url)
             try:
                 yield ground
             finally:
@@ -128,7 +134,7 @@ def served(
 @contextmanager
 def working(ground: Ground, place: Path) -> Iterator[Ground]:
     """The daemon at work beside it, on this machine."""
-    backend = LocalBackend(place / "attempts", dict.fromkeys(GPUS, 1), share.eval_dir(), Path(sys.executable))
+    backend = LocalBackend(place / "attempts", dict.fromkeys(GPUS, 1), shared_folders.eval_dir(), Path(sys.executable))
     here = Place(backend=backend, poll_s=1.0, grace_s=0.0, sweep_gap_s=0.2, patience_s=300.0)
-    with running(Daemon(ground.store, [here], pace=QUICK)):
+    with running(Daemon(ground.store, [here], timing=QUICK)):
         yield ground

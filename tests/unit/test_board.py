@@ -12,7 +12,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbslurm.domain.board import TIES_TOLD, TOP, Entry, Ranking, overlap, ranked, record_change
+from kbslurm.domain.board import TIES_TOLD, TOP, Entry, Ranking, overlap, ranked
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -58,21 +58,6 @@ def test_the_difference_decides_and_no_rank_hangs_on_half_a_percent() -> None:
     for score, tied in ((1.004, True), (1.006, False)):
         rows = ranked([entry(1, 1.0, wide=0.0001), entry(2, score, wide=0.0001)])
         assert (rows[0].tied_with == (2,)) is tied
-
-
-def test_a_record_is_a_new_first_place() -> None:
-    first = entry(1, 2.0, wide=0.1, run=1)
-    change = record_change([], first)
-    assert change is not None
-    assert (change.before, change.ahead_s, change.separated) == (None, None, True)
-    assert record_change([first], entry(2, 2.5, run=2)) is None
-    assert record_change([first], entry(2, 2.0, minute=1, run=2)) is None
-    close = record_change([first], entry(2, 1.95, wide=0.1, run=2))
-    assert close is not None
-    assert (close.before, close.separated) == (first, False)
-    clear = record_change([first], entry(1, 1.0, wide=0.1, run=3))
-    assert clear is not None
-    assert (clear.ahead_s, clear.separated) == (1.0, True)
 
 
 entries = st.lists(
@@ -130,16 +115,6 @@ def test_thousands_that_tie_are_told_as_a_range() -> None:
     assert (told.best_rank, told.worst_rank) == (1, 5000)
     assert set(told.tied_with) == set(range(2476, 2527)) - {2501}
     assert rows[-1].rank == 5000 and [row.rank for row in rows[10:12]] == [11, 12]
-
-
-@given(entries)
-def test_records_fall_exactly_when_the_first_line_changes(found: list[Entry]) -> None:
-    before: list[Entry] = []
-    for new in found:
-        change = record_change(before, new)
-        leads_now = ranked([*before, new])[0].entry
-        assert (change is not None) == (leads_now == new)
-        before.append(new)
 
 
 def test_many_that_are_equally_fast_are_hardly_ever_told_apart() -> None:

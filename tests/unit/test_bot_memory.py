@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kbslurm.errors import Misconfigured
-from kbslurm_bot.memory import Card, Memory, opened
+from kbslurm_bot.state import Card, State, opened
 
 CARD = Card(submission=7, channel=3000, owner=501)
 
@@ -38,7 +38,7 @@ def test_what_cant_be_opened_is_told_with_its_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path / "bot.sqlite", tmp_path / "file" / "bot.sqlite"):
         with pytest.raises(Misconfigured) as told:
-            Memory(path)
+            State(path)
         assert told.value.fix == "Name a file on a local disk in [daemon] state_dir."
 
 

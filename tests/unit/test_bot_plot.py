@@ -90,6 +90,6 @@ def test_fewer_than_two_are_no_history_and_the_same_is_drawn_once_off_the_loop(m
 
 
 def test_the_bot_starts_without_it() -> None:
-    code = "import sys, kbslurm_bot.face; print('matplotlib' in sys.modules)"
+    code = "import sys, kbslurm_bot.discord_client; print('matplotlib' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "False"

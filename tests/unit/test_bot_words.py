@@ -11,12 +11,17 @@ from typing import Any
 
 import pytest
 
-from kbslurm.client import BoardInfo, FeedEvent, NoSuch, PersonInfo
-from kbslurm_bot import buttons, cards, desk
-from kbslurm_bot.commands.asking import fitting
+from kbslurm.client.answers import BoardInfo, FeedEvent, PersonInfo
+from kbslurm.client.errors import NoSuch
+from kbslurm_bot import buttons, cards, live_cards
+from kbslurm_bot import feed as feed_module
 from kbslurm_bot.commands.boards import task_told
-from kbslurm_bot.memory import Card
-from kbslurm_bot.voice import Voice
+from kbslurm_bot.feed import follow
+from kbslurm_bot.service import Service
+from kbslurm_bot.state import Card
+from kbslurm_bot.text import (
+    fitting,
+)
 
 AT = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -62,7 +67,7 @@ def event(token: str, subject: str = "submission:1") -> FeedEvent:
 
 
 def test_an_event_that_cant_be_read_is_not_the_end_of_the_feed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "BACK_OFF_S", (0.001, 0.001))
+    monkeypatch.setattr(feed_module, "BACK_OFF_S", (0.001, 0.001))
     feed = Feed([event("1"), event("2"), KeyError("type")], [event("3")])
     heard: list[str] = []
 
@@ -72,7 +77,7 @@ def test_an_event_that_cant_be_read_is_not_the_end_of_the_feed(monkeypatch: pyte
     async def played() -> None:
         voice: Any = SimpleNamespace(client=feed)
         table: Any = SimpleNamespace(heard=broken, stir=lambda: None)
-        task = asyncio.create_task(desk.follow(voice, table, lambda one: heard.append(one.token)))
+        task = asyncio.create_task(follow(voice, table, lambda one: heard.append(one.token)))
         async with asyncio.timeout(60):
             await asyncio.wait({task, asyncio.create_task(feed.drained.wait())}, return_when=asyncio.FIRST_COMPLETED)
         task.cancel()
@@ -107,8 +112,8 @@ def test_a_canary_that_is_gone_ends_its_card() -> None:
         memory: Any = SimpleNamespace(put=put)
         voice: Any = Silent()
         pins: Any = Pins()
-        table = desk.Desk(memory, voice, pins)
-        table.add(7, 3000, desk.HOUSE)
+        table = live_cards.LiveCards(memory, voice, pins)
+        table.add(7, 3000, live_cards.NOBODY)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(20):
                 await ended.wait()
@@ -121,7 +126,7 @@ def test_a_canary_that_is_gone_ends_its_card() -> None:
 
 def test_who_is_known_waits_for_nobody_who_is_new() -> None:
     async def played() -> None:
-        voice = Voice("http://127.0.0.1:1", "token", patience_s=0.05)
+        voice = Service("http://127.0.0.1:1", "token", patience_s=0.05)
         voice._people[501] = PersonInfo(id=1, name="ada", role="participant", banned=False)
         try:
             async with voice._meeting:
@@ -142,7 +147,7 @@ def test_a_log_with_half_a_character_is_told_all_the_same(monkeypatch: pytest.Mo
     async def send(text: str, *, file: Any, ephemeral: bool) -> None:
         sent.append(file.fp.read())
 
-    client = SimpleNamespace(voice=SimpleNamespace(for_user=told))
+    client = SimpleNamespace(service=SimpleNamespace(for_user=told))
     pressed: Any = SimpleNamespace(
         client=client, user=SimpleNamespace(id=501, display_name="ada"), followup=SimpleNamespace(send=send)
     )

@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm import config, tomlfile, wiring
-from kbslurm.backends.github import GithubBackend
+from kbslurm import wiring
+from kbslurm.backends.github.backend import GithubBackend
+from kbslurm.config import display, secret_values, settings, toml_file
+from kbslurm.config.sections import kbslurm_toml
+from kbslurm.config.sections.daemon import DaemonSection
+from kbslurm.config.sections.server import ServerSection
 from kbslurm.domain.placement import Overflow
 from kbslurm.errors import Misconfigured
 
@@ -43,24 +47,24 @@ def written(folder: Path, text: str, name: str = "kbslurm.toml") -> Path:
 
 
 def test_defaults_hold_without_a_file(tmp_path: Path) -> None:
-    found = config.load(env={"HOME": str(tmp_path)}, cwd=tmp_path)
+    found = settings.load(env={"HOME": str(tmp_path)}, cwd=tmp_path)
     assert found.file is None
-    assert found.server == config.Server()
+    assert found.server == ServerSection()
     assert found.state_dir == tmp_path / ".local/state/kbslurm"
     assert found.database_url is None
-    assert {origin for _, _, origin in config.shown(found)} == {"no kbslurm.toml was found", "default"}
+    assert {origin for _, _, origin in display.shown(found)} == {"no kbslurm.toml was found", "default"}
 
 
 def test_a_file_says_what_holds_and_where_it_came_from(tmp_path: Path) -> None:
     file = written(tmp_path, WHOLE)
-    found = config.load(env={}, cwd=tmp_path)
+    found = settings.load(env={}, cwd=tmp_path)
     assert found.server.public_url == "https://kernels.example.edu"
     assert found.daemon.tick_s == 5.0
-    assert found.daemon.poll_s == config.Daemon().poll_s
+    assert found.daemon.poll_s == DaemonSection().poll_s
     assert found.state_dir == tmp_path / "state", "relative to the file"
     assert found.daemon.local.slots == {"H100": 2, "A100": 1}
     assert found.sites.use == ("one", "two")
-    rows = {key: (value, origin) for key, value, origin in config.shown(found)}
+    rows = {key: (value, origin) for key, value, origin in display.shown(found)}
     assert rows["daemon.local.slots"] == ("H100 = 2, A100 = 1", f"{file}:11")
     assert rows["sites.use"] == ("one, two", f"{file}:14")
     assert rows["daemon.poll_s"] == ("15", "default")
@@ -70,9 +74,9 @@ def test_a_hosts_own_slots_say_whose_they_are_where_others_may_be(tmp_path: Path
     mine = f"local@{platform.node()}"
     named = written(tmp_path, "[daemon.local]\nname = 'local@box'\nslots = {H100 = 1}\n")
     shared = {"DATABASE_URL": "postgresql://h/d"}
-    assert config.load(None, {}, cwd=tmp_path / "none").local_name == "local"
-    assert config.load(None, shared, cwd=tmp_path / "none").local_name == mine
-    assert config.load(named, shared).local_name == config.load(named, {}).local_name == "local@box"
+    assert settings.load(None, {}, cwd=tmp_path / "none").local_name == "local"
+    assert settings.load(None, shared, cwd=tmp_path / "none").local_name == mine
+    assert settings.load(named, shared).local_name == settings.load(named, {}).local_name == "local@box"
 
 
 def test_the_first_place_that_has_a_file_wins(tmp_path: Path) -> None:
@@ -87,13 +91,13 @@ def test_the_first_place_that_has_a_file_wins(tmp_path: Path) -> None:
         "HOME": str(tmp_path / "home"),
     }
     here = folders["here"]
-    assert config.load(folders["named"] / "kbslurm.toml", env, cwd=here).daemon.tick_s == 1
-    assert config.load(None, env, cwd=here).daemon.tick_s == 2
+    assert settings.load(folders["named"] / "kbslurm.toml", env, cwd=here).daemon.tick_s == 1
+    assert settings.load(None, env, cwd=here).daemon.tick_s == 2
     del env["KBSLURM_CONFIG"]
-    assert config.load(None, env, cwd=here).daemon.tick_s == 3
-    assert config.load(None, env, cwd=tmp_path).daemon.tick_s == 4
+    assert settings.load(None, env, cwd=here).daemon.tick_s == 3
+    assert settings.load(None, env, cwd=tmp_path).daemon.tick_s == 4
     del env["XDG_CONFIG_HOME"]
-    assert config.load(None, env, cwd=tmp_path).daemon.tick_s == 5
+    assert settings.load(None, env, cwd=tmp_path).daemon.tick_s == 5
 
 
 @pytest.mark.parametrize(
@@ -173,7 +177,7 @@ def test_the_first_place_that_has_a_file_wins(tmp_path: Path) -> None:
 def test_what_is_wrong_is_said_with_file_line_and_key(tmp_path: Path, text: str, where: str, hint: str | None) -> None:
     file = written(tmp_path, text)
     with pytest.raises(Misconfigured) as caught:
-        config.load(env={}, cwd=tmp_path)
+        settings.load(env={}, cwd=tmp_path)
     assert str(caught.value).startswith(f"{file}{where}")
     assert "\n" not in caught.value.message
     assert "very-secret" not in caught.value.message
@@ -182,25 +186,25 @@ def test_what_is_wrong_is_said_with_file_line_and_key(tmp_path: Path, text: str,
 
 def test_a_named_file_must_be_there_and_be_text(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="no such file"):
-        config.load(tmp_path / "none.toml", {}, cwd=tmp_path)
+        settings.load(tmp_path / "none.toml", {}, cwd=tmp_path)
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(Misconfigured, match="UTF-8"):
-        config.load(tmp_path / "bytes.toml", {}, cwd=tmp_path)
+        settings.load(tmp_path / "bytes.toml", {}, cwd=tmp_path)
 
 
 def test_secrets_come_from_the_environment_a_file_or_dotenv(tmp_path: Path) -> None:
     written(tmp_path, "# comment\nexport DISCORD_TOKEN='d t'\nGITHUB_TOKEN=lost # why\nMODAL_TOKEN_ID=\n", ".env")
     held = written(tmp_path, "postgresql://u:pw@h/db\n", "url")
     env = {"DATABASE_URL_FILE": str(held), "GITHUB_TOKEN": "g"}
-    found = config.load(env=env, cwd=tmp_path)
+    found = settings.load(env=env, cwd=tmp_path)
     assert found.database_url == "postgresql://u:pw@h/db"
     assert found.secret("DISCORD_TOKEN") == "d t"
     assert found.secret("GITHUB_TOKEN") == "g", "the environment goes before .env"
     assert found.secret("MODAL_TOKEN_ID") is None
-    rows = {key: (value, origin) for key, value, origin in config.shown(found)}
-    assert rows["DATABASE_URL"] == (f"postgresql://u:{config.MASK}@h/db", "$DATABASE_URL_FILE")
-    assert rows["DISCORD_TOKEN"] == (config.MASK, f"{tmp_path / '.env'}:2")
-    assert rows["GITHUB_TOKEN"] == (config.MASK, "$GITHUB_TOKEN")
+    rows = {key: (value, origin) for key, value, origin in display.shown(found)}
+    assert rows["DATABASE_URL"] == (f"postgresql://u:{secret_values.MASK}@h/db", "$DATABASE_URL_FILE")
+    assert rows["DISCORD_TOKEN"] == (secret_values.MASK, f"{tmp_path / '.env'}:2")
+    assert rows["GITHUB_TOKEN"] == (secret_values.MASK, "$GITHUB_TOKEN")
     assert rows["MODAL_TOKEN_ID"] == ("not set", "default")
     for text in (repr(found), str(found), f"{dataclasses.asdict(found)}"):
         assert "pw" not in text
@@ -210,42 +214,42 @@ def test_secrets_come_from_the_environment_a_file_or_dotenv(tmp_path: Path) -> N
 def test_a_secret_that_is_told_twice_or_not_at_all_is_refused(tmp_path: Path) -> None:
     held = written(tmp_path, "x", "url")
     with pytest.raises(Misconfigured, match="both DATABASE_URL and DATABASE_URL_FILE"):
-        config.load(env={"DATABASE_URL": "a", "DATABASE_URL_FILE": str(held)}, cwd=tmp_path)
+        settings.load(env={"DATABASE_URL": "a", "DATABASE_URL_FILE": str(held)}, cwd=tmp_path)
     with pytest.raises(Misconfigured, match="can't be read"):
-        config.load(env={"GITHUB_TOKEN_FILE": str(tmp_path / "none")}, cwd=tmp_path)
+        settings.load(env={"GITHUB_TOKEN_FILE": str(tmp_path / "none")}, cwd=tmp_path)
     with pytest.raises(Misconfigured, match="empty"):
-        config.load(env={"GITHUB_TOKEN_FILE": str(written(tmp_path, " \n", "blank"))}, cwd=tmp_path)
+        settings.load(env={"GITHUB_TOKEN_FILE": str(written(tmp_path, " \n", "blank"))}, cwd=tmp_path)
     written(tmp_path, "\nhow are you\n", ".env")
     with pytest.raises(Misconfigured, match=r"\.env:2: .*NAME=value"):
-        config.load(env={}, cwd=tmp_path)
+        settings.load(env={}, cwd=tmp_path)
 
 
 @pytest.mark.parametrize(
     ("url", "masked"),
     [
-        ("postgresql://u:p@h:5/d", f"postgresql://u:{config.MASK}@h:5/d"),
-        ("postgresql://u@h/d?password=p&x=1", f"postgresql://u@h/d?password={config.MASK}&x=1"),
+        ("postgresql://u:p@h:5/d", f"postgresql://u:{secret_values.MASK}@h:5/d"),
+        ("postgresql://u@h/d?password=p&x=1", f"postgresql://u@h/d?password={secret_values.MASK}&x=1"),
         ("postgresql://h/d", "postgresql://h/d"),
-        ("host=h password=p", config.MASK),
+        ("host=h password=p", secret_values.MASK),
     ],
 )
 def test_a_shown_url_has_no_password(url: str, masked: str) -> None:
-    assert config.masked_url(url) == masked
+    assert secret_values.masked_url(url) == masked
 
 
 def test_the_state_dir_can_be_named_by_the_environment(tmp_path: Path) -> None:
     written(tmp_path, WHOLE)
-    found = config.load(env={"KBSLURM_STATE_DIR": "elsewhere"}, cwd=tmp_path)
+    found = settings.load(env={"KBSLURM_STATE_DIR": "elsewhere"}, cwd=tmp_path)
     assert found.state_dir == tmp_path / "elsewhere"
     assert found.origins["daemon.state_dir"] == "$KBSLURM_STATE_DIR"
 
 
 def test_the_schema_lists_what_is_read() -> None:
-    schema = config.schema()
+    schema = kbslurm_toml.schema()
     assert json.loads(json.dumps(schema)) == schema
     assert set(schema["properties"]) == {"server", "daemon", "policy", "discord", "github", "oidc", "modal", "sites"}
     daemon = schema["properties"]["daemon"]["properties"]
-    assert set(daemon) == {one.name for one in dataclasses.fields(config.Daemon)}
+    assert set(daemon) == {one.name for one in dataclasses.fields(DaemonSection)}
     assert daemon["tick_s"] == {
         "type": "number",
         "default": 30.0,
@@ -273,7 +277,7 @@ deep = 1
 [[list]]
 name = """"two""""
 last = 3'''
-    file = tomlfile.parsed(text, Path("x.toml"))
+    file = toml_file.parsed(text, Path("x.toml"))
     assert {".".join(map(str, where)): line for where, line in file.lines.items()} == {
         "top": 1,
         "quoted key": 5,
@@ -292,7 +296,7 @@ last = 3'''
         "list.1.last": 16,
     }
     assert file.line(("a", "b", "c", "d")) == 7, "the nearest that has a line"
-    assert tomlfile.dotted(("list", 1, "in ner")) == 'list[1]."in ner"'
+    assert toml_file.dotted(("list", 1, "in ner")) == 'list[1]."in ner"'
 
 
 GITHUB = """\
@@ -308,34 +312,34 @@ def test_what_isnt_kept_apart_at_github_may_not_rank(tmp_path: Path, level: int)
     """The repository has one key for all reports: a submission that can take it there makes reports of any level."""
     file = written(tmp_path, f"{GITHUB}ranked_min_isolation = 2\nmin_isolation = {level}\n")
     with pytest.raises(Misconfigured) as caught:
-        config.load(env={}, cwd=tmp_path)
+        settings.load(env={}, cwd=tmp_path)
     assert str(caught.value).startswith(f"{file}:6: github.min_isolation: below isolation level 2 a submission can")
     assert caught.value.hint is not None and "ranked = false" in caught.value.hint
     env = {"GITHUB_TOKEN": "one", "KBSLURM_RUN_KEY": "ab" * 32}
     for allowed in ("ranked = false", "staff_only = true"):
         written(tmp_path, f"{GITHUB}min_isolation = {level}\n{allowed}\n")
-        place = wiring.github_place(config.load(env=env, cwd=tmp_path))
+        place = wiring.github_place(settings.load(env=env, cwd=tmp_path))
         assert isinstance(place.backend, GithubBackend) and place.backend.min_isolation == level
         assert (place.backend.ranked, place.untrusted) == (allowed != "ranked = false", allowed != "staff_only = true")
     written(tmp_path, "[github]\nmin_isolation = 0\n")  # signing on with GitHub alone
-    assert config.load(env={}, cwd=tmp_path).github.min_isolation == 0
+    assert settings.load(env={}, cwd=tmp_path).github.min_isolation == 0
 
 
 def test_github_is_a_place_in_a_few_lines(tmp_path: Path) -> None:
     written(tmp_path, GITHUB)
     env = {"GITHUB_TOKEN": "one, two", "KBSLURM_RUN_KEY": "ab" * 32, "GITHUB_API_URL": "http://127.0.0.1:1/"}
-    found = config.load(env=env, cwd=tmp_path)
+    found = settings.load(env=env, cwd=tmp_path)
     place = wiring.github_place(found)
     assert place.backend.capacity() == {"H100": 2, "CPU": 4}
     assert place.untrusted and place.ranked_min_isolation == 2
     assert wiring.github_tokens(found) == ["one", "two"]
     assert found.github.api_url == "http://127.0.0.1:1"
-    rows = {key: (value, origin) for key, value, origin in config.shown(found)}
+    rows = {key: (value, origin) for key, value, origin in display.shown(found)}
     assert rows["github.api_url"] == ("http://127.0.0.1:1", "$GITHUB_API_URL")
-    assert rows["KBSLURM_RUN_KEY"] == (config.MASK, "$KBSLURM_RUN_KEY")
+    assert rows["KBSLURM_RUN_KEY"] == (secret_values.MASK, "$KBSLURM_RUN_KEY")
     assert [one.name for one in wiring.places(found)] == ["github"]
     assert wiring.slots(found) == {"H100": 2, "CPU": 4}
-    assert wiring.places(config.load(env={}, cwd=tmp_path / "nothing")) == []
+    assert wiring.places(settings.load(env={}, cwd=tmp_path / "nothing")) == []
 
 
 @pytest.mark.parametrize(
@@ -354,7 +358,7 @@ def test_github_is_a_place_in_a_few_lines(tmp_path: Path) -> None:
 def test_a_wrong_line_about_github_is_named(tmp_path: Path, line: str, said: str) -> None:
     written(tmp_path, f"[github]\n{line}\n")
     with pytest.raises(Misconfigured) as trouble:
-        config.load(env={}, cwd=tmp_path)
+        settings.load(env={}, cwd=tmp_path)
     assert trouble.value.line == 2
     assert said in f"{trouble.value.message} {trouble.value.hint}"
 
@@ -371,7 +375,7 @@ def test_a_wrong_line_about_github_is_named(tmp_path: Path, line: str, said: str
 def test_github_without_its_secrets_says_what_is_missing(tmp_path: Path, env: dict[str, str], said: str) -> None:
     written(tmp_path, GITHUB)
     with pytest.raises(Misconfigured, match=said) as trouble:
-        wiring.places(config.load(env=env, cwd=tmp_path))
+        wiring.places(settings.load(env=env, cwd=tmp_path))
     assert trouble.value.hint
 
 
@@ -388,15 +392,15 @@ MODAL_SECRETS = {"MODAL_TOKEN_ID": "ak-1", "MODAL_TOKEN_SECRET": "as-1"}
 
 def test_modal_is_a_place_in_five_lines(tmp_path: Path) -> None:
     written(tmp_path, MODAL)
-    found = config.load(env={**MODAL_SECRETS, "MODAL_SERVER_URL": "http://127.0.0.1:1"}, cwd=tmp_path)
+    found = settings.load(env={**MODAL_SECRETS, "MODAL_SERVER_URL": "http://127.0.0.1:1"}, cwd=tmp_path)
     (place,) = wiring.places(found)
     assert (place.name, place.untrusted, place.ranked_min_isolation) == ("modal", True, 2)
     assert place.backend.capacity() == wiring.slots(found) == {"H100": 2, "CPU": 4}
     assert place.widest == {"H100": 1, "CPU": 1}
-    rows = {key: (value, origin) for key, value, origin in config.shown(found)}
+    rows = {key: (value, origin) for key, value, origin in display.shown(found)}
     assert rows["modal.api_url"] == ("http://127.0.0.1:1", "$MODAL_SERVER_URL")
     assert rows["modal.gpus"][0].startswith("H100 = { slots = 2, ")
-    assert rows["MODAL_TOKEN_SECRET"] == (config.MASK, "$MODAL_TOKEN_SECRET")
+    assert rows["MODAL_TOKEN_SECRET"] == (secret_values.MASK, "$MODAL_TOKEN_SECRET")
     facts = wiring.modal_facts(found)
     assert {name: one["gpu"] for name, one in facts["functions"].items()} == {"judge-H100": "H100:1", "judge-CPU": ""}
     assert facts["packages"] == ["torch==2.9.1"]
@@ -418,7 +422,7 @@ def test_modal_is_a_place_in_five_lines(tmp_path: Path) -> None:
 def test_a_wrong_line_about_modal_is_named(tmp_path: Path, text: str, line: int, said: str) -> None:
     written(tmp_path, text)
     with pytest.raises(Misconfigured) as trouble:
-        config.load(env={}, cwd=tmp_path)
+        settings.load(env={}, cwd=tmp_path)
     assert (trouble.value.line, said in f"{trouble.value.message} {trouble.value.hint}") == (line, True)
 
 
@@ -426,9 +430,9 @@ def test_modal_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     written(tmp_path, MODAL)
     for name in MODAL_SECRETS:
         with pytest.raises(Misconfigured, match=f"{name} isn't set") as trouble:
-            wiring.places(config.load(env={**MODAL_SECRETS, name: ""}, cwd=tmp_path))
+            wiring.places(settings.load(env={**MODAL_SECRETS, name: ""}, cwd=tmp_path))
         assert f"{name}_FILE" in str(trouble.value.hint)
-    found = config.load(env=MODAL_SECRETS, cwd=tmp_path)
+    found = settings.load(env=MODAL_SECRETS, cwd=tmp_path)
 
     def nowhere(name: str) -> str:
         raise PackageNotFoundError(name)
@@ -460,7 +464,7 @@ teams = { Blue = 3 }
 
 
 def test_the_placement_policy_is_read_and_shown(tmp_path: Path) -> None:
-    found = config.load(written(tmp_path, OVERFLOW), {"HOME": str(tmp_path)})
+    found = settings.load(written(tmp_path, OVERFLOW), {"HOME": str(tmp_path)})
     rules = wiring.rules(found)
     assert rules.overflow == Overflow(when="when_wait_over", after_s=600.0)
     assert (rules.boards, rules.budget.month, rules.budget.boards) == ({"sort": ("box",)}, 10.0, {"sort": 5.0})
@@ -468,9 +472,9 @@ def test_the_placement_policy_is_read_and_shown(tmp_path: Path) -> None:
     (place,) = wiring.places(found)
     assert (place.role, place.ground().class_of("H100")) == ("overflow", "H100 SXM")
     assert place.prices["H100"] == pytest.approx(0.001)
-    rows = {key: value for key, value, _ in config.shown(found)}
+    rows = {key: value for key, value, _ in display.shown(found)}
     assert rows["policy.overflow"] == "when_wait_over 10 min"
-    assert wiring.rules(config.load(None, {}, cwd=tmp_path / "none")).overflow.when == "when_down"
+    assert wiring.rules(settings.load(None, {}, cwd=tmp_path / "none")).overflow.when == "when_down"
 
 
 @pytest.mark.parametrize(
@@ -486,7 +490,7 @@ def test_the_placement_policy_is_read_and_shown(tmp_path: Path) -> None:
 def test_a_place_that_is_not_there_is_told_at_its_line(tmp_path: Path, wrong: str, where: str) -> None:
     text = OVERFLOW if "bocks" in wrong else OVERFLOW.replace(LISTED, "\n")
     with pytest.raises(Misconfigured) as caught:
-        wiring.places(config.load(written(tmp_path, text + wrong), {"HOME": str(tmp_path)}))
+        wiring.places(settings.load(written(tmp_path, text + wrong), {"HOME": str(tmp_path)}))
     assert caught.value.message.endswith(where)
     assert caught.value.hint == "There are: box."
 
@@ -494,11 +498,11 @@ def test_a_place_that_is_not_there_is_told_at_its_line(tmp_path: Path, wrong: st
 def test_discord_roles_are_numbers_and_give_what_there_is(tmp_path: Path) -> None:
     file = tmp_path / "kbslurm.toml"
     file.write_text('[discord]\nroles = { "123" = "host", "456" = "creator" }\n')
-    assert config.load(file, {}, cwd=tmp_path).discord.roles == {"123": "host", "456": "creator"}
+    assert settings.load(file, {}, cwd=tmp_path).discord.roles == {"123": "host", "456": "creator"}
     for line, said in (('"12x" = "host"', "no role's number"), ('"123" = "owner"', "none of host, creator")):
         file.write_text(f"[discord]\nroles = {{ {line} }}\n")
         with pytest.raises(Misconfigured, match=said):
-            config.load(file, {}, cwd=tmp_path)
+            settings.load(file, {}, cwd=tmp_path)
 
 
 @pytest.mark.parametrize(("line", "expected"), [("", 0.0), ("shadow = 0.05\n", 0.05), ("shadow = 1\n", 1.0)])
@@ -506,12 +510,12 @@ def test_shadows_are_ordered_by_themselves_only_where_the_hosts_say_so(
     tmp_path: Path, line: str, expected: float
 ) -> None:
     written(tmp_path, f"[policy]\n{line}")
-    assert wiring.rules(config.load(env={}, cwd=tmp_path)).shadow == expected
+    assert wiring.rules(settings.load(env={}, cwd=tmp_path)).shadow == expected
 
 
 @pytest.mark.parametrize("value", ["1.01", "-0.1", "nan", "true", '"all"'])
 def test_a_fraction_of_shadows_is_from_none_to_all(tmp_path: Path, value: str) -> None:
     written(tmp_path, f"[policy]\nshadow = {value}\n")
     with pytest.raises(Misconfigured) as trouble:
-        config.load(env={}, cwd=tmp_path)
+        settings.load(env={}, cwd=tmp_path)
     assert trouble.value.line == 2

@@ -14,12 +14,25 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from kbslurm import share, sites
-from kbslurm.backends.slurm import probes, survey
-from kbslurm.backends.slurm.probes import Sight
-from kbslurm.backends.slurm.survey import Partition, Survey, Wishes
-from kbslurm.cli import doctor
-from kbslurm.config import load as load_config
+from kbslurm.backends.slurm.doctor import (
+    gpu_types,
+    login_node,
+    node,
+    node_facts,
+    partitions,
+    probe_script,
+    scheduler_settings,
+    shared_root,
+    site_file,
+    survey,
+)
+from kbslurm.backends.slurm.doctor.node_facts import Sight
+from kbslurm.backends.slurm.doctor.partitions import Partition
+from kbslurm.backends.slurm.doctor.site_file import Wishes
+from kbslurm.backends.slurm.doctor.survey import Survey
+from kbslurm.cli.operator import doctor_local
+from kbslurm.config import shared_folders, sites
+from kbslurm.config.settings import load as load_config
 from kbslurm.domain.finding import Finding, Grade, worst
 from kbslurm.domain.site import Container, GpuType, Paths, Poll, Scheduler, Site
 from kbslurm.errors import Misconfigured
@@ -48,7 +61,7 @@ def one(findings: Sequence[Finding], name: str) -> Finding:
 
 
 def test_a_real_clusters_partitions_are_read() -> None:
-    found = {part.name: part for part in survey.read_partitions(told("sinfo"), told("partitions"))}
+    found = {part.name: part for part in partitions.read_partitions(told("sinfo"), told("partitions"))}
     assert set(found) == {"all", "gpu-h100", "gpu-a100", "mig", "low", "high"}
     assert found["all"].gpus == {"a100": 6, "h100": 6, "1g.10gb": 2}
     assert found["all"].default
@@ -71,14 +84,14 @@ def test_a_real_clusters_first_file_can_be_read_and_suits_it(tmp_path: Path) -> 
         cluster="kbtest",
         version="24.11.5",
         settings=survey.read_settings(told("config")),
-        partitions=survey.read_partitions(told("sinfo"), told("partitions")),
+        partitions=partitions.read_partitions(told("sinfo"), told("partitions")),
         accounts=("contest",),
         qos=("normal",),
         runtime="apptainer",
         program="/usr/bin/apptainer",
     )
     file = tmp_path / "kbtest.toml"
-    file.write_text(survey.toml_of(found, Wishes(shared_root="/shared/kbslurm", checked_on="2026-11-22")))
+    file.write_text(site_file.toml_of(found, Wishes(shared_root="/shared/kbslurm", checked_on="2026-11-22")))
     site = sites.load(file)
     assert site.name == "kbtest"
     assert {name: (gpu.partition, gpu.request, gpu.count, gpu.whole) for name, gpu in site.gpus.items()} == {
@@ -87,11 +100,11 @@ def test_a_real_clusters_first_file_can_be_read_and_suits_it(tmp_path: Path) -> 
         "1g.10gb": ("mig", "--gres=gpu:1g.10gb:1", 2, False),
     }
     assert {gpu.account for gpu in site.gpus.values()} == {"contest"}
-    only = survey.toml_of(found, Wishes(shared_root="/shared", gpus=("H100",)))
+    only = site_file.toml_of(found, Wishes(shared_root="/shared", gpus=("H100",)))
     assert "[gpus.H100]" in only
     assert "A100" not in only
     with pytest.raises(Misconfigured, match="no GPU"):
-        survey.toml_of(dataclasses.replace(found, partitions=()), Wishes(shared_root="/shared"))
+        site_file.toml_of(dataclasses.replace(found, partitions=()), Wishes(shared_root="/shared"))
 
 
 def test_a_first_file_of_odd_words_can_still_be_read(tmp_path: Path) -> None:
@@ -108,7 +121,7 @@ def test_a_first_file_of_odd_words_can_still_be_read(tmp_path: Path) -> None:
         cannot=("sacctmgr: no",),
     )
     file = tmp_path / "odd.toml"
-    file.write_text(survey.toml_of(odd, Wishes(shared_root="/shared")))
+    file.write_text(site_file.toml_of(odd, Wishes(shared_root="/shared")))
     site = sites.load(file)
     assert site.gpus["GPU"].request == "--gres=gpu:1"
     assert site.gpus["MI300X"].vendor == "amd"
@@ -129,7 +142,7 @@ def test_a_first_file_of_odd_words_can_still_be_read(tmp_path: Path) -> None:
     ],
 )
 def test_gres_are_counted(gres: str, gpus: dict[str, int]) -> None:
-    assert survey.gpus_of(gres) == gpus
+    assert partitions.gpus_of(gres) == gpus
 
 
 @pytest.mark.parametrize(
@@ -137,12 +150,14 @@ def test_gres_are_counted(gres: str, gpus: dict[str, int]) -> None:
     [("7-00:00:00", 604_800.0), ("1-12", 129_600.0), ("10:00", 600.0), ("02:30:00", 9000.0), ("30", 1800.0)],
 )
 def test_slurms_spans_are_read(text: str, seconds: float) -> None:
-    assert survey.read_span(text) == seconds
-    assert survey.read_span("UNLIMITED") is None
+    assert partitions.read_span(text) == seconds
+    assert partitions.read_span("UNLIMITED") is None
 
 
 def test_nodes_that_are_down_dont_count() -> None:
-    found = survey.read_partitions("p|gpu:h100:4|8|2|idle\np|gpu:h100:4|8|3|down*\np|gpu:h100:4|8|1|mix-\np|x|y\n", "")
+    found = partitions.read_partitions(
+        "p|gpu:h100:4|8|2|idle\np|gpu:h100:4|8|3|down*\np|gpu:h100:4|8|1|mix-\np|x|y\n", ""
+    )
     assert found[0].gpus == {"h100": 12}
 
 
@@ -155,7 +170,7 @@ def settings(**changed: str) -> dict[str, str]:
 
 def looked(site: Site = SITE, /, **changed: str) -> list[Finding]:
     known = settings(**changed)
-    return probes.setting_findings(site, known, now=float(known["answered at"]))
+    return scheduler_settings.setting_findings(site, known, now=float(known["answered at"]))
 
 
 @pytest.mark.parametrize(
@@ -190,7 +205,7 @@ def test_settings_are_graded(name: str, changed: dict[str, str], grade: Grade) -
 
 def test_a_controllers_clock_that_is_off_is_told() -> None:
     known = settings()
-    found = probes.setting_findings(SITE, known, now=float(known["answered at"]) - 90)
+    found = scheduler_settings.setting_findings(SITE, known, now=float(known["answered at"]) - 90)
     assert one(found, "controller's clock").grade is Grade.CAUTION
     assert "90 s" in one(found, "controller's clock").text
 
@@ -215,7 +230,7 @@ def test_a_site_without_accounting_is_taken_at_its_word() -> None:
     ],
 )
 def test_versions_are_graded(text: str, grade: Grade) -> None:
-    assert probes.version_finding(text).grade is grade
+    assert login_node.version_finding(text).grade is grade
 
 
 @pytest.mark.parametrize(
@@ -237,7 +252,7 @@ def test_a_gpu_type_is_held_to_its_partition(change: dict[str, object], name: st
         Partition(name="low", gpus={"h100": 4}, preemptible=True),
         Partition(name="shut", gpus={"h100": 4}, up=False),
     )
-    found = probes.gpu_findings(dataclasses.replace(GPU, **change), there)  # type: ignore[arg-type]
+    found = gpu_types.gpu_findings(dataclasses.replace(GPU, **change), there)  # type: ignore[arg-type]
     assert one(found, name).grade is grade
     assert all(finding.where == "H100" for finding in found)
 
@@ -285,7 +300,7 @@ def sight(**changed: str | None) -> Sight:
         ping_seen_at=1000.1,
         pong_sent_at=1000.2,
         won_here=frozenset(range(30)),
-        won_there=tuple(range(30, probes.RACES)),
+        won_there=tuple(range(30, shared_root.RACES)),
         raced=True,
     )
 
@@ -320,7 +335,7 @@ def report_of(isolation: Isolation) -> Report:
 
 
 def test_a_good_node_passes_everything() -> None:
-    found = probes.node_findings(SITE, GPU, sight())
+    found = node.node_findings(SITE, GPU, sight())
     assert worst(found) is Grade.PASS, [finding for finding in found if finding.grade is not Grade.PASS]
     assert {finding.where for finding in found} == {"H100 on h1"}
     assert len(found) >= 18
@@ -363,7 +378,7 @@ def test_a_good_node_passes_everything() -> None:
     ],
 )
 def test_each_fault_of_a_node_is_told(changed: dict[str, str | None], name: str, grade: Grade) -> None:
-    found = [finding for finding in probes.node_findings(SITE, GPU, sight(**changed)) if finding.name == name]
+    found = [finding for finding in node.node_findings(SITE, GPU, sight(**changed)) if finding.name == name]
     assert grade in {finding.grade for finding in found}, found
 
 
@@ -384,7 +399,7 @@ def test_the_isolation_that_was_achieved_is_held_to_what_ranks(
     notes = ["no network namespace of its own"] if level < 2 else []
     rehearsed.report = report_of(Isolation(level=level, means="apptainer", notes=[*notes, SCRATCH]))
     site = dataclasses.replace(SITE, ranked_min_isolation=policy)
-    found = probes.node_findings(site, GPU, rehearsed, boards={"spring": board})
+    found = node.node_findings(site, GPU, rehearsed, boards={"spring": board})
     told = one(found, "isolation achieved")
     assert told.grade is grade, told
     assert ("spring" in told.text) == (grade is Grade.CAUTION)
@@ -396,16 +411,16 @@ def test_the_isolation_that_was_achieved_is_held_to_what_ranks(
 def test_an_attempt_that_gives_no_report_or_a_wrong_verdict_is_a_failure() -> None:
     silent = sight(rehearsed="72")
     silent.unreported = "the image cuda.sif is sha256:1 and sha256:2 is pinned"
-    assert one(probes.node_findings(SITE, GPU, silent), "rehearsal").grade is Grade.FAIL
+    assert one(node.node_findings(SITE, GPU, silent), "rehearsal").grade is Grade.FAIL
     wrong = sight(rehearsed="0")
     wrong.report = dataclasses.replace(report_of(Isolation(level=2, means="apptainer")), verdict="infrastructure")
-    assert one(probes.node_findings(SITE, GPU, wrong), "rehearsal").grade is Grade.FAIL
+    assert one(node.node_findings(SITE, GPU, wrong), "rehearsal").grade is Grade.FAIL
 
 
 def test_a_clock_that_is_off_isnt_taken_for_a_slow_disk() -> None:
     off = sight(pong_seen_at=str(1000.35 + 60))
     off.ping_sent_at = 1060.0
-    found = probes.node_findings(SITE, GPU, off)
+    found = node.node_findings(SITE, GPU, off)
     assert one(found, "clocks").grade is Grade.CAUTION
     assert "60" in one(found, "clocks").text
     assert one(found, "letter box").grade is Grade.PASS
@@ -413,43 +428,46 @@ def test_a_clock_that_is_off_isnt_taken_for_a_slow_disk() -> None:
 
 def test_a_folder_that_both_sides_made_is_a_failure() -> None:
     both = sight()
-    both.won_there = tuple(range(29, probes.RACES))
-    assert one(probes.node_findings(SITE, GPU, both), "mkdir between nodes").grade is Grade.FAIL
+    both.won_there = tuple(range(29, shared_root.RACES))
+    assert one(node.node_findings(SITE, GPU, both), "mkdir between nodes").grade is Grade.FAIL
 
 
 def test_a_pinned_image_is_held_to_its_pin_on_the_node() -> None:
     pinned = dataclasses.replace(GPU, image_digest="sha256:" + "1" * 64)
-    fine = probes.node_findings(SITE, pinned, sight(image_digest=pinned.image_digest))
+    fine = node.node_findings(SITE, pinned, sight(image_digest=pinned.image_digest))
     assert one(fine, "image on the node").grade is Grade.PASS
-    other = probes.node_findings(SITE, pinned, sight(image_digest="sha256:" + "2" * 64))
+    other = node.node_findings(SITE, pinned, sight(image_digest="sha256:" + "2" * 64))
     assert one(other, "image on the node").grade is Grade.FAIL
 
 
 def test_a_site_that_shares_the_network_says_so() -> None:
     shared = dataclasses.replace(SITE, container=Container(network="shared"))
-    assert one(probes.node_findings(shared, GPU, sight()), "internet").grade is Grade.CAUTION
+    assert one(node.node_findings(shared, GPU, sight()), "internet").grade is Grade.CAUTION
 
 
 def test_lines_that_are_no_facts_are_left_out() -> None:
     text = '{"name":"a","value":"1"}\nnoise\n{"name":"a"}\n[]\n{"name":"a","value":2}\n'
-    assert probes.read_facts(text) == {"a": ["1", "2"]}
+    assert node_facts.read_facts(text) == {"a": ["1", "2"]}
 
 
 # -------------------------------------------------------------------------------------------------- the probe's script
 
 
-SITES = [file.stem for file in sorted(share.path("site-configs").glob("*.toml"))]
+SITES = [file.stem for file in sorted(shared_folders.path("site-configs").glob("*.toml"))]
 
 
 def probe_scripts(name: str) -> dict[str, str]:
-    site, templates = sites.load(share.path("site-configs") / f"{name}.toml"), share.path("sbatch_templates")
+    site, templates = (
+        sites.load(shared_folders.path("site-configs") / f"{name}.toml"),
+        shared_folders.path("sbatch_templates"),
+    )
     where = PurePosixPath("/shared/doctor-0123")
-    return {gpu: probes.probe_script(site, told, where, templates) for gpu, told in site.gpus.items()}
+    return {gpu: probe_script.probe_script(site, told, where, templates) for gpu, told in site.gpus.items()}
 
 
 @pytest.mark.parametrize("name", SITES)
 def test_every_sites_probe_is_shell_and_asks_as_an_attempt_does(name: str) -> None:
-    site = sites.load(share.path("site-configs") / f"{name}.toml")
+    site = sites.load(shared_folders.path("site-configs") / f"{name}.toml")
     for wanted, text in probe_scripts(name).items():
         gpu = site.gpus[wanted]
         options = set(re.findall(r"^#SBATCH (\S+)$", text, re.MULTILINE))
@@ -474,47 +492,47 @@ def test_shellcheck_has_nothing_to_say_of_a_sites_probe(name: str) -> None:
 
 def test_the_shared_root_is_tried(tmp_path: Path) -> None:
     site = dataclasses.replace(SITE, paths=Paths(shared_root=PurePosixPath(tmp_path / "root")))
-    found = probes.root_findings(site)
+    found = shared_root.root_findings(site)
     assert worst(found) is not Grade.FAIL
     assert {finding.name for finding in found} == {"shared root", "shared root's mode", "mkdir", "rename"}
     assert list((tmp_path / "root").iterdir()) == []
     (tmp_path / "root").chmod(0o777)
-    assert one(probes.root_findings(site), "shared root's mode").grade is Grade.FAIL
+    assert one(shared_root.root_findings(site), "shared root's mode").grade is Grade.FAIL
     (tmp_path / "file").touch()
     blocked = dataclasses.replace(SITE, paths=Paths(shared_root=PurePosixPath(tmp_path / "file" / "root")))
-    assert worst(probes.root_findings(blocked)) is Grade.FAIL
+    assert worst(shared_root.root_findings(blocked)) is Grade.FAIL
 
 
 def test_this_machine_is_looked_at(tmp_path: Path) -> None:
     cores = len(os.sched_getaffinity(0))
     (tmp_path / "kbslurm.toml").write_text(f"[daemon.local]\nslots = {{ CPU = {cores + 1} }}\n")
     config = load_config(tmp_path / "kbslurm.toml", {"KBSLURM_STATE_DIR": str(tmp_path / "state")}, cwd=tmp_path)
-    assert doctor.state_finding(config.state_dir).grade in (Grade.PASS, Grade.CAUTION)
-    assert doctor.configuration_finding(config).grade is Grade.PASS
-    assert one(list(doctor.backend_findings(config)), "local slots").grade is Grade.CAUTION
+    assert doctor_local.state_finding(config.state_dir).grade in (Grade.PASS, Grade.CAUTION)
+    assert doctor_local.configuration_finding(config).grade is Grade.PASS
+    assert one(list(doctor_local.backend_findings(config)), "local slots").grade is Grade.CAUTION
     (tmp_path / "state").touch()
-    assert doctor.state_finding(tmp_path / "state" / "deeper").grade is Grade.FAIL
+    assert doctor_local.state_finding(tmp_path / "state" / "deeper").grade is Grade.FAIL
     empty = load_config(None, {"KBSLURM_STATE_DIR": str(tmp_path / "none")}, cwd=tmp_path / "nowhere")
-    assert graded(list(doctor.backend_findings(empty)), Grade.CAUTION) == ["backends"]
+    assert graded(list(doctor_local.backend_findings(empty)), Grade.CAUTION) == ["backends"]
 
 
 def test_clocks_and_pythons_are_graded() -> None:
-    assert doctor.clock_finding(datetime.now(UTC)).grade is Grade.PASS
-    assert doctor.clock_finding(datetime.now(UTC) - timedelta(minutes=5)).grade is Grade.FAIL
-    assert doctor.python_finding((3, 11)).grade is Grade.PASS
-    assert doctor.python_finding((3, 19)).grade is Grade.CAUTION
+    assert doctor_local.clock_finding(datetime.now(UTC)).grade is Grade.PASS
+    assert doctor_local.clock_finding(datetime.now(UTC) - timedelta(minutes=5)).grade is Grade.FAIL
+    assert doctor_local.python_finding((3, 11)).grade is Grade.PASS
+    assert doctor_local.python_finding((3, 19)).grade is Grade.CAUTION
 
 
 def test_an_unreachable_database_is_a_failure_and_not_an_exception(tmp_path: Path) -> None:
     nowhere = {"DATABASE_URL": "postgresql://127.0.0.1:9/none", "KBSLURM_STATE_DIR": str(tmp_path)}
-    found = list(doctor.database_findings(load_config(None, nowhere, cwd=tmp_path)))
+    found = list(doctor_local.database_findings(load_config(None, nowhere, cwd=tmp_path)))
     assert graded(found, Grade.FAIL) == ["database"]
     assert found[0].remedy
 
 
 def test_a_database_is_looked_at(database_url: str, tmp_path: Path) -> None:
     config = load_config(None, {"DATABASE_URL": database_url, "KBSLURM_STATE_DIR": str(tmp_path)}, cwd=tmp_path)
-    found = {finding.name: finding.grade for finding in doctor.database_findings(config)}
+    found = {finding.name: finding.grade for finding in doctor_local.database_findings(config)}
     assert found == {"database": Grade.PASS, "clock": Grade.PASS, "daemon": Grade.CAUTION}
 
 

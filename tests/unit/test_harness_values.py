@@ -55,9 +55,18 @@ def test_whatever_bytes_a_runner_left_are_read_or_refused(value: Any, noise: byt
     layout = values.Layout.of(value)
     found = (noise * (layout.size // max(1, len(noise)) + 1))[: layout.size]
     try:
-        layout.read(found)
+        read = layout.read(found)
     except values.Misfit:
-        pass
+        return
+    assert _types(read) == _types(values.copied(values.pack(value))), "what the layout says, not what the bytes say"
+
+
+def _types(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return type(value), [_types(v) for v in value]
+    if isinstance(value, dict):
+        return dict, {k: _types(v) for k, v in value.items()}
+    return type(value)
 
 
 def test_fewer_bytes_than_declared_are_refused() -> None:

@@ -11,32 +11,34 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm import images, share
-from kbslurm.domain.finding import Grade, worst
+from kbslurm.config import shared_folders
+from kbslurm.domain.finding import Grade
 from kbslurm.errors import Invalid, Misconfigured, NotFound
-from kbslurm.images import Maker, Pin
+from kbslurm.images import apptainer, pins, recipes, verifying
+from kbslurm.images.apptainer import Maker
+from kbslurm.images.pins import Pin
 from kbslurm_eval.image import UNREADABLE
 
 NOW = datetime(2026, 11, 22, 1, 0, tzinfo=UTC)
 DIGEST = "sha256:" + "0" * 64
 
 
-def recipe(folder: Path, text: str) -> images.Recipe:
+def recipe(folder: Path, text: str) -> recipes.Recipe:
     file = folder / "some.def"
     file.write_text(text)
-    return images.read_recipe(file)
+    return recipes.read_recipe(file)
 
 
 # ------------------------------------------------------------------------------------------------------- what we ship
 
 
 def test_every_shipped_recipe_is_whole_and_its_base_is_the_locks() -> None:
-    folder = share.path("containers")
-    bases = tomllib.loads((folder / images.LOCK).read_text())["bases"]
-    shipped = images.recipes(folder)
+    folder = shared_folders.path("containers")
+    bases = tomllib.loads((folder / pins.LOCK).read_text())["bases"]
+    shipped = recipes.recipes_in(folder)
     assert [one.name for one in shipped] == ["cpu", "cuda", "rocm"] == sorted(bases)
     for one in shipped:
-        assert worst(images.recipe_findings(one)) is Grade.PASS, one.name
+        assert one.pinned, one.name
         lock = bases[one.name]
         assert one.base == f"docker://{lock['from']}@{lock['digest']}"
         assert f"org.kbslurm.recipe {one.name}\n" in one.sections["labels"]
@@ -44,7 +46,7 @@ def test_every_shipped_recipe_is_whole_and_its_base_is_the_locks() -> None:
 
 
 def test_the_recipes_shell_is_shell(tmp_path: Path) -> None:
-    for one in images.recipes(share.path("containers")):
+    for one in recipes.recipes_in(shared_folders.path("containers")):
         for section in ("post", "test", "environment"):
             script = tmp_path / f"{one.name}-{section}.sh"
             script.write_text(one.filled(one.sections[section]))
@@ -85,24 +87,24 @@ def test_a_fault_in_a_recipe_has_a_line(tmp_path: Path, text: str, line: int, sa
 
 def test_a_base_that_can_change_is_told_and_refused(tmp_path: Path) -> None:
     found = recipe(tmp_path, "Bootstrap: docker\nFrom: debian:trixie-slim\n%post\n true\n")
-    assert worst(images.recipe_findings(found)) is Grade.FAIL
+    assert found.pinned is None
     with pytest.raises(Misconfigured, match="isn't pinned"):
-        images.build(found, tmp_path / "x.sif", Maker(), now=NOW)
+        apptainer.build(found, tmp_path / "x.sif", Maker(), now=NOW)
     with pytest.raises(Invalid, match="may be another image tomorrow"):
-        images.pull("docker://127.0.0.1:1/tiny:latest", tmp_path / "x.sif", Maker(), now=NOW)
+        apptainer.pull("docker://127.0.0.1:1/tiny:latest", tmp_path / "x.sif", Maker(), now=NOW)
     with pytest.raises(Invalid, match="can't be pulled"):
-        images.pull("tiny", tmp_path / "x.sif", Maker(), now=NOW)
+        apptainer.pull("tiny", tmp_path / "x.sif", Maker(), now=NOW)
 
 
 def test_an_argument_that_the_recipe_lacks_is_refused(tmp_path: Path) -> None:
     found = recipe(tmp_path, f"Bootstrap: docker\nFrom: a@{DIGEST}\n%arguments\n one=1\n")
     with pytest.raises(Invalid, match="has no argument two"):
-        images.build(found, tmp_path / "x.sif", Maker(), now=NOW, arguments={"two": "2"})
+        apptainer.build(found, tmp_path / "x.sif", Maker(), now=NOW, arguments={"two": "2"})
 
 
 def test_without_a_container_program_the_error_says_where_to_go(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no container program") as caught:
-        images.version_of(Maker(environ={"PATH": str(tmp_path)}))
+        apptainer.version_of(Maker(environ={"PATH": str(tmp_path)}))
     assert "module" in (caught.value.hint or "")
 
 
@@ -121,9 +123,9 @@ def tree(root: Path) -> Path:
 def test_a_directorys_digest_is_of_names_contents_kinds_and_nothing_else(tmp_path: Path) -> None:
     one, two = tree(tmp_path / "one"), tree(tmp_path / "two")
     os.utime(two / "bin" / "tool", (1, 1))
-    before = images.digest_of(one)
+    before = pins.digest_of(one)
     assert before.startswith("tree:")
-    assert images.digest_of(two) == before
+    assert pins.digest_of(two) == before
 
 
 @pytest.mark.parametrize(
@@ -141,37 +143,37 @@ def test_a_directorys_digest_is_of_names_contents_kinds_and_nothing_else(tmp_pat
 )
 def test_a_directorys_digest_notices_any_change(tmp_path: Path, change: object) -> None:
     root = tree(tmp_path / "image")
-    before = images.digest_of(root)
+    before = pins.digest_of(root)
     assert callable(change)
     change(root)
-    assert images.digest_of(root) != before
+    assert pins.digest_of(root) != before
 
 
 def test_a_files_digest_is_its_sha256_and_a_missing_one_is_said(tmp_path: Path) -> None:
     (tmp_path / "x.sif").write_bytes(b"abc")
-    assert images.digest_of(tmp_path / "x.sif").startswith("sha256:ba7816bf")
+    assert pins.digest_of(tmp_path / "x.sif").startswith("sha256:ba7816bf")
     with pytest.raises(NotFound, match="no image"):
-        images.digest_of(tmp_path / "y.sif")
+        pins.digest_of(tmp_path / "y.sif")
 
 
 # -------------------------------------------------------------------------------------------------------------- pins
 
 
 def test_a_lock_keeps_what_it_held_and_reads_back(tmp_path: Path) -> None:
-    lock = tmp_path / images.LOCK
-    assert images.read_lock(lock) == {}
+    lock = tmp_path / pins.LOCK
+    assert pins.read_lock(lock) == {}
     first = Pin(digest=DIGEST, made_at=NOW, source='odd "name"', base="docker://b", program="apptainer 1")
-    images.pin(lock, "a.sif", first)
-    images.pin(lock, "odd name", Pin(digest="tree:1", made_at=NOW, source="x"))
-    assert images.read_lock(lock)["a.sif"] == first
-    assert set(images.read_lock(lock)) == {"a.sif", "odd name"}
-    assert [path.name for path in tmp_path.iterdir()] == [images.LOCK]
+    pins.pin(lock, "a.sif", first)
+    pins.pin(lock, "odd name", Pin(digest="tree:1", made_at=NOW, source="x"))
+    assert pins.read_lock(lock)["a.sif"] == first
+    assert set(pins.read_lock(lock)) == {"a.sif", "odd name"}
+    assert [path.name for path in tmp_path.iterdir()] == [pins.LOCK]
 
 
 def test_a_broken_lock_is_said_with_its_file(tmp_path: Path) -> None:
-    (tmp_path / images.LOCK).write_text("[images.x]\nnonsense = 1\n")
+    (tmp_path / pins.LOCK).write_text("[images.x]\nnonsense = 1\n")
     with pytest.raises(Misconfigured, match=r"digests\.lock"):
-        images.read_lock(tmp_path / images.LOCK)
+        pins.read_lock(tmp_path / pins.LOCK)
 
 
 def test_what_this_account_may_not_read_is_said_by_a_status_of_its_own(tmp_path: Path) -> None:
@@ -191,15 +193,15 @@ def test_what_this_account_may_not_read_is_said_by_a_status_of_its_own(tmp_path:
 
 def test_verify_holds_an_image_to_its_pin_and_the_sites_goes_before_the_locks(tmp_path: Path) -> None:
     image = tmp_path / "x.sif"
-    assert [one.grade for one in images.verify(image, None)] == [Grade.FAIL]
+    assert [one.grade for one in verifying.verify(image, None)] == [Grade.FAIL]
     image.write_bytes(b"abc")
-    (loose,) = images.verify(image, None)
+    (loose,) = verifying.verify(image, None)
     assert loose.grade is Grade.CAUTION
-    assert images.digest_of(image) in loose.remedy
-    images.pin(images.lock_beside(image), image.name, Pin(digest=images.digest_of(image), made_at=NOW, source="x"))
-    assert [one.grade for one in images.verify(image, None)] == [Grade.PASS]
-    assert [one.grade for one in images.verify(image, None, pinned=DIGEST)] == [Grade.FAIL]
+    assert pins.digest_of(image) in loose.remedy
+    pins.pin(pins.lock_beside(image), image.name, Pin(digest=pins.digest_of(image), made_at=NOW, source="x"))
+    assert [one.grade for one in verifying.verify(image, None)] == [Grade.PASS]
+    assert [one.grade for one in verifying.verify(image, None, pinned=DIGEST)] == [Grade.FAIL]
     image.write_bytes(b"abd")
-    (broken,) = images.verify(image, None, where="H100")
+    (broken,) = verifying.verify(image, None, where="H100")
     assert (broken.grade, broken.where) == (Grade.FAIL, "H100")
     assert "replaced" in broken.remedy

@@ -14,7 +14,8 @@ from kbslurm.domain.problem import Problem, as_json, from_json
 from kbslurm.domain.source import checked_source, directives
 from kbslurm.domain.verdict import FOLDERS
 from kbslurm.errors import Invalid, NotFound, TooLarge
-from kbslurm.problems import load, load_each, load_set
+from kbslurm.problems.loading import load
+from kbslurm.problems.problem_set import load_each, load_set
 from kbslurm_eval.wire import Budget
 
 REFERENCE = """

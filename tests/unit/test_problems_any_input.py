@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,13 +14,15 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbslurm.domain.manifest import manifest_for, manifest_text
 from kbslurm.domain.problem import as_json, from_json
 from kbslurm.domain.source import checked_source, directives
 from kbslurm.errors import Invalid
-from kbslurm.flow.manifest import manifest_for, manifest_text
-from kbslurm.marked_yaml import parsed_yaml
-from kbslurm.problems import ENTRY_KEYS, OWN_KEYS, SET_KEYS, TASK_KEYS, load, load_set
-from kbslurm.reference_code import parsed_code
+from kbslurm.problems.loading import load
+from kbslurm.problems.marked_yaml import parsed_yaml
+from kbslurm.problems.problem_set import ENTRY_KEYS, SET_KEYS, load_set
+from kbslurm.problems.python_code import parsed_code
+from kbslurm.problems.task_yml import OWN_KEYS, TASK_KEYS
 from kbslurm_eval.wire import Mode, read_manifest
 
 T = TypeVar("T")
@@ -129,13 +134,16 @@ def test_any_set_is_a_set_or_invalid(odd: dict[str, Any], entries: list[Any]) ->
 
 @given(st.text(max_size=200))
 def test_any_text_is_python_or_invalid(text: str) -> None:
-    try:
-        code = parsed_code(text, Path("a.py"), "a.py")
-    except Invalid:
+    code = given_or_refused(lambda: parsed_code(text, Path("a.py"), "a.py"))
+    if isinstance(code, Invalid):
+        assert str(code.file) == "a.py" and re.match(r"a\.py(:\d+)?: not Python: ", str(code))
         return
-    code.function("f")
-    code.imports()
-    code.names_from("submission")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert ast.dump(code.tree) == ast.dump(ast.parse(text))
+    found = code.function("f")
+    assert found is None or found.name == "f"
+    assert all(isinstance(name, str) for name in [*code.imports(), *code.names_from("submission")])
 
 
 @given(st.text(max_size=40), st.binary(max_size=200))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbslurm.api.unfold import fenced
+from kbslurm.api.popcorn_submission import fenced
 from kbslurm.domain import eta, public
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbslurm import share, sites
+from kbslurm.config import shared_folders, sites
 from kbslurm.domain.apptainer import ApptainerCommand, Bind, quoted
 from kbslurm.domain.run import JobName
 from kbslurm.domain.site import FleetNode, Site
@@ -97,7 +97,7 @@ def several(site: Site, gpus: int) -> str:
     return script_for(
         site, name=JobName("kb-abcdefghijklmnopqrstuvwxyz"), gpu="H100", directory=Path("/shared/kb/a"),
         harness=Path("/shared/kb/e"), time_limit_s=60.0, memory_bytes=1 << 30, gpus=gpus,
-        templates=share.path("sbatch_templates"),
+        templates=shared_folders.path("sbatch_templates"),
     )  # fmt: skip
 
 
@@ -160,13 +160,13 @@ def test_an_unknown_site_is_not_found(tmp_path: Path) -> None:
 
 
 def test_every_shipped_site_loads_and_the_schema_is_up_to_date() -> None:
-    folder = share.path("site-configs")
+    folder = shared_folders.path("site-configs")
     names = sorted(file.stem for file in folder.glob("*.toml"))
     assert len(names) == 7
     for site in sites.load_all(folder, names):
         assert site.source
         assert site.verified == "docs"
-        assert (share.path("sbatch_templates") / site.template).is_file()
+        assert (shared_folders.path("sbatch_templates") / site.template).is_file()
     assert json.loads((folder / "schema.json").read_text()) == sites.schema()
 
 
@@ -182,7 +182,7 @@ def script(site_file: Path, templates: Path | None = None) -> str:
         harness=Path("/shared/kb/eval-1"),
         time_limit_s=100,
         memory_bytes=1 << 30,
-        templates=templates or share.path("sbatch_templates"),
+        templates=templates or shared_folders.path("sbatch_templates"),
     )
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kbslurm.backends.slurm.pace import Pace
+from kbslurm.backends.slurm.call_pace import CallPace
 from kbslurm.backends.slurm.reader import (
     Phase,
     ending_of,
@@ -186,7 +186,7 @@ class Watch:
 
 def test_the_scheduler_is_asked_at_the_sites_pace_and_more_rarely_when_it_is_slow_or_silent() -> None:
     watch = Watch()
-    pace = Pace(Poll(min_interval_s=10, calls_per_minute=60, slow_s=2), watch)
+    pace = CallPace(Poll(min_interval_s=10, calls_per_minute=60, slow_s=2), watch)
     assert pace.may_look()
     assert not pace.may_look()
     watch.at += 10
@@ -208,7 +208,7 @@ def test_the_scheduler_is_asked_at_the_sites_pace_and_more_rarely_when_it_is_slo
 
 def test_the_budget_is_kept_whatever_the_interval() -> None:
     watch = Watch()
-    pace = Pace(Poll(min_interval_s=0, calls_per_minute=5, slow_s=2), watch)
+    pace = CallPace(Poll(min_interval_s=0, calls_per_minute=5, slow_s=2), watch)
     looks = 0
     for _ in range(100):
         if pace.may_look():
@@ -221,7 +221,7 @@ def test_the_budget_is_kept_whatever_the_interval() -> None:
 
 def test_submissions_keep_to_the_budget_and_leave_the_last_call_for_a_look() -> None:
     watch = Watch()
-    pace = Pace(Poll(min_interval_s=0, calls_per_minute=5, slow_s=2), watch)
+    pace = CallPace(Poll(min_interval_s=0, calls_per_minute=5, slow_s=2), watch)
     sent = 0
     while pace.has_room():
         sent += 1

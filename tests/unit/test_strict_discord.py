@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -16,12 +17,19 @@ GOOD: dict[str, Any] = {"flags": strict.V2, "components": [CONTAINER], "allowed_
 
 
 def test_a_good_one_is_taken() -> None:
-    strict.message(GOOD)
-    strict.message(
-        {**GOOD, "components": [PICTURE], "attachments": [{"id": 0, "filename": "a.png", "description": "a"}]},
-        files=["a.png"],
-    )
-    strict.message({"content": "x"})
+    attached = [{"id": 0, "filename": "a.png", "description": "a"}]
+    assert refused(GOOD) is None
+    assert refused({**GOOD, "components": [PICTURE], "attachments": attached}, files=["a.png"]) is None
+    assert refused({"content": "x"}) is None
+    assert refused({**GOOD, "components": [PICTURE], "attachments": attached}) is not None, "its file is missing"
+
+
+def refused(sent: dict[str, Any], files: Sequence[str] = ()) -> str | None:
+    try:
+        strict.message(sent, files=files)
+    except strict.Refusal as refusal:
+        return str(refusal)
+    return None
 
 
 @pytest.mark.parametrize(

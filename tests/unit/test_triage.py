@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from kbslurm import triage
 from kbslurm.errors import Misconfigured
+from kbslurm.kernelguard import scanner
 
 ANSWER = {
     "matched_patterns": [{"pattern": "TIMER_MONKEYPATCH", "severity": "critical", "evidence": "a\x1b[2J\nb" * 400}],
@@ -18,24 +18,24 @@ ANSWER = {
 
 
 def test_flags_carry_their_evidence_cut_and_printable() -> None:
-    found = triage.read(json.dumps(ANSWER))
+    found = scanner.read(json.dumps(ANSWER))
     (flag,) = found.flags
     assert (found.opinion, flag.rule, flag.severity) == ("hacked", "TIMER_MONKEYPATCH", "critical")
     assert flag.evidence.isprintable()
-    assert 0 < len(flag.evidence) <= triage.EVIDENCE_CAP
+    assert 0 < len(flag.evidence) <= scanner.EVIDENCE_CAP
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"matched_patterns": 7, "classification": "x"}'])
 def test_any_other_answer_is_one_sentence(text: str) -> None:
     with pytest.raises(Misconfigured, match="can't be read"):
-        triage.read(text)
+        scanner.read(text)
 
 
 def test_without_the_scanner_the_way_to_it_is_told() -> None:
-    if importlib.util.find_spec(triage.SCANNER) is not None:
-        found = triage.opinion_of("import torch\ntorch.cuda.Event.elapsed_time = lambda *a: 0.001\n")
+    if importlib.util.find_spec(scanner.SCANNER) is not None:
+        found = scanner.opinion_of("import torch\ntorch.cuda.Event.elapsed_time = lambda *a: 0.001\n")
         assert any("TIMER" in flag.rule for flag in found.flags)
         return
     with pytest.raises(Misconfigured) as caught:
-        triage.opinion_of("pass\n")
+        scanner.opinion_of("pass\n")
     assert "triage" in str(caught.value.hint or caught.value.fix)

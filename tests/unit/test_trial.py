@@ -9,7 +9,8 @@ import pytest
 
 from kbslurm.domain.problem import Problem
 from kbslurm.errors import Invalid
-from kbslurm.trial import Trial, as_try_json, exit_code, expected_verdicts, fullest_mode, run_trial, verify
+from kbslurm.trial.run import Trial, as_try_json, exit_code, run_trial
+from kbslurm.trial.verifying import expected_verdicts, fullest_mode, verify
 from kbslurm_eval.wire import PHASES, Isolation, PhaseResult, Report
 
 PROBLEM = Problem(name="p", files={"reference.py": ""}, tests=({},), benchmarks=({},), hidden=({},))

@@ -14,19 +14,16 @@ from typing import Any, Literal
 import discord
 from discord import app_commands
 
-from kbslurm.client import BoardInfo, Client, PersonInfo
+from kbslurm.client.answers import BoardInfo, PersonInfo
+from kbslurm.client.http import Client
 from kbslurm.domain import places
 from kbslurm.errors import TooLarge
-from kbslurm_bot import cards, sure
-from kbslurm_bot.commands.asking import (
-    Asked,
-    as_asker,
-    complete_board,
-    complete_people,
-    face,
-    fitting,
-)
+from kbslurm_bot import cards, confirm
+from kbslurm_bot.commands.admin_text import rejudging_told, stats_told, submission_told, synced_told
 from kbslurm_bot.commands.boards import leaderboard as boards
+from kbslurm_bot.commands.completions import complete_board, complete_people
+from kbslurm_bot.interactions import Asked, as_asker, bot_of
+from kbslurm_bot.text import fitting
 
 EXPORT_CAP = 8_000_000
 CODES_SHOWN = 20
@@ -57,22 +54,19 @@ async def _switched(interaction: Asked, accepting: bool) -> None:
     await _say(interaction, "Submissions are taken." if is_on else "No submissions are taken until `/admin start`.")
 
 
-# ------------------------------------------------------------------------------------------------------------ people
-
-
 @group.command(name="ban", description="Take no more submissions from somebody, and leave them off every board")
 @app_commands.describe(person=PERSON, reason="What the person is told")
 @app_commands.autocomplete(person=complete_people)
 async def ban(interaction: Asked, person: str, reason: app_commands.Range[str, 0, 200] = "") -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
     found = await _person(interaction, person)
-    name = cards.plain(found.name)
+    name = cards.escaped(found.name)
 
     async def act(pressed: Asked) -> str:
         await as_asker(pressed, lambda client: client.set_ban(f"person:{found.id}", True, reason))
         return f"{name} (person {found.id}) is banned; `/admin unban` lifts that."
 
-    await sure.ask(interaction, f"Ban **{name}** ({found.role}, person {found.id})?", "Ban", act)
+    await confirm.ask(interaction, f"Ban **{name}** ({found.role}, person {found.id})?", "Ban", act)
 
 
 @group.command(name="unban", description="Lift a ban")
@@ -82,7 +76,7 @@ async def unban(interaction: Asked, person: str) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
     found = await _person(interaction, person)
     await as_asker(interaction, lambda client: client.set_ban(f"person:{found.id}", False))
-    await _say(interaction, f"{cards.plain(found.name)} (person {found.id}) may submit again.")
+    await _say(interaction, f"{cards.escaped(found.name)} (person {found.id}) may submit again.")
 
 
 @group.command(name="extend", description="Let one person submit to a board for longer")
@@ -94,8 +88,10 @@ async def extend(interaction: Asked, leaderboard: str, person: str, until: str |
     await interaction.response.defer(ephemeral=True, thinking=True)
     found = await _person(interaction, person)
     await as_asker(interaction, lambda client: client.extend(leaderboard, f"person:{found.id}", until))
-    what = f"may submit to {cards.plain(leaderboard)} until {cards.plain(until)}" if until else "has no extension now"
-    await _say(interaction, f"{cards.plain(found.name)} {what}.")
+    what = (
+        f"may submit to {cards.escaped(leaderboard)} until {cards.escaped(until)}" if until else "has no extension now"
+    )
+    await _say(interaction, f"{cards.escaped(found.name)} {what}.")
 
 
 @group.command(name="invite", description="Invitations to closed boards, one per person")
@@ -105,14 +101,13 @@ async def invite(interaction: Asked, leaderboards: str, count: app_commands.Rang
     await interaction.response.defer(ephemeral=True, thinking=True)
     named = [one.strip() for one in leaderboards.split(",") if one.strip()]
     codes = await as_asker(interaction, lambda client: client.invite(named, count))
-    head = f"{len(codes)} to {', '.join(map(cards.plain, named))}; each opens them to one person: `popcorn join CODE`."
+    head = (
+        f"{len(codes)} to {', '.join(map(cards.escaped, named))}; each opens them to one person: `popcorn join CODE`."
+    )
     if len(codes) <= CODES_SHOWN:
         await _say(interaction, "\n".join([head, "```", *codes, "```"]))
     else:
         await _say(interaction, head, ("invitations.txt", "\n".join(codes) + "\n"))
-
-
-# ------------------------------------------------------------------------------------------------------- submissions
 
 
 @group.command(name="get-submission", description="Anybody's submission, with source and logs")
@@ -139,10 +134,7 @@ async def delete_submission(interaction: Asked, submission: Number) -> None:
         return f"Submission {submission} is gone."
 
     asked = f"Delete this submission? Its source is purged.\n{submission_told(found)[0]}"
-    await sure.ask(interaction, asked, "Delete", act)
-
-
-# ------------------------------------------------------------------------------------------------------------ boards
+    await confirm.ask(interaction, asked, "Delete", act)
 
 
 @group.command(name="delete", description="Take a board away; with submissions only by force")
@@ -169,7 +161,7 @@ async def deleted(interaction: Asked, leaderboard: str, force: bool) -> None:
         return found, client.stats(found.name)
 
     board, counts = await as_asker(interaction, looked_at)
-    name = cards.plain(board.name)
+    name = cards.escaped(board.name)
 
     async def act(pressed: Asked) -> str:
         # Its name may be another board's by the time that somebody says yes.
@@ -177,7 +169,7 @@ async def deleted(interaction: Asked, leaderboard: str, force: bool) -> None:
         return f"Board {name} is gone."
 
     asked = f"Delete board **{name}** with {counts['submissions']} submissions of {counts['people']} people?"
-    await sure.ask(interaction, asked, "Delete", act)
+    await confirm.ask(interaction, asked, "Delete", act)
 
 
 @group.command(name="visibility", description="Show a board to everybody, or only to those who were invited")
@@ -186,7 +178,7 @@ async def deleted(interaction: Asked, leaderboard: str, force: bool) -> None:
 async def visibility_(interaction: Asked, leaderboard: str, visibility: Visibility) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
     await as_asker(interaction, lambda client: client.set_visibility(leaderboard, visibility))
-    await _say(interaction, f"Board {cards.plain(leaderboard)} is {visibility}.")
+    await _say(interaction, f"Board {cards.escaped(leaderboard)} is {visibility}.")
 
 
 @group.command(name="rate-limit", description="How many submissions a person may make to a board within an hour")
@@ -205,7 +197,7 @@ async def rate_limit(
     await interaction.response.defer(ephemeral=True, thinking=True)
     await as_asker(interaction, lambda client: client.set_rate_limit(leaderboard, category, per_hour))
     most = "any number" if per_hour is None else str(per_hour)
-    await _say(interaction, f"Per person and hour {most} of {category} to {cards.plain(leaderboard)}.")
+    await _say(interaction, f"Per person and hour {most} of {category} to {cards.escaped(leaderboard)}.")
 
 
 @group.command(name="update-problems", description="Bring boards up to date with a git repository of problems")
@@ -234,8 +226,8 @@ async def update_problems(
         await _say(interaction, await act(interaction))
         return
     await as_asker(interaction, Client.overview)  # refuses whoever is no host, before anything is asked
-    question = f"Take all of {cards.plain(repository)} live, on boards with submissions, too?"
-    await sure.ask(interaction, question, "Take it live", act)
+    question = f"Take all of {cards.escaped(repository)} live, on boards with submissions, too?"
+    await confirm.ask(interaction, question, "Take it live", act)
 
 
 @group.command(name="rejudge-preview", description="Judge runs again beside their old verdicts; nothing counts yet")
@@ -266,10 +258,7 @@ async def export(interaction: Asked, leaderboard: str, form: Format = "csv") -> 
     if (size := len(text.encode())) > cap:
         raise TooLarge(f"the export has {size:,} bytes, over {cap:,}", hint=f"kbslurm export {leaderboard} writes it.")
     name = re.sub(r"[^a-z0-9._-]", "-", leaderboard.lower())[:60]
-    await _say(interaction, f"{len(rows)} places of {cards.plain(leaderboard)}.", (f"{name}.{form}", text))
-
-
-# ---------------------------------------------------------------------------------------------------------- the house
+    await _say(interaction, f"{len(rows)} places of {cards.escaped(leaderboard)}.", (f"{name}.{form}", text))
 
 
 @group.command(name="show-stats", description="Submissions, people, verdicts and GPU time, of one board or all")
@@ -280,7 +269,7 @@ async def show_stats(interaction: Asked, leaderboard: str | None = None, last_da
     counts, seen = await as_asker(
         interaction, lambda client: (client.stats(leaderboard, last_day=last_day), client.overview())
     )
-    of = f"**{cards.plain(leaderboard)}**" if leaderboard else "**All boards**"
+    of = f"**{cards.escaped(leaderboard)}**" if leaderboard else "**All boards**"
     await _say(interaction, fitting([f"{of}{', last 24 hours' if last_day else ''}", *stats_told(counts, seen)]))
 
 
@@ -288,7 +277,7 @@ async def show_stats(interaction: Asked, leaderboard: str | None = None, last_da
 async def resync(interaction: Asked) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
     await as_asker(interaction, Client.resync)
-    count = await face(interaction).synced_anew(interaction.guild_id)
+    count = await bot_of(interaction).synced_anew(interaction.guild_id)
     await _say(interaction, f"{count} commands are registered anew. If you see old ones, reload your client.")
 
 
@@ -301,62 +290,3 @@ async def _person(interaction: Asked, text: str) -> PersonInfo:
 async def _say(interaction: Asked, text: str, *files: tuple[str, str]) -> None:
     sent = [discord.File(io.BytesIO(body.encode("utf-8", "replace")), filename=name) for name, body in files]
     await interaction.followup.send(text[:2000], files=sent, ephemeral=True)
-
-
-def submission_told(found: Mapping[str, Any]) -> list[str]:
-    """Anybody's submission in a few lines."""
-    error = found["job"]["error"]
-    by, file = f"{cards.plain(found['user_name'])} (person {found['user_id']})", cards.plain(found["file_name"])
-    lines = [
-        f"**#{found['id']}** {cards.plain(found['leaderboard_name'])} · {cards.MODES[found['mode']]} · {by} · {file}",
-        f"{found['job']['status']}{' · taken back' if found['removed_at'] else ''}",
-    ]
-    if error:
-        lines.append(cards.plain(error)[:600])
-    for run in found["runs"]:
-        score = f" · {run['score']} s" if run["score"] is not None else ""
-        hidden = " (hidden)" if run["secret"] else ""
-        lines.append(f"{run['mode']}{hidden} on {cards.plain(run['runner'])}: {'✓' if run['passed'] else '✗'}{score}")
-    return fitting(lines).rstrip("\n").split("\n")
-
-
-RUNS = {"runs": "in all", "queued": "waiting", "running": "running", "failed": "without a result"}
-
-
-def stats_told(counts: Mapping[str, Any], seen: Mapping[str, Any]) -> list[str]:
-    """Counts, and what asks for attention."""
-    verdicts = ", ".join(f"{name} {n}" for name, n in counts["verdicts"].items()) or "none"
-    lines = [
-        f"{counts['submissions']} submissions of {counts['people']} people",
-        "runs: " + ", ".join(f"{counts[key]} {word}" for key, word in RUNS.items()),
-        f"verdicts: {verdicts}",
-        *(
-            f"{cards.plain(gpu)}: {one['runs']} runs, {one['gpu_s']:.0f} GPU-seconds"
-            for gpu, one in counts["gpus"].items()
-        ),
-        "submissions are taken" if seen["accepts_jobs"] else "no submissions are taken (`/admin start`)",
-    ]
-    if seen["leader"] is None:
-        lines.append("no daemon leads: nothing is started")
-    return lines + [f"⚠ {cards.plain(one['text'])[:300]}" for one in seen["attention"][:8]]
-
-
-def synced_told(told: Mapping[str, Any]) -> list[str]:
-    """What came of a repository."""
-    lines = [f"At commit `{str(told['commit'])[:12]}`:"]
-    for key in ("created", "updated"):
-        lines.append(f"{key}: {', '.join(map(cards.plain, told[key])) or 'none'}")
-    lines += [f"skipped {cards.plain(one['name'])}: {cards.plain(one['reason'])}" for one in told["skipped"]]
-    return lines + [f"✗ {cards.plain(one['name'])}: {cards.plain(one['error'])[:300]}" for one in told["errors"]]
-
-
-def rejudging_told(told: Mapping[str, Any]) -> list[str]:
-    """What would change."""
-    rows = [f"{one['before']:<16} → {one['after']:<16} {one['runs']:>6}" for one in told["matrix"]]
-    stands = f"{told['changed']} would change, {told['open']} open"
-    return [
-        f"**{cards.plain(told['board'])}** by version {told['version']}: {stands}",
-        *(["```", *rows, "```"] if rows else []),
-        f"{told['spent_gpu_s']:.1f} GPU-seconds spent of about {told['expected_gpu_s']:.1f}.",
-        "`kbslurm rejudge` applies or cancels it.",
-    ]

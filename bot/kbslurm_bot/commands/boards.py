@@ -7,21 +7,14 @@ import io
 import discord
 from discord import app_commands
 
-from kbslurm.client import BoardInfo, Place
+from kbslurm.client.answers import BoardInfo, Place
 from kbslurm.domain.amounts import score
 from kbslurm.domain.contest import known_gpu
 from kbslurm.errors import NotFound
 from kbslurm_bot import cards
-from kbslurm_bot.commands.asking import (
-    Asked,
-    board_of,
-    complete_board,
-    complete_gpus,
-    complete_own,
-    face,
-    fitting,
-    roles_of,
-)
+from kbslurm_bot.commands.completions import complete_board, complete_gpus, complete_own
+from kbslurm_bot.interactions import Asked, board_of, bot_of, roles_of
+from kbslurm_bot.text import fitting
 
 PLACES = 20
 BOARDS = 20
@@ -34,7 +27,7 @@ leaderboard = app_commands.Group(name="leaderboard", description="Boards: what t
 @leaderboard.command(name="list", description="The boards, with deadline and GPU types")
 async def list_(interaction: Asked) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
-    found = await face(interaction).voice.boards(interaction.user.id, roles_of(interaction))
+    found = await bot_of(interaction).service.boards(interaction.user.id, roles_of(interaction))
     lines = [board_line(board) for board in found[:BOARDS]]
     if len(found) > BOARDS:
         lines.append(f"-# and {len(found) - BOARDS} more")
@@ -48,8 +41,8 @@ async def show(interaction: Asked, leaderboard: str, gpu: str | None = None) -> 
     await interaction.response.defer(ephemeral=True, thinking=True)
     board = await board_of(interaction, leaderboard)
     known = known_gpu(gpu, board.gpus) if gpu else board.gpus[0]
-    voice, user = face(interaction).voice, interaction.user
-    places = await voice.for_user(
+    service, user = bot_of(interaction).service, interaction.user
+    places = await service.for_user(
         user.id, user.display_name, lambda client: client.ranking(board.name, known, limit=PLACES)
     )
     await interaction.followup.send(fitting(places_told(board.name, known, places)), ephemeral=True)
@@ -77,7 +70,7 @@ async def template(interaction: Asked, leaderboard: str) -> None:
         discord.File(io.BytesIO(str(text).encode()), filename=_file_name(board, language))
         for language, text in list(templates.items())[:10]
     ]
-    await interaction.followup.send(f"To begin with on {cards.plain(board.name)}.", files=files, ephemeral=True)
+    await interaction.followup.send(f"To begin with on {cards.escaped(board.name)}.", files=files, ephemeral=True)
 
 
 @leaderboard.command(name="get-submission", description="One of your submissions, as it stands now")
@@ -85,9 +78,9 @@ async def template(interaction: Asked, leaderboard: str) -> None:
 @app_commands.autocomplete(submission=complete_own)
 async def get_submission(interaction: Asked, submission: app_commands.Range[int, 1, 2**53]) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
-    voice, user = face(interaction).voice, interaction.user
-    whole = await voice.for_user(user.id, user.display_name, lambda client: client.whole(submission))
-    lines = cards.lines(cards.Shown(whole=whole, owner=user.id, standings=await voice.standings(user.id, whole)))
+    service, user = bot_of(interaction).service, interaction.user
+    whole = await service.for_user(user.id, user.display_name, lambda client: client.whole(submission))
+    lines = cards.lines(cards.Shown(whole=whole, owner=user.id, standings=await service.standings(user.id, whole)))
     source = str(whole["submission"]["source"] or "")
     files = (
         [discord.File(io.BytesIO(source.encode("utf-8", "replace")), filename=f"{submission}.txt")] if source else []
@@ -103,12 +96,12 @@ def board_line(board: BoardInfo) -> str:
         ends = f"<t:{moment}:f> (<t:{moment}:R>)"
     state = ends if board.is_open else "closed"
     closed = "" if board.visibility == "public" else " · by invitation"
-    return f"**{cards.plain(board.name)}** · {', '.join(map(cards.plain, board.gpus))} · {state}{closed}"
+    return f"**{cards.escaped(board.name)}** · {', '.join(map(cards.escaped, board.gpus))} · {state}{closed}"
 
 
 def places_told(board: str, gpu: str, places: list[Place]) -> list[str]:
     """The first places as a table of fixed width; those that can't be told from one another say so."""
-    head = f"**{cards.plain(board)}** on {cards.plain(gpu)}"
+    head = f"**{cards.escaped(board)}** on {cards.escaped(gpu)}"
     if not places:
         return [head, "Nobody has ranked yet."]
     rows = [f"{one.rank:>3}{'=' if one.tied_with else ' '} {_time(one):<22} {_cell(one.person)}" for one in places]
@@ -138,7 +131,7 @@ def about_told(text: str) -> list[str]:
     """A description's own lines; of a long one so much that the cases have room."""
     if len(text) > ABOUT:
         text = f"{text[:ABOUT].rstrip()}…"
-    return [cards.plain(line) for line in text.splitlines() if line.strip()]
+    return [cards.escaped(line) for line in text.splitlines() if line.strip()]
 
 
 LIMITS = (("test", "test_timeout"), ("benchmark", "benchmark_timeout"), ("ranked", "ranked_timeout"))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from kbslurm.backends.github import WORKFLOW, GithubBackend, parcel
+from kbslurm.backends.github import repository_files
 from kbslurm.backends.github.api import Api
+from kbslurm.backends.github.backend import WORKFLOW, GithubBackend
 from kbslurm.domain.finding import Finding, caution, failed, passed
 from kbslurm.errors import BackendTrouble
 
@@ -66,12 +67,12 @@ def _files(backend: GithubBackend, eval_dir: Path) -> Iterator[Finding]:
     if answer.status != 200:
         yield failed("branch", f"there is no {backend.branch} that the token may read", "Name it in [github] branch.")
         return
-    different = parcel.differences(parcel.listed(answer.data), eval_dir)
+    different = repository_files.differences(repository_files.listed(answer.data), eval_dir)
     if not different:
         yield passed("harness", f"workflow and harness on {backend.branch} are this version's")
     elif answer.data.get("truncated"):
         yield caution("harness", "the repository has more files than the API lists", "Use one for runs alone.")
-    elif len(different) == len(parcel.files(eval_dir)):
+    elif len(different) == len(repository_files.files(eval_dir)):
         yield failed("harness", f"{backend.branch} has neither workflow nor harness", INSTALL)
     else:
         more = f" and {len(different) - 3} more" if len(different) > 3 else ""

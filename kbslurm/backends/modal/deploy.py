@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kbslurm.backends.modal import function_name
-from kbslurm.backends.modal.line import Line, LineTrouble, check_client
+from kbslurm.backends.modal.backend import function_name
+from kbslurm.backends.modal.connection import CallFailed, Connection, check_client
 from kbslurm.domain.finding import Finding, caution, failed, passed
 from kbslurm.errors import BackendTrouble, Invalid, Misconfigured
 
@@ -88,12 +88,12 @@ def deploy(file: Path, *, token: tuple[str, str], api_url: str, environment: str
         )
 
 
-def findings(line: Line, facts: Mapping[str, Any]) -> list[Finding]:
+def findings(connection: Connection, facts: Mapping[str, Any]) -> list[Finding]:
     """Token, app, harness and functions, in this order; what can't be seen because of an earlier one is left out."""
     app = facts["app"]
     try:
-        line.hello()
-    except LineTrouble as trouble:
+        connection.hello()
+    except CallFailed as trouble:
         if trouble.status in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
             remedy = "Make one at modal.com, Settings, API Tokens; set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET."
             return [failed("token", f"Modal doesn't take it: {trouble.said}", remedy)]
@@ -102,13 +102,13 @@ def findings(line: Line, facts: Mapping[str, Any]) -> list[Finding]:
         ]
     found = [passed("token", "Modal takes it")]
     try:
-        tags = line.app_tags(app)
+        tags = connection.app_tags(app)
         if tags is None:
             return [*found, failed("app", f"there is no deployed app {app}", DEPLOY)]
         found.append(passed("app", f"{app} is deployed"))
         found.append(_harness(tags.get(HARNESS_TAG, ""), facts["harness_digest"][:DIGITS]))
-        return found + [_function(line, app, name, want) for name, want in sorted(facts["functions"].items())]
-    except LineTrouble as trouble:
+        return found + [_function(connection, app, name, want) for name, want in sorted(facts["functions"].items())]
+    except CallFailed as trouble:
         return [*found, failed("app", f"it can't be looked at: {trouble.said}", "Look whether the token may see it.")]
 
 
@@ -119,10 +119,10 @@ def _harness(deployed: str, ours: str) -> Finding:
     return failed("harness", f"the app carries {which}; ours is {ours}, and runs would be sent back", DEPLOY)
 
 
-def _function(line: Line, app: str, name: str, want: Mapping[str, Any]) -> Finding:
+def _function(connection: Connection, app: str, name: str, want: Mapping[str, Any]) -> Finding:
     try:
-        there = line.function(app, name)
-    except LineTrouble as trouble:
+        there = connection.function(app, name)
+    except CallFailed as trouble:
         if trouble.status == "NOT_FOUND":
             return failed("function", f"there is no {name}", DEPLOY, where=name)
         return caution("function", f"{name} can't be looked at: {trouble.said}", "Try again.", where=name)

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -25,31 +25,22 @@ from kbslurm.backends.paths import (
     write_once,
 )
 from kbslurm.backends.slurm import evidence
+from kbslurm.backends.slurm.call_pace import CallPace
 from kbslurm.backends.slurm.commands import Answer, Commands
 from kbslurm.backends.slurm.evidence import SEALED_CAP, Evidence
-from kbslurm.backends.slurm.executor import KbExecutor, KbJob, SbatchSaid, folder_is_ours
-from kbslurm.backends.slurm.pace import Pace, PaceReport
-from kbslurm.backends.slurm.reader import (
-    SACCT_FIELDS,
-    SQUEUE_FORMAT,
-    JobRow,
-    Phase,
-    ending_of,
-    is_strange,
-    read_sacct,
-    read_squeue,
-    read_test_only,
-    reason_text,
-)
+from kbslurm.backends.slurm.executor import KbExecutor, SbatchSaid, folder_is_ours
+from kbslurm.backends.slurm.job_lookup import JobLookup, SchedulerAnswers
+from kbslurm.backends.slurm.reader import JobRow, Phase, read_test_only
 from kbslurm.backends.slurm.refusals import refusal_in
-from kbslurm.backends.slurm.stage import prune as prune_harnesses
-from kbslurm.backends.slurm.stage import stage
-from kbslurm.domain.run import OWN_FAULT, Ending, Handle, JobName, OpenAttempt, Seen, Sighting
+from kbslurm.backends.slurm.sightings import came_back, ended_sighting, sighting_of_row
+from kbslurm.backends.slurm.staged_harness import prune as prune_harnesses
+from kbslurm.backends.slurm.staged_harness import stage
+from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
 from kbslurm.domain.site import Site
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
 from kbslurm.flow.script import attempts_folder, harness_folder
-from kbslurm.logs import teller
-from kbslurm.ports import JobSpec
+from kbslurm.observe.logs import teller
+from kbslurm.ports import JobSpec, PaceReport
 from kbslurm_eval import broom
 from kbslurm_eval.wire import ARTIFACT_CAP
 
@@ -57,42 +48,12 @@ tell = teller("slurm")
 
 HEARTBEAT_CAP = 4096
 FORESEE_S = 10.0  # whom it is asked for waits that long for it at most
-BATCH = 200
-REQUEUED = "it was requeued from outside; an attempt runs once, so it isn't started again"
 NO_ANSWER = "the scheduler can't be asked"
 USED_UP = "the site's calls for this minute are used up"
 # Accounting may be away, and a job to be cancelled may be gone: neither says anything of the controller.
 CONTROLLERS = ("squeue",)
 _EXCLUDE = re.compile(r"^#SBATCH --exclude=.*\n", re.MULTILINE)
-LOOK_BACK_S = 300
 PRUNED = 500
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Rows:
-    """The rows of one answer. Not `whole`: something in it wasn't understood, so absence from it proves nothing."""
-
-    by_id: Mapping[str, JobRow]
-    whole: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Told:
-    """What the scheduler answered in one look; a source that couldn't be asked is None."""
-
-    queue: _Rows | None
-    past: _Rows | None
-    accounting: bool
-
-    @property
-    def proves_absence(self) -> bool:
-        """Every source that the site has answered, and each answer was understood to its last line."""
-        past = self.past.whole if self.past is not None else not self.accounting
-        return self.queue is not None and self.queue.whole and past
-
-    def rows(self) -> list[JobRow]:
-        """All rows, the queue's first."""
-        return [row for rows in (self.queue, self.past) if rows is not None for row in rows.by_id.values()]
 
 
 class SlurmBackend:
@@ -106,14 +67,15 @@ class SlurmBackend:
         environ: Mapping[str, str] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
-        probe: Callable[[str], None] = lambda _: None,
+        crash_point: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.site, self.name = site, site.name
         self.root = attempts_folder(site)
-        self.pace = Pace(site.poll, monotonic)
+        self.pace = CallPace(site.poll, monotonic)
         self.commands = Commands(site, environ=environ, heard=self._heard)
         self._eval_dir, self._harness = eval_dir, Path(harness_folder(site, eval_dir))
-        self._wall, self._probe = wall, probe
+        self._lookup = JobLookup(site, self.commands, wall)
+        self._crash_point = crash_point
         self._lock = threading.Lock()
         self._ended: dict[JobName, Sighting] = {}
         self._denied: dict[JobName, Handle] = {}
@@ -146,7 +108,7 @@ class SlurmBackend:
             )
         if not self.pace.has_room():
             raise BackendRefused(self.name, USED_UP, permanent=False)
-        self._probe("folder")
+        self._crash_point("folder")
         try:
             handle = self._sbatch(paths, job.script)
         except BackendRefused as refused:
@@ -155,7 +117,7 @@ class SlurmBackend:
                 raise
             # It may be that no node is left: one that failed before is better than none.
             handle = self._sbatch(paths, anywhere)
-        self._probe("submitted")
+        self._crash_point("submitted")
         return handle
 
     def find(self, name: JobName) -> Sighting:
@@ -173,7 +135,7 @@ class SlurmBackend:
             waiting = Seen.WAITING if found.handle is not None else Seen.UNKNOWN
             why = NO_ANSWER if rests else USED_UP
             return found.running() or Sighting(seen=waiting, handle=found.handle, reason=why)
-        told = self._by_name(name, paths)
+        told = self._lookup.by_name(name, paths)
         if told.rows():
             return self._adopt(name, found, told.rows(), told)
         if found.handle is not None:
@@ -201,7 +163,7 @@ class SlurmBackend:
         self._forget_but(unsure)
         if not unsure or not self.pace.may_look():
             return found | self._remembered(unsure)
-        told = self._by_id({str(handle) for handle, _ in unsure.values() if handle})
+        told = self._lookup.by_id({str(handle) for handle, _ in unsure.values() if handle})
         for name, (handle, proof) in unsure.items():
             seen = self._judge(name, handle, proof, told)
             if seen is None:
@@ -329,7 +291,7 @@ class SlurmBackend:
     def _sbatch(self, paths: AttemptPaths, script: str) -> Handle:
         limit_s = self.site.slurm.submit_timeout_s
         command = self.commands.argv("sbatch", ["--parsable", "@SCRIPT@"], timeout_s=limit_s)
-        executor = KbExecutor(paths.dir, script=script, sbatch=command, probe=self._probe)
+        executor = KbExecutor(paths.dir, script=script, sbatch=command, crash_point=self._crash_point)
         self.commands.count("sbatch")
         began = time.monotonic()
         try:
@@ -355,70 +317,9 @@ class SlurmBackend:
         first = next((line for line in answer.text.splitlines() if line.strip()), "sbatch said nothing")
         return BackendUnclear(self.name, first.strip()[:300])
 
-    # -------------------------------------------------------------------------------------------------------- looking
-
-    def _by_id(self, ids: set[str]) -> _Told:
-        queue = self._squeue([])
-        if queue is None:
-            return _Told(queue=None, past=None, accounting=self.site.slurm.accounting)
-        KbJob.watcher.feed({id_: row.state for id_, row in queue.by_id.items()})
-        vanished = sorted(id_ for id_ in ids - set(queue.by_id) if id_.isdigit())
-        past = self._sacct_ids(vanished) if vanished else _Rows(by_id={}, whole=True)
-        return _Told(queue=queue, past=past, accounting=self.site.slurm.accounting)
-
-    def _by_name(self, name: JobName, paths: AttemptPaths) -> _Told:
-        queue = self._squeue([f"--name={name}"])
-        if not self.site.slurm.accounting:
-            return _Told(queue=queue, past=None, accounting=False)
-        try:
-            since = paths.manifest.stat().st_mtime
-        except OSError:
-            since = self._wall() - 2 * 86_400
-        start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since - LOOK_BACK_S))
-        return _Told(queue=queue, past=self._sacct([f"--name={name}", "-S", start]), accounting=True)
-
-    def _squeue(self, which: Sequence[str]) -> _Rows | None:
-        answer = self._asked("squeue", ["--me", "-h", "-r", "-t", "all", "-o", SQUEUE_FORMAT, *which])
-        if answer is None:
-            return None
-        whole = not is_strange(answer.out, SQUEUE_FORMAT.count("|"))
-        return _Rows(by_id={row.id: row for row in read_squeue(answer.out)}, whole=whole)
-
-    def _sacct_ids(self, ids: Sequence[str]) -> _Rows | None:
-        if not self.site.slurm.accounting:
-            return None
-        found: dict[str, JobRow] = {}
-        whole = True
-        for start in range(0, len(ids), BATCH):
-            rows = self._sacct(["-j", ",".join(ids[start : start + BATCH])])
-            if rows is None:
-                return None
-            found |= rows.by_id
-            whole = whole and rows.whole
-        return _Rows(by_id=found, whole=whole)
-
-    def _sacct(self, which: Sequence[str]) -> _Rows | None:
-        answer = self._asked("sacct", ["-X", "-n", "-P", "-D", "-o", SACCT_FIELDS, *which])
-        if answer is None:
-            return None
-        whole = not is_strange(answer.out, SACCT_FIELDS.count(","))
-        return _Rows(by_id={row.id: row for row in read_sacct(answer.out)}, whole=whole)
-
-    def _asked(self, tool: str, arguments: Sequence[str]) -> Answer | None:
-        """The answer, or None when there is none that can be trusted."""
-        try:
-            answer = self.commands.run(tool, arguments)
-        except BackendTrouble as error:
-            tell("no answer", level="warning", site=self.name, tool=tool, why=error.message)
-            return None
-        if answer.complaint:
-            tell("no answer", level="warning", site=self.name, tool=tool, why=answer.complaint)
-            return None
-        return answer
-
     # -------------------------------------------------------------------------------------------------------- judging
 
-    def _judge(self, name: JobName, handle: Handle | None, proof: Evidence, told: _Told) -> Sighting | None:
+    def _judge(self, name: JobName, handle: Handle | None, proof: Evidence, told: SchedulerAnswers) -> Sighting | None:
         """What files and scheduler together prove of one attempt, or None: then nothing changes."""
         if told.queue is None:
             return proof.running() or self._ended.get(name)
@@ -426,16 +327,18 @@ class SlurmBackend:
         if row is not None:
             if row.phase is Phase.ENDED:  # since we looked, its last files may have come
                 proof = self._look_softly(self._paths(name))
-                return proof.sighting() or self._of_row(row, proof)
-            if row.phase is Phase.WAITING and _came_back(row, proof):  # for a GPU, only to end at its claim
+                return proof.sighting() or self._sighting(row, proof)
+            if row.phase is Phase.WAITING and came_back(row, proof):  # for a GPU, only to end at its claim
                 self._end_quietly(row.id)
-            return self._of_row(row, proof)
+            return self._sighting(row, proof)
         if not told.proves_absence or (handle is not None and not self._is_denied(name, handle)):
             return proof.running()
         if proof.reported:
-            return replace(_ended(proof, Ending.REPORTED, ""), handle=handle)
+            return replace(ended_sighting(proof, Ending.REPORTED, ""), handle=handle)
         if proof.exit is not None:  # it said goodbye to a signal, and Slurm has forgotten why
-            return replace(_ended(proof, Ending.NO_REPORT, f"it was ended from outside on {proof.node}"), handle=handle)
+            return replace(
+                ended_sighting(proof, Ending.NO_REPORT, f"it was ended from outside on {proof.node}"), handle=handle
+            )
         return Sighting(seen=Seen.ABSENT, handle=handle, node=proof.node, reason="no source knows the job any more")
 
     def _is_denied(self, name: JobName, handle: Handle) -> bool:
@@ -464,55 +367,19 @@ class SlurmBackend:
     def _end_quietly(self, job: str) -> None:
         """Spare it the wait for a GPU. Where the budget has no room it just waits: its claim is taken."""
         if self.pace.has_room():
-            self._asked("scancel", ["--quiet", job])
+            self._lookup.asked("scancel", ["--quiet", job])
 
-    def _row_of(self, name: JobName, handle: Handle | None, told: _Told) -> JobRow | None:
+    def _row_of(self, name: JobName, handle: Handle | None, told: SchedulerAnswers) -> JobRow | None:
         """The row of this attempt; an id that Slurm gave to another job since isn't it."""
         for row in told.rows():
             if row.name == name and (handle is None or row.id == handle):
                 return row
         return None
 
-    def _of_row(self, row: JobRow, proof: Evidence) -> Sighting | None:
-        started_at = row.started_at or proof.claimed_at
-        node = row.node or proof.node
-        plain = Sighting(
-            seen=Seen.WAITING, handle=Handle(row.id), node=node, reason=reason_text(row.reason), started_at=None
-        )
-        match row.phase:
-            case Phase.WAITING if _came_back(row, proof):
-                return replace(_ended(proof, Ending.CANCELLED, REQUEUED), handle=Handle(row.id))
-            case Phase.WAITING:
-                return replace(plain, node=None, expected_at=row.expected_at)
-            case Phase.RUNNING:
-                return replace(plain, seen=Seen.RUNNING, reason="", started_at=started_at)
-            case Phase.ENDED:
-                ending = Ending.REPORTED if proof.reported else ending_of(row.state, claimed=proof.claimed)
-                if ending in (Ending.NO_REPORT, Ending.CANCELLED) and evidence.slurm_said_memory(
-                    self._paths(JobName(row.name))
-                ):
-                    ending = Ending.MEMORY
-                if ending in OWN_FAULT and not proof.began:
-                    ending = Ending.BOOT_FAILURE
-                requeued = proof.restarted and ending is Ending.NO_REPORT
-                mute = ending is Ending.NO_REPORT and proof.exit is None and row.state.startswith("FAILED")
-                why = "it left no last word in its folder, as when the shared root is full; " if mute else ""
-                if ending is Ending.NO_REPORT and proof.exit is not None and proof.exit.cause == "judge":
-                    why = f"the judge was ended by a signal (status {proof.exit.status}) and left no report; "
-                return replace(
-                    plain,
-                    seen=Seen.ENDED,
-                    ending=Ending.CANCELLED if requeued else ending,
-                    exit_code=row.exit_code if proof.exit is None else proof.exit.status,
-                    reason=REQUEUED if requeued else why + _ending_text(row, node),
-                    started_at=started_at,
-                    ended_at=row.ended_at,
-                )
-            case _:
-                tell("unknown state", level="warning", site=self.name, job=row.name, state=row.state)
-                return None
+    def _sighting(self, row: JobRow, proof: Evidence) -> Sighting | None:
+        return sighting_of_row(row, proof, self._paths(JobName(row.name)), self.name)
 
-    def _adopt(self, name: JobName, found: Evidence, rows: Sequence[JobRow], told: _Told) -> Sighting:
+    def _adopt(self, name: JobName, found: Evidence, rows: Sequence[JobRow], told: SchedulerAnswers) -> Sighting:
         """Law 2: the one that claimed, else the noted one, else the oldest; what else bears the name is ended."""
         ours = [row for row in rows if row.name == name]
         ids = sorted({int(row.id) for row in ours})
@@ -521,7 +388,7 @@ class SlurmBackend:
             if str(extra) != chosen and any(int(r.id) == extra and r.phase is not Phase.ENDED for r in ours):
                 self._end_quietly(str(extra))
         row = self._row_of(name, Handle(chosen) if chosen else None, told)
-        seen = self._of_row(row, found) if row is not None else found.running()
+        seen = self._sighting(row, found) if row is not None else found.running()
         return seen or Sighting(
             seen=Seen.UNKNOWN, handle=Handle(chosen) if chosen else None, reason="its state is unknown"
         )
@@ -564,26 +431,6 @@ class SlurmBackend:
         self.pace.called(answer.took_s, failed=bool(answer.complaint) and answer.tool in CONTROLLERS)
 
 
-def _ended(proof: Evidence, ending: Ending, reason: str) -> Sighting:
-    return Sighting(
-        seen=Seen.ENDED,
-        handle=proof.handle,
-        node=proof.node,
-        ending=ending,
-        exit_code=proof.exit.status if proof.exit else None,
-        reason=reason,
-        started_at=proof.claimed_at,
-        ended_at=proof.exit.at if proof.exit else None,
-    )
-
-
-def _ending_text(row: JobRow, node: str | None) -> str:
-    where = f" on {node}" if node else ""
-    why = reason_text(row.reason)
-    told = f"Slurm: {row.state.split(' ')[0]}{where}"
-    return f"{told} ({why})" if why else told
-
-
 def _last_change(folder: Path) -> float:
     """When a file last came into this attempt's folder, or its report did."""
     found = [folder.stat().st_mtime]
@@ -591,11 +438,6 @@ def _last_change(folder: Path) -> float:
         with suppress(FileNotFoundError, PermissionError):  # a job that isn't isolated may have shut it
             found.append((folder / inner).stat().st_mtime)
     return max(found)
-
-
-def _came_back(row: JobRow, proof: Evidence) -> bool:
-    """Whether the job that waits has run before: its last word is there, written before Slurm was asked."""
-    return proof.exit is not None and proof.owner == row.id
 
 
 def _is_gone(complaint: str) -> bool:

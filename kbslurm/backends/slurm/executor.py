@@ -75,9 +75,9 @@ class KbExecutor(slurm.SlurmExecutor):
     job_class = KbJob
 
     def __init__(
-        self, folder: Path, *, script: str, sbatch: Sequence[str], probe: Callable[[str], None] = lambda _: None
+        self, folder: Path, *, script: str, sbatch: Sequence[str], crash_point: Callable[[str], None] = lambda _: None
     ) -> None:
-        self._script, self._sbatch, self._probe = script, tuple(sbatch), probe
+        self._script, self._sbatch, self._crash_point = script, tuple(sbatch), crash_point
         super().__init__(folder, max_num_timeout=0)
         self._throttling = 0.0
 
@@ -110,7 +110,7 @@ class KbExecutor(slurm.SlurmExecutor):
 
     def _write_job_id(self, job_id: str, uid: str) -> None:
         """The crash journal: who dies right after sbatch leaves the id on disk."""
-        self._probe("sent")
+        self._crash_point("sent")
         write_whole(Path(self.folder) / JOB_ID_FILE, f"{job_id}\n".encode())
 
     @staticmethod

@@ -24,10 +24,11 @@ from typing import Any
 
 import psycopg
 
-from kbslurm import share, sites
 from kbslurm.backends.paths import AttemptPaths
 from kbslurm.backends.slurm.backend import SlurmBackend
-from kbslurm.daemon import Daemon, WallClock
+from kbslurm.config import shared_folders, sites
+from kbslurm.daemon.clock import WallClock
+from kbslurm.daemon.loop import Daemon
 from kbslurm.domain.apptainer import ApptainerCommand, Bind
 from kbslurm.domain.run import SubmissionId
 from kbslurm.domain.site import GpuType, Site
@@ -148,11 +149,11 @@ def _furnished(
     file = folder / "site.toml"
     file.write_text(text)
     site, stamps, eval_dir = sites.load(file), Stamps(), _harness(folder / "eval")
-    backend = SlurmBackend(site, eval_dir=eval_dir, probe=stamps)
+    backend = SlurmBackend(site, eval_dir=eval_dir, crash_point=stamps)
     place = Place(
         backend=backend,
         root=backend.root,
-        script=script_writer(site, templates=share.path("sbatch_templates"), eval_dir=eval_dir),
+        script=script_writer(site, templates=shared_folders.path("sbatch_templates"), eval_dir=eval_dir),
         poll_s=min(1.0, site.poll.min_interval_s),
     )
     return House(stage=stage, site=site, place=place, backend=backend, folder=folder, asking=asking, stamps=stamps)
@@ -362,7 +363,7 @@ def calls(server: databases.Server) -> list[Row]:
             our.wait_over()
             took_s = time.monotonic() - began
             busy = our.calls()
-            our.stage.store.wait_for_news(0.5)
+            our.stage.store.events.wait(0.5)
             threading.Event().wait(IDLE_S)
             idle = our.calls().total() - busy.total()
     told = ", ".join(f"{tool} {n}" for tool, n in sorted(busy.items()))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kbslurm.daemon import Daemon
+from kbslurm.daemon.loop import Daemon
 from kbslurm.domain.breaker import State
 from kbslurm.domain.placement import Overflow, Rules
 from kbslurm.domain.run import RunId
@@ -113,7 +113,7 @@ def lending_at(url: str, folder: Path) -> Iterator[Lending]:
         )
         home, _ = place_of(_unhurried(walk.site))
         rules = Rules(overflow=Overflow(when="when_down"))
-        served = Daemon(walk.stage.store, [home, away], pace=dataclasses.replace(QUICK, breaker_s=1.0), rules=rules)
+        served = Daemon(walk.stage.store, [home, away], timing=dataclasses.replace(QUICK, breaker_s=1.0), rules=rules)
         with running(served):
             yield Lending(walk=walk, fake=lent.fake, daemon=served)
 

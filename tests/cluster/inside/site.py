@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kbslurm import share, sites
 from kbslurm.backends.paths import AttemptPaths
 from kbslurm.backends.slurm.backend import SlurmBackend
+from kbslurm.config import shared_folders, sites
 from kbslurm.domain.run import JobName
 from kbslurm.domain.site import Site
 from kbslurm.flow.script import harness_folder, script_for
@@ -106,7 +106,7 @@ def rendered(site: Site, job: JobSpec, eval_dir: Path) -> JobSpec:
         harness=harness_folder(site, eval_dir),
         time_limit_s=job.time_limit_s,
         memory_bytes=job.memory_bytes,
-        templates=share.path("sbatch_templates"),
+        templates=shared_folders.path("sbatch_templates"),
     )
     return dataclasses.replace(job, directory=directory, script=script)
 
@@ -191,7 +191,7 @@ def main() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     job = JobSpec(**told["job"], key=bytes.fromhex(told["key"]), directory=Path(told["directory"]))
-    SlurmBackend(sites.load(Path(told["site"])), eval_dir=Path(told["eval_dir"]), probe=die).submit(job)
+    SlurmBackend(sites.load(Path(told["site"])), eval_dir=Path(told["eval_dir"]), crash_point=die).submit(job)
 
 
 if __name__ == "__main__":

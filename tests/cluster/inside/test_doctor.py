@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from kbslurm import images, problems, sites
-from kbslurm.daemon import WallClock
+from kbslurm.config import sites
+from kbslurm.daemon.clock import WallClock
 from kbslurm.domain.site import Poll
+from kbslurm.images import pins
+from kbslurm.problems import loading
 from tests.cluster.inside.control import as_root
 from tests.cluster.inside.site import site_text
 from tests.cluster.inside.walk import EXAMPLE, Walk, submission
@@ -52,11 +54,11 @@ def test_a_healthy_site_passes_on_its_nodes_too(database_url: str, monkeypatch: 
     # Given two boards, of which one wants what this cluster can't give
     monkeypatch.setenv("DATABASE_URL", database_url)
     stage = Stage.build(database_url, gpus=("H100",), clock=WallClock(), board="plain")
-    stage.store.add_board("strict", problems.load(EXAMPLE), gpus=["A100"], min_isolation=3, now=stage.clock.now())
+    stage.store.boards.add("strict", loading.load(EXAMPLE), gpus=["A100"], min_isolation=3, now=stage.clock.now())
     stage.close()
     folder = Path("/shared/doctor/healthy")
-    pins = {name: images.digest_of(Path("/opt/kb/images") / name) for name in ("cpu", "cpu.sif")}
-    text = site_text(folder, more=f'image_digest = "{pins["cpu"]}"\n') + f'image_digest = "{pins["cpu.sif"]}"\n'
+    digests = {name: pins.digest_of(Path("/opt/kb/images") / name) for name in ("cpu", "cpu.sif")}
+    text = site_text(folder, more=f'image_digest = "{digests["cpu"]}"\n') + f'image_digest = "{digests["cpu.sif"]}"\n'
     code, found = doctor(written(folder, text), "--live", *WAIT)
     assert grades(found, "FAIL") == set(), found
     assert code == 0
@@ -109,7 +111,7 @@ def test_a_missing_a_damaged_and_a_replaced_image_are_found_here_and_on_the_node
     assert "isn't there" in found["H100", "image on the node"]["text"]
     assert found["A100", "container"]["grade"] == "FAIL", found
     assert all(one["remedy"] for one in found.values() if one["grade"] != "PASS")
-    pinned = images.digest_of(Path("/opt/kb/images/cpu.sif"))
+    pinned = pins.digest_of(Path("/opt/kb/images/cpu.sif"))
     (folder / "site.toml").write_text(text + f'image_digest = "{pinned}"\n')
     assert doctor(folder / "site.toml")[1]["A100", "image"]["grade"] == "FAIL"
 
@@ -188,7 +190,7 @@ def test_site_init_writes_a_file_with_which_a_submission_is_scored(database_url:
     assert code == 1
     assert {gpu for gpu, name in found if name == "container"} == {"H100", "A100", "1g.10gb"}
 
-    problem = problems.load(EXAMPLE)
+    problem = loading.load(EXAMPLE)
     limits = dataclasses.replace(problem.limits, test_s=180.0, total_s=600.0)
     problem = dataclasses.replace(problem, limits=limits)
     stage = Stage.build(database_url, problem=problem, gpus=("H100",), clock=WallClock())

@@ -97,7 +97,7 @@ def test_a_controller_that_is_down_for_a_minute_and_comes_back(walk: Walk, secon
         with walk.daemon(), lending_at(second_url, Path("/shared/faults/lending")) as lending:
             meanwhile = lending.submit(4)
             assert "Unable to contact slurm controller" in walk.wait_attempt("ambiguous")["reason"]
-            (told,) = [one.text for one in walk.stage.store.attention() if one.kind == "ambiguous"]
+            (told,) = [one.text for one in walk.stage.store.overview.attention() if one.kind == "ambiguous"]
             assert "may or may not have been started" in told and "Unable to contact" in told
             lending.drained(meanwhile)
             walk.stage.wait_until(lambda: time.monotonic() > over_at, patience_s=90)
@@ -322,7 +322,7 @@ def test_a_folder_that_cant_be_written_keeps_the_run_waiting(walk: Walk) -> None
         walk.stage.submit(submission(GOOD), gpus=["H100"])
         with walk.daemon():
             walk.wait_attempt("intent")
-            walk.stage.store.wait_for_news(1.0)
+            walk.stage.store.events.wait(1.0)
             assert walk.stage.open_runs() == 1
             root.chmod(0o700)
             walk.is_well()

@@ -78,7 +78,7 @@ def test_jobs_that_vanished_before_anybody_looked_are_known_by_their_files_or_go
         handles = [Handle(str(row["handle"])) for row in walk.attempts()]
         walk.stage.wait_until(lambda: all(map(is_forgotten, handles)), patience_s=PATIENCE_S)
         _, backend = place_of(walk.site)
-        known, gone = walk.stage.store.open_attempts()
+        known, gone = walk.stage.store.attempts.open()
         found = backend.poll([known, gone])
         assert (found[known.name].seen, found[known.name].ending) == (Seen.ENDED, Ending.REPORTED)
         assert backend.find(known.name).ending is Ending.REPORTED

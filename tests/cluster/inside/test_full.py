@@ -89,7 +89,7 @@ def test_a_node_without_room_passes_the_run_on_and_says_why(database_url: str) -
             control.resume("h2")
         assert (last["state"], last["verdict"], last["attempts"]) == ("failed", "infrastructure", 3), last
         assert "the disk for scratch is full on h" in last["verdict_reason"]
-        (told,) = [one.text for one in walk.stage.store.attention() if one.kind == "failed"]
+        (told,) = [one.text for one in walk.stage.store.overview.attention() if one.kind == "failed"]
         assert "the disk for scratch is full on h" in told
 
 

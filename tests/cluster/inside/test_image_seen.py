@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from kbslurm import images
+from kbslurm.images import pins
 from tests.cluster.inside.walk import Walk, submission, walk_at
 
 PICTURES = Path("/shared/pictures")
@@ -30,9 +30,9 @@ def walk(database_url: str) -> Iterator[Walk]:
 
 def test_the_result_names_the_image_that_ran_and_one_that_was_changed_never_scores(walk: Walk) -> None:
     # Given a directory and a file, the one pinned by the lock beside it, the other not at all
-    digests = {"H100": images.digest_of(PICTURES / "cpu"), "A100": images.digest_of(PICTURES / "cpu.sif")}
-    lock = PICTURES / images.LOCK
-    images.pin(lock, "cpu", images.Pin(digest=digests["H100"], made_at=walk.stage.clock.now(), source="a test"))
+    digests = {"H100": pins.digest_of(PICTURES / "cpu"), "A100": pins.digest_of(PICTURES / "cpu.sif")}
+    lock = PICTURES / pins.LOCK
+    pins.pin(lock, "cpu", pins.Pin(digest=digests["H100"], made_at=walk.stage.clock.now(), source="a test"))
     for gpu in ("H100", "A100"):
         walk.stage.submit(submission(GOOD), by=gpu.lower(), gpus=[gpu])
     with walk.daemon():

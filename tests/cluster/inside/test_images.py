@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm import images
 from kbslurm.domain.finding import Grade
 from kbslurm.errors import BackendTrouble
-from kbslurm.images import Maker
+from kbslurm.images import apptainer, pins, recipes, verifying
+from kbslurm.images.apptainer import Maker
 from tests.fakes.registry import Blobs, Registry, image_of, serving
 
 NOW = datetime(2026, 11, 22, 1, 0, tzinfo=UTC)
@@ -70,7 +70,7 @@ def registry(tiny: Blobs) -> Iterator[Registry]:
 def pulled(folder: Path, maker: Maker, registry: Registry, tiny: Blobs, name: str = "tiny.sif") -> Path:
     """The registry's image as a SIF: the smallest there is."""
     plain = Maker(timeout_s=maker.timeout_s, environ=maker.environ, options=("--no-https",))
-    images.pull(f"docker://{registry.address}/tiny@{tiny.digest}", folder / name, plain, now=NOW)
+    apptainer.pull(f"docker://{registry.address}/tiny@{tiny.digest}", folder / name, plain, now=NOW)
     return folder / name
 
 
@@ -80,19 +80,19 @@ def left(folder: Path) -> set[str]:
 
 def test_an_image_is_built_tested_pinned_and_inspected(folder: Path, maker: Maker) -> None:
     (folder / "some.def").write_text(RECIPE)
-    recipe = images.read_recipe(folder / "some.def")
-    pin = images.build(recipe, folder / "made", maker, now=NOW, arguments={"note": "yes"})
-    assert pin.digest == images.digest_of(folder / "made")
-    assert pin.base == f"localimage://{BASE}@{images.digest_of(BASE)}"
+    recipe = recipes.read_recipe(folder / "some.def")
+    pin = apptainer.build(recipe, folder / "made", maker, now=NOW, arguments={"note": "yes"})
+    assert pin.digest == pins.digest_of(folder / "made")
+    assert pin.base == f"localimage://{BASE}@{pins.digest_of(BASE)}"
     assert "1." in pin.program
     assert (folder / "made" / "etc" / "made").read_text() == "made\n"
-    assert images.inspect(folder / "made", maker)["labels"]["note"] == "yes"
-    assert [one.grade for one in images.verify(folder / "made", maker)] == [Grade.PASS]
-    again = images.build(recipe, folder / "made", maker, now=NOW)
+    assert apptainer.inspect(folder / "made", maker)["labels"]["note"] == "yes"
+    assert [one.grade for one in verifying.verify(folder / "made", maker)] == [Grade.PASS]
+    again = apptainer.build(recipe, folder / "made", maker, now=NOW)
     assert again.digest != pin.digest, "other arguments, other image: and nothing of the old one is left"
     assert left(folder) == {"some.def", "made", "digests.lock"}
     (folder / "made" / "etc" / "made").write_text("by somebody\n")
-    assert [one.grade for one in images.verify(folder / "made", maker)] == [Grade.FAIL]
+    assert [one.grade for one in verifying.verify(folder / "made", maker)] == [Grade.FAIL]
 
 
 def test_a_build_that_fails_or_hangs_leaves_nothing(folder: Path, maker: Maker) -> None:
@@ -103,8 +103,8 @@ def test_a_build_that_fails_or_hangs_leaves_nothing(folder: Path, maker: Maker) 
     ):
         (folder / "bad.def").write_text(f"Bootstrap: localimage\nFrom: {BASE}\n%post\n    {post}\n")
         with pytest.raises(BackendTrouble, match=said):
-            images.build(
-                images.read_recipe(folder / "bad.def"),
+            apptainer.build(
+                recipes.read_recipe(folder / "bad.def"),
                 folder / "bad",
                 Maker(timeout_s=limit_s, environ=maker.environ),
                 now=NOW,
@@ -122,8 +122,8 @@ def _read(path: Path) -> str:
 
 def test_an_image_is_pulled_by_its_digest(folder: Path, maker: Maker, registry: Registry, tiny: Blobs) -> None:
     image = pulled(folder, maker, registry, tiny)
-    pin = images.read_lock(folder / images.LOCK)["tiny.sif"]
-    assert pin.digest == images.digest_of(image)
+    pin = pins.read_lock(folder / pins.LOCK)["tiny.sif"]
+    assert pin.digest == pins.digest_of(image)
     assert pin.source.endswith(tiny.digest)
     assert any(tiny.digest in path for path in registry.asked)
     said = subprocess.run(
@@ -133,7 +133,7 @@ def test_an_image_is_pulled_by_its_digest(folder: Path, maker: Maker, registry: 
         text=True,
     )
     assert said.returncode != 0, "it holds no program"
-    assert images.inspect(image, maker)["labels"]["org.label-schema.usage.singularity.deffile.bootstrap"] == "docker"
+    assert apptainer.inspect(image, maker)["labels"]["org.label-schema.usage.singularity.deffile.bootstrap"] == "docker"
 
 
 def test_a_pull_of_something_else_or_of_nothing_is_told(
@@ -142,17 +142,17 @@ def test_a_pull_of_something_else_or_of_nothing_is_told(
     plain = Maker(timeout_s=60, environ=maker.environ, options=("--no-https",))
     for name in (f"tiny@sha256:{'0' * 64}", f"other@{tiny.digest}"):
         with pytest.raises(BackendTrouble, match="couldn't be made"):
-            images.pull(f"docker://{registry.address}/{name}", folder / "x.sif", plain, now=NOW)
+            apptainer.pull(f"docker://{registry.address}/{name}", folder / "x.sif", plain, now=NOW)
     registry.hangs.set()
     slow = Maker(timeout_s=5, environ=maker.environ, options=("--no-https", "--disable-cache"))
     with pytest.raises(BackendTrouble, match="longer than 5 s"):
-        images.pull(f"docker://{registry.address}/tiny@{tiny.digest}", folder / "x.sif", slow, now=NOW)
+        apptainer.pull(f"docker://{registry.address}/tiny@{tiny.digest}", folder / "x.sif", slow, now=NOW)
     assert left(folder) == set()
 
 
 def test_signatures_are_checked(folder: Path, maker: Maker, registry: Registry, tiny: Blobs) -> None:
     image = pulled(folder, maker, registry, tiny)
-    assert {one.name: one.grade for one in images.verify(image, maker)} == {
+    assert {one.name: one.grade for one in verifying.verify(image, maker)} == {
         "image": Grade.PASS,
         "signature": Grade.PASS,
     }
@@ -166,25 +166,25 @@ def test_signatures_are_checked(folder: Path, maker: Maker, registry: Registry, 
     )
     for command in (("key", "newpair", *key), ("sign", str(image))):
         subprocess.run(["apptainer", *command], env=dict(maker.environ), check=True, stdin=subprocess.DEVNULL)
-    digest = images.digest_of(image)
+    digest = pins.digest_of(image)
 
-    signed = images.verify(image, maker, pinned=digest)[1]
+    signed = verifying.verify(image, maker, pinned=digest)[1]
     assert (signed.grade, "Tester" in signed.text) == (Grade.PASS, True)
 
     (folder / ".strangers").mkdir(mode=0o700)
     stranger = Maker(timeout_s=60, environ={**maker.environ, "APPTAINER_KEYSDIR": str(folder / ".strangers")})
-    assert images.verify(image, stranger, pinned=digest)[1].grade is Grade.CAUTION
+    assert verifying.verify(image, stranger, pinned=digest)[1].grade is Grade.CAUTION
 
     other = folder / "other.pem"
     for words in ("genpkey -algorithm RSA -out {0}.key", "pkey -in {0}.key -pubout -out {0}"):
         subprocess.run(["openssl", *words.format(other).split()], check=True, capture_output=True)
-    assert images.verify(image, maker, pinned=digest, key=other)[1].grade is Grade.FAIL
+    assert verifying.verify(image, maker, pinned=digest, key=other)[1].grade is Grade.FAIL
 
     forged = bytearray(image.read_bytes())
     place = forged.rindex(b"hsqs") + 200  # within the file system that was signed
     forged[place] ^= 0xFF
     image.write_bytes(forged)
-    assert [one.grade for one in images.verify(image, maker, pinned=digest)] == [Grade.FAIL, Grade.FAIL]
+    assert [one.grade for one in verifying.verify(image, maker, pinned=digest)] == [Grade.FAIL, Grade.FAIL]
 
 
 def test_the_command_line_builds_pulls_lists_and_verifies(

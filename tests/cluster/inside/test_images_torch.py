@@ -13,8 +13,9 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from kbslurm import images, problems
-from kbslurm.daemon import WallClock
+from kbslurm.daemon.clock import WallClock
+from kbslurm.images import pins
+from kbslurm.problems import loading
 from tests.cluster.inside.site import site_at
 from tests.cluster.inside.walk import Walk
 from tests.contract.backend_suite import REPOSITORY
@@ -26,7 +27,7 @@ FOLDER = Path("/shared/torch-image")
 USE = "import torch; print(float((torch.ones(4, 4) @ torch.ones(4, 4)).sum()))"
 
 
-def built(name: str) -> images.Pin:
+def built(name: str) -> pins.Pin:
     """The image of the shipped recipe by the command that a host types; what its lock then says of it."""
     FOLDER.mkdir(exist_ok=True)
     words = ("image", "build", "cpu", "--out", str(FOLDER / name), "--time-limit", "1500", "--json")
@@ -34,7 +35,7 @@ def built(name: str) -> images.Pin:
     environ = {**os.environ, "APPTAINER_TMPDIR": str(FOLDER)}
     done = subprocess.run(["kbslurm", *words, *base], env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    pin = images.read_lock(FOLDER / images.LOCK)[name]
+    pin = pins.read_lock(FOLDER / pins.LOCK)[name]
     assert json.loads(done.stdout)["digest"] == pin.digest
     return pin
 
@@ -51,7 +52,7 @@ def test_a_torch_problem_is_judged_in_the_image_of_the_cpu_recipe(database_url: 
     root = Path("/shared/torch-walk")
     site = site_at(root, memory="8G", more=f'image_digest = "{pin.digest}"\n')
     site = dataclasses.replace(site, paths=dataclasses.replace(site.paths, image_dir=PurePosixPath(FOLDER)))
-    problem = problems.load(EXAMPLE)
+    problem = loading.load(EXAMPLE)
     patient = dataclasses.replace(problem.limits, memory_bytes=4 << 30, test_s=180.0, ranked_s=240.0, total_s=900.0)
     stage = Stage.build(
         database_url,

@@ -1,4 +1,4 @@
-"""A daemon killed on a cluster at every probe there is: nothing is lost, nothing is repeated, no job is left behind."""
+"""A daemon killed on a cluster at every crash point: nothing is lost, nothing is repeated, no job is left behind."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kbslurm.domain.run import SubmissionId
 from kbslurm.flow.cancel import cancel
-from kbslurm.probe import PROBES, SLURM_PROBES
+from kbslurm.observe.crash_points import CRASH_POINTS, SLURM_CRASH_POINTS
 from tests.chaos.history import check
 from tests.chaos.killing import Killer
 from tests.cluster.inside.walk import GOOD, Walk, sleeping, submission, walk_at
@@ -42,14 +42,14 @@ GIVEN_UP = ("give_up.before_commit", "give_up.after_commit")
 CANCELLED = ("cancel.before_effect", "cancel.after_effect", "cancel.after_commit")
 
 
-def test_every_probe_that_a_daemon_passes_on_a_cluster_is_died_at_here() -> None:
+def test_every_crash_point_that_a_daemon_passes_on_a_cluster_is_died_at_here() -> None:
     elsewhere = ("accept.", "local.")
     assert sorted((*LOOKED_FOR, *ON_ITS_WAY, *GIVEN_UP, *CANCELLED)) == sorted(
-        name for name in (*PROBES, *SLURM_PROBES) if not name.startswith(elsewhere)
+        name for name in (*CRASH_POINTS, *SLURM_CRASH_POINTS) if not name.startswith(elsewhere)
     )
 
 
-def test_a_daemon_killed_at_every_probe_loses_nothing_and_repeats_nothing(database_url: str) -> None:
+def test_a_daemon_killed_at_every_crash_point_loses_nothing_and_repeats_nothing(database_url: str) -> None:
     with (
         walk_at(database_url, Path("/shared/kills"), gpus=("H100", "LOST"), more=LOST, start="30s") as walk,
         walk.killer() as hand,
@@ -66,8 +66,8 @@ def test_a_daemon_killed_at_every_probe_loses_nothing_and_repeats_nothing(databa
         taken_back = submit(walk, sleeping(60))
         hand.start(CANCELLED[0])
         walk.stage.wait_until(lambda: state_of(walk, taken_back) == "running")
-        cancel(walk.stage.store, taken_back, None, walk.stage.clock.now())
-        assert hand.died_at_its_probe(), hand.log()[-3000:]
+        cancel(walk.stage.store.submissions, taken_back, None, walk.stage.clock.now())
+        assert hand.died_at_its_crash_point(), hand.log()[-3000:]
         for place in CANCELLED[1:]:
             die(hand, place)
         hand.start()
@@ -91,7 +91,7 @@ def submit(walk: Walk, text: str, gpu: str = "H100") -> SubmissionId:
 
 def die(hand: Killer, place: str) -> None:
     hand.start(place)
-    assert hand.died_at_its_probe(), (place, hand.log()[-3000:])
+    assert hand.died_at_its_crash_point(), (place, hand.log()[-3000:])
 
 
 def state_of(walk: Walk, submission: SubmissionId) -> str:

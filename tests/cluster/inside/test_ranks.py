@@ -33,7 +33,7 @@ def test_ranks_meet_on_loopback_in_one_container_on_the_gpus_that_the_job_asked_
         for row in walk.stage.rows("SELECT a.telemetry, v.detail FROM verdict v JOIN attempt a ON a.id = v.attempt_id"):
             assert row["detail"]["isolation"]["level"] == 2, row["detail"]["isolation"]
             assert row["telemetry"]["host"]["interfaces"] == ["lo"], row["telemetry"]
-        kept = {one.name for one in walk.stage.store.artifacts(drawn)}
+        kept = {one.name for one in walk.stage.store.artifacts.of_submission(drawn)}
         assert kept == {f"benchmark-0.rank{n}.{slot}" for n in (0, 1) for slot in ("table.txt", "functions.json")}
         (told,) = walk.stage.rows("SELECT detail ->> 'profile' AS text FROM verdict WHERE detail ->> 'profile' <> ''")
         assert "no profile by ncu" in told["text"]

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm import share, sites
 from kbslurm.backends.slurm.commands import Commands
 from kbslurm.backends.slurm.fleet import TextFleet
+from kbslurm.config import shared_folders, sites
 from kbslurm.domain.run import Ending, JobName, Seen
 from kbslurm.domain.site import Submission
 from kbslurm.errors import BackendTrouble
@@ -114,7 +114,7 @@ def test_the_fleet_is_read_with_gpus_in_use_reservations_and_what_is_out_of_serv
 @pytest.mark.parametrize("name", ["alliance", "bouchet", "bunya", "della", "engaging", "example", "sherlock"])
 def test_a_real_sbatch_reads_every_line_of_a_shipped_template(name: str, tmp_path: Path) -> None:
     """`sbatch --test-only` on another cluster: it may refuse what that site has, never how it is said."""
-    site = sites.load(share.path("site-configs") / f"{name}.toml")
+    site = sites.load(shared_folders.path("site-configs") / f"{name}.toml")
     for gpu in site.gpus:
         file = tmp_path / f"{gpu}.sh"
         script = script_for(
@@ -125,7 +125,7 @@ def test_a_real_sbatch_reads_every_line_of_a_shipped_template(name: str, tmp_pat
             harness=tmp_path,
             time_limit_s=100,
             memory_bytes=1 << 30,
-            templates=share.path("sbatch_templates"),
+            templates=shared_folders.path("sbatch_templates"),
         )
         file.write_text(script)
         done = subprocess.run(["sbatch", "--test-only", str(file)], capture_output=True, text=True, check=False)

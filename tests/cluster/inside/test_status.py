@@ -36,7 +36,7 @@ def test_status_shows_the_site_its_gpus_and_the_queue_at_80_columns(database_url
                 return done.stdout
 
             text, told = status(), json.loads(status("--json"))
-            cancel(walk.stage.store, held.submission_id, None, walk.stage.clock.now())
+            cancel(walk.stage.store.submissions, held.submission_id, None, walk.stage.clock.now())
             walk.wait_ended()
 
     # Then it is all there, and nothing is wider than the screen

@@ -132,7 +132,7 @@ def test_a_submission_is_ranked_on_both_gpu_types_and_the_site_is_left_in_peace(
         walk.wait_ended(3)
         assert backend.pace_report().calls > turns
         settled = dict(backend.calls())
-        walk.stage.store.wait_for_news(3.0)  # many ticks with nothing open
+        walk.stage.store.events.wait(3.0)  # many ticks with nothing open
         assert dict(backend.calls()) == settled, "an idle site was asked"
     assert walk.verdicts() == 3
     assert walk.claims() == 3

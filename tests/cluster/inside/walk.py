@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kbslurm import problems, share, sites
 from kbslurm.backends.slurm.backend import SlurmBackend
-from kbslurm.daemon import Daemon, WallClock
+from kbslurm.config import shared_folders, sites
+from kbslurm.daemon.clock import WallClock
+from kbslurm.daemon.loop import Daemon
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.site import Site
 from kbslurm.flow.place import Place
 from kbslurm.flow.script import script_writer
-from kbslurm.probe import probe
+from kbslurm.observe.crash_points import crash_point
+from kbslurm.problems import loading
 from tests.chaos import zygote
 from tests.chaos.killing import Killer
 from tests.cluster.inside.site import site_at
@@ -31,7 +33,7 @@ PATIENCE_S = 240.0
 
 def example(test_s: float = 120.0, folder: Path = EXAMPLE) -> Problem:
     """A real problem, patient enough for a loaded machine, and large enough that one can tell it from an empty call."""
-    found = problems.load(folder)
+    found = loading.load(folder)
     patient = dataclasses.replace(found.limits, test_s=test_s, benchmark_s=120.0, ranked_s=120.0, total_s=600.0)
     larger = tuple({**case, "rows": 8 * case["rows"]} if "rows" in case else case for case in found.benchmarks)
     return dataclasses.replace(found, limits=patient, benchmarks=larger)
@@ -50,12 +52,12 @@ def sleeping(seconds: float) -> str:
 
 def place_of(site: Site) -> tuple[Place, SlurmBackend]:
     """The site as the daemon gets it, with short sweeps."""
-    eval_dir = share.eval_dir()
-    backend = SlurmBackend(site, eval_dir=eval_dir, probe=lambda step: probe(f"slurm.{step}"))
+    eval_dir = shared_folders.eval_dir()
+    backend = SlurmBackend(site, eval_dir=eval_dir, crash_point=lambda step: crash_point(f"slurm.{step}"))
     place = Place(
         backend=backend,
         root=backend.root,
-        script=script_writer(site, templates=share.path("sbatch_templates"), eval_dir=eval_dir),
+        script=script_writer(site, templates=shared_folders.path("sbatch_templates"), eval_dir=eval_dir),
         poll_s=0.2,
         grace_s=2.0,
         sweep_gap_s=2.0,
@@ -76,8 +78,8 @@ class Walk:
     def daemon(self, *, late_s: float = QUICK.late_s) -> Iterator[SlurmBackend]:
         """A daemon in this process."""
         place, backend = place_of(self.site)
-        pace = dataclasses.replace(QUICK, late_s=late_s)
-        with running(Daemon(self.stage.store, [place], clock=self.stage.clock, pace=pace)):
+        timing = dataclasses.replace(QUICK, late_s=late_s)
+        with running(Daemon(self.stage.store, [place], clock=self.stage.clock, timing=timing)):
             yield backend
 
     @contextmanager

@@ -98,6 +98,7 @@ class Discord:
         self._asked: dict[str, Asked] = {}
         self._by_id: dict[int, Asked] = {}
         self._files: dict[str, bytes] = {}
+        self.loaded: list[str] = []  # the attachments that were read, by name
         self.guilds_late_s = 0.0
         self._nonces: dict[tuple[int, str], int] = {}
         self._buckets: dict[str, tuple[float, int]] = {}
@@ -709,6 +710,7 @@ class Discord:
         return _json(asked.said[-1])
 
     async def _file(self, request: web.Request) -> web.Response:
+        self.loaded.append(request.match_info["name"])
         return web.Response(body=self._files[request.path], content_type="application/octet-stream")
 
     def _tell(self) -> None:

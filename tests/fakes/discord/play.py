@@ -27,17 +27,20 @@ from typing import Any
 
 from rich.panel import Panel
 
-from kbslurm import config as configs
-from kbslurm import logs, problems, share, wiring
-from kbslurm.api.server import Serving, house_of
-from kbslurm.cli import show
-from kbslurm.config import Config
-from kbslurm.daemon import Daemon
+from kbslurm import wiring
+from kbslurm.api.server import Serving, context_of
+from kbslurm.cli.output import printing
+from kbslurm.config import settings as configs
+from kbslurm.config import shared_folders
+from kbslurm.config.settings import Config
+from kbslurm.daemon.loop import Daemon
 from kbslurm.domain import contest
 from kbslurm.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, KbslurmError
+from kbslurm.observe import logs
+from kbslurm.problems import loading
 from kbslurm.store.postgres import PostgresStore
-from kbslurm_bot import memory
-from kbslurm_bot.announce import SEEN_AT
+from kbslurm_bot import state
+from kbslurm_bot.announcements import SEEN_AT
 from tests.fakes import discord as fake
 from tests.fakes.discord import Discord, Json, User, strict
 
@@ -65,18 +68,18 @@ class Teller:
         if self.as_json:
             print(json.dumps(told, ensure_ascii=False), flush=True)
             return
-        out, safe = show.out(), show.escape(text)
+        out, safe = printing.out(), printing.escape(text)
         match kind:
             case "card" | "announcement":
                 buttons = "  ".join(f"[reverse] {one} [/]" for one in more["buttons"])
-                pictures = "".join(f"\n[dim]▨ {show.escape(one)}[/]" for one in more["pictures"])
+                pictures = "".join(f"\n[dim]▨ {printing.escape(one)}[/]" for one in more["pictures"])
                 title = f"#{more['channel']}" + (", the same message" if more["edits"] else "")
                 shown = f"{safe}{pictures}" + (f"\n\n{buttons}" if buttons else "")
                 out.print(Panel(shown, title=title, title_align="left", width=88, border_style="blue"))
             case "command" | "press":
                 out.print(f"[bold {COLOURS.get(more['who'], 'white')}]{more['who']}[/] {safe}", soft_wrap=True)
             case "answer":
-                files = "".join(f"\n    [dim]▤ {show.escape(one)}[/]" for one in more["files"])
+                files = "".join(f"\n    [dim]▤ {printing.escape(one)}[/]" for one in more["files"])
                 lines = safe.replace("\n", "\n    ")
                 out.print(f"  [dim]↳ only {more['who']} sees:[/] {lines}{files}", soft_wrap=True)
             case _:
@@ -194,7 +197,7 @@ def service(place: Path, bot_token: str) -> Iterator[tuple[Config, PostgresStore
     logs.set_up(level="error")
     os.environ["KBSLURM_TEST_PG_FAST"] = "1"  # nobody needs these rows after a power cut
     config = configs.load(place / "kbslurm.toml", {"KBSLURM_BOT_TOKEN": bot_token}, cwd=place)
-    with wiring.opened_store(config) as store, Serving(house_of(config, store), host="127.0.0.1", port=0) as serving:
+    with wiring.opened_store(config) as store, Serving(context_of(config, store), host="127.0.0.1", port=0) as serving:
         daemon, stop = Daemon(store, wiring.places(config)), threading.Event()
         thread = threading.Thread(target=daemon.run, args=(stop,), name="daemon")
         try:
@@ -227,7 +230,13 @@ def bot(discord: Discord, place: Path, url: str, bot_token: str) -> Iterator[sub
     argv = [sys.executable, "-m", "kbslurm_bot"]
     with (place / "bot.log").open("ab") as log:
         child = subprocess.Popen(
-            argv, env=env, cwd=share.checkout(), stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
+            argv,
+            env=env,
+            cwd=shared_folders.checkout(),
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
     try:
         discord.wait_for(
@@ -251,7 +260,7 @@ def bot(discord: Discord, place: Path, url: str, bot_token: str) -> Iterator[sub
 def played(teller: Teller) -> None:
     """The whole conversation. AssertionError or KbslurmError when it doesn't go as it has to."""
     token = secrets.token_urlsafe(24)
-    base = share.path("examples") / "transpose"
+    base = shared_folders.path("examples") / "transpose"
     good, slow = (without_lines(base / "submissions" / "accepted" / name) for name in ("columns.py", "slices.py"))
     wrong = without_lines(base / "submissions" / "wrong_answer" / "square_only.py")
     with ExitStack() as stack:
@@ -266,8 +275,8 @@ def played(teller: Teller) -> None:
             _until_it_has_looked(place)
             now = datetime.now(UTC)
             deadline = contest.parsed_deadline("2099-12-31", "UTC")
-            problem = problems.load(base)
-            store.add_board(BOARD, problem, gpus=[GPU], deadline_at=deadline, confirm=False, now=now)
+            problem = loading.load(base)
+            store.boards.add(BOARD, problem, gpus=[GPU], deadline_at=deadline, confirm=False, now=now)
             teller.tell("stage", f"a host makes the board {BOARD}")
             play.announced("New board")
             play.types(ADA, "leaderboard list")
@@ -304,7 +313,7 @@ def played(teller: Teller) -> None:
 def _until_it_has_looked(place: Path) -> None:
     """What is there at the bot's first look is no news to it."""
     until = time.monotonic() + PATIENCE_S
-    with memory.opened(place / "bot.sqlite") as kept:
+    with state.opened(place / "bot.sqlite") as kept:
         while kept.word(SEEN_AT) is None:
             assert time.monotonic() < until, "the bot never looked at the boards"
             time.sleep(0.05)
@@ -326,11 +335,11 @@ def main() -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except (AssertionError, KbslurmError) as error:
-        show.err().print(f"[red]error:[/] {show.escape(str(error))}", soft_wrap=True)
+        printing.err().print(f"[red]error:[/] {printing.escape(str(error))}", soft_wrap=True)
         return EXIT_BUG
     if not teller.as_json:
-        show.say("")
-        show.say("With a token of your own: docs/discord.md, five steps.")
+        printing.say("")
+        printing.say("With a token of your own: docs/discord.md, five steps.")
     return EXIT_OK
 
 

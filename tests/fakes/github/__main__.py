@@ -15,8 +15,8 @@ import tempfile
 import threading
 from pathlib import Path
 
-from kbslurm import share
-from kbslurm.backends.github import parcel
+from kbslurm.backends.github import repository_files
+from kbslurm.config import shared_folders
 from tests.fakes.github import REPOSITORY, TOKEN, FakeGithub
 
 
@@ -24,7 +24,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="tests.fakes.github", description="GitHub on loopback, for one repository.")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--dir", type=Path, help="where its runners work (default: a temporary folder)")
-    parser.add_argument("--eval-dir", type=Path, default=share.eval_dir(), help="the harness that the repository holds")
+    parser.add_argument(
+        "--eval-dir", type=Path, default=shared_folders.eval_dir(), help="the harness that the repository holds"
+    )
     parser.add_argument("--runners", type=int, default=2, help="how many jobs at once")
     parser.add_argument("--label", action="append", default=[], help="one more label of its runners")
     told = parser.parse_args()
@@ -35,7 +37,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="kb-github-") as own:
         fake = FakeGithub(
             told.dir or Path(own),
-            parcel.files(told.eval_dir),
+            repository_files.files(told.eval_dir),
             secrets_={"KBSLURM_RUN_KEY": key},
             port=told.port,
             runners=told.runners,

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbslurm import share
-from kbslurm.backends.github import GithubBackend, parcel
+from kbslurm.backends.github import repository_files
+from kbslurm.backends.github.backend import GithubBackend
+from kbslurm.config import shared_folders
 from tests.fakes.github import REPOSITORY, TOKEN, FakeGithub
 
 
@@ -26,7 +27,9 @@ class Lent:
 def lent_for(gpu: str, folder: Path) -> Iterator[Lent]:
     """Runners that have GPUs of this type."""
     key = secrets.token_bytes(32)
-    fake = FakeGithub(folder, parcel.files(share.eval_dir()), secrets_={"KBSLURM_RUN_KEY": key.hex()}, runners=2)
+    fake = FakeGithub(
+        folder, repository_files.files(shared_folders.eval_dir()), secrets_={"KBSLURM_RUN_KEY": key.hex()}, runners=2
+    )
     try:
         backend = GithubBackend(
             REPOSITORY,
@@ -34,7 +37,7 @@ def lent_for(gpu: str, folder: Path) -> Iterator[Lent]:
             {gpu: 4},
             tokens=[TOKEN],
             key=key,
-            eval_dir=share.eval_dir(),
+            eval_dir=shared_folders.eval_dir(),
             api_url=fake.url,
             min_isolation=0,
         )

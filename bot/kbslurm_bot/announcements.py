@@ -1,0 +1,183 @@
+"""What the whole channel is told, each thing once: records, podiums, new boards, deadlines that come, a digest a day.
+
+Nothing hangs on a message: what the public may see now is compared with what was told last. Whoever was away for long
+catches up in silence, and nobody is ever pinged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from kbslurm.client.answers import BoardInfo, FeedEvent, Place
+from kbslurm.client.http import Client
+from kbslurm.domain.amounts import score
+from kbslurm.errors import KbslurmError
+from kbslurm.observe.logs import teller
+from kbslurm_bot import cards
+from kbslurm_bot.messages import Gone, Messages
+from kbslurm_bot.service import Service
+from kbslurm_bot.state import State
+
+tell = teller("bot")
+LOOK_S = 60.0
+GAP_S = 2.0
+# After a longer absence what happened meanwhile is no news any more.
+NEWS_FOR = timedelta(minutes=15)
+REMIND = (timedelta(hours=1), timedelta(hours=24))
+DIGEST_HOUR = 8
+WATCHED, PODIUM = 10, 3
+ABOUT = 1500  # of a description: what follows it has to fit, too
+SEEN_AT = "announce:seen_at"
+Rankings = dict[str, list[Place]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Announcement:
+    """One message: `key` is what it is about, so that it is said once."""
+
+    key: str
+    text: str
+    colour: int = cards.BLURPLE
+
+
+class Announcer:
+    """Announces into one channel. `run` for ever; `heard` for every event."""
+
+    def __init__(
+        self, state: State, service: Service, board: Messages, channel: int, now: Callable[[], datetime] | None = None
+    ) -> None:
+        self._state, self._service, self._board, self._channel = state, service, board, channel
+        self._now = now or (lambda: datetime.now(UTC))
+        self._wake = asyncio.Event()
+
+    def heard(self, event: FeedEvent) -> None:
+        """Something happened that may be worth a look."""
+        if event.kind == "board.created" or (event.kind == "run.scored" and event.data.get("ranked")):
+            self._wake.set()
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.look()
+            except KbslurmError as error:
+                tell("nothing can be announced now", level="warning", why=error.message)
+            except Gone as error:
+                tell("the announcements' channel takes nothing", level="error", why=str(error))
+            except Exception as error:  # noqa: BLE001 - the next look finds the same things to say
+                tell("an announcement waits", level="warning", why=repr(error))
+            await asyncio.sleep(GAP_S)
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+
+    async def look(self) -> None:
+        """Say what is new since the last look; nothing of it when that was long ago."""
+        now, before = self._now(), self._state.word(SEEN_AT)
+        silent = before is None or now - datetime.fromisoformat(before) > NEWS_FOR
+        boards = await self._service.ask(_public)
+        for board, rankings in boards:
+            for saying in [*self._of_board(board, now), *self._of_rankings(board, rankings)]:
+                await self._say(saying, silent=silent)
+            # Not before all of it was said: what Discord doesn't take now is still news at the next look.
+            for gpu, places in rankings.items():
+                self._state.keep(_first(board, gpu), json.dumps([one.submission_id for one in places]))
+        digest = self._digest(boards, now)
+        if digest is not None:
+            await self._say(digest, silent=silent)
+        self._state.keep(SEEN_AT, now.isoformat())
+
+    async def _say(self, saying: Announcement, *, silent: bool) -> None:
+        """Said and then kept; after a kill in between Discord knows it by its nonce."""
+        name = f"said:{saying.key}"
+        if self._state.word(name) is not None:
+            return
+        if not silent:
+            nonce = hashlib.sha256(saying.key.encode()).hexdigest()[:24]
+            await self._board.post(self._channel, cards.note(saying.text, saying.colour), nonce)
+        self._state.keep(name, self._now().isoformat())
+
+    def _of_board(self, board: BoardInfo, now: datetime) -> list[Announcement]:
+        if not board.is_open:
+            return []
+        name, found = cards.escaped(board.name), []
+        about, gpus = cards.escaped(board.description[:ABOUT]), ", ".join(map(cards.escaped, board.gpus))
+        text = f"### New board: {name}\n{about}\n{gpus}"
+        ends = board.deadline
+        found.append(Announcement(key=f"board:{board.id}", text=f"{text}\n{_until(ends)}"))
+        left = None if ends is None else ends - now
+        for before in REMIND:
+            if left is not None and timedelta() < left <= before:
+                assert ends is not None
+                hours = int(before.total_seconds() // 3600)
+                key = f"deadline:{board.id}:{ends.isoformat()}:{hours}"
+                found.append(Announcement(key=key, text=f"### {name} closes soon\n{_until(ends)}", colour=cards.ORANGE))
+                break
+        return found
+
+    def _of_rankings(self, board: BoardInfo, rankings: Rankings) -> list[Announcement]:
+        """Who got onto a podium by a submission that wasn't among the first before."""
+        found = []
+        for gpu, places in rankings.items():
+            known = set(json.loads(self._state.word(_first(board, gpu)) or "[]"))
+            fresh = [n for n, one in enumerate(places[:PODIUM]) if one.submission_id not in known]
+            for n in fresh:
+                found.append(_placed(board, gpu, places, n))
+        return found
+
+    def _digest(self, boards: list[tuple[BoardInfo, Rankings]], now: datetime) -> Announcement | None:
+        if now.hour != DIGEST_HOUR:
+            return None
+        since = now - timedelta(days=1)
+        lines = []
+        for board, rankings in boards:
+            if not board.is_open:
+                continue
+            for gpu, places in rankings.items():
+                if places:
+                    news = sum(one.at > since for one in places)
+                    lead = f"{cards.escaped(places[0].person)} {score(places[0].score_s)}"
+                    fresh = f" · {news} of the first {len(places)} are from the last day" if news else ""
+                    lines.append(f"**{cards.escaped(board.name)}** {cards.escaped(gpu)}: {lead}{fresh}")
+        if not lines:
+            return None
+        text = "\n".join([f"### The day, {now:%Y-%m-%d}", *lines[:40]])
+        return Announcement(key=f"digest:{now:%Y-%m-%d}", text=text, colour=cards.GREY)
+
+
+def _first(board: BoardInfo, gpu: str) -> str:
+    return f"first:{board.id}:{gpu}"
+
+
+def _placed(board: BoardInfo, gpu: str, places: list[Place], n: int) -> Announcement:
+    one = places[n]
+    who, where = cards.escaped(one.person), f"{cards.escaped(board.name)} on {cards.escaped(gpu)}"
+    time = score(one.score_s, one.low_s, one.high_s)
+    ahead = f" ({cards.percent(one.score_s, places[1].score_s)} vs the second)" if n == 0 and len(places) > 1 else ""
+    head = f"### ★ {who} leads {where}" if n == 0 else f"### {who} is on the podium of {where}, rank {one.rank}"
+    colour = cards.GREEN if n == 0 else cards.BLURPLE
+    return Announcement(key=f"place:{board.id}:{gpu}:{one.submission_id}", text=f"{head}\n{time}{ahead}", colour=colour)
+
+
+def _until(ends: datetime | None) -> str:
+    if ends is None:
+        return "no deadline"
+    moment = int(ends.timestamp())
+    return f"closes <t:{moment}:f> (<t:{moment}:R>)"
+
+
+def _public(client: Client) -> list[tuple[BoardInfo, Rankings]]:
+    """What anybody may see: asked for as nobody."""
+    with Client(client.url) as anybody:
+        return [
+            (board, {gpu: anybody.ranking(board.name, gpu, limit=WATCHED) for gpu in board.gpus})
+            for board in anybody.boards()
+            if board.visibility == "public"
+        ]

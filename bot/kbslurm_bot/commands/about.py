@@ -1,0 +1,63 @@
+"""`/ping`, `/help` and `/leaderboard help`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal
+
+from discord import app_commands
+
+from kbslurm.errors import KbslurmError
+from kbslurm_bot.interactions import PATIENCE_S, Asked, bot_of, may
+from kbslurm_bot.text import fitting
+
+
+@app_commands.command(name="ping", description="Are the bot and the service up?")
+async def ping(interaction: Asked) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    here = bot_of(interaction)
+    try:
+        async with asyncio.timeout(5 * PATIENCE_S):
+            await here.service.ask(lambda client: client.check())
+        service = "up"
+    except (KbslurmError, TimeoutError):
+        service = "not reachable; what was accepted goes on"
+    delay = here.latency
+    shown = f"{delay * 1000:.0f} ms" if delay < float("inf") else "not measured yet"
+    await interaction.followup.send(f"Pong. Discord: {shown}. The service: {service}.", ephemeral=True)
+
+
+@app_commands.command(name="help", description="What can be typed here")
+async def help_(interaction: Asked) -> None:
+    await listed(interaction)
+
+
+@app_commands.command(name="help", description="What can be typed here, as /help")
+async def help_there(interaction: Asked) -> None:
+    await listed(interaction)
+
+
+async def listed(interaction: Asked) -> None:
+    """Every command that whoever asks may use."""
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    try:
+        async with asyncio.timeout(5 * PATIENCE_S):
+            rights = await may(interaction)
+        shown = {None} | ({"host", "creator"} if rights.host else {"creator"} if rights.creator else set())
+    except (KbslurmError, TimeoutError):
+        shown = {None}
+    lines: dict[bool, list[str]] = {False: [], True: []}
+    for one in sorted(bot_of(interaction).tree.walk_commands(), key=lambda one: one.qualified_name):
+        if isinstance(one, app_commands.Command) and audience(one) in shown:
+            lines[audience(one) is not None].append(f"`/{one.qualified_name}` {one.description}")
+    for told in lines.values():
+        if told:
+            await interaction.followup.send(fitting(told), ephemeral=True)
+
+
+def audience(command: app_commands.Command[Any, ..., Any]) -> Literal["host", "creator"] | None:
+    """Whom a command is for, if not for everybody."""
+    name = command.qualified_name
+    if name == "leaderboard create":
+        return "creator"
+    return "host" if name.split()[0] in ("admin", "verify") or name == "leaderboard delete" else None

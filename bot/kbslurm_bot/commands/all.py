@@ -1,0 +1,30 @@
+"""What can be typed: one file per kind. `ALL` is what Discord is told of; nothing is in it that doesn't work.
+
+`about.audience` says which are for hosts and creators; who may is decided by the service, never here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from discord import app_commands
+
+from kbslurm_bot.commands import about, admin, create, personal, run, submit
+from kbslurm_bot.commands.boards import leaderboard
+
+leaderboard.add_command(submit.modes)
+leaderboard.add_command(create.create)
+leaderboard.add_command(about.help_there)
+ALL: tuple[app_commands.Command[Any, ..., Any] | app_commands.Group, ...] = (
+    leaderboard,
+    submit.submit,
+    run.run,
+    personal.me,
+    personal.queue,
+    personal.cancel,
+    personal.link,
+    about.ping,
+    about.help_,
+    run.verify,
+    admin.group,
+)

@@ -1,0 +1,85 @@
+"""`/leaderboard create`: a problem becomes a board. Who may is the service's word: hosts, and creators by a role."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+import discord
+from discord import app_commands
+
+from kbslurm.client.answers import MadeBoard
+from kbslurm.errors import Invalid, KbslurmError, TooLarge
+from kbslurm_bot import cards
+from kbslurm_bot.commands.completions import CHOICES, words_typed
+from kbslurm_bot.interactions import PATIENCE_S, Asked, as_asker, may
+from kbslurm_bot.text import ALL_GPUS, fitting, gpus_typed
+
+FILE_CAP = 4_000_000
+Visibility = Literal["public", "closed"]
+
+
+async def complete_offered(interaction: Asked, typed: str) -> list[app_commands.Choice[str]]:
+    """GPU types that places offer, one after the other with commas, or all; nothing for who may make no board."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            known = (await may(interaction)).gpus
+    except (TimeoutError, KbslurmError):
+        return []
+    found = words_typed(typed, known)
+    return [app_commands.Choice(name=one, value=one) for one in found[:CHOICES]]
+
+
+@app_commands.command(name="create", description="For hosts and creators: a new board")
+@app_commands.describe(
+    leaderboard="Its name: a-z, digits, . _ -",
+    problem="A zip of the problem's folder (with its task.yml), or one reference file",
+    gpu="GPU types, with commas between (default: what the problem says)",
+    deadline="2026-12-24 or 2026-12-24 18:00 (default: none)",
+    zone="The deadline's time zone, like Europe/Berlin (default: UTC)",
+    visibility="public (default), or closed: by invitation",
+    description="A sentence about it (default: the problem's)",
+)
+@app_commands.autocomplete(gpu=complete_offered)
+async def create(
+    interaction: Asked,
+    leaderboard: app_commands.Range[str, 1, 64],
+    problem: discord.Attachment,
+    gpu: str | None = None,
+    deadline: str | None = None,
+    zone: str = "UTC",
+    visibility: Visibility = "public",
+    description: str | None = None,
+) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    if problem.size > FILE_CAP:
+        raise TooLarge(f"the file has {problem.size:,} bytes", hint=f"At most {FILE_CAP:,} are taken.")
+    gpus = gpus_typed(gpu)
+    if [one.lower() for one in gpus] == [ALL_GPUS]:
+        gpus = list((await may(interaction)).gpus)
+    try:
+        data = await problem.read()
+    except discord.HTTPException as error:
+        raise Invalid(f"Discord didn't give the file ({error.status})", hint="Attach it once more.") from error
+    made = await as_asker(
+        interaction,
+        lambda client: client.create_board(
+            leaderboard,
+            problem.filename,
+            data,
+            gpus=gpus,
+            deadline=deadline,
+            zone=zone,
+            visibility=visibility,
+            description=description,
+        ),
+    )
+    await interaction.followup.send(fitting(made_told(made)), ephemeral=True)
+
+
+def made_told(made: MadeBoard) -> list[str]:
+    """A new board, and what to know of it."""
+    return [
+        f"Board **{cards.escaped(made.name)}** is there, on {', '.join(map(cards.escaped, made.gpus))}.",
+        *(f"⚠ {cards.escaped(one)}" for one in made.warnings),
+    ]

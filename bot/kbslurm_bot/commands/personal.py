@@ -1,0 +1,119 @@
+"""`/me`, `/queue`, `/cancel`, `/link` and `/leaderboard show-personal`: what concerns whoever asks."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import discord
+from discord import app_commands
+
+from kbslurm.client.answers import LineInfo, Queue
+from kbslurm.domain.amounts import seconds
+from kbslurm.domain.contest import known_gpu
+from kbslurm_bot import cards, plot
+from kbslurm_bot.buttons import cancel as cancelled
+from kbslurm_bot.commands.boards import leaderboard
+from kbslurm_bot.commands.completions import complete_board, complete_gpus, complete_own
+from kbslurm_bot.interactions import Asked, board_of, bot_of, roles_of
+from kbslurm_bot.service import history_of
+from kbslurm_bot.text import fitting
+
+LINES = 15
+HISTORY = 100
+
+
+@app_commands.command(name="me", description="Who you are here, and your last submissions")
+async def me(interaction: Asked) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    service, user = bot_of(interaction).service, interaction.user
+    person, found = await service.for_user(
+        user.id, user.display_name, lambda client: (client.me(), client.submissions(limit=LINES))
+    )
+    banned = " · banned, so nothing is taken" if person.banned else ""
+    head = f"You are **{cards.escaped(person.name)}** ({person.role}, person {person.id}){banned}."
+    rows = [line_told(one) for one in found] or ["Nothing was submitted yet: `/submit`."]
+    await interaction.followup.send(fitting([head, *rows]), ephemeral=True)
+
+
+@app_commands.command(name="queue", description="How long the queues are, by GPU type")
+@app_commands.describe(leaderboard="Only the GPU types of this board")
+@app_commands.autocomplete(leaderboard=complete_board)
+async def queue(interaction: Asked, leaderboard: str | None = None) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    service = bot_of(interaction).service
+    if leaderboard:
+        boards = [await board_of(interaction, leaderboard)]
+    else:
+        boards = await service.boards(interaction.user.id, roles_of(interaction))
+    gpus = list(dict.fromkeys(gpu for board in boards for gpu in board.gpus))[:25]
+    found = await service.ask(lambda client: [client.queue(gpu) for gpu in gpus])
+    await interaction.followup.send(
+        fitting([queue_told(one) for one in found] or ["No board, no queue."]), ephemeral=True
+    )
+
+
+@app_commands.command(name="cancel", description="End one of your submissions; verdicts that it has stay")
+@app_commands.describe(submission="Its number")
+@app_commands.autocomplete(submission=complete_own)
+async def cancel(interaction: Asked, submission: app_commands.Range[int, 1, 2**53]) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    await cancelled(interaction, submission)
+
+
+@app_commands.command(
+    name="link", description="Make a token yours that popcorn register or kbslurm login --register gave"
+)
+@app_commands.describe(token="The token that waits, cli_id in ~/.popcorn.yaml: only one that you made yourself")
+async def link(interaction: Asked, token: app_commands.Range[str, 1, 512]) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    service, user = bot_of(interaction).service, interaction.user
+    person = await service.for_user(user.id, user.display_name, lambda client: client.link_mine(token.strip()))
+    await interaction.followup.send(
+        f"It is yours, {cards.escaped(person.name)}: that device submits as you now.", ephemeral=True
+    )
+
+
+@leaderboard.command(name="show-personal", description="Your own submissions to a board, with their history as a plot")
+@app_commands.describe(leaderboard="The board", gpu="One GPU type (default: the board's first)")
+@app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus)
+async def show_personal(interaction: Asked, leaderboard: str, gpu: str | None = None) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    board = await board_of(interaction, leaderboard)
+    known = known_gpu(gpu, board.gpus) if gpu else board.gpus[0]
+    service, user = bot_of(interaction).service, interaction.user
+    found, lines, places = await service.for_user(
+        user.id,
+        user.display_name,
+        lambda client: (
+            client.submissions(board.name, limit=LINES),
+            client.lines(board.name, limit=HISTORY),
+            client.ranking(board.name, known, limit=HISTORY),
+        ),
+    )
+    head = f"Yours on **{cards.escaped(board.name)}**, {cards.escaped(known)}"
+    rows = [line_told(one) for one in found] or ["Nothing was submitted yet: `/submit`."]
+    mine = [one for _, one in history_of(lines, known)]
+    others = [plot.Point(at=one.at, score_s=one.score_s) for one in places]
+    picture = await plot.picture(mine, others, f"{board.name} on {known}")
+    more: dict[str, Any] = {}
+    if picture is not None:
+        says = cards.history_told(board.name, known, mine)
+        more["file"] = discord.File(io.BytesIO(picture), filename="history.png", description=says)
+    await interaction.followup.send(fitting([head, *rows]), ephemeral=True, **more)
+
+
+def line_told(one: LineInfo) -> str:
+    """A submission of one's own in one line."""
+    scores = ", ".join(f"{gpu} {seconds(score)}" for gpu, score in one.scores.items() if score is not None)
+    at = int(one.submitted_at.timestamp())
+    state = scores or one.status
+    return f"`#{one.id}` {cards.escaped(one.board)} · {cards.MODES[one.mode]} · {cards.escaped(state)} · <t:{at}:R>"
+
+
+def queue_told(one: Queue) -> str:
+    """A GPU type's queue in one line."""
+    if one.queued is None:
+        return f"**{cards.escaped(one.gpu)}** {cards.escaped(one.error or 'not available')}"
+    why = f" · {cards.escaped(one.error)}" if one.error else ""
+    return f"**{cards.escaped(one.gpu)}** {one.queued} waiting · {one.running} running · {one.free} free{why}"

@@ -1,0 +1,85 @@
+"""`/run`: a try that never ranks. `/verify`: do the places work? A canary, and one message that follows it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import discord
+from discord import app_commands
+
+from kbslurm.client.http import Client
+from kbslurm.errors import NotFound, Refused
+from kbslurm_bot import cards
+from kbslurm_bot.commands.admin import HOSTS_ONLY
+from kbslurm_bot.commands.completions import complete_board, complete_every_place, complete_gpus, complete_places
+from kbslurm_bot.commands.submit import WORDS, handed_in, lacking
+from kbslurm_bot.interactions import Asked, as_asker, bot_of, roles_of
+from kbslurm_bot.live_cards import NOBODY
+from kbslurm_bot.text import gpus_named
+
+Try = Literal["test", "benchmark"]
+
+
+@app_commands.command(name="run", description="Try a file on a GPU type, or at a place, of your choice; it never ranks")
+@app_commands.describe(
+    file=WORDS["file"],
+    gpu="GPU types, with commas between",
+    leaderboard=WORDS["leaderboard"],
+    mode="benchmark (default) measures, test only checks",
+    backend="The place where it runs, and nowhere else (default: whichever is free)",
+)
+@app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus, backend=complete_places)
+async def run(
+    interaction: Asked,
+    file: discord.Attachment,
+    gpu: str,
+    leaderboard: str | None = None,
+    mode: Try = "benchmark",
+    backend: str | None = None,
+) -> None:
+    await handed_in(interaction, file, leaderboard, gpu, mode, backend)
+
+
+@app_commands.command(
+    name="verify", description="For hosts: run what is known to be right at every place that a board's GPU types have"
+)
+@app_commands.describe(
+    leaderboard="The board (default: the open one with the most GPU types)",
+    gpu="Only these GPU types, with commas between",
+    mode="test (default) or benchmark",
+    backend="Only at this place",
+)
+@app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus, backend=complete_every_place)
+@app_commands.default_permissions(HOSTS_ONLY)
+async def verify(
+    interaction: Asked,
+    leaderboard: str | None = None,
+    gpu: str | None = None,
+    mode: Try = "test",
+    backend: str | None = None,
+) -> None:
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    here = bot_of(interaction)
+    channel = here.settings.staff_channel or interaction.channel_id
+    if channel is None:
+        raise Refused("there is no channel to report into", hint="Type it in a channel, or set staff_channel.")
+    if channel == interaction.channel_id and (lacks := lacking(interaction)):
+        raise Refused(f"I can't write into this channel: I lack {', '.join(lacks)}", hint="Type it elsewhere.")
+    # Everybody in an open channel reads the board's name.
+    seen = await here.service.boards(interaction.user.id, roles_of(interaction))
+    known = [one for one in seen if here.settings.staff_channel or one.visibility == "public"]
+    found = next((one for one in known if leaderboard and one.name == leaderboard.strip().lower()), None)
+    if leaderboard is None:
+        found = max((one for one in known if one.is_open), key=lambda one: len(one.gpus), default=None)
+    if found is None:
+        await as_asker(interaction, Client.overview)  # who is no host is told that instead
+        raise NotFound("public board", leaderboard or "", known=[one.name for one in known])
+    board, gpus = found.name, gpus_named(gpu, found)
+    ordered = await as_asker(interaction, lambda client: client.verify(board, gpus, mode, on=backend))
+    here.live_cards.add(ordered.submission_id, channel, NOBODY, also=ordered.submission_ids)
+    said = [
+        f"Verifying on {cards.escaped(ordered.board)}: submission {ordered.submission_id}; <#{channel}> follows it."
+    ]
+    if ordered.left_out:
+        said.append(f"Not verified, since this board hasn't them: {', '.join(map(cards.escaped, ordered.left_out))}.")
+    await interaction.followup.send("\n".join(said), ephemeral=True)

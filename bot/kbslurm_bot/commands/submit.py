@@ -1,0 +1,146 @@
+"""`/submit` and `/leaderboard submit …`: a file becomes a submission, and a card in the channel follows it."""
+
+from __future__ import annotations
+
+import discord
+from discord import app_commands
+
+from kbslurm.domain.source import SOURCE_CAP
+from kbslurm.errors import Invalid, TooLarge
+from kbslurm_bot.commands.completions import complete_board, complete_gpus
+from kbslurm_bot.interactions import Asked, board_of, bot_of
+from kbslurm_bot.permissions import missing_here
+from kbslurm_bot.service import Away
+from kbslurm_bot.text import gpus_named
+
+MODE_CHOICES = [
+    app_commands.Choice(name="ranked", value="leaderboard"),
+    app_commands.Choice(name="test", value="test"),
+    app_commands.Choice(name="benchmark", value="benchmark"),
+    app_commands.Choice(name="profile", value="profile"),
+]
+WORDS = {
+    "file": "Your kernel, as a file",
+    "leaderboard": "The board; a #!POPCORN line of the file may say it",
+    "gpu": "GPU types, with commas between; a #!POPCORN line of the file may say them",
+}
+
+modes = app_commands.Group(name="submit", description="Submit a file")
+
+
+@app_commands.command(name="submit", description="Submit a file: ranked, unless you say otherwise")
+@app_commands.describe(**WORDS, mode="What is done with it (default: ranked)")
+@app_commands.choices(mode=MODE_CHOICES)
+@app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus)
+async def submit(
+    interaction: Asked,
+    file: discord.Attachment,
+    leaderboard: str | None = None,
+    gpu: str | None = None,
+    mode: str = "leaderboard",
+) -> None:
+    await handed_in(interaction, file, leaderboard, gpu, mode)
+
+
+@modes.command(name="test", description="Is it right? No times")
+@app_commands.describe(**WORDS)
+@app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus)
+async def only_test(
+    interaction: Asked, file: discord.Attachment, leaderboard: str | None = None, gpu: str | None = None
+) -> None:
+    await handed_in(interaction, file, leaderboard, gpu, "test")
+
+
+@modes.command(name="benchmark", description="Is it right, and how long does it take? It doesn't rank")
+@app_commands.describe(**WORDS)
+@app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus)
+async def benchmark(
+    interaction: Asked, file: discord.Attachment, leaderboard: str | None = None, gpu: str | None = None
+) -> None:
+    await handed_in(interaction, file, leaderboard, gpu, "benchmark")
+
+
+@modes.command(name="profile", description="Where does the time go?")
+@app_commands.describe(**WORDS)
+@app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus)
+async def profile(
+    interaction: Asked, file: discord.Attachment, leaderboard: str | None = None, gpu: str | None = None
+) -> None:
+    await handed_in(interaction, file, leaderboard, gpu, "profile")
+
+
+@modes.command(name="ranked", description="For the leaderboard, hidden cases included")
+@app_commands.describe(**WORDS)
+@app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus)
+async def ranked(
+    interaction: Asked, file: discord.Attachment, leaderboard: str | None = None, gpu: str | None = None
+) -> None:
+    await handed_in(interaction, file, leaderboard, gpu, "leaderboard")
+
+
+async def handed_in(
+    interaction: Asked,
+    file: discord.Attachment,
+    leaderboard: str | None,
+    gpu: str | None,
+    mode: str,
+    on: str | None = None,
+) -> None:
+    """A file that somebody attached, for a board and GPU types as they typed them."""
+    await interaction.response.defer(ephemeral=True, thinking=True)
+    if file.size > SOURCE_CAP:
+        raise TooLarge(f"the file has {file.size} bytes", hint=f"At most {SOURCE_CAP} are taken.")
+    board = await board_of(interaction, leaderboard) if leaderboard else None
+    try:
+        source = await file.read()
+    except discord.HTTPException as error:
+        raise Invalid(f"Discord didn't give the file ({error.status})", hint="Attach it once more.") from error
+    name = board.name if board else None
+    await submitted(interaction, name, gpus_named(gpu, board), mode, file.filename, source, on)
+
+
+async def submitted(
+    interaction: Asked,
+    board: str | None,
+    gpus: list[str],
+    mode: str,
+    file_name: str,
+    source: bytes,
+    on: str | None = None,
+) -> None:
+    """Submit it for whoever asked, post its card, and say so. The interaction has been deferred."""
+    here, user = bot_of(interaction), interaction.user
+    await here.service.person(user.id, user.display_name)
+    try:
+        receipt = await here.service.for_user(
+            user.id,
+            user.display_name,
+            lambda client: client.submit_to_many(board, gpus, mode, file_name, source, on=on),
+        )
+    except Away as error:
+        raise Away(
+            error.why, hint="Whether it has your file isn't known: look at `/me` before you submit again."
+        ) from error
+    number = receipt.submission_id
+    lacks = lacking(interaction)
+    if interaction.channel_id is None or lacks:
+        said = f"Submission {number} is accepted. I have no card for it here: I lack {', '.join(lacks) or 'a channel'}."
+        await interaction.followup.send(f"{said} `/leaderboard get-submission` shows it.", ephemeral=True)
+        return
+
+    async def lost() -> None:
+        said = f"I may not write in this channel, so submission {number} has no card here. Tell a host."
+        await interaction.followup.send(f"{said} `/leaderboard get-submission` shows it.", ephemeral=True)
+
+    here.live_cards.add(number, interaction.channel_id, user.id, lost)
+    await interaction.followup.send(
+        f"Submission {number} is accepted; its card in this channel follows it.", ephemeral=True
+    )
+
+
+def lacking(interaction: Asked) -> list[str]:
+    """What the bot may not do in this channel, of what a card needs."""
+    if interaction.guild_id is None:
+        return []
+    in_thread = isinstance(interaction.channel, discord.Thread)
+    return [name for name in missing_here(interaction.app_permissions, in_thread=in_thread) if name != "Attach Files"]

@@ -1,0 +1,179 @@
+"""The bot as Discord knows it: one connection, its commands, its buttons and its cards.
+
+It asks for no privileged intent: commands and buttons come to it by themselves, messages of people never do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import discord
+import yarl
+from discord import app_commands
+from discord.http import Route
+
+from kbslurm.client.answers import (
+    FeedEvent,
+)
+from kbslurm.observe.logs import teller
+from kbslurm_bot import cards
+from kbslurm_bot.alarms import Alarms
+from kbslurm_bot.announcements import Announcer
+from kbslurm_bot.buttons import BUTTONS
+from kbslurm_bot.commands.all import ALL
+from kbslurm_bot.confirm import ConfirmButton, Questions
+from kbslurm_bot.discord_messages import DiscordMessages
+from kbslurm_bot.failures import say_failure
+from kbslurm_bot.feed import follow
+from kbslurm_bot.live_cards import LiveCards
+from kbslurm_bot.permissions import invite_url, missing_here
+from kbslurm_bot.service import Service
+from kbslurm_bot.settings import Settings
+from kbslurm_bot.state import State
+
+tell = teller("bot")
+SYNCED = "commands"
+SERVERS_LOOKS, SERVERS_GAP_S = 150, 0.2  # so long after everything else Discord may tell of a server
+
+
+def _is_away(guild: discord.Guild) -> bool:
+    """Whether nothing but its number is known of this server yet."""
+    return guild.unavailable or guild.me is None
+
+
+def connect_to(settings: Settings) -> None:
+    """Where Discord is, for this process."""
+    Route.BASE = settings.api_url
+    discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(settings.gateway_url)
+
+
+class Tree(app_commands.CommandTree["DiscordClient"]):
+    """Commands whose every failure is one sentence for whoever typed it."""
+
+    async def on_error(
+        self, interaction: discord.Interaction[DiscordClient], error: app_commands.AppCommandError
+    ) -> None:
+        await say_failure(interaction, getattr(error, "original", error))
+
+
+class DiscordClient(discord.Client):
+    """One for a process. `settings` say where everything is; `state` and `service` are closed by whoever made them."""
+
+    def __init__(self, settings: Settings, state: State, service: Service, **more: Any) -> None:
+        super().__init__(
+            intents=discord.Intents(guilds=True),
+            allowed_mentions=discord.AllowedMentions.none(),
+            proxy=settings.proxy,
+            **more,
+        )
+        self.settings, self.state, self.service = settings, state, service
+        self.live_cards = LiveCards(state, service, DiscordMessages(self))
+        self.tree = Tree(self)
+        self.questions = Questions()
+        self._tasks: list[asyncio.Task[None]] = []
+        link = f"\n{settings.public_url}/staff" if settings.public_url else ""
+        self.alarms = Alarms(DiscordMessages(self), settings.staff_channel, link)
+        self._raising: set[asyncio.Task[None]] = set()
+        for one in ALL:
+            self.tree.add_command(one)
+
+    async def setup_hook(self) -> None:
+        self.add_dynamic_items(*BUTTONS, ConfirmButton)
+        await self._sync()
+        self.live_cards.start()
+        listeners: list[Callable[[FeedEvent], None]] = []
+        if self.settings.channel is not None:
+            announcer = Announcer(self.state, self.service, DiscordMessages(self), self.settings.channel)
+            listeners.append(announcer.heard)
+            self._tasks.append(asyncio.create_task(announcer.run(), name="announcements"))
+        if self.settings.staff_channel is not None:
+            listeners.append(self._operators)
+        self._tasks.append(asyncio.create_task(follow(self.service, self.live_cards, *listeners), name="feed"))
+
+    async def _sync(self) -> None:
+        """Tell Discord of the commands, but only when they have changed: it counts how often it is told."""
+        payload = [one.to_dict(self.tree) for one in self.tree.get_commands()]
+        told = json.dumps([self.application_id, payload], sort_keys=True, default=str)
+        digest = hashlib.sha256(told.encode()).hexdigest()
+        if self.state.word(SYNCED) != digest:
+            await self.tree.sync()
+            self.state.keep(SYNCED, digest)
+            tell("commands synced", commands=len(payload))
+
+    async def synced_anew(self, guild: int | None) -> int:
+        """Tell Discord of all commands whatever it knows; what this guild has of its own is another bot version's."""
+        count = len(await self.tree.sync())
+        if guild is not None:
+            await self.tree.sync(guild=discord.Object(guild))
+        return count
+
+    async def on_ready(self) -> None:
+        tell("ready", guilds=len(self.guilds), user=str(self.user))
+        if not self.guilds and self.application_id is not None:
+            tell("the bot is in no server", level="warning", fix=f"Open {invite_url(self.application_id)}")
+        for _ in range(SERVERS_LOOKS):
+            if not any(map(_is_away, self.guilds)):
+                break
+            await asyncio.sleep(SERVERS_GAP_S)
+        for guild in self.guilds:
+            if _is_away(guild):
+                tell("a server doesn't answer", level="warning", guild=str(guild.id), why="Discord has an outage there")
+                continue
+            lacking = missing_here(guild.me.guild_permissions)
+            if lacking:
+                tell(
+                    "a permission is missing",
+                    level="warning",
+                    guild=guild.name,
+                    missing=", ".join(lacking),
+                    fix="Invite the bot anew by the link that kbslurm bot check prints.",
+                )
+        for name, number in self.settings.channels().items():
+            channel = self.get_channel(number)
+            if not isinstance(channel, discord.abc.GuildChannel):
+                if any(map(_is_away, self.guilds)):
+                    continue
+                lacking, where = ["View Channels"], str(number)
+            else:
+                lacking = [
+                    one for one in missing_here(channel.permissions_for(channel.guild.me)) if one != "Attach Files"
+                ]
+                where = f"#{channel.name} of {channel.guild.name}"
+            if lacking:
+                tell(
+                    f"the bot can't write into [discord] {name}",
+                    level="warning",
+                    channel=where,
+                    missing=", ".join(lacking),
+                    fix="Allow it in the channel's settings, Permissions; kbslurm bot check looks again.",
+                )
+
+    def _operators(self, event: FeedEvent) -> None:
+        """A run that ends without a result is the machines' fault, and an operator's to mend."""
+        if event.kind != "run.failed":
+            return
+        told = event.data
+        place = " ".join(str(told[name]) for name in ("backend", "node") if told.get(name))
+        text = (
+            f"Submission {told.get('submission')} got no result on {cards.escaped(str(told.get('gpu')))}:"
+            f" {cards.escaped(str(told.get('why') or told.get('ending')))} ({cards.escaped(place)})."
+        )
+        alarm = asyncio.create_task(self.alarm(text, about=f"{place}: {told.get('ending')}"))
+        self._raising.add(alarm)
+        alarm.add_done_callback(self._raising.discard)
+
+    async def alarm(self, text: str, *, about: str = "") -> None:
+        """Tell the staff's channel what an operator has to know; of the same trouble it is told in one card."""
+        await self.alarms.raised(text, about=about)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.live_cards.stop()
+        await self.alarms.stop()
+        await super().close()

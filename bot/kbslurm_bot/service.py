@@ -1,0 +1,165 @@
+"""How the bot speaks with kbslurm's API: in the name of the Discord user who asked, and only for them.
+
+Calls block, so each runs in a thread. What somebody may is the API's decision, never the bot's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import TypeVar
+
+from kbslurm.client.answers import BoardInfo, PersonInfo, Place
+from kbslurm.client.errors import ServerGone
+from kbslurm.client.http import Client
+from kbslurm.errors import KbslurmError
+from kbslurm.observe.logs import teller
+from kbslurm_bot.cards import Row, Standing
+from kbslurm_bot.plot import Point
+from kbslurm_bot.text import printable
+
+tell = teller("bot")
+T = TypeVar("T")
+BOARDS_FRESH_S = 10.0
+# Threads of its own: a service that hangs must not take those with which Discord's names are looked up.
+THREADS = 32
+# Each call gives up by itself; this bounds those that wait for a thread, and a sync of problems takes minutes.
+PATIENCE_S = 200.0
+PLACES = 100
+LINES = 100
+
+
+class Away(ServerGone):
+    """The service doesn't answer at the moment; what it has accepted goes on"""
+
+    def __init__(self, why: str, *, hint: str = "Try again in a minute.") -> None:
+        super().__init__("service", why, hint=hint)
+        self.message, self.why = str(type(self).__doc__), why
+
+
+class Service:
+    """One for the whole bot; `url` is the API's, `token` shows us as the bot. Whoever hangs is waited for so long."""
+
+    def __init__(self, url: str, token: str, *, patience_s: float = PATIENCE_S) -> None:
+        self.client = Client(url, admin=token)
+        self._patience_s = patience_s
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="service")
+        self._people: dict[int, PersonInfo] = {}
+        self._meeting = asyncio.Lock()
+        self._boards: dict[tuple[int, str | None], tuple[float, list[BoardInfo]]] = {}
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.client.close()
+
+    async def _called(self, call: Callable[[Client], T], client: Client) -> T:
+        try:
+            async with asyncio.timeout(self._patience_s):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, call, client)
+        except ServerGone as error:
+            raise Away(error.message) from error
+        except TimeoutError as error:
+            raise Away("no answer") from error
+
+    async def ask(self, call: Callable[[Client], T]) -> T:
+        """Ask as the bot itself."""
+        return await self._called(call, self.client)
+
+    async def person(self, user: int, name: str) -> PersonInfo:
+        """Who this Discord user is to kbslurm; somebody new is made a person."""
+        if (known := self._people.get(user)) is not None:
+            return known
+        # One after the other: somebody new who types twice at once is made one person.
+        try:
+            async with asyncio.timeout(self._patience_s), self._meeting:
+                known = self._people.get(user)
+                if known is None:
+                    known = await self.ask(lambda client: client.discord_user(str(user), printable(name) or str(user)))
+                    self._people[user] = known
+                return known
+        except TimeoutError as error:
+            raise Away("no answer") from error
+
+    async def for_user(self, user: int, name: str, call: Callable[[Client], T], *, roles: str | None = None) -> T:
+        """Ask in the name of whoever has just pressed or typed something, with these Discord roles."""
+        await self.person(user, name)
+        return await self.for_owner(user, call, roles=roles)
+
+    async def for_owner(self, user: int, call: Callable[[Client], T], *, roles: str | None = None) -> T:
+        """Ask in the name of somebody who is known already."""
+        return await self._called(call, self.client.acting_for(f"discord:{user}", roles=roles))
+
+    async def boards(self, user: int, roles: str | None = None) -> list[BoardInfo]:
+        """The boards that this user may see, not asked for at every letter typed. Makes nobody a person."""
+        at, known = self._boards.get((user, roles), (0.0, []))
+        if at and time.monotonic() - at < BOARDS_FRESH_S:
+            return known
+        found = await self.for_owner(user, Client.boards, roles=roles)
+        if len(self._boards) > 1000:
+            self._boards.clear()
+        self._boards[user, roles] = (time.monotonic(), found)
+        return found
+
+    async def standings(self, owner: int, whole: Row) -> dict[str, Standing]:
+        """Where each score of a ranked submission stands. What can't be asked for now is left out."""
+        told = whole["submission"]
+        gpus = [row["gpu"] for row in told["runs"] if row["verdict"] and row["verdict"]["ranked"]]
+        if told["mode"] != "leaderboard" or not gpus:
+            return {}
+
+        def asked(client: Client) -> dict[str, Standing]:
+            lines = client.lines(told["board"], limit=LINES)
+            return {gpu: standing(told, gpu, lines, client.ranking(told["board"], gpu, limit=PLACES)) for gpu in gpus}
+
+        try:
+            return await self.for_owner(owner, asked)
+        except KbslurmError as error:
+            tell("no standings", level="warning", submission=told["id"], why=error.message)
+            return {}
+
+    async def leaders(self, user: int, whole: Row) -> dict[str, float]:
+        """The first score of each of its GPU types."""
+        told = whole["submission"]
+
+        def asked(client: Client) -> dict[str, float]:
+            found = {row["gpu"]: client.ranking(told["board"], row["gpu"], limit=1) for row in told["runs"]}
+            return {gpu: places[0].score_s for gpu, places in found.items() if places}
+
+        return await self.for_owner(user, asked)
+
+
+def standing(told: Row, gpu: str, lines: Sequence[Row], places: Sequence[Place]) -> Standing:
+    """Pure: one's own list and the board's first places → where this submission stands."""
+    history = history_of([line for line in lines if line["id"] <= told["id"]], gpu)
+    before = [one.score_s for n, one in history if n < told["id"]]
+    mine = next((n for n, place in enumerate(places) if place.person_id == int(told["person_id"])), None)
+    ahead = [place.score_s for place in places[: mine or 0]]
+    return Standing(
+        rank=None if mine is None else places[mine].rank,
+        of=len(places) if len(places) < PLACES else None,
+        best_before_s=min(before, default=None),
+        next_s=ahead[-1] if ahead else None,
+        history=tuple(one for _, one in history),
+    )
+
+
+def history_of(lines: Sequence[Row], gpu: str) -> list[tuple[int, Point]]:
+    """The scores that rank of one's own list, newest first → by number, oldest first."""
+    return [
+        (
+            line["id"],
+            Point(
+                at=datetime.fromisoformat(line["submission_time"]),
+                score_s=run["score"],
+                low_s=(run.get("interval") or (None, None))[0],
+                high_s=(run.get("interval") or (None, None))[1],
+            ),
+        )
+        for line in sorted(lines, key=lambda one: int(one["id"]))
+        if line["mode"] == "leaderboard"
+        for run in line["runs"]
+        if run["gpu_type"] == gpu and run["score"] is not None
+    ]

@@ -1,0 +1,52 @@
+"""What every call of the API needs: the rows, the clock, the configuration, and who waits for an event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+
+from kbslurm.api.listener import EventListener
+from kbslurm.api.metrics import ApiMetrics
+from kbslurm.domain.intake import Offer
+from kbslurm.ports import Clock
+
+if TYPE_CHECKING:
+    from kbslurm.config.settings import Config
+    from kbslurm.store.postgres import PostgresStore
+
+# As many as there are connections to keep: more threads would only wait for one another, or connect anew each time.
+THREADS = 16
+PATIENT_THREADS = 4
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """One for a whole app. `slots` is how many attempts may be open at once, by GPU type, over all places;
+    `offers` says which place has what."""
+
+    store: PostgresStore
+    config: Config
+    clock: Clock
+    listener: EventListener
+    slots: Mapping[str, int] = field(default_factory=dict)
+    offers: Sequence[Offer] = ()
+    metrics: ApiMetrics = field(default_factory=ApiMetrics)
+    patient: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(PATIENT_THREADS))
+
+    async def patiently(self, call: Callable[[], T]) -> T:
+        """Call what waits for others (a sign-on provider, git) where it holds up nobody's poll."""
+        return await to_thread.run_sync(call, limiter=self.patient)
+
+    @property
+    def bot_token(self) -> str | None:
+        """The secret by which the Discord bot is known; None: there is no bot."""
+        return self.config.secret("KBSLURM_BOT_TOKEN") or None
+
+    @property
+    def admin_token(self) -> str | None:
+        """The secret of the hosts' calls; None: those are off."""
+        return self.config.secret("POPCORN_ADMIN_TOKEN") or None

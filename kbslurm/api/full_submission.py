@@ -1,0 +1,158 @@
+"""All of a submission, as `kbslurm watch` shows it to its owner: with attempts, where the time went, and the report.
+
+`as_json` tells it, and `from_json` makes the same value again on a laptop: so the command line shows the same by the
+database and over HTTP. Pure; what only the hosts may see never comes here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from kbslurm.api import waiting
+from kbslurm.domain import public
+from kbslurm.domain.run import PersonId, RunId, RunState, SubmissionId
+from kbslurm.domain.verdict import Verdict
+from kbslurm.store.views import AttemptView, RunView, SubmissionView
+
+STAMPS = ("harness_started_at_ns", "harness_ended_at_ns")
+MOMENTS = ("opened_at", "submitted_at", "started_at", "ended_at")
+
+
+def as_json(view: SubmissionView) -> dict[str, Any]:
+    """The submission as JSON."""
+    return {
+        "id": view.id,
+        "person_id": str(view.person_id),
+        "person": view.person,
+        "board_id": view.board_id,
+        "board": view.board,
+        "mode": view.mode,
+        "file_name": view.file_name,
+        "source": view.source or "",
+        "sha256": view.sha256,
+        "accepted_at": view.accepted_at.isoformat(),
+        "done": view.is_done,
+        "runs": [_run(run) for run in view.runs],
+    }
+
+
+def _run(run: RunView) -> dict[str, Any]:
+    found = run.verdict
+    return {
+        "id": run.id,
+        "gpu": run.gpu,
+        "state": run.state.value,
+        "standing": run.standing,
+        "second": run.second,
+        "held": run.held,
+        "first_score_s": run.first_score_s,
+        "queued_at": run.queued_at.isoformat(),
+        "ended_at": _text(run.ended_at),
+        "reason": run.reason,
+        "progress": waiting.progress(run),
+        "verdict": None if found is None else _verdict(found),
+        "verdict_at": _text(run.verdict_at),
+        "attempts": [_attempt(one) for one in run.attempts],
+    }
+
+
+def _verdict(found: Verdict) -> dict[str, Any]:
+    told = {one.name: getattr(found, one.name) for one in dataclasses.fields(found) if one.name != "detail"}
+    return {**told, "report": public.report(found.detail)}
+
+
+def _attempt(one: AttemptView) -> dict[str, Any]:
+    return {
+        "number": one.number,
+        "backend": one.backend,
+        "state": one.state,
+        "job": one.handle,
+        "node": one.node,
+        "ending": one.ending,
+        "why": one.why_here,
+        **{name: _text(getattr(one, name)) for name in MOMENTS},
+        **{name: one.telemetry.get(name) for name in STAMPS},
+    }
+
+
+def _text(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
+
+
+def from_json(row: Mapping[str, Any]) -> SubmissionView:
+    """The value that `as_json` told of; what it left out is empty. KeyError, TypeError, ValueError: it isn't one."""
+    return SubmissionView(
+        id=SubmissionId(row["id"]),
+        person_id=PersonId(int(row["person_id"])),
+        person=row["person"],
+        board_id=row["board_id"],
+        board=row["board"],
+        mode=row["mode"],
+        file_name=row["file_name"],
+        source=row["source"] or None,
+        sha256=row["sha256"],
+        via="",
+        by_staff=False,
+        accepted_at=datetime.fromisoformat(row["accepted_at"]),
+        removed_at=None,
+        runs=tuple(_run_from_json(one) for one in row["runs"]),
+    )
+
+
+def _run_from_json(row: Mapping[str, Any]) -> RunView:
+    queued_at, told = datetime.fromisoformat(row["queued_at"]), row["verdict"]
+    attempts = [_attempt_from_json(one) for one in row["attempts"]]
+    if attempts and row["progress"]:
+        last = attempts[-1]
+        attempts[-1] = dataclasses.replace(last, telemetry={**last.telemetry, "progress": row["progress"]})
+    verdict = None
+    if told is not None:
+        plain = {one.name: told[one.name] for one in dataclasses.fields(Verdict) if one.name != "detail"}
+        verdict = Verdict(**plain, detail=told["report"])
+    return RunView(
+        id=RunId(row["id"]),
+        gpu=row["gpu"],
+        state=RunState(row["state"]),
+        problem_version_id=0,
+        attempt_count=len(attempts),
+        queued_at=queued_at,
+        fair_at=queued_at,
+        cancel_at=None,
+        ended_at=_moment(row["ended_at"]),
+        reason=row["reason"],
+        verdict=verdict,
+        verdict_at=_moment(row["verdict_at"]),
+        attempts=tuple(attempts),
+        second=row["second"],
+        held=row["held"],
+        first_score_s=row["first_score_s"],
+    )
+
+
+def _attempt_from_json(row: Mapping[str, Any]) -> AttemptView:
+    opened_at = datetime.fromisoformat(row["opened_at"])
+    return AttemptView(
+        number=row["number"],
+        name="",
+        backend=row["backend"],
+        state=row["state"],
+        handle=row["job"],
+        node=row["node"],
+        ending=row["ending"],
+        exit_code=None,
+        reason="",
+        opened_at=opened_at,
+        submitted_at=_moment(row["submitted_at"]),
+        started_at=_moment(row["started_at"]),
+        ended_at=_moment(row["ended_at"]),
+        deadline_at=None,
+        why_here=row.get("why", ""),
+        telemetry={name: row[name] for name in STAMPS if row[name] is not None},
+    )
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

@@ -1,0 +1,32 @@
+"""The board or person that a host names."""
+
+from __future__ import annotations
+
+from kbslurm.api.context import Context
+from kbslurm.errors import NotFound
+from kbslurm.store.views import Board, Person
+
+HOSTS_FAILURES = (400, 401, 404)
+
+
+def held(context: Context, name: str) -> Board:
+    """The board of that name, or NotFound."""
+    found = context.store.boards.find(name)
+    if found is None:
+        raise NotFound("board", name, known=context.store.boards.names())
+    return found
+
+
+def whom(context: Context, text: str) -> Person:
+    """The person that is meant: person:ID, discord:ID, github:ID, a number of ours, else an account, else a name."""
+    provider, colon, account = text.partition(":")
+    found: Person | None
+    if colon and provider in ("discord", "github"):
+        found = context.store.people.by_account(provider, account)
+    elif colon and provider == "person":
+        found = context.store.people.by_name_or_id(account)
+    else:
+        found = context.store.people.by_name_or_id(text) or context.store.people.by_account("discord", text)
+    if found is None:
+        raise NotFound("person", text)
+    return found

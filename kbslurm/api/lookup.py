@@ -1,0 +1,41 @@
+"""The board or submission that a call names, if its caller may see it."""
+
+from __future__ import annotations
+
+from kbslurm.api import identity
+from kbslurm.api.context import Context
+from kbslurm.domain import contest, policy
+from kbslurm.domain.run import SubmissionId
+from kbslurm.errors import Invalid, NotFound, Refused
+from kbslurm.store.views import Board, Person, SubmissionView
+
+
+def own(context: Context, sender: identity.Given, number: int, *, staff_too: bool = False) -> SubmissionView:
+    """The submission, when it is the caller's own and wasn't taken back."""
+    person = identity.caller(context, sender)
+    view = context.store.submissions.get(SubmissionId(number))
+    if view.removed_at is not None:
+        raise NotFound("submission", str(number))
+    if view.person_id != person.id and not (staff_too and person.is_staff):
+        raise Refused(f"submission {number} isn't yours")
+    return view
+
+
+def seen_board(context: Context, name: str, person: Person | None) -> Board:
+    """The board, or NotFound: the same for one that isn't there and for one that the caller may not see."""
+    known = context.store.boards.names(public_only=True)
+    try:
+        board = context.store.boards.find(contest.board_name(name), counted=False)
+    except Invalid:
+        board = None
+    if board is None:
+        raise NotFound("board", name, known=known)
+    mine = context.store.invites.boards_of(person.id) if person and board.visibility == "closed" else frozenset()
+    if not may_see(board, person, mine):
+        raise NotFound("board", name, known=known)
+    return board
+
+
+def may_see(board: Board, person: Person | None, joined: frozenset[int]) -> bool:
+    """Whether the board may be shown to whoever asks."""
+    return policy.may_see(board.visibility, invited=board.id in joined, staff=person is not None and person.is_staff)

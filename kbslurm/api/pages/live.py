@@ -1,0 +1,127 @@
+"""Streams that tell an open page when to look again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from kbslurm.api import waiting
+from kbslurm.api.context import Context
+from kbslurm.api.lookup import seen_board
+from kbslurm.api.pages.reader import Reader
+from kbslurm.api.pages.rendering import HEADERS
+from kbslurm.api.parameters import Name, Number
+from kbslurm.domain.run import EventId, SubmissionId
+from kbslurm.errors import KbslurmError, Refused
+
+HEARTBEAT_S = 15.0
+PROGRESS_S = 4.0  # how far a job is makes no event: a submission that somebody looks at is looked up this often
+STAFF_S = 2.0
+
+
+def live_streams(router: APIRouter, context: Context, reader: Reader, histories: waiting.Histories) -> None:
+    @router.get("/live/{leaderboard}")
+    async def live(
+        leaderboard: Name,
+        request: Request,
+        after: Annotated[int | None, Query(ge=0, le=2**63 - 1)] = None,
+        last_event_id: Annotated[str | None, Header(max_length=20)] = None,
+    ) -> StreamingResponse:
+        """A short event whenever a place of this board may have moved; the reader then looks for itself."""
+        board = await run_in_threadpool(lambda: seen_board(context, leaderboard, reader.who(request)))
+        if last_event_id and last_event_id.isascii() and last_event_id.isdecimal():
+            after = int(last_event_id)
+        settled = await run_in_threadpool(context.store.events.last)
+        start = settled if after is None else EventId(min(after, settled))
+        return _stream(_moves(context, board.id, start))
+
+    @router.get("/live/-/s/{submission_id}")
+    async def submission(submission_id: Number, request: Request) -> StreamingResponse:
+        """A short event whenever something of a submission of one's own moved, and `over` when nothing more will."""
+
+        def owned() -> None:
+            reader.own(reader.who(request), submission_id)
+
+        await run_in_threadpool(owned)
+        return _stream(_steps(context, histories, SubmissionId(submission_id)))
+
+    @router.get("/live/-/staff")
+    async def staff(request: Request) -> StreamingResponse:
+        """A short event when something happened, at most one in `STAFF_S`."""
+
+        def checked() -> None:
+            person = reader.who(request)
+            if person is None or not person.is_staff:
+                raise Refused("this page is for staff")
+
+        await run_in_threadpool(checked)
+        return _stream(_stirs(context))
+
+
+def _stream(lines: AsyncIterator[str]) -> StreamingResponse:
+    return StreamingResponse(lines, media_type="text/event-stream", headers={**HEADERS, "X-Accel-Buffering": "no"})
+
+
+async def _steps(context: Context, histories: waiting.Histories, number: SubmissionId) -> AsyncIterator[str]:
+    def looked() -> tuple[object, bool]:
+        view = context.store.submissions.get(number)
+        standings = tuple((run.standing, run.verdict and run.verdict.name) for run in view.runs)
+        words = waiting.words(view, waiting.of_submission(context, histories, view))
+        return (standings, words), view.is_done or view.removed_at is not None
+
+    before: object = None
+    with context.listener.follow(number) as ring:
+        yield ": here\n\n"
+        while not context.listener.is_over:
+            try:
+                now, over = await run_in_threadpool(looked)
+            except KbslurmError as error:
+                context.metrics.met(error)
+                return  # the reader comes back
+            if over:
+                yield "event: moved\ndata: {}\n\nevent: over\ndata: {}\n\n"
+                return
+            yield "event: moved\ndata: {}\n\n" if before not in (None, now) else ":\n\n"
+            before = now
+            await context.listener.rest(ring, PROGRESS_S)
+
+
+async def _stirs(context: Context) -> AsyncIterator[str]:
+    with context.listener.follow() as ring:
+        yield ": here\n\n"
+        while not context.listener.is_over:
+            heard = await _rung(context, ring)
+            yield "event: moved\ndata: {}\n\n" if heard else ":\n\n"
+            await asyncio.sleep(STAFF_S)
+
+
+async def _rung(context: Context, ring: asyncio.Event) -> bool:
+    """Whether it rang before a heartbeat's time was over."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(ring.wait(), HEARTBEAT_S)
+    heard = ring.is_set() and not context.listener.is_over
+    ring.clear()
+    return heard
+
+
+async def _moves(context: Context, board: int, seen: EventId) -> AsyncIterator[str]:
+    def moved() -> tuple[bool, EventId]:
+        found = context.store.standings.moved(board, seen)
+        return found.changed or found.people is None or bool(found.people), found.upto
+
+    with context.listener.follow() as ring:
+        yield ": here\n\n"
+        while not context.listener.is_over:
+            try:
+                news, seen = await run_in_threadpool(moved)
+            except KbslurmError as error:
+                context.metrics.met(error)
+                return  # the reader comes back with the last id
+            yield f"id: {seen}\nevent: scored\ndata: {{}}\n\n" if news else ":\n\n"
+            await context.listener.rest(ring, HEARTBEAT_S)

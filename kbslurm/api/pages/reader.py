@@ -1,0 +1,73 @@
+"""Who reads a page, by the session's cookie, and whether a form that they send is their own."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from typing import Annotated, Any
+from urllib.parse import parse_qs, quote
+
+from fastapi import Query, Request
+from fastapi.responses import RedirectResponse, Response
+
+from kbslurm.api import sessions
+from kbslurm.api.context import Context
+from kbslurm.api.pages.rendering import page
+from kbslurm.domain.run import SubmissionId
+from kbslurm.errors import Invalid, NotFound, Refused
+from kbslurm.store.views import Person, SubmissionView
+
+Offset = Annotated[int, Query(alias="from", ge=0, le=2**31 - 1)]
+
+
+class Reader:
+    """Who reads, by the session's cookie, and the token that their forms must carry."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def who(self, request: Request) -> Person | None:
+        person = sessions.signed_on(self._context, request)
+        return None if person is None or person.banned_at is not None else person
+
+    def csrf(self, request: Request) -> str:
+        """What only a page of ours, read with this session, can know."""
+        session = request.cookies.get(sessions.SESSION, "")
+        key = self._context.store.settings.secret("pages")
+        return hmac.new(key, f"csrf:{session}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+    def own(self, person: Person | None, number: int) -> SubmissionView:
+        """A submission of this person's own; anybody else's isn't there."""
+        view = self._context.store.submissions.get(SubmissionId(number))
+        if person is None or view.person_id != person.id or view.removed_at is not None:
+            raise NotFound("submission", str(number))
+        return view
+
+    def page(self, request: Request, template: str, person: Person | None, **told: Any) -> Response:
+        return page(template, person=person, csrf=self.csrf(request) if person else "", **told)
+
+    def sender(self, request: Request, form: Mapping[str, str]) -> Person:
+        """Who sent a form: signed on, from a page of ours."""
+        sessions.check_same_site(request)
+        person = self.who(request)
+        if person is None:
+            raise Refused("nobody is signed on", hint="Sign on, then do it again.")
+        if not hmac.compare_digest(form.get("csrf", "").encode("utf-8", "replace"), self.csrf(request).encode()):
+            raise Refused("this form isn't of your session", hint="Load the page again, then do it again.")
+        return person
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        raise Invalid("this isn't a form of ours")
+    body = (await request.body()).decode("utf-8", "replace")
+    try:
+        found = parse_qs(body, keep_blank_values=True, max_num_fields=20)
+    except ValueError:
+        raise Invalid("this form has too many fields") from None
+    return {name: values[0] for name, values in found.items()}
+
+
+def to_login(request: Request) -> RedirectResponse:
+    return RedirectResponse(f"/login?next={quote(request.url.path)}", status_code=303)

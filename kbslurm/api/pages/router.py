@@ -1,0 +1,27 @@
+"""All pages in one router. Reading goes by what the API shows too; every form carries a token of its session."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from kbslurm.api import waiting
+from kbslurm.api.context import Context
+from kbslurm.api.pages.boards import board_pages
+from kbslurm.api.pages.live import live_streams
+from kbslurm.api.pages.reader import Reader
+from kbslurm.api.pages.sign_on import sign_on_pages
+from kbslurm.api.pages.staff import staff_pages
+from kbslurm.api.pages.submissions import submission_pages
+from kbslurm.api.standings import Standings
+
+
+def routes(context: Context, histories: waiting.Histories, standings: Standings) -> APIRouter:
+    """The router of the pages. None of it is in the OpenAPI document: that is for machines."""
+    router = APIRouter(include_in_schema=False)
+    reader = Reader(context)
+    for more in (board_pages, submission_pages):
+        more(router, context, reader, histories, standings)
+    sign_on_pages(router, context, reader)
+    staff_pages(router, context, reader)
+    live_streams(router, context, reader, histories)
+    return router

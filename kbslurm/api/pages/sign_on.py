@@ -1,0 +1,55 @@
+"""The pages where a browser signs on and off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from kbslurm.api import providers, sessions
+from kbslurm.api.context import Context
+from kbslurm.api.pages.reader import Reader, form_of
+from kbslurm.api.pages.rendering import page
+
+
+def sign_on_pages(router: APIRouter, context: Context, reader: Reader) -> None:
+    @router.get("/login")
+    def ask(request: Request, next_: Annotated[str, Query(alias="next", max_length=500)] = "/me") -> Response:
+        """Whom one can sign on with, or a token to paste."""
+        known, to = providers.providers(context), sessions.safe_next(next_)
+        return reader.page(request, "login.html", reader.who(request), providers=known, next=to, why="")
+
+    @router.post("/login")
+    async def by_token(request: Request) -> Response:
+        """A session for whoever has the token."""
+        form = await form_of(request)
+        return await run_in_threadpool(entered, request, form)
+
+    def entered(request: Request, form: Mapping[str, str]) -> Response:
+        sessions.check_same_site(request)
+        to = sessions.safe_next(form.get("next", "/me"))
+        secret = form.get("token", "").strip()[:512]
+        person = context.store.tokens.person_of(secret, now=context.clock.now()) if secret else None
+        if person is None or person.banned_at is not None:
+            why = "This token isn't known, was revoked, or waits to be linked."
+            return page("login.html", status=403, providers=providers.providers(context), next=to, why=why)
+        answer = RedirectResponse(to, status_code=303)
+        sessions.open_session(context, request, answer, person, "browser (token)")
+        return answer
+
+    @router.post("/logout")
+    async def leave(request: Request) -> Response:
+        """End the session of this browser."""
+        form = await form_of(request)
+
+        def ended() -> None:
+            reader.sender(request, form)
+            context.store.tokens.revoke_secret(request.cookies[sessions.SESSION], now=context.clock.now())
+
+        await run_in_threadpool(ended)
+        answer = RedirectResponse("/", status_code=303)
+        answer.delete_cookie(sessions.SESSION)
+        return answer

@@ -1,0 +1,99 @@
+"""The page for staff: the queue, places, and what a host should look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from kbslurm.api import host_lookup
+from kbslurm.api.context import Context
+from kbslurm.api.pages.reader import Reader, form_of, to_login
+from kbslurm.api.routes.hosts import operations
+from kbslurm.domain.run import PersonId, SubmissionId
+from kbslurm.errors import Invalid, NotFound, Refused
+from kbslurm.flow.cancel import cancel
+from kbslurm.store.views import Person
+
+Acts = Mapping[str, Callable[[Person, Mapping[str, str]], None]]
+
+
+def staff_pages(router: APIRouter, context: Context, reader: Reader) -> None:
+    def by_staff(person: Person | None) -> Person:
+        if person is None or not person.is_staff:
+            raise Refused("this page is for staff")
+        return person
+
+    @router.get("/staff")
+    def overview(request: Request) -> Response:
+        """Queue, places, and what a host should look at."""
+        person = reader.who(request)
+        if person is None:
+            return to_login(request)
+        by_staff(person)
+        now = context.clock.now()
+        return reader.page(
+            request,
+            "staff.html",
+            person,
+            accepts=context.store.settings.accepts_jobs(),
+            queue=context.store.overview.queue(),
+            leases=[(line, line.expires_at > now, _places(line.info)) for line in context.store.leases.all()],
+            attention=context.store.overview.attention(now=now),
+            audit=[operations.audit_line(event) for event in context.store.events.audit_log(limit=20)],
+        )
+
+    def switch(accepting: bool) -> Callable[[Person, Mapping[str, str]], None]:
+        return lambda person, form: context.store.settings.set_accepts_jobs(
+            accepting, by=person.name, now=context.clock.now()
+        )
+
+    def end(person: Person, form: Mapping[str, str]) -> None:
+        text = form.get("submission", "").strip()
+        if not (text.isascii() and text.isdecimal() and len(text) < 19):
+            raise Invalid(f"{text[:40]!r} is no submission's number")
+        number, now = SubmissionId(int(text)), context.clock.now()
+        cancel(context.store.submissions, number, None, now)
+        context.store.events.audit(person.name, "cancel", f"submission:{number}", now=now)
+
+    def ban(person: Person, form: Mapping[str, str]) -> None:
+        whom = host_lookup.whom(context, form.get("person", "").strip()[:100])
+        if whom.is_staff:
+            raise Refused("staff can't be banned from a page", hint="An owner uses: kbslurm user ban")
+        reason = form.get("reason", "").strip()[:200]
+        context.store.people.ban(PersonId(whom.id), reason, by=person.name, now=context.clock.now())
+
+    def unban(person: Person, form: Mapping[str, str]) -> None:
+        whom = host_lookup.whom(context, form.get("person", "").strip()[:100])
+        context.store.people.unban(PersonId(whom.id), by=person.name, now=context.clock.now())
+
+    acts: Acts = {"pause": switch(False), "resume": switch(True), "cancel": end, "ban": ban, "unban": unban}
+
+    @router.post("/staff/{act}")
+    async def act(act: str, request: Request) -> Response:
+        """Do it, as whoever is signed on; it is in the audit log."""
+        form = await form_of(request)
+
+        def done() -> None:
+            person = by_staff(reader.sender(request, form))
+            if act not in acts:
+                raise NotFound("act", act, known=list(acts))
+            acts[act](person, form)
+
+        await run_in_threadpool(done)
+        return RedirectResponse("/staff", status_code=303)
+
+
+def _places(info: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the leader told of each place, in words."""
+    places = info.get("places")
+    if not isinstance(places, dict):
+        return []
+    return [(str(name), _in_words(told)) for name, told in places.items()]
+
+
+def _in_words(told: Any) -> str:
+    return ", ".join(f"{key}: {value}" for key, value in told.items()) if isinstance(told, dict) else str(told)

@@ -1,0 +1,158 @@
+"""The pages of one's own submissions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from kbslurm.api import popcorn_submission, providers, waiting
+from kbslurm.api.context import Context
+from kbslurm.api.pages import drawing
+from kbslurm.api.pages.reader import Offset, Reader, form_of, to_login
+from kbslurm.api.pages.rendering import measured, took
+from kbslurm.api.parameters import Gpu, Number
+from kbslurm.api.routes.artifacts import FileName, download
+from kbslurm.api.standings import Standings
+from kbslurm.domain import public
+from kbslurm.domain.waterfall import waterfall
+from kbslurm.errors import Invalid
+from kbslurm.flow.cancel import cancel
+from kbslurm.observe.logs import teller
+from kbslurm.store.views import RunView, SubmissionView
+
+tell = teller("api.pages")
+MINE = 50
+LOG_CHARACTERS = 8000
+HISTORY = 200
+
+
+def submission_pages(
+    router: APIRouter, context: Context, reader: Reader, histories: waiting.Histories, standings: Standings
+) -> None:
+    @router.get("/me")
+    def me(request: Request, start: Offset = 0, linked: bool = False) -> Response:
+        """One's own submissions, newest first."""
+        person = reader.who(request)
+        if person is None:
+            return to_login(request)
+        found = context.store.submissions.newest(person=person.id, limit=MINE, offset=start)
+        rows = [{"view": view, "status": popcorn_submission.job_status(view)} for view in found]
+        more = providers.providers(context)
+        return reader.page(request, "me.html", person, rows=rows, start=start, step=MINE, linked=linked, providers=more)
+
+    @router.post("/me/link")
+    async def link(request: Request) -> Response:
+        """Make a token that `popcorn register` or `kbslurm login --register` wrote that of whoever is signed on."""
+        form = await form_of(request)
+
+        def linked() -> None:
+            person, secret = reader.sender(request, form), form.get("token", "").strip()[:512]
+            if not secret or not context.store.tokens.claim(secret, person.id, now=context.clock.now()):
+                raise Invalid("this token isn't waiting to be linked", hint="Get another: kbslurm login --register")
+            tell("a token was linked by its holder", person=person.id)
+
+        await run_in_threadpool(linked)
+        return RedirectResponse("/me?linked=1", status_code=303)
+
+    @router.get("/s/{submission_id}")
+    def submission(submission_id: Number, request: Request) -> Response:
+        """A submission, for its owner; for anybody else there is none."""
+        person = reader.who(request)
+        if person is None:
+            return to_login(request)
+        view = reader.own(person, submission_id)
+        queue = waiting.of_submission(context, histories, view)
+        return reader.page(
+            request,
+            "submission.html",
+            person,
+            view=view,
+            state=popcorn_submission.job_status(view),
+            words=waiting.words(view, queue),
+            runs=[_run(run) for run in view.runs],
+            artifacts=context.store.artifacts.of_submission(view.id) if view.mode == "profile" else [],
+            history=_history(context, view),
+        )
+
+    @router.get("/s/{submission_id}/artifacts/{gpu}/{name}")
+    def artifact(submission_id: Number, gpu: Gpu, name: FileName, request: Request) -> Response:
+        """A file of a profile of one's own, as a download."""
+        person = reader.who(request)
+        if person is None:
+            return to_login(request)
+        view = reader.own(person, submission_id)
+        return download(context, view, gpu, name)
+
+    @router.post("/s/{submission_id}/cancel")
+    async def cancel_(submission_id: Number, request: Request) -> Response:
+        """Cancel what is still open of a submission of one's own."""
+        form = await form_of(request)
+
+        def cancelled() -> None:
+            person = reader.sender(request, form)
+            view = reader.own(person, submission_id)
+            cancel(context.store.submissions, view.id, person.id, context.clock.now())
+
+        await run_in_threadpool(cancelled)
+        return RedirectResponse(f"/s/{submission_id}", status_code=303)
+
+
+def _run(run: RunView) -> dict[str, Any]:
+    """One run as its owner may see it: of hidden cases not even how many there are."""
+    detail = (run.verdict.detail if run.verdict else None) or {}
+    score = None
+    verdict = run.verdict
+    if verdict is not None and verdict.score_s is not None:
+        low_s, high_s = verdict.low_s, verdict.high_s
+        score = measured(
+            verdict.score_s,
+            verdict.score_s if low_s is None else low_s,
+            verdict.score_s if high_s is None else high_s,
+        )
+    return {
+        "gpu": run.gpu,
+        "verdict": verdict.name if verdict else run.standing,
+        "first": None if verdict or run.first_score_s is None else took(run.first_score_s),
+        "ranked": verdict is not None and verdict.ranked,
+        "score": score,
+        "went": run.went,
+        "report": "" if verdict is not None and verdict.name == "passed" else popcorn_submission.report_of(run),
+        "bars": drawing.bars(waterfall(run.stamps)),
+        "tests": _shown(detail, "tests"),
+        "timed": _shown(detail, "benchmarks"),
+        "log": str(detail.get("log", ""))[-LOG_CHARACTERS:],
+        "profile": str(detail.get("profile", "")),
+    }
+
+
+def _shown(detail: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "phase": row["phase"],
+            "spec": row["spec"],
+            "status": row["status"],
+            "message": row.get("message") or "",
+            **{name: _seconds(row.get(f"{name}_ns")) for name in ("mean", "median", "best", "worst")},
+        }
+        for row in detail.get(key, ())
+        if row["phase"] != public.HIDDEN
+    ]
+
+
+def _seconds(ns: float | None) -> float | None:
+    return None if ns is None else ns / 1e9
+
+
+def _history(context: Context, view: SubmissionView) -> list[tuple[str, drawing.Curve]]:
+    """One's own ranked scores on this board, a curve per GPU type."""
+    points: dict[str, list[tuple[Any, float, str]]] = {}
+    mine = context.store.submissions.newest(person=view.person_id, board=view.board, limit=HISTORY)
+    for one in reversed(mine):
+        for run in one.runs:
+            if run.verdict is not None and run.verdict.ranked and run.verdict.score_s is not None:
+                points.setdefault(run.gpu, []).append((one.accepted_at, run.verdict.score_s, str(one.id)))
+    return [(gpu, drawing.curve(found, steps=False)) for gpu, found in sorted(points.items())]

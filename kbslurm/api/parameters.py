@@ -1,0 +1,16 @@
+"""The parameters that several calls have, with their bounds."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Query
+
+from kbslurm.domain import contest
+
+Name = Annotated[str, Path(max_length=contest.NAME_CAP, description="A board's name, in any case.")]
+Gpu = Annotated[str, Path(max_length=contest.NAME_CAP, description="A GPU type, in any case.")]
+Number = Annotated[int, Path(ge=0, le=2**63 - 1, description="The submission's number.")]
+RunNumber = Annotated[int, Path(ge=0, le=2**63 - 1, description="The run's number.")]
+Limit = Annotated[int, Query(ge=1, le=100)]
+Offset = Annotated[int, Query(ge=0, le=2**31 - 1)]

@@ -1,0 +1,18 @@
+"""A person as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kbslurm.store.views import Person
+
+
+def person_told(person: Person) -> dict[str, Any]:
+    """Somebody, as they and the hosts may know them."""
+    return {
+        "id": str(person.id),
+        "name": person.name,
+        "role": person.role,
+        "team": person.team,
+        "banned": person.banned_at is not None,
+    }

@@ -1,0 +1,151 @@
+"""What a profile left, as bytes: for the submission's author, and for hosts.
+
+They were made where the submission ran and may be anything. So they are only ever handed out as a download, under the
+name that the judge gave, and a browser is told in every way there is not to show or run them.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import zipfile
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Response
+
+from kbslurm.api import identity
+from kbslurm.api.answers import Ascii, answers
+from kbslurm.api.context import Context
+from kbslurm.api.identity import Sender
+from kbslurm.api.lookup import own
+from kbslurm.api.parameters import Gpu, Number
+from kbslurm.contract.artifacts import Artifacts
+from kbslurm.domain import contest
+from kbslurm.domain.run import SubmissionId
+from kbslurm.errors import NotFound
+from kbslurm.store.views import ArtifactView, RunView, SubmissionView
+
+ZIP_CAP = 6 << 20
+BYTES: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The file, as a download.", "content": {"application/octet-stream": {}}}
+}
+FileName = Annotated[str, Path(max_length=64, description="The file's name, as listed.")]
+
+
+def routes(context: Context) -> APIRouter:
+    """The router of these calls."""
+    router = APIRouter()
+
+    @router.get(
+        "/user/submissions/{submission_id}/artifacts",
+        tags=["popcorn"],
+        responses=answers(Artifacts, 400, 401, 403, 404),
+    )
+    def listed(submission_id: Number, sender: Sender) -> Ascii:
+        """What a profile of one's own left, as far as it is still kept."""
+        return Ascii(_told(context, own(context, sender, submission_id), "user"))
+
+    @router.get(
+        "/user/submissions/{submission_id}/artifacts/{gpu}/{name}",
+        tags=["popcorn"],
+        response_class=Response,
+        responses={**answers(Artifacts, 400, 401, 403, 404), **BYTES},
+    )
+    def fetched(submission_id: Number, gpu: Gpu, name: FileName, sender: Sender) -> Response:
+        """One of these files, as a download."""
+        return download(context, own(context, sender, submission_id), gpu, name)
+
+    @router.get(
+        "/admin/submissions/{submission_id}/artifacts",
+        tags=["hosts"],
+        responses=answers(Artifacts, 401, 404),
+    )
+    def hosts_listed(submission_id: Number, sender: Sender) -> Ascii:
+        """What anybody's profile left."""
+        identity.host(context, sender)
+        return Ascii(_told(context, context.store.submissions.get(SubmissionId(submission_id)), "admin"))
+
+    @router.get(
+        "/admin/submissions/{submission_id}/artifacts/{gpu}/{name}",
+        tags=["hosts"],
+        response_class=Response,
+        responses={**answers(Artifacts, 401, 404), **BYTES},
+    )
+    def hosts_fetched(submission_id: Number, gpu: Gpu, name: FileName, sender: Sender) -> Response:
+        """One of these files, as a download. A competitor made it: open it where it can do no harm."""
+        identity.host(context, sender)
+        return download(context, context.store.submissions.get(SubmissionId(submission_id)), gpu, name)
+
+    return router
+
+
+def path_of(view: SubmissionView, found: ArtifactView | None = None, *, face: str = "user") -> str:
+    """Where one of them is, or the list of them."""
+    base = f"/{face}/submissions/{view.id}/artifacts"
+    return base if found is None else f"{base}/{found.gpu}/{found.name}"
+
+
+def unfolded(context: Context, view: SubmissionView, run: RunView) -> dict[str, Any] | None:
+    """A run's profile in popcorn's words: the files as one zip in base64, and where they are to be had one by one."""
+    found = [one for one in context.store.artifacts.of_submission(view.id) if one.gpu == run.gpu]
+    if not found:
+        return None
+    chosen, room = [], ZIP_CAP
+    for one in sorted(found, key=lambda one: one.size):  # the tables first, and as many traces as there is room for
+        if one.size <= room:
+            chosen.append(one)
+            room -= one.size
+    files = {one.name: context.store.artifacts.read(view.id, run.gpu, one.name) for one in chosen}
+    return {
+        "profiler": profiler_of([one.name for one in found]),
+        "trace": base64.b64encode(zipped(files)).decode("ascii"),
+        "download_url": path_of(view),
+    }
+
+
+def profiler_of(names: list[str]) -> str:
+    """Which program made them, by the judge's names."""
+    known = {"trace.json.gz": "torch", "functions.json": "cProfile", "ncu-rep": "Nsight Compute",
+             "kernel_stats.csv": "rocprof"}  # fmt: skip
+    used = [tool for end, tool in known.items() if any(name.endswith(end) for name in names)]
+    return ", ".join(used) or "none"
+
+
+def zipped(files: Mapping[str, bytes]) -> bytes:
+    """All of them in one zip; the same files, the same bytes."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(files):
+            archive.writestr(zipfile.ZipInfo(name), files[name], compress_type=zipfile.ZIP_DEFLATED)
+    return out.getvalue()
+
+
+def _told(context: Context, view: SubmissionView, face: str) -> dict[str, Any]:
+    found = context.store.artifacts.of_submission(view.id)
+    rows = [
+        {"gpu": one.gpu, "name": one.name, "size": one.size, "at": one.at.isoformat(),
+         "url": path_of(view, one, face=face)}
+        for one in found
+    ]  # fmt: skip
+    return {"status": "ok", "submission_id": view.id, "artifacts": rows}
+
+
+def download(context: Context, view: SubmissionView, gpu: str, name: str) -> Response:
+    """One of a submission's files as bytes that no browser shows."""
+    known = contest.known_gpu(gpu, tuple(run.gpu for run in view.runs))
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name):
+        raise NotFound("artifact", name)
+    data = context.store.artifacts.read(view.id, known, name)
+    return Response(
+        data,
+        media_type="application/octet-stream",
+        headers={
+            "Content-Disposition": f'attachment; filename="{view.id}-{known}-{name}"',
+            "X-Content-Type-Options": "nosniff",
+            "Content-Security-Policy": "sandbox; default-src 'none'",
+            "Cross-Origin-Resource-Policy": "same-origin",
+            "Cache-Control": "private, no-store",
+        },
+    )

@@ -1,0 +1,88 @@
+"""What only the Discord bot (or a host) asks: who a Discord user is and what they may, a token linked to one, a canary.
+
+Its own token opens these and the event feed. Everything else it asks in somebody's name, and may as much as they may.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from fastapi import APIRouter
+
+from kbslurm.api import identity
+from kbslurm.api.answers import Ascii, answers
+from kbslurm.api.context import Context
+from kbslurm.api.identity import BOTS_PROVIDER, Sender
+from kbslurm.api.parameters import Number
+from kbslurm.api.person_json import person_told
+from kbslurm.api.routes.hosts import verifying
+from kbslurm.contract.base import Fine
+from kbslurm.contract.people import DiscordUser, May, PendingToken, PersonTold
+from kbslurm.contract.verifying import Verification
+from kbslurm.domain.run import SubmissionId
+from kbslurm.errors import Invalid, NotFound, Refused
+
+
+def routes(context: Context) -> APIRouter:
+    """The router of these calls."""
+    router = APIRouter(prefix="/bot", tags=["hosts"])
+
+    @router.post("/people", responses=answers(PersonTold, 400, 401))
+    def people(wanted: DiscordUser, sender: Sender) -> Ascii:
+        """The person of this Discord account, made when there is none: Discord has proved to the bot who it is."""
+        by = identity.service(context, sender)
+        person = context.store.people.for_account(
+            BOTS_PROVIDER, wanted.account, wanted.name, by=by, now=context.clock.now()
+        )
+        return Ascii(person_told(person))
+
+    @router.post("/link", responses=answers(PersonTold, 400, 401, 403, 404))
+    def link(wanted: PendingToken, sender: Sender) -> Ascii:
+        """Give a pending token to the person that the call is for. Once; then it is theirs until it is revoked.
+
+        The bot's word makes no token of staff: it would outlive the bot's own, should that be stolen.
+        """
+        by = identity.service(context, sender)
+        person, now = identity.caller(context, sender), context.clock.now()
+        if identity.is_bot(context, sender) and identity.asker(context, sender).person.is_staff:
+            raise Refused(
+                f"{person.name} is a host here, and a host's token isn't linked over Discord",
+                hint=f"On the login node: kbslurm user link {shlex.quote(person.name)} TOKEN",
+            )
+        if not context.store.tokens.claim(wanted.token, person.id, now=now):
+            raise Invalid("this token isn't waiting to be linked", hint="Get another: popcorn reregister discord")
+        context.store.events.audit(by, "link", f"person:{person.id}", now=now)
+        return Ascii(person_told(person))
+
+    @router.get("/may", responses=answers(May, 400, 401, 404))
+    def may(sender: Sender) -> Ascii:
+        """What whoever the call is for may beside submitting, and for those the GPU types that places offer."""
+        if not identity.is_bot(context, sender):
+            identity.host(context, sender)
+            right: identity.Right | None = "host"
+        else:
+            right = identity.asker(context, sender).right
+        told = {"host": right == "host", "creator": right is not None}
+        return Ascii({**told, "gpu_types": sorted(context.slots) if right else []})
+
+    @router.post("/resync", responses=answers(Fine, 401, 404))
+    def resync(sender: Sender) -> Ascii:
+        """A host has the bot tell Discord of its commands anew: only that it may, and the audit log."""
+        by = identity.host(context, sender)
+        context.store.events.audit(by, "resync", "bot:commands", now=context.clock.now())
+        return Ascii({"status": "ok"})
+
+    @router.get("/verifications/{submission_id}", responses=answers(Verification, 401, 404))
+    def verification(submission_id: Number, sender: Sender) -> Ascii:
+        """How a canary of the house stands, and those at other places that were ordered with it: no source, no log,
+        and nobody else's submission.
+        """
+        identity.service(context, sender)
+        together = context.store.submissions.ordered_together(SubmissionId(submission_id), verifying.VERIFIES)
+        if not together:
+            raise NotFound("verification", str(submission_id))
+        return Ascii(
+            verifying.verification([(context.store.submissions.get(number), place) for number, place in together])
+        )
+
+    return router

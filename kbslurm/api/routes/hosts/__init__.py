@@ -1,0 +1,1 @@
+"""The hosts' calls, by subject."""

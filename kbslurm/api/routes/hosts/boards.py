@@ -1,0 +1,154 @@
+"""Hosts' calls about boards."""
+
+from __future__ import annotations
+
+from pathlib import Path as FilePath
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.concurrency import run_in_threadpool
+
+from kbslurm.api import identity, upload, waiting
+from kbslurm.api.answers import Ascii, answers
+from kbslurm.api.context import Context
+from kbslurm.api.host_lookup import HOSTS_FAILURES, held, whom
+from kbslurm.api.identity import Sender
+from kbslurm.api.parameters import Name, Number
+from kbslurm.contract.boards import (
+    BoardDeleted,
+    BoardMade,
+    BoardNamed,
+    Extension,
+    NewBoard,
+    NewVisibility,
+    VisibilityTold,
+)
+from kbslurm.contract.rankings import Places
+from kbslurm.domain import board as boards
+from kbslurm.domain import contest, places
+from kbslurm.errors import Invalid
+from kbslurm.problems import loading
+from kbslurm.problems import upload as problem_upload
+from kbslurm.store.views import Visibility
+
+
+def add_boards(router: APIRouter, context: Context, histories: waiting.Histories) -> None:
+    @router.post("/leaderboards", responses=answers(BoardNamed, *HOSTS_FAILURES, 403))
+    def create(wanted: NewBoard, sender: Sender) -> Ascii:
+        """Make a board of a problem's directory on the server; it is called as the directory is."""
+        by = identity.host(context, sender)
+        identity.check_reaches_files(context, sender)
+        place = FilePath(wanted.directory)
+        problem = loading.load(place, name=contest.board_name(place.resolve().name.removesuffix(".py")))
+        board = context.store.boards.add(
+            problem.name,
+            problem,
+            gpus=problem.gpus or tuple(context.slots),
+            visibility=wanted.visibility or "public",
+            min_isolation=context.config.policy.ranked_min_isolation,
+            now=context.clock.now(),
+        )
+        context.store.events.audit(
+            by, "create_board", f"board:{board.id}", {"name": board.name}, now=context.clock.now()
+        )
+        return Ascii({"status": "ok", "leaderboard": board.name})
+
+    @router.delete("/leaderboards/{leaderboard}", responses=answers(BoardDeleted, *HOSTS_FAILURES))
+    def delete(leaderboard: Name, sender: Sender, force: bool = False, only: Number | None = None) -> Ascii:
+        """Take a board away; with submissions only by force. The rows stay. `only`: the id that was looked at before;
+        a board of the same name that was made since then isn't taken for it.
+        """
+        by = identity.host(context, sender)
+        board = held(context, leaderboard)
+        context.store.boards.delete(board.name, force=force, only=only, by=by, now=context.clock.now())
+        return Ascii({"status": "ok", "leaderboard": board.name, "force": force})
+
+    @router.post("/leaderboards/{leaderboard}/visibility", responses=answers(VisibilityTold, *HOSTS_FAILURES))
+    def visibility(leaderboard: Name, wanted: NewVisibility, sender: Sender) -> Ascii:
+        """Show a board to everybody, or only to those who were invited."""
+        by = identity.host(context, sender)
+        board = held(context, leaderboard)
+        context.store.boards.set_visibility(board.name, wanted.visibility, by=by, now=context.clock.now())
+        return Ascii({"status": "ok", "leaderboard": board.name, "visibility": wanted.visibility})
+
+    @router.post("/leaderboards/{leaderboard}/close", responses=answers(BoardNamed, *HOSTS_FAILURES))
+    def close(leaderboard: Name, sender: Sender) -> Ascii:
+        """Take no more submissions to a board; what is there stays."""
+        by = identity.host(context, sender)
+        board = held(context, leaderboard)
+        context.store.boards.close(board.name, by=by, now=context.clock.now())
+        return Ascii({"status": "ok", "leaderboard": board.name})
+
+    @router.post("/leaderboards/{leaderboard}/extend", responses=answers(BoardNamed, *HOSTS_FAILURES))
+    def extend(leaderboard: Name, wanted: Extension, sender: Sender) -> Ascii:
+        """Let one person submit for longer."""
+        by = identity.host(context, sender)
+        board = held(context, leaderboard)
+        until = contest.parsed_deadline(wanted.until, board.zone) if wanted.until else None
+        context.store.limits.extend(board.name, whom(context, wanted.person), until, by=by, now=context.clock.now())
+        return Ascii({"status": "ok", "leaderboard": board.name})
+
+
+def add_uploads(router: APIRouter, context: Context, histories: waiting.Histories) -> None:
+    @router.post(
+        "/leaderboards/upload",
+        responses=answers(BoardMade, 400, 401, 408, 413),
+        openapi_extra=upload.OPENAPI,
+    )
+    async def create(
+        request: Request,
+        sender: Sender,
+        name: Annotated[str, Query(max_length=contest.NAME_CAP)],
+        gpu: Annotated[list[str] | None, Query(max_length=64, description="May be said again.")] = None,
+        deadline: Annotated[str | None, Query(max_length=64, description="2026-12-24, 2026-12-24 18:00, …")] = None,
+        zone: Annotated[str, Query(max_length=64, description="The deadline's, like Europe/Berlin.")] = "UTC",
+        description: Annotated[str | None, Query(max_length=4000)] = None,
+        visibility: Visibility = "public",
+    ) -> Ascii:
+        """Make a board of a problem that is sent: a zip of its folder, or one reference file. Creators may, too."""
+        sent = await upload.read(request, cap=problem_upload.PACKED_CAP, hint=problem_upload.PACKED_HINT)
+
+        def made() -> Ascii:
+            by, creator = identity.creator(context, sender)
+            now, board_name = context.clock.now(), contest.board_name(name)
+            closes = contest.parsed_deadline(deadline, zone) if deadline else None
+            if closes is not None and contest.closed(closes, now):
+                raise Invalid(f"the deadline {deadline} ({zone}) has passed already", hint="Pick one in the future.")
+            if context.store.boards.find(board_name, counted=False) is not None:
+                raise Invalid(f"there is already a board {board_name!r}", hint="Pick another name.")
+            problem = problem_upload.loaded(sent.file_name, sent.data, name=board_name)
+            gpus = [contest.gpu_name(one) for one in gpu or []] or list(problem.gpus)
+            board = context.store.boards.add(
+                board_name,
+                problem,
+                gpus=gpus,
+                deadline_at=closes,
+                zone=zone,
+                description=description,
+                visibility=visibility,
+                min_isolation=context.config.policy.ranked_min_isolation,
+                created_by=creator,
+                now=now,
+            )
+            context.store.events.audit(by, "create_board", f"board:{board.id}", {"name": board.name}, now=now)
+            idle = [one for one in board.gpus if one not in context.slots]
+            warnings = [*problem.warnings, *(f"no place offers {one} now: what is submitted waits" for one in idle)]
+            told = {"status": "ok", "leaderboard": board.name, "gpu_types": list(board.gpus)}
+            return Ascii({**told, "warnings": warnings[:20]})
+
+        return await run_in_threadpool(made)
+
+
+def add_export(router: APIRouter, context: Context, histories: waiting.Histories) -> None:
+    @router.get("/leaderboards/{leaderboard}/export", responses=answers(Places, *HOSTS_FAILURES))
+    def export(leaderboard: Name, sender: Sender) -> Ascii:
+        """Every place of a board, each person's best per GPU type, with the scores unrounded."""
+        by = identity.host(context, sender)
+        board = held(context, leaderboard)
+        rows = [
+            places.row(board.name, gpu, one, paired=board.problem.baseline is not None)
+            for gpu in board.gpus
+            for one in boards.ranked(context.store.standings.best(board.name, gpu))
+        ]
+        context.store.events.audit(by, "export", f"board:{board.id}", {"places": len(rows)}, now=context.clock.now())
+        return Ascii({"leaderboard": board.name, "places": rows})

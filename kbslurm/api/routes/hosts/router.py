@@ -1,0 +1,42 @@
+"""The hosts' calls: popcorn-cli's admin commands, and what the bot and the staff page need beside them.
+
+Each is behind the hosts' bearer, and each act is in the audit log with the name of whoever did it.
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from kbslurm.api import waiting
+from kbslurm.api.context import Context
+from kbslurm.api.routes.hosts.boards import add_boards, add_export, add_uploads
+from kbslurm.api.routes.hosts.invites import add_invites
+from kbslurm.api.routes.hosts.limits import add_limits
+from kbslurm.api.routes.hosts.operations import add_operations
+from kbslurm.api.routes.hosts.people import add_people, add_search
+from kbslurm.api.routes.hosts.rejudging import add_rejudging
+from kbslurm.api.routes.hosts.submissions import add_submissions
+from kbslurm.api.routes.hosts.verifying import add_verifying
+
+# In the order of the OpenAPI document.
+SUBJECTS = (
+    add_operations,
+    add_submissions,
+    add_boards,
+    add_limits,
+    add_invites,
+    add_people,
+    add_uploads,
+    add_verifying,
+    add_rejudging,
+    add_export,
+    add_search,
+)
+
+
+def routes(context: Context, histories: waiting.Histories) -> APIRouter:
+    """The router of these calls."""
+    router = APIRouter(prefix="/admin", tags=["hosts"])
+    for add in SUBJECTS:
+        add(router, context, histories)
+    return router

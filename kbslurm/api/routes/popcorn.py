@@ -1,0 +1,186 @@
+"""The calls of popcorn-cli that only read, and those by which a person handles what is theirs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+
+from kbslurm.api import full_submission, identity, popcorn_submission, waiting
+from kbslurm.api.answers import Ascii, answers
+from kbslurm.api.board_json import board_told
+from kbslurm.api.context import Context
+from kbslurm.api.identity import Sender
+from kbslurm.api.lookup import may_see, own, seen_board
+from kbslurm.api.parameters import Gpu, Limit, Name, Number, Offset, RunNumber
+from kbslurm.api.person_json import person_told
+from kbslurm.api.standings import Standings, final_told
+from kbslurm.contract.base import Fine
+from kbslurm.contract.boards import Leaderboard
+from kbslurm.contract.full_submission import Whole
+from kbslurm.contract.invites import Code, Joined
+from kbslurm.contract.operations import Health
+from kbslurm.contract.people import Pending, PersonTold
+from kbslurm.contract.queue import RunnerQueue
+from kbslurm.contract.rankings import FinalTold, Standing
+from kbslurm.contract.submissions import Count, Submission, SubmissionLine
+from kbslurm.contract.why import WhysTold, WhyTold
+from kbslurm.domain import contest
+from kbslurm.domain.why import as_told
+from kbslurm.errors import Invalid, NotFound
+from kbslurm.flow.cancel import cancel
+from kbslurm.flow.remove import remove
+from kbslurm.observe.logs import teller
+
+tell = teller("api")
+PENDING_FOR = timedelta(hours=1)
+
+
+def routes(context: Context, histories: waiting.Histories, standings: Standings) -> APIRouter:
+    """The router of these calls."""
+    router = APIRouter(tags=["popcorn"])
+
+    @router.get("/health", responses=answers(Health))
+    async def health() -> Ascii:
+        """Whether this process answers. Asks nobody."""
+        return Ascii({"status": "ok"})
+
+    @router.get("/leaderboards", responses=answers(list[Leaderboard], 404))
+    def leaderboards(sender: Sender) -> Ascii:
+        """The boards that the caller may see, newest first."""
+        person = identity.maybe_caller(context, sender)
+        mine = context.store.invites.boards_of(person.id) if person else frozenset()
+        found = [board for board in context.store.boards.all(counted=False) if may_see(board, person, mine)]
+        return Ascii([board_told(context, board) for board in found])
+
+    @router.get("/gpus/{leaderboard}", responses=answers(list[str], 404))
+    def gpus(leaderboard: Name, sender: Sender) -> Ascii:
+        """The GPU types of a board."""
+        return Ascii(list(seen_board(context, leaderboard, identity.maybe_caller(context, sender)).gpus))
+
+    @router.get("/runner_queue/{gpu}", responses=answers(RunnerQueue))
+    def runner_queue(gpu: Gpu) -> Ascii:
+        """How it stands with a GPU type's queue; one that no place has is `unavailable`."""
+        return Ascii(waiting.runner_queue(context, histories, gpu))
+
+    @router.get("/submissions/{leaderboard}/{gpu}", responses=answers(list[Standing], 404))
+    def ranking(leaderboard: Name, gpu: Gpu, sender: Sender, limit: Limit = 100, offset: Offset = 0) -> Ascii:
+        """The ranked, each person's best, best first."""
+        board = seen_board(context, leaderboard, identity.maybe_caller(context, sender))
+        known = contest.known_gpu(gpu, board.gpus)
+        return Ascii(standings.lines(board, known, offset=offset, limit=limit))
+
+    @router.get("/final/{leaderboard}/{gpu}", responses=answers(FinalTold, 404))
+    def final(leaderboard: Name, gpu: Gpu, sender: Sender) -> Ascii:
+        """The board's final, once hosts have let it count: the leaders, measured head to head in one job."""
+        board = seen_board(context, leaderboard, identity.maybe_caller(context, sender))
+        found = context.store.finals.applied(board.name, contest.known_gpu(gpu, board.gpus))
+        if found is None:
+            raise NotFound("final of board", board.name)
+        return Ascii(final_told(found))
+
+    @router.get("/submission_count/{leaderboard}/{gpu}", responses=answers(Count, 404))
+    def submission_count(
+        leaderboard: Name,
+        gpu: Gpu,
+        sender: Sender,
+        user_id: Annotated[int | None, Query(ge=0, le=2**63 - 1)] = None,
+    ) -> Ascii:
+        """How many submissions were made to a board for a GPU type, by everybody or by one person."""
+        board = seen_board(context, leaderboard, identity.maybe_caller(context, sender))
+        known = contest.known_gpu(gpu, board.gpus)
+        return Ascii({"count": context.store.submissions.count(board.id, known, user_id)})
+
+    @router.get("/user/submissions", responses=answers(list[SubmissionLine], 400, 401, 404))
+    def mine(
+        sender: Sender,
+        leaderboard: Annotated[str | None, Query(max_length=contest.NAME_CAP)] = None,
+        limit: Limit = 50,
+        offset: Offset = 0,
+    ) -> Ascii:
+        """One's own submissions, newest first."""
+        person = identity.caller(context, sender)
+        if leaderboard is not None:
+            leaderboard = seen_board(context, leaderboard, person).name
+        found = context.store.submissions.newest(person=person.id, board=leaderboard, limit=limit, offset=offset)
+        return Ascii([popcorn_submission.line(view) for view in found])
+
+    @router.get("/user/submissions/{submission_id}", responses=answers(Submission, 400, 401, 403, 404))
+    def poll(submission_id: Number, sender: Sender) -> Ascii:
+        """How a submission of one's own stands. Answers from the database alone."""
+        view = own(context, sender, submission_id)
+        return Ascii(popcorn_submission.submission(view, waiting.of_submission(context, histories, view)))
+
+    @router.get("/user/submissions/{submission_id}/whole", responses=answers(Whole, 400, 401, 403, 404))
+    def all_of_it(submission_id: Number, sender: Sender) -> Ascii:
+        """A submission of one's own with attempts, progress and report: what `kbslurm watch` shows."""
+        view = own(context, sender, submission_id)
+        queue = waiting.of_submission(context, histories, view)
+        told = {
+            "submission": full_submission.as_json(view),
+            "runner_queue": queue,
+            "message": waiting.words(view, queue),
+        }
+        return Ascii(told)
+
+    @router.get("/user/runs/{run_id}/why", responses=answers(WhyTold, 400, 401, 403, 404))
+    def why(run_id: RunNumber, sender: Sender) -> Ascii:
+        """Why a run of one's own (for staff: anybody's) is where it is: what it waits for, where it went and why."""
+        told = context.store.runs.why(run_id, context.clock.now())
+        own(context, sender, told.submission, staff_too=True)
+        return Ascii(as_told(told, money=identity.caller(context, sender).is_staff))
+
+    @router.get("/user/submissions/{submission_id}/why", responses=answers(WhysTold, 400, 401, 403, 404))
+    def whys(submission_id: Number, sender: Sender) -> Ascii:
+        """The same for each run of a submission."""
+        now, view = context.clock.now(), own(context, sender, submission_id, staff_too=True)
+        money = identity.caller(context, sender).is_staff
+        return Ascii({"runs": [as_told(context.store.runs.why(run.id, now), money=money) for run in view.runs]})
+
+    @router.delete("/user/submissions/{submission_id}", responses=answers(Fine, 400, 401, 403, 404))
+    def delete(submission_id: Number, sender: Sender) -> Ascii:
+        """Take a submission back: open runs are cancelled, it leaves every list, its source is purged."""
+        view = own(context, sender, submission_id)
+        person = identity.caller(context, sender)
+        remove(context.store.submissions, view.id, person.id, person.name, context.clock.now())
+        return Ascii({"status": "ok"})
+
+    @router.post("/user/submissions/{submission_id}/cancel", responses=answers(Fine, 400, 401, 403, 404))
+    def cancel_(submission_id: Number, sender: Sender) -> Ascii:
+        """Cancel what is still open of a submission of one's own; verdicts stay."""
+        view = own(context, sender, submission_id)
+        cancel(context.store.submissions, view.id, view.person_id, context.clock.now())
+        return Ascii({"status": "ok"})
+
+    @router.get("/user/me", responses=answers(PersonTold, 400, 401, 404))
+    def me(sender: Sender) -> Ascii:
+        """Who the token stands for."""
+        return Ascii(person_told(identity.caller(context, sender)))
+
+    @router.post("/user/logout", responses=answers(Fine, 400, 401, 404))
+    def logout(sender: Sender) -> Ascii:
+        """End the token that this call carries."""
+        person, now = identity.caller(context, sender), context.clock.now()
+        if sender.acting or not sender.key:
+            raise Invalid("who acts for others has no token of theirs to end")
+        context.store.tokens.revoke_secret(sender.key, now=now)
+        tell("a token was ended by its holder", person=person.id)
+        return Ascii({"status": "ok"})
+
+    @router.post("/user/join", responses=answers(Joined, 400, 401, 403, 404))
+    def join(wanted: Code, sender: Sender) -> Ascii:
+        """Take up an invitation: its closed boards are open to the caller from now on."""
+        person = identity.caller(context, sender)
+        boards = context.store.invites.claim(wanted.code, person.id, now=context.clock.now())
+        return Ascii({"status": "ok", "leaderboards": boards})
+
+    @router.get("/auth/init", responses=answers(Pending, 400, 429))
+    def auth_init(provider: Annotated[Literal["discord", "github"], Query()] = "discord") -> Ascii:
+        """A new token that is nobody's yet. Once somebody links it, it is theirs; for an hour, once."""
+        now = context.clock.now()
+        context.store.tokens.check_pending_room(now=now)
+        state = context.store.tokens.issue(None, kind="pending", device=provider, expires_at=now + PENDING_FOR, now=now)
+        return Ascii({"state": state})
+
+    return router

@@ -1,0 +1,216 @@
+"""Submitting over HTTP: at once with a number to poll, or followed to the end as a stream of events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, cast, get_args
+
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from kbslurm.api import identity, popcorn_submission, upload, waiting
+from kbslurm.api.answers import Ascii, answers
+from kbslurm.api.context import Context
+from kbslurm.api.identity import Given, Sender
+from kbslurm.api.parameters import Gpu, Name
+from kbslurm.api.routes import artifacts
+from kbslurm.contract.submissions import Accepted
+from kbslurm.contract.verifying import PlacesOffered
+from kbslurm.domain import contest
+from kbslurm.domain.run import SubmissionId
+from kbslurm.errors import Invalid, KbslurmError, NotFound
+from kbslurm.flow.submit import accept
+from kbslurm.store.views import RunView, SubmissionView
+from kbslurm_eval.wire import Mode
+
+HEARTBEAT_S = 10.0
+VIA = "api"
+
+ModeName = Annotated[str, Path(max_length=32, description="test, benchmark, profile or leaderboard, in any case.")]
+Frame = tuple[Literal["status", "result", "error"], Mapping[str, Any]]
+
+
+def routes(context: Context, histories: waiting.Histories) -> APIRouter:
+    """Registered after every other router: the stream's path would swallow other paths of three words."""
+    router = APIRouter(tags=["popcorn"])
+    refusals = (400, 401, 403, 404, 408, 413, 429)
+
+    async def taken(leaderboard: str, gpu: str, mode: str, request: Request, sender: Given) -> dict[str, Any]:
+        with context.metrics.submitting(mode):
+            sent = await upload.read(request)
+            return await run_in_threadpool(_accepted, context, histories, sender, leaderboard, [gpu], mode, sent)
+
+    @router.post(
+        "/user/submissions",
+        status_code=202,
+        responses=answers(Accepted, *refusals, status=202),
+        openapi_extra=upload.OPENAPI,
+    )
+    async def submit_to_many(
+        request: Request,
+        sender: Sender,
+        leaderboard: Annotated[
+            str | None, Query(max_length=contest.NAME_CAP, description="A #!POPCORN line may say it.")
+        ] = None,
+        gpu: Annotated[list[str] | None, Query(max_length=64, description="May be said again.")] = None,
+        mode: Annotated[str, Query(max_length=32)] = "leaderboard",
+        place: Annotated[
+            str | None, Query(max_length=64, description="Run there and nowhere else: a try, not what ranks.")
+        ] = None,
+    ) -> Ascii:
+        """Submit a file for several GPU types at once. After this answer it will not be lost."""
+        with context.metrics.submitting(mode):
+            sent = await upload.read(request)
+            told = await run_in_threadpool(
+                _accepted, context, histories, sender, leaderboard, gpu or [], mode, sent, place
+            )
+        return Ascii(told, status_code=202)
+
+    @router.get("/user/places", responses=answers(PlacesOffered, 400, 401, 404))
+    def places(sender: Sender) -> Ascii:
+        """The places that the caller may choose for a try, with their GPU types."""
+        person = identity.caller(context, sender)
+        mine = [offer for offer in context.offers if offer.is_for(staff=person.is_staff)]
+        return Ascii({"places": [{"name": offer.name, "gpu_types": list(offer.gpus)} for offer in mine]})
+
+    @router.post(
+        "/submission/{leaderboard}/{gpu}/{mode}",
+        status_code=202,
+        responses=answers(Accepted, *refusals, status=202),
+        openapi_extra=upload.OPENAPI,
+    )
+    async def submit(leaderboard: Name, gpu: Gpu, mode: ModeName, request: Request, sender: Sender) -> Ascii:
+        """Submit a file. After this answer it will not be lost; poll `/user/submissions/{id}`."""
+        told = await taken(leaderboard, gpu, mode, request, sender)
+        return Ascii(told, status_code=202)
+
+    @router.post(
+        "/{leaderboard}/{gpu}/{mode}",
+        responses={
+            **answers(Accepted, *refusals),
+            200: {
+                "description": "Server-sent events: status …, then one result or error.",
+                "content": {"text/event-stream": {"schema": {"type": "string"}}},
+            },
+        },
+        openapi_extra=upload.OPENAPI,
+    )
+    async def submit_and_follow(
+        leaderboard: Name, gpu: Gpu, mode: ModeName, request: Request, sender: Sender
+    ) -> StreamingResponse:
+        """Submit a file and follow it. Who goes away doesn't lose the run."""
+        told = await taken(leaderboard, gpu, mode, request, sender)
+        stream = followed(context, histories, SubmissionId(told["details"]["id"]))
+        return StreamingResponse(_as_text(stream), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+    return router
+
+
+def _accepted(
+    context: Context,
+    histories: waiting.Histories,
+    sender: Given,
+    leaderboard: str | None,
+    gpus: Sequence[str],
+    mode: str,
+    sent: upload.Upload,
+    place: str | None = None,
+) -> dict[str, Any]:
+    person = identity.caller(context, sender)
+    now = context.clock.now()
+    receipt = accept(
+        context.store.intake,
+        person.id,
+        leaderboard,
+        sent.file_name,
+        sent.data,
+        mode_named(mode),
+        gpus,
+        now,
+        via=VIA,
+        on=place,
+        offers=context.offers,
+    )
+    view = context.store.submissions.get(receipt.submission_id)
+    queue = waiting.of_submission(context, histories, view)
+    queue = queue or waiting.runner_queue(context, histories, view.runs[0].gpu)
+    return {
+        "status": "accepted",
+        "details": {"id": receipt.submission_id, "job_status_id": receipt.run_ids[0]},
+        "runner_queue": queue,
+    }
+
+
+def mode_named(text: str) -> Mode:
+    """The mode of that name in any case, or Invalid."""
+    if text.lower() not in get_args(Mode):
+        raise Invalid(f"there is no mode {text!r}", hint=f"There are: {', '.join(get_args(Mode))}.")
+    return cast("Mode", text.lower())
+
+
+async def followed(context: Context, histories: waiting.Histories, submission: SubmissionId) -> AsyncIterator[Frame]:
+    """A submission as frames: a status at once, at every move and at least every `HEARTBEAT_S`, then how it ended."""
+
+    def look() -> tuple[SubmissionView, dict[str, Any] | None]:
+        view = context.store.submissions.get(submission)
+        return view, waiting.of_submission(context, histories, view)
+
+    with context.listener.follow(submission) as ring:
+        while True:
+            try:
+                view, queue = await run_in_threadpool(look)
+            except NotFound as error:
+                yield _failed(error.message, 404)
+                return
+            except KbslurmError as error:
+                context.metrics.met(error)
+                yield "status", {"status": "waiting", "message": f"the server is in trouble: {error.message}"}
+                await context.listener.rest(ring, HEARTBEAT_S)
+                continue
+            if view.removed_at is not None:
+                yield _failed("it was taken back", 404)
+                return
+            if view.is_done:
+                yield await run_in_threadpool(ended, context, view)
+                return
+            if context.listener.is_over:
+                yield _failed(f"the server is being restarted; submission {submission} goes on, look at it later", 503)
+                return
+            yield (
+                "status",
+                {"status": popcorn_submission.job_status(view), "message": waiting.words(view, queue), "id": view.id},
+            )
+            await context.listener.rest(ring, HEARTBEAT_S)
+
+
+def ended(context: Context, view: SubmissionView) -> Frame:
+    """The last frame: the whole result, or why there is none."""
+    if any(run.verdict is None or run.verdict.name == "infrastructure" for run in view.runs):
+        return _failed(popcorn_submission.report(view), 500)
+    return "result", {
+        "status": "success",
+        "id": view.id,
+        "results": [popcorn_submission.full(view, run, _profile(context, view, run)) for run in view.runs],
+        "reports": [popcorn_submission.markdown(view, run) for run in view.runs],
+    }
+
+
+def _profile(context: Context, view: SubmissionView, run: RunView) -> dict[str, Any] | None:
+    return artifacts.unfolded(context, view, run) if view.mode == "profile" else None
+
+
+def as_event(frame: Frame) -> str:
+    """One event of a stream: its JSON is ASCII on one line, only an empty line ends it."""
+    name, data = frame
+    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=True, allow_nan=False)}\n\n"
+
+
+async def _as_text(frames: AsyncIterator[Frame], say: Callable[[Frame], str] = as_event) -> AsyncIterator[str]:
+    async for frame in frames:
+        yield say(frame)
+
+
+def _failed(detail: str, status: int) -> Frame:
+    return "error", {"status": "error", "detail": detail, "status_code": status}

@@ -1,0 +1,56 @@
+"""A browser's session: opened when somebody signs on, kept in a cookie."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from fastapi import Request
+from fastapi.responses import RedirectResponse
+
+from kbslurm.api.context import Context
+from kbslurm.errors import Refused
+from kbslurm.store.views import Person
+
+SESSION = "kbslurm_session"
+SESSION_FOR = timedelta(hours=12)
+_NEXT = re.compile(r"/(?![/\\])[\x21-\x7e]*\Z")
+
+
+def open_session(context: Context, request: Request, answer: RedirectResponse, person: Person, device: str) -> None:
+    """Let the browser that gets this answer be this person's for a while."""
+    now = context.clock.now()
+    secret = context.store.tokens.issue(person.id, kind="web", device=device, expires_at=now + SESSION_FOR, now=now)
+    set_cookie(context, request, answer, SESSION, secret, SESSION_FOR)
+
+
+def safe_next(text: str) -> str:
+    """Where to go after signing on: an address of ours, or the first page."""
+    return text if _NEXT.match(text) else "/"
+
+
+def signed_on(context: Context, request: Request) -> Person | None:
+    """Whose session this browser holds. For pages: calls of the API know nobody by a cookie."""
+    secret = request.cookies.get(SESSION)
+    return context.store.tokens.person_of(secret, now=context.clock.now()) if secret else None
+
+
+def set_cookie(
+    context: Context,
+    request: Request,
+    answer: RedirectResponse,
+    name: str,
+    value: str,
+    lasts: timedelta,
+    path: str = "/",
+) -> None:
+    secure = (context.config.server.public_url or str(request.base_url)).startswith("https://")
+    answer.set_cookie(
+        name, value, max_age=int(lasts.total_seconds()), path=path, httponly=True, secure=secure, samesite="lax"
+    )
+
+
+def check_same_site(request: Request) -> None:
+    """A form of another site can't end a session: browsers say where a request comes from."""
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise Refused("this request comes from another site")

@@ -1,0 +1,86 @@
+"""What the host's repository has to hold: the workflow, what opens its orders, the supervisor and the harness."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from kbslurm.config import shared_folders
+from kbslurm.errors import Invalid
+
+WORKFLOW_PATH = ".github/workflows/kbslurm-run.yml"
+FOLDER = "kbslurm"
+
+
+def files(eval_dir: Path) -> dict[str, bytes]:
+    """Every file that belongs there, by its path in the repository."""
+    here = Path(__file__).parent
+    found = {
+        WORKFLOW_PATH: shared_folders.workflow().read_bytes(),
+        f"{FOLDER}/carry.py": (here / "runner_program.py").read_bytes(),
+        f"{FOLDER}/requirements.txt": (here / "requirements.txt").read_bytes(),
+        f"{FOLDER}/supervise.py": (here.parent / "local" / "supervise.py").read_bytes(),
+    }
+    for path in sorted(eval_dir.rglob("*.py")):
+        found[f"{FOLDER}/eval/{path.relative_to(eval_dir).as_posix()}"] = path.read_bytes()
+    return found
+
+
+def install(folder: Path, eval_dir: Path) -> list[str]:
+    """Write them into a working copy; those that were new, changed or are gone now. Nothing else is touched, and no
+    link that the repository brought along is followed to anywhere else."""
+    if not (folder / ".git").exists():
+        raise Invalid(f"{folder} is no working copy of a repository", hint="git clone it there first.")
+    wanted = files(eval_dir)
+    for name in wanted:
+        _check_unlinked(folder, PurePosixPath(name))
+    changed = []
+    for name, data in wanted.items():
+        path = folder / name
+        if path.is_file() and path.read_bytes() == data:
+            continue
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o666)
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
+        except OSError as error:
+            raise Invalid(f"{path} can't be written: {error.strerror}", hint="What stands in its way?") from None
+        changed.append(name)
+    for path in sorted((folder / FOLDER / "eval").rglob("*.py")):
+        name = path.relative_to(folder).as_posix()
+        if name not in wanted:
+            path.unlink()
+            changed.append(name)
+    return changed
+
+
+def _check_unlinked(folder: Path, name: PurePosixPath) -> None:
+    """No part of the way to this file may be a link: what is behind it isn't the repository's."""
+    for part in (*reversed(name.parents), name):
+        if (folder / part).is_symlink():
+            raise Invalid(
+                f"{folder / part} is a symbolic link, and nothing is written through it",
+                hint="Remove it from the working copy (git rm), and run this again.",
+            )
+
+
+def blob_sha(data: bytes) -> str:
+    """What git calls these bytes."""
+    return hashlib.sha1(f"blob {len(data)}\0".encode() + data, usedforsecurity=False).hexdigest()
+
+
+def listed(tree: Any) -> dict[str, str]:
+    """Git's name of every file in the API's answer about a tree."""
+    rows = tree.get("tree") if isinstance(tree, Mapping) else None
+    return {str(one.get("path")): str(one.get("sha")) for one in rows or () if one.get("type") == "blob"}
+
+
+def differences(tree: Mapping[str, str], eval_dir: Path) -> list[str]:
+    """Which files of a repository, given by path and git's name of their bytes, aren't as they should be."""
+    wanted = {name: blob_sha(data) for name, data in files(eval_dir).items()}
+    strange = {name for name in tree if name.startswith(f"{FOLDER}/eval/") and name.endswith(".py")} - set(wanted)
+    return sorted({name for name, sha in wanted.items() if tree.get(name) != sha} | strange)

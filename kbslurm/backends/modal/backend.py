@@ -1,0 +1,458 @@
+"""Modal: each attempt is one call of a deployed function, one function per GPU type. A ports.Backend.
+
+Modal starts a call and says its id, once, and can't be asked for a name. So what law 2 needs is written down there, in
+a Dict of the app's: before a call is sent an entry says so, and until when the call may begin; afterwards its id is put
+into it. Every daemon reads the same entries, on whatever host. An id that was lost can't be had again: its attempt is
+UNKNOWN until the call, should it exist, can't run any more (the function itself refuses to begin late), and ABSENT
+from then on. It is then sent again: one run may be wasted, but no two of an attempt run at a time, and no report of
+the lost one is ever asked for.
+
+Modal starts a call's input again by itself when its container is taken away or breaks; only functions without a GPU
+can be kept from that, and a container that reaches nothing can't ask whether it is the first. So it is seen from here:
+a call whose container isn't the one that the attempt's row names was started again. It is ended, its report is never
+taken, and the attempt ends as preempted.
+
+What comes back is read as bytes and never unpickled; see results.py. A handle is a call's id.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from kbslurm.backends.modal.connection import CallFailed, Connection, Deployed, Outcome
+from kbslurm.backends.modal.inside import PAYLOAD_VERSION
+from kbslurm.backends.modal.results import Envelope, NoResult, envelope_of
+from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
+from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
+from kbslurm.ports import JobSpec
+
+CALL_PREFIX, TASK_PREFIX = "fc-", "ta-"
+MARGIN_S = 180.0  # between two clocks, and for what the function does before and after the harness
+STARTING_S = 60.0  # how much longer than a job a function must be allowed to run
+REMEMBERED, REMEMBERED_BYTES = 16, 64 << 20
+FAR = 1e11  # later than any clock says
+DEPLOY = "Run kbslurm modal deploy; kbslurm modal check says what is there."
+
+# What Modal says of a call that is over. SUCCESS has an envelope that says more.
+ENDINGS: Mapping[str, tuple[Ending, str]] = {
+    "FAILURE": (Ending.NO_REPORT, "the function failed; Modal's logs say why"),
+    "TERMINATED": (Ending.CANCELLED, "the call was ended"),
+    "TIMEOUT": (Ending.TIMEOUT, "it ran into the function's time limit"),
+    "INIT_FAILURE": (Ending.IMAGE, "its container wouldn't start"),
+    "INTERNAL_FAILURE": (Ending.NODE_FAILURE, "Modal itself failed"),
+    "IDLE_TIMEOUT": (Ending.NO_REPORT, "its container was idle"),
+    "MEMORY_MANAGER_EVICTION": (Ending.PREEMPTED, "its machine was short of memory"),
+    "MEMORY_THRASHING_EVICTION": (Ending.MEMORY, "it thrashed at its memory limit"),
+    "KERNEL_OOM_KILL": (Ending.MEMORY, "it ran into its memory limit"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModalGpu:
+    """What the function of one GPU type is allowed. `slots`: how many attempts may be open at once."""
+
+    slots: int
+    timeout_s: float
+    memory_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Entry:
+    """What is written down of an attempt. `by` marks the one write that made it."""
+
+    by: str = ""
+    gone_at: float = 0.0
+    call: str = ""
+    cancelled: bool = False
+
+    @staticmethod
+    def read(text: bytes | None) -> _Entry | None:
+        """The entry in this text; one that can't be read is as good as an intent that never ends."""
+        if text is None:
+            return None
+        try:
+            told = json.loads(text)
+            return _Entry(
+                by=str(told["by"]),
+                gone_at=gone_at if (gone_at := float(told["gone_at"])) < FAR else math.inf,  # nan, too
+                call=str(told["call"]),
+                cancelled=told["cancelled"] is True,
+            )
+        except (ValueError, KeyError, TypeError):
+            return _Entry(gone_at=math.inf)
+
+    def text(self, **changes: Any) -> bytes:
+        told = {"by": self.by, "gone_at": self.gone_at, "call": self.call, "cancelled": self.cancelled}
+        return json.dumps({**told, **changes}, sort_keys=True).encode()
+
+
+class ModalBackend:
+    """Runs jobs as calls of the app's functions. Nothing that matters is in memory: make as many as you like.
+
+    `harness_digest`: of the harness that a run must be judged by; an app that carries another refuses.
+    `start_within_s`: how long a call may wait for a GPU. `min_isolation`: below this level the harness runs nothing
+    there. `crash_point` is called with a name between any two steps of submitting: intent, placed, spawned, started.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        app: str,
+        gpus: Mapping[str, ModalGpu],
+        harness_digest: str,
+        start_within_s: float,
+        min_isolation: int = 0,
+        name: str = "modal",
+        margin_s: float = MARGIN_S,
+        now: Callable[[], float] = time.time,
+        crash_point: Callable[[str], None] = lambda _step: None,
+    ) -> None:
+        self.name, self.app = name, app
+        self._connection, self._gpus, self._harness_digest = connection, dict(gpus), harness_digest
+        self._start_within_s, self._margin_s, self._min_isolation = start_within_s, margin_s, min_isolation
+        self._now, self._crash_point = now, crash_point
+        self._dict_id = ""
+        self._envelopes: OrderedDict[str, tuple[str, Envelope | NoResult]] = OrderedDict()  # by call; and its container
+
+    def capacity(self) -> Mapping[str, int]:
+        return {name: gpu.slots for name, gpu in self._gpus.items()}
+
+    def submit(self, job: JobSpec) -> Handle:
+        """Write down that it will be sent, send it, write down its id. Until it is sent, nothing can be lost."""
+        self._check_fits(job)
+        try:
+            function = self._connection.function(self.app, function_name(job.gpu))
+            self._check_time(job, function)
+            start_by = self._now() + self._start_within_s
+            item = self._connection.prepared(function, self._payload(job, start_by))
+            self._crash_point("intent")
+            made = self._intend(job, start_by)
+        except CallFailed as trouble:
+            raise self._not_sent(trouble) from None
+        if isinstance(made, str):
+            return Handle(made)
+        self._crash_point("placed")
+        call = self._spawn(job, function, item)
+        self._crash_point("spawned")
+        try:
+            self._connection.write(self._dict(), job.name, made.text(call=call))
+        except CallFailed:
+            pass  # whoever called us has the id now, and its row is the better place for it
+        self._crash_point("started")
+        return Handle(call)
+
+    def find(self, name: JobName) -> Sighting:
+        try:
+            entry = _Entry.read(self._connection.entry(self._dict(), name))
+            if entry is None:
+                return Sighting(seen=Seen.ABSENT)
+            if not entry.call:
+                return self._lost(entry)
+            outcome = self._connection.outcomes([entry.call])[entry.call]
+        except CallFailed as trouble:
+            raise self._trouble(trouble) from None
+        return self._seen(entry.call, outcome)
+
+    def poll(self, attempts: Sequence[OpenAttempt]) -> Mapping[JobName, Sighting]:
+        """Each call is asked for, several at a time: Modal has no question about many."""
+        found: dict[JobName, Sighting] = {}
+        calls: dict[str, OpenAttempt] = {}
+        for attempt in attempts:
+            call = _call_of(attempt)
+            if call:
+                calls[call] = attempt
+            else:
+                found[attempt.name] = self.find(attempt.name)
+        if not calls:
+            return found
+        try:
+            outcomes = self._connection.outcomes(list(calls))
+        except CallFailed as trouble:
+            raise self._trouble(trouble) from None
+        troubles = [outcome for outcome in outcomes.values() if isinstance(outcome, CallFailed)]
+        if len(troubles) == len(outcomes) and not any(one.status == "NOT_FOUND" for one in troubles):
+            raise self._trouble(troubles[0])
+        for call, outcome in outcomes.items():
+            attempt = calls[call]
+            if isinstance(outcome, Outcome) and _was_started_again(attempt, outcome.task):
+                found[attempt.name] = self._started_again(attempt, call, outcome)
+            else:
+                found[attempt.name] = self._seen(call, outcome)
+        return found
+
+    def collect(self, attempt: OpenAttempt) -> bytes | None:
+        envelope = self._envelope_of(attempt)
+        return None if envelope is None else envelope.report
+
+    def artifacts(self, attempt: OpenAttempt, names: Sequence[str]) -> Mapping[str, bytes]:
+        envelope = self._envelope_of(attempt)
+        brought = {} if envelope is None else envelope.artifacts
+        return {name: brought[name] for name in names if name in brought}
+
+    def cancel(self, attempt: OpenAttempt) -> None:
+        """End the call whose id is known. Else leave a mark: what isn't sent yet never will be."""
+        try:
+            call = _call_of(attempt)
+            if not call:
+                entry = _Entry.read(self._connection.entry(self._dict(), attempt.name))
+                if entry is None and self._connection.write(
+                    self._dict(), attempt.name, _Entry().text(cancelled=True), new=True
+                ):
+                    return
+                entry = entry or _Entry.read(self._connection.entry(self._dict(), attempt.name)) or _Entry()
+                if not entry.call:
+                    self._connection.write(self._dict(), attempt.name, entry.text(cancelled=True))
+                    return
+                call = entry.call
+            self._connection.cancel(call)
+        except CallFailed as trouble:
+            if trouble.status == "NOT_FOUND":
+                return
+            raise self._trouble(trouble) from None
+
+    def close(self) -> None:
+        """Let go of the connection. What runs goes on running."""
+        self._connection.close()
+
+    # --------------------------------------------------------------------------------------------- submitting
+
+    def _check_fits(self, job: JobSpec) -> None:
+        gpu = self._gpus.get(job.gpu)
+        if gpu is None:
+            raise self._refused(f"there is no {job.gpu} here", f"This backend serves {', '.join(self._gpus)}.")
+        if job.memory_bytes > gpu.memory_bytes:
+            raise self._refused(
+                f"the problem may take {job.memory_bytes >> 20} MiB, and the {job.gpu} function has"
+                f" {gpu.memory_bytes >> 20} MiB",
+                f"Raise modal.gpus.{job.gpu}.memory_gb, and run kbslurm modal deploy.",
+            )
+        self._check_limit(job, gpu.timeout_s)
+
+    def _check_time(self, job: JobSpec, function: Deployed) -> None:
+        if function.timeout_s:
+            self._check_limit(job, function.timeout_s)
+
+    def _check_limit(self, job: JobSpec, timeout_s: float) -> None:
+        if job.time_limit_s + STARTING_S > timeout_s:
+            raise self._refused(
+                f"the job may take {job.time_limit_s:g} s, and the {job.gpu} function ends after {timeout_s:g} s",
+                f"Raise modal.gpus.{job.gpu}.timeout_s, and run kbslurm modal deploy.",
+            )
+
+    def _payload(self, job: JobSpec, start_by: float) -> bytes:
+        told = {
+            "version": PAYLOAD_VERSION,
+            "name": job.name,
+            "manifest": job.manifest,
+            "key": job.key.hex(),
+            "time_limit_s": job.time_limit_s,
+            "start_by": start_by,
+            "min_isolation": self._min_isolation,
+            "harness_digest": self._harness_digest,
+        }
+        return json.dumps(told, sort_keys=True).encode()
+
+    def _intend(self, job: JobSpec, start_by: float) -> _Entry | str:
+        """Our entry, now written down; or what the handle is of a job that was sent, or forbidden, before."""
+        intent = _Entry(by=secrets.token_hex(16), gone_at=start_by + job.time_limit_s + self._margin_s)
+        attempts = self._dict()
+        for _ in range(2):
+            if self._connection.write(attempts, job.name, intent.text(), new=True):
+                return intent
+            there = _Entry.read(self._connection.entry(attempts, job.name))
+            if there is None:
+                continue
+            if there.by == intent.by and not there.call and not there.cancelled:
+                return intent  # our own, whose answer was lost on the way and asked for again
+            if there.call:
+                return there.call
+            if there.cancelled and self._now() > there.gone_at:
+                return str(job.name)
+            if self._now() <= there.gone_at:
+                break
+            self._connection.remove(attempts, job.name)  # so that of two who see it gone only one can write the next
+        raise BackendUnclear(self.name, "it was perhaps sent before, and its id was lost")
+
+    def _spawn(self, job: JobSpec, function: Deployed, item: Any) -> str:
+        try:
+            return self._connection.spawn(function, item)
+        except CallFailed as trouble:
+            if not trouble.definite:
+                raise BackendUnclear(self.name, f"it was perhaps started: {trouble.said}") from None
+            try:
+                self._connection.remove(self._dict(), job.name)
+            except CallFailed:
+                pass  # it stays an intent, and is looked at again when it can't run any more
+            raise self._not_sent(trouble) from None
+
+    def _not_sent(self, trouble: CallFailed) -> BackendTrouble:
+        """What a `no`, or no answer, means before anything was sent."""
+        match trouble.status:
+            case "NOT_FOUND":
+                return self._refused(f"there is no such function in the app {self.app}", DEPLOY)
+            case "UNAUTHENTICATED" | "PERMISSION_DENIED":
+                hint = "Set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET to a token that may use the app."
+                said = f"the token isn't taken: {trouble.said}"
+                return BackendRefused(self.name, said, permanent=False, away=True, hint=hint)
+            case _:
+                return BackendRefused(self.name, f"nothing was sent: {trouble.said}", permanent=False, away=True)
+
+    # ------------------------------------------------------------------------------------------------ looking
+
+    def _lost(self, entry: _Entry) -> Sighting:
+        if self._now() <= entry.gone_at:
+            until = (
+                "" if math.isinf(entry.gone_at) else f" until {datetime.fromtimestamp(entry.gone_at, UTC):%H:%M} UTC"
+            )
+            return Sighting(seen=Seen.UNKNOWN, reason=f"it was perhaps sent, and may run{until}")
+        if entry.cancelled:
+            return Sighting(seen=Seen.ENDED, ending=Ending.CANCELLED, reason="cancelled before it started")
+        return Sighting(seen=Seen.ABSENT, reason="if it was sent, it can't run any more")
+
+    def _seen(self, call: str, outcome: Outcome | CallFailed) -> Sighting:
+        if isinstance(outcome, CallFailed):
+            gone = outcome.status == "NOT_FOUND"
+            return Sighting(seen=Seen.ABSENT if gone else Seen.UNKNOWN, handle=Handle(call), reason=outcome.said)
+        return self._sighting(call, outcome)
+
+    def _started_again(self, attempt: OpenAttempt, call: str, outcome: Outcome) -> Sighting:
+        """Modal runs it a second time, or has: an attempt runs once, so this one ends. The row keeps the first one's
+        container, and from when it ran."""
+        if not outcome.status:
+            try:
+                self._connection.cancel(call)
+            except CallFailed:
+                pass  # it is asked for at the next look
+            why = "Modal took its container away and started it again: it is ended"
+            return Sighting(seen=Seen.RUNNING, handle=Handle(call), node=attempt.node, reason=why)
+        return Sighting(
+            seen=Seen.ENDED,
+            handle=Handle(call),
+            node=attempt.node,
+            ending=Ending.PREEMPTED,
+            reason="Modal took its container away; an attempt runs once, and what was started again doesn't count",
+            ended_at=_moment(outcome.ended_at),
+        )
+
+    def _sighting(self, call: str, outcome: Outcome) -> Sighting:
+        handle, node = Handle(call), outcome.task or None
+        if outcome.expired:
+            why = "its result has expired at Modal"
+            return Sighting(seen=Seen.ENDED, handle=handle, ending=Ending.NO_REPORT, reason=why)
+        if not outcome.status:
+            if not outcome.began:
+                return Sighting(seen=Seen.WAITING, handle=handle, reason="waiting for a GPU at Modal")
+            began = datetime.fromtimestamp(self._now(), UTC)  # at the latest: it is said exactly when it has ended
+            return Sighting(seen=Seen.RUNNING, handle=handle, node=node, started_at=began)
+        code, reason = outcome.exit_code, ""
+        if outcome.status == "SUCCESS":
+            try:
+                envelope = self._opened(call, outcome)
+                ending, code, reason = envelope.ending, envelope.exit_code, envelope.reason
+            except NoResult as error:
+                ending, reason = Ending.BAD_REPORT, f"what the function returned isn't an envelope: {error}"
+        else:
+            ending, reason = ENDINGS.get(outcome.status, (Ending.NO_REPORT, f"it ended as {outcome.status}"))
+        return Sighting(
+            seen=Seen.ENDED,
+            handle=handle,
+            node=node,
+            ending=ending,
+            exit_code=code,
+            reason=reason,
+            started_at=_moment(outcome.started_at),
+            ended_at=_moment(outcome.ended_at),
+        )
+
+    def _envelope_of(self, attempt: OpenAttempt) -> Envelope | None:
+        try:
+            call = _call_of(attempt)
+            if not call:
+                entry = _Entry.read(self._connection.entry(self._dict(), attempt.name))
+                call = "" if entry is None else entry.call
+            if not call:
+                return None
+            if call in self._envelopes:
+                task, known = self._envelopes[call]
+                return None if isinstance(known, NoResult) or _was_started_again(attempt, task) else known
+            outcome = self._connection.outcomes([call])[call]
+            if isinstance(outcome, CallFailed):
+                if outcome.status == "NOT_FOUND":
+                    return None
+                raise outcome
+            if _was_started_again(attempt, outcome.task):
+                return None
+            return self._opened(call, outcome) if outcome.status == "SUCCESS" else None
+        except NoResult:
+            return None
+        except CallFailed as trouble:
+            raise self._trouble(trouble) from None
+
+    def _opened(self, call: str, outcome: Outcome) -> Envelope:
+        """The envelope of a call that came to one. The last few are remembered: a large one is fetched once."""
+        known: Envelope | NoResult
+        if call in self._envelopes:
+            _, known = self._envelopes[call]
+        else:
+            try:
+                data = self._connection.blob(outcome.blob) if outcome.blob else outcome.data
+                known = envelope_of(data or b"", outcome.shape)
+            except NoResult as error:
+                known = error
+            except CallFailed as trouble:
+                raise self._trouble(trouble) from None
+            self._envelopes[call] = outcome.task, known
+            size = sum(_size(one) for _, one in self._envelopes.values())
+            while len(self._envelopes) > 1 and (len(self._envelopes) > REMEMBERED or size > REMEMBERED_BYTES):
+                size -= _size(self._envelopes.popitem(last=False)[1][1])
+        if isinstance(known, NoResult):
+            raise known
+        return known
+
+    def _dict(self) -> str:
+        if not self._dict_id:
+            self._dict_id = self._connection.dict_id(f"{self.app}-attempts")
+        return self._dict_id
+
+    # ------------------------------------------------------------------------------------------------ troubles
+
+    def _refused(self, why: str, hint: str) -> BackendRefused:
+        return BackendRefused(self.name, why, permanent=True, hint=hint)
+
+    def _trouble(self, trouble: CallFailed) -> BackendTrouble:
+        return BackendTrouble(self.name, f"Modal couldn't be asked: {trouble.said}")
+
+
+def function_name(gpu: str) -> str:
+    """What the function for this GPU type is called in the app."""
+    return "judge-" + "".join(one if one.isalnum() or one in "-_" else "-" for one in gpu)
+
+
+def _call_of(attempt: OpenAttempt) -> str:
+    """The id of the attempt's call, where its row has one."""
+    return attempt.handle if attempt.handle is not None and attempt.handle.startswith(CALL_PREFIX) else ""
+
+
+def _was_started_again(attempt: OpenAttempt, task: str) -> bool:
+    """Whether another container has the call than the one in which the attempt was first seen."""
+    first = attempt.node or ""
+    return first.startswith(TASK_PREFIX) and task.startswith(TASK_PREFIX) and task != first
+
+
+def _size(envelope: Envelope | NoResult) -> int:
+    if isinstance(envelope, NoResult):
+        return 0
+    return len(envelope.report or b"") + sum(map(len, envelope.artifacts.values()))
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

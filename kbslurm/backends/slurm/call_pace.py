@@ -1,0 +1,85 @@
+"""How often a site's scheduler is asked: never more often than its admin allows, less when it is slow or silent."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from kbslurm.domain.site import Poll
+from kbslurm.ports import PaceReport
+
+SLOWEST_FACTOR = 8.0
+LONGEST_SILENCE_S = 60.0
+
+
+class CallPace:
+    """A least interval between looks, and a bucket of calls. A slow answer doubles it, a quick one halves it."""
+
+    def __init__(self, poll: Poll, now: Callable[[], float]) -> None:
+        self._poll, self._now = poll, now
+        self._lock = threading.Lock()
+        self._factor = 1.0
+        self._failures = 0
+        self._looked_at = self._failed_at = float("-inf")
+        self._tokens = poll.calls_per_minute
+        self._filled_at = now()
+        self._calls = 0
+
+    def may_look(self) -> bool:
+        """Whether a look is due and within the budget. It says yes once, then the interval begins anew."""
+        with self._lock:
+            now = self._now()
+            self._refill(now)
+            if now < self._looked_at + self._interval_s() or self._tokens < 1:
+                return False
+            self._looked_at = now
+            return True
+
+    def has_room(self, calls: int = 1) -> bool:
+        """Whether the budget has room for so many calls. The last one of it is kept for a look at what is open."""
+        with self._lock:
+            self._refill(self._now())
+            return self._tokens >= min(calls + 1.0, self._poll.calls_per_minute)
+
+    def is_resting(self) -> bool:
+        """Whether the controller didn't answer just now: whoever can wait should, a hundred time-outs help nobody."""
+        with self._lock:
+            return self._failures > 0 and self._now() < self._failed_at + self._interval_s()
+
+    def called(self, took_s: float, *, failed: bool = False) -> None:
+        """Note one call of any command: it spends budget, and how it went sets the pace."""
+        with self._lock:
+            now = self._now()
+            self._refill(now)
+            self._calls += 1
+            # what belongs to a call that was allowed (what vanished from a look) is owed, for a minute at most
+            self._tokens = max(-self._poll.calls_per_minute, self._tokens - 1)
+            self._failures = self._failures + 1 if failed else 0
+            self._failed_at = now if failed else self._failed_at
+            if took_s > self._poll.slow_s:
+                self._factor = min(SLOWEST_FACTOR, self._factor * 2)
+            elif not failed:
+                self._factor = max(1.0, self._factor / 2)
+
+    def report(self) -> PaceReport:
+        """How it stands."""
+        with self._lock:
+            self._refill(self._now())
+            return PaceReport(
+                calls=self._calls,
+                interval_s=self._interval_s(),
+                budget_left=max(0.0, self._tokens),
+                failing=self._failures,
+                slow=self._factor > 1,
+            )
+
+    def _interval_s(self) -> float:
+        plain = self._poll.min_interval_s * self._factor
+        if not self._failures:
+            return plain
+        return float(max(plain, min(LONGEST_SILENCE_S, plain * 2 ** min(self._failures, 6))))
+
+    def _refill(self, now: float) -> None:
+        per_s = self._poll.calls_per_minute / 60
+        self._tokens = min(self._poll.calls_per_minute, self._tokens + (now - self._filled_at) * per_s)
+        self._filled_at = now

@@ -1,0 +1,112 @@
+"""Whether a site's GPU types fit its partitions, and whether sbatch would take their jobs."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kbslurm.backends.paths import make_folder
+from kbslurm.backends.slurm.doctor.checkup import Checkup
+from kbslurm.backends.slurm.doctor.partitions import Partition, gpus_of, is_slice
+from kbslurm.domain.finding import Finding, caution, failed, passed
+from kbslurm.domain.run import JobName
+from kbslurm.domain.site import GpuType
+from kbslurm.errors import KbslurmError
+from kbslurm.flow.script import script_for
+
+
+def gpu_findings(gpu: GpuType, partitions: Sequence[Partition]) -> list[Finding]:
+    """A GPU type's partition, its count, whether it is whole, how long its jobs may be."""
+    found = list(_slice_findings(gpu))
+    here = next((one for one in partitions if one.name == gpu.partition), None)
+    if gpu.partition and partitions and here is None:
+        known = ", ".join(one.name for one in partitions)
+        return [*found, failed("partition", f"there is no {gpu.partition}", f"Choose one of: {known}.", where=gpu.name)]
+    if here is None:
+        return found
+    if not here.up:
+        found.append(failed("partition", f"{here.name} is closed", "Ask the admins until when.", where=gpu.name))
+    if here.preemptible:
+        found.append(
+            caution(
+                "partition",
+                f"{here.name} can be preempted: such runs start again, three times at most",
+                "Choose another partition if there is one.",
+                where=gpu.name,
+            )
+        )
+    if gpu.max_time_s is not None and here.max_time_s is not None and gpu.max_time_s > here.max_time_s:
+        found.append(
+            failed(
+                "time limit",
+                f"max_time is {gpu.max_time_s:.0f} s and {here.name} gives {here.max_time_s:.0f} s",
+                f'Set max_time = "{here.max_time_s:.0f}s".',
+                where=gpu.name,
+            )
+        )
+    found.append(_count_finding(gpu, here))
+    return found
+
+
+def _slice_findings(gpu: GpuType) -> Iterator[Finding]:
+    sliced = any(is_slice(kind) for kind in (*gpus_of(gpu.request.partition("=")[2]), gpu.request, gpu.constraint))
+    if sliced and gpu.whole:
+        yield failed(
+            "MIG",
+            f"{gpu.request} is a part of a device, and the site's file calls it whole",
+            "Set whole = false: others on that device disturb its timings, and its runs must not be called exclusive.",
+            where=gpu.name,
+        )
+
+
+def _count_finding(gpu: GpuType, here: Partition) -> Finding:
+    asked = next(iter(gpus_of(_with_count(gpu.request))), "")
+    usable = here.gpus.get(asked, 0) if asked and asked in here.gpus else sum(here.gpus.values())
+    if not usable:
+        return caution("GPUs", f"{here.name} has none that could be used now", "Ask the admins why.", where=gpu.name)
+    if gpu.count > usable:
+        return caution(
+            "GPUs", f"count says {gpu.count}, and {usable} can be used", f"Set count = {usable}.", where=gpu.name
+        )
+    return passed("GPUs", f"{usable} in {here.name}, {gpu.slots} attempts at once", where=gpu.name)
+
+
+def _with_count(request: str) -> str:
+    """`--gpus=h100:1` and `--gpus-per-node=h100:1` as a gres."""
+    value = request.partition("=")[2]
+    return value if value.startswith("gpu") else f"gpu:{value}"
+
+
+def request_finding(checkup: Checkup, gpu: GpuType) -> Finding:
+    """Whether Slurm would take the job of this GPU type: the real script, not submitted."""
+    folder = Path(checkup.site.paths.shared_root) / f"doctor-{secrets.token_hex(6)}"
+    try:
+        text = script_for(
+            checkup.site,
+            name=JobName("kb-doctor"),
+            gpu=gpu.name,
+            directory=folder,
+            harness=folder,
+            time_limit_s=60,
+            memory_bytes=1 << 30,
+            templates=checkup.templates,
+        )
+        make_folder(folder)
+        (folder / "job.sh").write_text(text, encoding="utf-8")
+        answer = checkup.commands.run("sbatch", ["--test-only", str(folder / "job.sh")])
+    except KbslurmError as error:
+        return failed("request", error.message, error.hint or "Correct the site's file.", where=gpu.name)
+    except OSError as error:
+        return failed("request", f"{folder} can't be made: {error.strerror}", "See the shared root.", where=gpu.name)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if answer.status:
+        return failed(
+            "request",
+            f"sbatch would refuse it: {answer.complaint}",
+            "Correct request, partition, account, qos or constraint of this GPU type.",
+            where=gpu.name,
+        )
+    return passed("request", f"sbatch would take it ({gpu.request or 'no request'})", where=gpu.name)

@@ -1,0 +1,142 @@
+"""What the settings of a site's Slurm mean for us, from `scontrol show config`. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from kbslurm.backends.slurm.doctor.survey import has_accounting
+from kbslurm.domain.finding import Finding, caution, failed, passed
+from kbslurm.domain.site import Site
+
+OFF_S = 2.0
+
+
+def setting_findings(site: Site, settings: Mapping[str, str], *, now: float, slack_s: float = 0.0) -> list[Finding]:
+    """What Slurm's own settings mean for us. They were answered at `now`, give or take `slack_s`."""
+    return [
+        _accounting_finding(site, settings),
+        _job_age_finding(site, settings),
+        _rate_finding(site, settings),
+        _delay_finding(settings),
+        _device_finding(settings),
+        _memory_finding(settings),
+        *_clock_findings(settings, now, slack_s),
+        *_requeue_findings(settings),
+    ]
+
+
+def _accounting_finding(site: Site, settings: Mapping[str, str]) -> Finding:
+    there = has_accounting(settings)
+    if site.slurm.accounting and not there:
+        return failed(
+            "accounting", "the site's file counts on it and Slurm has none", "Set accounting = false under [slurm]."
+        )
+    if not there:
+        return caution(
+            "accounting",
+            "is off: what ended is known from the job's own files and from squeue only",
+            "Nothing has to be done; a job that vanishes without its files takes longer to be understood.",
+        )
+    if not site.slurm.accounting:
+        return caution(
+            "accounting", "is there, and the site's file says not to use it", "Set accounting = true under [slurm]."
+        )
+    return passed("accounting", settings["AccountingStorageType"])
+
+
+def _job_age_finding(site: Site, settings: Mapping[str, str]) -> Finding:
+    age_s = _seconds(settings.get("MinJobAge", ""))
+    least_s = 3 * site.poll.min_interval_s
+    if age_s is None:
+        return caution("MinJobAge", "isn't shown", "Ask the admins; 300 s is usual.")
+    if age_s >= least_s:
+        return passed("MinJobAge", f"squeue shows an ended job for {age_s:.0f} s")
+    text = f"squeue forgets an ended job after {age_s:.0f} s, and is asked every {site.poll.min_interval_s:g} s"
+    remedy = "Ask the admins for a longer MinJobAge, or lower min_interval under [poll] if they allow it."
+    if has_accounting(settings) and site.slurm.accounting:
+        return caution("MinJobAge", f"{text}; sacct has to be asked instead", remedy)
+    return caution("MinJobAge", f"{text}, and there is no accounting: only the job's own files will tell", remedy)
+
+
+def _rate_finding(site: Site, settings: Mapping[str, str]) -> Finding:
+    told = settings.get("SlurmctldParameters", "")
+    if "rl_enable" not in told:
+        return passed("rate limits", f"none; we ask {site.poll.calls_per_minute:g} times a minute at most")
+    refill = re.search(r"rl_refill_rate=(\d+)", told)
+    period = re.search(r"rl_refill_period=(\d+)", told)
+    per_minute = 60 * int(refill[1] if refill else 2) / int(period[1] if period else 1)
+    text = f"Slurm lets a user ask {per_minute:g} times a minute; we ask {site.poll.calls_per_minute:g} times at most"
+    if site.poll.calls_per_minute <= per_minute:
+        return passed("rate limits", text)
+    return caution(
+        "rate limits", text, f"Set calls_per_minute = {per_minute:g} under [poll]: what is over it only waits."
+    )
+
+
+def _delay_finding(settings: Mapping[str, str]) -> Finding:
+    found = re.search(r"batch_sched_delay=(\d+)", settings.get("SchedulerParameters", ""))
+    delay_s = int(found[1]) if found else 3
+    if delay_s <= 3:
+        return passed("start delay", f"batch_sched_delay is {delay_s} s")
+    return caution(
+        "start delay", f"a job waits {delay_s} s even when GPUs are free", "Ask for a lower batch_sched_delay."
+    )
+
+
+def _device_finding(settings: Mapping[str, str]) -> Finding:
+    constrained = settings.get("ConstrainDevices", "").lower()
+    if constrained == "yes" and "task/cgroup" in settings.get("TaskPlugin", "task/cgroup"):
+        return passed("device isolation", "Slurm shows a job its own GPUs only (ConstrainDevices)")
+    return caution(
+        "device isolation",
+        "Slurm doesn't keep a job from other jobs' GPUs (ConstrainDevices isn't on)",
+        "Ask the admins for ConstrainDevices=yes in cgroup.conf with TaskPlugin=task/cgroup, or use exclusive = true.",
+    )
+
+
+def _memory_finding(settings: Mapping[str, str]) -> Finding:
+    """How Slurm keeps jobs to the memory that they asked for: by a control group, by looking, or not at all."""
+    remedy = "Ask the admins for ConstrainRAMSpace=yes in cgroup.conf with TaskPlugin=task/cgroup."
+    grouped = settings.get("ConstrainRAMSpace", "").lower() == "yes" and "task/cgroup" in settings.get("TaskPlugin", "")
+    looked = "OverMemoryKill" in settings.get("JobAcctGatherParams", "")
+    if not grouped and not looked:
+        text = "nothing keeps a job to its memory: one that takes more can end its neighbours before the judge looks"
+        return caution("memory limit", text, f"{remedy} Or set exclusive = true.")
+    if "MEMORY" not in settings.get("SelectTypeParameters", "").upper():
+        text = "memory isn't handed out (SelectTypeParameters): jobs of a node can be promised more than there is"
+        return caution("memory limit", text, "Ask the admins for CR_Core_Memory, or set exclusive = true.")
+    if grouped:
+        return passed("memory limit", "kept by a control group of each job (ConstrainRAMSpace)")
+    every = re.search(r"task=(\d+)|^(\d+)", settings.get("JobAcctGatherFrequency", ""))
+    seconds = (every[1] or every[2]) if every else "30"
+    return passed("memory limit", f"Slurm looks every {seconds} s and ends a job that is over it (OverMemoryKill)")
+
+
+def _clock_findings(settings: Mapping[str, str], now: float, slack_s: float) -> Iterator[Finding]:
+    told = settings.get("answered at")
+    if told is None:
+        return
+    off_s = now - float(told)
+    if abs(off_s) > OFF_S + slack_s:
+        yield caution(
+            "controller's clock",
+            f"differs from ours by about {abs(off_s):.0f} s",
+            "Have both clocks set by the same time server: waiting times are wrong by that much.",
+        )
+    else:
+        yield passed("controller's clock", f"agrees with ours within {max(1.0, abs(off_s)):.0f} s")
+
+
+def _requeue_findings(settings: Mapping[str, str]) -> Iterator[Finding]:
+    if "ForceRequeueOnFail" in settings.get("PrologFlags", ""):
+        yield caution(
+            "requeue",
+            "Slurm requeues jobs whose prolog fails, whatever we ask for (ForceRequeueOnFail)",
+            "Nothing has to be done: a job that comes back finds its attempt claimed; it costs two minutes.",
+        )
+
+
+def _seconds(text: str) -> float | None:
+    found = re.match(r"(\d+)", text)
+    return float(found[1]) if found else None

@@ -1,0 +1,158 @@
+"""A first site file, made of what a cluster says of itself, with a comment at every guess."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from kbslurm.backends.slurm.doctor.partitions import UNTYPED, Partition, is_slice
+from kbslurm.backends.slurm.doctor.survey import Survey
+from kbslurm.domain.site import Vendor
+from kbslurm.errors import Misconfigured
+
+_AMD = re.compile(r"(?:^|[^a-z])(?:mi\d{2,3}|gfx\d|instinct|radeon)", re.IGNORECASE)
+_PLAIN = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One GPU type as it goes into the file."""
+
+    name: str
+    slurm_type: str
+    partition: Partition
+    others: tuple[str, ...] = ()
+
+    @property
+    def request(self) -> str:
+        return "--gres=gpu:1" if self.slurm_type == UNTYPED else f"--gres=gpu:{self.slurm_type}:1"
+
+    @property
+    def vendor(self) -> Vendor:
+        return "amd" if _AMD.search(self.slurm_type) else "nvidia"
+
+    @property
+    def whole(self) -> bool:
+        return not is_slice(self.slurm_type)
+
+
+def kinds(partitions: Sequence[Partition]) -> list[Kind]:
+    """Each GPU type with the partition that suits it best: open, not preempted, with nothing else in it."""
+    found = []
+    for kind in sorted({kind for partition in partitions for kind in partition.gpus}):
+        fitting = sorted((one for one in partitions if one.gpus.get(kind) and one.up), key=_preference)
+        if fitting:
+            name = _PLAIN.sub("-", kind if is_slice(kind) else kind.upper()).lstrip("_.-")
+            found.append(
+                Kind(
+                    name=name,
+                    slurm_type=kind,
+                    partition=fitting[0],
+                    others=tuple(one.name for one in fitting[1:]),
+                )
+            )
+    return found
+
+
+def _preference(partition: Partition) -> tuple[bool, int, bool, str]:
+    return partition.preemptible, len(partition.gpus), not partition.default, partition.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What no cluster can say. Empty: a guess, with a comment that says so."""
+
+    name: str = ""
+    shared_root: str
+    image_dir: str = ""
+    image: str = ""
+    checked_on: str = ""
+    bin_dir: str = ""
+    gpus: tuple[str, ...] = field(default=())
+
+
+def toml_of(found: Survey, wishes: Wishes) -> str:
+    """A site file of what was found, with a comment at whatever a person should look at. Misconfigured without GPUs."""
+    chosen = [kind for kind in kinds(found.partitions) if not wishes.gpus or kind.name in wishes.gpus]
+    if not chosen:
+        raise Misconfigured(
+            f"Slurm on {found.cluster or 'this cluster'} shows no GPU that could be used",
+            fix="Look at sinfo -o '%P %G %t'; where GPUs are features, write the file by hand (docs/site-admin.md).",
+        )
+    return "\n".join([*_head(found, wishes), *(line for kind in chosen for line in _gpu(kind, found, wishes))]) + "\n"
+
+
+def _head(found: Survey, wishes: Wishes) -> Iterator[str]:
+    name = _PLAIN.sub("-", wishes.name or found.cluster or "site").strip("-") or "site"
+    yield f"# Written by kbslurm site init for Slurm {found.version}. Lines with a ? are guesses: look at them."
+    yield f"# Then: kbslurm site check {name}.toml, kbslurm doctor --site {name}.toml --live"
+    for told in found.cannot:
+        yield f"# ? not answered: {told}"
+    yield f"name = {_quoted(name)}"
+    yield '# ? say "live" once kbslurm doctor --live passes'
+    yield 'verified = "community"'
+    if wishes.checked_on:
+        yield f"checked_on = {_quoted(wishes.checked_on)}"
+    if not found.program:
+        yield "# ? there is no apptainer or singularity on this machine: name the module that brings it"
+        yield '# modules = ["apptainer"]'
+    yield from (
+        "",
+        "[paths]",
+        "# ? a folder that this machine and every compute node see, and that only the service's own account can enter",
+        f"shared_root = {_quoted(wishes.shared_root)}",
+    )
+    if wishes.image_dir:
+        yield f"image_dir = {_quoted(wishes.image_dir)}"
+    yield "# ? a disk of the node's own for temporary files, when there is one: $TMPDIR, /localscratch/$SLURM_JOB_ID"
+    yield '# node_scratch = "$TMPDIR"'
+    yield from ("", "[container]", f"runtime = {_quoted(found.runtime or 'apptainer')}")
+    if found.program and not found.program.startswith(("/usr/bin/", "/bin/", "/usr/local/bin/")):
+        yield f"program = {_quoted(found.program)}"
+    yield from ("", "[slurm]", f"accounting = {str(found.accounting).lower()}")
+    if wishes.bin_dir:
+        yield f"bin_dir = {_quoted(wishes.bin_dir)}"
+    yield from (
+        "",
+        "[poll]",
+        "# ? how often the controller may be asked; some sites have rules about that",
+        'min_interval = "15s"',
+    )
+
+
+def _gpu(kind: Kind, found: Survey, wishes: Wishes) -> Iterator[str]:
+    partition = kind.partition
+    yield from ("", f"[gpus.{_key(kind.name)}]")
+    if kind.others:
+        yield f"# the type is in these partitions, too: {', '.join(kind.others)}"
+    yield f"request = {_quoted(kind.request)}"
+    yield f"partition = {_quoted(partition.name)}"
+    if partition.preemptible:
+        yield "# ? its jobs can be preempted: a run then starts again, three times at most"
+    if len(found.accounts) == 1:
+        yield f"account = {_quoted(found.accounts[0])}"
+    elif found.accounts:
+        yield f"# ? one of these pays: {', '.join(found.accounts)}"
+        yield f"account = {_quoted(found.accounts[0])}"
+    if len(found.qos) > 1:
+        yield f"# ? QOS that this account may use: {', '.join(found.qos)}"
+        yield f"# qos = {_quoted(found.qos[0])}"
+    yield f"vendor = {_quoted(kind.vendor)}"
+    if not kind.whole:
+        yield "# a part of a device: others disturb its timings"
+        yield "whole = false"
+    yield f"count = {partition.gpus[kind.slurm_type]}"
+    if partition.max_time_s is not None:
+        yield f"max_time = {_quoted(f'{max(60, int(partition.max_time_s))}s')}"
+    yield "# ? made by kbslurm image build; pin it by image_digest"
+    yield f"image = {_quoted(wishes.image or ('rocm.sif' if kind.vendor == 'amd' else 'cuda.sif'))}"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _quoted(name)

@@ -1,0 +1,123 @@
+"""Asks squeue and sacct for jobs, by id or by name; what can't be trusted to its last line proves nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kbslurm.backends.paths import AttemptPaths
+from kbslurm.backends.slurm.commands import Answer, Commands
+from kbslurm.backends.slurm.executor import KbJob
+from kbslurm.backends.slurm.reader import (
+    SACCT_FIELDS,
+    SQUEUE_FORMAT,
+    JobRow,
+    is_strange,
+    read_sacct,
+    read_squeue,
+)
+from kbslurm.domain.run import JobName
+from kbslurm.domain.site import Site
+from kbslurm.errors import BackendTrouble
+from kbslurm.observe.logs import teller
+
+tell = teller("slurm")
+
+BATCH = 200
+LOOK_BACK_S = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRows:
+    """The rows of one answer. Not `whole`: something in it wasn't understood, so absence from it proves nothing."""
+
+    by_id: Mapping[str, JobRow]
+    whole: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulerAnswers:
+    """What the scheduler answered in one look; a source that couldn't be asked is None."""
+
+    queue: JobRows | None
+    past: JobRows | None
+    accounting: bool
+
+    @property
+    def proves_absence(self) -> bool:
+        """Every source that the site has answered, and each answer was understood to its last line."""
+        past = self.past.whole if self.past is not None else not self.accounting
+        return self.queue is not None and self.queue.whole and past
+
+    def rows(self) -> list[JobRow]:
+        """All rows, the queue's first."""
+        return [row for rows in (self.queue, self.past) if rows is not None for row in rows.by_id.values()]
+
+
+class JobLookup:
+    """A site's jobs, as its scheduler shows them."""
+
+    def __init__(self, site: Site, commands: Commands, wall: Callable[[], float]) -> None:
+        self._site, self._commands, self._wall = site, commands, wall
+
+    def by_id(self, ids: set[str]) -> SchedulerAnswers:
+        """One squeue for all of our jobs; sacct for those of these ids that it doesn't show any more."""
+        queue = self._squeue([])
+        if queue is None:
+            return SchedulerAnswers(queue=None, past=None, accounting=self._site.slurm.accounting)
+        KbJob.watcher.feed({id_: row.state for id_, row in queue.by_id.items()})
+        vanished = sorted(id_ for id_ in ids - set(queue.by_id) if id_.isdigit())
+        past = self._sacct_ids(vanished) if vanished else JobRows(by_id={}, whole=True)
+        return SchedulerAnswers(queue=queue, past=past, accounting=self._site.slurm.accounting)
+
+    def by_name(self, name: JobName, paths: AttemptPaths) -> SchedulerAnswers:
+        """Every job of this name, since a little before its attempt's manifest was written."""
+        queue = self._squeue([f"--name={name}"])
+        if not self._site.slurm.accounting:
+            return SchedulerAnswers(queue=queue, past=None, accounting=False)
+        try:
+            since = paths.manifest.stat().st_mtime
+        except OSError:
+            since = self._wall() - 2 * 86_400
+        start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since - LOOK_BACK_S))
+        return SchedulerAnswers(queue=queue, past=self._sacct([f"--name={name}", "-S", start]), accounting=True)
+
+    def _squeue(self, which: Sequence[str]) -> JobRows | None:
+        answer = self.asked("squeue", ["--me", "-h", "-r", "-t", "all", "-o", SQUEUE_FORMAT, *which])
+        if answer is None:
+            return None
+        whole = not is_strange(answer.out, SQUEUE_FORMAT.count("|"))
+        return JobRows(by_id={row.id: row for row in read_squeue(answer.out)}, whole=whole)
+
+    def _sacct_ids(self, ids: Sequence[str]) -> JobRows | None:
+        if not self._site.slurm.accounting:
+            return None
+        found: dict[str, JobRow] = {}
+        whole = True
+        for start in range(0, len(ids), BATCH):
+            rows = self._sacct(["-j", ",".join(ids[start : start + BATCH])])
+            if rows is None:
+                return None
+            found |= rows.by_id
+            whole = whole and rows.whole
+        return JobRows(by_id=found, whole=whole)
+
+    def _sacct(self, which: Sequence[str]) -> JobRows | None:
+        answer = self.asked("sacct", ["-X", "-n", "-P", "-D", "-o", SACCT_FIELDS, *which])
+        if answer is None:
+            return None
+        whole = not is_strange(answer.out, SACCT_FIELDS.count(","))
+        return JobRows(by_id={row.id: row for row in read_sacct(answer.out)}, whole=whole)
+
+    def asked(self, tool: str, arguments: Sequence[str]) -> Answer | None:
+        """The answer, or None when there is none that can be trusted."""
+        try:
+            answer = self._commands.run(tool, arguments)
+        except BackendTrouble as error:
+            tell("no answer", level="warning", site=self._site.name, tool=tool, why=error.message)
+            return None
+        if answer.complaint:
+            tell("no answer", level="warning", site=self._site.name, tool=tool, why=answer.complaint)
+            return None
+        return answer

@@ -1,0 +1,81 @@
+"""What an attempt's files and the scheduler's row of its job come to: a sighting."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kbslurm.backends.paths import AttemptPaths
+from kbslurm.backends.slurm import evidence
+from kbslurm.backends.slurm.evidence import Evidence
+from kbslurm.backends.slurm.reader import JobRow, Phase, ending_of, reason_text
+from kbslurm.domain.run import OWN_FAULT, Ending, Handle, Seen, Sighting
+from kbslurm.observe.logs import teller
+
+tell = teller("slurm")
+
+REQUEUED = "it was requeued from outside; an attempt runs once, so it isn't started again"
+
+
+def sighting_of_row(row: JobRow, proof: Evidence, paths: AttemptPaths, site: str) -> Sighting | None:
+    """What a row of the scheduler and the attempt's files together prove, or None for a state that isn't known."""
+    started_at = row.started_at or proof.claimed_at
+    node = row.node or proof.node
+    plain = Sighting(
+        seen=Seen.WAITING, handle=Handle(row.id), node=node, reason=reason_text(row.reason), started_at=None
+    )
+    match row.phase:
+        case Phase.WAITING if came_back(row, proof):
+            return replace(ended_sighting(proof, Ending.CANCELLED, REQUEUED), handle=Handle(row.id))
+        case Phase.WAITING:
+            return replace(plain, node=None, expected_at=row.expected_at)
+        case Phase.RUNNING:
+            return replace(plain, seen=Seen.RUNNING, reason="", started_at=started_at)
+        case Phase.ENDED:
+            ending = Ending.REPORTED if proof.reported else ending_of(row.state, claimed=proof.claimed)
+            if ending in (Ending.NO_REPORT, Ending.CANCELLED) and evidence.slurm_said_memory(paths):
+                ending = Ending.MEMORY
+            if ending in OWN_FAULT and not proof.began:
+                ending = Ending.BOOT_FAILURE
+            requeued = proof.restarted and ending is Ending.NO_REPORT
+            mute = ending is Ending.NO_REPORT and proof.exit is None and row.state.startswith("FAILED")
+            why = "it left no last word in its folder, as when the shared root is full; " if mute else ""
+            if ending is Ending.NO_REPORT and proof.exit is not None and proof.exit.cause == "judge":
+                why = f"the judge was ended by a signal (status {proof.exit.status}) and left no report; "
+            return replace(
+                plain,
+                seen=Seen.ENDED,
+                ending=Ending.CANCELLED if requeued else ending,
+                exit_code=row.exit_code if proof.exit is None else proof.exit.status,
+                reason=REQUEUED if requeued else why + _ending_text(row, node),
+                started_at=started_at,
+                ended_at=row.ended_at,
+            )
+        case _:
+            tell("unknown state", level="warning", site=site, job=row.name, state=row.state)
+            return None
+
+
+def ended_sighting(proof: Evidence, ending: Ending, reason: str) -> Sighting:
+    """It has ended like this, as far as its files tell when and where."""
+    return Sighting(
+        seen=Seen.ENDED,
+        handle=proof.handle,
+        node=proof.node,
+        ending=ending,
+        exit_code=proof.exit.status if proof.exit else None,
+        reason=reason,
+        started_at=proof.claimed_at,
+        ended_at=proof.exit.at if proof.exit else None,
+    )
+
+
+def _ending_text(row: JobRow, node: str | None) -> str:
+    where = f" on {node}" if node else ""
+    why = reason_text(row.reason)
+    told = f"Slurm: {row.state.split(' ')[0]}{where}"
+    return f"{told} ({why})" if why else told
+
+
+def came_back(row: JobRow, proof: Evidence) -> bool:
+    """Whether the job that waits has run before: its last word is there, written before Slurm was asked."""
+    return proof.exit is not None and proof.owner == row.id

@@ -1,0 +1,121 @@
+"""The command tree of `kbslurm`. It imports no command: each is imported when it is asked for (`commands.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kbslurm import __version__
+from kbslurm.cli.commands import COMMANDS, Command, Group
+from kbslurm.cli.context import chosen
+
+
+class _Loading(MutableMapping[str, Any]):
+    """A group's commands by name, each imported when it is looked up."""
+
+    def __init__(self, listed: Mapping[str, Command | Group]) -> None:
+        self._listed = listed
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            self._loaded[name] = _made(name, self._listed[name])
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._loaded[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._listed)
+
+    def __len__(self) -> int:
+        return len(self._listed)
+
+
+class _LazyGroup(typer.core.TyperGroup):
+    """A group that lists its commands by the words of the table. A first word that is no command of it goes to the
+    command `otherwise`, where it has one."""
+
+    def __init__(self, *, listed: Mapping[str, Command | Group], otherwise: str | None = None, **attributes: Any):
+        super().__init__(**attributes)
+        self._listed, self._otherwise = listed, otherwise
+        self.commands = _Loading(listed)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self._listed)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        width = formatter.width - 6 - max(map(len, self._listed))
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, typer.core.TyperCommand(name, help=one.summary).get_short_help_str(width))
+                    for name, one in self._listed.items()
+                ]
+            )
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+        if self._otherwise and args and not args[0].startswith("-") and args[0] not in self._listed:
+            args = [self._otherwise, *args]
+        return super().resolve_command(ctx, args)
+
+
+class _Root(_LazyGroup):
+    """`kbslurm` itself."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(listed=COMMANDS, **attributes)
+
+
+def _made(name: str, listed: Command | Group) -> Any:
+    """The command or group itself."""
+    if isinstance(listed, Group):
+        return _LazyGroup(
+            name=name,
+            help=listed.summary,
+            no_args_is_help=True,
+            rich_markup_mode=None,
+            listed=listed.commands,
+            otherwise=listed.otherwise,
+        )
+    module, _, function = listed.function.partition(":")
+    one = typer.Typer(add_completion=False, rich_markup_mode=None)
+    one.command(name)(getattr(import_module(f"kbslurm.cli.{module}"), function))
+    return typer.main.get_command(one)
+
+
+app = typer.Typer(
+    name="kbslurm",
+    cls=_Root,
+    help="A GPU kernel competition on your own Slurm cluster.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"kbslurm {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def before(
+    config: Annotated[
+        Path | None, typer.Option("--config", help="kbslurm.toml to use.", envvar="KBSLURM_CONFIG", show_envvar=True)
+    ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version and end.")
+    ] = False,
+) -> None:
+    """Keep what stood before the command's name."""
+    chosen.config = config

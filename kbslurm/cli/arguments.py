@@ -1,0 +1,44 @@
+"""Arguments and options that several commands take, and how they are checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+
+from kbslurm.errors import Invalid
+from kbslurm_eval.wire import Mode
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
+As = Annotated[str | None, typer.Option("--as", help="Act as this person (default: $KBSLURM_PERSON, else you).")]
+
+BoardName = Annotated[str, typer.Argument(help="The board's name.")]
+PersonName = Annotated[str, typer.Argument(help="The person's name.")]
+ServiceAddress = Annotated[
+    str | None, typer.Argument(help="The service's address (default: $KBSLURM_URL).", show_default=False)
+]
+LogJson = Annotated[bool, typer.Option("--log-json", "--json", help="One JSON object per line.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
+
+
+def checked_mode(mode: str) -> Mode:
+    """The mode of that name, or Invalid."""
+    lower = mode.lower()
+    if lower not in get_args(Mode):
+        raise Invalid(f"there is no mode {mode!r}", hint=f"There are: {', '.join(get_args(Mode))}.")
+    found: Mode = lower  # type: ignore[assignment]
+    return found
+
+
+def read_source(file: Path) -> bytes:
+    """The bytes of a submission's file, at most one more than may be submitted; Invalid when it can't be read."""
+    from kbslurm.domain.source import SOURCE_CAP
+
+    try:
+        if not file.is_file():
+            raise Invalid(f"{file} is no file" if file.exists() else f"there is no file {file}")
+        with file.open("rb") as opened:
+            return opened.read(SOURCE_CAP + 1)
+    except OSError as error:
+        raise Invalid(f"{file} can't be read: {error.strerror}") from None

@@ -1,0 +1,1 @@
+"""What competitors type: submit, watch, history, boards, and signing in."""

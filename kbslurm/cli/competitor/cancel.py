@@ -1,0 +1,30 @@
+"""`kbslurm cancel`: the owner or staff takes a submission back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kbslurm.cli.arguments import As, Json
+from kbslurm.cli.competitor.connect import service
+from kbslurm.cli.output import printing
+
+
+def cancel(
+    submission: Annotated[int, typer.Argument(help="The submission's number.")],
+    as_: As = None,
+    as_json: Json = False,
+) -> int:
+    """Take a submission back. What waits ends at once; what runs is ended where it runs; verdicts stay."""
+    with service(as_) as found:
+        reached = found.cancel(submission)
+    if as_json:
+        printing.as_json({"submission": submission, "still_to_end": reached})
+    elif reached:
+        printing.say(
+            f"submission #{submission} is cancelled; {reached} running job{'s' if reached > 1 else ''} will be ended"
+        )
+    else:
+        printing.say(f"submission #{submission} is cancelled")
+    return 0

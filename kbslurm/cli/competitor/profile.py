@@ -1,0 +1,53 @@
+"""`kbslurm profile`: what a profile left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kbslurm.cli.arguments import As, Json
+from kbslurm.cli.competitor.connect import service
+from kbslurm.cli.output import printing
+from kbslurm.cli.output.submission import profile_of
+from kbslurm.errors import Invalid
+
+
+def profile(
+    submission: Annotated[int, typer.Argument(help="The submission's number; it was made with --mode profile.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Put the files into this folder.")] = None,
+    as_: As = None,
+    as_json: Json = False,
+) -> int:
+    """Show a profile's summary and its files, or fetch them. They are whatever the submission wrote: mind what opens
+    them."""
+    with service(as_) as found:
+        view = found.look(submission).view
+        files = found.artifacts(view)
+        if view.mode != "profile":
+            raise Invalid(
+                f"submission {submission} is no profile, but a {view.mode}", hint="Submit it with --mode profile."
+            )
+        written = []
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+            for one in files:
+                path = out / f"{view.id}-{one.gpu}-{one.name}"
+                path.write_bytes(found.artifact(view, one.gpu, one.name))
+                written.append(str(path))
+    if as_json:
+        rows = [{"gpu": one.gpu, "name": one.name, "size": one.size, "at": one.at} for one in files]
+        told = [{"gpu": run.gpu, "summary": profile_of(run)} for run in view.runs]
+        printing.as_json({"submission": view.id, "profiles": told, "artifacts": rows, "written": written})
+        return 0
+    for run in view.runs:
+        printing.say(f"{run.gpu}:")
+        printing.say(profile_of(run) or "no profile")
+    for one in files:
+        printing.say(f"{one.gpu}  {one.name}  {one.size} bytes")
+    if not files:
+        printing.say("no files: the run hasn't passed, or they have been forgotten (they are kept for two weeks)")
+    for path_text in written:
+        printing.say(f"wrote {path_text}")
+    return 0

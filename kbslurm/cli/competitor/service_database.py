@@ -1,0 +1,107 @@
+"""The service as the database has it, for whoever can open that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from kbslurm.cli.competitor.service import Look
+from kbslurm.cli.context import acting_person, configuration
+from kbslurm.cli.lookup import board_named
+from kbslurm.domain.run import SubmissionId
+from kbslurm.errors import KbslurmError, Refused
+
+if TYPE_CHECKING:
+    from kbslurm.domain.intake import Offer
+    from kbslurm.ports import Clock
+    from kbslurm.store.postgres import PostgresStore
+    from kbslurm.store.views import ArtifactView, Person, SubmissionView
+    from kbslurm_eval.wire import Mode
+
+
+class DatabaseService:
+    """By the database. Whoever can open it is known by name."""
+
+    def __init__(self, store: PostgresStore, as_: str | None) -> None:
+        from kbslurm.api.waiting import Histories
+
+        self._store, self._as = store, as_
+        self._histories = Histories()
+
+    @property
+    def store(self) -> PostgresStore:
+        return self._store
+
+    @property
+    def clock(self) -> Clock:
+        return self
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    @cached_property
+    def slots(self) -> Mapping[str, int]:
+        """By the sites that are configured here. Where none is, or one can't be read, a place is told and no time."""
+        from kbslurm import wiring
+
+        try:
+            return wiring.slots(configuration())
+        except KbslurmError:
+            return {}
+
+    def submit(
+        self, board: str | None, file_name: str, source: bytes, mode: Mode, gpus: Sequence[str], on: str | None = None
+    ) -> tuple[SubmissionId, int]:
+        from kbslurm.flow.submit import accept
+
+        person, now = self._person(), datetime.now(UTC)
+        offers = self._offers() if on is not None else ()
+        receipt = accept(self._store.intake, person.id, board, file_name, source, mode, gpus, now, on=on, offers=offers)
+        return receipt.submission_id, len(receipt.run_ids)
+
+    def look(self, number: int) -> Look:
+        from kbslurm.api import waiting
+
+        view = self._store.submissions.get(SubmissionId(number))
+        return Look(view=view, words=waiting.words(view, waiting.of_submission(self, self._histories, view)))
+
+    def rest(self, at_most_s: float) -> None:
+        self._store.events.wait(at_most_s)
+
+    def cancel(self, number: int) -> int:
+        from kbslurm.flow.cancel import cancel
+
+        return cancel(self._store.submissions, SubmissionId(number), self._person().id, datetime.now(UTC))
+
+    def mine(self, board: str | None, *, limit: int, offset: int = 0) -> Sequence[Mapping[str, Any]]:
+        from kbslurm.api import popcorn_submission
+
+        named = board_named(self._store, board).name if board else None
+        found = self._store.submissions.newest(person=self._person().id, board=named, limit=limit, offset=offset)
+        return [popcorn_submission.line(view) for view in found]
+
+    def why(self, number: int, *, of_submission: bool) -> Sequence[Mapping[str, Any]]:
+        from kbslurm.domain.why import as_told
+
+        now = datetime.now(UTC)
+        runs = [run.id for run in self._store.submissions.get(SubmissionId(number)).runs] if of_submission else [number]
+        return [as_told(self._store.runs.why(run, now)) for run in runs]
+
+    def artifacts(self, view: SubmissionView) -> Sequence[ArtifactView]:
+        person = self._person()
+        if view.person_id != person.id and not person.is_staff:
+            raise Refused(f"submission {view.id} isn't yours")
+        return self._store.artifacts.of_submission(view.id)
+
+    def artifact(self, view: SubmissionView, gpu: str, name: str) -> bytes:
+        return self._store.artifacts.read(view.id, gpu, name)
+
+    def _offers(self) -> Sequence[Offer]:
+        from kbslurm import wiring
+
+        return wiring.offers(configuration())
+
+    def _person(self) -> Person:
+        return acting_person(self._store, self._as)

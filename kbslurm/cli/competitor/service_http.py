@@ -1,0 +1,87 @@
+"""The service over HTTP, by a token."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kbslurm.cli.competitor.service import Look
+from kbslurm.domain.run import SubmissionId
+
+if TYPE_CHECKING:
+    from kbslurm.client.http import Client
+    from kbslurm.store.views import ArtifactView, SubmissionView
+    from kbslurm_eval.wire import Mode
+
+
+def _is_plain(name: str) -> bool:
+    """Whether it may become part of a file's name here, whatever the service is."""
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name) is not None
+
+
+class HttpService:
+    """Over HTTP, by a token."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def submit(
+        self, board: str | None, file_name: str, source: bytes, mode: Mode, gpus: Sequence[str], on: str | None = None
+    ) -> tuple[SubmissionId, int]:
+        from kbslurm.client.errors import (
+            ServerGone,
+        )
+
+        try:
+            number = self._client.submit_to_many(board, gpus, mode, file_name, source, on=on).submission_id
+        except ServerGone as error:
+            error.hint = "It may have been taken all the same: kbslurm history says, once the service is back."
+            raise
+        return SubmissionId(number), len(self.look(number).view.runs)
+
+    def look(self, number: int) -> Look:
+        from kbslurm.api import full_submission
+        from kbslurm.client.errors import (
+            ServerGone,
+        )
+
+        told = self._client.whole(number)
+        try:
+            return Look(view=full_submission.from_json(told["submission"]), words=str(told["message"]))
+        except (KeyError, TypeError, ValueError) as error:
+            why = f"it tells of a submission in another way than this kbslurm knows ({type(error).__name__})"
+            raise ServerGone("service", why, hint="Have both of the same version.") from None
+
+    def rest(self, at_most_s: float) -> None:
+        time.sleep(at_most_s)
+
+    def cancel(self, number: int) -> int:
+        self._client.cancel(number)
+        return sum(run.ended_at is None for run in self.look(number).view.runs)
+
+    def mine(self, board: str | None, *, limit: int, offset: int = 0) -> Sequence[Mapping[str, Any]]:
+        found: list[Mapping[str, Any]] = []
+        while len(found) < limit:
+            step = min(100, limit - len(found))
+            page = self._client.lines(board, limit=step, offset=offset + len(found))
+            found += page
+            if len(page) < step:
+                break
+        return found
+
+    def why(self, number: int, *, of_submission: bool) -> Sequence[Mapping[str, Any]]:
+        return self._client.why(number, of_submission=of_submission)
+
+    def artifacts(self, view: SubmissionView) -> Sequence[ArtifactView]:
+        from kbslurm.store.views import ArtifactView
+
+        return [
+            ArtifactView(gpu=one.gpu, name=one.name, size=one.size, at=one.at)
+            for one in self._client.artifacts(view.id)
+            if _is_plain(one.gpu) and _is_plain(one.name)
+        ]
+
+    def artifact(self, view: SubmissionView, gpu: str, name: str) -> bytes:
+        return self._client.artifact(view.id, gpu, name)

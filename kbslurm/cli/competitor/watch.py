@@ -1,0 +1,114 @@
+"""`kbslurm watch`: a submission from where it is to its verdict."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kbslurm.cli.arguments import Json
+from kbslurm.cli.competitor.connect import service
+from kbslurm.cli.competitor.service import Look, Service
+from kbslurm.cli.output import printing
+from kbslurm.cli.output.submission import print_submission, submission_json
+from kbslurm.domain.run import RunId, RunState
+from kbslurm.errors import (
+    EXIT_INFRASTRUCTURE,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_REJECTED,
+    BackendTrouble,
+    NotAccepting,
+)
+
+if TYPE_CHECKING:
+    from kbslurm.store.views import RunView, SubmissionView
+
+LOOK_S = 2.0
+# A laptop sleeps, a service is restarted: so long nobody has to type anything again.
+AWAY_S = 900.0
+LONGEST_WAIT_S = 15.0
+
+
+def watch(
+    submission: Annotated[int, typer.Argument(help="The submission's number.")],
+    once: Annotated[bool, typer.Option("--once", help="Say how it stands and end.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Follow a submission to its verdict; ^C only stops the watching. --json prints one object at the end."""
+    with service() as found:
+        if once:
+            look = found.look(submission)
+            if not as_json and not look.view.is_done:
+                printing.say(look.words)
+            return shown(look.view, as_json=as_json)
+        return followed(found, submission, as_json=as_json)
+
+
+def followed(found: Service, submission: int, *, as_json: bool) -> int:
+    """Wait for every run's end, telling each change once; then show the whole and return its exit code.
+
+    ^C only ends the watching: it says how to come back, and the exit code is 130.
+    """
+    told: dict[RunId, str] = {}
+    try:
+        with printing.progress(as_json) as tell:
+            look: Look = found.look(submission)
+            while True:
+                for run in look.view.runs:
+                    if told.get(run.id) != run.standing and not as_json:
+                        told[run.id] = run.standing
+                        _say_move(run)
+                if look.view.is_done:
+                    break
+                tell({"phase": look.words})
+                found.rest(LOOK_S)
+                look = _looked(found, submission, tell)
+    except KeyboardInterrupt:
+        again = f"{printing.command()} watch {submission}"
+        printing.err().print(f"\nno longer watched; submission #{submission} goes on. {again} comes back to it")
+        return EXIT_INTERRUPTED
+    return shown(look.view, as_json=as_json)
+
+
+def _looked(found: Service, submission: int, tell: printing.Tell) -> Look:
+    """Look again, and again while the service is away: the submission is not."""
+    until, wait_s = time.monotonic() + AWAY_S, LOOK_S
+    while True:
+        try:
+            return found.look(submission)
+        except (BackendTrouble, NotAccepting) as error:
+            if time.monotonic() > until:
+                raise
+            tell({"phase": f"{error.message}; trying again"})
+            time.sleep(wait_s)
+            wait_s = min(LONGEST_WAIT_S, wait_s * 1.5)
+
+
+def _say_move(run: RunView) -> None:
+    node = run.attempts[-1].node if run.attempts else None
+    where = f" on {node}" if run.state == "running" and node else ""
+    printing.out().print(f"{run.gpu}  {printing.coloured(run.standing)}{where}")
+
+
+def shown(view: SubmissionView, *, as_json: bool) -> int:
+    """Print how it stands; the exit code that goes with it."""
+    if as_json:
+        printing.as_json(submission_json(view))
+    else:
+        print_submission(view)
+    return exit_code(view)
+
+
+def exit_code(view: SubmissionView) -> int:
+    """0: all passed, or not ended. 3: one was rejected. 6: the infrastructure failed one. 130: one was taken back.
+
+    Of several the first in the order 3, 6, 130, 0.
+    """
+    names = {run.verdict.name for run in view.runs if run.verdict is not None}
+    if names - {"passed", "infrastructure"}:
+        return EXIT_REJECTED
+    if "infrastructure" in names:
+        return EXIT_INFRASTRUCTURE
+    return EXIT_INTERRUPTED if any(run.state is RunState.CANCELLED for run in view.runs) else EXIT_OK

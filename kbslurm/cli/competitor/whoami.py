@@ -1,0 +1,34 @@
+"""`kbslurm whoami`: who one is at the service, or in the database."""
+
+from __future__ import annotations
+
+from kbslurm.cli.arguments import As, Json
+from kbslurm.cli.competitor.connect import reached, url
+from kbslurm.cli.context import opened_store, own_name
+from kbslurm.cli.output import printing
+from kbslurm.errors import EXIT_OK, Invalid
+
+
+def whoami(as_: As = None, as_json: Json = False) -> int:
+    """Who you are: at the service that $KBSLURM_URL names, else in the database."""
+    named = url()
+    if named is not None:
+        if as_ is not None:
+            raise Invalid(f"--as is for the database: {named} knows you by your token", hint="Run: kbslurm login")
+        with reached(named) as client:
+            person = client.me()
+        name, role, banned, place = person.name, person.role, person.banned, named
+    else:
+        with opened_store() as store:
+            known = store.people.find(as_ or own_name())
+            name, role, banned = (
+                (as_ or own_name(), "participant", False)
+                if known is None
+                else (known.name, known.role, known.banned_at is not None)
+            )
+            place = store.where
+    if as_json:
+        printing.as_json({"person": name, "role": role, "banned": banned, "at": place})
+        return EXIT_OK
+    printing.say(f"{name} ({role}{', banned' if banned else ''}) at {place}")
+    return EXIT_OK

@@ -1,0 +1,1 @@
+"""What hosts type: boards, problems, people, limits, rejudging, finals."""

@@ -1,0 +1,92 @@
+"""`kbslurm board create`: a new board."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kbslurm.cli.arguments import As, BoardName, Json
+from kbslurm.cli.context import acting_person, configuration, opened_store
+from kbslurm.cli.lookup import newest_problem
+from kbslurm.cli.output import printing
+from kbslurm.cli.output.board import board_json, closing_time
+from kbslurm.domain import contest
+from kbslurm.errors import EXIT_OK, Invalid
+
+if TYPE_CHECKING:
+    from kbslurm.domain.problem import Problem
+
+
+def board_create(
+    name: BoardName,
+    gpus: Annotated[
+        list[str] | None, typer.Option("--gpus", "--gpu", "-g", help="GPU types: A100,H100 or again.")
+    ] = None,
+    deadline: Annotated[str | None, typer.Option(help="2026-12-24, 2026-12-24 18:00, or with an offset.")] = None,
+    zone: Annotated[str, typer.Option(help="The deadline's time zone, like Europe/Berlin.")] = "UTC",
+    reference: Annotated[
+        Path | None, typer.Option(help="One reference file, or a problem's directory: added first.")
+    ] = None,
+    problem: Annotated[str | None, typer.Option(help="A problem that was added before.")] = None,
+    description: Annotated[str | None, typer.Option(help="A sentence about it.")] = None,
+    visibility: Annotated[str, typer.Option(help="public or closed.")] = "public",
+    min_isolation: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=3,
+            help="The isolation level from which a run ranks.",
+            show_default="[policy] ranked_min_isolation",
+        ),
+    ] = None,
+    confirm: Annotated[
+        bool,
+        typer.Option("--confirm/--no-confirm", help="Measure once more what would improve its author's rank."),
+    ] = True,
+    as_: As = None,
+    as_json: Json = False,
+) -> int:
+    """Make a board, and from --reference FILE.py a problem version with it."""
+    from kbslurm.problems import loading
+
+    if (reference is None) == (problem is None):
+        raise Invalid(
+            "a board needs one problem", hint="Pass --reference FILE.py, or --problem NAME of one added before."
+        )
+    board = contest.board_name(name)
+    closes = contest.parsed_deadline(deadline, zone) if deadline else None
+    if closes is not None and contest.closed(closes, datetime.now(UTC)):
+        raise Invalid(f"the deadline {deadline} ({zone}) has passed already", hint="Pick one in the future.")
+    if visibility not in ("public", "closed"):
+        raise Invalid(f"there is no visibility {visibility!r}", hint="public or closed.")
+    loaded: Problem | None = loading.load(reference, name=board if reference.is_file() else None) if reference else None
+    wanted = [contest.gpu_name(one) for many in gpus or [] for one in many.replace(",", " ").split()]
+    wanted = wanted or list(loaded.gpus if loaded else ())
+    if not wanted:
+        raise Invalid("a board needs at least one GPU type", hint="Pass --gpus H100 (or --gpus A100,H100).")
+    with opened_store() as store:
+        made = store.boards.add(
+            board,
+            loaded or newest_problem(store, problem or ""),
+            gpus=wanted,
+            deadline_at=closes,
+            zone=zone,
+            description=description,
+            visibility="closed" if visibility == "closed" else "public",
+            min_isolation=configuration().policy.ranked_min_isolation if min_isolation is None else min_isolation,
+            confirm=confirm,
+            created_by=acting_person(store, as_).id,
+        )
+    if as_json:
+        printing.as_json(board_json(made))
+        return EXIT_OK
+    for warning in loaded.warnings if loaded else ():
+        printing.caution(warning)
+    printing.say(
+        f"board {made.name}: problem {made.problem_name}, {' '.join(made.gpus)}, closes {closing_time(made, None)}"
+    )
+    printing.say(f"kbslurm submit FILE --leaderboard {made.name} submits to it")
+    return EXIT_OK

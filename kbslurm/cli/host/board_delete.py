@@ -1,0 +1,24 @@
+"""`kbslurm board delete`: take a board away."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kbslurm.cli.arguments import BoardName, Json
+from kbslurm.cli.context import opened_store, own_name
+from kbslurm.cli.lookup import board_named
+from kbslurm.cli.output.printing import answer
+
+
+def board_delete(
+    name: BoardName,
+    force: Annotated[bool, typer.Option("--force", help="Also when it has submissions.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Take a board away. Its rows stay, its name is free again."""
+    with opened_store() as store:
+        board = board_named(store, name)
+        store.boards.delete(board.name, force=force, by=own_name())
+    return answer(as_json, f"{board.name} is deleted", board=board.name, deleted=True)

@@ -1,0 +1,63 @@
+"""`kbslurm board edit`: change a board."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from kbslurm.cli.arguments import BoardName, Json
+from kbslurm.cli.context import opened_store, own_name
+from kbslurm.cli.lookup import board_named
+from kbslurm.cli.output import printing
+from kbslurm.domain import contest
+from kbslurm.errors import EXIT_OK, Invalid
+
+
+def board_edit(
+    name: BoardName,
+    description: Annotated[str | None, typer.Option(help="A sentence about it.")] = None,
+    gpus: Annotated[list[str] | None, typer.Option("--gpus", "--gpu", "-g", help="All its GPU types, anew.")] = None,
+    deadline: Annotated[str | None, typer.Option(help="2026-12-24, 2026-12-24 18:00, an offset, or never.")] = None,
+    zone: Annotated[str | None, typer.Option(help="The deadline's time zone.")] = None,
+    visibility: Annotated[str | None, typer.Option(help="public or closed.")] = None,
+    min_isolation: Annotated[int | None, typer.Option(min=0, max=3, help="From which level a run ranks.")] = None,
+    version: Annotated[int | None, typer.Option(help="The problem version to rank by.")] = None,
+    reopen: Annotated[bool, typer.Option("--reopen", help="Take submissions again after `board close`.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Change a board. What isn't named stays."""
+    if visibility not in (None, "public", "closed"):
+        raise Invalid(f"there is no visibility {visibility!r}", hint="public or closed.")
+    types = None if gpus is None else [one for many in gpus for one in many.replace(",", " ").split()]
+    now = datetime.now(UTC)
+    with opened_store() as store:
+        board, by = board_named(store, name), own_name()
+        changed = store.boards.edit(
+            board.name,
+            by=by,
+            description=description,
+            gpus=types,
+            min_isolation=min_isolation,
+            reopen=reopen,
+            now=now,
+        )
+        if deadline is not None or zone is not None:
+            home = zone or board.zone
+            until = board.deadline_at if deadline is None else None
+            if deadline is not None and deadline != "never":
+                until = contest.parsed_deadline(deadline, home)
+            store.boards.set_deadline(board.name, until, home, by=by, now=now)
+            changed.append("deadline")
+        if visibility is not None and visibility != board.visibility:
+            store.boards.set_visibility(board.name, "closed" if visibility == "closed" else "public", by=by, now=now)
+            changed.append("visibility")
+        if version is not None and version != board.problem_version_id:
+            store.boards.set_live(board.name, version, by=by, now=now)
+            changed.append("version")
+    if as_json:
+        printing.as_json({"board": board.name, "changed": changed})
+    else:
+        printing.say(f"{board.name}: {', '.join(changed)} changed" if changed else f"{board.name}: nothing changed")
+    return EXIT_OK

@@ -1,0 +1,30 @@
+"""`kbslurm board extend`: let one person submit after the deadline."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kbslurm.cli.arguments import BoardName, Json
+from kbslurm.cli.context import opened_store, own_name
+from kbslurm.cli.lookup import board_named, person_named
+from kbslurm.cli.output.printing import answer
+from kbslurm.domain import contest
+
+
+def board_extend(
+    name: BoardName,
+    person: Annotated[str, typer.Argument(help="Who may submit for longer.")],
+    until: Annotated[str, typer.Argument(help="Until when, like a deadline; `none` takes it away.")],
+    as_json: Json = False,
+) -> int:
+    """Let one person submit after the deadline."""
+    with opened_store() as store:
+        board, who = board_named(store, name), person_named(store, person)
+        at = None if until == "none" else contest.parsed_deadline(until, board.zone)
+        store.limits.extend(board.name, who, at, by=own_name())
+    shown = f"until {at.astimezone(contest.zone(board.zone)):%Y-%m-%d %H:%M} {board.zone}" if at else "as everybody may"
+    return answer(
+        as_json, f"{who.name} may submit to {board.name} {shown}", board=board.name, person=who.name, until=at
+    )

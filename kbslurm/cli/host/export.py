@@ -1,0 +1,51 @@
+"""`kbslurm export`: a board's standings as CSV or JSON, for grades and papers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import IO, Annotated, Any
+
+import typer
+
+from kbslurm.cli.arguments import BoardName
+from kbslurm.cli.context import opened_store
+from kbslurm.cli.lookup import board_named
+from kbslurm.cli.output import printing
+from kbslurm.domain import board as boards
+from kbslurm.domain import places
+from kbslurm.errors import EXIT_OK, Invalid
+
+
+def export(
+    name: BoardName,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write it; by default here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON list instead of CSV.")] = False,
+) -> int:
+    """Every place of a board, each person's best per GPU type, with the scores unrounded."""
+    with opened_store() as store:
+        board = board_named(store, name)
+        rows = [
+            places.row(board.name, gpu, standing, paired=board.problem.baseline is not None)
+            for gpu in board.gpus
+            for standing in boards.ranked(store.standings.best(board.name, gpu))
+        ]
+    if out is None:
+        _write(sys.stdout, rows, as_json)
+        return EXIT_OK
+    try:
+        with out.open("w", newline="", encoding="utf-8") as file:
+            _write(file, rows, as_json)
+    except OSError as error:
+        raise Invalid(f"it can't be written ({error.strerror})", file=out) from None
+    printing.say(f"{len(rows)} places written to {printing.path(out)}")
+    return EXIT_OK
+
+
+def _write(file: IO[str], rows: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        json.dump(rows, file, indent=2)
+        file.write("\n")
+        return
+    file.write(places.as_csv(rows))

@@ -1,0 +1,56 @@
+"""`kbslurm invite …`: who may see and enter closed boards."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kbslurm.cli.arguments import BoardName, Json
+from kbslurm.cli.context import opened_store, own_name
+from kbslurm.cli.lookup import board_named
+from kbslurm.cli.output import printing
+from kbslurm.errors import EXIT_OK
+
+
+def make(
+    boards: Annotated[list[str], typer.Argument(help="The boards that each code opens.")],
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=10_000, help="How many codes.")] = 1,
+    as_json: Json = False,
+) -> int:
+    """New codes, one a line, each for one person: `popcorn join CODE`."""
+    with opened_store() as store:
+        names = [board_named(store, name).name for name in boards]
+        opened, codes = store.invites.make(names, count, by=own_name())
+    if as_json:
+        printing.as_json({"boards": opened, "codes": codes})
+    else:
+        for code in codes:
+            printing.say(code)
+    return EXIT_OK
+
+
+def list_(name: BoardName, as_json: Json = False) -> int:
+    """The invitations to a board, and who took them up."""
+    with opened_store() as store:
+        found = store.invites.of_board(board_named(store, name).name)
+    if as_json:
+        printing.as_json(found)
+        return EXIT_OK
+    rows = [
+        (one.code, printing.escape(one.person or ""), printing.when(one.claimed_at), printing.when(one.created_at))
+        for one in found
+    ]
+    printing.table(("code", "person", "taken up", "made"), rows)
+    return EXIT_OK
+
+
+def revoke(code: Annotated[str, typer.Argument(help="The code.")], as_json: Json = False) -> int:
+    """End an invitation, and the access of whoever took it up."""
+    with opened_store() as store:
+        claimed = store.invites.revoke(code, by=own_name())
+    if as_json:
+        printing.as_json({"code": code, "was_claimed": claimed})
+    else:
+        printing.say(f"{code} is revoked" + ("; who had taken it up is out" if claimed else ""))
+    return EXIT_OK

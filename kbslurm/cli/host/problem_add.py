@@ -1,0 +1,87 @@
+"""`kbslurm problem add`: a problem, a new version of it, or a whole set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kbslurm.cli.arguments import Json
+from kbslurm.cli.context import opened_store
+from kbslurm.cli.output import printing
+from kbslurm.cli.output.printing import caution
+from kbslurm.errors import EXIT_OK, Invalid, KbslurmError
+
+if TYPE_CHECKING:
+    from kbslurm.domain.problem import Problem
+    from kbslurm.problems.problem_set import ProblemSet
+
+
+def problem_add(
+    directory: Annotated[
+        Path,
+        typer.Argument(help="A problem's directory (with task.yml), its one reference file, or a set's yaml file."),
+    ],
+    name: Annotated[str | None, typer.Option(help="Another name.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Add a problem, or a new version of it. Boards keep the version that they have until given the new one.
+
+    Of a set every problem is added that can be; exit code 2 when one can't.
+    """
+    from kbslurm.problems import folder, loading, problem_set
+
+    if directory.suffix in (".yaml", ".yml") and directory.name not in folder.TASK_FILES:
+        return _add_set(problem_set.load_set(directory), name, as_json)
+    problem = loading.load(directory, name=name)
+    with opened_store() as store:
+        version = store.problems.add(problem)
+    if as_json:
+        printing.as_json(_added(problem, version))
+        return EXIT_OK
+    _tell_added(problem, version)
+    printing.say(f"kbslurm board create NAME --problem {problem.name} --gpus … makes a board of it")
+    return EXIT_OK
+
+
+def _add_set(found: ProblemSet, name: str | None, as_json: bool) -> int:
+    """Every problem of the set under its board's name; what is wrong with one doesn't keep out the others."""
+    from kbslurm.problems import problem_set
+
+    if name is not None:
+        raise Invalid(
+            "a set's problems are named by the set", hint="Leave --name out, or name one problem's directory."
+        )
+    rows: list[dict[str, Any]] = []
+    for warning in found.warnings:
+        caution(warning)
+    with opened_store() as store:
+        for entry, loaded in problem_set.load_each(found):
+            if isinstance(loaded, KbslurmError):
+                rows.append({"problem": entry.name, "error": {"message": loaded.message, "hint": loaded.hint}})
+                if not as_json:
+                    printing.error(loaded, as_json=False)
+                continue
+            version = store.problems.add(loaded)
+            board = {"gpus": entry.gpus or loaded.gpus, "deadline_at": entry.deadline, "zone": found.zone}
+            rows.append({**_added(loaded, version), **board})
+            if not as_json:
+                _tell_added(loaded, version)
+    bad = [row for row in rows if "error" in row]
+    if as_json:
+        printing.as_json({"set": found.name, "problems": rows})
+    else:
+        left_out = f", {len(bad)} can't be" if bad else ""
+        printing.say(f"set {found.name}: {len(rows) - len(bad)} problems added{left_out}")
+    return Invalid.exit_code if bad else EXIT_OK
+
+
+def _added(problem: Problem, version: int) -> dict[str, Any]:
+    return {"problem": problem.name, "version": version, "digest": problem.digest, "warnings": problem.warnings}
+
+
+def _tell_added(problem: Problem, version: int) -> None:
+    for warning in problem.warnings:
+        caution(warning)
+    printing.say(f"problem {problem.name}, version {version} ({problem.digest[:12]})")

@@ -1,0 +1,50 @@
+"""`kbslurm problem sync`: boards from a git repository of problems."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from kbslurm.cli.arguments import Json
+from kbslurm.cli.context import configuration, opened_store, own_name
+from kbslurm.cli.output import printing
+from kbslurm.errors import EXIT_OK, EXIT_REJECTED, Invalid
+
+
+def problem_sync(
+    repository: Annotated[str, typer.Argument(help="https:// or file:/// URL, a directory, or OWNER/NAME.")],
+    problem_set: Annotated[str | None, typer.Option("--set", help="One of its sets; by default all.")] = None,
+    branch: Annotated[str | None, typer.Option(help="A branch, a tag or a commit.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Make changed problems live on boards in use, too.")] = False,
+    visibility: Annotated[str, typer.Option(help="Of new boards: public or closed.")] = "public",
+    as_json: Json = False,
+) -> int:
+    """Make and update boards from a repository of problems. Exit code 3: one of them is faulty."""
+    from kbslurm.problems import sync as problem_sync
+
+    if visibility not in ("public", "closed"):
+        raise Invalid(f"there is no visibility {visibility!r}", hint="public or closed.")
+    config = configuration()
+    with opened_store() as store:
+        order = problem_sync.Order(
+            repository=repository,
+            problem_set=problem_set,
+            branch=branch,
+            force=force,
+            visibility="closed" if visibility == "closed" else "public",
+            min_isolation=config.policy.ranked_min_isolation,
+            gpus=tuple(config.daemon.local.slots),
+            by=own_name(),
+        )
+        came = problem_sync.sync(store, order, datetime.now(UTC))
+    if as_json:
+        printing.as_json(came)
+    else:
+        printing.say(f"commit {came.commit[:12]}")
+        rows = [(name, "created", "") for name in came.created] + [(name, "updated", "") for name in came.updated]
+        rows += [(name, "skipped", why) for name, why in came.skipped]
+        rows += [(name, "[red]error[/]", printing.escape(why)) for name, why in came.errors]
+        printing.table(("board", "", "why"), rows, wrap=2)
+    return EXIT_REJECTED if came.errors else EXIT_OK

@@ -1,0 +1,83 @@
+"""`kbslurm problem verify`: hold a problem to its own example submissions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import typer
+
+from kbslurm.cli.arguments import Json, checked_mode
+from kbslurm.cli.output import printing
+from kbslurm.cli.output.printing import caution
+from kbslurm.errors import EXIT_OK, EXIT_REJECTED
+
+Place = Annotated[Path, typer.Argument(help="The problem's directory (with task.yml), or its one reference file.")]
+
+
+def problem_verify(
+    directory: Place,
+    mode: Annotated[str | None, typer.Option(help="By default the fullest mode of the problem.")] = None,
+    mutate: Annotated[bool, typer.Option(help="Also put spoilt answers to the problem's check.")] = True,
+    as_json: Json = False,
+) -> int:
+    """Judge submissions/{accepted,wrong_answer,crash,timeout,memory,cheat}/* and compare with their folders' names.
+
+    Then the reference's own answers, spoilt in known ways, are put to the problem's check. Exit code 0: every verdict
+    is that of its folder, and the check takes neither zeros nor a constant. 3: one differs, or it does.
+    """
+    from kbslurm.config import shared_folders
+    from kbslurm.problems import loading
+    from kbslurm.trial import mutations, verifying
+
+    rows: list[dict[str, Any]] = []
+    problem = loading.load(directory)
+    seen = mutations.Mutations()
+    with TemporaryDirectory(prefix="kbslurm-verify-") as work, printing.progress(as_json) as tell:
+        for found in verifying.verify(
+            directory,
+            problem=problem,
+            work=Path(work),
+            eval_dir=shared_folders.eval_dir(),
+            mode=checked_mode(mode) if mode else None,
+            on_start=lambda file: tell({"phase": f"judging {file.parent.name}/{file.name}"}),
+        ):
+            rows.append(
+                {
+                    "file": f"{found.file.parent.name}/{found.file.name}",
+                    "expected": found.expected,
+                    "got": found.got,
+                    "reason": found.reason,
+                    "score_s": found.score_s,
+                    "ok": found.ok,
+                }
+            )
+            if not as_json:
+                _told(rows[-1])
+        if mutate:
+            tell({"phase": "spoiling answers"})
+            seen = mutations.try_mutations(problem, work=Path(work), eval_dir=shared_folders.eval_dir())
+    bad = [row for row in rows if not row["ok"]]
+    findings = [one for one in seen.findings if one["severity"] != "none"]
+    errors = [one for one in findings if one["severity"] == "error"]
+    if as_json:
+        printing.as_json(
+            {"ok": not bad and not errors, "submissions": rows, "mutations": seen.findings, "trouble": seen.trouble}
+        )
+    else:
+        for one in findings:
+            colour = "red" if one["severity"] == "error" else "yellow"
+            printing.out().print(f"[{colour}]{one['severity']}[/] {printing.escape(one['message'])}", soft_wrap=True)
+        if seen.trouble:
+            caution(f"spoilt answers couldn't be put to the check: {seen.trouble}")
+        said = f"; {len(findings)} of {len(seen.findings)} mutations pass the check" if seen.findings else ""
+        printing.say(f"{len(rows) - len(bad)} as expected, {len(bad)} not{said}")
+    return EXIT_REJECTED if bad or errors else EXIT_OK
+
+
+def _told(row: dict[str, Any]) -> None:
+    mark = "[green]ok[/] " if row["ok"] else "[red]NO[/] "
+    got = printing.coloured(row["got"]) if row["ok"] else f"{printing.coloured(row['got'])}, expected {row['expected']}"
+    detail = printing.seconds(row["score_s"]) if row["score_s"] is not None else row["reason"]
+    printing.out().print(f"{mark}{printing.escape(row['file'])}  {got}  {printing.escape(detail)}", soft_wrap=True)

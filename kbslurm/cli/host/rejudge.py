@@ -1,0 +1,73 @@
+"""`kbslurm rejudge`: judge runs of a board again, look at what would change, and let it count or not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kbslurm.cli.arguments import BoardName, Json
+from kbslurm.cli.context import opened_store, own_name
+from kbslurm.cli.lookup import board_named, person_named
+from kbslurm.cli.output import printing
+from kbslurm.errors import EXIT_OK, Invalid
+from kbslurm.flow import rejudge as rules
+
+if TYPE_CHECKING:
+    from kbslurm.store.rejudgings import Rejudging
+
+
+def rejudge(
+    name: BoardName,
+    filter_: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Which runs: submission, gpu, verdict, mode, person."),
+    ] = None,
+    version: Annotated[
+        int | None, typer.Option(help="By this version of the problem; by default the live one.")
+    ] = None,
+    preview: Annotated[bool, typer.Option("--preview", help="Order it, or say how it stands.")] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Let all new verdicts count, and the version be live.")
+    ] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Forget the new verdicts.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Judge again. Nothing counts until --apply, and then all of it at once; until then only hosts see it."""
+    from kbslurm.store.rejudgings import Wanted
+
+    if preview + apply + cancel != 1:
+        raise Invalid("one thing at a time", hint="Pass --preview, --apply or --cancel.")
+    chosen = rules.parsed(filter_ or [])
+    if (filter_ or version is not None) and not preview:
+        raise Invalid("what was ordered is decided on as a whole", hint="Leave the filter and --version out.")
+    with opened_store() as store:
+        board, by = board_named(store, name), own_name()
+        if apply:
+            return _told(store.rejudgings.apply(board.name, by=by), "applied", as_json)
+        if cancel:
+            return _told(store.rejudgings.cancel(board.name, by=by), "cancelled", as_json)
+        wanted = Wanted(
+            submission=chosen.submission,
+            gpu=chosen.gpu,
+            verdict=chosen.verdict,
+            mode=chosen.mode,
+            person=person_named(store, chosen.person).id if chosen.person else None,
+        )
+        found = store.rejudgings.preview(board.name, wanted, version, by=by)
+        return _told(found, "preview", as_json)
+
+
+def _told(found: Rejudging, state: str, as_json: bool) -> int:
+    if as_json:
+        printing.as_json(found.told(state))
+        return EXIT_OK
+    headings, lines = rules.rows(found.matrix)
+    printing.table(headings, lines, title=f"{found.board}: judged again by version {found.version}, {state}")
+    printing.say(
+        f"{found.changed} would change, {found.open_runs} open; {found.spent_gpu_s:.1f} GPU-seconds spent"
+        f" of about {found.expected_gpu_s:.1f}"
+    )
+    if state == "preview":
+        printing.say("kbslurm rejudge BOARD --apply lets it count when all have ended, --cancel forgets it")
+    return EXIT_OK

@@ -1,0 +1,35 @@
+"""`kbslurm stats`: submissions, people, verdicts and GPU time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from kbslurm.cli.arguments import Json
+from kbslurm.cli.context import opened_store
+from kbslurm.cli.output import printing
+from kbslurm.errors import EXIT_OK
+
+
+def stats(
+    board: Annotated[str | None, typer.Argument(help="One board; by default all.")] = None,
+    last_day: Annotated[bool, typer.Option("--last-day", help="Only what was submitted within a day.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Submissions, people, verdicts, GPU time: counts."""
+    since = datetime.now(UTC) - timedelta(days=1) if last_day else None
+    with opened_store() as store:
+        found = store.overview.stats(board=board, since=since)
+    if as_json:
+        printing.as_json(found)
+        return EXIT_OK
+    printing.say(f"{found['submissions']} submissions by {found['people']} people, {found['runs']} runs")
+    printing.say(f"{found['queued']} queued, {found['running']} running, {found['failed']} failed")
+    if found["verdicts"]:
+        printing.say(", ".join(f"{count} {name}" for name, count in found["verdicts"].items()))
+    rows = [(gpu, str(row["runs"]), f"{row['gpu_s']:.1f}") for gpu, row in found["gpus"].items()]
+    if rows:
+        printing.table(("GPU", "runs", "GPU-seconds"), rows)
+    return EXIT_OK

@@ -1,0 +1,120 @@
+"""`kbslurm user …`: who takes part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kbslurm.cli.arguments import As, Json, PersonName
+from kbslurm.cli.context import opened_store, own_name
+from kbslurm.cli.lookup import person_named
+from kbslurm.cli.output import printing
+from kbslurm.errors import EXIT_OK, Invalid
+
+if TYPE_CHECKING:
+    from kbslurm.store.views import Person, Role
+
+
+def add(
+    name: PersonName,
+    role: Annotated[str, typer.Option(help="owner, staff or participant.")] = "participant",
+    as_json: Json = False,
+) -> int:
+    """Add a person."""
+    wanted = _role(role)
+    with opened_store() as store:
+        person = store.people.add(name, wanted)
+        store.events.audit(own_name(), "user.add", f"person:{person.id}", {"name": name, "role": wanted})
+    return _told(person, as_json)
+
+
+def list_(as_json: Json = False) -> int:
+    """Everybody."""
+    with opened_store() as store:
+        people = store.people.all()
+    if as_json:
+        printing.as_json(people)
+        return EXIT_OK
+    rows = [
+        (
+            printing.escape(p.name),
+            p.role,
+            printing.escape(p.team or ""),
+            printing.when(p.banned_at) if p.banned_at else "",
+            printing.when(p.created_at),
+        )
+        for p in people
+    ]
+    printing.table(("person", "role", "team", "banned", "since"), rows)
+    return EXIT_OK
+
+
+def role(
+    name: PersonName,
+    to: Annotated[str, typer.Argument(help="owner, staff or participant.")],
+    as_json: Json = False,
+) -> int:
+    """Change what a person may do."""
+    wanted = _role(to)
+    with opened_store() as store:
+        store.people.set_role(person_named(store, name).id, wanted, by=own_name())
+        return _told(person_named(store, name), as_json)
+
+
+def team(
+    name: PersonName,
+    to: Annotated[
+        str | None, typer.Argument(metavar="[TEAM]", help="Its name; without one it is said which they are in.")
+    ] = None,
+    none: Annotated[bool, typer.Option("--none", help="Let them be in no team.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Put a person into a team, or out of it; what they submitted before stays with the team of then."""
+    if none and to is not None:
+        raise Invalid("a person is in one team or in none", hint="Pass TEAM or --none, not both.")
+    with opened_store() as store:
+        person = person_named(store, name)
+        if none or to is not None:
+            person = store.people.set_team(person.id, to, by=own_name())
+    return _told(person, as_json)
+
+
+def ban(
+    name: PersonName,
+    reason: Annotated[str, typer.Option(help="What the person is told.")] = "",
+    as_: As = None,
+    as_json: Json = False,
+) -> int:
+    """Take no more submissions from a person, and leave them off the boards."""
+    with opened_store() as store:
+        store.people.ban(person_named(store, name).id, reason, by=as_ or own_name())
+        return _told(person_named(store, name), as_json)
+
+
+def unban(name: PersonName, as_: As = None, as_json: Json = False) -> int:
+    """Take submissions from a person again."""
+    with opened_store() as store:
+        store.people.unban(person_named(store, name).id, by=as_ or own_name())
+        return _told(person_named(store, name), as_json)
+
+
+def _role(text: str) -> Role:
+    match text.lower():
+        case "owner":
+            return "owner"
+        case "staff":
+            return "staff"
+        case "participant":
+            return "participant"
+        case _:
+            raise Invalid(f"there is no role {text!r}", hint="owner, staff or participant.")
+
+
+def _told(person: Person, as_json: bool) -> int:
+    if as_json:
+        printing.as_json(person)
+    else:
+        where = f", team {person.team}" if person.team else ""
+        printing.say(f"{person.name}: {person.role}{where}" + (", banned" if person.banned_at else ""))
+    return EXIT_OK

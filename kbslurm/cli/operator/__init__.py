@@ -1,0 +1,1 @@
+"""What the people who run the service type: up, status, doctor, sites, images, the database."""

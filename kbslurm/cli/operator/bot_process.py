@@ -1,0 +1,56 @@
+"""The Discord bot as a process of its own: its command line and environment. The command line never imports the bot."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from kbslurm.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from kbslurm.config.settings import Config
+
+ARGV = (sys.executable, "-m", "kbslurm_bot")
+MEMORY = "bot.sqlite"
+
+
+def environment(
+    config: Config, *, bot_token: str | None = None, url: str | None = None, checks: bool = False
+) -> dict[str, str]:
+    """What the bot's process is told: Discord's token, how to reach the service, and no other secret of ours.
+
+    Who only `checks` may do so without the bot's token for the service: where `kbslurm up` makes it, nobody has it.
+    """
+    from kbslurm.domain.secret_names import SECRET_VARIABLES
+
+    ours = {*SECRET_VARIABLES, *(f"{name}_FILE" for name in SECRET_VARIABLES)}
+    env = {name: value for name, value in os.environ.items() if name not in ours and not name.startswith("PG")}
+    token = config.secret("DISCORD_TOKEN")
+    if token is None:
+        raise Misconfigured("DISCORD_TOKEN isn't set, so there is no bot", fix="docs/discord.md says how to get it.")
+    shown = bot_token or config.secret("KBSLURM_BOT_TOKEN")
+    if shown is None and not checks:
+        raise Misconfigured(
+            "KBSLURM_BOT_TOKEN isn't set, so the service wouldn't know the bot",
+            fix="Give the service and the bot the same long random text; kbslurm up makes one for both by itself.",
+        )
+    where = url or env.get("KBSLURM_URL") or config.server.public_url or f"http://{loopback(config.server.listen)}"
+    return {
+        **env,
+        "DISCORD_TOKEN": token,
+        "KBSLURM_BOT_TOKEN": shown or "",
+        "KBSLURM_URL": where,
+        "KBSLURM_PUBLIC_URL": config.server.public_url,
+        "KBSLURM_BOT_MEMORY": str(config.state_dir / MEMORY),
+        "KBSLURM_DISCORD_CHANNEL": config.discord.channel,
+        "KBSLURM_DISCORD_STAFF_CHANNEL": config.discord.staff_channel,
+        "KBSLURM_DISCORD_API": config.discord.api_url,
+        "KBSLURM_DISCORD_GATEWAY": config.discord.gateway_url,
+    }
+
+
+def loopback(listen: str) -> str:
+    """Where somebody on the same host reaches what listens there."""
+    host, _, port = listen.rpartition(":")
+    return f"{ {'0.0.0.0': '127.0.0.1', '[::]': '[::1]'}.get(host, host) }:{port}"

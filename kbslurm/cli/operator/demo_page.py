@@ -1,0 +1,64 @@
+"""The demo's web page, on a terminal: a board to look at while it fills, and what a stranger types next."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from kbslurm.cli.output import printing
+from kbslurm.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kbslurm.api.context import Context
+    from kbslurm.api.server import Serving
+    from kbslurm.config.settings import Config
+    from kbslurm.store.postgres import PostgresStore
+
+GUEST = "you"
+TOKEN_LASTS = timedelta(days=1)
+
+
+@contextmanager
+def shown(config: Config, store: PostgresStore) -> Iterator[str]:
+    """The face, at the usual address or, when that is taken, at any free port. Gives its URL."""
+    from kbslurm.api.server import context_of
+
+    with _served(context_of(config, store), config.server.listen) as serving:
+        yield serving.url
+
+
+def _served(context: Context, listen: str) -> Serving:
+    from kbslurm.api.server import Serving
+
+    host, _, port = listen.rpartition(":")
+    try:
+        return Serving(context, host=host.strip("[]"), port=int(port))
+    except Misconfigured:
+        return Serving(context, host=host.strip("[]"), port=0)
+
+
+def stay(store: PostgresStore, place: Path, url: str, board: str, gpu: str) -> None:
+    """Say what can be looked at and typed, and stay until ^C."""
+    now = datetime.now(UTC)
+    guest = store.people.ensure(GUEST)
+    token = store.tokens.issue(guest.id, kind="cli", device="demo", expires_at=now + TOKEN_LASTS, now=now)
+    kbslurm = printing.command()
+    printing.say("")
+    printing.say(f"It stays up until ^C: {url}/board/{board} shows the board live.")
+    printing.say("In another terminal, with kbslurm:")
+    printing.say(f"  export KBSLURM_CONFIG={place / 'kbslurm.toml'}")
+    printing.say(f"  {kbslurm} status; {kbslurm} board {board}")
+    printing.say(f"  {kbslurm} submit YOUR_KERNEL.py --leaderboard {board} --watch")
+    printing.say(f"or with popcorn-cli, as {GUEST!r} (it reads ~/.popcorn.yaml; keep what you have there):")
+    printing.say(f"  export POPCORN_API_URL={url}")
+    printing.say(f"  echo 'cli_id: {token}' > ~/.popcorn.yaml")
+    printing.say(f"  popcorn submit --no-tui --leaderboard {board} --gpu {gpu} --mode leaderboard YOUR_KERNEL.py")
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        printing.say(f"stopped; {kbslurm} demo plays another round")

@@ -1,0 +1,53 @@
+"""`kbslurm demo --slurm`: the same competition on a real Slurm with real Apptainer, made on this machine for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from kbslurm.cli.operator.demo_script import say_next, script
+from kbslurm.errors import Misconfigured
+
+
+def played_on_slurm(*, as_json: bool) -> int:
+    """Bring the test cluster up, play the demo on its login node as an ordinary user, bring it down again."""
+    from kbslurm.config import shared_folders
+
+    checkout = shared_folders.checkout()
+    if checkout is None or not (up := checkout / "tests" / "cluster" / "up.py").is_file():
+        raise Misconfigured(
+            "--slurm needs a checkout: the wheel has no cluster in it", fix="Clone kbslurm, then make demo-slurm."
+        )
+    if os.getuid() != 0:
+        raise Misconfigured(
+            "--slurm needs root: it makes a cluster in namespaces of its own", fix="sudo make demo-slurm"
+        )
+    with tempfile.TemporaryDirectory(prefix="kb-demo-slurm-") as place:
+        code = _played(up, Path(place), as_json)
+    if not as_json and code == 0:
+        say_next(script().problem, again="demo --slurm")
+    return code
+
+
+def _played(up: Path, place: Path, as_json: bool) -> int:
+    _call(up, "start", "--dir", str(place), "--with-pid", str(os.getpid()))
+    try:
+        site = "/kb/src/tests/cluster/site.toml"
+        # what is told to be tried next is on this machine, not on that login node
+        command = ["kbslurm", "demo", "--once", "--no-next", "--site", site, *(["--json"] if as_json else [])]
+        found = _call(up, "exec", "--dir", str(place), "--user", "kb", "--", *command, check=False)
+        return found.returncode
+    finally:
+        _call(up, "stop", "--dir", str(place), check=False)
+
+
+def _call(up: Path, *words: str, check: bool = True) -> subprocess.CompletedProcess[bytes]:
+    found = subprocess.run([sys.executable, str(up), *words], check=False)
+    if check and found.returncode:
+        raise Misconfigured(
+            f"the cluster could not be made (exit code {found.returncode})", fix="What is above says why."
+        )
+    return found

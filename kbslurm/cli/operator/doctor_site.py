@@ -1,0 +1,78 @@
+"""What `kbslurm doctor --site` looks at: a cluster's login node, its images, and its nodes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbslurm.cli.context import configuration
+from kbslurm.cli.lookup import site_named
+from kbslurm.config import shared_folders
+from kbslurm.domain.finding import Finding, caution
+from kbslurm.errors import KbslurmError
+
+if TYPE_CHECKING:
+    from kbslurm.config.settings import Config
+    from kbslurm.domain.site import Site
+
+
+def site_findings(name: str, *, live: bool, wait_s: float) -> list[Finding]:
+    """What a cluster's login node shows, its images, and with `live` what its nodes show."""
+    from kbslurm.backends.slurm.commands import Commands
+    from kbslurm.backends.slurm.doctor import login_node, probe_job
+    from kbslurm.backends.slurm.doctor.checkup import Checkup
+
+    found = site_named(name)
+    checkup = Checkup(
+        site=found,
+        commands=Commands(found),
+        templates=shared_folders.path("sbatch_templates"),
+        eval_dir=shared_folders.eval_dir(),
+        boards=wanted_by_boards(configuration(), found) if live else {},
+        wait_s=wait_s,
+    )
+    findings = [*login_node.login_findings(checkup), *image_findings(found)]
+    return [*findings, *(probe_job.live_findings(checkup) if live else probe_job.unlooked(found))]
+
+
+def wanted_by_boards(config: Config, site: Site) -> dict[str, dict[str, int]]:
+    """By GPU type of this site, the isolation that each open board asks of a run to rank. A database that doesn't
+    answer is a finding of `kbslurm doctor` itself, and none here."""
+    from kbslurm import wiring
+    from kbslurm.store import migrate
+
+    if not config.database_url:
+        return {}
+    try:
+        if migrate.check(config.database_url) is not migrate.Schema.CURRENT:
+            return {}
+        with wiring.opened_store(config, migrated=False) as store:
+            here = [board for board in store.boards.all() if board.closed_at is None]
+    except KbslurmError:
+        return {}
+    return {gpu: {board.name: board.min_isolation for board in here if gpu in board.gpus} for gpu in site.gpus}
+
+
+def image_findings(site: Site) -> list[Finding]:
+    """Whether the images are there and are what was pinned. One that can only be seen on a node isn't missed here."""
+    from kbslurm.images import apptainer, verifying
+
+    if site.container.runtime == "none":
+        remedy = "Have Apptainer installed: without it only staff's own submissions may run here."
+        return [caution("containers", "none: nothing keeps a submission from the service's own files", remedy)]
+    maker: apptainer.Maker | None = apptainer.Maker(program=site.container.executable, timeout_s=apptainer.LOOK_S)
+    if shutil.which(site.container.executable) is None:
+        maker = None
+    found: dict[tuple[Path, str], list[str]] = {}
+    for gpu in site.gpus.values():
+        found.setdefault((Path(site.image_of(gpu)), gpu.image_digest), []).append(gpu.name)
+    findings = []
+    for (path, pinned), names in found.items():
+        where = ", ".join(names)
+        if path.exists() or path.is_relative_to(site.paths.shared_root):
+            findings += verifying.verify(path, maker, pinned=pinned, where=where)
+        else:
+            text = f"{path} isn't on this machine; whether it is on the nodes only a job can see"
+            findings.append(caution("image", text, "kbslurm doctor --live looks there.", where=where))
+    return findings

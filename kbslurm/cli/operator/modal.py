@@ -1,0 +1,62 @@
+"""`kbslurm modal …`: put the app there that runs of overflow go to, and look whether it is as it should be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kbslurm.cli.arguments import Json
+from kbslurm.cli.context import configuration
+from kbslurm.cli.output import printing
+from kbslurm.cli.output.findings import print_findings
+from kbslurm.errors import EXIT_OK
+
+
+def check(as_json: Json = False) -> int:
+    """Token, app, harness and functions: PASS, CAUTION or FAIL, each with its remedy. Exit code 1 on a FAIL."""
+    from kbslurm import wiring
+    from kbslurm.backends.modal import deploy
+
+    config = configuration()
+    facts, connection = wiring.modal_facts(config), wiring.modal_connection(config)
+    try:
+        findings = deploy.findings(connection, facts)
+    finally:
+        connection.close()
+    return print_findings(findings, as_json, summed=True)
+
+
+def deploy_(
+    to: Annotated[
+        Path | None, typer.Option("--to", help="Only write the folder that would be deployed, and end.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Deploy the app that [modal] describes, with this installation's harness in it. Again after each update."""
+    from kbslurm import wiring
+    from kbslurm.backends.modal import deploy
+
+    config = configuration()
+    facts = wiring.modal_facts(config)
+    file = wiring.modal_folder(config, facts, to)
+    if to is None:
+        deploy.deploy(
+            file,
+            token=wiring.modal_token(config),
+            api_url=config.modal.api_url,
+            environment=config.modal.environment,
+        )
+    if as_json:
+        digest = facts["harness_digest"]
+        printing.as_json(
+            {"app": facts["app"], "file": str(file), "deployed": to is None, "harness_digest": digest}
+            | {"functions": sorted(facts["functions"])}
+        )
+    elif to is None:
+        many = "1 function" if len(facts["functions"]) == 1 else f"{len(facts['functions'])} functions"
+        printing.say(f"{facts['app']} is deployed, {many}; kbslurm modal check looks at it")
+    else:
+        printing.say(f"{printing.path(file)} is written; deploy it: modal deploy {printing.path(file)}")
+    return EXIT_OK

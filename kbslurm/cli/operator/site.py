@@ -1,0 +1,111 @@
+"""`kbslurm site …`: the files that describe clusters: check, list, show."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kbslurm.cli.arguments import Json
+from kbslurm.cli.context import configuration
+from kbslurm.cli.lookup import site_named, sites_folder
+from kbslurm.cli.output import printing
+from kbslurm.config import shared_folders
+from kbslurm.errors import EXIT_OK, KbslurmError
+
+
+def check(
+    site: Annotated[str, typer.Argument(help="A name, or a file that ends in .toml.")], as_json: Json = False
+) -> int:
+    """Read a cluster's file and render a job for each of its GPU types. Nothing is asked of the cluster."""
+    from kbslurm.domain.run import JobName
+    from kbslurm.flow.script import script_for
+
+    found = site_named(site)
+    for gpu in found.gpus:
+        script_for(
+            found,
+            name=JobName("kb-check"),
+            gpu=gpu,
+            directory=Path("/check"),
+            harness=Path("/check"),
+            time_limit_s=60,
+            memory_bytes=1 << 30,
+            templates=shared_folders.path("sbatch_templates"),
+        )
+    if as_json:
+        printing.as_json({"site": found.name, "gpus": sorted(found.gpus)})
+    else:
+        printing.say(f"{found.name} is fine: {', '.join(found.gpus)}; kbslurm doctor --site asks the cluster itself")
+    return EXIT_OK
+
+
+def list_(as_json: Json = False) -> int:
+    """The clusters whose files are here, and which of them are used."""
+    rows = _listed()
+    if as_json:
+        printing.as_json(rows)
+    else:
+        lines = [
+            (
+                printing.escape(row["name"]),
+                "[green]yes[/]" if row["used"] else "",
+                printing.escape(", ".join(row["gpus"])),
+                printing.escape(row["verified"] or f"[red]{row['trouble']}[/]"),
+            )
+            for row in rows
+        ]
+        printing.table(("site", "used", "GPUs", "verified"), lines, wrap=2)
+    return EXIT_OK
+
+
+def show_(
+    site: Annotated[str, typer.Argument(help="A name, or a file that ends in .toml.")], as_json: Json = False
+) -> int:
+    """Everything that holds for a cluster, defaults included."""
+    found = site_named(site)
+    values = dataclasses.asdict(found)
+    if as_json:
+        printing.as_json(values)
+    else:
+        rows = [(printing.escape(key), printing.escape(text)) for key, text in _leaves(values)]
+        printing.table(("setting", "value"), rows, wrap=1)
+    return EXIT_OK
+
+
+def schema(as_json: Json = False) -> int:
+    """The JSON schema of a cluster's file, for editors."""
+    from kbslurm.config import sites
+
+    print(json.dumps(sites.schema(), indent=2, sort_keys=True))
+    return EXIT_OK
+
+
+def _listed() -> list[dict[str, Any]]:
+    from kbslurm.config import sites
+
+    used = configuration().sites.use
+    files = {path.stem: path for path in sorted(sites_folder().glob("*.toml"))}
+    files |= {name: Path(name) for name in used if name.endswith(".toml")}
+    rows = []
+    for name, file in files.items():
+        row: dict[str, Any] = {"name": name, "used": name in used, "gpus": [], "verified": "", "trouble": ""}
+        try:
+            found = sites.load(file)
+        except KbslurmError as error:
+            row["trouble"] = error.message
+        else:
+            row |= {"name": found.name, "gpus": list(found.gpus), "verified": found.verified, "file": str(file)}
+        rows.append(row)
+    return rows
+
+
+def _leaves(values: Any, at: str = "") -> list[tuple[str, str]]:
+    if isinstance(values, dict):
+        return [leaf for key, value in values.items() for leaf in _leaves(value, f"{at}.{key}" if at else str(key))]
+    if isinstance(values, list | tuple):
+        return [(at, ", ".join(map(str, values)))] if values else []
+    return [] if values in (None, "") else [(at, str(values))]

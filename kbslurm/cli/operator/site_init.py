@@ -1,0 +1,76 @@
+"""`kbslurm site init`: a cluster's first file, from what Slurm shows on its login node."""
+
+from __future__ import annotations
+
+import getpass
+import shutil
+import socket
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kbslurm.cli.arguments import Json
+from kbslurm.cli.output import printing
+from kbslurm.errors import EXIT_OK, BackendTrouble, Invalid, NotFound
+
+
+def site_init(
+    name: Annotated[str, typer.Option("--name", help="What it will be called (default: the cluster's name).")] = "",
+    out: Annotated[Path | None, typer.Option("--out", help="Write it there instead of printing it.")] = None,
+    shared_root: Annotated[
+        Path | None, typer.Option("--shared-root", help="A folder that login and compute nodes see.")
+    ] = None,
+    image_dir: Annotated[Path | None, typer.Option("--image-dir", help="Where the images are.")] = None,
+    image: Annotated[str, typer.Option("--image", help="The image of every GPU type, below --image-dir.")] = "",
+    gpu: Annotated[list[str] | None, typer.Option("--gpu", help="Only these GPU types.")] = None,
+    bin_dir: Annotated[str, typer.Option("--bin-dir", help="Where Slurm's commands are, if not in PATH.")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Write a cluster's first file from what Slurm shows here. Run it on the login node; see its lines with a `?`."""
+    from kbslurm.backends.slurm.doctor import site_file, survey
+    from kbslurm.config import sites
+
+    if out is not None and out.exists() and not force:
+        raise Invalid(f"{out} is there already", hint="Choose another name, or say --force.")
+    program = shutil.which("apptainer") or shutil.which("singularity") or ""
+    try:
+        found = survey.survey(survey.asker(bin_dir=bin_dir), user=getpass.getuser(), program=program)
+    except BackendTrouble as error:
+        raise NotFound(
+            "Slurm", f"on {socket.gethostname()}", hint=f"Use a login node, or --bin-dir ({error.message})."
+        ) from None
+    wishes = site_file.Wishes(
+        name=name or (out.stem if out else ""),
+        shared_root=str((shared_root or Path.home() / "kbslurm").absolute()),
+        image_dir=str(image_dir.absolute()) if image_dir else "",
+        image=image,
+        checked_on=datetime.now(UTC).date().isoformat(),
+        bin_dir=bin_dir,
+        gpus=tuple(gpu or ()),
+    )
+    text = site_file.toml_of(found, wishes)
+    if out is not None:
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Invalid(f"{out.parent} can't be made: {error.strerror}", hint="Choose another --out.") from None
+    with tempfile.TemporaryDirectory(prefix="kb-site-", dir=out.parent if out else None) as folder:
+        fresh = Path(folder) / (out.name if out else "site.toml")
+        fresh.write_text(text, encoding="utf-8")
+        site = sites.load(fresh)  # what we write ourselves has to be taken by whoever reads it
+        if out is not None:
+            fresh.replace(out)
+    if as_json:
+        where = None if out is None else str(out)
+        printing.as_json({"site": site.name, "gpus": sorted(site.gpus), "file": where, "toml": text})
+        return EXIT_OK
+    if out is None:
+        print(text, end="")
+        return EXIT_OK
+    printing.say(f"{out} is written; look at the lines with a ?")
+    printing.say(f"then: kbslurm site check {out}; kbslurm doctor --site {out} --live")
+    return EXIT_OK

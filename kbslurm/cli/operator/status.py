@@ -1,0 +1,136 @@
+"""`kbslurm status`: the whole service on one screen, and an exit code that a monitor understands."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from kbslurm.cli.arguments import Json
+from kbslurm.cli.context import configuration
+from kbslurm.cli.operator.status_facts import Status, look_at_fleets, looked
+from kbslurm.cli.output import printing
+from kbslurm.errors import EXIT_BUG, EXIT_OK
+
+
+def status(
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again every two seconds, until ^C.")] = False,
+    every_s: Annotated[float, typer.Option("--every", min=0.5, help="How often, with --watch.")] = 2.0,
+    ask_sites: Annotated[bool, typer.Option("--sites/--no-sites", help="Ask Slurm for nodes and GPUs.")] = True,
+    as_json: Json = False,
+) -> int:
+    """Queue by GPU type, backends, daemon, database, and what needs attention. Exit code 1 when unhealthy.
+
+    Sites are asked what their machines do: one sinfo and one scontrol each, unless --no-sites.
+    """
+    config = configuration()
+    while True:
+        found = looked(config)
+        if ask_sites:
+            look_at_fleets(config, found)
+        if watch and not as_json:
+            printing.out().clear()
+        _shown(found, as_json)
+        if not watch:
+            return EXIT_BUG if found.troubles else EXIT_OK
+        time.sleep(every_s)
+
+
+def _shown(found: Status, as_json: bool) -> None:
+    if as_json:
+        printing.as_json({"healthy": not found.troubles, **printing.plain(found)})
+        return
+    console = printing.out()
+    say = console.print
+    say(f"[bold]database[/]  {printing.escape(found.database)}", soft_wrap=True)
+    say(f"[bold]daemon[/]    {printing.escape(found.daemon)}", soft_wrap=True)
+    if found.accepts_jobs is not None:
+        say(f"[bold]intake[/]    {'open' if found.accepts_jobs else '[yellow]paused[/]'}")
+    if found.backends:
+        rows = [
+            (printing.escape(r["backend"]), printing.escape(r["gpu"]), f"{r['open']}/{r['slots']}")
+            for r in found.backends
+        ]
+        printing.table(("backend", "GPU", "open"), rows)
+    if found.queue:
+        printing.table(("GPU", "queued", "launching", "running", "oldest"), [_line(row) for row in found.queue])
+    elif found.accepts_jobs is not None:
+        say("the queue is empty")
+    for row in found.waiting:
+        where = f"{row['backend']}, {row['gpu']}: {row['attempts']} submitted and not started"
+        say(f"{printing.escape(where)}: {printing.escape(row['reason'])}", soft_wrap=True)
+    for row in found.places:
+        _say_place(say, row)
+        _say_breaker(say, row, found.overflow)
+    if rule := found.overflow.get("rule"):
+        say(f"[bold]overflow[/]  {printing.escape(rule)}", soft_wrap=True)
+        for gpu, why in sorted(found.overflow["gpus"].items()):
+            say(f"  {printing.escape(gpu)}: {printing.escape(why)}", soft_wrap=True)
+        _say_budget(say, found.overflow)
+    for row in found.fleet:
+        _say_fleet(say, row)
+    for row in found.attention:
+        say(f"[yellow]look[/]  {printing.escape(row['text'])} ({printing.ago(row['since'])})", soft_wrap=True)
+    for trouble in found.troubles:
+        say(f"[red]trouble[/]  {printing.escape(trouble)}", soft_wrap=True)
+
+
+def _say_place(say: Callable[..., None], row: Mapping[str, Any]) -> None:
+    name = printing.escape(row["backend"])
+    if row["troubles"]:
+        say(f"[yellow]look[/]  {name} is left alone for a while: {printing.escape(row['why'])}", soft_wrap=True)
+    if pace := row["pace"]:
+        slow = ", slow" if pace["slow"] else ""
+        left = f"{pace['budget_left']:.0f} left this minute"
+        say(f"{name}: {pace['calls']} scheduler calls, {left}; asked every {printing.span(pace['interval_s'])}{slow}")
+
+
+def _say_breaker(say: Callable[..., None], row: Mapping[str, Any], overflow: Mapping[str, Any]) -> None:
+    """Only where there is another place to go: else a breaker keeps nobody away."""
+    breaker = row.get("breaker")
+    if not overflow.get("rule") or not breaker or breaker["state"] == "closed":
+        return
+    name, why = printing.escape(row["backend"]), printing.escape(breaker["why"])
+    if breaker["state"] == "half_open":
+        say(f"[yellow]look[/]  {name} is tried with one run: {why}", soft_wrap=True)
+        return
+    again = f", tried again at {breaker['try_at'][11:19]} UTC" if breaker["try_at"] else ""
+    say(f"[yellow]look[/]  {name} gets no runs{again}: {why}", soft_wrap=True)
+
+
+def _say_budget(say: Callable[..., None], overflow: Mapping[str, Any]) -> None:
+    """What is spent of each bound, and whom only that keeps at home."""
+    budget, currency = overflow.get("budget", {}), overflow.get("currency", "")
+    bounds = [("the month", budget)] if budget.get("month") is not None else []
+    bounds += [(f"board {name}", one) for name, one in sorted(budget.get("boards", {}).items())]
+    bounds += [(f"team {name}", one) for name, one in sorted(budget.get("teams", {}).items())]
+    for whose, one in bounds:
+        line = f"{whose}: {one['spent']:.2f} of {one['month']:.2f} {currency} spent, open runs at their most"
+        say(f"[bold]budget[/]    {printing.escape(line)}", soft_wrap=True)
+    held = {f"{gpu} runs": said for gpu, said in overflow.get("held_up", {}).items()}
+    for of, key in (("board", "held_boards"), ("team", "held_teams")):
+        for gpu, names in overflow.get(key, {}).items():
+            held |= {f"{gpu} runs of {of} {name}": said for name, said in names.items()}
+    for which, said in sorted(held.items()):
+        say(f"[yellow]look[/]  {printing.escape(f'{which}: {said}')}", soft_wrap=True)
+
+
+def _say_fleet(say: Callable[..., None], row: Mapping[str, Any]) -> None:
+    gpus = ", ".join(f"{kind} {count['used']}/{count['usable']}" for kind, count in row["gpus"].items())
+    say(
+        f"{printing.escape(row['site'])}: {row['nodes']} nodes; GPUs in use: {printing.escape(gpus or 'none')}",
+        soft_wrap=True,
+    )
+    for node in row["unusable"]:
+        why = f" ({printing.escape(node['why'])})" if node["why"] and node["why"] != "none" else ""
+        say(f"  {printing.escape(node['node'])} {printing.escape(node['state'])}{why}", soft_wrap=True)
+    for one in row["reservations"]:
+        line = f"  reservation {one['name']}: {one['nodes']}, {one['state']}"
+        say(printing.escape(line))
+
+
+def _line(row: Mapping[str, Any]) -> tuple[str, ...]:
+    oldest = "–" if row["oldest_s"] is None else printing.span(row["oldest_s"])
+    return (printing.escape(row["gpu"]), str(row["queued"]), str(row["launching"]), str(row["running"]), oldest)

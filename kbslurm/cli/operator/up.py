@@ -1,0 +1,150 @@
+"""`kbslurm up`: the daemon in the foreground, API and Discord bot beside it, until SIGTERM or ^C."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kbslurm.cli.arguments import LogJson, Verbose
+from kbslurm.cli.context import chosen, configuration
+from kbslurm.cli.operator.bot_process import ARGV, environment, loopback
+from kbslurm.errors import EXIT_OK, Misconfigured
+
+if TYPE_CHECKING:
+    from kbslurm.config.settings import Config
+
+STOP_WITHIN_S = 30
+# A bot that ends by itself is started again: soon, then less and less often.
+AGAIN_S = (2.0, 300.0)
+
+
+def up(
+    once: Annotated[bool, typer.Option("--once", help="End when nothing is queued or open any more.")] = False,
+    api: Annotated[bool, typer.Option("--api/--no-api", help="Whether the HTTP face is started, too.")] = True,
+    bot: Annotated[bool, typer.Option("--bot/--no-bot", help="Whether the Discord bot is, if it has a token.")] = True,
+    log_json: LogJson = False,
+    verbose: Verbose = False,
+) -> int:
+    """Run daemon, API and, with a DISCORD_TOKEN, the bot. SIGTERM or ^C stops them; jobs go on.
+
+    With --once there is no API, since nobody would have the time to call it.
+    """
+    from kbslurm import wiring
+    from kbslurm.daemon.service import (
+        run_daemon,
+    )
+    from kbslurm.daemon.signals import (
+        stop_on_signals,
+    )
+
+    config = configuration()
+    if not wiring.slots(config):
+        raise Misconfigured(
+            "no backend is configured, so nothing could run",
+            fix="Name sites in kbslurm.toml ([sites] use), or write: [daemon.local] slots = { H100 = 1 }.",
+        )
+    if once or not api:
+        run_daemon(config, once=once, log_json=log_json, verbose=verbose)
+        return EXIT_OK
+    known = config.secret("KBSLURM_BOT_TOKEN") or secrets.token_urlsafe(32)
+    bot = bot and config.secret("DISCORD_TOKEN") is not None
+    with (
+        stop_on_signals() as stop,
+        wiring.opened_store(config),  # migrated before there are two of us
+        _beside(stop, bot_token=known if bot else None, log_json=log_json, verbose=verbose) as face,
+        _bot_beside(config, known, log_json=log_json) if bot else nullcontext(),
+    ):
+        run_daemon(config, stop, log_json=log_json, verbose=verbose)
+        code = face.poll()
+    if code:
+        raise Misconfigured("the API ended by itself", fix="Look at what it said above, or start with --no-api.")
+    return EXIT_OK
+
+
+@contextmanager
+def _beside(
+    stop: threading.Event, *, bot_token: str | None, log_json: bool, verbose: bool
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The API as a child process. When it ends by itself the whole ends: half a service is worse to notice."""
+    argv = [sys.executable, "-m", "kbslurm"]
+    argv += ["--config", str(chosen.config)] if chosen.config else []
+    argv += ["api", *(["--log-json"] if log_json else []), *(["--verbose"] if verbose else [])]
+    # Its standard input is a pipe of ours: should we be killed, it reads the end of it and stops.
+    env = {**os.environ, "KBSLURM_API_CHILD": "1"}
+    if bot_token is not None and "KBSLURM_BOT_TOKEN_FILE" not in env:
+        env["KBSLURM_BOT_TOKEN"] = bot_token
+    child = subprocess.Popen(argv, stdin=subprocess.PIPE, env=env)
+
+    def watch() -> None:
+        child.wait()
+        stop.set()
+
+    threading.Thread(target=watch, name="api-watch", daemon=True).start()
+    try:
+        yield child
+    finally:
+        _ended(child)
+
+
+def _ended(child: subprocess.Popen[bytes]) -> None:
+    if child.poll() is None:
+        child.send_signal(signal.SIGTERM)
+    try:
+        child.wait(STOP_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+    if child.stdin is not None:
+        child.stdin.close()
+
+
+@contextmanager
+def _bot_beside(config: Config, bot_token: str, *, log_json: bool) -> Iterator[None]:
+    """The bot as a child process without a database password. Nothing depends on it: when it ends by itself, the
+    service goes on, and it is started again, unless an operator has to change something first."""
+    from kbslurm.observe.logs import teller
+
+    tell = teller("bot")
+    url = f"http://{loopback(config.server.listen)}"
+    env = {**environment(config, bot_token=bot_token, url=url), "KBSLURM_BOT_CHILD": "1"}
+    env |= {"KBSLURM_LOG_JSON": "1"} if log_json else {}
+    over, running = threading.Event(), threading.Lock()
+    children: list[subprocess.Popen[bytes]] = []
+
+    def tend() -> None:
+        wait_s = AGAIN_S[0]
+        while True:
+            with running:
+                if over.is_set():
+                    return
+                children[:] = [subprocess.Popen(list(ARGV), stdin=subprocess.PIPE, env=env)]
+            code = children[0].wait()
+            if over.is_set():
+                return
+            if code == Misconfigured.exit_code:
+                tell("the bot stays away", level="error", fix="Run kbslurm bot check, then start kbslurm up again.")
+                return
+            tell("the bot ended by itself", level="warning", code=code, again_s=wait_s)
+            if over.wait(wait_s):
+                return
+            wait_s = min(wait_s * 2, AGAIN_S[1])
+
+    thread = threading.Thread(target=tend, name="bot-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        with running:
+            over.set()
+        for child in children:
+            _ended(child)
+        thread.join()

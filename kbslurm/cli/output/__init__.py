@@ -1,0 +1,1 @@
+"""All that `kbslurm` prints, as text or as JSON."""

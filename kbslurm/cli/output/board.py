@@ -1,0 +1,102 @@
+"""Boards and their standings, as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+
+from kbslurm.cli.output.printing import say, table, when
+from kbslurm.domain import contest
+from kbslurm.domain.amounts import score
+
+if TYPE_CHECKING:
+    from kbslurm.domain.board import Standing
+    from kbslurm.store.views import Board
+
+
+def print_standings(
+    board: str, by_gpu: Mapping[str, Sequence[Standing]], *, limit: int, notes: Mapping[str, str] | None = None
+) -> None:
+    """A board, one table per GPU type. `notes`: what is to be known of the scores there."""
+    for gpu, rows in by_gpu.items():
+        if note := (notes or {}).get(gpu):
+            say(f"{board} · {gpu}: {note}")
+        if not rows:
+            say(f"{board} · {gpu}: nobody ranks yet")
+            continue
+        cells = [
+            (
+                _rank(row),
+                escape(row.entry.person),
+                score(row.entry.score_s, row.entry.low_s, row.entry.high_s),
+                when(row.entry.at),
+                f"#{row.entry.submission_id}",
+                escape(row.entry.file_name),
+            )
+            for row in rows[:limit]
+        ]
+        table(("rank", "person", "score", "when", "submission", "file"), cells, title=f"{board} · {gpu}")
+        if len(rows) > limit:
+            say(f"and {len(rows) - limit} more; --limit shows them")
+
+
+def _rank(row: Standing) -> str:
+    """The rank; where the measurements can't tell it from others, the range of places that it may have."""
+    return f"{row.rank}" if not row.tied_with else f"{row.rank} ({row.best_rank}–{row.worst_rank})"
+
+
+def closing_time(board: Board, now: datetime | None) -> str:
+    """When a board closes, in its own zone; with `now` also whether that is over."""
+    if board.closed_at is not None:
+        return "closed by a host"
+    if board.deadline_at is None:
+        return "never"
+    local = board.deadline_at.astimezone(contest.zone(board.zone)).strftime("%Y-%m-%d %H:%M")
+    over = now is not None and contest.closed(board.deadline_at, now)
+    return f"{local} {board.zone}" + (" (over)" if over else "")
+
+
+def closing_time_over_http(row: Mapping[str, Any]) -> str:
+    """The same of what the service tells."""
+    if not row["deadline"]:
+        return "never" if row["is_open"] else "closed by a host"
+    local = datetime.fromisoformat(row["deadline"]).astimezone(contest.zone(row["zone"]))
+    return f"{local:%Y-%m-%d %H:%M} {row['zone']}" + ("" if row["is_open"] else " (over)")
+
+
+def board_json(board: Board) -> dict[str, Any]:
+    """What anybody may know of a board: no seed, no hidden case."""
+    return {
+        "board": board.name,
+        "description": board.description,
+        "problem": board.problem_name,
+        "problem_digest": board.problem_digest,
+        "gpus": board.gpus,
+        "deadline_at": board.deadline_at,
+        "zone": board.zone,
+        "visibility": board.visibility,
+        "closed_at": board.closed_at,
+        "submissions": board.submissions,
+        "confirm": board.confirm,
+        "modes": board.problem.modes,
+    }
+
+
+def board_json_over_http(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What the service tells of a board, in the words that the database's answer has."""
+    return {
+        "board": row["name"],
+        "description": row["description"],
+        "problem": row["task"].get("name"),
+        "gpus": row["gpu_types"],
+        "deadline_at": row["deadline"],
+        "zone": row["zone"],
+        "visibility": row["visibility"],
+        "is_open": row["is_open"],
+        "paired": row["paired"],
+        "calibration": {gpu: {"state": state} for gpu, state in row["calibration"].items()},
+        "modes": row["task"].get("modes", []),
+    }

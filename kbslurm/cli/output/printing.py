@@ -1,0 +1,166 @@
+"""How `kbslurm` prints: lines, tables, progress, errors, JSON; the same words for the same things everywhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape as escape
+from rich.table import Table
+
+from kbslurm.domain.amounts import score as score
+from kbslurm.domain.amounts import seconds as seconds
+from kbslurm.domain.amounts import span as span
+from kbslurm.errors import EXIT_OK, KbslurmError
+
+Tell = Callable[[Mapping[str, Any]], None]
+
+COLOURS = {
+    "passed": "green",
+    "wrong": "red",
+    "error": "red",
+    "timeout": "yellow",
+    "memory": "yellow",
+    "violation": "bold red",
+    "infrastructure": "magenta",
+    "queued": "dim",
+    "launching": "cyan",
+    "confirming": "cyan",
+    "calibrating": "dim",
+    "running": "cyan",
+    "cancelled": "dim",
+    "failed": "magenta",
+}
+
+
+def out() -> Console:
+    """Where answers go. Not a terminal: no colour, and lines are never cut to a width that nobody sees."""
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 120)
+
+
+def err() -> Console:
+    """Where progress and troubles go."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def say(text: str) -> None:
+    """One line of plain text."""
+    out().print(escape(text), soft_wrap=True)
+
+
+def as_json(value: Any) -> None:
+    """One JSON value on standard output, and nothing else."""
+    _print_json(value)
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, default=plain, indent=2 if sys.stdout.isatty() else None), flush=True)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can carry it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, set | frozenset | tuple):
+        return list(value)
+    return str(value)
+
+
+def error(found: KbslurmError, *, as_json: bool) -> None:
+    """An error of the tree: one sentence and what to do next."""
+    if as_json:
+        kind = type(found).__name__
+        print(json.dumps({"error": {"kind": kind, "message": found.message, "hint": found.hint}}), flush=True)
+        return
+    console = err()
+    console.print(f"[bold red]error[/]: {escape(found.message)}")
+    if found.hint:
+        console.print(f" [bold]hint[/]: {escape(found.hint)}")
+
+
+def when(at: datetime | None) -> str:
+    """A moment in the reader's own zone."""
+    return "–" if at is None else at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def ago(at: datetime | None, now: datetime | None = None) -> str:
+    """How long since: `12 s`, `3 min`, `2 h`, `4 d`."""
+    return "–" if at is None else span(((now or datetime.now(UTC)) - at).total_seconds())
+
+
+def coloured(word: str) -> str:
+    """A state or verdict in its colour."""
+    colour = COLOURS.get(word)
+    return f"[{colour}]{word}[/]" if colour else escape(word)
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None, wrap: int = -1) -> None:
+    """A plain table. Cells may carry markup; the column `wrap` is the one that folds."""
+    found = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", title_style="bold")
+    for n, heading in enumerate(headings):
+        found.add_column(heading, overflow="fold", no_wrap=n != wrap % len(headings))
+    for row in rows:
+        found.add_row(*row)
+    Console(highlight=False, width=None if sys.stdout.isatty() else 140).print(found)
+
+
+@contextmanager
+def progress(quiet: bool) -> Iterator[Tell]:
+    """A live line on standard error while something long runs; silent without a terminal and when asked."""
+    console = err()
+    if quiet or not console.is_terminal:
+        yield lambda beat: None
+        return
+    with console.status("starting") as status:
+
+        def tell(beat: Mapping[str, Any]) -> None:
+            done, of = beat.get("done"), beat.get("of")
+            count = f" {done}/{of}" if done is not None and of else ""
+            status.update(escape(f"{beat.get('label', '')}{beat.get('phase', 'working')}{count}"))
+
+        yield tell
+
+
+def command() -> str:
+    """How to call kbslurm again from here: by its name where the shell finds it, else by the path of this one."""
+    called = Path(sys.argv[0])
+    if called.name != "kbslurm" or shutil.which("kbslurm") is not None:
+        return "kbslurm"
+    return path(Path.cwd() / called)
+
+
+def path(found: Path) -> str:
+    """A path as short as it can be said from here."""
+    try:
+        return str(found.relative_to(Path.cwd()))
+    except ValueError:
+        return str(found)
+
+
+def answer(as_json: bool, text: str, **facts: object) -> int:
+    """What came of a command: its facts as one JSON object, or a line of text. The exit code that goes with it."""
+    if as_json:
+        _print_json(facts)
+    else:
+        say(text)
+    return EXIT_OK
+
+
+def caution(warning: str) -> None:
+    """What somebody should know although it went well."""
+    err().print(f"[yellow]caution[/]: {escape(warning)}")

@@ -1,0 +1,139 @@
+"""A submission with its runs, as text and as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+
+from kbslurm.cli.output.printing import coloured, out, when
+from kbslurm.domain import public
+from kbslurm.domain.amounts import score, span
+
+if TYPE_CHECKING:
+    from kbslurm.store.views import RunView, SubmissionView
+
+
+def submission_json(view: SubmissionView) -> dict[str, Any]:
+    """A submission as its owner may see it: nothing of hidden cases but whether they passed."""
+    return {
+        "submission": view.id,
+        "board": view.board,
+        "person": view.person,
+        "mode": view.mode,
+        "file_name": view.file_name,
+        "sha256": view.sha256,
+        "accepted_at": view.accepted_at,
+        "done": view.is_done,
+        "runs": [_run_json(run) for run in view.runs],
+    }
+
+
+def _run_json(run: RunView) -> dict[str, Any]:
+    found = run.verdict
+    return {
+        "run": run.id,
+        "gpu": run.gpu,
+        "state": run.state,
+        "standing": run.standing,
+        "first_score_s": run.first_score_s,
+        "reason": found.reason if found else run.waits_for or run.reason,
+        "verdict": found.name if found else None,
+        "score_s": found.score_s if found else None,
+        "interval_s": [found.low_s, found.high_s] if found and found.score_s is not None else None,
+        "ranked": found.ranked if found else False,
+        "isolation": found.isolation if found else None,
+        "attempts": [
+            {
+                "number": a.number,
+                "backend": a.backend,
+                "job": a.handle,
+                "node": a.node,
+                "state": a.state,
+                "ending": a.ending,
+                "reason": a.reason,
+                "why": a.why_here,
+            }
+            for a in run.attempts
+        ],
+        "waterfall": {name: round(took, 6) for name, took in waterfall(run)},
+        "report": public.report(found.detail) if found else None,
+    }
+
+
+def profile_of(run: RunView) -> str:
+    """What a profile said of itself; the submission's own process drew it."""
+    detail = run.verdict.detail if run.verdict else None
+    return str((detail or {}).get("profile", ""))
+
+
+def waterfall(run: RunView) -> list[tuple[str, float]]:
+    """How long each room took, in seconds, as far as it has come; of the last attempt, where there were more."""
+    from kbslurm.domain import waterfall as falls
+
+    last = run.attempts[-1] if run.attempts else None
+    told = last.telemetry if last else {}
+    stamps = falls.Stamps(
+        accepted_at=run.queued_at,
+        claimed_at=last.opened_at if last else None,
+        submitted_at=last.submitted_at if last else None,
+        harness_started_at=falls.moment(told.get("harness_started_at_ns")) or (last.started_at if last else None),
+        harness_ended_at=falls.moment(told.get("harness_ended_at_ns")),
+        collected_at=last.ended_at if last else None,
+        scored_at=run.verdict_at,
+    )
+    return [(stage.name, stage.took_s) for stage in falls.waterfall(stamps)]
+
+
+def print_submission(view: SubmissionView) -> None:
+    """A submission with its runs, why each ended so, and where the time went."""
+    console = out()
+    console.print(
+        f"[bold]#{view.id}[/] {escape(view.file_name)} by {escape(view.person)} on {view.board}, {view.mode}, "
+        f"{when(view.accepted_at)}"
+    )
+    for run in view.runs:
+        console.print(_run_line(run), soft_wrap=True)
+        if run.went:
+            console.print(f"      [dim]it went elsewhere: {escape(run.went)}[/]", soft_wrap=True)
+        for line in _given_up(run):
+            console.print(f"      [dim]{escape(line)}[/]", soft_wrap=True)
+        for line in _failures(run):
+            console.print(f"      {escape(line)}", soft_wrap=True)
+        if drawn := profile_of(run):
+            for line in drawn.splitlines():
+                console.print(f"      [dim]{escape(line)}[/]", soft_wrap=True)
+            console.print(f"      all of it: kbslurm profile {view.id} --out DIR", soft_wrap=True)
+        if fall := waterfall(run):
+            console.print("      [dim]" + " → ".join(f"{name} {span(took)}" for name, took in fall) + "[/]")
+
+
+def _run_line(run: RunView) -> str:
+    found = run.verdict
+    if found is None:
+        why = run.waits_for or run.reason
+        tail = f"  {escape(why)}" if why else ""
+        if run.second and run.ended_at is None and run.first_score_s is not None:
+            tail = f"  {score(run.first_score_s)} would improve the rank, so it is measured once more{tail}"
+        return f"{run.gpu:>6}  {coloured(run.standing)}{tail}"
+    shown = f"  {score(found.score_s, found.low_s, found.high_s)}" if found.score_s is not None else ""
+    why = f"  {escape(found.reason)}" if found.reason else ""
+    unranked = "  [dim](not ranked)[/]" if found.score_s is not None and not found.ranked else ""
+    return f"{run.gpu:>6}  {coloured(found.name)}{shown}{unranked}{why}"
+
+
+def _given_up(run: RunView) -> list[str]:
+    """The tries that came to nothing through no fault of the submission's, while there is or was another."""
+    return [
+        f"attempt {a.number} at {a.backend} was given up: {a.reason or a.ending}"
+        for a in run.attempts
+        if a.state in ("dead", "refused") and a.number < run.attempt_count
+    ]
+
+
+def _failures(run: RunView) -> list[str]:
+    detail = (run.verdict.detail if run.verdict else None) or {}
+    rows = [
+        r for r in detail.get("tests", ()) if r.get("phase") != "hidden" and r.get("status") not in ("pass", "skipped")
+    ]
+    return [f"{r['phase']} {r['index'] + 1} ({r['spec']}): {r['message']}" for r in rows[:3] if r.get("message")]

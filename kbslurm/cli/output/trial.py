@@ -1,0 +1,58 @@
+"""What `kbslurm try` came to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from kbslurm.cli.output import printing
+from kbslurm.cli.output.printing import coloured, out
+from kbslurm.domain.amounts import score, seconds, span
+
+if TYPE_CHECKING:
+    from kbslurm.trial.run import Trial
+    from kbslurm_eval.wire import BenchmarkResult
+
+UNRESOLVED = "UNRESOLVED"  # the harness's flag on a benchmark
+
+
+def print_trial(found: Trial, *, as_json: bool) -> None:
+    """What `kbslurm try` came to."""
+    from kbslurm.trial import run as trials
+
+    if as_json:
+        printing.as_json(trials.as_try_json(found))
+        return
+    report, console = found.report, out()
+    console.print(f"{coloured(report.verdict)}  {escape(report.reason)}".rstrip())
+    if report.score_s is not None and report.interval_s:
+        note = "" if report.paired else "  (unpaired: the problem has no baseline)"
+        console.print(f"score     {score(report.score_s, *report.interval_s)}{note}")
+    for phase in report.phases:
+        took = span((phase.ended_at_ns - phase.started_at_ns) / 1e9)
+        # A phase that the machine or the problem broke off is nobody's failure, and nobody's success.
+        broken_off = report.verdict == "infrastructure" and phase is report.phases[-1]
+        came = "[yellow]broken off[/]" if broken_off else "[green]ok[/]" if phase.passed else "[red]no[/]"
+        console.print(f"{phase.name:<9} {came}  {took}")
+    for result in report.benchmarks:
+        if result.phase == "benchmark" and result.median_ns is not None:
+            console.print(f"  {escape(result.spec)}: {measured(result)}")
+    for test in report.tests:
+        if test.status != "pass" and test.message:
+            console.print(f"  {test.phase} {test.index + 1} ({escape(test.spec)}): {escape(test.message)}")
+    if report.profile:
+        console.print(escape(report.profile), soft_wrap=True)
+    console.print(f"isolation {report.isolation.level} ({escape(report.isolation.means)}), took {span(found.took_s)}")
+    if report.log.strip():
+        console.print("[bold]its output[/]")
+        console.print(escape(report.log.rstrip()), soft_wrap=True)
+
+
+def measured(result: BenchmarkResult) -> str:
+    """A benchmark's time. What this machine can't resolve has an interval that says nothing; then the words do."""
+    median_s = (result.median_ns or 0.0) / 1e9
+    low, high = result.low_ns, result.high_ns
+    if UNRESOLVED in result.flags:
+        return f"at most {seconds(median_s)} (too short to be timed on this machine, so it wouldn't rank)"
+    return score(median_s, low and low / 1e9, high and high / 1e9)

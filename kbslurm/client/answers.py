@@ -1,0 +1,182 @@
+"""What the service answers, as values: each field by a plain name, and by the name that the API has for it.
+
+They are dataclasses and not the contract's models: those cost every command on a laptop the start-up of a library, and
+they refuse fields that a newer server adds. A test holds every name here to the contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from operator import itemgetter
+from typing import Any
+
+from kbslurm.client.parsing import named
+
+
+def _scores(runs: Sequence[Mapping[str, Any]]) -> Mapping[str, float | None]:
+    return {run["gpu_type"]: run["score"] for run in runs}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardInfo:
+    """A board that the caller may see."""
+
+    id: int
+    name: str
+    description: str
+    task: Mapping[str, Any]
+    deadline: datetime | None
+    zone: str
+    gpus: tuple[str, ...] = field(metadata=named("gpu_types"))
+    visibility: str
+    is_open: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queue:
+    """How it stands with a GPU type; place, start (a range in seconds) and why while a submission of ours waits."""
+
+    gpu: str
+    queued: int | None = field(metadata=named("queued_jobs"))
+    running: int | None = field(metadata=named("running_jobs"))
+    free: int | None = field(metadata=named("available_runners"))
+    is_available: bool = field(metadata=named("status", lambda status: status == "available"))
+    error: str | None
+    place: int | None = None
+    starts_in_s: tuple[float, float] | None = None
+    waits_for: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInfo:
+    """One phase of a run. `score_s` is exact as the server said it."""
+
+    mode: str
+    secret: bool
+    gpu: str = field(metadata=named("runner"))
+    passed: bool
+    score_s: float | None = field(metadata=named("score"))
+    result: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmissionInfo:
+    """A submission as its owner sees it. `status`: pending, running, succeeded, failed, timed_out or hacked."""
+
+    id: int
+    board: str = field(metadata=named("leaderboard_name"))
+    mode: str
+    file_name: str
+    person_id: int = field(metadata=named("user_id"))
+    submitted_at: datetime = field(metadata=named("submission_time"))
+    done: bool
+    status: str = field(metadata=named("job", itemgetter("status")))
+    error: str | None = field(metadata=named("job", itemgetter("error")))
+    code: str
+    runs: tuple[RunInfo, ...]
+    queue: Queue | None = field(metadata=named("runner_queue"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArtifactInfo:
+    """A file that a profile left: whatever the submission wrote, under a name of the judge's."""
+
+    gpu: str
+    name: str
+    size: int
+    at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineInfo:
+    """A submission in a list; `scores` by GPU type, None where it doesn't rank."""
+
+    id: int
+    board: str = field(metadata=named("leaderboard_name"))
+    mode: str
+    file_name: str
+    submitted_at: datetime = field(metadata=named("submission_time"))
+    done: bool
+    status: str
+    scores: Mapping[str, float | None] = field(metadata=named("runs", _scores))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """One line of a leaderboard."""
+
+    rank: int
+    tied_with: tuple[int, ...]
+    best_rank: int
+    worst_rank: int
+    submission_id: int
+    person_id: int = field(metadata=named("user_id"))
+    person: str = field(metadata=named("user_name"))
+    file_name: str = field(metadata=named("submission_name"))
+    score_s: float = field(metadata=named("submission_score"))
+    low_s: float = field(metadata=named("interval", itemgetter(0)))
+    high_s: float = field(metadata=named("interval", itemgetter(1)))
+    at: datetime = field(metadata=named("submission_time"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accepted:
+    """It will not be lost any more."""
+
+    submission_id: int = field(metadata=named("details", itemgetter("id")))
+    queue: Queue = field(metadata=named("runner_queue"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonInfo:
+    """Somebody."""
+
+    id: int
+    name: str
+    role: str
+    banned: bool
+    team: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedEvent:
+    """One thing that happened; `token` is where to go on from."""
+
+    token: str
+    kind: str = field(metadata=named("type"))
+    subject: str
+    data: Mapping[str, Any]
+    at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class May:
+    """What somebody may beside submitting; `gpus` are what places offer, for those who may something."""
+
+    host: bool
+    creator: bool
+    gpus: tuple[str, ...] = field(metadata=named("gpu_types"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MadeBoard:
+    """A new board; `warnings` are its problem's, and what no place offers."""
+
+    name: str = field(metadata=named("leaderboard"))
+    gpus: tuple[str, ...] = field(metadata=named("gpu_types"))
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verifying:
+    """A canary on its way, one submission for each place; the first gives all of them its number. `left_out` are GPU
+    types that places offer and the board hasn't."""
+
+    submission_id: int
+    submission_ids: tuple[int, ...]
+    board: str = field(metadata=named("leaderboard"))
+    gpus: tuple[str, ...] = field(metadata=named("gpu_types"))
+    places: tuple[str, ...]
+    left_out: tuple[str, ...]

@@ -1,0 +1,96 @@
+"""One connection to the service: whom it speaks for, and how its answers are read."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import httpx
+
+from kbslurm.client.errors import ServerGone, is_ours, refusal, why_unreachable
+
+TIMEOUT_S = 30.0
+UPLOAD_TIMEOUT_S = 60.0
+SYNC_TIMEOUT_S = 150.0
+# The feed says something at least every 20 s; a longer silence is a dead connection.
+FEED_SILENCE_S = 70.0
+
+
+class Connection:
+    """A kept connection to one service, and who calls through it. `close` gives it back."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        admin: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        trust_env: bool = False,
+        _shared: httpx.Client | None = None,
+        _acting: str | None = None,
+        _roles: str | None = None,
+    ) -> None:
+        self._headers: dict[str, str] = {}
+        if token:
+            self._headers["X-Popcorn-Cli-Id"] = token
+        if admin:
+            self._headers["Authorization"] = f"Bearer {admin}"
+        if _acting:
+            self._headers["X-Kbslurm-Acting-For"] = _acting
+        if _roles:
+            self._headers["X-Kbslurm-Discord-Roles"] = _roles
+        self._admin, self._url, self._timeout_s = admin, url.rstrip("/"), timeout_s
+        self._http = _shared or httpx.Client(base_url=self._url, timeout=timeout_s, trust_env=trust_env)
+
+    @property
+    def url(self) -> str:
+        """Where the service is."""
+        return self._url
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _get(self, path: str, **params: Any) -> Any:
+        return self._told("GET", path, params=params)
+
+    def _answered(self, method: str, path: str, **more: Any) -> httpx.Response:
+        try:
+            answer = self._http.request(method, path, headers=self._headers, **more)
+        except httpx.HTTPError as error:
+            raise ServerGone(self._url, why_unreachable(error), hint="Is it running? Try again soon.") from error
+        if answer.is_redirect:
+            where = answer.headers.get("Location", "elsewhere")
+            raise ServerGone(self._url, f"it sends on to {where}", hint="Name the service's own address.")
+        if not answer.is_success:
+            if answer.status_code < 500 and not is_ours(answer):
+                kind = answer.headers.get("Content-Type", "nothing").partition(";")[0]
+                raise self._stranger(f"{answer.status_code} with {kind}")
+            raise refusal(answer)
+        return answer
+
+    def _stranger(self, said: str) -> ServerGone:
+        return ServerGone(
+            self._url, f"this isn't kbslurm, it seems: it answers {said}", hint="Look at the address once more."
+        )
+
+    def _told(self, method: str, path: str, **more: Any) -> Any:
+        answer = self._answered(method, path, **more)
+        try:
+            return answer.json()
+        except ValueError:
+            raise self._stranger("no JSON") from None
+
+
+def part(text: str) -> str:
+    """A text as one part of a path."""
+    return quote(text, safe="")

@@ -1,0 +1,56 @@
+"""The event feed, with and without an event loop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import httpx
+
+from kbslurm.client.answers import (
+    FeedEvent,
+)
+from kbslurm.client.connection import FEED_SILENCE_S, Connection
+from kbslurm.client.errors import ServerGone, refusal, why_unreachable
+from kbslurm.client.parsing import parsed
+
+
+class Feed(Connection):
+    """What happens, as it happens."""
+
+    def events(self, since: str | None = None, *, stream: bool = True) -> Iterator[FeedEvent]:
+        """What happened after this token, then what happens, until the connection ends: come back with the last token.
+
+        Trouble is ServerGone; a token that the feed doesn't know is Invalid. Each event comes at least once.
+        """
+        wanted: dict[str, Any] = {"stream": stream, **({"since_token": since} if since else {})}
+        patience = httpx.Timeout(self._timeout_s, read=FEED_SILENCE_S)
+        try:
+            with self._http.stream("GET", "/events", params=wanted, headers=self._headers, timeout=patience) as answer:
+                if answer.status_code != 200:
+                    answer.read()
+                    raise refusal(answer)
+                for text in answer.iter_lines():
+                    if text.strip():
+                        yield parsed(FeedEvent, json.loads(text))
+        except httpx.HTTPError as error:
+            raise ServerGone("server", why_unreachable(error), hint="Is it running? Try again soon.") from error
+
+    async def follow(self, since: str) -> AsyncIterator[FeedEvent]:
+        """As `events`, for whoever has an event loop: it ends at once when its task is cancelled."""
+        patience = httpx.Timeout(self._timeout_s, read=FEED_SILENCE_S)
+        wanted: dict[str, Any] = {"stream": True, "since_token": since}
+        try:
+            async with (
+                httpx.AsyncClient(base_url=self._url, timeout=patience, trust_env=False) as http,
+                http.stream("GET", "/events", params=wanted, headers=self._headers) as answer,
+            ):
+                if answer.status_code != 200:
+                    await answer.aread()
+                    raise refusal(answer)
+                async for text in answer.aiter_lines():
+                    if text.strip():
+                        yield parsed(FeedEvent, json.loads(text))
+        except httpx.HTTPError as error:
+            raise ServerGone("server", why_unreachable(error), hint="Is it running? Try again soon.") from error

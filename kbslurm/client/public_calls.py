@@ -1,0 +1,51 @@
+"""What anybody may ask: boards, rankings and queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kbslurm.client.answers import (
+    BoardInfo,
+    Place,
+    Queue,
+)
+from kbslurm.client.connection import Connection, part
+from kbslurm.client.parsing import parsed
+from kbslurm.errors import (
+    NotFound,
+)
+
+
+class PublicCalls(Connection):
+    """What anybody may ask."""
+
+    def boards(self) -> list[BoardInfo]:
+        """The boards that the caller may see, newest first."""
+        return [parsed(BoardInfo, row) for row in self._get("/leaderboards")]
+
+    def board(self, name: str) -> BoardInfo:
+        """The board of that name in any case, or NotFound with those that there are."""
+        found = self.boards()
+        for board in found:
+            if board.name.lower() == name.strip().lower():
+                return board
+        raise NotFound("board", name, known=[board.name for board in found])
+
+    def ranking(self, board: str, gpu: str, *, limit: int = 100, offset: int = 0) -> list[Place]:
+        """Each person's best, best first."""
+        path = f"/submissions/{part(board)}/{part(gpu)}"
+        return [parsed(Place, row) for row in self._get(path, limit=limit, offset=offset)]
+
+    def queue(self, gpu: str) -> Queue:
+        """How it stands with a GPU type."""
+        return parsed(Queue, self._get(f"/runner_queue/{part(gpu)}"))
+
+    def board_rows(self) -> list[Mapping[str, Any]]:
+        """The boards that the caller may see, as the server tells them."""
+        return list(self._get("/leaderboards"))
+
+    def check(self) -> None:
+        """ServerGone unless a kbslurm answers there."""
+        if self._get("/health") != {"status": "ok"} or not isinstance(self._get("/leaderboards"), list):
+            raise self._stranger("something else")

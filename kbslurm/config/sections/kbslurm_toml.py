@@ -1,0 +1,78 @@
+"""All sections of kbslurm.toml as one value, what holds between them, and their JSON schema."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from kbslurm.config import toml_file, toml_schema
+from kbslurm.config.sections.daemon import DaemonSection
+from kbslurm.config.sections.discord import DiscordSection
+from kbslurm.config.sections.github import GithubSection
+from kbslurm.config.sections.modal import ModalSection
+from kbslurm.config.sections.oidc import OidcSection
+from kbslurm.config.sections.policy import PolicySection
+from kbslurm.config.sections.server import ServerSection
+from kbslurm.config.sections.sites import SitesSection
+from kbslurm.errors import Misconfigured
+
+
+@dataclass(frozen=True, kw_only=True)
+class KbslurmToml:
+    """kbslurm's configuration."""
+
+    server: ServerSection = field(default_factory=ServerSection)
+    daemon: DaemonSection = field(default_factory=DaemonSection)
+    policy: PolicySection = field(default_factory=PolicySection)
+    discord: DiscordSection = field(default_factory=DiscordSection)
+    github: GithubSection = field(default_factory=GithubSection)
+    oidc: OidcSection = field(default_factory=OidcSection)
+    modal: ModalSection = field(default_factory=ModalSection)
+    sites: SitesSection = field(default_factory=SitesSection)
+
+
+def check_addresses(told: KbslurmToml, file: toml_file.TomlFile) -> None:
+    """Each listener needs an address of its own: else the last to start would fail on a port that is taken."""
+    taken: dict[str, str] = {}
+    for key, address in (
+        ("server.listen", told.server.listen),
+        ("server.metrics", told.server.metrics),
+        ("daemon.metrics", told.daemon.metrics),
+    ):
+        if not address or address.endswith(":0"):
+            continue
+        if address in taken:
+            raise Misconfigured(
+                f"{address} is {taken[address]}'s address already",
+                file=file.path,
+                line=file.line(path_of(key)),
+                key=key,
+                fix="Give each a port of its own.",
+            )
+        taken[address] = key
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of kbslurm.toml."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "kbslurm",
+        **toml_schema.schema_of(KbslurmToml),
+    }
+
+
+def leaves(table: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting below this table, as (dotted key, value)."""
+    for one in dataclasses.fields(table):
+        value = getattr(table, one.name)
+        if dataclasses.is_dataclass(value) and "reads" not in one.metadata:
+            yield from leaves(value, f"{above}{one.name}.")
+        elif above:
+            yield f"{above}{one.name}", value
+
+
+def path_of(key: str) -> tuple[str, ...]:
+    """The keys that a dotted key goes through."""
+    return tuple(key.split("."))

@@ -1,0 +1,108 @@
+"""Leaderboards: what anybody may know of one, and what hosts do with them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from kbslurm.contract.base import WITHOUT_NUL, Id, Shape, Wanted
+
+
+class Leaderboard(Shape):
+    """A board as anybody may know it. `task` says what is judged: no secret seed, no hidden case.
+
+    `paired`: scores are in units of a baseline's times, whose state stands in `calibration` by GPU type; else raw
+    times. `notes` says what is to be known of the scores, by GPU type; mostly nothing.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "id": 1,
+                "name": "transpose",
+                "description": "Transpose a matrix.",
+                "task": {"lang": "py", "tests": [{"size": 64, "seed": 1}], "ranking_by": "geom"},
+                "deadline": "2026-12-24T23:59:59+00:00",
+                "gpu_types": ["H100"],
+                "visibility": "public",
+                "zone": "UTC",
+                "is_open": True,
+                "paired": True,
+                "calibration": {"H100": "calibrated"},
+                "notes": {"H100": ""},
+            }
+        },
+    )
+    id: Id
+    name: str
+    description: str
+    task: dict[str, Any]
+    deadline: str | None
+    gpu_types: list[str]
+    visibility: Literal["public", "closed"]
+    zone: str
+    is_open: bool
+    paired: bool
+    calibration: dict[str, Literal["calibrated", "calibrating", "failed"]]
+    notes: dict[str, str]
+
+
+class NewBoard(Wanted):
+    """`directory` is one of the server's."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"directory": "/srv/problems/transpose", "visibility": "public"}},
+    )
+    directory: Annotated[str, Field(min_length=1, max_length=4096, pattern=WITHOUT_NUL)]
+    visibility: Literal["public", "closed"] | None = None
+
+
+class BoardNamed(Shape):
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"status": "ok", "leaderboard": "transpose"}}
+    )
+    status: Literal["ok"]
+    leaderboard: str
+
+
+class BoardDeleted(BoardNamed):
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"status": "ok", "leaderboard": "transpose", "force": False}}
+    )
+    force: bool
+
+
+class NewVisibility(Wanted):
+    model_config = ConfigDict(json_schema_extra={"example": {"visibility": "closed"}})
+    visibility: Literal["public", "closed"]
+
+
+class VisibilityTold(BoardNamed):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"status": "ok", "leaderboard": "transpose", "visibility": "closed"}},
+    )
+    visibility: Literal["public", "closed"]
+
+
+class Extension(Wanted):
+    """Until when a person may submit: `2026-12-24`, `2026-12-24 18:00`, or with an offset; null takes it away."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"person": "person:7", "until": "2026-12-24 18:00"}})
+    person: Annotated[str, Field(min_length=3, max_length=100)]
+    until: Annotated[str, Field(max_length=64)] | None
+
+
+class BoardMade(BoardNamed):
+    """`warnings` are the problem's, and GPU types that no place offers now."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {"status": "ok", "leaderboard": "transpose", "gpu_types": ["H100"], "warnings": []}
+        },
+    )
+    gpu_types: list[str]
+    warnings: list[str]

@@ -1,0 +1,147 @@
+"""A submission with all attempts, progress and reports: what `kbslurm watch` shows."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import ConfigDict
+
+from kbslurm.contract.base import Id, Shape
+from kbslurm.contract.queue import RQ, RunnerQueue
+
+
+class Progress(Shape):
+    """How far a job is: cases done in this phase. Of the hidden cases not even how many there are."""
+
+    phase: Literal["start", "test", "benchmark", "ranked", "hidden", "profile"]
+    done: int | None = None
+    of: int | None = None
+
+
+class WholeVerdict(Shape):
+    """What a run came to. `report` is the judge's, without what only the hosts may see."""
+
+    name: str
+    reason: str
+    score_s: float | None
+    low_s: float | None
+    high_s: float | None
+    isolation: int | None
+    ranked: bool
+    report: dict[str, Any] | None
+
+
+class WholeAttempt(Shape):
+    """One try; `why` it went there. `harness_…_at_ns` are by the node's clock."""
+
+    number: int
+    backend: str
+    state: str
+    job: str | None
+    node: str | None
+    ending: str | None
+    why: str
+    opened_at: str
+    submitted_at: str | None
+    started_at: str | None
+    ended_at: str | None
+    harness_started_at_ns: int | None
+    harness_ended_at_ns: int | None
+
+
+class WholeRun(Shape):
+    """A run. `standing` is its state in the word that people are shown."""
+
+    id: Id
+    gpu: str
+    state: Literal["queued", "launching", "running", "scored", "failed", "cancelled"]
+    standing: str
+    second: bool
+    held: bool
+    first_score_s: float | None
+    queued_at: str
+    ended_at: str | None
+    reason: str
+    progress: Progress | None
+    verdict: WholeVerdict | None
+    verdict_at: str | None
+    attempts: list[WholeAttempt]
+
+
+class WholeSubmission(Shape):
+    id: Id
+    person_id: str
+    person: str
+    board_id: Id
+    board: str
+    mode: Literal["test", "benchmark", "leaderboard", "profile"]
+    file_name: str
+    source: str
+    sha256: str
+    accepted_at: str
+    done: bool
+    runs: list[WholeRun]
+
+
+class Whole(Shape):
+    """A submission as `kbslurm watch` shows it; `message` is one line of real progress."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "submission": {
+                    "id": 412,
+                    "person_id": "7",
+                    "person": "ada",
+                    "board_id": 1,
+                    "board": "transpose",
+                    "mode": "leaderboard",
+                    "file_name": "kernel.py",
+                    "source": "def custom_kernel(data):\n    ...\n",
+                    "sha256": "5f8a",
+                    "accepted_at": "2026-05-01T12:00:00+00:00",
+                    "done": False,
+                    "runs": [
+                        {
+                            "id": 690,
+                            "gpu": "H100",
+                            "state": "running",
+                            "standing": "running",
+                            "second": False,
+                            "held": False,
+                            "first_score_s": None,
+                            "queued_at": "2026-05-01T12:00:00+00:00",
+                            "ended_at": None,
+                            "reason": "",
+                            "progress": {"phase": "test", "done": 3, "of": 17},
+                            "verdict": None,
+                            "verdict_at": None,
+                            "attempts": [
+                                {
+                                    "number": 1,
+                                    "backend": "dgx",
+                                    "state": "running",
+                                    "job": "88123",
+                                    "node": "gpu07",
+                                    "ending": None,
+                                    "why": "cluster had a free slot",
+                                    "opened_at": "2026-05-01T12:00:01+00:00",
+                                    "submitted_at": "2026-05-01T12:00:02+00:00",
+                                    "started_at": "2026-05-01T12:00:09+00:00",
+                                    "ended_at": None,
+                                    "harness_started_at_ns": None,
+                                    "harness_ended_at_ns": None,
+                                }
+                            ],
+                        }
+                    ],
+                },
+                "runner_queue": {**RQ, "place": None, "starts_in_s": None},
+                "message": "running on H100, node gpu07, test 3/17",
+            }
+        },
+    )
+    submission: WholeSubmission
+    runner_queue: RunnerQueue | None
+    message: str

@@ -1,0 +1,98 @@
+"""How the service as a whole stands: health, queue, counts, and the audit log."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import ConfigDict
+
+from kbslurm.contract.base import Id, Shape
+
+
+class Health(Shape):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"status": "ok"}})
+    status: Literal["ok"]
+
+
+class Accepts(Shape):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"status": "ok", "accepts_jobs": True}})
+    status: Literal["ok"]
+    accepts_jobs: bool
+
+
+class GpuStats(Shape):
+    runs: int
+    gpu_s: float
+
+
+class StatsTold(Shape):
+    """Counts. Submissions that were taken back are left out."""
+
+    submissions: int
+    people: int
+    runs: int
+    queued: int
+    running: int
+    failed: int
+    verdicts: dict[str, int]
+    gpus: dict[str, GpuStats]
+
+
+class Stats(Shape):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "status": "ok",
+                "stats": {
+                    "submissions": 12,
+                    "people": 4,
+                    "runs": 16,
+                    "queued": 1,
+                    "running": 2,
+                    "failed": 0,
+                    "verdicts": {"passed": 9, "wrong": 4},
+                    "gpus": {"H100": {"runs": 16, "gpu_s": 301.5}},
+                },
+            }
+        },
+    )
+    status: Literal["ok"]
+    stats: StatsTold
+
+
+class AuditLine(Shape):
+    id: Id
+    act: str
+    subject: str
+    by: str
+    data: dict[str, Any]
+    at: str
+
+
+class Audit(Shape):
+    audit: list[AuditLine]
+
+
+class QueueTold(Shape):
+    gpu: str
+    queued: int
+    launching: int
+    running: int
+    oldest_at: str | None
+
+
+class AttentionTold(Shape):
+    kind: str
+    subject: str
+    text: str
+    since: str
+
+
+class Overview(Shape):
+    """What a host looks at first."""
+
+    accepts_jobs: bool
+    leader: str | None
+    queue: list[QueueTold]
+    attention: list[AttentionTold]

@@ -1,0 +1,123 @@
+"""Who is where on a board: the ranking, a final, and what `kbslurm export` writes."""
+
+from __future__ import annotations
+
+from pydantic import ConfigDict
+
+from kbslurm.contract.base import Id, Shape
+
+
+class FinalRival(Shape):
+    """One who met the others: the place and the score before, and what came of it."""
+
+    place: int
+    user_name: str
+    submission_id: Id
+    before: float
+    verdict: str | None
+    score: float | None
+    interval: list[float] | None
+
+
+class FinalGap(Shape):
+    """How many times as long the one behind takes as the one ahead, launch by launch."""
+
+    ahead: Id
+    behind: Id
+    ratio: float
+    interval: list[float]
+    separated: bool
+
+
+class FinalTold(Shape):
+    """A final that counts."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "leaderboard_name": "transpose",
+                "gpu_type": "H100",
+                "rivals": [
+                    {
+                        "place": 1,
+                        "user_name": "ada",
+                        "submission_id": 412,
+                        "before": 0.000041836,
+                        "verdict": "passed",
+                        "score": 0.0000419,
+                        "interval": [0.0000418, 0.000042],
+                    }
+                ],
+                "gaps": [],
+            }
+        },
+    )
+    leaderboard_name: str
+    gpu_type: str
+    rivals: list[FinalRival]
+    gaps: list[FinalGap]
+
+
+class Standing(Shape):
+    """One line of a leaderboard; `interval` is that of the measurement, `tied_with` the ranks it can't be told from
+    (the nearest fifty), `best_rank` and `worst_rank` the places that the measurements allow."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "submission_id": 412,
+                "rank": 1,
+                "submission_name": "kernel.py",
+                "submission_time": "2026-05-01T12:00:00+00:00",
+                "submission_score": 0.000041836,
+                "leaderboard_name": "transpose",
+                "user_id": "7",
+                "user_name": "ada",
+                "gpu_type": "H100",
+                "interval": [0.0000417, 0.000042],
+                "tied_with": [2],
+                "best_rank": 1,
+                "worst_rank": 2,
+            }
+        },
+    )
+    submission_id: Id
+    rank: int
+    submission_name: str
+    submission_time: str
+    submission_score: float
+    leaderboard_name: str
+    user_id: str
+    user_name: str
+    gpu_type: str
+    interval: list[float]
+    tied_with: list[int]
+    best_rank: int
+    worst_rank: int
+
+
+class PlaceRow(Shape):
+    board: str
+    gpu: str
+    rank: int
+    best_rank: int
+    worst_rank: int
+    person: str
+    person_id: Id
+    submission: Id
+    run: Id
+    score_s: float
+    low_s: float
+    high_s: float
+    paired: bool
+    submitted_at: str
+    file_name: str
+
+
+class Places(Shape):
+    """What `kbslurm export` writes."""
+
+    leaderboard: str
+    places: list[PlaceRow]

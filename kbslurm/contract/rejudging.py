@@ -1,0 +1,53 @@
+"""What a rejudging would change."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from kbslurm.contract.base import Id, Shape, Wanted
+
+
+class RejudgeWanted(Wanted):
+    """`filter`: KEY=VALUE, of submission, gpu, verdict, mode, person. `version` of the problem; null: the live one."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"filter": ["mode=leaderboard"], "version": 7}})
+    filter: Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=5)] | None = None
+    version: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
+
+
+class Change(Shape):
+    before: str
+    after: str
+    runs: int
+
+
+class RejudgingTold(Shape):
+    """How many runs would go from which verdict to which; `open` are not judged yet."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "board": "transpose",
+                "rejudging": 3,
+                "state": "preview",
+                "version": 7,
+                "matrix": [{"before": "passed", "after": "wrong", "runs": 2}],
+                "open": 0,
+                "changed": 2,
+                "spent_gpu_s": 80.5,
+                "expected_gpu_s": 96.0,
+            }
+        },
+    )
+    board: str
+    rejudging: Id
+    state: Literal["preview"]
+    version: Id
+    matrix: list[Change]
+    open: int
+    changed: int
+    spent_gpu_s: float
+    expected_gpu_s: float

@@ -1,0 +1,179 @@
+"""A submission as popcorn-cli knows it, in full and as a line of a list, and as hosts see it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import ConfigDict
+
+from kbslurm.contract.base import Id, Shape
+from kbslurm.contract.queue import RQ, RunnerQueue
+
+
+class Details(Shape):
+    id: Id
+    job_status_id: Id
+
+
+class Accepted(Shape):
+    """It will not be lost any more."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {"status": "accepted", "details": {"id": 412, "job_status_id": 690}, "runner_queue": RQ}
+        },
+    )
+    status: Literal["accepted"]
+    details: Details
+    runner_queue: RunnerQueue
+
+
+class Run(Shape):
+    """One phase of a run. Of a secret one only whether it passed."""
+
+    start_time: str | None
+    end_time: str | None
+    mode: str
+    secret: bool
+    runner: str
+    score: str | None
+    passed: bool
+    result: dict[str, str]
+
+
+class Job(Shape):
+    status: Literal["pending", "running", "succeeded", "failed", "timed_out", "hacked"]
+    error: str | None
+    last_heartbeat: str | None
+
+
+class Submission(Shape):
+    """A submission as its owner may see it."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "id": 412,
+                "leaderboard_id": 1,
+                "leaderboard_name": "transpose",
+                "file_name": "kernel.py",
+                "user_id": "7",
+                "submission_time": "2026-05-01T12:00:00+00:00",
+                "mode": "leaderboard",
+                "done": True,
+                "code": "def custom_kernel(data):\n    ...\n",
+                "runs": [
+                    {
+                        "start_time": "2026-05-01T12:00:05+00:00",
+                        "end_time": "2026-05-01T12:00:09+00:00",
+                        "mode": "leaderboard",
+                        "secret": False,
+                        "runner": "H100",
+                        "score": "0.000041836",
+                        "passed": True,
+                        "result": {},
+                    }
+                ],
+                "job": {"status": "succeeded", "error": None, "last_heartbeat": "2026-05-01T12:00:12+00:00"},
+                "runner_queue": None,
+            }
+        },
+    )
+    id: Id
+    leaderboard_id: Id
+    leaderboard_name: str
+    file_name: str
+    user_id: str
+    submission_time: str
+    mode: Literal["test", "benchmark", "leaderboard", "profile"]
+    done: bool
+    code: str
+    runs: list[Run]
+    job: Job
+    runner_queue: RunnerQueue | None
+
+
+class LineRun(Shape):
+    """`standing`: the verdict, or where the run stands; `interval`: that of a score that ranks."""
+
+    gpu_type: str
+    score: float | None
+    standing: str
+    interval: list[float] | None
+
+
+class SubmissionLine(Shape):
+    """A submission in a list."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "id": 412,
+                "leaderboard_name": "transpose",
+                "file_name": "kernel.py",
+                "submission_time": "2026-05-01T12:00:00+00:00",
+                "mode": "leaderboard",
+                "done": True,
+                "status": "succeeded",
+                "runs": [
+                    {
+                        "gpu_type": "H100",
+                        "score": 0.000041836,
+                        "standing": "passed",
+                        "interval": [0.0000417, 0.000042],
+                    }
+                ],
+            }
+        },
+    )
+    id: Id
+    leaderboard_name: str
+    file_name: str
+    submission_time: str
+    mode: Literal["test", "benchmark", "leaderboard", "profile"]
+    done: bool
+    status: str
+    runs: list[LineRun]
+
+
+class Count(Shape):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"count": 12}})
+    count: int
+
+
+class HostsSubmission(Submission):
+    """A submission as the hosts see it."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={})
+    user_name: str
+    removed_at: str | None
+    log: str
+    secret_log: str
+
+
+class HostsSubmissionTold(Shape):
+    status: Literal["ok"]
+    submission: HostsSubmission
+
+
+class Removed(Shape):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"status": "ok", "submission_id": 412}})
+    status: Literal["ok"]
+    submission_id: Id
+
+
+class SubmissionIds(Shape):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {"status": "ok", "leaderboard": "sort", "limit": 2, "offset": 0, "submission_ids": [412, 409]}
+        },
+    )
+    status: Literal["ok"]
+    leaderboard: str
+    limit: int
+    offset: int
+    submission_ids: list[Id]

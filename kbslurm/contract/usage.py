@@ -1,0 +1,61 @@
+"""GPU-seconds and money of a month."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import ConfigDict
+
+from kbslurm.contract.base import Shape
+
+
+class UsageRow(Shape):
+    """`name` is null for people without a team; `budget` what it may spend in a month, where that is bounded."""
+
+    name: str | None
+    attempts: int
+    open: int
+    runs: int
+    gpu_s: float
+    money: float
+    paid_gpu_s: float
+    budget: float | None
+
+
+class UsageTold(Shape):
+    """What was used in a month (UTC), the dearest first; what is open counts at its most."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "month": "2026-11",
+                "by": "team",
+                "board": None,
+                "currency": "EUR",
+                "budget": 200.0,
+                "gpu_s": 5400.0,
+                "money": 1.97,
+                "rows": [
+                    {
+                        "name": "blue",
+                        "attempts": 41,
+                        "open": 2,
+                        "runs": 40,
+                        "gpu_s": 5400.0,
+                        "money": 1.97,
+                        "paid_gpu_s": 1800.0,
+                        "budget": 20.0,
+                    }
+                ],
+            }
+        },
+    )
+    month: str
+    by: Literal["board", "person", "team", "place", "run"]
+    board: str | None
+    currency: str
+    budget: float | None
+    gpu_s: float
+    money: float
+    rows: list[UsageRow]

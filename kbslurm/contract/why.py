@@ -1,0 +1,64 @@
+"""Why a run is where it is."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import ConfigDict
+
+from kbslurm.contract.base import Id, Shape
+
+
+class WhyAttempt(Shape):
+    """One try and why it went there. Open ones cost what they may at the most; null for who isn't staff."""
+
+    number: int
+    backend: str
+    state: str
+    ending: str | None
+    why: str
+    gpu_class: str
+    ranks: bool
+    gpu_s: float
+    cost: float | None
+
+
+class WhyTold(Shape):
+    """Why a run is where it is, in sentences, with the facts behind them."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "run": 871,
+                "submission": 412,
+                "leaderboard": "sort",
+                "gpu": "H100",
+                "state": "queued",
+                "verdict": None,
+                "place": 3,
+                "pinned": None,
+                "why": ["it has waited 4 min; 2 before it want H100", "cluster: all 4 slots are in use"],
+                "attempts": [],
+                "currency": "EUR",
+            }
+        },
+    )
+    run: Id
+    submission: Id
+    leaderboard: str
+    gpu: str
+    state: Literal["queued", "launching", "running", "scored", "failed", "cancelled"]
+    verdict: str | None
+    place: int | None
+    pinned: str | None
+    why: list[str]
+    attempts: list[WhyAttempt]
+    currency: str
+
+
+class WhysTold(Shape):
+    """The same for each run of a submission."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"runs": []}})
+    runs: list[WhyTold]

@@ -1,0 +1,1 @@
+"""The daemon: it gives runs to places, watches them, and writes down what became of them."""

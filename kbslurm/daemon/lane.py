@@ -1,0 +1,349 @@
+"""A lane: the thread that does all calls to one place's backend, and what it knows of that place.
+
+A lane that meets trouble is left alone for a while, longer each time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from queue import SimpleQueue
+from typing import Any
+
+from kbslurm.daemon.clock import NEVER, went_back
+from kbslurm.daemon.timing import back_off_s
+from kbslurm.daemon.wake import Wake
+from kbslurm.domain import breaker as breakers
+from kbslurm.domain.breaker import CLOSED, Breaker
+from kbslurm.domain.placement import Planned
+from kbslurm.domain.run import AttemptState, JobName, OpenAttempt, Seen, new_job_name
+from kbslurm.errors import BackendTrouble, KbslurmError
+from kbslurm.flow.collect import Vigil, collect, collect_late
+from kbslurm.flow.launch import Launched, foresee, is_settled, launch
+from kbslurm.flow.place import Place
+from kbslurm.flow.sweep import give_back, is_wanted_back, sweep, unsettled
+from kbslurm.observe.logs import teller
+from kbslurm.observe.metrics import Metrics
+from kbslurm.ports import Clock, Closes, PrunesFiles, RingsDoorbell, Store, TellsPace
+
+tell = teller("daemon")
+
+LONGEST_BACK_OFF_S = 60.0
+LONGEST_PUT_OFF_S = 60.0
+PRUNE_EVERY_S = 3_600.0
+FORESEE_EVERY_S = 60.0
+FORESEE_AGAIN_S = 600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """What a lane is given to do: its open attempts as the rows said, those that were claimed for it just now, and
+    those that were given up lately. `give_back`: what it has certainly not sent goes elsewhere. `knock`: ask whether
+    the place answers. `foresee`: GPU types of which it is to say when it would start the next run."""
+
+    attempts: Sequence[OpenAttempt]
+    claimed: Sequence[OpenAttempt]
+    poll: bool
+    sweep: bool
+    dead: Sequence[OpenAttempt] = ()
+    give_back: bool = False
+    knock: bool = False
+    foresee: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foreseen:
+    """What a place said of when it would start the next run of a GPU type, were it sent; `at` None: nothing."""
+
+    at: datetime | None
+    asked_at: datetime
+
+    def holds(self, now: datetime) -> bool:
+        """Whether it isn't asked again yet: a place that can't say is asked more seldom."""
+        return now < self.asked_at + timedelta(seconds=FORESEE_AGAIN_S if self.at is None else FORESEE_EVERY_S)
+
+
+@dataclass(kw_only=True)
+class Lane:
+    """One place's worker. The main thread reads and writes its fields only while it isn't `busy`, but for `rung`."""
+
+    store: Store
+    place: Place
+    clock: Clock
+    wake: Wake
+    metrics: Metrics
+    places: Sequence[Place] = ()
+    vigil: Vigil = field(default_factory=Vigil)
+    rung: bool = True
+    busy: bool = False
+    troubles: int = 0
+    in_vain: int = 0
+    knock: bool = False
+    foresee: Sequence[str] = ()
+    foreseen: Mapping[str, Foreseen] = field(default_factory=dict)
+    answered_at: datetime = NEVER
+    breaker: Breaker = CLOSED
+    breaker_s: float = breakers.FIRST_S
+    why: str = ""
+    ready_at: datetime = NEVER
+    poll_at: datetime = NEVER
+    sweep_at: datetime = NEVER
+    prune_at: datetime = NEVER
+    known_at: datetime = NEVER
+
+    def __post_init__(self) -> None:
+        self._turns: SimpleQueue[Turn | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=f"lane-{self.place.name}", daemon=True)
+        self._thread.start()
+        backend = self.place.backend
+        self.doorbell: int | None = backend.doorbell() if isinstance(backend, RingsDoorbell) else None
+
+    def next_turn(
+        self,
+        attempts: Sequence[OpenAttempt],
+        claimed: Sequence[OpenAttempt],
+        dead: Sequence[OpenAttempt],
+        now: datetime,
+        *,
+        give_back: bool = False,
+    ) -> Turn | None:
+        """What this lane should do now, if anything. Nothing open, nothing asked: an idle site is left in peace."""
+        foresee, self.foresee = self.foresee, ()
+        if not attempts and not claimed and not dead and not self.knock and not foresee:
+            return None
+        poll = bool(attempts) and (self.rung or now >= self.poll_at)
+        swept = bool(attempts) and (now >= self.sweep_at or any(at <= now for at in self._cancels_due(attempts)))
+        launches = bool(claimed) or self._has_due_launches(now)
+        give_back = give_back and any(attempt.id in self.vigil.put_off for attempt in attempts)
+        knock, self.knock = self.knock and not launches, False
+        sweeps = swept and self._has_unsettled(attempts, now)
+        if not (poll or launches or dead or give_back or knock or foresee or sweeps):
+            return None
+        turn = Turn(attempts=attempts, claimed=claimed, dead=dead, poll=poll, sweep=swept)
+        return dataclasses.replace(turn, give_back=give_back, knock=knock, foresee=foresee)
+
+    def wakes_at(self, attempts: Sequence[OpenAttempt], now: datetime) -> datetime | None:
+        """When it has something to do, should nothing else happen."""
+        if self.busy or not attempts:
+            return None
+        moments = [self.poll_at, *self.vigil.unsent.values(), *self._cancels_due(attempts)]
+        if self._has_unsettled(attempts, now):
+            moments.append(self.sweep_at)
+        return max(self.ready_at, min(moments))
+
+    def begin(self, turn: Turn) -> None:
+        """Hand it a turn. It rings when it is done."""
+        self.busy = True
+        if turn.poll:
+            self.rung = False
+        self._turns.put(turn)
+
+    def keep_time(self, now: datetime) -> None:
+        """After the clock was set back, what was due then is due now: not when it gets there for the second time."""
+        if went_back(self.known_at, now):
+            self.ready_at = self.poll_at = self.sweep_at = self.prune_at = NEVER
+            self.vigil.unsent = dict.fromkeys(self.vigil.unsent, now)
+            self.vigil.ended.clear()
+            self.vigil.ask_at.clear()
+            self.foreseen = {}
+        self.known_at = now
+
+    def told(self) -> dict[str, Any]:
+        """How it stands, for the state of things."""
+        backend = self.place.backend
+        return {
+            "troubles": self.troubles,
+            "why": self.why if self.troubles else "",
+            "pace": dataclasses.asdict(backend.pace_report()) if isinstance(backend, TellsPace) else None,
+            "slots": dict(self.place.backend.capacity()),
+            "widest": dict(self.place.widest),
+            "staff_only": not self.place.untrusted,
+            "role": self.place.role,
+            "classes": {gpu: self.place.ground().class_of(gpu) for gpu in self.place.backend.capacity()},
+            "prices": dict(self.place.prices),
+            "breaker": breakers.told(self.breaker),
+        }
+
+    def expects(self, attempts: Sequence[OpenAttempt], now: datetime, *, last: bool = False) -> Mapping[str, Planned]:
+        """When the place means to start the first of our jobs that wait there, by GPU type, as far as it has told;
+        where it hasn't, when it said that it would start the next one. `last`: what it said last, however long ago."""
+        found: dict[str, Planned] = {}
+        for attempt in attempts:
+            said = self.vigil.told.get(attempt.id, {}).get("expected_at")
+            if attempt.backend == self.place.name and attempt.state is AttemptState.SUBMITTED and said:
+                at = datetime.fromisoformat(said)
+                if attempt.gpu not in found or at < found[attempt.gpu].at:
+                    found[attempt.gpu] = Planned(at=at, by="squeue --start")
+        for gpu, seen in self.foreseen.items():
+            if gpu not in found and seen.at is not None and (last or seen.holds(now)):
+                found[gpu] = Planned(at=seen.at, by="sbatch --test-only")
+        return found
+
+    def forget(self) -> None:
+        """Begin like a new process: after this one has led before, others may have."""
+        self.vigil, self.rung, self.troubles, self.in_vain = Vigil(), True, 0, 0
+        self.foresee, self.foreseen = (), {}
+        self.ready_at = self.poll_at = self.sweep_at = NEVER
+
+    def close(self, within_s: float) -> None:
+        """Let it finish what it is doing, for so long."""
+        self._turns.put(None)
+        self._thread.join(timeout=within_s)
+        if self._thread.is_alive():
+            tell("left a hung call behind", level="warning", backend=self.place.name)
+        elif isinstance(self.place.backend, Closes):
+            self.place.backend.close()
+
+    def _has_unsettled(self, attempts: Sequence[OpenAttempt], now: datetime) -> bool:
+        return any(attempt.id not in self.vigil.unsent for attempt in unsettled(attempts, now))
+
+    def _cancels_due(self, attempts: Sequence[OpenAttempt]) -> list[datetime]:
+        """When a sweep should act on cancels that it can act on; whether a job without a handle exists needs its own
+        time."""
+        return [
+            self.vigil.ask_at.get(a.id, NEVER)
+            for a in attempts
+            if (a.cancel_at is not None or is_wanted_back(a)) and (a.id in self.vigil.unsent or a.handle)
+        ]
+
+    def _has_due_launches(self, now: datetime) -> bool:
+        return any(at <= now for at in self.vigil.unsent.values())
+
+    def _work(self) -> None:
+        while (turn := self._turns.get()) is not None:
+            self._take(turn)
+            self.busy = False
+            self.wake.ring()
+
+    def _take(self, turn: Turn) -> None:
+        self.metrics.turns.labels(self.place.name).inc()
+        try:
+            self._walk(turn)
+            if self.troubles:
+                tell("works again", backend=self.place.name)
+                self.breaker = breakers.answered(self.breaker, self.clock.now())
+            self.troubles = 0
+        except BackendTrouble as error:
+            self._back_off(error.message, error.retry_after_s)
+        except KbslurmError as error:
+            self._back_off(error.message, None)
+        except Exception as error:  # noqa: BLE001 - one site's surprise must not stop the others; it is told in full
+            tell("a bug", level="error", backend=self.place.name, error=repr(error), trace=trace_of(error))
+            self._back_off(repr(error), None)
+        self.metrics.backing_off.labels(self.place.name).set(1 if self.troubles else 0)
+
+    def _walk(self, turn: Turn) -> None:
+        now = self.clock.now()
+        self.vigil.forget_all_but([*turn.attempts, *turn.claimed])
+        self.vigil.unsent.update({attempt.id: now for attempt in turn.claimed})
+        if turn.give_back:
+            for attempt in turn.attempts:
+                give_back(self.store.attempts, self.place, attempt, self.vigil, now)
+        # Trouble with one of these must not keep the others from being seen to.
+        with contextlib.ExitStack() as steps:
+            steps.callback(self._tidy, turn, now)
+            steps.callback(self._collect, turn)
+            steps.callback(self._foresee, turn)
+            steps.callback(self._launch_due, [*turn.attempts, *turn.claimed])
+            steps.callback(self._knock, turn)
+            self._sweep(turn, now)
+
+    def _knock(self, turn: Turn) -> None:
+        """Ask for a job that isn't there: who says so surely has looked everywhere, and works."""
+        if turn.knock and self.place.backend.find(new_job_name()).seen is Seen.ABSENT:
+            self.answered_at = self.clock.now()
+
+    def _foresee(self, turn: Turn) -> None:
+        """Whoever waits for the answer goes on without one where there is none: that is noted first."""
+        for gpu in turn.foresee:
+            now = self.clock.now()
+            self.foreseen = {**self.foreseen, gpu: Foreseen(at=None, asked_at=now)}
+            at = foresee(self.store.queue, self.place, gpu, now)
+            self.foreseen = {**self.foreseen, gpu: Foreseen(at=at, asked_at=now)}
+
+    def _sweep(self, turn: Turn, now: datetime) -> None:
+        """Before launches: a site that allows so many calls a minute is to be spared first, then given more."""
+        if turn.sweep:
+            self.sweep_at = self.clock.now() + timedelta(seconds=max(0.05, self.place.sweep_gap_s))
+            sweep(self.store.attempts, self.place, unsettled(turn.attempts, now), self.vigil, self.clock.now())
+
+    def _collect(self, turn: Turn) -> None:
+        if turn.poll:
+            self.poll_at = self.clock.now() + timedelta(seconds=self.place.poll_s)
+            settled = collect(self.store, self.place, turn.attempts, self.vigil, self.clock.now())
+            self.metrics.settled.labels(self.place.name).inc(settled)
+
+    def _tidy(self, turn: Turn, now: datetime) -> None:
+        collect_late(self.store.attempts, self.place, turn.dead, now)
+        if now >= self.prune_at:
+            self.prune_at = now + timedelta(seconds=PRUNE_EVERY_S)
+            keep = {attempt.name for attempt in (*turn.attempts, *turn.claimed)}
+            self._prune(now - timedelta(seconds=self.place.keep_s), keep)
+
+    def _prune(self, before: datetime, keep: Collection[JobName]) -> None:
+        """Let a backend that keeps files remove those of attempts that ended long ago."""
+        backend = self.place.backend
+        gone = backend.prune(before, keep=keep) if isinstance(backend, PrunesFiles) else 0
+        if gone:
+            tell("pruned", backend=self.place.name, attempts=gone)
+
+    def _launch_due(self, attempts: Sequence[OpenAttempt]) -> None:
+        came_of: list[Launched] = []
+        with contextlib.ExitStack() as at_last:
+            at_last.callback(self._judge_launches, came_of)
+            self._launch_each(attempts, came_of)
+
+    def _judge_launches(self, came_of: Sequence[Launched]) -> None:
+        """One that it took, and the place works; none, and one that came to nothing, and it is one more in vain."""
+        if Launched.SUBMITTED in came_of:
+            self.in_vain, self.breaker = 0, breakers.launched(self.breaker)
+        elif Launched.AWAY in came_of or Launched.AMBIGUOUS in came_of:
+            self.in_vain += 1
+            why = "what was sent there wasn't taken, or nobody knows whether it was"
+            self._fails(self.in_vain, why)
+
+    def _fails(self, in_a_row: int, why: str) -> None:
+        self.breaker = breakers.failed(self.breaker, in_a_row, why, self.clock.now(), first_s=self.breaker_s)
+
+    def _launch_each(self, attempts: Sequence[OpenAttempt], came_of: list[Launched]) -> None:
+        for attempt in attempts:
+            now = self.clock.now()
+            due = self.vigil.unsent.get(attempt.id)
+            if due is None or due > now or attempt.cancel_at is not None:
+                continue
+            # From here on it was perhaps sent: if this dies or fails, the sweep looks for it by name.
+            del self.vigil.unsent[attempt.id]
+            came = launch(self.store.attempts, self.place, attempt, now, others=self.places)
+            came_of.append(came)
+            self.metrics.launches.labels(self.place.name, came).inc()
+            if not is_settled(came):
+                self._put_off(attempt)
+
+    def _put_off(self, attempt: OpenAttempt) -> None:
+        times = self.vigil.put_off.get(attempt.id, 0) + 1
+        self.vigil.put_off[attempt.id] = times
+        first_s = 2.0 * min(1.0, self.place.sweep_gap_s)  # where things are soon known, they are soon tried again
+        wait_s = back_off_s(times, first_s=first_s, most_s=LONGEST_PUT_OFF_S)
+        self.vigil.unsent[attempt.id] = self.clock.now() + timedelta(seconds=wait_s)
+
+    def _back_off(self, why: str, retry_after_s: float | None) -> None:
+        self.troubles += 1
+        self.why = why
+        self._fails(self.troubles, why)
+        self.metrics.trouble.labels(self.place.name).inc()
+        usual_s = back_off_s(self.troubles, first_s=1.0, most_s=LONGEST_BACK_OFF_S)
+        wait_s = usual_s if retry_after_s is None else retry_after_s
+        self.ready_at = self.clock.now() + timedelta(seconds=wait_s)
+        tell("trouble", level="warning", backend=self.place.name, why=why, again_in_s=wait_s)
+
+
+def trace_of(error: BaseException) -> str:
+    frames, trace = [], error.__traceback__
+    while trace is not None:
+        frames.append(f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}")
+        trace = trace.tb_next
+    return " > ".join(frames)

@@ -1,0 +1,316 @@
+"""The daemon's main loop: one leader at a time looks at the rows and has the lanes do what is due.
+
+The main thread holds the lease, claims runs and hands out turns; a lane launches, collects and sweeps at one place, so
+that a hung sbatch holds up its own site and nobody else. Nothing is remembered here that a new process would need: it
+can be killed at any moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from kbslurm.daemon.clock import NEVER, WallClock, leapt_s, went_back
+from kbslurm.daemon.lane import Lane, trace_of
+from kbslurm.daemon.placement_step import PlacementStep
+from kbslurm.daemon.timing import Timing, back_off_s
+from kbslurm.daemon.wake import Wake
+from kbslurm.domain.placement import Overflow, Rules
+from kbslurm.domain.run import OpenAttempt
+from kbslurm.errors import KbslurmError
+from kbslurm.flow.collect import end_cancelled
+from kbslurm.flow.place import Place
+from kbslurm.flow.queue import claim, free_slots, taken
+from kbslurm.observe.logs import teller
+from kbslurm.observe.metrics import Metrics
+from kbslurm.ports import Clock, Store
+
+tell = teller("daemon")
+
+LEASE = "daemon"
+CLAIMS_PER_TICK = 64
+UNKNOWN_PLACE = "this daemon doesn't have it: another host's own slots, or a site that isn't configured any more"
+STOP_LOOK_S = 0.5
+COUNT_EVERY_S = 2.0
+FORGET_EVERY_S = 3_600.0
+LATE_FOR_S = 3_600.0
+TEND_EVERY_S = 0.5
+
+
+class Daemon:
+    """Leads while it holds the lease; else stands by, says so, and takes over when the leader is gone."""
+
+    def __init__(
+        self,
+        store: Store,
+        places: Sequence[Place],
+        *,
+        clock: Clock | None = None,
+        timing: Timing | None = None,
+        metrics: Metrics | None = None,
+        holder: str | None = None,
+        steady: Callable[[], float] | None = None,
+        rules: Rules | None = None,
+    ) -> None:
+        self.store, self.clock, self.timing = store, clock or WallClock(), timing or Timing()
+        # Seconds that nobody can set and that don't count sleep; without them a clock of a test's own is believed.
+        self._steady = steady or (time.monotonic if clock is None else None)
+        self._steady_at = 0.0
+        self.metrics = metrics or Metrics()
+        self.holder = holder or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        self.wake = Wake()
+        self.lanes = {
+            place.name: Lane(
+                store=store,
+                place=place,
+                clock=self.clock,
+                wake=self.wake,
+                metrics=self.metrics,
+                places=tuple(places),
+                breaker_s=self.timing.breaker_s,
+            )
+            for place in places
+        }
+        rules = rules or Rules(overflow=Overflow(when="when_down"))
+        self.placement = PlacementStep(store, self.lanes, rules, self.timing)
+        self.leading: bool | None = None
+        self._renew_at = self._count_at = self._late_at = self._known_at = self._tend_at = self._forget_at = NEVER
+        self._untended = False
+        self._unknown_places: set[str] = set()
+        self._troubles = 0
+        self._over = threading.Event()
+
+    def run(self, stop: threading.Event, *, once: bool = False) -> None:
+        """Walk until `stop`, or, with `once`, until no run waits and no attempt is open."""
+        listener = threading.Thread(target=self._listen, name="news", daemon=True)
+        listener.start()
+        tell("started", holder=self.holder, places=",".join(self.lanes))
+        try:
+            while not stop.is_set():
+                wait_s = self._tick_or_back_off(once)
+                if wait_s is None:
+                    break
+                self._rest(wait_s, stop)
+        finally:
+            self._close(listener)
+
+    def tick(self) -> tuple[int, float]:
+        """Go once through the rows: (how many attempts are open, how long nothing else is to be done)."""
+        now = self.clock.now()
+        self._keep_time(now)
+        if not self._lead(now):
+            return 0, self.timing.lease_s / 3
+        began = time.perf_counter()
+        # Only lanes that rest before the rows are read: what a lane does meanwhile isn't in them yet.
+        resting = {name: lane for name, lane in self.lanes.items() if not lane.busy and now >= lane.ready_at}
+        attempts = self.store.attempts.open()
+        by_place = self._by_place(attempts)
+        self._end_cancelled_at_unknown_places(by_place, now)
+        self._tend(now)
+        attempts = self.placement.before_claims(resting, attempts, now)
+        claimed = self._claim([lane.place for lane in resting.values()], attempts, now)
+        dead = self._lately_dead(now)
+        for name, lane in resting.items():
+            mine, lost = ([attempt for attempt in some if attempt.backend == name] for some in (claimed, dead))
+            away = self.placement.gives_back(lane)
+            turn = lane.next_turn(by_place.get(name, ()), mine, lost, now, give_back=away)
+            if turn is not None:
+                lane.begin(turn)
+        self._count(attempts, now)
+        self._forget(now)
+        self.metrics.ticks.inc()
+        self.metrics.tick_s.observe(time.perf_counter() - began)
+        return len(attempts) + len(claimed), self._calm_s(by_place, now)
+
+    def _keep_time(self, now: datetime) -> None:
+        if went_back(self._known_at, now):
+            tell("the clock was set back", level="warning", by_s=(self._known_at - now).total_seconds())
+            self._renew_at = self._count_at = self._late_at = self._tend_at = NEVER
+            self.placement.keep_time()
+        if self._steady is not None:
+            before, self._steady_at = self._steady_at, self._steady()
+            if self.leading and (by_s := leapt_s(self._known_at, now, self._steady_at - before)):
+                self._give_time(by_s)
+        self._known_at = now
+        for lane in self.lanes.values():
+            if not lane.busy:
+                lane.keep_time(now)
+
+    def _give_time(self, by_s: float) -> None:
+        """A job doesn't outlive its deadline by our clock's leap: its submitter would be blamed for a timeout."""
+        put_off = self.store.attempts.put_off_deadlines(by_s)
+        tell("the clock went forward, or this machine slept", level="warning", by_s=by_s, deadlines_put_off=put_off)
+
+    def _lately_dead(self, now: datetime) -> Sequence[OpenAttempt]:
+        if now < self._late_at:
+            return ()
+        self._late_at = now + timedelta(seconds=self.timing.late_s)
+        return self.store.attempts.lately_dead(now - timedelta(seconds=LATE_FOR_S))
+
+    def _tend(self, now: datetime) -> None:
+        """Order calibrations that are due, and let go the runs that waited for one: now and then, never forgotten."""
+        self._untended = now < self._tend_at
+        if self._untended:
+            return
+        self._tend_at = now + timedelta(seconds=TEND_EVERY_S)
+        if done := self.store.calibrations.tend(now):
+            tell("tended", ordered_or_released=done)
+
+    def _forget(self, now: datetime) -> None:
+        if now >= self._forget_at:
+            self._forget_at = now + timedelta(seconds=FORGET_EVERY_S)
+            if gone := self.store.artifacts.forget(now - timedelta(seconds=self.timing.keep_artifacts_s)):
+                tell("forgot artifacts", files=gone)
+
+    def _told(self) -> dict[str, Any]:
+        """What `kbslurm status` shows of this process: how each place is doing, and how much of its budget is left."""
+        return {
+            "places": {name: lane.told() for name, lane in self.lanes.items()},
+            "overflow": self.placement.told(),
+        }
+
+    def _count(self, attempts: Sequence[OpenAttempt], now: datetime) -> None:
+        if now >= self._count_at:
+            self._count_at = now + timedelta(seconds=COUNT_EVERY_S)
+            self.metrics.saw(self.store.queue.waiting(), attempts)
+
+    def _tick_or_back_off(self, once: bool) -> float | None:
+        try:
+            calm_s = self._tick(once)
+        except KbslurmError as error:
+            return self._trouble(error.message)
+        except Exception as error:  # noqa: BLE001 - the daemon outlives its bugs; they are told in full
+            tell("a bug", level="error", error=repr(error), trace=trace_of(error))
+            return self._trouble(repr(error))
+        if self._troubles:
+            tell("database works again")
+        self._troubles = 0
+        return calm_s
+
+    def _tick(self, once: bool) -> float | None:
+        open_work, calm_s = self.tick()
+        if once and self.leading and not open_work and not any(lane.busy for lane in self.lanes.values()):
+            return calm_s if self.store.queue.waiting() else None
+        return calm_s
+
+    def _trouble(self, why: str) -> float:
+        self._troubles += 1
+        wait_s = back_off_s(self._troubles, first_s=self.timing.database_back_off_s, most_s=10.0)
+        tell("trouble", level="warning", why=why, again_in_s=wait_s)
+        return wait_s
+
+    def _lead(self, now: datetime) -> bool:
+        if self.leading and now < self._renew_at:
+            return True
+        held = self.store.leases.hold(LEASE, self.holder, self.timing.lease_s, now, info=self._told())
+        self._renew_at = now + timedelta(seconds=self.timing.lease_s / 3)
+        if held and not self.leading:
+            tell("leading", holder=self.holder)
+            self.placement.take_over()
+        elif not held and self.leading is not False:
+            tell(
+                "standby", holder=self.holder, why="another daemon holds the lease; this one takes over when it is gone"
+            )
+        self.leading = held
+        self.metrics.leading.set(1 if held else 0)
+        return held
+
+    def _claim(self, places: Sequence[Place], attempts: Sequence[OpenAttempt], now: datetime) -> list[OpenAttempt]:
+        """Lanes that are at work or left alone get no new runs: they go elsewhere, or wait the moment."""
+        slots = free_slots(
+            {place.name: place.backend.capacity() for place in places},
+            attempts,
+            staff_only=[place.name for place in places if not place.untrusted],
+            widest={place.name: place.widest for place in places},
+        )
+        slots, rules = self.placement.offered(slots, attempts, now), self.placement.claim_rules()
+        claimed: list[OpenAttempt] = []
+        while slots and len(claimed) < CLAIMS_PER_TICK:
+            attempt = claim(self.store.queue, slots, now, rules=rules)
+            if attempt is None:
+                break
+            self.metrics.claims.labels(attempt.backend, attempt.gpu).inc()
+            tell("claimed", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend, job=attempt.name)
+            claimed.append(attempt)
+            slots = taken(slots, attempt)
+        return claimed
+
+    def _by_place(self, attempts: Sequence[OpenAttempt]) -> Mapping[str, list[OpenAttempt]]:
+        found: dict[str, list[OpenAttempt]] = {}
+        for attempt in attempts:
+            found.setdefault(attempt.backend, []).append(attempt)
+        for name in sorted(set(found) - set(self.lanes) - self._unknown_places):
+            self._unknown_places.add(name)
+            tell(
+                "unknown place",
+                level="warning",
+                backend=name,
+                open_attempts=len(found[name]),
+                why=f"{UNKNOWN_PLACE}; its attempts stay open until one that has it leads, or they are cancelled",
+            )
+        return found
+
+    def _end_cancelled_at_unknown_places(self, by_place: Mapping[str, list[OpenAttempt]], now: datetime) -> None:
+        """Nobody can ask a place that isn't there any more, and the report of a cancelled attempt can't count."""
+        for name in set(by_place) - set(self.lanes):
+            for attempt in by_place[name]:
+                if attempt.cancel_at is not None:
+                    end_cancelled(self.store.attempts, attempt, now)
+
+    def _calm_s(self, by_place: Mapping[str, list[OpenAttempt]], now: datetime) -> float:
+        moments = [now + timedelta(seconds=self.timing.idle_s), self._renew_at]
+        if self._untended:
+            moments.append(self._tend_at)
+        for name, lane in self.lanes.items():
+            at = lane.wakes_at(by_place.get(name, ()), now)
+            if at is not None:
+                moments.append(at)
+            if not lane.busy and lane.ready_at > now:
+                moments.append(lane.ready_at)
+            if (try_at := self.placement.tries_at(lane)) is not None:
+                moments.append(max(now, try_at))
+        return max(0.0, (min(moments) - now).total_seconds())
+
+    def _rest(self, wait_s: float, stop: threading.Event) -> None:
+        doorbells = {lane.doorbell: lane for lane in self.lanes.values() if lane.doorbell is not None}
+        until = time.monotonic() + wait_s
+        while not stop.is_set() and (left_s := until - time.monotonic()) > 0:
+            rang = self.wake.wait(min(left_s, STOP_LOOK_S), doorbells)
+            if rang is not None:
+                for fd in rang:
+                    doorbells[fd].rung = True
+                return
+
+    def _listen(self) -> None:
+        wait_s = self.timing.database_back_off_s
+        while not self._over.is_set():
+            try:
+                if self.store.events.wait(self.timing.news_s):
+                    self.wake.ring()
+                wait_s = self.timing.database_back_off_s
+            except Exception:  # noqa: BLE001 - only a hint; the main thread meets the same trouble and tells it
+                self._over.wait(wait_s)
+                wait_s = min(10.0, wait_s * 2)
+
+    def _close(self, listener: threading.Thread) -> None:
+        self._over.set()
+        tell("stopping", open="in-flight attempts go on and are found again by the next start")
+        until = time.monotonic() + self.timing.stop_within_s
+        for lane in self.lanes.values():
+            lane.close(max(0.1, until - time.monotonic()))
+        listener.join(timeout=self.timing.news_s + 3)
+        if self.leading:
+            with contextlib.suppress(KbslurmError):
+                self.store.leases.release(LEASE, self.holder)
+        self.metrics.leading.set(0)
+        self.leading = None
+        if not any(lane.busy for lane in self.lanes.values()):
+            self.wake.close()  # a lane that still hangs would ring it
+        tell("stopped")

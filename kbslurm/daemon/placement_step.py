@@ -1,0 +1,225 @@
+"""The placement step of a tick: which free slots are offered, what comes home, and which places are left alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from kbslurm.daemon.clock import NEVER
+from kbslurm.daemon.lane import Lane
+from kbslurm.daemon.timing import Timing
+from kbslurm.domain import breaker as breakers
+from kbslurm.domain import placement
+from kbslurm.domain.breaker import CLOSED, Breaker
+from kbslurm.domain.placement import Facts, Plan, Planned, Rules
+from kbslurm.domain.run import OpenAttempt, Slot
+from kbslurm.flow.place import Place
+from kbslurm.flow.queue import free_slots
+from kbslurm.observe.crash_points import crash_point
+from kbslurm.observe.logs import teller
+from kbslurm.ports import Foresees, Store
+
+tell = teller("daemon")
+
+
+class PlacementStep:
+    """What the hosts' rules say of where runs go, asked in each tick. Without such rules every free slot is offered."""
+
+    def __init__(self, store: Store, lanes: Mapping[str, Lane], rules: Rules, timing: Timing) -> None:
+        self.store, self.lanes, self.rules, self.timing = store, lanes, rules, timing
+        grounds = [lane.place.ground() for lane in lanes.values()]
+        self.has_policy = placement.needs_policy(grounds, rules)
+        self._shadow_at = NEVER
+        self._breakers: dict[str, Breaker] = {}
+        self._planned = Plan(slots=(), why={})
+        self._facts = Facts()
+        self._board_classes = {
+            gpu: placement.board_class(gpu, grounds, rules) for ground in grounds for gpu in ground.slots
+        }
+
+    def take_over(self) -> None:
+        """Begin with the breakers that the last leader kept."""
+        self._breakers = dict(self.store.places.breakers()) if self.has_policy else {}
+        for name, lane in self.lanes.items():
+            if not lane.busy:
+                lane.forget()
+                lane.breaker = self._breakers.get(name, CLOSED)
+
+    def keep_time(self) -> None:
+        """After the clock was set back, what was due then is due now."""
+        self._shadow_at = NEVER
+
+    def before_claims(
+        self, resting: Mapping[str, Lane], attempts: Sequence[OpenAttempt], now: datetime
+    ) -> Sequence[OpenAttempt]:
+        """Move the breakers, want back what home could run, order shadows. The open attempts, as they are then."""
+        if not self.has_policy:
+            return attempts
+        self._move_breakers(now)
+        attempts = self._bring_home(resting, attempts, now)
+        self._shadow(now)
+        return attempts
+
+    def offered(self, slots: Sequence[Slot], attempts: Sequence[OpenAttempt], now: datetime) -> list[Slot]:
+        """The free slots that may be claimed for now."""
+        return list(self._plan(slots, attempts, now).slots) if self.has_policy else list(slots)
+
+    def claim_rules(self) -> Rules | None:
+        """What a claim must heed, too."""
+        return self.rules if self.has_policy else None
+
+    def gives_back(self, lane: Lane) -> bool:
+        """Whether what this place has certainly not been sent goes elsewhere: it is down, and there is a place."""
+        return self.has_policy and lane.breaker.state is breakers.State.OPEN and self._has_others(lane.place)
+
+    def tries_at(self, lane: Lane) -> datetime | None:
+        """When a place that is left alone is tried again."""
+        return lane.breaker.try_at if self.has_policy and not lane.busy else None
+
+    def told(self) -> dict[str, Any]:
+        """How overflow stands, for the state of things."""
+        return {
+            "rule": str(self.rules.overflow) if self.has_policy else "",
+            "other_class": self.rules.other_class,
+            "currency": self.rules.budget.currency,
+            "boards": {board: list(places) for board, places in self.rules.boards.items()},
+            "classes": self._board_classes if self.has_policy else {},
+            "gpus": dict(self._planned.why),
+            "held_up": dict(self._planned.held_up),
+            "held_boards": {gpu: dict(boards) for gpu, boards in self._planned.held_boards.items()},
+            "held_teams": {gpu: dict(teams) for gpu, teams in self._planned.held_teams.items()},
+            "budget": placement.budget_told(self.rules.budget, self._facts),
+        }
+
+    def _grounds(self) -> list[placement.Ground]:
+        return [lane.place.ground(lane.breaker) for lane in self.lanes.values()]
+
+    def _has_others(self, place: Place) -> bool:
+        """Whether what this place was to run may go to another."""
+        return any(
+            other.place is not place
+            and set(other.place.backend.capacity()) & set(place.backend.capacity())
+            and (other.place.role == "home" or self.rules.overflow.when != "never")
+            for other in self.lanes.values()
+        )
+
+    def _plan(self, slots: Sequence[Slot], attempts: Sequence[OpenAttempt], now: datetime) -> Plan:
+        """Which of the free slots are offered now. What else is open counts, too: a lane at work has its slots used."""
+        facts = self.store.queue.demand(now)
+        starts = self._starts(attempts, now)
+        asked = self._asks_ahead(slots, facts, starts, now)
+        slots = [slot for slot in slots if (slot.backend, slot.gpu) not in asked]
+        plan = placement.planned(slots, self._grounds(), self.rules, facts, attempts, now, starts=starts)
+        self._planned, self._facts = plan, facts
+        return plan
+
+    def _starts(
+        self, attempts: Sequence[OpenAttempt], now: datetime, *, last: bool = False
+    ) -> Mapping[tuple[str, str], Planned]:
+        """What home places said of when they start what is ours, by place and GPU type."""
+        return {
+            (name, gpu): start
+            for name, lane in self.lanes.items()
+            if lane.place.role == "home"
+            for gpu, start in lane.expects(attempts, now, last=last).items()
+        }
+
+    def _asks_ahead(
+        self, slots: Sequence[Slot], facts: Facts, starts: Mapping[tuple[str, str], Planned], now: datetime
+    ) -> set[tuple[str, str]]:
+        """Of which free slots their place is asked first when it would start what waits for them. That is worth a call
+        where the rule goes by waits, a run is about to be sent, another place could take it, and nobody has said."""
+        if self.rules.overflow.when != "when_wait_over":
+            return set()
+        others = {
+            gpu
+            for lane in self.lanes.values()
+            if lane.place.role == "overflow" and lane.breaker.state is not breakers.State.OPEN
+            for gpu in lane.place.backend.capacity()
+        }
+        found: set[tuple[str, str]] = set()
+        for slot in slots:
+            lane = self.lanes[slot.backend]
+            waits = slot.gpu in facts.demand and facts.demand[slot.gpu].waiting > 0
+            works = lane.place.role == "home" and lane.breaker.state is breakers.State.CLOSED and not lane.troubles
+            seen = lane.foreseen.get(slot.gpu)
+            known = (slot.backend, slot.gpu) in starts or (seen is not None and seen.holds(now))
+            can_say = isinstance(lane.place.backend, Foresees)
+            if works and slot.gpu in others and not known and can_say:
+                # Where nothing waits nobody is asked; what comes before the claim waits for the next tick, which asks.
+                lane.foresee = (*lane.foresee, slot.gpu) if waits else lane.foresee
+                found.add((slot.backend, slot.gpu))
+        return found
+
+    def _move_breakers(self, now: datetime) -> None:
+        """Let what runs came to move the breakers, and keep each that moved: the next process begins with them."""
+        outcomes = self.store.places.outcomes(now)
+        for name, lane in self.lanes.items():
+            if not lane.busy:
+                known = outcomes.get(name, breakers.Outcomes())
+                lane.breaker = breakers.looked(lane.breaker, known, now, first_s=self.timing.breaker_s)
+            if lane.breaker != self._breakers.get(name, CLOSED):
+                found = lane.breaker
+                crash_point("breaker.before_commit")
+                self.store.places.keep_breaker(name, found)
+                crash_point("breaker.after_commit")
+                if found.state is not self._breakers.get(name, CLOSED).state:
+                    tell("breaker", backend=name, state=found.state, why=found.why, try_at=found.try_at)
+                self._breakers[name] = found
+
+    def _shadow(self, now: datetime) -> None:
+        """Have some of what ranked at home measured elsewhere, too, as many as the hosts want."""
+        if self.rules.shadow <= 0 or now < self._shadow_at:
+            return
+        self._shadow_at = now + timedelta(seconds=self.timing.shadow_s)
+        found = self.store.shadows.candidates(now)
+        facts, grounds = (self.store.queue.demand(now) if found else Facts()), self._grounds()
+        for one in found:
+            place = placement.shadow_at(one, grounds, self.rules, facts)
+            if place is not None and self.store.shadows.order_once(one, place, now):
+                facts = dataclasses.replace(facts, pinned=facts.pinned | {place})
+                tell("shadowed", run=one.run, backend=place)
+
+    def _bring_home(
+        self, resting: Mapping[str, Lane], attempts: Sequence[OpenAttempt], now: datetime
+    ) -> Sequence[OpenAttempt]:
+        """Want back what waits elsewhere to be started, where home has room for it: its end is asked for.
+
+        Not to a home that said that it starts nothing soon. That was why it went; its last word holds until its moment
+        is near, or what comes next has had it asked again.
+        """
+        if not any(self._is_away(one) and placement.movable(one) for one in attempts):
+            return attempts
+        capacity = {name: lane.place.backend.capacity() for name, lane in resting.items()}
+        slots = free_slots(
+            capacity,
+            attempts,
+            staff_only=[name for name, lane in resting.items() if not lane.place.untrusted],
+            widest={name: lane.place.widest for name, lane in resting.items()},
+        )
+        starts, rule = self._starts(attempts, now, last=True), self.rules.overflow
+        slots = [one for one in slots if not placement.is_late(starts.get((one.backend, one.gpu)), rule, now)]
+        done: dict[int, OpenAttempt] = {}
+        waiting, answers = self.store.queue.waiting(), self._knocked(resting)
+        for attempt, homes in placement.coming_home(slots, self._grounds(), attempts, waiting, answers=answers):
+            crash_point("withdraw.before_wish")
+            if self.store.attempts.withdraw(attempt, homes, "home has room for it again", now):
+                crash_point("withdraw.after_wish")
+                done[attempt.id] = dataclasses.replace(attempt, withdraw_at=now)
+                tell("wanted back", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend)
+        return [done.get(one.id, one) for one in attempts]
+
+    def _knocked(self, resting: Mapping[str, Lane]) -> set[str]:
+        """Homes that are to be tried again and answered since; the others are asked."""
+        answers = set()
+        for name, lane in resting.items():
+            if lane.place.role == "home" and lane.breaker.state is breakers.State.HALF_OPEN:
+                lane.knock = lane.breaker.since is None or lane.answered_at < lane.breaker.since
+                answers |= set() if lane.knock else {name}
+        return answers
+
+    def _is_away(self, attempt: OpenAttempt) -> bool:
+        lane = self.lanes.get(attempt.backend)
+        return lane is not None and lane.place.role == "overflow"

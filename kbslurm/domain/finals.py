@@ -1,0 +1,139 @@
+"""A final: the leaders of a board measured head to head on one node in one job, beside the scores that they have.
+
+Nothing counts until a host applies it. The job is an ordinary run of the house; what makes it a final stands in its
+manifest's `config`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from kbslurm.domain.board import LEAST_DIFFERENCE
+from kbslurm.domain.problem import Problem
+from kbslurm_eval import clock, samples
+from kbslurm_eval.wire import Report
+
+FINAL = "final"  # `submission.via` of such a run; it never ranks itself
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What one rival came to. No score: it fell out, and the verdict says how."""
+
+    rival: int
+    verdict: str
+    reason: str
+    score_s: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """How much slower the one behind is than the one ahead, by their launches side by side, with the 95 % interval."""
+
+    ahead: int
+    behind: int
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def separated(self) -> bool:
+        """Whether the two can be told apart."""
+        return self.low > 1 and math.log(self.ratio) > LEAST_DIFFERENCE
+
+
+def staged(problem: Problem, rivals: Sequence[str]) -> Problem:
+    """The problem with those who meet, and with time and memory for all of them at once."""
+    many = len(rivals) + 2
+    limits = dataclasses.replace(
+        problem.limits,
+        ranked_s=problem.limits.ranked_s * many,
+        total_s=problem.limits.total_s * many,
+        memory_bytes=problem.limits.memory_bytes * many,
+    )
+    return dataclasses.replace(problem, limits=limits, config={**problem.config, "rivals": list(rivals)})
+
+
+def outcomes(report: Report, problem: Problem, b_ref_s: Sequence[float] | None) -> list[Outcome]:
+    """What the report says of each rival, counted from its samples, in the board's own units."""
+    told = report.host.get("rivals")
+    found = []
+    for number, row in enumerate(told if isinstance(told, list) else ()):
+        verdict, reason = str(row.get("verdict", "error")), str(row.get("reason", ""))
+        scored = _scored(report, problem, 1 + number, b_ref_s) if verdict == "passed" else None
+        if scored is None:
+            verdict = "infrastructure" if verdict == "passed" else verdict
+            found.append(Outcome(rival=number, verdict=verdict, reason=reason))
+        else:
+            found.append(
+                Outcome(
+                    rival=number,
+                    verdict=verdict,
+                    reason=reason,
+                    score_s=scored.value,
+                    low_s=scored.low,
+                    high_s=scored.high,
+                )
+            )
+    return found
+
+
+def gaps(report: Report, problem: Problem, order: Sequence[int]) -> list[Gap]:
+    """Between neighbours of this order: launch by launch, so that what a launch shares is in no difference."""
+    found = []
+    for ahead, behind in pairwise(order):
+        one, other = (_per_launch(report, problem, 1 + rival) for rival in (ahead, behind))
+        if len(one) == len(other) > 0:
+            each = clock.interval([b / a for a, b in zip(one, other, strict=True)])
+            found.append(Gap(ahead=ahead, behind=behind, ratio=each.value, low=each.low, high=each.high))
+    return found
+
+
+def as_detail(report: Report, problem: Problem, b_ref_s: Sequence[float] | None) -> dict[str, Any]:
+    """What the verdict's detail keeps of it."""
+    found = outcomes(report, problem, b_ref_s)
+    order = [o.rival for o in sorted(found, key=lambda o: (o.score_s is None, o.score_s or 0.0)) if o.score_s]
+    told = [{**dataclasses.asdict(gap), "separated": gap.separated} for gap in gaps(report, problem, order)]
+    return {"rivals": [dataclasses.asdict(o) for o in found], "gaps": told}
+
+
+def from_detail(detail: Mapping[str, Any] | None) -> tuple[list[Outcome], list[Gap]]:
+    """What `as_detail` kept."""
+    told = (detail or {}).get("final") or {}
+    kept = ("ahead", "behind", "ratio", "low", "high")
+    return (
+        [Outcome(**row) for row in told.get("rivals", ())],
+        [Gap(**{name: row[name] for name in kept}) for row in told.get("gaps", ())],
+    )
+
+
+def _nets(report: Report, problem: Problem, rival: int) -> list[list[clock.Net]] | None:
+    cases = [samples.nets(report.samples, "ranked", index, rival) for index in range(len(problem.benchmarks))]
+    whole = bool(cases) and all(len(nets) == problem.budget.launches and clock.is_resolved(nets) for nets in cases)
+    return cases if whole else None
+
+
+def _scored(report: Report, problem: Problem, rival: int, b_ref_s: Sequence[float] | None) -> clock.Estimate | None:
+    cases = _nets(report, problem, rival)
+    if cases is None:
+        return None
+    if problem.baseline is None:
+        found = clock.combined([clock.paired(nets) for nets in cases], problem.ranking_by)
+        return clock.Estimate(value=found.value / 1e9, low=found.low / 1e9, high=found.high / 1e9)
+    return None if b_ref_s is None else samples.in_units(cases, b_ref_s, problem.ranking_by)
+
+
+def _per_launch(report: Report, problem: Problem, rival: int) -> list[float]:
+    """One figure per launch, all cases together, as the ranking combines them."""
+    cases = _nets(report, problem, rival)
+    if cases is None:
+        return []
+    per_case = [samples.ratios(nets) or [n.median_ns for n in nets] for nets in cases]
+    return [clock.combined([[v] for v in launch], problem.ranking_by).value for launch in zip(*per_case, strict=True)]

@@ -1,0 +1,1 @@
+"""A scanner of the field that reads submissions' texts, for staff."""

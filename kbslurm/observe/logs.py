@@ -1,0 +1,98 @@
+"""One line per decision: what was decided and the facts, for a person or (`--log-json`) for a machine.
+
+Facts are ids, names and reasons. Secrets never stand in them; should one slip into a reason (a driver's message that
+quotes a URL), the formatter blanks every value of a variable that holds one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+from datetime import UTC, datetime
+from typing import IO, Any, Protocol
+
+from kbslurm.domain.secret_names import SECRET_VARIABLES
+
+ROOT = "kbslurm"
+# A URL may be read in a log: only its password is blanked.
+BLANKED = tuple(name for name in SECRET_VARIABLES if name != "DATABASE_URL")
+_URL_PASSWORD = re.compile(r"(\w+://[^\s:/@]*):[^\s@/]+@")
+_SHORTEST_SECRET = 6
+
+
+class Tell(Protocol):
+    """Write one decision down."""
+
+    def __call__(self, what: str, /, **facts: Any) -> None: ...
+
+
+def teller(room: str) -> Tell:
+    """How a room speaks: `tell("launched", run=3, backend="local")`. `level="warning"` makes it one."""
+    logger = logging.getLogger(f"{ROOT}.{room}")
+
+    def tell(what: str, /, *, level: str = "info", **facts: Any) -> None:
+        logger.log(logging.getLevelNamesMapping()[level.upper()], what, extra={"facts": facts})
+
+    return tell
+
+
+def set_up(*, as_json: bool = False, level: str = "info", stream: IO[str] | None = None) -> None:
+    """Send every decision of this process to `stream` (stderr). Called twice, the second call holds."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(AsJson() if as_json else AsText())
+    logger = logging.getLogger(ROOT)
+    logger.handlers[:] = [handler]
+    logger.setLevel(level.upper())
+    logger.propagate = False
+    # A connection that breaks tells its user so; what its rollback meets after that is no decision of ours.
+    logging.getLogger("psycopg").setLevel(logging.ERROR)
+
+
+class AsText(logging.Formatter):
+    """`12:00:01 daemon launched run=3 backend=local`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC)
+        facts = " ".join(f"{name}={_plain(value)}" for name, value in _facts(record).items())
+        mark = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
+        room = record.name.removeprefix(f"{ROOT}.")
+        return without_secrets(f"{at:%H:%M:%S} {room} {mark}{record.getMessage()} {facts}".rstrip())
+
+
+class AsJson(logging.Formatter):
+    """One object a line: at, level, room, what, and the facts beside them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        told = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "room": record.name.removeprefix(f"{ROOT}."),
+            "what": record.getMessage(),
+            **_facts(record),
+        }
+        return without_secrets(json.dumps(told, default=str))
+
+
+def without_secrets(text: str) -> str:
+    """The text with passwords of URLs and the values of secret variables blanked."""
+    text = _URL_PASSWORD.sub(r"\1:***@", text)
+    for name in BLANKED:
+        value = os.environ.get(name, "")
+        if len(value) >= _SHORTEST_SECRET:
+            text = text.replace(value, "***")
+    return text
+
+
+def _facts(record: logging.LogRecord) -> dict[str, Any]:
+    facts = dict(getattr(record, "facts", {}))
+    if record.exc_info:
+        facts["traceback"] = logging.Formatter().formatException(record.exc_info)
+    return facts
+
+
+def _plain(value: Any) -> str:
+    text = str(value)
+    return json.dumps(text) if not text or " " in text or "\n" in text else text

@@ -1,0 +1,137 @@
+"""What a problem's C++ or CUDA says without compiling it: its three functions, what they take, where its types are.
+
+`reference_code.py` does the same for Python. The text is read as far as a function's head goes; templates, macros that
+make functions and the like aren't seen, and a reference that needs them says so by a missing function.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kbslurm.errors import Invalid
+from kbslurm.problems.python_code import Function
+from kbslurm_eval.border import function_parameters
+
+SUBMISSION_SUFFIXES = (".cu", ".cuh", ".cpp", ".hip")
+HEADER_SUFFIXES = (".h", ".hh", ".hpp", ".cuh")
+REFERENCES = ("reference.py", "reference.cuh", "reference.cu", "reference.hpp", "reference.h", "reference.cpp")
+ANSWERS = ("ref_kernel", "reference")
+_TYPES = re.compile(r"\busing\s+input_t\b|\btypedef\b[^;]*\binput_t\s*;|\b(?:struct|class)\s+input_t\b")
+_REPORTER = re.compile(r"\b(?:class|struct)\s+TestReporter\b")
+_MAIN = re.compile(r"^\s*(?:int|auto)\s+main\s*\(", re.MULTILINE)
+_CASES = re.compile(r"^\s*//\s*(TESTS|BENCHMARKS|HIDDEN)\s*=\s*(\[.*\])\s*$", re.MULTILINE)
+_BASELINE = re.compile(r'^\s*//\s*BASELINE\s*=\s*"?([^"\n]*?)"?\s*$', re.MULTILINE)
+_ONCE = re.compile(r"^\s*#\s*pragma\s+once\b", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompiledReference:
+    """A reference in C++: how it is called, and which of its files the submission shares."""
+
+    adapter: Mapping[str, Any]
+    generate: Function
+    style: str
+    shared: tuple[str, ...]
+
+
+def read_reference(name: str, files: Mapping[str, str], file: Path) -> CompiledReference:
+    """How the functions of this reference are called, or Invalid naming what is missing."""
+    text = files[name]
+    headers = [n for n in files if n.endswith(HEADER_SUFFIXES) and n != name]
+    given = function_parameters(text, ("generate_input",))
+    if given is None:
+        raise _lacks("generate_input", file)
+    if nameless := [kind for kind, called in given if not called]:
+        raise Invalid(f"a parameter of generate_input has no name ({nameless[0]})", file=file)
+    answer = next((a for a in ANSWERS if function_parameters(text, (a,)) is not None), None)
+    if answer is None:
+        raise _lacks("ref_kernel", file)
+    check = function_parameters(text, ("check_implementation",))
+    if check is None:
+        raise _lacks("check_implementation", file)
+    holder = next((n for n in [*headers, name] if _TYPES.search(files[n])), None)
+    if holder is None:
+        raise Invalid("no file defines input_t, the type of the data", file=file, hint="using input_t = …;")
+    kind = _check_kind(check, file)
+    shared = (name,) if holder == name else (holder,)
+    adapter = {
+        "file": name,
+        "headers": headers,
+        "shared": list(shared),
+        "generate": given,
+        "answer": answer,
+        "check": kind,
+        "own_reporter": any(_REPORTER.search(t) for t in files.values()),
+    }
+    return CompiledReference(
+        adapter=adapter,
+        generate=Function(name="generate_input", line=_line(text, "generate_input"), known=True,
+                          required=tuple(called for _, called in given)),
+        style="one-file" if kind == "output_reference" else "modern",
+        shared=shared,
+    )  # fmt: skip
+
+
+def has_main(text: str) -> bool:
+    """Whether it is a program: a bundled eval, which is never compiled in."""
+    return _MAIN.search(text) is not None
+
+
+def included_once(text: str) -> str:
+    """The text so that it may be included twice: a submission includes it, and so does what is put around it."""
+    return text if _ONCE.search(text) else f"#pragma once\n#line 1\n{text}"
+
+
+def literal_cases(text: str, key: str) -> tuple[str, int] | None:
+    """The literal behind `// KEY = [...]` and its line, or None."""
+    for found in _CASES.finditer(text):
+        if found.group(1) == key:
+            return found.group(2), text.count("\n", 0, found.start()) + 1
+    return None
+
+
+def baseline_of(text: str) -> tuple[str, int] | None:
+    """What stands behind `// BASELINE = ` and its line, or None."""
+    found = _BASELINE.search(text)
+    return None if found is None else (found.group(1), text.count("\n", 0, found.start()) + 1)
+
+
+def takes_data(text: str, name: str) -> bool:
+    """Whether this file defines such a function of one parameter."""
+    return name.isidentifier() and len(function_parameters(text, (name,)) or ()) == 1
+
+
+def called_as_submission(name: str, reference: str) -> str:
+    """A submission that does what this function of the reference does."""
+    return f'#include "{reference}"\n\noutput_t custom_kernel(input_t data) {{ return {name}(data); }}\n'
+
+
+def _check_kind(check: Sequence[Sequence[str]], file: Path) -> str:
+    kinds = [kind.replace(" ", "") for kind, _ in check]
+    names = [name.lower() for _, name in check]
+    if kinds and "TestReporter" in kinds[0]:
+        return "reporter"
+    if len(kinds) >= 2 and kinds[0] == "input_t":
+        return "data_output"
+    if len(kinds) >= 2 and kinds[0] == kinds[1] == "output_t" and "data" not in names[0]:
+        return "output_reference"
+    raise Invalid(
+        "it isn't clear what check_implementation compares",
+        file=file,
+        hint="Write (input_t data, output_t output), (output_t output, output_t reference) or (TestReporter &, …).",
+    )
+
+
+def _lacks(name: str, file: Path) -> Invalid:
+    return Invalid(
+        f"the function {name} is missing", file=file, hint="The problem author's guide says what a reference defines."
+    )
+
+
+def _line(text: str, name: str) -> int:
+    at = text.find(name)
+    return text.count("\n", 0, at) + 1 if at >= 0 else 1

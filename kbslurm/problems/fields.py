@@ -1,0 +1,117 @@
+"""Single values in a problem's files: names, GPU types, limits, budgets; each error says where it stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kbslurm.domain.contest import gpu_name
+from kbslurm.domain.manifest import JUDGES_SHARE, STARTING_S
+from kbslurm.errors import Invalid
+from kbslurm.problems.marked_yaml import Marked
+from kbslurm_eval.wire import Budget, Limits
+
+FILE_CAP = 1_000_000
+LIST_CAP = 4096
+TEXT_CAP = 100_000
+K = TypeVar("K", bound=str)
+T = TypeVar("T")
+
+
+def call_budgets(own: Mapping[str, Marked]) -> dict[str, Any]:
+    if "call" not in own:
+        return {}
+    called = own["call"]
+    return {"call": list(called.texts()) if isinstance(called.value, list) else called.text()}
+
+
+def limits_of(table: Mapping[str, Marked], own: Mapping[str, Marked]) -> Limits:
+    usual = Limits()
+    timeout = {
+        key: table[key].number(0.1, 7200) if key in table else default
+        for key, default in (
+            ("test_timeout", usual.test_s),
+            ("benchmark_timeout", usual.benchmark_s),
+            ("ranked_timeout", usual.ranked_s),
+        )
+    }
+    test_s, benchmark_s, ranked_s = timeout.values()
+    return Limits(
+        test_s=test_s,
+        benchmark_s=benchmark_s,
+        ranked_s=ranked_s,
+        total_s=JUDGES_SHARE * (test_s + benchmark_s + 2 * ranked_s) + STARTING_S,
+        memory_bytes=own["memory_mb"].whole(16, 1 << 22) << 20 if "memory_mb" in own else usual.memory_bytes,
+        processes=own["processes"].whole(1, 65536) if "processes" in own else usual.processes,
+    )
+
+
+def budget_of(own: Mapping[str, Marked]) -> Budget:
+    usual = Budget()
+    calls = own["calls"].whole(1, 10_000) if "calls" in own else usual.calls
+    return Budget(
+        launches=own["launches"].whole(1, 50) if "launches" in own else usual.launches,
+        calls=calls,
+        max_calls=own["max_calls"].whole(calls, 100_000) if "max_calls" in own else max(usual.max_calls, calls),
+        target_s=own["target_s"].number(0.0, 60.0) if "target_s" in own else usual.target_s,
+    )
+
+
+def as_marked(value: Any, file: Path, line: int, key: str) -> Marked:
+    """A Python literal as if it had stood in a yaml."""
+    inner: Any = value
+    match value:
+        case list() | tuple():
+            inner = [as_marked(item, file, line, f"{key}[{n}]") for n, item in enumerate(value)]
+        case dict():
+            inner = {str(name): as_marked(item, file, line, f"{key}.{name}") for name, item in value.items()}
+        case None | bool() | int() | str():
+            pass
+        case float() if value == value and abs(value) != float("inf"):
+            pass
+        case _:
+            raise Invalid(f"{type(value).__name__} can't be a case's value", file=file, line=line, key=key)
+    return Marked(file=file, line=line, key=key, value=inner, raw=str(value)[:200])
+
+
+def problem_name(text: str) -> str:
+    """A name that a board may have, made from a folder's or a file's."""
+    return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")[:64] or "problem"
+
+
+def at_place(at: Marked | None, make: Callable[[], T]) -> T:
+    """What `make` gives; its Invalid is raised again with the place in the file."""
+    try:
+        return make()
+    except Invalid as error:
+        if at is None:
+            raise
+        raise at.wrong(error.message, hint=error.hint) from None
+
+
+def required_value(table: Mapping[str, Marked], key: str, file: Path, row: Marked | None = None) -> Marked:
+    if key in table:
+        return table[key]
+    if row is not None:
+        raise row.wrong(f"the key {key} is missing")
+    raise Invalid(f"the key {key} is missing", file=file)
+
+
+def gpu_types(table: Mapping[str, Marked]) -> tuple[str, ...]:
+    if "gpus" not in table:
+        return ()
+    return tuple(at_place(gpu, partial(gpu_name, gpu.text())) for gpu in table["gpus"].items())
+
+
+def capped_text(at: Marked) -> str:
+    text = at.text()
+    if len(text) > TEXT_CAP:
+        raise at.wrong(f"a text of more than {TEXT_CAP:,} characters")
+    return text
+
+
+def choice_of(table: Mapping[str, Marked], key: str, default: K, *others: K) -> K:
+    return table[key].one_of(default, *others) if key in table else default

@@ -1,0 +1,106 @@
+"""The files of a problem's folder, read within bounds, and what its task file says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from kbslurm.errors import Invalid, TooLarge
+from kbslurm.problems.compiled_code import (
+    CompiledReference,
+)
+from kbslurm.problems.fields import FILE_CAP
+from kbslurm.problems.marked_yaml import Marked
+from kbslurm.problems.python_code import (
+    parsed_code,
+)
+
+SUBMISSION = "@SUBMISSION@"
+TASK_FILES = ("task.yml", "task.yaml")
+ALL_FILES_CAP = 4_000_000
+FILES_CAP = 100
+FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
+
+
+@dataclass(kw_only=True)
+class Folder:
+    """Where a problem's files may come from, and how much of them was read."""
+
+    base: Path
+    root: Path
+    read_bytes: int = 0
+
+    def text(self, source: str, at: Marked) -> str:
+        """The text of a file named relative to the base, or Invalid."""
+        if PurePosixPath(source).is_absolute() or "\x00" in source or not source:
+            raise at.wrong(f"{source!r} must be a path relative to the problem")
+        try:
+            place = (self.base / source).resolve(strict=True)
+        except (OSError, RuntimeError):
+            raise at.wrong(f"there is no file {source}") from None
+        if not place.is_relative_to(self.root):
+            raise at.wrong(f"{source} leads out of {self.root.name}/", hint="Keep a problem's files in its repository.")
+        if not place.is_file():
+            raise at.wrong(f"{source} isn't a file")
+        return self.decoded(place, source, at)
+
+    def decoded(self, place: Path, source: str, at: Marked) -> str:
+        try:
+            with place.open("rb") as stream:
+                data = stream.read(FILE_CAP + 1)
+        except OSError as error:
+            raise at.wrong(f"{source} can't be read: {error.strerror or error}") from None
+        self.read_bytes += len(data)
+        if len(data) > FILE_CAP or self.read_bytes > ALL_FILES_CAP:
+            what = f"{source} is over {FILE_CAP:,} bytes"
+            if len(data) <= FILE_CAP:
+                what = f"the problem's files come to more than {ALL_FILES_CAP:,} bytes"
+            raise TooLarge(what, file=at.file, line=at.line, key=at.key)
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError:
+            raise at.wrong(f"{source} isn't UTF-8 text") from None
+
+
+@dataclass(kw_only=True)
+class Task:
+    """A task.yml while it is being read."""
+
+    file: Path
+    table: Mapping[str, Marked]
+    own: Mapping[str, Marked]
+    folder: Folder
+    warnings: list[str] = field(default_factory=list)
+
+    def warn(self, at: Marked | None, message: str) -> None:
+        place = f"{at.file}:{at.line}: {at.key}" if at else str(self.file)
+        self.warnings.append(f"{place}: {message}")
+
+
+def sharing_notes(file: Path, reference: str, found: CompiledReference) -> tuple[str, ...]:
+    if reference not in found.shared:
+        return ()
+    return (f"{file}: {reference} holds the types of the data, so submissions see all of it; move them to a header",)
+
+
+def accepted_texts(base: Path) -> list[str]:
+    folder = base / "submissions" / "accepted"
+    if not folder.is_dir():
+        return []
+    found = [file for file in sorted(folder.glob("*.py"))[:20] if file.is_file() and not file.is_symlink()]
+    return [file.read_text(encoding="utf-8", errors="replace") for file in found if file.stat().st_size <= FILE_CAP]
+
+
+def is_python(text: str) -> bool:
+    try:
+        parsed_code(text, Path("template"), "template")
+    except Invalid:
+        return False
+    return True
+
+
+def repository_root(start: Path) -> Path | None:
+    """The repository that this directory lies in."""
+    return next((place for place in (start, *start.parents) if (place / ".git").exists()), None)

@@ -1,0 +1,44 @@
+"""Problems and problem sets, from disk to values: `task.yml` directories, one reference file, sets of them.
+
+Nothing of a problem is run here. A bundled eval.py is never run anywhere: it would put judge and submission into one
+process. What it does beyond the three functions that our judge calls isn't honoured, and the problem says so in its
+warnings and offers no leaderboard mode.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kbslurm.domain.problem import Problem
+from kbslurm.errors import Invalid, NotFound
+from kbslurm.problems.folder import TASK_FILES
+from kbslurm.problems.one_file import problem_of_compiled_file, problem_of_file
+from kbslurm.problems.task_yml import problem_of_task
+
+
+def load(path: Path, *, root: Path | None = None, name: str | None = None) -> Problem:
+    """The problem in this directory (or task.yml, or one reference file), or Invalid with file, line and key.
+
+    Files may be named upwards with `../` as far as `root`: by default the repository that the problem lies in, or
+    else its own directory.
+    """
+    try:
+        place = path.resolve(strict=True)
+    except (OSError, RuntimeError):
+        raise NotFound("problem", str(path), hint="Name a directory with a task.yml, or a reference file.") from None
+    if place.is_dir():
+        task = next((place / known for known in TASK_FILES if (place / known).is_file()), None)
+        if task is None:
+            raise Invalid("there is no task.yml in this directory", file=path, hint="See the problem author's guide.")
+        return problem_of_task(task, root=root, name=name)
+    if place.name in TASK_FILES:
+        return problem_of_task(place, root=root, name=name)
+    match place.suffix:
+        case ".py":
+            return problem_of_file(place, name=name)
+        case ".cu" | ".cuh" | ".cpp" | ".hip":
+            return problem_of_compiled_file(place, name=name)
+        case ".yaml" | ".yml":
+            raise Invalid("a problem set is no problem", file=path, hint="Name one of its directories.")
+        case _:
+            raise Invalid("neither a task.yml directory nor a reference .py or .cu file", file=path)

@@ -1,0 +1,151 @@
+"""Which of a problem's files go to the submission, which stay with the judge, and which modes they allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from kbslurm.errors import Invalid
+from kbslurm.problems.fields import call_budgets
+from kbslurm.problems.folder import Task, accepted_texts, is_python
+from kbslurm.problems.marked_yaml import Marked, unknown_keys
+from kbslurm.problems.python_code import (
+    Code,
+    module_name,
+    parsed_code,
+    reachable,
+    required_function,
+)
+
+ALL_MODES = ("test", "benchmark", "leaderboard", "profile")
+UNRANKED_MODES = ("test", "benchmark")
+JUDGED = frozenset({"generate_input", "check_implementation", "ref_kernel", "reference", "ref"})
+# What a reference's own answer may be called; the judge takes the first of these.
+ANSWERS = ("ref_kernel", "reference", "ref")
+ENTRY_POINT = "custom_kernel"
+NO_SEED = "generate_input takes no seed, so inputs differ only as far as they come from random, numpy.random or torch"
+
+
+def check_reference(codes: Mapping[str, Code], reference: str, entry: str) -> None:
+    code = codes.get(reference)
+    if code is None:
+        raise Invalid("the reference must be a .py file")
+    for names in (("check_implementation",), ("generate_input",), ANSWERS):
+        required_function(code, names, codes)
+    for module in sorted(reachable(reference, codes)):
+        if module in codes and entry in codes[module].imports():
+            raise Invalid(f"imports {entry}: the judge never loads the submission", file=codes[module].file)
+
+
+def bundled_main(task: Task, files: Mapping[str, str]) -> str | None:
+    """The bundled eval.py's name, when there is one. It is read, never run."""
+    config = task.table.get("config")
+    if config is None:
+        return "eval.py" if "eval.py" in files else None
+    table = config.table()
+    task.warnings += unknown_keys(table, frozenset({"main"}))
+    if "main" not in table:
+        return None
+    main = table["main"].text()
+    if main not in files:
+        task.warn(table["main"], f"{main} isn't among the files; our own judge is used in any case")
+        return None
+    return main
+
+
+def allowed_modes(
+    task: Task, codes: Mapping[str, Code], main: str | None, entry: str, reference: str
+) -> tuple[str, ...]:
+    modes: tuple[str, ...] = ALL_MODES
+    if "modes" in task.own:
+        asked = [item.one_of(*ALL_MODES) for item in task.own["modes"].items()]
+        if not asked:
+            raise task.own["modes"].wrong("names no mode")
+        modes = tuple(mode for mode in ALL_MODES if mode in asked)
+    if "eval" in task.own:
+        task.own["eval"].one_of("standard")
+        return modes
+    code = codes.get(module_name(main)) if main else None
+    if code is None:
+        return modes
+    asked = call_budgets(task.own).get("call", ENTRY_POINT)
+    call = {asked} if isinstance(asked, str) else set(asked)
+    several = "multi_gpu" in task.table and task.table["multi_gpu"].flag()
+    more = sorted(_beyond(code, module_name(entry), module_name(reference), call, several=several))
+    if not more:
+        return modes
+    at = task.table["config"].table()["main"] if "config" in task.table else None
+    return _without_ranking(
+        task, at, modes, f"{main} isn't run, and these of it aren't honoured: {'; '.join(more)}",
+        " (say `kbslurm: {eval: standard}` if the judge's own three functions are all that counts)",
+    )  # fmt: skip
+
+
+def _without_ranking(task: Task, at: Marked | None, modes: Sequence[str], why: str, hint: str = "") -> tuple[str, ...]:
+    left = tuple(mode for mode in modes if mode in UNRANKED_MODES)
+    task.warn(at, f"{why}; only the modes {' and '.join(left)} are offered{hint}")
+    return left
+
+
+def _beyond(code: Code, entry: str, reference: str, call: set[str], *, several: bool) -> Iterable[str]:
+    """What an eval.py does beyond calling the entry point, generate_input, ref_kernel and check_implementation."""
+    for name in sorted(code.names_from(entry) - call):
+        yield f"the entry point {name}" if name != "*" else "whatever else it imports from the submission"
+    for name in sorted(code.names_from(reference) - JUDGED):
+        yield f"{name} of the reference" if name != "*" else "whatever else it imports from the reference"
+    for module in (entry, reference):
+        if code.imports_at_run_time(module):
+            yield f"{module} imported at run time"
+    parallel = "torch" in code.imports() and any(name.startswith("distributed") for name in code.names_from("torch"))
+    if parallel and not several:
+        yield "several processes (torch.distributed)"
+
+
+def judge_only_files(
+    task: Task, codes: Mapping[str, Code], reference: str, templates: Mapping[str, str], base: Path
+) -> frozenset[str]:
+    """The files that stay with the judge: the reference and what only it imports, unless the problem says otherwise.
+
+    What a template, an accepted submission or another listed file imports is shared. `task.py` always is: by custom
+    it holds the types that submissions are written with.
+    """
+    home = module_name(reference)
+    judged = reachable(home, codes)
+    roots = [code for module, code in codes.items() if module not in judged]
+    roots += [parsed_code(text, task.file.parent / f"template {name}", name) for name, text in templates.items()
+              if name in {"Python", "Triton", "CuteDSL"} and is_python(text)]  # fmt: skip
+    roots += [parsed_code(text, base / "submissions", "") for text in accepted_texts(base) if is_python(text)]
+    others = {module: code for module, code in codes.items() if module != home}
+    shared = {"task"} | {
+        found for code in roots for start in code.imports() & set(others) for found in reachable(start, others)
+    }
+    kept = {codes[module].name for module in judged - shared if module in codes} | {reference}
+    kept |= set(_named_files(task, "judge_files", codes))
+    for name in _named_files(task, "runner_files", codes):
+        if name == reference:
+            raise task.own["runner_files"].wrong(f"{reference} is the judge's, a submission must not see it")
+        kept -= {name}
+    return frozenset(kept)
+
+
+def _named_files(task: Task, key: str, codes: Mapping[str, Code]) -> tuple[str, ...]:
+    if key not in task.own:
+        return ()
+    known = {row.table()["name"].text() for row in task.table["files"].items()}
+    for item in task.own[key].items():
+        if item.text() not in known:
+            raise item.wrong(f"{item.text()} isn't among the files")
+    return task.own[key].texts()
+
+
+def runner_files(files: Mapping[str, str], codes: Mapping[str, Code], main: str | None) -> list[str]:
+    """All files but the bundled eval.py; that one too, when another file imports it."""
+    if main is None:
+        return list(files)
+    imported = any(module_name(main) in code.imports() for code in codes.values() if code.name != main)
+    return [name for name in files if name != main or imported]
+
+
+def importing_reference(codes: Mapping[str, Code], runner: Sequence[str], reference: str) -> list[str]:
+    home = module_name(reference)
+    return [code.name for code in codes.values() if code.name in runner and home in code.imports()]

@@ -1,0 +1,321 @@
+"""A folder with task.yml, as KernelBot's problems have it → a Problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from kbslurm.domain.physics import FORMULAS, amount
+from kbslurm.domain.problem import Problem
+from kbslurm.domain.source import checked_source
+from kbslurm.errors import Invalid
+from kbslurm.problems.cases import PARAMETER_NAME, CaseCheck
+from kbslurm.problems.compiled_code import (
+    REFERENCES,
+    SUBMISSION_SUFFIXES,
+    has_main,
+    included_once,
+    read_reference,
+)
+from kbslurm.problems.fields import (
+    at_place,
+    budget_of,
+    call_budgets,
+    capped_text,
+    choice_of,
+    gpu_types,
+    limits_of,
+    problem_name,
+    required_value,
+)
+from kbslurm.problems.folder import FILE_NAME, FILES_CAP, SUBMISSION, Folder, Task, repository_root, sharing_notes
+from kbslurm.problems.marked_yaml import Marked, read_yaml, unknown_keys
+from kbslurm.problems.python_code import (
+    Function,
+    module_name,
+    parsed_code,
+    required_function,
+)
+from kbslurm.problems.roles import (
+    ALL_MODES,
+    NO_SEED,
+    allowed_modes,
+    bundled_main,
+    check_reference,
+    importing_reference,
+    judge_only_files,
+    runner_files,
+)
+from kbslurm_eval.wire import Build
+
+LANGUAGES = frozenset({"Python", "Triton", "CUDA", "HIP", "CuteDSL"})
+TASK_KEYS = frozenset(
+    {
+        *("files", "lang", "config", "description", "templates", "tests", "benchmarks", "libraries"),
+        *("test_timeout", "benchmark_timeout", "ranked_timeout", "ranking_by", "seed", "multi_gpu", "gpus", "kbslurm"),
+    }
+)
+OWN_KEYS = frozenset(
+    {
+        *("hidden", "modes", "eval", "call", "baseline", "flops", "bytes", "reference", "judge_files", "runner_files"),
+        *("memory_mb", "processes", "launches", "calls", "max_calls", "target_s"),
+        *("build", "build_timeout", "build_mb", "arrays"),
+    }
+)
+CONFIG_KEYS = ("sources", "include_dirs", "defines", "compile_flags")
+
+
+def problem_of_task(file: Path, *, root: Path | None, name: str | None) -> Problem:
+    base = file.parent
+    table = read_yaml(file).table()
+    own = table["kbslurm"].table() if "kbslurm" in table else {}
+    folder = Folder(base=base, root=(root or repository_root(base) or base).resolve())
+    if not base.is_relative_to(folder.root):
+        raise Invalid(f"lies outside of {folder.root}", file=file)
+    task = Task(file=file, table=table, own=own, folder=folder)
+    task.warnings += unknown_keys(table, TASK_KEYS) + unknown_keys(own, OWN_KEYS)
+    compiles = "lang" in table and table["lang"].one_of("py", "cu") == "cu"
+    _check_calls(task)
+    entry, files, marks = _files(task, SUBMISSION_SUFFIXES if compiles else (".py",))
+    reference = _reference_name(task, files, compiles=compiles)
+    if reference not in files:
+        raise required_value(table, "files", file).wrong(f"lists no {reference}, so nothing could judge a submission")
+    if compiles and not reference.endswith(".py"):
+        return _of_compiled_task(task, entry, files, reference, name=name or problem_name(base.name))
+    codes = {
+        module_name(n): parsed_code(t, (base / marks[n].text()).resolve(), n)
+        for n, t in files.items()
+        if n.endswith(".py")
+    }
+    templates = _templates(task)
+    check_reference(codes, module_name(reference), module_name(entry))
+    main = None if compiles else bundled_main(task, files)
+    modes = allowed_modes(task, codes, main, entry, reference)
+    judge_only = judge_only_files(task, codes, reference, templates, base)
+    kept = runner_files(files, codes, main)
+    generate = required_function(codes[module_name(reference)], ("generate_input",), codes)
+    multi_gpu = "multi_gpu" in table and table["multi_gpu"].flag()
+    if multi_gpu and compiles:
+        raise table["multi_gpu"].wrong(
+            "a problem for several GPUs takes submissions in Python",
+            hint="Leave `lang: cu` out: Python may compile what it needs (load_inline).",
+        )
+    check = CaseCheck(generate=generate, ranks=multi_gpu)
+    tests = check.cases(required_value(table, "tests", file), least=1)
+    benchmarks = check.cases(table["benchmarks"]) if "benchmarks" in table else ()
+    hidden = check.cases(own["hidden"], least=1) if "hidden" in own else ()
+    if multi_gpu and len({case["world_size"] for case in (*tests, *benchmarks, *hidden)}) > 1:
+        raise table["multi_gpu"].wrong("its cases differ in world_size", hint="One launch holds all cases: split it.")
+    if not benchmarks:
+        task.warn(table.get("benchmarks"), "there are no benchmarks, so only the mode test is offered")
+        modes = ("test",)
+    _warn_of_seed(task, generate)
+    build = _build(task, files, {}) if compiles else _python_build(task)
+    if compiles:
+        kept = [n for n in kept if not has_main(files[n])]
+    runner = tuple(n for n in kept if n not in judge_only and not (compiles and n.endswith(".py")))
+    for at in importing_reference(codes, runner, reference):
+        task.warn(marks[at], f"{at} imports {reference}, which the submission's side doesn't have")
+    return Problem(
+        name=name or problem_name(base.name),
+        lang="cu" if compiles else "py",
+        build=build,
+        description=capped_text(table["description"]) if "description" in table else "",
+        files={n: files[n] for n in kept},
+        runner_files=runner,
+        reference=reference,
+        entry=entry,
+        tests=tests,
+        benchmarks=benchmarks,
+        hidden=hidden,
+        seed=table["seed"].whole(0, 2**63 - 1) if "seed" in table else None,
+        ranking_by=choice_of(table, "ranking_by", "last", "mean", "geom"),
+        limits=limits_of(table, own),
+        budget=budget_of(own),
+        config=_config(task),
+        multi_gpu=multi_gpu,
+        gpus=gpu_types(table),
+        templates=templates,
+        modes=modes,
+        warnings=tuple(task.warnings),
+    )
+
+
+def _config(task: Task) -> dict[str, Any]:
+    """What else the harness is told: the function to call, and the trusted submission that is measured beside all."""
+    found = call_budgets(task.own) | _arrays(task)
+    if "baseline" in task.own:
+        at = task.own["baseline"]
+        text = task.folder.text(at.text(), at)
+        found["baseline"] = at_place(at, lambda: checked_source(PurePosixPath(at.text()).name, text.encode())).text
+    for name in FORMULAS:
+        if name in task.own:
+            found[name] = _formula(task, task.own[name])
+    return found
+
+
+def _formula(task: Task, at: Marked) -> str:
+    """A formula for what a case needs, which must come to an amount for every benchmark."""
+    text = at.text() if isinstance(at.value, str) else str(at.number(0.0, 1e30))
+    rows = task.table["benchmarks"].items() if "benchmarks" in task.table else ()
+    for row in rows:
+        values = {key: item.value for key, item in row.table().items() if isinstance(item.value, bool | int | float)}
+        at_place(at, partial(amount, text, values))
+    return text
+
+
+def _of_compiled_task(task: Task, entry: str, files: Mapping[str, str], reference: str, *, name: str) -> Problem:
+    """A problem whose reference is C++ or CUDA, too."""
+    table, own = task.table, task.own
+    if _arrays(task):
+        raise own["arrays"].wrong("a reference in C++ has its arrays in the host's memory", hint="Write it in Python.")
+    found = read_reference(reference, files, task.file.parent / reference)
+    check = CaseCheck(generate=found.generate)
+    tests = check.cases(required_value(table, "tests", task.file), least=1)
+    benchmarks = check.cases(table["benchmarks"]) if "benchmarks" in table else ()
+    hidden = check.cases(own["hidden"], least=1) if "hidden" in own else ()
+    kept = {n: t for n, t in files.items() if not has_main(t)}
+    if "multi_gpu" in table and table["multi_gpu"].flag():
+        raise table["multi_gpu"].wrong("a problem for several GPUs has a reference in Python")
+    _warn_of_seed(task, found.generate)
+    modes: tuple[str, ...] = ALL_MODES if benchmarks else ("test",)
+    if "modes" in own:
+        modes = tuple(m for m in modes if m in {item.one_of(*ALL_MODES) for item in own["modes"].items()})
+    return Problem(
+        name=name,
+        lang="cu",
+        style="one-file" if found.style == "one-file" else "modern",
+        build=_build(task, kept, found.adapter),
+        description=capped_text(table["description"]) if "description" in table else "",
+        files={n: included_once(t) if n in found.shared else t for n, t in kept.items()},
+        runner_files=tuple(n for n in kept if n != reference or n in found.shared),
+        reference=reference,
+        entry=entry,
+        tests=tests,
+        benchmarks=benchmarks,
+        hidden=hidden,
+        seed=table["seed"].whole(0, 2**63 - 1) if "seed" in table else None,
+        ranking_by=choice_of(table, "ranking_by", "last", "mean", "geom"),
+        limits=limits_of(table, own),
+        budget=budget_of(own),
+        config=_config(task),
+        gpus=gpu_types(table),
+        templates=_templates(task),
+        modes=modes,
+        warnings=(*task.warnings, *sharing_notes(task.file, reference, found)),
+    )
+
+
+def _reference_name(task: Task, files: Mapping[str, str], *, compiles: bool) -> str:
+    if "reference" in task.own:
+        return task.own["reference"].text()
+    return next((n for n in REFERENCES if n in files), "reference.py") if compiles else "reference.py"
+
+
+def _build(task: Task, files: Mapping[str, str], adapter: Mapping[str, Any]) -> Build:
+    """How submissions of `lang: cu` are compiled: `config` as other harnesses have it, without their programs."""
+    table = task.table["config"].table() if "config" in task.table else {}
+    task.warnings += unknown_keys(table, frozenset({"main", *CONFIG_KEYS}))
+    told = {key: list(table[key].texts()) if key in table else [] for key in CONFIG_KEYS}
+    known = {row.table()["name"].text() for row in task.table["files"].items()}
+    for source in told["sources"]:
+        if source not in known:
+            raise table["sources"].wrong(f"{source} isn't among the files")
+    for folder in told["include_dirs"]:
+        if ".." in PurePosixPath(folder).parts:
+            raise table["include_dirs"].wrong(f"{folder!r} leads upwards")
+    return Build(
+        when="always",
+        sources=[n for n in told["sources"] if n in files and not has_main(files[n])],
+        include_dirs=told["include_dirs"],
+        defines=told["defines"],
+        flags=told["compile_flags"],
+        adapter=dict(adapter),
+        **_build_bounds(task.own),
+    )
+
+
+def _python_build(task: Task) -> Build:
+    when: Literal["auto", "always", "never"] = "auto"
+    if "build" in task.own:
+        when = task.own["build"].one_of("auto", "always", "never")
+    return Build(when=when, **_build_bounds(task.own))
+
+
+def _build_bounds(own: Mapping[str, Marked]) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    if "build_timeout" in own:
+        told["limit_s"] = own["build_timeout"].number(1.0, 3600)
+    if "build_mb" in own:
+        told["output_bytes"] = own["build_mb"].whole(1, 1024) << 20
+    return told
+
+
+def _arrays(task: Task) -> dict[str, Any]:
+    """Where the arrays of a call lie on a GPU's board; a reference in C++ has its own ways."""
+    if "arrays" not in task.own:
+        return {}
+    at = task.own["arrays"]
+    where = at.one_of("host", "device")
+    if where == "device" and "multi_gpu" in task.table and task.table["multi_gpu"].flag():
+        raise at.wrong("several ranks get their arrays in the host's memory", hint="Leave it out, or give tensors.")
+    return {"arrays": where} if where == "device" else {}
+
+
+def _check_calls(task: Task) -> None:
+    if "call" not in task.own:
+        return
+    found = call_budgets(task.own)["call"]
+    for name in [found] if isinstance(found, str) else found:
+        if not PARAMETER_NAME.match(name):
+            raise task.own["call"].wrong(f"{name!r} can't be a function's name")
+
+
+def _files(task: Task, suffixes: tuple[str, ...]) -> tuple[str, dict[str, str], dict[str, Marked]]:
+    rows = required_value(task.table, "files", task.file)
+    if len(rows.items()) > FILES_CAP:
+        raise rows.wrong(f"more than {FILES_CAP} files")
+    entry = ""
+    files: dict[str, str] = {}
+    marks: dict[str, Marked] = {}
+    for row in rows.items():
+        table = row.table()
+        task.warnings += unknown_keys(table, frozenset({"name", "source"}))
+        named, source = required_value(table, "name", task.file, row), required_value(table, "source", task.file, row)
+        name = named.text()
+        if not FILE_NAME.match(name):
+            raise named.wrong(f"{name!r} can't be a file's name", hint="A plain name: letters, digits, and _ . -")
+        if name in files or name == entry:
+            raise named.wrong(f"{name} stands twice among the files")
+        if source.text() != SUBMISSION:
+            files[name], marks[name] = task.folder.text(source.text(), source), source
+            continue
+        if entry:
+            raise source.wrong(f"{SUBMISSION} stands twice: {entry} and {name}")
+        if not name.endswith(suffixes):
+            what = "a Python problem" if suffixes == (".py",) else "a compiled problem"
+            raise named.wrong(f"the submission of {what} is a {' or '.join(suffixes)} file, not {name}")
+        entry = name
+    if not entry:
+        raise rows.wrong(f"no file is {SUBMISSION}: where would the submission go?")
+    return entry, files, marks
+
+
+def _templates(task: Task) -> dict[str, str]:
+    if "templates" not in task.table:
+        return {}
+    found: dict[str, str] = {}
+    for language, at in task.table["templates"].table().items():
+        if language not in LANGUAGES:
+            task.warn(at, f"not one of {', '.join(sorted(LANGUAGES))}, ignored")
+            continue
+        found[language] = task.folder.text(at.text(), at)
+    return found
+
+
+def _warn_of_seed(task: Task, generate: Function) -> None:
+    """A problem whose inputs don't depend on a seed can be answered from memory: say so."""
+    if generate.known and not generate.any_key and "seed" not in generate.parameters:
+        task.warn(task.table.get("tests"), NO_SEED)

@@ -1,0 +1,44 @@
+"""How an attempt is read from its row, which attempts are open, and the fence of every later write of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from psycopg.rows import DictRow
+
+from kbslurm.domain.run import AttemptId, AttemptState, Handle, JobName, OpenAttempt, RunId
+
+LIVE = "state IN ('launching', 'running')"
+OPEN_ATTEMPT = "state IN ('intent', 'ambiguous', 'submitted', 'running')"
+
+ATTEMPT_COLUMNS = """a.id, a.run_id, a.number, a.name, a.backend, a.gpu, a.state, a.handle, a.opened_at, a.deadline_at,
+    a.clean_sweeps, a.swept_at, a.seen_at, a.started_at, a.node, a.gpus, a.ranks, a.withdraw_at"""
+
+
+def fence(attempt: OpenAttempt) -> dict[str, Any]:
+    return {"attempt": attempt.id, "run": attempt.run_id, "number": attempt.number}
+
+
+def attempt_of(row: DictRow) -> OpenAttempt:
+    handle = row["handle"]
+    return OpenAttempt(
+        id=AttemptId(row["id"]),
+        run_id=RunId(row["run_id"]),
+        number=row["number"],
+        name=JobName(row["name"]),
+        backend=row["backend"],
+        gpu=row["gpu"],
+        state=AttemptState(row["state"]),
+        handle=None if handle is None else Handle(handle),
+        opened_at=row["opened_at"],
+        deadline_at=row["deadline_at"],
+        clean_sweeps=row["clean_sweeps"],
+        swept_at=row["swept_at"],
+        seen_at=row["seen_at"],
+        started_at=row["started_at"],
+        node=row["node"],
+        cancel_at=row["cancel_at"],
+        gpus=row["gpus"],
+        ranks=row["ranks"],
+        withdraw_at=row["withdraw_at"],
+    )

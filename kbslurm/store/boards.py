@@ -1,0 +1,252 @@
+"""Leaderboards: made, changed, closed and deleted by hosts."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from psycopg.rows import DictRow
+
+from kbslurm.domain import contest
+from kbslurm.domain.problem import Problem
+from kbslurm.domain.run import PersonId
+from kbslurm.errors import Invalid, NotFound
+from kbslurm.store.connect import Pool
+from kbslurm.store.problems import Problems, make_version
+from kbslurm.store.rows import Rows, note_event, or_now
+from kbslurm.store.views import Board, Ranking, Visibility
+
+_BOARD = """
+SELECT b.id, b.name, b.description, pr.name AS problem_name, b.problem_version_id, b.deadline_at, b.zone, b.visibility,
+    b.gpus, b.ranking, b.secret_seed, b.min_isolation, b.confirm, b.created_by, b.created_at, b.closed_at,
+    {submissions} AS submissions
+FROM leaderboard b JOIN problem pr ON pr.id = b.problem_id
+WHERE b.deleted_at IS NULL
+"""
+
+# Of a board with a million submissions they aren't counted for somebody who only reads its standings.
+_COUNTED = _BOARD.format(
+    submissions="(SELECT count(*) FROM submission s WHERE s.board_id = b.id AND s.removed_at IS NULL)"
+)
+
+_UNCOUNTED = _BOARD.format(submissions="NULL::bigint")
+
+
+class Boards(Rows):
+    """Every board that isn't deleted."""
+
+    def __init__(self, pool: Pool, problems: Problems) -> None:
+        super().__init__(pool)
+        self._problems = problems
+
+    def add(
+        self,
+        name: str,
+        problem: Problem | None = None,
+        *,
+        problem_version_id: int | None = None,
+        gpus: Sequence[str] = (),
+        description: str | None = None,
+        deadline_at: datetime | None = None,
+        zone: str = "UTC",
+        visibility: Visibility = "public",
+        ranking: Ranking = "best",
+        min_isolation: int = 0,
+        confirm: bool = True,
+        created_by: PersonId | None = None,
+        now: datetime | None = None,
+    ) -> Board:
+        """A board on a problem, which becomes a version when it is new, or on a version that is there.
+
+        `gpus` empty: the problem's own list. `confirm`: what would improve its author's rank is measured once more.
+        """
+        known = contest.board_name(name)
+        if problem is None:
+            if problem_version_id is None:
+                raise Invalid(f"board {known} has no problem", hint="Name one.")
+            problem = self._problems.of_version(problem_version_id)
+        types = tuple(dict.fromkeys(contest.gpu_name(gpu) for gpu in (gpus or problem.gpus)))
+        if not types:
+            raise Invalid(f"board {known} has no GPU type", hint="Name at least one.")
+        contest.zone(zone)
+        at = or_now(now)
+        with self._pool.transaction() as connection:
+            version = make_version(connection, problem, at) if problem_version_id is None else problem_version_id
+            told = {
+                "name": known,
+                "description": problem.description if description is None else description,
+                "version": version,
+                "deadline_at": deadline_at,
+                "zone": zone,
+                "visibility": visibility,
+                "gpus": list(types),
+                "ranking": ranking,
+                "seed": secrets.token_hex(16),
+                "min_isolation": min_isolation,
+                "confirm": confirm,
+                "by": created_by,
+                "now": at,
+            }
+            found = connection.execute(
+                b"INSERT INTO leaderboard (name, description, problem_id, problem_version_id, deadline_at, zone,"
+                b" visibility, gpus, ranking, secret_seed, min_isolation, confirm, created_by,"
+                b" created_at)"
+                b" SELECT %(name)s, %(description)s, problem_id, id, %(deadline_at)s, %(zone)s, %(visibility)s,"
+                b" %(gpus)s, %(ranking)s, %(seed)s, %(min_isolation)s, %(confirm)s, %(by)s, %(now)s"
+                b" FROM problem_version WHERE id = %(version)s"
+                b" ON CONFLICT (lower(name)) WHERE deleted_at IS NULL DO NOTHING RETURNING id",
+                told,
+            ).fetchone()
+            if found is None:
+                raise Invalid(f"there is already a board {known!r}", hint="Pick another name, or delete that one.")
+            note_event(connection, "board.created", f"board:{found['id']}", {"name": known, "by": created_by}, at)
+        return self.get(known)
+
+    def all(self, *, public_only: bool = False, counted: bool = True) -> list[Board]:
+        """Every board that isn't deleted, newest first."""
+        wanted = " AND b.visibility = 'public'" if public_only else ""
+        statement = _COUNTED if counted else _UNCOUNTED
+        return [self._board(found) for found in self._all(f"{statement}{wanted} ORDER BY b.id DESC")]
+
+    def names(self, *, public_only: bool = False) -> list[str]:
+        wanted = " AND visibility = 'public'" if public_only else ""
+        found = self._all(f"SELECT name FROM leaderboard WHERE deleted_at IS NULL{wanted} ORDER BY name")
+        return [row["name"] for row in found]
+
+    def find(self, name: str, *, counted: bool = True) -> Board | None:
+        """The board of this name, in whatever case."""
+        statement = _COUNTED if counted else _UNCOUNTED
+        found = self._one(f"{statement} AND lower(b.name) = lower(%(name)s)", {"name": name.strip()})
+        return None if found is None else self._board(found)
+
+    def get(self, name: str) -> Board:
+        found = self.find(name)
+        if found is None:
+            raise NotFound("board", name, known=self.names(public_only=True))
+        return found
+
+    def _board(self, row: DictRow) -> Board:
+        digest, problem = self._problems.version(row["problem_version_id"])
+        return Board(**{**row, "gpus": tuple(row["gpus"]), "problem": problem, "problem_digest": digest})
+
+    def set_live(self, board: str, version: int, *, by: str | None = None, now: datetime | None = None) -> None:
+        """Let the board rank by this version of its problem. Nothing is judged again by this alone."""
+        held = self.get(board)
+        found = self._change(
+            "board",
+            "UPDATE leaderboard b SET problem_version_id = v.id FROM problem_version v"
+            " WHERE b.id = %(id)s AND v.id = %(version)s AND v.problem_id = b.problem_id RETURNING b.id",
+            {"id": held.id, "version": version},
+            (by, "set_live", f"board:{held.id}", {"from": held.problem_version_id, "to": version}),
+            now,
+            required=False,
+        )
+        if not found:
+            raise NotFound(f"version of problem {held.problem_name}", str(version))
+
+    def set_deadline(
+        self,
+        board: str,
+        deadline_at: datetime | None,
+        zone: str = "UTC",
+        *,
+        by: str | None = None,
+        now: datetime | None = None,
+    ) -> None:
+        contest.zone(zone)
+        held = self.get(board)
+        said = None if deadline_at is None else deadline_at.isoformat()
+        self._change(
+            "board",
+            "UPDATE leaderboard SET deadline_at = %(deadline_at)s, zone = %(zone)s WHERE id = %(id)s RETURNING id",
+            {"id": held.id, "deadline_at": deadline_at, "zone": zone},
+            (by, "deadline", f"board:{held.id}", {"deadline_at": said, "zone": zone}),
+            now,
+        )
+
+    def set_visibility(
+        self, board: str, visibility: Visibility, *, by: str | None = None, now: datetime | None = None
+    ) -> None:
+        held = self.get(board)
+        self._change(
+            "board",
+            "UPDATE leaderboard SET visibility = %(visibility)s WHERE id = %(id)s RETURNING id",
+            {"id": held.id, "visibility": visibility},
+            (by, "visibility", f"board:{held.id}", {"visibility": visibility}),
+            now,
+        )
+
+    def edit(
+        self,
+        board: str,
+        *,
+        by: str,
+        description: str | None = None,
+        gpus: Sequence[str] | None = None,
+        min_isolation: int | None = None,
+        reopen: bool = False,
+        now: datetime | None = None,
+    ) -> list[str]:
+        """Change what is told and is different; the names of what was changed. Runs that wait keep their GPU type."""
+        held, at = self.get(board), or_now(now)
+        types = None if gpus is None else list(dict.fromkeys(contest.gpu_name(gpu) for gpu in gpus))
+        if types is not None and not types:
+            raise Invalid(f"board {held.name} needs a GPU type", hint="Name at least one.")
+        wanted: dict[str, tuple[Any, Any]] = {
+            "description": (description, held.description),
+            "gpus": (types, list(held.gpus)),
+            "min_isolation": (min_isolation, held.min_isolation),
+        }
+        changed = {name: new for name, (new, old) in wanted.items() if new is not None and new != old}
+        if reopen and held.closed_at is not None:
+            changed["closed_at"] = None
+        if not changed:
+            return []
+        # The names are those of `wanted` and nobody else's: no text of a caller gets into the statement.
+        sets = ", ".join(f"{name} = %({name})s" for name in changed)
+        with self._pool.transaction() as connection:
+            connection.execute(f"UPDATE leaderboard SET {sets} WHERE id = %(id)s".encode(), {**changed, "id": held.id})
+            note_event(connection, "staff.edit_board", f"board:{held.id}", {"changed": sorted(changed), "by": by}, at)
+        return sorted(changed)
+
+    def close(self, board: str, *, by: str | None = None, now: datetime | None = None) -> None:
+        """No more submissions, except by staff; what is there stays."""
+        held = self.get(board)
+        self._change(
+            "board",
+            "UPDATE leaderboard SET closed_at = coalesce(closed_at, %(now)s) WHERE id = %(id)s RETURNING id",
+            {"id": held.id, "now": or_now(now)},
+            (by, "close", f"board:{held.id}", {}),
+            now,
+        )
+
+    def delete(
+        self,
+        board: str,
+        *,
+        force: bool = False,
+        only: int | None = None,
+        by: str | None = None,
+        now: datetime | None = None,
+    ) -> None:
+        """Take it away; with submissions only by `force`. The rows stay, the name is free again. `only`: the id that
+        it must have; a name may be another board's by now."""
+        held = self.get(board)
+        if only is not None and held.id != only:
+            raise Invalid(
+                f"board {held.name} is another one now: the one that was meant is gone, and this was made since",
+                hint="Look at it before you delete it.",
+            )
+        if held.submissions and not force:
+            raise Invalid(
+                f"board {held.name} has {held.submissions} submissions", hint="Delete it by force, or close it."
+            )
+        self._change(
+            "board",
+            "UPDATE leaderboard SET deleted_at = %(now)s WHERE id = %(id)s AND deleted_at IS NULL RETURNING id",
+            {"id": held.id, "now": or_now(now)},
+            (by, "delete_board", f"board:{held.id}", {"name": held.name, "force": force}),
+            now,
+        )

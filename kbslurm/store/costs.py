@@ -1,0 +1,85 @@
+"""What was used, and what it cost: GPU-seconds and money."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from kbslurm.domain.usage import By, Usage
+from kbslurm.errors import NotFound
+from kbslurm.store.attempt_rows import OPEN_ATTEMPT
+from kbslurm.store.boards import Boards
+from kbslurm.store.connect import Pool
+from kbslurm.store.rows import Rows
+
+GPU_S = f"""(a.gpus * CASE
+    WHEN a.{OPEN_ATTEMPT} THEN greatest(a.reserve_s, coalesce(extract(epoch FROM %(now)s - a.started_at), 0))
+    WHEN a.state = 'refused' THEN 0
+    WHEN a.started_at IS NOT NULL THEN greatest(0, extract(epoch FROM a.ended_at - a.started_at))
+    WHEN a.state = 'cancelled' THEN 0
+    WHEN a.state = 'reported'
+        THEN least(a.reserve_s, greatest(0, extract(epoch FROM a.ended_at - coalesce(a.submitted_at, a.opened_at))))
+    ELSE a.reserve_s END)::float8"""
+
+MONEY = f"({GPU_S} * a.price)"
+
+_SPENT = f"""
+SELECT lower(b.name) AS board, s.team, sum({MONEY}) AS money
+FROM attempt a JOIN run r ON r.id = a.run_id JOIN submission s ON s.id = r.submission_id
+JOIN leaderboard b ON b.id = s.board_id
+WHERE a.price > 0 AND a.opened_at >= %(begins)s AND a.opened_at < %(ends)s GROUP BY 1, 2
+"""
+
+# By board, person, team, place or run. What has been held is counted in the month in which it was opened.
+_USAGE = f"""
+SELECT {{key}} AS name, count(*) AS attempts, count(*) FILTER (WHERE a.{OPEN_ATTEMPT}) AS open,
+    count(DISTINCT r.id) AS runs, sum({GPU_S}) AS gpu_s, sum({MONEY}) AS money,
+    sum({GPU_S}) FILTER (WHERE a.price > 0) AS paid_gpu_s
+FROM attempt a JOIN run r ON r.id = a.run_id JOIN submission s ON s.id = r.submission_id
+JOIN leaderboard b ON b.id = s.board_id JOIN person p ON p.id = s.person_id
+WHERE a.opened_at >= %(begins)s AND a.opened_at < %(ends)s
+    AND (%(board)s::text IS NULL OR lower(b.name) = %(board)s)
+GROUP BY 1 ORDER BY money DESC, gpu_s DESC, name
+"""
+
+_KEYS: dict[By, str] = {
+    "board": "b.name",
+    "person": "p.name",
+    "team": "s.team",
+    "place": "a.backend || ' ' || a.gpu",
+    "run": "'run ' || r.id || ' (' || b.name || ', ' || p.name || ')'",
+}
+
+
+class Costs(Rows):
+    """What attempts used, by board, person, team, place or run."""
+
+    def __init__(self, pool: Pool, boards: Boards) -> None:
+        super().__init__(pool)
+        self._boards = boards
+
+    def usage(
+        self, by: By, begins: datetime, ends: datetime, now: datetime, *, board: str | None = None
+    ) -> list[Usage]:
+        """What was used between these moments, of this board or all, by board, person, team, place or run; the dearest
+        first. By the team that a person was in when they submitted."""
+        ever = (
+            "SELECT FROM leaderboard WHERE lower(name) = %(board)s LIMIT 1"  # one that was deleted has its costs, too
+        )
+        if board is not None and self._one(ever, {"board": board}) is None:
+            raise NotFound("board", board, known=self._boards.names())
+        told = {"begins": begins, "ends": ends, "now": now, "board": board}
+        return [
+            Usage(**{**row, "paid_gpu_s": row["paid_gpu_s"] or 0.0})
+            for row in self._all(_USAGE.format(key=_KEYS[by]), told)
+        ]
+
+    def spent(self, begins: datetime, ends: datetime, now: datetime) -> list[dict[str, Any]]:
+        """What attempts that were opened between these moments cost, by board and team; open ones at their most."""
+        return self._all(_SPENT, {"begins": begins, "ends": ends, "now": now})
+
+
+def sums(rows: Sequence[dict[str, Any]], by: str) -> dict[str, float]:
+    names = {row[by] for row in rows if row[by] is not None}
+    return {name: sum(row["money"] for row in rows if row[by] == name) for name in names}

@@ -1,0 +1,195 @@
+"""What decides whether somebody may submit, and the submission's rows, all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from psycopg.rows import DictRow
+
+from kbslurm.domain import fairness, policy
+from kbslurm.domain.intake import Admission, Basis, check_may_submit
+from kbslurm.domain.policy import Category, Facts
+from kbslurm.domain.run import PersonId, RunId, SubmissionId
+from kbslurm.errors import NotFound
+from kbslurm.ports import NewSubmission, Receipt
+from kbslurm.store.boards import Boards
+from kbslurm.store.connect import Connection, Pool
+from kbslurm.store.problems import Problems
+from kbslurm.store.rows import Rows, row_of
+from kbslurm.store.seeds import derived_seed
+from kbslurm_eval.wire import Mode
+
+INTAKE = """
+SELECT p.id AS person_id, p.role, b.id AS board_id, b.name AS board, b.gpus, b.problem_version_id, f.*
+FROM person p LEFT JOIN leaderboard b ON lower(b.name) = lower(%(board)s) AND b.deleted_at IS NULL
+LEFT JOIN LATERAL kb_facts(p.id, b.id, %(category)s) f ON true
+WHERE p.id = %(person)s
+"""
+
+LOCK_INTAKE = "SELECT kb_intake_lock(%(person)s)"
+FACTS = "SELECT * FROM kb_facts(%(person)s, %(board)s, %(category)s)"
+
+ACCEPT = """
+SELECT made AS submission_id, due AS run_ids FROM kb_accept(%(seen)s, %(category)s, %(person)s, %(board)s, %(mode)s,
+    %(file_name)s, %(source)s, %(sha256)s, %(via)s, %(by_staff)s, %(version)s, %(gpus)s, %(fair_at)s, %(seeds)s,
+    %(cost_s)s, %(paired)s, %(place)s, %(now)s)
+"""
+
+# Taking a submission back doesn't give it back.
+_RECENT = """
+SELECT accepted_at FROM submission
+WHERE person_id = %(person)s AND board_id = %(board)s AND accepted_at > %(hour)s
+    AND (mode = 'leaderboard') = (%(category)s = 'leaderboard')
+"""
+
+_USED = """
+SELECT coalesce(sum(extract(epoch FROM coalesce(a.ended_at, %(now)s) - a.started_at)), 0)::float8 AS used_gpu_s,
+    min(a.ended_at) AS oldest_use_at
+FROM submission s JOIN run r ON r.submission_id = s.id JOIN attempt a ON a.run_id = r.id
+WHERE s.person_id = %(person)s AND s.board_id = %(board)s AND s.accepted_at > %(day)s - interval '7 days'
+    AND a.started_at IS NOT NULL AND coalesce(a.ended_at, %(now)s) > %(day)s
+    AND coalesce(a.ended_at, %(now)s) > a.started_at
+"""
+
+
+class Intake(Rows):
+    """ports.Intake: rows and events of a submission, or a refusal."""
+
+    def __init__(self, pool: Pool, boards: Boards, problems: Problems) -> None:
+        super().__init__(pool)
+        self._boards, self._problems = boards, problems
+
+    def admission(self, person: PersonId, board: str, mode: Mode = "test") -> Admission:
+        found = self._one(INTAKE, {"person": person, "board": board, "category": policy.category(mode)})
+        if found is None:
+            raise NotFound("person", str(person))
+        if found["board_id"] is None:
+            raise NotFound("board", board, known=self._boards.names(public_only=True))
+        by_staff = found["role"] in ("owner", "staff")
+        seen = policy.may_see(found["visibility"], invited=found["invited"], staff=by_staff)
+        counted = found["most_per_hour"] is not None or found["quota_gpu_s"] is not None
+        return Admission(
+            person_id=PersonId(found["person_id"]),
+            person=found["person"],
+            board_id=found["board_id"],
+            board=found["board"],
+            gpus=tuple(found["gpus"]),
+            problem_version_id=found["problem_version_id"],
+            problem=self._problems.of_version(found["problem_version_id"]),
+            by_staff=by_staff,
+            banned=found["ban_reason"] if found["banned_at"] else None,
+            accepting=found["accepts_jobs"] is not False,
+            closed=found["closed_at"] is not None or not seen,
+            deadline_at=policy.deadline(found["deadline_at"], found["extended_to"]),
+            zone=found["zone"],
+            basis=None if counted else _basis(found),
+        )
+
+    def accept(self, new: NewSubmission, now: datetime) -> Receipt:
+        """Rows and events, or a refusal. What was decided by holds if it is still so; else it is decided anew."""
+        made = None if new.basis is None else self._one(ACCEPT, self._told(new, new.basis, now))
+        if made is None or made["submission_id"] is None:
+            made = self._accept_locked(new, now)
+        return Receipt(
+            submission_id=SubmissionId(made["submission_id"]),
+            run_ids=tuple(RunId(n) for n in made["run_ids"]),
+            accepted_at=now,
+        )
+
+    def _accept_locked(self, new: NewSubmission, now: datetime) -> DictRow:
+        """Ban, pause, closing, deadline and limits are looked at again where nobody can change them."""
+        kind = policy.category(new.mode)
+        asked = {"person": new.person_id, "board": new.board_id, "category": kind}
+        with self._pool.transaction() as connection:
+            row_of(connection, LOCK_INTAKE, asked)
+            now_so = row_of(connection, FACTS, asked)
+            if now_so is None or now_so["person"] is None:
+                raise NotFound("person", str(new.person_id))
+            if now_so["name"] is None:
+                raise NotFound("board", str(new.board_id))
+            known = completed(connection, now_so, new.person_id, new.board_id, kind, now)
+            self._check_again(new, now_so, known, now)
+            made = row_of(connection, ACCEPT, self._told(new, _basis(now_so), now))
+            assert made is not None and made["submission_id"] is not None, "under the locks it is still so"
+            return made
+
+    def _told(self, new: NewSubmission, basis: Basis, now: datetime) -> dict[str, Any]:
+        problem = self._problems.of_version(new.problem_version_id)
+        paired = new.mode == "leaderboard" and problem.baseline is not None
+        category = policy.category(new.mode)
+        told = _accepted(new, _stamps(new, basis, now), now)
+        return {**told, "paired": paired, "seen": basis.seen, "category": category}
+
+    def _check_again(self, new: NewSubmission, now_so: DictRow, known: policy.Facts, now: datetime) -> None:
+        seen = policy.may_see(now_so["visibility"], invited=known.invited, staff=new.by_staff)
+        check_may_submit(
+            Admission(
+                person_id=new.person_id,
+                person=now_so["person"],
+                board_id=new.board_id,
+                board=now_so["name"],
+                gpus=new.gpus,
+                problem_version_id=new.problem_version_id,
+                problem=self._problems.of_version(new.problem_version_id),
+                by_staff=new.by_staff,
+                banned=now_so["ban_reason"] if now_so["banned_at"] else None,
+                accepting=now_so["accepts_jobs"] is not False,
+                closed=now_so["closed_at"] is not None or not seen,
+                deadline_at=policy.deadline(now_so["deadline_at"], known.extended_to),
+                zone=now_so["zone"],
+            ),
+            now,
+        )
+        policy.check(now_so["name"], new.mode, known, now, staff=new.by_staff)
+
+
+def completed(
+    connection: Connection, found: Mapping[str, Any], person: PersonId, board: int, kind: Category, now: datetime
+) -> Facts:
+    """What the policy must know, with what costs more to count: only boards with limits and quotas ask for that."""
+    told: dict[str, Any] = {"person": person, "board": board, "category": kind}
+    told |= {"hour": now - policy.WINDOW, "day": now - policy.QUOTA_WINDOW, "now": now}
+    known = {name: found[name] for name in ("invited", "extended_to", "most_per_hour", "quota_gpu_s")}
+    if known["most_per_hour"] is not None:
+        known["recent_at"] = [row["accepted_at"] for row in connection.execute(_RECENT.encode(), told)]
+    if known["quota_gpu_s"] is not None:
+        used = connection.execute(_USED.encode(), told).fetchone()
+        assert used is not None
+        known |= used
+    return Facts(**known)
+
+
+def _basis(facts: DictRow) -> Basis:
+    return Basis(seen=facts["seen"], fair_at=facts["fair_at"], cost_s=facts["cost_s"] or 0.0)
+
+
+def _stamps(new: NewSubmission, basis: Basis, now: datetime) -> list[datetime]:
+    """The runs' virtual times: each pays for the person's run before it, by what that one is expected to cost."""
+    last, cost_s = basis.fair_at, basis.cost_s
+    stamps: list[datetime] = []
+    for _ in new.gpus:
+        last, cost_s = fairness.fair_at(now, last, cost_s=cost_s), new.cost_s
+        stamps.append(last)
+    return stamps
+
+
+def _accepted(new: NewSubmission, stamps: list[datetime], now: datetime) -> dict[str, Any]:
+    return {
+        "person": new.person_id,
+        "board": new.board_id,
+        "mode": new.mode,
+        "file_name": new.file_name,
+        "source": new.source,
+        "sha256": new.source_sha256,
+        "via": new.via,
+        "place": new.place,
+        "by_staff": new.by_staff,
+        "version": new.problem_version_id,
+        "cost_s": new.cost_s,
+        "gpus": list(new.gpus),
+        "fair_at": stamps,
+        "seeds": [derived_seed(new.secret_seed, gpu) for gpu in new.gpus],
+        "now": now,
+    }

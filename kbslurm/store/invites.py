@@ -1,0 +1,112 @@
+"""Invitations to closed boards: codes that each open some boards to one person."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from datetime import datetime
+
+from kbslurm.domain import policy
+from kbslurm.domain.run import PersonId
+from kbslurm.errors import NotFound
+from kbslurm.store.boards import Boards
+from kbslurm.store.connect import Pool
+from kbslurm.store.rows import Rows, note_event, or_now
+from kbslurm.store.views import Invite
+
+# Letters and digits that nobody takes for another, in groups that can be read out.
+ALPHABET = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+CODE_GROUPS, CODE_LETTERS = 3, 4
+
+
+class Invites(Rows):
+    """Codes, and who took them up."""
+
+    def __init__(self, pool: Pool, boards: Boards) -> None:
+        super().__init__(pool)
+        self._boards = boards
+
+    def make(
+        self, boards: Sequence[str], count: int, *, by: str, now: datetime | None = None
+    ) -> tuple[list[str], list[str]]:
+        """(the boards' names, new codes): each code opens all of these boards to the one person who takes it up."""
+        policy.check_invites(boards, count)
+        held = [self._boards.get(name) for name in dict.fromkeys(boards)]
+        codes, at = [_code() for _ in range(count)], or_now(now)
+        told = {"codes": codes, "boards": [board.id for board in held], "now": at}
+        with self._pool.transaction() as connection:
+            connection.execute(
+                b"WITH made AS (INSERT INTO invite (code, created_at) SELECT unnest(%(codes)s::text[]), %(now)s"
+                b" RETURNING id) INSERT INTO invite_board (invite_id, board_id)"
+                b" SELECT made.id, b.id FROM made, unnest(%(boards)s::bigint[]) AS b(id)",
+                told,
+            )
+            for board in held:
+                note_event(connection, "staff.invite", f"board:{board.id}", {"count": count, "by": by}, at)
+        return [board.name for board in held], codes
+
+    def of_board(self, board: str) -> list[Invite]:
+        """The invitations to this board that weren't revoked, oldest first."""
+        found = self._all(
+            "SELECT i.code, i.person_id, p.name AS person, i.claimed_at, i.created_at"
+            " FROM invite i JOIN invite_board ib ON ib.invite_id = i.id LEFT JOIN person p ON p.id = i.person_id"
+            " WHERE ib.board_id = %(board)s AND i.revoked_at IS NULL ORDER BY i.id",
+            {"board": self._boards.get(board).id},
+        )
+        return [Invite(**row) for row in found]
+
+    def claim(self, code: str, person: PersonId, *, now: datetime | None = None) -> list[str]:
+        """The boards that are open to this person from now on. Twice by the same person is fine."""
+        at = or_now(now)
+        with self._pool.transaction() as connection:
+            found = connection.execute(
+                b"SELECT id, person_id, revoked_at FROM invite WHERE code = %(code)s FOR UPDATE",
+                {"code": code.strip().upper()},
+            ).fetchone()
+            if found is None:
+                raise NotFound("invitation", code)
+            held = {"invite": found["id"], "person": person, "now": at}
+            revoked = found["revoked_at"] is not None
+            if policy.check_claim(code, revoked=revoked, claimed_by=found["person_id"], person=person):
+                connection.execute(
+                    b"UPDATE invite SET person_id = %(person)s, claimed_at = %(now)s WHERE id = %(invite)s", held
+                )
+                note_event(connection, "person.joined", f"person:{person}", {"invite": found["id"]}, at)
+            names = connection.execute(
+                b"SELECT b.name FROM invite_board ib JOIN leaderboard b ON b.id = ib.board_id"
+                b" WHERE ib.invite_id = %(invite)s AND b.deleted_at IS NULL ORDER BY b.name",
+                held,
+            ).fetchall()
+        return [row["name"] for row in names]
+
+    def revoke(self, code: str, *, by: str, now: datetime | None = None) -> bool:
+        """End an invitation, and with it the access of whoever took it up; whether somebody had."""
+        at = or_now(now)
+        with self._pool.transaction() as connection:
+            found = connection.execute(
+                b"UPDATE invite SET revoked_at = %(now)s WHERE code = %(code)s AND revoked_at IS NULL"
+                b" RETURNING id, person_id",
+                {"code": code.strip().upper(), "now": at},
+            ).fetchone()
+            if found is None:
+                raise NotFound("invitation", code)
+            claimed = found["person_id"] is not None
+            note_event(
+                connection, "staff.revoke_invite", f"invite:{found['id']}", {"was_claimed": claimed, "by": by}, at
+            )
+        return claimed
+
+    def boards_of(self, person: PersonId) -> frozenset[int]:
+        """The boards to which this person was invited."""
+        found = self._all(
+            "SELECT DISTINCT ib.board_id FROM invite i JOIN invite_board ib ON ib.invite_id = i.id"
+            " WHERE i.person_id = %(person)s AND i.revoked_at IS NULL",
+            {"person": person},
+        )
+        return frozenset(row["board_id"] for row in found)
+
+
+def _code() -> str:
+    groups = ("".join(secrets.choice(ALPHABET) for _ in range(CODE_LETTERS)) for _ in range(CODE_GROUPS))
+    return "-".join(groups)

@@ -1,0 +1,124 @@
+"""What a host looks at: the queue by GPU type, what waits for what, and what is wrong."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from kbslurm.store.boards import Boards
+from kbslurm.store.connect import Pool
+from kbslurm.store.quarantine import QUARANTINED
+from kbslurm.store.rows import Rows, or_now
+from kbslurm.store.views import Attention, QueueLine, Waiting, Want
+
+OLD_IN_QUEUE = timedelta(hours=6)
+OLD_UNSENT = timedelta(minutes=10)
+
+_ATTENTION = f"""
+SELECT 'ambiguous' AS kind, 'run:' || a.run_id AS subject, 'attempt ' || a.number || ' at ' || a.backend
+    || ' may or may not have been started: ' || a.reason AS text, a.opened_at AS since
+FROM attempt a WHERE a.state = 'ambiguous'
+UNION ALL
+SELECT 'failed', 'run:' || id, 'failed after ' || attempts || ' attempts: ' || reason, ended_at
+FROM run WHERE state = 'failed' AND ended_at > %(now)s - interval '1 day'
+UNION ALL
+SELECT 'quarantined', 'node:' || node, node || ' at ' || backend || ' is left out: runs of ' || people
+    || ' people failed there within the hour', since
+FROM ({QUARANTINED}) q
+UNION ALL
+SELECT 'unsteady', 'node:' || node, 'the baseline was not its usual self on ' || node || ' at ' || backend || ' in '
+    || count(*) || ' runs of ' || count(DISTINCT person_id) || ' people within a day', max(at)
+FROM baseline_point WHERE NOT inside AND at > %(now)s - interval '1 day' GROUP BY backend, node
+UNION ALL
+SELECT 'old', 'gpu:' || gpu, count(*) || ' runs have waited for ' || gpu || ' for more than '
+    || extract(epoch FROM %(old)s::interval)::int / 3600 || ' hours', min(queued_at)
+FROM run WHERE state = 'queued' AND queued_at < %(now)s - %(old)s::interval GROUP BY gpu
+UNION ALL
+SELECT 'old', 'run:' || run_id, 'attempt ' || number || ' was given to ' || backend
+    || ', which has not taken it so far (the daemon''s log says why: a full disk, a limit on jobs)', opened_at
+FROM attempt WHERE state = 'intent' AND opened_at < %(now)s - %(unsent)s::interval
+ORDER BY since
+"""
+
+_OF_BOARD = """
+    s.removed_at IS NULL AND (%(board)s::bigint IS NULL OR s.board_id = %(board)s)
+    AND (%(since)s::timestamptz IS NULL OR s.accepted_at >= %(since)s)
+"""
+
+_STATS = f"""
+SELECT count(DISTINCT s.id) AS submissions, count(DISTINCT s.person_id) AS people, count(r.id) AS runs,
+    count(*) FILTER (WHERE r.state = 'queued') AS queued,
+    count(*) FILTER (WHERE r.state IN ('launching', 'running')) AS running,
+    count(*) FILTER (WHERE r.state = 'failed') AS failed
+FROM submission s LEFT JOIN run r ON r.submission_id = s.id WHERE {_OF_BOARD}
+"""
+
+_STATS_VERDICTS = f"""
+SELECT v.name, count(*) AS n FROM submission s JOIN run r ON r.submission_id = s.id JOIN verdict v ON v.run_id = r.id
+WHERE {_OF_BOARD} GROUP BY v.name ORDER BY v.name
+"""
+
+_STATS_GPUS = f"""
+SELECT r.gpu, count(DISTINCT r.id) AS runs,
+    coalesce(sum(extract(epoch FROM a.ended_at - a.started_at)) FILTER (WHERE a.ended_at > a.started_at), 0)::float8
+    AS gpu_s
+FROM submission s JOIN run r ON r.submission_id = s.id LEFT JOIN attempt a ON a.run_id = r.id
+WHERE {_OF_BOARD} GROUP BY r.gpu ORDER BY r.gpu
+"""
+
+
+class Overview(Rows):
+    """The state of things, for `kbslurm status` and the metrics."""
+
+    def __init__(self, pool: Pool, boards: Boards) -> None:
+        super().__init__(pool)
+        self._boards = boards
+
+    def attention(self, *, now: datetime | None = None) -> list[Attention]:
+        """What a host should look at, oldest first."""
+        return [
+            Attention(**row)
+            for row in self._all(_ATTENTION, {"now": or_now(now), "old": OLD_IN_QUEUE, "unsent": OLD_UNSENT})
+        ]
+
+    def queue(self) -> list[QueueLine]:
+        """The open runs by GPU type."""
+        found = self._all(
+            "SELECT gpu, count(*) FILTER (WHERE state = 'queued') AS queued,"
+            " count(*) FILTER (WHERE state = 'launching') AS launching,"
+            " count(*) FILTER (WHERE state = 'running') AS running,"
+            " min(queued_at) FILTER (WHERE state = 'queued') AS oldest_at"
+            " FROM run WHERE state IN ('queued', 'launching', 'running') GROUP BY gpu ORDER BY gpu"
+        )
+        return [QueueLine(**row) for row in found]
+
+    def wants(self) -> list[Want]:
+        """What the queued runs that may be claimed want of a place."""
+        found = self._all(
+            "SELECT run.gpu, v.ranks AS gpus, run.by_staff, count(*) AS runs"
+            " FROM run JOIN problem_version v ON v.id = run.problem_version_id"
+            " WHERE run.state = 'queued' AND NOT run.held GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
+        )
+        return [Want(**row) for row in found]
+
+    def waits(self) -> list[Waiting]:
+        """Why attempts that were submitted haven't begun."""
+        found = self._all(
+            "SELECT backend, gpu, telemetry ->> 'waits' AS reason, count(*) AS attempts FROM attempt"
+            " WHERE state = 'submitted' AND telemetry ->> 'waits' <> '' GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
+        )
+        return [Waiting(**row) for row in found]
+
+    def stats(self, *, board: str | None = None, since: datetime | None = None) -> dict[str, Any]:
+        """What was done on this board, or on all, since then: counts only."""
+        held = None if board is None else self._boards.get(board)
+        told = {"board": held.id if held else None, "since": since}
+        counts = self._one(_STATS, told)
+        verdicts = self._all(_STATS_VERDICTS, told)
+        gpus = self._all(_STATS_GPUS, told)
+        assert counts is not None
+        return {
+            **counts,
+            "verdicts": {row["name"]: row["n"] for row in verdicts},
+            "gpus": {row["gpu"]: {"runs": row["runs"], "gpu_s": row["gpu_s"]} for row in gpus},
+        }

@@ -1,0 +1,279 @@
+"""People: their names, roles, teams and bans, and the accounts elsewhere that stand for them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+
+import psycopg
+from psycopg.rows import DictRow
+from psycopg.types.json import Jsonb
+
+from kbslurm.domain import contest
+from kbslurm.domain.run import PersonId
+from kbslurm.errors import Invalid, NotFound
+from kbslurm.store.connect import Connection, Pool
+from kbslurm.store.events import Events
+from kbslurm.store.rows import Rows, note_event, or_now
+from kbslurm.store.views import Person, Role
+
+NAME_CAP = 64
+NEWCOMER_LOCK = 4_927_308
+HOUSE = "house"
+PERSON = "id, name, role, banned_at, ban_reason, discord_id, github_id, created_at, team"
+
+# Providers write their own address with a slash at its end or without; configurations, too.
+_THIS_ISSUER = "issuer IN (%(issuer)s, %(issuer)s || '/')"
+
+
+class People(Rows):
+    """Everybody who submits or hosts."""
+
+    def __init__(self, pool: Pool, events: Events) -> None:
+        super().__init__(pool)
+        self._events = events
+
+    def add(self, name: str, role: Role = "participant", *, now: datetime | None = None) -> Person:
+        """A new person. Invalid when the name is taken (in whatever case) or can't be one."""
+        told = {"name": person_name(name), "role": role, "now": or_now(now)}
+        try:
+            found = self._one(
+                f"INSERT INTO person (name, role, created_at) VALUES (%(name)s, %(role)s, %(now)s) RETURNING {PERSON}",
+                told,
+            )
+        except psycopg.errors.UniqueViolation:
+            raise Invalid(f"there is already a person {told['name']!r}", hint="Choose another name.") from None
+        assert found is not None
+        return _person(found)
+
+    def ensure(self, name: str, role: Role = "participant", *, now: datetime | None = None) -> Person:
+        """The person of this name, made when there is none. An existing one keeps its role."""
+        told = {"name": person_name(name), "role": role, "now": or_now(now)}
+        self._do(
+            "INSERT INTO person (name, role, created_at) VALUES (%(name)s, %(role)s, %(now)s)"
+            " ON CONFLICT (lower(name)) DO NOTHING",
+            told,
+        )
+        found = self.find(name)
+        assert found is not None
+        return found
+
+    def find(self, name: str) -> Person | None:
+        """Whoever has this name, in whatever case."""
+        return maybe_person(
+            self._one(f"SELECT {PERSON} FROM person WHERE lower(name) = lower(%(name)s)", {"name": name.strip()})
+        )
+
+    def by_id(self, person: PersonId) -> Person | None:
+        return maybe_person(self._one(f"SELECT {PERSON} FROM person WHERE id = %(id)s", {"id": person}))
+
+    def by_account(self, provider: str, account: str) -> Person | None:
+        """Whoever linked this account of `discord` or `github`."""
+        return maybe_person(
+            self._one(f"SELECT {PERSON} FROM person WHERE {_account(provider)} = %(account)s", {"account": account})
+        )
+
+    def by_name_or_id(self, text: str) -> Person | None:
+        """Whoever is meant by a number, else by a name."""
+        if text.isascii() and text.isdecimal() and len(text) < 19:
+            return self.by_id(PersonId(int(text)))
+        return self.find(text)
+
+    def for_account(self, provider: str, account: str, name: str, *, by: str, now: datetime | None = None) -> Person:
+        """Whoever this account stands for; a new person when it stands for nobody, under a name that is still free."""
+        found = self.by_account(provider, account)
+        if found is not None:
+            return found
+        with self._newcomers_in_turn():
+            found = self.by_account(provider, account)
+            if found is not None:
+                return found
+            wanted = self._free_name(name, f"{provider} {account[-8:]}")
+            person = self.add(wanted, now=now)
+            self.link_account(person.id, provider, account)
+            self._events.audit(by, "user.add", f"person:{person.id}", {"name": wanted, "account": provider}, now=now)
+        return self.get(person.id)
+
+    def for_subject(self, issuer: str, subject: str, name: str, *, now: datetime | None = None) -> Person:
+        """Whoever a university's provider means by this subject; a new person when it is the first time."""
+        told = {"issuer": issuer.rstrip("/"), "subject": subject}
+        statement = f"SELECT person_id FROM oidc_account WHERE {_THIS_ISSUER} AND subject = %(subject)s"
+        found = self._one(statement, told)
+        if found is not None:
+            return self.get(PersonId(found["person_id"]))
+        with self._newcomers_in_turn():
+            found = self._one(statement, told)
+            if found is None:
+                person = self.add(self._free_name(name, subject[-8:]), now=now)
+                self._events.audit("sign-on", "user.add", f"person:{person.id}", {"account": "oidc"}, now=now)
+                self._do(
+                    "INSERT INTO oidc_account (issuer, subject, person_id) VALUES (%(issuer)s, %(subject)s, %(person)s)"
+                    " ON CONFLICT DO NOTHING",
+                    {**told, "person": person.id},
+                )
+                found = self._one(statement, told)
+                assert found is not None
+        return self.get(PersonId(found["person_id"]))
+
+    def link_account(self, person: PersonId, provider: str, account: str) -> None:
+        """Let this account stand for the person. Invalid when it stands for somebody else, or they have another."""
+        column = _account(provider)
+        try:
+            found = self._one(
+                f"UPDATE person SET {column} = %(account)s"
+                f" WHERE id = %(id)s AND ({column} IS NULL OR {column} = %(account)s) RETURNING id",
+                {"id": person, "account": account},
+            )
+        except psycopg.errors.UniqueViolation:
+            raise Invalid(f"that {provider} account belongs to somebody else", hint="Ask a host.") from None
+        if found is None:
+            raise Invalid(f"this person already has another {provider} account", hint="Ask a host.")
+
+    def link_subject(self, person: PersonId, issuer: str, subject: str) -> None:
+        """Let a university's account stand for the person, too. Invalid when it stands for somebody else, or they have
+        another of the same university."""
+        told = {"issuer": issuer.rstrip("/"), "subject": subject, "person": person}
+        self._do(
+            "INSERT INTO oidc_account (issuer, subject, person_id) SELECT %(issuer)s, %(subject)s, id FROM person"
+            " WHERE id = %(person)s AND NOT EXISTS (SELECT 1 FROM oidc_account"
+            f" WHERE {_THIS_ISSUER} AND (person_id = %(person)s OR subject = %(subject)s)) ON CONFLICT DO NOTHING",
+            told,
+        )
+        found = self._one(f"SELECT person_id FROM oidc_account WHERE {_THIS_ISSUER} AND subject = %(subject)s", told)
+        if found is None:
+            raise Invalid("you have another account of this university already", hint="Ask a host.")
+        if found["person_id"] != person:
+            raise Invalid("that account of the university belongs to somebody else", hint="Ask a host.")
+
+    def all(self) -> list[Person]:
+        return [_person(found) for found in self._all(f"SELECT {PERSON} FROM person ORDER BY lower(name)")]
+
+    def like(self, text: str, *, limit: int) -> list[Person]:
+        """Whose names have this text in them, in whatever case; those that begin with it first."""
+        told = {"text": text.lower(), "limit": limit}
+        found = self._all(
+            f"SELECT {PERSON} FROM person WHERE strpos(lower(name), %(text)s) > 0"
+            " ORDER BY strpos(lower(name), %(text)s), lower(name) LIMIT %(limit)s",
+            told,
+        )
+        return [_person(one) for one in found]
+
+    def set_role(self, person: PersonId, role: Role, *, by: str | None = None, now: datetime | None = None) -> Person:
+        self._change(
+            "person",
+            "UPDATE person SET role = %(role)s WHERE id = %(id)s RETURNING id",
+            {"id": person, "role": role},
+            (by, "role", f"person:{person}", {"role": role}),
+            now,
+        )
+        return self.get(person)
+
+    def set_team(
+        self, person: PersonId, team: str | None, *, by: str | None = None, now: datetime | None = None
+    ) -> Person:
+        """Which team they submit for from now on, or none. What they submitted stays with the team of then."""
+        named = None if team is None else contest.team_name(team)
+        self._change(
+            "person",
+            "UPDATE person SET team = %(team)s WHERE id = %(id)s RETURNING id",
+            {"id": person, "team": named},
+            (by, "team", f"person:{person}", {"team": named}),
+            now,
+        )
+        return self.get(person)
+
+    def ban(self, person: PersonId, reason: str = "", *, by: str | None = None, now: datetime | None = None) -> Person:
+        """They may no longer submit, and leave every board until the ban is lifted."""
+        self._change(
+            "person",
+            "UPDATE person SET banned_at = coalesce(banned_at, %(now)s), ban_reason = %(reason)s"
+            " WHERE id = %(id)s RETURNING id",
+            {"id": person, "reason": reason, "now": or_now(now)},
+            (by, "ban", f"person:{person}", {"reason": reason}),
+            now,
+        )
+        return self.get(person)
+
+    def unban(self, person: PersonId, *, by: str | None = None, now: datetime | None = None) -> Person:
+        self._change(
+            "person",
+            "UPDATE person SET banned_at = NULL, ban_reason = '' WHERE id = %(id)s RETURNING id",
+            {"id": person},
+            (by, "unban", f"person:{person}", {}),
+            now,
+        )
+        return self.get(person)
+
+    def house(self, *, now: datetime) -> PersonId:
+        """Who the service's own submissions belong to."""
+        with self._pool.transaction() as connection:
+            return own_person(connection, now)
+
+    def get(self, person: PersonId) -> Person:
+        found = self.by_id(person)
+        if found is None:
+            raise NotFound("person", str(person))
+        return found
+
+    def _free_name(self, name: str, mark: str) -> str:
+        """A name that nobody has yet, as near to the wanted one as may be."""
+        usual = " ".join(name.split())[:NAME_CAP] or "somebody"
+        for wanted in (usual, f"{usual[:40]} ({mark})"):
+            if wanted.isprintable() and self.find(wanted) is None:
+                return wanted
+        return f"somebody {secrets.token_hex(4)}"
+
+    @contextmanager
+    def _newcomers_in_turn(self) -> Iterator[None]:
+        """Who comes twice at once (a double click, two of a bot's calls) becomes one person; two of a name get two."""
+        with self._pool.transaction() as connection:
+            connection.execute(b"SELECT pg_advisory_xact_lock(%s)", (NEWCOMER_LOCK,))
+            yield
+
+
+def person_name(text: str) -> str:
+    """The name as it is kept, or Invalid."""
+    name = " ".join(text.split())
+    if not name or len(name) > NAME_CAP or not name.isprintable():
+        raise Invalid(f"{text[:80]!r} can't be a person's name", hint=f"1 to {NAME_CAP} letters that can be printed.")
+    return name
+
+
+def _account(provider: str) -> str:
+    columns = {"discord": "discord_id", "github": "github_id"}
+    if provider not in columns:
+        raise NotFound("account provider", provider, known=list(columns))
+    return columns[provider]
+
+
+def _person(row: DictRow) -> Person:
+    return Person(**row)
+
+
+def maybe_person(row: DictRow | None) -> Person | None:
+    return None if row is None else Person(**row)
+
+
+def own_person(connection: Connection, now: datetime) -> PersonId:
+    """Who the service's own runs belong to: a person whom nobody can sign on as, made when first needed."""
+    found = connection.execute(b"SELECT value FROM setting WHERE key = %(key)s", {"key": HOUSE}).fetchone()
+    if found is not None:
+        return PersonId(found["value"])
+    made = connection.execute(
+        b"INSERT INTO person (name, role, created_at) VALUES (%(name)s, 'staff', %(now)s)"
+        b" ON CONFLICT (lower(name)) DO NOTHING RETURNING id",
+        {"name": HOUSE, "now": now},
+    ).fetchone()
+    if made is None:  # somebody is called so: then it is called otherwise
+        made = connection.execute(
+            b"INSERT INTO person (name, role, created_at) VALUES (%(name)s, 'staff', %(now)s) RETURNING id",
+            {"name": f"{HOUSE} {secrets.token_hex(4)}", "now": now},
+        ).fetchone()
+    assert made is not None
+    connection.execute(
+        b"INSERT INTO setting (key, value) VALUES (%(key)s, %(value)s)", {"key": HOUSE, "value": Jsonb(made["id"])}
+    )
+    note_event(connection, "person.house", f"person:{made['id']}", {}, now)
+    return PersonId(made["id"])

@@ -1,0 +1,81 @@
+"""What each part of the store stands on: the pool of connections, and the few ways of asking for rows.
+
+Every statement that changes something is whole in itself: the event is written with the rows. Values are always bound,
+as %(name)s; locks are always taken run before attempt. What a host does (`by`) is kept as an event `staff.*` in the
+same transaction; who leaves `by` out tells it by `events.audit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from psycopg.rows import DictRow
+from psycopg.types.json import Jsonb
+
+from kbslurm.domain.run import OpenAttempt
+from kbslurm.errors import NotFound
+from kbslurm.store.attempt_rows import fence
+from kbslurm.store.connect import Connection, Pool
+
+EVENT = "INSERT INTO event (kind, subject, data, at) VALUES (%(kind)s, %(subject)s, %(data)s, %(now)s)"
+
+
+class Rows:
+    """A part of the store. All parts share one pool."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def _one(self, statement: str, told: Mapping[str, Any] | None = None) -> DictRow | None:
+        with self._pool.statement() as connection:
+            return connection.execute(statement.encode(), told).fetchone()
+
+    def _all(self, statement: str, told: Mapping[str, Any] | None = None) -> list[DictRow]:
+        with self._pool.statement() as connection:
+            return connection.execute(statement.encode(), told).fetchall()
+
+    def _do(self, statement: str, told: Mapping[str, Any] | None = None) -> None:
+        with self._pool.statement() as connection:
+            connection.execute(statement.encode(), told)
+
+    def _change(
+        self,
+        what: str,
+        statement: str,
+        told: Mapping[str, Any],
+        act: tuple[str | None, str, str, Mapping[str, Any]],
+        now: datetime | None,
+        *,
+        required: bool = True,
+    ) -> bool:
+        """One host's act on one row, kept as an event where `by` is told. NotFound when there is no such row."""
+        by, name, subject, data = act
+        with self._pool.transaction() as connection:
+            if connection.execute(statement.encode(), told).fetchone() is None:
+                if required:
+                    raise NotFound(what, str(told["id"]))
+                return False
+            if by is not None:
+                note_event(connection, f"staff.{name}", subject, {**data, "by": by}, or_now(now))
+        return True
+
+    def _fenced(self, statement: str, attempt: OpenAttempt, now: datetime, **told: Any) -> bool:
+        """A write of an attempt; False when it is no longer its run's, and nothing was changed."""
+        return self._one(statement, {**fence(attempt), "now": now, **told}) is not None
+
+
+def note_event(connection: Connection, kind: str, subject: str, data: Mapping[str, Any], now: datetime) -> None:
+    """Write an event in this transaction."""
+    connection.execute(EVENT.encode(), {"kind": kind, "subject": subject, "data": Jsonb(dict(data)), "now": now})
+
+
+def or_now(now: datetime | None) -> datetime:
+    """This moment, or the one that it is."""
+    return now or datetime.now(UTC)
+
+
+def row_of(connection: Connection, statement: str, told: Mapping[str, Any]) -> DictRow | None:
+    """The first row of a statement in this transaction."""
+    return connection.execute(statement.encode(), told).fetchone()

@@ -1,0 +1,81 @@
+"""Second measurements: one of a person's after the other, and none that became needless."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from kbslurm.domain.board import LEAST_DIFFERENCE
+from kbslurm.store.connect import Connection
+
+TEND_LOCK = 4_927_307
+IS_HELD = "run.held AND run.state = 'queued'"
+
+# Somebody's score that counts on a board: the best, or the latest where that one counts.
+STANDING_SCORE = """SELECT coalesce(fs.score_s, v.score_s) AS score_s, coalesce(fs.low_s, v.low_s) AS low_s,
+        coalesce(fs.high_s, v.high_s) AS high_s
+    FROM submission t
+    JOIN run tr ON tr.submission_id = t.id AND tr.problem_version_id = {version} AND tr.gpu = {gpu}
+        AND tr.counts AND tr.may_rank
+    JOIN verdict v ON v.run_id = tr.id AND v.ranked
+    LEFT JOIN final_score fs ON fs.run_id = tr.id
+    WHERE t.board_id = {board} AND t.person_id = {person} AND {which}
+    ORDER BY CASE WHEN {ranking} = 'last' THEN -t.id END, coalesce(fs.score_s, v.score_s) LIMIT 1"""
+
+# Second measurements that wait: (the run, its first one's score, and whether another of the same person's was confirmed
+# meanwhile that makes it needless). None of them waits any more once no other of that person's is being measured.
+_WAITING_SECONDS = f"""
+WITH waiting AS (
+    SELECT h.id, h.submission_id, h.gpu, h.problem_version_id, h.person_id, s.board_id, f.id AS first_id, v.score_s,
+        b.ranking, CASE WHEN b.ranking = 'last' THEN held.score_s <= v.score_s
+            ELSE ln(held.score_s / v.score_s) <= greatest({LEAST_DIFFERENCE},
+                sqrt((ln(held.high_s / nullif(held.low_s, 0)) ^ 2 + ln(v.high_s / nullif(v.low_s, 0)) ^ 2) / 4))
+            END IS TRUE AS needless
+    FROM run h JOIN submission s ON s.id = h.submission_id JOIN leaderboard b ON b.id = s.board_id
+    JOIN run f ON f.submission_id = h.submission_id AND f.gpu = h.gpu AND f.problem_version_id = h.problem_version_id
+        AND f.rejudging_id = 0 AND NOT f.second
+    JOIN verdict v ON v.run_id = f.id
+    LEFT JOIN LATERAL (
+        {STANDING_SCORE.format(version="h.problem_version_id", gpu="h.gpu", board="s.board_id", person="h.person_id",
+                             which="t.removed_at IS NULL", ranking="b.ranking")}
+    ) held ON true
+    WHERE h.held AND h.second AND h.state = 'queued' AND NOT EXISTS (
+        SELECT 1 FROM run o JOIN submission os ON os.id = o.submission_id
+        WHERE o.second AND NOT o.held AND o.ended_at IS NULL AND o.person_id = h.person_id AND o.gpu = h.gpu
+            AND o.problem_version_id = h.problem_version_id AND os.board_id = s.board_id)
+)"""  # fmt: skip
+
+# What would improve nothing any more isn't measured again. Where the latest counts its first measurement does, then.
+_DROP_SECONDS = f"""{_WAITING_SECONDS}, gone AS (
+    UPDATE run SET state = 'cancelled', cancel_at = %(now)s, ended_at = %(now)s, counts = false, held = false,
+        reason = 'another of the same person was confirmed as fast meanwhile'
+    FROM waiting w WHERE w.needless AND run.id = w.id AND run.state = 'queued'
+    RETURNING run.id, run.submission_id, run.gpu, run.person_id, w.first_id, w.ranking
+), back AS (
+    UPDATE run SET counts = true, may_rank = may_rank AND gone.ranking = 'last' FROM gone WHERE run.id = gone.first_id
+), noted AS (
+    INSERT INTO event (kind, subject, data, at)
+    SELECT 'run.cancelled', 'run:' || id, jsonb_build_object('submission', submission_id, 'gpu', gpu,
+        'person', person_id, 'by', NULL::bigint), %(now)s FROM gone
+)
+SELECT count(*) AS n FROM gone
+"""
+
+# One statement sees who is being measured and what stands: what ends between it and the one before it changes neither.
+_RELEASE_SECONDS = f"""{_WAITING_SECONDS}, best AS (
+    SELECT DISTINCT ON (person_id, board_id, gpu, problem_version_id) id FROM waiting WHERE NOT needless
+    ORDER BY person_id, board_id, gpu, problem_version_id, score_s, id
+)
+UPDATE run SET held = false FROM best WHERE run.id = best.id AND {IS_HELD}
+"""
+
+
+def line_up(connection: Connection) -> None:
+    """Whoever lets runs go does so alone, and sees what the one before did."""
+    connection.execute(b"SELECT pg_advisory_xact_lock(%(lock)s)", {"lock": TEND_LOCK})
+
+
+def release_seconds(connection: Connection, now: datetime) -> int:
+    """Drop second measurements that became needless and let the best of the others go, one for each person."""
+    dropped = connection.execute(_DROP_SECONDS.encode(), {"now": now}).fetchone()
+    gone = 0 if dropped is None else int(dropped["n"])
+    return gone + connection.execute(_RELEASE_SECONDS.encode()).rowcount

@@ -1,0 +1,253 @@
+"""Submissions with their runs, attempts and verdicts, as they are shown; and taking them back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from psycopg.rows import DictRow
+
+from kbslurm.domain.run import OpenAttempt, PersonId, RunId, RunState, SubmissionId
+from kbslurm.domain.verdict import Verdict
+from kbslurm.errors import NotFound, Refused
+from kbslurm.store.attempt_rows import ATTEMPT_COLUMNS, LIVE, OPEN_ATTEMPT, attempt_of
+from kbslurm.store.rows import Rows, note_event, row_of
+from kbslurm.store.views import AttemptView, RunView, SubmissionView
+
+_SUBMISSION = """
+SELECT s.id, s.person_id, p.name AS person, s.board_id, b.name AS board, s.mode, s.file_name, s.sha256, s.via,
+    s.by_staff, s.accepted_at, s.removed_at, {source}
+FROM submission s JOIN person p ON p.id = s.person_id JOIN leaderboard b ON b.id = s.board_id
+"""
+
+_RUNS = """
+SELECT r.id, r.submission_id, r.gpu, r.state, r.problem_version_id, r.attempts, r.queued_at, r.fair_at, r.cancel_at,
+    r.ended_at, r.reason, r.second, r.held, f.score_s AS first_score_s,
+    v.name AS verdict, v.reason AS verdict_reason, v.score_s, v.low_s, v.high_s, v.isolation,
+    v.ranked, v.at AS verdict_at, {detail} AS detail
+FROM run r LEFT JOIN verdict v ON v.run_id = r.id
+LEFT JOIN LATERAL (
+    SELECT fv.score_s FROM run fr JOIN verdict fv ON fv.run_id = fr.id
+    WHERE fr.submission_id = r.submission_id AND fr.gpu = r.gpu AND fr.problem_version_id = r.problem_version_id
+        AND fr.rejudging_id = r.rejudging_id AND NOT fr.second
+) f ON r.second
+WHERE r.submission_id = ANY(%(submissions)s) AND r.counts ORDER BY r.id
+"""
+
+_ATTEMPTS = """
+SELECT a.run_id, a.number, a.name, a.backend, a.state, a.handle, a.node, a.ending, a.exit_code, a.reason, a.opened_at,
+    a.submitted_at, a.started_at, a.ended_at, a.deadline_at, a.telemetry, a.why_here
+FROM attempt a JOIN run r ON r.id = a.run_id
+WHERE r.submission_id = ANY(%(submissions)s) ORDER BY a.run_id, a.number
+"""
+
+# Polled more often than anything else is asked: one journey to the database and back instead of three.
+_WHOLE = (
+    _SUBMISSION.format(
+        source=f"""s.source,
+    (SELECT json_agg(a) FROM ({_ATTEMPTS}) a) AS attempts,
+    (SELECT json_agg(r) FROM ({_RUNS.format(detail="v.detail")}) r) AS runs"""
+    )
+    + "WHERE s.id = %(id)s"
+)
+
+_TOGETHER = """
+SELECT s.id, (SELECT min(run.pinned) FROM run WHERE run.submission_id = s.id) AS place
+FROM submission s JOIN submission first ON first.person_id = s.person_id AND first.board_id = s.board_id
+    AND first.via = s.via AND first.mode = s.mode AND first.accepted_at = s.accepted_at
+WHERE first.id = %(submission)s AND s.via = %(via)s AND s.id >= first.id ORDER BY s.id
+"""
+
+MAY_CANCEL = """
+SELECT s.person_id = p.id OR p.role IN ('owner', 'staff') AS may
+FROM submission s LEFT JOIN person p ON p.id = %(by)s WHERE s.id = %(submission)s
+"""
+
+LOCK_RUNS = """
+SELECT id FROM run WHERE submission_id = %(submission)s AND state IN ('queued', 'launching', 'running')
+ORDER BY id FOR UPDATE
+"""
+
+CANCEL_QUEUED = """
+WITH moved AS (
+    UPDATE run SET state = 'cancelled', cancel_at = %(now)s, cancel_by = %(by)s, ended_at = %(now)s
+    WHERE submission_id = %(submission)s AND state = 'queued'
+    RETURNING id, submission_id, gpu, person_id
+)
+INSERT INTO event (kind, subject, data, at)
+SELECT 'run.cancelled', 'run:' || id, jsonb_build_object('submission', submission_id, 'gpu', gpu, 'person', person_id,
+    'by', %(by)s::bigint), %(now)s
+FROM moved
+"""
+
+ASK_TO_CANCEL = f"""
+WITH asked AS (
+    UPDATE run SET cancel_at = %(now)s, cancel_by = %(by)s
+    WHERE submission_id = %(submission)s AND {LIVE} AND cancel_at IS NULL
+    RETURNING id, submission_id, gpu, attempts
+)
+INSERT INTO event (kind, subject, data, at)
+SELECT 'run.cancel_asked', 'run:' || id, jsonb_build_object('submission', submission_id, 'gpu', gpu,
+    'attempt', attempts, 'by', %(by)s::bigint), %(now)s
+FROM asked
+"""
+
+ASKED_ATTEMPTS = f"""
+SELECT {ATTEMPT_COLUMNS}, run.cancel_at FROM run JOIN attempt a ON a.run_id = run.id AND a.number = run.attempts
+WHERE run.submission_id = %(submission)s AND run.{LIVE} AND a.{OPEN_ATTEMPT}
+ORDER BY a.id
+"""
+
+
+class Submissions(Rows):
+    """What people submitted."""
+
+    def get(self, submission: SubmissionId) -> SubmissionView:
+        """All of it: source, runs, attempts, verdicts with their reports."""
+        found = self._one(_WHOLE, {"id": submission, "submissions": [submission]})
+        if found is None:
+            raise NotFound("submission", str(submission))
+        attempts, runs = ([_timed(row) for row in found.pop(name) or ()] for name in ("attempts", "runs"))
+        return _views([found], attempts, runs)[0]
+
+    def newest(
+        self,
+        *,
+        person: PersonId | None = None,
+        board: str | None = None,
+        limit: int = 50,
+        offset: int = 0,
+        removed: bool = False,
+    ) -> list[SubmissionView]:
+        """The newest first, without sources and reports; of this person, of this board, or all."""
+        told = {"person": person, "board": board, "limit": limit, "offset": offset}
+        wanted = {
+            "s.person_id = %(person)s": person is not None,
+            # Looked up first, so that the index on (board_id, id) gives the newest without a look at the others.
+            "s.board_id = (SELECT id FROM leaderboard WHERE lower(name) = lower(%(board)s) AND deleted_at IS NULL)": (
+                board is not None
+            ),
+            "s.removed_at IS NULL": not removed,
+        }
+        where = " AND ".join(words for words, is_wanted in wanted.items() if is_wanted)
+        found = self._all(
+            _SUBMISSION.format(source="NULL::text AS source")
+            + (f"WHERE {where}" if where else "")
+            + " ORDER BY s.id DESC LIMIT %(limit)s OFFSET %(offset)s",
+            told,
+        )
+        if not found:
+            return []
+        these = {"submissions": [row["id"] for row in found]}
+        attempts = self._all(_ATTEMPTS, these)
+        return _views(found, attempts, self._all(_RUNS.format(detail="NULL::jsonb"), these))
+
+    def count(self, board: int, gpu: str, person: int | None = None) -> int:
+        """How many submissions this board has for the GPU type, those taken back left out."""
+        found = self._one(
+            "SELECT count(DISTINCT s.id) AS n FROM submission s JOIN run r ON r.submission_id = s.id"
+            " WHERE s.board_id = %(board)s AND s.removed_at IS NULL AND r.gpu = %(gpu)s"
+            " AND (%(person)s::bigint IS NULL OR s.person_id = %(person)s)",
+            {"board": board, "gpu": gpu, "person": person},
+        )
+        assert found is not None
+        return int(found["n"])
+
+    def ids(self, board: int, *, limit: int, offset: int) -> list[SubmissionId]:
+        """The numbers of a board's submissions, newest first, those taken back left out."""
+        found = self._all(
+            "SELECT id FROM submission WHERE board_id = %(board)s AND removed_at IS NULL"
+            " ORDER BY id DESC LIMIT %(limit)s OFFSET %(offset)s",
+            {"board": board, "limit": limit, "offset": offset},
+        )
+        return [SubmissionId(row["id"]) for row in found]
+
+    def ordered_together(self, submission: SubmissionId, via: str) -> list[tuple[SubmissionId, str | None]]:
+        """This one, and those that were submitted this way in the same moment by the same, each with its place."""
+        found = self._all(_TOGETHER, {"submission": submission, "via": via})
+        return [(SubmissionId(row["id"]), row["place"]) for row in found]
+
+    def cancel(self, submission: SubmissionId, by: PersonId | None, now: datetime) -> Sequence[OpenAttempt]:
+        told = {"submission": submission, "by": by, "now": now}
+        with self._pool.transaction() as connection:
+            may = row_of(connection, MAY_CANCEL, told)
+            if may is None:
+                raise NotFound("submission", str(submission))
+            if by is not None and not may["may"]:
+                raise Refused(f"submission {submission} isn't yours", hint="Its owner or staff can cancel it.")
+            connection.execute(LOCK_RUNS.encode(), told)
+            connection.execute(CANCEL_QUEUED.encode(), told)
+            connection.execute(ASK_TO_CANCEL.encode(), told)
+            return [attempt_of(found) for found in connection.execute(ASKED_ATTEMPTS.encode(), told)]
+
+    def take_back(self, submission: SubmissionId, by: str, now: datetime, person: PersonId | None = None) -> None:
+        """Off every list, and without its source. Its open runs are cancelled by `cancel`, not by this.
+
+        Who takes back their own doesn't get rid of what was measured of it: see `domain.measure.settled`.
+        """
+        told = {"id": submission, "now": now}
+        with self._pool.transaction() as connection:
+            found = connection.execute(
+                b"UPDATE submission SET removed_at = coalesce(removed_at, %(now)s), source = '' WHERE id = %(id)s"
+                b" RETURNING id",
+                told,
+            ).fetchone()
+            if found is None:
+                raise NotFound("submission", str(submission))
+            connection.execute(
+                b"DELETE FROM artifact USING attempt a JOIN run r ON r.id = a.run_id"
+                b" WHERE artifact.attempt_id = a.id AND r.submission_id = %(id)s",
+                told,
+            )
+            note_event(connection, "submission.removed", f"submission:{submission}", {"by": by, "person": person}, now)
+
+
+def _views(found: Sequence[DictRow], attempts: Sequence[DictRow], runs: Sequence[DictRow]) -> list[SubmissionView]:
+    tries: dict[int, list[AttemptView]] = {}
+    for row in attempts:
+        tries.setdefault(row.pop("run_id"), []).append(AttemptView(**row))
+    ran: dict[int, list[RunView]] = {}
+    for row in runs:
+        ran.setdefault(row["submission_id"], []).append(_run(row, tries.get(row["id"], ())))
+    return [SubmissionView(**row, runs=tuple(ran.get(row["id"], ()))) for row in found]
+
+
+def _timed(row: DictRow) -> DictRow:
+    """A row that came as JSON, with its moments."""
+    return {
+        name: datetime.fromisoformat(value) if name.endswith("_at") and value is not None else value
+        for name, value in row.items()
+    }
+
+
+def _run(row: DictRow, attempts: Iterable[AttemptView]) -> RunView:
+    verdict = None
+    if row["verdict"] is not None:
+        verdict = Verdict(
+            name=row["verdict"],
+            reason=row["verdict_reason"],
+            score_s=row["score_s"],
+            low_s=row["low_s"],
+            high_s=row["high_s"],
+            isolation=row["isolation"],
+            ranked=row["ranked"],
+            detail=row["detail"],
+        )
+    return RunView(
+        id=RunId(row["id"]),
+        gpu=row["gpu"],
+        state=RunState(row["state"]),
+        problem_version_id=row["problem_version_id"],
+        attempt_count=row["attempts"],
+        queued_at=row["queued_at"],
+        fair_at=row["fair_at"],
+        cancel_at=row["cancel_at"],
+        ended_at=row["ended_at"],
+        reason=row["reason"],
+        verdict=verdict,
+        verdict_at=row["verdict_at"],
+        second=row["second"],
+        held=row["held"],
+        first_score_s=row["first_score_s"],
+        attempts=tuple(attempts),
+    )

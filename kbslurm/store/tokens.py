@@ -1,0 +1,127 @@
+"""The secrets that people sign on with: of each only a hash is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from datetime import datetime
+
+from kbslurm.domain.run import PersonId
+from kbslurm.errors import NotFound, QuotaSpent
+from kbslurm.store.people import PERSON, maybe_person
+from kbslurm.store.rows import Rows, or_now
+from kbslurm.store.views import Person, Token, TokenKind
+
+MOST_PENDING = 5000
+_TOKEN = "id, person_id, device, kind, created_at, expires_at, revoked_at, used_at"
+
+
+class Tokens(Rows):
+    """Tokens of the CLI, the pages and the API, and the states of sign-ons."""
+
+    def issue(
+        self,
+        person: PersonId | None,
+        *,
+        kind: TokenKind = "cli",
+        device: str = "",
+        expires_at: datetime | None = None,
+        now: datetime | None = None,
+    ) -> str:
+        """A new secret. It is told this once; the row keeps its hash. A pending token has nobody yet."""
+        secret = secrets.token_urlsafe(32)
+        self._do(
+            "INSERT INTO token (hash, person_id, device, kind, created_at, expires_at)"
+            " VALUES (%(hash)s, %(person)s, %(device)s, %(kind)s, %(now)s, %(expires_at)s)",
+            {
+                "hash": _hash(secret),
+                "person": person,
+                "device": device,
+                "kind": kind,
+                "now": or_now(now),
+                "expires_at": expires_at,
+            },
+        )
+        return secret
+
+    def person_of(self, secret: str, *, now: datetime | None = None) -> Person | None:
+        """Who holds this token, or None: unknown, revoked, expired or nobody's. Its use is noted once a minute."""
+        told = {"hash": _hash(secret), "now": or_now(now)}
+        found = self._one(
+            f"""
+            WITH held AS (
+                SELECT id, person_id, used_at FROM token
+                WHERE hash = %(hash)s AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > %(now)s)
+            ), used AS (
+                UPDATE token SET used_at = %(now)s FROM held
+                WHERE token.id = held.id AND (held.used_at IS NULL OR held.used_at < %(now)s - interval '1 minute')
+            )
+            SELECT {", ".join(f"p.{name.strip()}" for name in PERSON.split(","))}
+            FROM held JOIN person p ON p.id = held.person_id
+            """,
+            told,
+        )
+        return maybe_person(found)
+
+    def claim(self, secret: str, person: PersonId, *, device: str = "", now: datetime | None = None) -> bool:
+        """Give a pending token its person, once. False when it isn't pending, is used, expired or unknown."""
+        found = self._one(
+            "UPDATE token SET person_id = %(person)s, kind = 'cli', expires_at = NULL,"
+            " device = CASE WHEN %(device)s = '' THEN device ELSE %(device)s END"
+            " WHERE hash = %(hash)s AND kind = 'pending' AND person_id IS NULL AND revoked_at IS NULL"
+            " AND (expires_at IS NULL OR expires_at > %(now)s) RETURNING id",
+            {"hash": _hash(secret), "person": person, "device": device, "now": or_now(now)},
+        )
+        return found is not None
+
+    def of_person(self, person: PersonId) -> list[Token]:
+        found = self._all(f"SELECT {_TOKEN} FROM token WHERE person_id = %(id)s ORDER BY id", {"id": person})
+        return [Token(**row) for row in found]
+
+    def revoke(self, token: int, *, now: datetime | None = None) -> None:
+        """End it. Twice is fine."""
+        found = self._one(
+            "UPDATE token SET revoked_at = coalesce(revoked_at, %(now)s) WHERE id = %(id)s RETURNING id",
+            {"id": token, "now": or_now(now)},
+        )
+        if found is None:
+            raise NotFound("token", str(token))
+
+    def revoke_secret(self, secret: str, *, now: datetime | None = None) -> bool:
+        """End the token that this secret is."""
+        found = self._one(
+            "UPDATE token SET revoked_at = %(now)s WHERE hash = %(hash)s AND revoked_at IS NULL RETURNING id",
+            {"hash": _hash(secret), "now": or_now(now)},
+        )
+        return found is not None
+
+    def check_pending_room(self, *, now: datetime) -> None:
+        """Refuse a flood of tokens that nobody links; those that nobody linked in time are forgotten."""
+        with self._pool.transaction() as connection:
+            connection.execute(
+                b"DELETE FROM token WHERE kind = 'pending' AND person_id IS NULL AND expires_at < %(now)s", {"now": now}
+            )
+            found = connection.execute(
+                b"SELECT count(*) AS n, min(expires_at) AS first FROM token"
+                b" WHERE kind = 'pending' AND person_id IS NULL"
+            ).fetchone()
+        assert found is not None
+        if found["n"] >= MOST_PENDING:
+            raise QuotaSpent(
+                "tokens that wait to be linked", used=found["n"], limit=MOST_PENDING, resets_at=found["first"]
+            )
+
+    def use_state(self, hashed: bytes, expires_at: datetime, *, now: datetime) -> bool:
+        """Spend a state of a sign-on. False: it was spent before."""
+        with self._pool.transaction() as connection:
+            connection.execute(b"DELETE FROM used_state WHERE expires_at < %(now)s", {"now": now})
+            found = connection.execute(
+                b"INSERT INTO used_state (hash, expires_at) VALUES (%(hash)s, %(expires_at)s)"
+                b" ON CONFLICT DO NOTHING RETURNING hash",
+                {"hash": hashed, "expires_at": expires_at},
+            ).fetchone()
+        return found is not None
+
+
+def _hash(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,239 @@
+"""One submission through the whole harness on this machine: no database, no daemon, nothing kept.
+
+`kbslurm try` and `kbslurm problem verify` stand on this. What is judged and how is the same as in a job: the same
+manifest, the same harness, the same sealed report. Only what a site adds (a container, an exclusive GPU) is missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from kbslurm.backends.paths import AttemptPaths, put, read_artifacts, read_capped, said
+from kbslurm.domain.manifest import manifest_for, manifest_text, time_limit_s
+from kbslurm.domain.problem import Problem
+from kbslurm.domain.run import new_job_name
+from kbslurm.domain.source import check_language, checked_source
+from kbslurm.errors import EXIT_INFRASTRUCTURE, EXIT_OK, EXIT_REJECTED, Misconfigured
+from kbslurm.trial import keeper as trial_keeper
+from kbslurm_eval import broom
+from kbslurm_eval.wire import (
+    ARTIFACT_CAP,
+    REPORT_CAP,
+    WIRE_VERSION,
+    Isolation,
+    Manifest,
+    Mode,
+    Report,
+    VerdictName,
+    WireError,
+    unseal,
+)
+
+SHOWN_LOG_CAP = 20_000
+HEARTBEAT_CAP = 65_536
+LOOK_EVERY_S = 0.1
+ENDING_S = 30.0
+# What a submission may know of the caller's environment: where programs, libraries and devices are.
+KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "TZ")
+
+Heartbeat = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What one try came to. A harness that gave no report has verdict infrastructure, or timeout at the hard limit.
+
+    `artifacts`: the files of a profile, whatever the submission put into them.
+    """
+
+    report: Report
+    took_s: float
+    artifacts: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def run_trial(
+    problem: Problem,
+    source_file_name: str,
+    source_text: str,
+    mode: Mode,
+    gpu: str = "cpu",
+    *,
+    work: Path,
+    eval_dir: Path,
+    on_heartbeat: Heartbeat | None = None,
+    timeout_s: float | None = None,
+) -> Trial:
+    """Judge one submission below `work`, which is left as it was found; nothing that was started survives.
+
+    Raises Invalid for a submission that can't be one and for a mode that the problem hasn't. `timeout_s` is the hard
+    limit from outside; by default what a backend would give the job.
+    """
+    source = checked_source(source_file_name, source_text.encode())
+    check_language(source, problem.lang)
+    name = new_job_name()
+    manifest = manifest_for(
+        problem,
+        token=name,
+        attempt=1,
+        nonce=secrets.token_hex(16),
+        mode=mode,
+        gpu=gpu,
+        source=source.text,
+        secret_seed=secrets.token_hex(16),
+    )
+    key = secrets.token_bytes(32)
+    paths = AttemptPaths(root=work, name=name)
+    limit_s = timeout_s or time_limit_s(problem.limits, mode)
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+        paths.create(manifest=manifest_text(manifest), key=key)
+    except OSError as error:
+        sentence, fix = said(error, work)
+        raise Misconfigured(sentence, fix=fix) from None
+    try:
+        found = _judged(paths, manifest, key, eval_dir, limit_s, on_heartbeat)
+        names = [one.name for one in found.report.artifacts]
+        return replace(found, artifacts=read_artifacts(paths.artifacts, names, ARTIFACT_CAP))
+    finally:
+        broom.remove(paths.dir)
+
+
+def as_try_json(trial: Trial) -> dict[str, Any]:
+    """What `kbslurm try --json` prints: one object."""
+    report = trial.report
+    return {
+        "verdict": report.verdict,
+        "reason": report.reason,
+        "score_s": report.score_s,
+        "interval_s": report.interval_s,
+        "paired": report.paired,
+        "mode": report.mode,
+        "tests": [asdict(test) for test in report.tests],
+        "benchmarks": [asdict(benchmark) for benchmark in report.benchmarks],
+        "phases": [asdict(phase) for phase in report.phases],
+        "isolation": asdict(report.isolation),
+        "flags": list(report.flags),
+        "profile": report.profile,
+        "took_s": round(trial.took_s, 3),
+        "log": report.log if len(report.log) <= SHOWN_LOG_CAP else report.log[:SHOWN_LOG_CAP] + "\n[… cut]",
+    }
+
+
+def exit_code(verdict: VerdictName) -> int:
+    """0 passed, 3 rejected, 6 infrastructure."""
+    match verdict:
+        case "passed":
+            return EXIT_OK
+        case "infrastructure":
+            return EXIT_INFRASTRUCTURE
+        case "wrong" | "error" | "timeout" | "memory" | "violation":
+            return EXIT_REJECTED
+
+
+def _judged(
+    paths: AttemptPaths, manifest: Manifest, key: bytes, eval_dir: Path, limit_s: float, on_heartbeat: Heartbeat | None
+) -> Trial:
+    started_at_ns, started_at = time.time_ns(), time.monotonic()
+    code = _ran(paths, eval_dir, limit_s, on_heartbeat)
+    took_s = time.monotonic() - started_at
+    said_by_it = (read_capped(paths.log, 1 << 30) or b"")[-SHOWN_LOG_CAP:].decode(errors="replace")
+
+    def without_report(verdict: VerdictName, reason: str) -> Trial:
+        report = _report_of_ours(manifest, verdict, reason, said_by_it, started_at_ns)
+        return Trial(report=report, took_s=took_s)
+
+    sealed = read_capped(paths.report, 2 * REPORT_CAP)
+    if sealed is None:
+        if code == trial_keeper.OVER_LIMIT:
+            return without_report("timeout", f"it was ended from outside after {limit_s:g} s")
+        return without_report("infrastructure", f"the harness ended with exit code {code} and left no report")
+    try:
+        report = unseal(sealed, key)
+    except WireError as error:
+        return without_report("infrastructure", f"the harness's report can't be trusted: {error}")
+    if (report.token, report.attempt, report.nonce, report.mode, report.problem_digest) != (
+        *(manifest.token, manifest.attempt, manifest.nonce, manifest.mode, manifest.problem_digest),
+    ):
+        return without_report("infrastructure", "the harness's report is about another run")
+    return Trial(report=report, took_s=took_s)
+
+
+def _ran(paths: AttemptPaths, eval_dir: Path, limit_s: float, on_heartbeat: Heartbeat | None) -> int:
+    command = [
+        sys.executable,
+        "-I",
+        str(eval_dir),
+        str(paths.manifest),
+        "--key",
+        str(paths.key),
+        "--out",
+        str(paths.out),
+    ]
+    keeper = [sys.executable, "-I", trial_keeper.__file__, str(limit_s), *command]
+    put(paths.log, b"", 0o600)
+    with paths.log.open("wb") as log:
+        process = subprocess.Popen(
+            keeper,
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=paths.scratch,
+            env=environment(paths.scratch),
+            start_new_session=True,  # a ^C at the terminal is ours to pass on, by closing stdin
+        )
+    seen = b""
+    try:
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(LOOK_EVERY_S)
+            if on_heartbeat and (beat := read_capped(paths.heartbeat, HEARTBEAT_CAP)) and beat != seen:
+                seen = beat
+                with contextlib.suppress(ValueError):
+                    if isinstance(told := json.loads(beat), dict):
+                        on_heartbeat(told)
+    finally:
+        if process.stdin:
+            process.stdin.close()
+        try:
+            process.wait(ENDING_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def environment(scratch: Path) -> dict[str, str]:
+    kept = {name: value for name in KEPT_VARIABLES if (value := os.environ.get(name))}
+    return {**kept, "HOME": str(scratch), "TMPDIR": str(scratch)}
+
+
+def _report_of_ours(manifest: Manifest, verdict: VerdictName, reason: str, log: str, started_at_ns: int) -> Report:
+    return Report(
+        version=WIRE_VERSION,
+        token=manifest.token,
+        attempt=manifest.attempt,
+        nonce=manifest.nonce,
+        mode=manifest.mode,
+        problem_digest=manifest.problem_digest,
+        harness_digest="",
+        verdict=verdict,
+        reason=reason,
+        score_s=None,
+        interval_s=None,
+        tests=[],
+        benchmarks=[],
+        phases=[],
+        isolation=Isolation(level=0, means="unknown: there is no report"),
+        started_at_ns=started_at_ns,
+        ended_at_ns=max(started_at_ns, time.time_ns()),
+        log=log,
+    )
