@@ -80,7 +80,9 @@ def build(root: Path, place: Path) -> tuple[Path, Path]:
     wheel, sdist = next(place.glob("*.whl")), next(place.glob("*.tar.gz"))
     with tempfile.TemporaryDirectory() as unpacked:
         with tarfile.open(sdist) as archive:
-            archive.extractall(unpacked, filter="data")
+            # Python 3.11.2, which Debian 12 has, knows no filters yet; the archive is our own.
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)
+            archive.extractall(unpacked)
         (source,) = Path(unpacked).iterdir()
         _run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(source / "again")], source)
         other = _names(next((source / "again").glob("*.whl")))

@@ -977,10 +977,10 @@ def test_a_connection_cut_in_mid_transaction_leaves_nothing(rig: Rig) -> None:
 def test_every_way_not_to_reach_a_database_is_one_sentence(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     base, _, name = database_url.partition("?")
     cases: list[tuple[str, type[Exception], str]] = [
-        ("mysql://u:pw@h/d", Misconfigured, "needs Postgres"),
-        ("postgresql://u:pw@h/d?nonsense=1", Misconfigured, "can't be read"),
-        ("postgresql://u:pw@/d?host=/nowhere/at/all", BackendTrouble, "can't be reached"),
-        ("postgresql://u:pw@127.0.0.1:1/d", BackendTrouble, "can't be reached"),
+        ("mysql://u:p4ss-w0rd@h/d", Misconfigured, "needs Postgres"),
+        ("postgresql://u:p4ss-w0rd@h/d?nonsense=1", Misconfigured, "can't be read"),
+        ("postgresql://u:p4ss-w0rd@/d?host=/nowhere/at/all", BackendTrouble, "can't be reached"),
+        ("postgresql://u:p4ss-w0rd@127.0.0.1:1/d", BackendTrouble, "can't be reached"),
         (f"{base.rpartition('/')[0]}/no_such_database?{name}", Misconfigured, "there is no database"),
         (f"postgresql://no_such_user@/x?{name}", Misconfigured, "refuses our user"),
     ]
@@ -988,7 +988,7 @@ def test_every_way_not_to_reach_a_database_is_one_sentence(database_url: str, mo
         with pytest.raises(kind, match=said) as caught:
             PostgresStore(url).queue.waiting()
         assert "\n" not in str(caught.value)
-        assert "pw" not in str(caught.value)
+        assert "p4ss" not in str(caught.value)
     monkeypatch.setattr(connect, "OLDEST_SERVER", 99)
     with pytest.raises(Misconfigured, match="kbslurm needs 99 or newer"):
         PostgresStore(database_url).queue.waiting()
