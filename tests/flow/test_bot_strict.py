@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 
@@ -52,6 +53,13 @@ def value_of(option: fake.Json) -> Any:
     if option.get("choices"):
         return option["choices"][0]["value"]
     return {3: "transpose", 4: max(1, option.get("min_value") or 1), 5: True, 10: 1.0, 11: FILE}[option["type"]]
+
+
+def test_whoever_waits_for_the_stand_in_may_ask_it_meanwhile(discord: Discord) -> None:
+    def asked() -> int:
+        return httpx.get(f"{discord.url}/api/v10/users/@me", timeout=20).status_code
+
+    assert discord.wait_for(asked, "any answer") == 401  # it says who it is to nobody without a token
 
 
 def test_every_command_is_acknowledged_before_the_service_is_asked(

@@ -106,6 +106,7 @@ class Discord:
         self._ids = itertools.count(5000)
         self._sockets: dict[str, web.WebSocketResponse] = {}
         self._changed = threading.Condition()
+        self._changes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self.add_guild(2000, 3000)
 
@@ -159,13 +160,19 @@ class Discord:
         return self._ask(COMPONENT, who, int(message["channel_id"]), data, message=message)
 
     def wait_for(self, is_so: Callable[[], Any], what: str = "it", *, patience_s: float = PATIENCE_S) -> Any:
-        """Return what is found when it is; looks whenever something was asked of the server."""
+        """Return what is found when it is; looks whenever something was asked of the server.
+
+        It looks without holding the lock: `is_so` may ask the server, whose thread needs the lock to answer.
+        """
         until = time.monotonic() + patience_s
-        with self._changed:
-            while not (found := is_so()):
-                left_s = until - time.monotonic()
-                assert left_s > 0, f"{what} never came; the last calls: {self.calls[-12:]}"
-                self._changed.wait(min(left_s, 0.5))
+        seen = self._changes
+        while not (found := is_so()):
+            left_s = until - time.monotonic()
+            assert left_s > 0, f"{what} never came; the last calls: {self.calls[-12:]}"
+            with self._changed:
+                if self._changes == seen:
+                    self._changed.wait(min(left_s, 0.5))
+                seen = self._changes
         return found
 
     def answer(self, asked: Asked) -> str:
@@ -715,6 +722,7 @@ class Discord:
 
     def _tell(self) -> None:
         with self._changed:
+            self._changes += 1
             self._changed.notify_all()
 
     def app(self) -> web.Application:
