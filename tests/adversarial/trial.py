@@ -34,7 +34,8 @@ PLACES = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock", str(Path.h
 TOTAL_S, GRACE_S = 200.0, 60.0
 # What the harness says of the clock, and of nobody
 NOTED = {clock.UNRESOLVED, clock.ONE_LAUNCH}
-QUICK, CLOSE = wire.Budget(launches=1, calls=4), wire.Budget(launches=5, calls=12)
+QUICK, BRIEF = wire.Budget(launches=1, calls=4), wire.Budget(launches=1, calls=6)
+CLOSE = wire.Budget(launches=5, calls=12)
 SUSPICIOUS, UNFAIR = 0.7, 0.95
 
 
@@ -68,7 +69,7 @@ def tried(entry: Entry, *, level: int, size: int | None = None, budget: wire.Bud
     try:
         if report is not None:
             judged(entry, told, report, key, trial, level)
-            if trial.ratio is not None and trial.ratio < SUSPICIOUS and budget != CLOSE:
+            if _is_suspicious(trial) and budget not in (BRIEF, CLOSE):
                 _look_closer(entry, level, size, trial)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -76,11 +77,18 @@ def tried(entry: Entry, *, level: int, size: int | None = None, budget: wire.Bud
     return trial
 
 
+def _is_suspicious(trial: Trial) -> bool:
+    return trial.ratio is not None and trial.ratio < SUSPICIOUS
+
+
 def _look_closer(entry: Entry, level: int, size: int, trial: Trial) -> None:
-    """A few calls on a busy machine say little: whoever seems too fast is measured again, for longer, and once more
-    where it still does: one interval in forty lies below the truth, more when the machine is busy, and who cheats is
-    fast each time."""
-    again = tried(entry, level=level, size=size, budget=CLOSE)
+    """A few calls on a busy machine say little: a file that seems too fast is measured again, as briefly, then for
+    longer, and once more where it still does: one interval in forty lies below the truth, more when the machine is
+    busy, and a cheat is fast each time."""
+    again = tried(entry, level=level, size=size, budget=BRIEF)
+    if _is_suspicious(again):
+        trial.faults += again.faults
+        again = tried(entry, level=level, size=size, budget=CLOSE)
     if again.too_fast:
         again.faults.remove(again.too_fast)
         once_more = tried(entry, level=level, size=size, budget=CLOSE)
