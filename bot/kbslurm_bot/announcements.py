@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 
 from kbslurm.client.answers import BoardInfo, FeedEvent, Place
 from kbslurm.client.http import Client
+from kbslurm.domain import access
 from kbslurm.domain.amounts import score
 from kbslurm.errors import KbslurmError
 from kbslurm.observe.logs import teller
@@ -179,5 +180,5 @@ def _public(client: Client) -> list[tuple[BoardInfo, Rankings]]:
         return [
             (board, {gpu: anybody.ranking(board.name, gpu, limit=WATCHED) for gpu in board.gpus})
             for board in anybody.boards()
-            if board.visibility == "public"
+            if access.is_for_everybody(board.visibility)
         ]

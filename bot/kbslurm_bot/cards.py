@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from kbslurm.domain import placement, public
+from kbslurm.domain import access, placement
 from kbslurm.domain.amounts import score, seconds
 from kbslurm_bot.plot import Point, best
 
@@ -273,7 +273,7 @@ def _starts(range_s: Sequence[float] | None) -> str:
 
 
 def _progress(told: Row | None) -> str:
-    said = public.in_words(told)
+    said = access.progress_text(told)
     if not told or "of" not in told:
         return f"running{f': {said}' if said else ''}"
     full = told["done"] * BAR // told["of"]

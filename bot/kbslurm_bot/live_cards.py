@@ -17,6 +17,7 @@ from typing import Any
 
 from kbslurm.client.answers import FeedEvent
 from kbslurm.client.errors import NoSuch
+from kbslurm.domain import access
 from kbslurm.observe.logs import teller
 from kbslurm_bot import cards, plot
 from kbslurm_bot.messages import Gone, Messages, NoFiles, Shelved
@@ -183,7 +184,7 @@ class LiveCards:
         wanted = {gpu: stands.history for gpu, stands in standings.items() if len(stands.history) > 1}
         try:
             boards = await self._service.boards(owner) if wanted else []
-            if not any(one.name == told["board"] and one.visibility == "public" for one in boards):
+            if not any(one.name == told["board"] and access.is_for_everybody(one.visibility) for one in boards):
                 return []
             for gpu, history in list(wanted.items())[: cards.PICTURES]:
                 data = await plot.picture(history, (), f"{told['board']} on {gpu}")

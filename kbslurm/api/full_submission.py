@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from kbslurm.api import waiting
-from kbslurm.domain import public
+from kbslurm.domain import access
 from kbslurm.domain.run import PersonId, RunId, RunState, SubmissionId
 from kbslurm.domain.verdict import Verdict
 from kbslurm.store.views import AttemptView, RunView, SubmissionView
@@ -61,7 +61,7 @@ def _run(run: RunView) -> dict[str, Any]:
 
 def _verdict(found: Verdict) -> dict[str, Any]:
     told = {one.name: getattr(found, one.name) for one in dataclasses.fields(found) if one.name != "detail"}
-    return {**told, "report": public.report(found.detail)}
+    return {**told, "report": access.shown_report(found.detail)}
 
 
 def _attempt(one: AttemptView) -> dict[str, Any]:

@@ -14,19 +14,11 @@ from kbslurm.errors import Invalid, NotFound, QuotaSpent, Refused
 from kbslurm_eval.wire import Mode
 
 Category = Literal["test", "leaderboard"]
-Role = Literal["owner", "staff", "participant"]
-Act = Literal["submit", "see_own", "host", "change_roles"]
 
 WINDOW = timedelta(hours=1)
 QUOTA_WINDOW = timedelta(days=1)
 MOST_PER_HOUR = 1_000_000
 MOST_CODES = 10_000
-
-_ACTS: dict[Role, frozenset[Act]] = {
-    "participant": frozenset({"submit", "see_own"}),
-    "staff": frozenset({"submit", "see_own", "host"}),
-    "owner": frozenset({"submit", "see_own", "host", "change_roles"}),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,16 +57,6 @@ def per_hour(most: int) -> int:
     if not 0 <= most <= MOST_PER_HOUR:
         raise Invalid(f"{most} submissions per hour is no limit", hint=f"0 to {MOST_PER_HOUR}.")
     return most
-
-
-def may(role: Role, act: Act) -> bool:
-    """Whether somebody of this role may do that."""
-    return act in _ACTS[role]
-
-
-def may_see(visibility: Literal["public", "closed"], *, invited: bool, staff: bool) -> bool:
-    """Whether a board is shown to whoever asks."""
-    return visibility == "public" or invited or staff
 
 
 def deadline(board: datetime | None, extended_to: datetime | None) -> datetime | None:

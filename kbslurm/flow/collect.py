@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, assert_never
 
-from kbslurm.domain import public
+from kbslurm.domain import access
 from kbslurm.domain.run import (
     OWN_FAULT,
     AttemptId,
@@ -111,7 +111,7 @@ def _hear(
                 "waits": seen.reason.replace("\0", ""),
             }
         elif seen.seen is Seen.RUNNING and isinstance(place.backend, TellsProgress):
-            said = {"progress": public.progress(place.backend.progress(attempt))}
+            said = {"progress": access.shown_progress(place.backend.progress(attempt))}
         else:
             continue
         if said != vigil.told.get(attempt.id, {"progress": None}):

@@ -8,7 +8,7 @@ from typing import Any
 
 from psycopg.rows import DictRow
 
-from kbslurm.domain import fairness, policy
+from kbslurm.domain import access, fairness, policy
 from kbslurm.domain.intake import Admission, Basis, check_may_submit
 from kbslurm.domain.policy import Category, Facts
 from kbslurm.domain.run import PersonId, RunId, SubmissionId
@@ -67,8 +67,8 @@ class Intake(Rows):
             raise NotFound("person", str(person))
         if found["board_id"] is None:
             raise NotFound("board", board, known=self._boards.names(public_only=True))
-        by_staff = found["role"] in ("owner", "staff")
-        seen = policy.may_see(found["visibility"], invited=found["invited"], staff=by_staff)
+        by_staff = access.is_staff(found["role"])
+        seen = access.may_see_board(found["visibility"], invited=found["invited"], staff=by_staff)
         counted = found["most_per_hour"] is not None or found["quota_gpu_s"] is not None
         return Admission(
             person_id=PersonId(found["person_id"]),
@@ -123,7 +123,7 @@ class Intake(Rows):
         return {**told, "paired": paired, "seen": basis.seen, "category": category}
 
     def _check_again(self, new: NewSubmission, now_so: DictRow, known: policy.Facts, now: datetime) -> None:
-        seen = policy.may_see(now_so["visibility"], invited=known.invited, staff=new.by_staff)
+        seen = access.may_see_board(now_so["visibility"], invited=known.invited, staff=new.by_staff)
         check_may_submit(
             Admission(
                 person_id=new.person_id,

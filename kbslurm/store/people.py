@@ -12,12 +12,13 @@ from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
 from kbslurm.domain import contest
+from kbslurm.domain.access import Role
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import Invalid, NotFound
 from kbslurm.store.connect import Connection, Pool
 from kbslurm.store.events import Events
 from kbslurm.store.rows import Rows, note_event, or_now
-from kbslurm.store.views import Person, Role
+from kbslurm.store.views import Person
 
 NAME_CAP = 64
 NEWCOMER_LOCK = 4_927_308

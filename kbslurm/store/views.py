@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from kbslurm.domain import placement
+from kbslurm.domain import access, placement
+from kbslurm.domain.access import Role, Visibility
 from kbslurm.domain.policy import Category
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import AttemptState, EventId, PersonId, RunId, RunState, SubmissionId
@@ -15,8 +16,6 @@ from kbslurm.domain.verdict import Verdict
 from kbslurm.domain.waterfall import Stamps, moment
 from kbslurm_eval.wire import Mode
 
-Role = Literal["owner", "staff", "participant"]
-Visibility = Literal["public", "closed"]
 Ranking = Literal["best", "last"]
 TokenKind = Literal["cli", "web", "api", "pending"]
 
@@ -37,7 +36,7 @@ class Person:
 
     @property
     def is_staff(self) -> bool:
-        return self.role in ("owner", "staff")
+        return access.is_staff(self.role)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,13 +21,13 @@ from kbslurm.client.http import Client
 from kbslurm.config import shared_folders
 from kbslurm.contract.models import MODELS
 from kbslurm.contract.usage import UsageTold
+from kbslurm.domain.access import Role
 from kbslurm.domain.placement import Rules
 from kbslurm.domain.run import PersonId, Slot, SubmissionId
 from kbslurm.errors import DeadlinePassed, Invalid, NotFound, QuotaSpent, Refused, Unauthenticated
 from kbslurm.flow.place import Place
 from kbslurm.flow.score import score
 from kbslurm.flow.submit import accept
-from kbslurm.store.views import Role
 from kbslurm_eval import wire
 from tests.flow.puppet import Puppet, sealed_report
 from tests.flow.stage import START, HandClock

@@ -22,12 +22,12 @@ import pytest
 from kbslurm.api.pages import drawing
 from kbslurm.api.pages.rendering import measured, static_file, took
 from kbslurm.api.sessions import SESSION
+from kbslurm.domain.access import Role
 from kbslurm.domain.run import SubmissionId
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.remove import remove
 from kbslurm.flow.score import score
 from kbslurm.flow.submit import accept
-from kbslurm.store.views import Role
 from kbslurm_eval import wire
 from tests.flow.puppet import Puppet, sealed_report
 from tests.flow.stage import HandClock

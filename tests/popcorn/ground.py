@@ -19,6 +19,7 @@ from kbslurm.api.server import Serving, context_of
 from kbslurm.backends.local.backend import LocalBackend
 from kbslurm.config import settings, shared_folders
 from kbslurm.daemon.loop import Daemon
+from kbslurm.domain.access import Role
 from kbslurm.flow.place import Place
 from kbslurm.ports import Clock
 from kbslurm.problems import loading
@@ -28,7 +29,6 @@ from kbslurm.store.listening import (
 from kbslurm.store.postgres import (
     PostgresStore,
 )
-from kbslurm.store.views import Role
 from tests.flow.stage import PATIENCE_S, QUICK, running
 from tests.popcorn.client import Popcorn
 

@@ -10,7 +10,7 @@ from fastapi.responses import PlainTextResponse, RedirectResponse, Response
 from kbslurm.api import waiting
 from kbslurm.api.board_json import is_open
 from kbslurm.api.context import Context
-from kbslurm.api.lookup import may_see, seen_board
+from kbslurm.api.lookup import may_see_board, seen_board
 from kbslurm.api.pages import drawing
 from kbslurm.api.pages.reader import Offset, Reader
 from kbslurm.api.pages.rendering import HEADERS, STATIC, measured, static_file
@@ -37,7 +37,7 @@ def board_pages(
         rows = [
             {"board": board, "is_open": is_open(board, now)}
             for board in context.store.boards.all()
-            if may_see(board, person, mine)
+            if may_see_board(board, person, mine)
         ]
         return reader.page(request, "boards.html", person, rows=rows)
 

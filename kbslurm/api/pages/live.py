@@ -18,7 +18,7 @@ from kbslurm.api.pages.reader import Reader
 from kbslurm.api.pages.rendering import HEADERS
 from kbslurm.api.parameters import Name, Number
 from kbslurm.domain.run import EventId, SubmissionId
-from kbslurm.errors import KbslurmError, Refused
+from kbslurm.errors import KbslurmError
 
 HEARTBEAT_S = 15.0
 PROGRESS_S = 4.0  # how far a job is makes no event: a submission that somebody looks at is looked up this often
@@ -56,9 +56,7 @@ def live_streams(router: APIRouter, context: Context, reader: Reader, histories:
         """A short event when something happened, at most one in `STAFF_S`."""
 
         def checked() -> None:
-            person = reader.who(request)
-            if person is None or not person.is_staff:
-                raise Refused("this page is for staff")
+            reader.staff(reader.who(request))
 
         await run_in_threadpool(checked)
         return _stream(_stirs(context))

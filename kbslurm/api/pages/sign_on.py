@@ -13,6 +13,7 @@ from kbslurm.api import providers, sessions
 from kbslurm.api.context import Context
 from kbslurm.api.pages.reader import Reader, form_of
 from kbslurm.api.pages.rendering import page
+from kbslurm.domain import access
 
 
 def sign_on_pages(router: APIRouter, context: Context, reader: Reader) -> None:
@@ -33,7 +34,7 @@ def sign_on_pages(router: APIRouter, context: Context, reader: Reader) -> None:
         to = sessions.safe_next(form.get("next", "/me"))
         secret = form.get("token", "").strip()[:512]
         person = context.store.tokens.person_of(secret, now=context.clock.now()) if secret else None
-        if person is None or person.banned_at is not None:
+        if person is None or not access.may_use_pages(person):
             why = "This token isn't known, was revoked, or waits to be linked."
             return page("login.html", status=403, providers=providers.providers(context), next=to, why=why)
         answer = RedirectResponse(to, status_code=303)

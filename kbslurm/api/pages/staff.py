@@ -22,18 +22,13 @@ Acts = Mapping[str, Callable[[Person, Mapping[str, str]], None]]
 
 
 def staff_pages(router: APIRouter, context: Context, reader: Reader) -> None:
-    def by_staff(person: Person | None) -> Person:
-        if person is None or not person.is_staff:
-            raise Refused("this page is for staff")
-        return person
-
     @router.get("/staff")
     def overview(request: Request) -> Response:
         """Queue, places, and what a host should look at."""
         person = reader.who(request)
         if person is None:
             return to_login(request)
-        by_staff(person)
+        reader.staff(person)
         now = context.clock.now()
         return reader.page(
             request,
@@ -78,7 +73,7 @@ def staff_pages(router: APIRouter, context: Context, reader: Reader) -> None:
         form = await form_of(request)
 
         def done() -> None:
-            person = by_staff(reader.sender(request, form))
+            person = reader.staff(reader.sender(request, form))
             if act not in acts:
                 raise NotFound("act", act, known=list(acts))
             acts[act](person, form)

@@ -17,7 +17,7 @@ from kbslurm.api.pages.rendering import measured, took
 from kbslurm.api.parameters import Gpu, Number
 from kbslurm.api.routes.artifacts import FileName, download
 from kbslurm.api.standings import Standings
-from kbslurm.domain import public
+from kbslurm.domain import access
 from kbslurm.domain.waterfall import waterfall
 from kbslurm.errors import Invalid
 from kbslurm.flow.cancel import cancel
@@ -129,7 +129,7 @@ def _run(run: RunView) -> dict[str, Any]:
     }
 
 
-def _shown(detail: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+def _shown(detail: Mapping[str, Any], which: access.CaseList) -> list[dict[str, Any]]:
     return [
         {
             "phase": row["phase"],
@@ -138,8 +138,7 @@ def _shown(detail: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
             "message": row.get("message") or "",
             **{name: _seconds(row.get(f"{name}_ns")) for name in ("mean", "median", "best", "worst")},
         }
-        for row in detail.get(key, ())
-        if row["phase"] != public.HIDDEN
+        for row in access.shown_cases(detail, which)
     ]
 
 

@@ -12,7 +12,7 @@ from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.board_json import board_told
 from kbslurm.api.context import Context
 from kbslurm.api.identity import Sender
-from kbslurm.api.lookup import may_see, own, seen_board
+from kbslurm.api.lookup import may_see_board, own, seen_board
 from kbslurm.api.parameters import Gpu, Limit, Name, Number, Offset, RunNumber
 from kbslurm.api.person_json import person_told
 from kbslurm.api.standings import Standings, final_told
@@ -26,7 +26,7 @@ from kbslurm.contract.queue import RunnerQueue
 from kbslurm.contract.rankings import FinalTold, Standing
 from kbslurm.contract.submissions import Count, Submission, SubmissionLine
 from kbslurm.contract.why import WhysTold, WhyTold
-from kbslurm.domain import contest
+from kbslurm.domain import access, contest
 from kbslurm.domain.why import as_told
 from kbslurm.errors import Invalid, NotFound
 from kbslurm.flow.cancel import cancel
@@ -51,7 +51,7 @@ def routes(context: Context, histories: waiting.Histories, standings: Standings)
         """The boards that the caller may see, newest first."""
         person = identity.maybe_caller(context, sender)
         mine = context.store.invites.boards_of(person.id) if person else frozenset()
-        found = [board for board in context.store.boards.all(counted=False) if may_see(board, person, mine)]
+        found = [board for board in context.store.boards.all(counted=False) if may_see_board(board, person, mine)]
         return Ascii([board_told(context, board) for board in found])
 
     @router.get("/gpus/{leaderboard}", responses=answers(list[str], 404))
@@ -129,13 +129,13 @@ def routes(context: Context, histories: waiting.Histories, standings: Standings)
         """Why a run of one's own (for staff: anybody's) is where it is: what it waits for, where it went and why."""
         told = context.store.runs.why(run_id, context.clock.now())
         own(context, sender, told.submission, staff_too=True)
-        return Ascii(as_told(told, money=identity.caller(context, sender).is_staff))
+        return Ascii(as_told(told, money=access.may_see_costs(identity.caller(context, sender))))
 
     @router.get("/user/submissions/{submission_id}/why", responses=answers(WhysTold, 400, 401, 403, 404))
     def whys(submission_id: Number, sender: Sender) -> Ascii:
         """The same for each run of a submission."""
         now, view = context.clock.now(), own(context, sender, submission_id, staff_too=True)
-        money = identity.caller(context, sender).is_staff
+        money = access.may_see_costs(identity.caller(context, sender))
         return Ascii({"runs": [as_told(context.store.runs.why(run.id, now), money=money) for run in view.runs]})
 
     @router.delete("/user/submissions/{submission_id}", responses=answers(Fine, 400, 401, 403, 404))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from kbslurm.cli.output.printing import coloured, out, when
-from kbslurm.domain import public
+from kbslurm.domain import access
 from kbslurm.domain.amounts import score, span
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _run_json(run: RunView) -> dict[str, Any]:
             for a in run.attempts
         ],
         "waterfall": {name: round(took, 6) for name, took in waterfall(run)},
-        "report": public.report(found.detail) if found else None,
+        "report": access.shown_report(found.detail) if found else None,
     }
 
 
@@ -133,7 +133,5 @@ def _given_up(run: RunView) -> list[str]:
 
 def _failures(run: RunView) -> list[str]:
     detail = (run.verdict.detail if run.verdict else None) or {}
-    rows = [
-        r for r in detail.get("tests", ()) if r.get("phase") != "hidden" and r.get("status") not in ("pass", "skipped")
-    ]
+    rows = [r for r in access.shown_cases(detail, "tests") if r.get("status") not in ("pass", "skipped")]
     return [f"{r['phase']} {r['index'] + 1} ({r['spec']}): {r['message']}" for r in rows[:3] if r.get("message")]
