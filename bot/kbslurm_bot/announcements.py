@@ -28,7 +28,7 @@ tell = teller("bot")
 LOOK_S = 60.0
 GAP_S = 2.0
 # After a longer absence what happened meanwhile is no news any more.
-NEWS_FOR = timedelta(minutes=15)
+TOLD_WITHIN = timedelta(minutes=15)
 REMIND = (timedelta(hours=1), timedelta(hours=24))
 DIGEST_HOUR = 8
 WATCHED, PODIUM = 10, 3
@@ -82,7 +82,7 @@ class Announcer:
     async def look(self) -> None:
         """Say what is new since the last look; nothing of it when that was long ago."""
         now, before = self._now(), self._state.word(SEEN_AT)
-        silent = before is None or now - datetime.fromisoformat(before) > NEWS_FOR
+        silent = before is None or now - datetime.fromisoformat(before) > TOLD_WITHIN
         boards = await self._service.ask(_public)
         for board, rankings in boards:
             for saying in [*self._of_board(board, now), *self._of_rankings(board, rankings)]:
@@ -143,9 +143,9 @@ class Announcer:
                 continue
             for gpu, places in rankings.items():
                 if places:
-                    news = sum(one.at > since for one in places)
+                    recent = sum(one.at > since for one in places)
                     lead = f"{cards.escaped(places[0].person)} {score(places[0].score_s)}"
-                    fresh = f" · {news} of the first {len(places)} are from the last day" if news else ""
+                    fresh = f" · {recent} of the first {len(places)} are from the last day" if recent else ""
                     lines.append(f"**{cards.escaped(board.name)}** {cards.escaped(gpu)}: {lead}{fresh}")
         if not lines:
             return None

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from kbslurm.domain.run import JobName, Seen, Sighting, SubmissionId
-from kbslurm.flow.collect import Vigil, collect
+from kbslurm.flow.collect import AttemptNotes, collect
 from kbslurm.flow.place import Place
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
@@ -210,7 +210,7 @@ def test_progress_and_the_planned_start_come_from_the_daemon_and_hide_the_hidden
     backend = Telling(slots={"H100": 1})
     attempt = claim(store.queue, free_slots({"puppet": backend.capacity()}, ()), ground.now)
     assert attempt is not None
-    place, vigil = Place(backend=backend), Vigil()
+    place, notes = Place(backend=backend), AttemptNotes()
     from datetime import timedelta
 
     from kbslurm.flow.launch import launch
@@ -220,7 +220,7 @@ def test_progress_and_the_planned_start_come_from_the_daemon_and_hide_the_hidden
     expected = ground.now + timedelta(minutes=20)
     waiting = Sighting(seen=Seen.WAITING, expected_at=expected, reason="waiting for a GPU to become free")
     backend.poll = lambda attempts: {attempt.name: waiting}  # type: ignore[method-assign]
-    collect(store, place, started, vigil, ground.now)
+    collect(store, place, started, notes, ground.now)
     told = laptop("watch", str(number), "--once").out
     assert "waiting for a GPU to become free, starts within 20 min" in told
     rq = ground.client("ada").show(number)["runner_queue"]
@@ -228,7 +228,7 @@ def test_progress_and_the_planned_start_come_from_the_daemon_and_hide_the_hidden
     assert rq["waits_for"] == "waiting for a GPU to become free"
     running = Sighting(seen=Seen.RUNNING, node="n7", started_at=ground.now)
     backend.poll = lambda attempts: {JobName(attempt.name): running}  # type: ignore[method-assign]
-    collect(store, place, started, vigil, ground.now)
+    collect(store, place, started, notes, ground.now)
     assert "waits_for" not in ground.client("ada").show(number)["runner_queue"], "it has begun"
     for beat, says in (
         ({"phase": "test", "done": 3, "of": 17}, "running on H100, node n7, test 3/17"),
@@ -237,7 +237,7 @@ def test_progress_and_the_planned_start_come_from_the_daemon_and_hide_the_hidden
     ):
         beats.clear()
         beats.update(beat)
-        collect(store, place, store.attempts.open(), vigil, ground.now)
+        collect(store, place, store.attempts.open(), notes, ground.now)
         shown = laptop("watch", str(number), "--once").out
         assert says in shown, shown
         assert "4/6" not in shown

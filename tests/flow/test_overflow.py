@@ -23,7 +23,7 @@ from kbslurm.domain.run import AttemptState, Handle, OpenAttempt, Slot
 from kbslurm.domain.why import sentences
 from kbslurm.errors import BackendRefused, BackendTrouble, Invalid
 from kbslurm.flow.cancel import cancel
-from kbslurm.flow.collect import Vigil, collect
+from kbslurm.flow.collect import AttemptNotes, collect
 from kbslurm.flow.launch import launch
 from kbslurm.flow.place import Place
 from kbslurm.flow.queue import free_slots
@@ -328,7 +328,7 @@ def test_what_began_elsewhere_ends_there_though_it_was_wanted_back(stage: Stage)
     slots = free_slots({"cluster": home.backend.capacity()}, ())
     assert stage.store.attempts.withdraw(stage.attempt(), slots, "home has room", stage.clock.now())
     modal.begin()
-    collect(stage.store, away, stage.store.attempts.open(), Vigil(), stage.clock.now())
+    collect(stage.store, away, stage.store.attempts.open(), AttemptNotes(), stage.clock.now())
     assert stage.run()["verdict"] == "passed"
     assert went(stage) == {"modal": 1}
 

@@ -117,9 +117,9 @@ async def _moves(context: Context, board: int, seen: EventId) -> AsyncIterator[s
         yield ": here\n\n"
         while not context.listener.is_over:
             try:
-                news, seen = await run_in_threadpool(moved)
+                has_moved, seen = await run_in_threadpool(moved)
             except KbslurmError as error:
                 context.metrics.met(error)
                 return  # the reader comes back with the last id
-            yield f"id: {seen}\nevent: scored\ndata: {{}}\n\n" if news else ":\n\n"
+            yield f"id: {seen}\nevent: scored\ndata: {{}}\n\n" if has_moved else ":\n\n"
             await context.listener.rest(ring, HEARTBEAT_S)
