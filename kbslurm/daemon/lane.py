@@ -163,7 +163,7 @@ class Lane:
             "widest": dict(self.place.widest),
             "staff_only": not self.place.untrusted,
             "role": self.place.role,
-            "classes": {gpu: self.place.ground().class_of(gpu) for gpu in self.place.backend.capacity()},
+            "classes": {gpu: self.place.for_policy().class_of(gpu) for gpu in self.place.backend.capacity()},
             "prices": dict(self.place.prices),
             "breaker": breakers.told(self.breaker),
         }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kbslurm.domain.breaker import CLOSED, Breaker
 from kbslurm.domain.physics import Peak
-from kbslurm.domain.placement import Ground, Role
+from kbslurm.domain.placement import PlaceView, Role
 from kbslurm.domain.run import Work
 from kbslurm.ports import Backend
 
@@ -50,9 +50,9 @@ class Place:
     def name(self) -> str:
         return self.backend.name
 
-    def ground(self, breaker: Breaker = CLOSED) -> Ground:
+    def for_policy(self, breaker: Breaker = CLOSED) -> PlaceView:
         """The place as the placement policy sees it."""
-        return Ground(
+        return PlaceView(
             name=self.name,
             role=self.role,
             slots=self.backend.capacity(),

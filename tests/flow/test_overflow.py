@@ -18,7 +18,7 @@ from kbslurm.daemon.loop import LEASE, Daemon
 from kbslurm.domain.breaker import Breaker, State
 from kbslurm.domain.intake import Offer
 from kbslurm.domain.manifest import time_limit_s
-from kbslurm.domain.placement import Budget, Facts, OtherClass, Overflow, Role, Rules, month_named, month_of
+from kbslurm.domain.placement import Backlog, Budget, OtherClass, Overflow, Role, Rules, month_named, month_of
 from kbslurm.domain.run import AttemptState, Handle, OpenAttempt, Slot
 from kbslurm.domain.why import sentences
 from kbslurm.errors import BackendRefused, BackendTrouble, Invalid
@@ -283,7 +283,7 @@ def test_a_run_that_comes_while_the_plan_is_made_is_not_sent_unasked(stage: Stag
     served = daemon(stage, seeing(home), place(modal, "overflow"), rules=WAIT_OVER)
     facts = stage.store.queue.demand
 
-    def late(now: datetime) -> Facts:
+    def late(now: datetime) -> Backlog:
         found = facts(now)
         if not stage.runs():
             stage.submit(mode="leaderboard")
