@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from kbslurm.client.answers import BoardInfo, FeedEvent, Place
+from kbslurm.client.answers import BoardInfo, FeedEvent, StandingInfo
 from kbslurm.client.http import Client
 from kbslurm.domain import access
 from kbslurm.domain.amounts import score
@@ -34,7 +34,7 @@ DIGEST_HOUR = 8
 WATCHED, PODIUM = 10, 3
 ABOUT = 1500  # of a description: what follows it has to fit, too
 SEEN_AT = "announce:seen_at"
-Rankings = dict[str, list[Place]]
+Rankings = dict[str, list[StandingInfo]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +157,7 @@ def _first(board: BoardInfo, gpu: str) -> str:
     return f"first:{board.id}:{gpu}"
 
 
-def _placed(board: BoardInfo, gpu: str, places: list[Place], n: int) -> Announcement:
+def _placed(board: BoardInfo, gpu: str, places: list[StandingInfo], n: int) -> Announcement:
     one = places[n]
     who, where = cards.escaped(one.person), f"{cards.escaped(board.name)} on {cards.escaped(gpu)}"
     time = score(one.score_s, one.low_s, one.high_s)

@@ -45,7 +45,7 @@ def _run(run: RunView) -> dict[str, Any]:
         "id": run.id,
         "gpu": run.gpu,
         "state": run.state.value,
-        "standing": run.standing,
+        "standing": run.shown_state,
         "second": run.second,
         "held": run.held,
         "first_score_s": run.first_score_s,

@@ -59,7 +59,7 @@ def line(view: SubmissionView) -> dict[str, Any]:
             {
                 "gpu_type": run.gpu,
                 "score": run.verdict.score_s if run.verdict and run.verdict.ranked else None,
-                "standing": run.verdict.name if run.verdict else run.standing,
+                "standing": run.verdict.name if run.verdict else run.shown_state,
                 "interval": _interval(run),
             }
             for run in view.runs

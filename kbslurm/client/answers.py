@@ -104,7 +104,7 @@ class LineInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class StandingInfo:
     """One line of a leaderboard."""
 
     rank: int

@@ -176,7 +176,7 @@ class Scores(Rows):
             may_confirm=found["may_confirm"],
             b_ref_s=None if found["b_ref_s"] is None else tuple(found["b_ref_s"]),
             latest_counts=found["latest_counts"],
-            standing=None if found["standing_s"] is None else _measured(found["standing_s"], found),
+            previous=None if found["standing_s"] is None else _measured(found["standing_s"], found),
             taken_back=None
             if found["gone_s"] is None
             else _measured(found["gone_s"], {"low_s": found["gone_low_s"], "high_s": found["gone_high_s"]}),

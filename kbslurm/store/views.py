@@ -164,7 +164,7 @@ class RunView:
         return placement.went(last.backend, last.why_here) if last else ""
 
     @property
-    def standing(self) -> str:
+    def shown_state(self) -> str:
         """Where it stands, in the word that people are shown: a second measurement is 'confirming' until it ended, a
         run that waits for its board's reference times 'calibrating'."""
         if self.ended_at is None and self.second:

@@ -15,7 +15,7 @@ from kbslurm.api.pages import drawing
 from kbslurm.api.pages.reader import Offset, Reader
 from kbslurm.api.pages.rendering import HEADERS, STATIC, measured, static_file
 from kbslurm.api.parameters import Gpu, Name
-from kbslurm.api.standings import Standings
+from kbslurm.api.standings_cache import StandingsCache
 from kbslurm.domain import contest, measure
 from kbslurm.domain.board import Standing
 from kbslurm.errors import NotFound
@@ -25,7 +25,7 @@ PAGE = 100
 
 
 def board_pages(
-    router: APIRouter, context: Context, reader: Reader, histories: waiting.Histories, standings: Standings
+    router: APIRouter, context: Context, reader: Reader, histories: waiting.Histories, standings: StandingsCache
 ) -> None:
 
     @router.get("/")

@@ -69,9 +69,9 @@ def _stream(lines: AsyncIterator[str]) -> StreamingResponse:
 async def _steps(context: Context, histories: waiting.Histories, number: SubmissionId) -> AsyncIterator[str]:
     def looked() -> tuple[object, bool]:
         view = context.store.submissions.get(number)
-        standings = tuple((run.standing, run.verdict and run.verdict.name) for run in view.runs)
+        states = tuple((run.shown_state, run.verdict and run.verdict.name) for run in view.runs)
         words = waiting.words(view, waiting.of_submission(context, histories, view))
-        return (standings, words), view.is_done or view.removed_at is not None
+        return (states, words), view.is_done or view.removed_at is not None
 
     before: object = None
     with context.listener.follow(number) as ring:

@@ -12,10 +12,10 @@ from kbslurm.api.pages.reader import Reader
 from kbslurm.api.pages.sign_on import sign_on_pages
 from kbslurm.api.pages.staff import staff_pages
 from kbslurm.api.pages.submissions import submission_pages
-from kbslurm.api.standings import Standings
+from kbslurm.api.standings_cache import StandingsCache
 
 
-def routes(context: Context, histories: waiting.Histories, standings: Standings) -> APIRouter:
+def routes(context: Context, histories: waiting.Histories, standings: StandingsCache) -> APIRouter:
     """The router of the pages. None of it is in the OpenAPI document: that is for machines."""
     router = APIRouter(include_in_schema=False)
     reader = Reader(context)

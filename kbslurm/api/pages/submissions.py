@@ -16,7 +16,7 @@ from kbslurm.api.pages.reader import Offset, Reader, form_of, to_login
 from kbslurm.api.pages.rendering import measured, took
 from kbslurm.api.parameters import Gpu, Number
 from kbslurm.api.routes.artifacts import FileName, download
-from kbslurm.api.standings import Standings
+from kbslurm.api.standings_cache import StandingsCache
 from kbslurm.domain import access
 from kbslurm.domain.waterfall import waterfall
 from kbslurm.errors import Invalid
@@ -31,7 +31,7 @@ HISTORY = 200
 
 
 def submission_pages(
-    router: APIRouter, context: Context, reader: Reader, histories: waiting.Histories, standings: Standings
+    router: APIRouter, context: Context, reader: Reader, histories: waiting.Histories, standings: StandingsCache
 ) -> None:
     @router.get("/me")
     def me(request: Request, start: Offset = 0, linked: bool = False) -> Response:
@@ -115,7 +115,7 @@ def _run(run: RunView) -> dict[str, Any]:
         )
     return {
         "gpu": run.gpu,
-        "verdict": verdict.name if verdict else run.standing,
+        "verdict": verdict.name if verdict else run.shown_state,
         "first": None if verdict or run.first_score_s is None else took(run.first_score_s),
         "ranked": verdict is not None and verdict.ranked,
         "score": score,

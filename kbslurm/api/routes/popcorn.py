@@ -15,7 +15,7 @@ from kbslurm.api.identity import Sender
 from kbslurm.api.lookup import may_see_board, own, seen_board
 from kbslurm.api.parameters import Gpu, Limit, Name, Number, Offset, RunNumber
 from kbslurm.api.person_json import person_told
-from kbslurm.api.standings import Standings, final_told
+from kbslurm.api.standings_cache import StandingsCache, final_told
 from kbslurm.contract.base import Fine
 from kbslurm.contract.boards import Leaderboard
 from kbslurm.contract.full_submission import Whole
@@ -37,7 +37,7 @@ tell = teller("api")
 PENDING_FOR = timedelta(hours=1)
 
 
-def routes(context: Context, histories: waiting.Histories, standings: Standings) -> APIRouter:
+def routes(context: Context, histories: waiting.Histories, standings: StandingsCache) -> APIRouter:
     """The router of these calls."""
     router = APIRouter(tags=["popcorn"])
 

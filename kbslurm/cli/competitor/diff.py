@@ -124,7 +124,7 @@ def _run_on(view: SubmissionView, gpu: str) -> RunView | None:
 
 
 def _word(run: RunView | None) -> str | None:
-    return None if run is None else run.verdict.name if run.verdict else run.standing
+    return None if run is None else run.verdict.name if run.verdict else run.shown_state
 
 
 def _score(verdict: Verdict | None) -> tuple[float, float | None, float | None] | None:

@@ -35,7 +35,7 @@ def _run_json(run: RunView) -> dict[str, Any]:
         "run": run.id,
         "gpu": run.gpu,
         "state": run.state,
-        "standing": run.standing,
+        "standing": run.shown_state,
         "first_score_s": run.first_score_s,
         "reason": found.reason if found else run.waits_for or run.reason,
         "verdict": found.name if found else None,
@@ -115,7 +115,7 @@ def _run_line(run: RunView) -> str:
         tail = f"  {escape(why)}" if why else ""
         if run.second and run.ended_at is None and run.first_score_s is not None:
             tail = f"  {score(run.first_score_s)} would improve the rank, so it is measured once more{tail}"
-        return f"{run.gpu:>6}  {coloured(run.standing)}{tail}"
+        return f"{run.gpu:>6}  {coloured(run.shown_state)}{tail}"
     shown = f"  {score(found.score_s, found.low_s, found.high_s)}" if found.score_s is not None else ""
     why = f"  {escape(found.reason)}" if found.reason else ""
     unranked = "  [dim](not ranked)[/]" if found.score_s is not None and not found.ranked else ""

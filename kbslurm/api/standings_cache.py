@@ -28,7 +28,7 @@ class _Known:
         self.records: list[Entry] = []
 
 
-class Standings:
+class StandingsCache:
     """The standings of every board that somebody looked at; never older than the last event of the database.
 
     After an event only those whom it may have moved are read again. Boards that nobody looked at for longest are
