@@ -45,7 +45,7 @@ def load(path: Path) -> Site:
         raise Misconfigured(
             f"not TOML: {error}", file=path, line=int(found[1]) if found else None, fix="Correct it there."
         ) from None
-    return _Reader(file=path, lines=_lines_of(text)).site(raw)
+    return _SiteParser(file=path, lines=_lines_of(text)).site(raw)
 
 
 def load_all(folder: Path, names: Sequence[str]) -> tuple[Site, ...]:
@@ -77,7 +77,7 @@ def schema() -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Reader:
+class _SiteParser:
     file: Path
     lines: Mapping[tuple[str, ...], int]
 

@@ -145,7 +145,7 @@ def parsed_yaml(text: str, file: Path) -> Marked:
         raise Invalid(f"not YAML: {told}", file=file) from None
     if node is None:
         raise Invalid("the file is empty", file=file)
-    return _Reader(file).marked(node, "", 0)
+    return _YamlParser(file).marked(node, "", 0)
 
 
 class _Loader(yaml.SafeLoader):
@@ -161,7 +161,7 @@ _Loader.add_implicit_resolver(
 )
 
 
-class _Reader:
+class _YamlParser:
     def __init__(self, file: Path) -> None:
         self.file, self.seen = file, 0
 

@@ -17,7 +17,7 @@ from kbslurm.errors import Invalid, NotFound
 from kbslurm.store.connect import Pool
 from kbslurm.store.problems import Problems, make_version
 from kbslurm.store.rows import Rows, note_event, or_now
-from kbslurm.store.views import Board, Ranking
+from kbslurm.store.views import Board, RankBy
 
 _BOARD = """
 SELECT b.id, b.name, b.description, pr.name AS problem_name, b.problem_version_id, b.deadline_at, b.zone, b.visibility,
@@ -53,7 +53,7 @@ class Boards(Rows):
         deadline_at: datetime | None = None,
         zone: str = "UTC",
         visibility: Visibility = "public",
-        ranking: Ranking = "best",
+        ranking: RankBy = "best",
         min_isolation: int = 0,
         confirm: bool = True,
         created_by: PersonId | None = None,

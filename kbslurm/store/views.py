@@ -16,7 +16,7 @@ from kbslurm.domain.verdict import Verdict
 from kbslurm.domain.waterfall import Stamps, moment
 from kbslurm_eval.wire import Mode
 
-Ranking = Literal["best", "last"]
+RankBy = Literal["best", "last"]
 TokenKind = Literal["cli", "web", "api", "pending"]
 
 
@@ -79,7 +79,7 @@ class Board:
     zone: str
     visibility: Visibility
     gpus: tuple[str, ...]
-    ranking: Ranking
+    ranking: RankBy
     secret_seed: str
     min_isolation: int
     confirm: bool

@@ -14,8 +14,8 @@ from starlette.concurrency import run_in_threadpool
 from kbslurm.api import waiting
 from kbslurm.api.context import Context
 from kbslurm.api.lookup import seen_board
-from kbslurm.api.pages.reader import Reader
 from kbslurm.api.pages.rendering import HEADERS
+from kbslurm.api.pages.visitors import Visitors
 from kbslurm.api.parameters import Name, Number
 from kbslurm.domain.run import EventId, SubmissionId
 from kbslurm.errors import KbslurmError
@@ -25,7 +25,7 @@ PROGRESS_S = 4.0  # how far a job is makes no event: a submission that somebody 
 STAFF_S = 2.0
 
 
-def live_streams(router: APIRouter, context: Context, reader: Reader, histories: waiting.Histories) -> None:
+def live_streams(router: APIRouter, context: Context, visitors: Visitors, histories: waiting.Histories) -> None:
     @router.get("/live/{leaderboard}")
     async def live(
         leaderboard: Name,
@@ -34,7 +34,7 @@ def live_streams(router: APIRouter, context: Context, reader: Reader, histories:
         last_event_id: Annotated[str | None, Header(max_length=20)] = None,
     ) -> StreamingResponse:
         """A short event whenever a place of this board may have moved; the reader then looks for itself."""
-        board = await run_in_threadpool(lambda: seen_board(context, leaderboard, reader.who(request)))
+        board = await run_in_threadpool(lambda: seen_board(context, leaderboard, visitors.who(request)))
         if last_event_id and last_event_id.isascii() and last_event_id.isdecimal():
             after = int(last_event_id)
         settled = await run_in_threadpool(context.store.events.last)
@@ -46,7 +46,7 @@ def live_streams(router: APIRouter, context: Context, reader: Reader, histories:
         """A short event whenever something of a submission of one's own moved, and `over` when nothing more will."""
 
         def owned() -> None:
-            reader.own(reader.who(request), submission_id)
+            visitors.own(visitors.who(request), submission_id)
 
         await run_in_threadpool(owned)
         return _stream(_steps(context, histories, SubmissionId(submission_id)))
@@ -56,7 +56,7 @@ def live_streams(router: APIRouter, context: Context, reader: Reader, histories:
         """A short event when something happened, at most one in `STAFF_S`."""
 
         def checked() -> None:
-            reader.staff(reader.who(request))
+            visitors.staff(visitors.who(request))
 
         await run_in_threadpool(checked)
         return _stream(_stirs(context))

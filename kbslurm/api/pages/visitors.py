@@ -22,7 +22,7 @@ from kbslurm.store.views import Person, SubmissionView
 Offset = Annotated[int, Query(alias="from", ge=0, le=2**31 - 1)]
 
 
-class Reader:
+class Visitors:
     """Who reads, by the session's cookie, and the token that their forms must carry."""
 
     def __init__(self, context: Context) -> None:
