@@ -110,8 +110,8 @@ def _run_from_json(row: Mapping[str, Any]) -> RunView:
         attempts[-1] = dataclasses.replace(last, telemetry={**last.telemetry, "progress": row["progress"]})
     verdict = None
     if told is not None:
-        plain = {one.name: told[one.name] for one in dataclasses.fields(Verdict) if one.name != "detail"}
-        verdict = Verdict(**plain, detail=told["report"])
+        fields = {one.name: told[one.name] for one in dataclasses.fields(Verdict) if one.name != "detail"}
+        verdict = Verdict(**fields, detail=told["report"])
     return RunView(
         id=RunId(row["id"]),
         gpu=row["gpu"],

@@ -27,7 +27,7 @@ from kbslurm.domain.run import AttemptState, Leaderboard, OpenAttempt, Slot
 from kbslurm.errors import Invalid
 
 When = Literal["never", "when_down", "when_wait_over"]
-Role = Literal["home", "overflow"]
+PlaceRole = Literal["home", "overflow"]
 OtherClass = Literal["refuse", "unranked"]
 Source = Literal["squeue --start", "sbatch --test-only"]
 
@@ -92,7 +92,7 @@ class PlaceView:
     """A place as the policy sees it. `slots`, `classes` and `prices` (money per GPU and second) are by GPU type."""
 
     name: str
-    role: Role = "home"
+    role: PlaceRole = "home"
     slots: Mapping[str, int] = field(default_factory=dict)
     classes: Mapping[str, str] = field(default_factory=dict)
     prices: Mapping[str, float] = field(default_factory=dict)

@@ -209,8 +209,8 @@ def _end(store: Results, attempt: OpenAttempt, sighting: Sighting, ending: Endin
     if ending in OWN_FAULT:
         score.score_own_fault(store, attempt, sighting, ending, now)
     else:
-        plain = ending is Ending.WITHDRAWN or not sighting.reason
-        why = _plain_reason(ending, sighting) if plain else sighting.reason
+        is_usual = ending is Ending.WITHDRAWN or not sighting.reason
+        why = _usual_reason(ending, sighting) if is_usual else sighting.reason
         score.give_up(store.attempts, attempt, ending, why, now)
     return True
 
@@ -258,7 +258,7 @@ def _began(attempt: OpenAttempt, sighting: Sighting) -> bool:
     return attempt.started_at is not None or sighting.started_at is not None
 
 
-def _plain_reason(ending: Ending, sighting: Sighting) -> str:
+def _usual_reason(ending: Ending, sighting: Sighting) -> str:
     node = f" on {sighting.node}" if sighting.node else ""
     status = f" with exit status {sighting.exit_code}" if sighting.exit_code is not None else ""
     match ending:

@@ -17,7 +17,7 @@ import yaml
 
 from kbslurm.errors import Invalid
 
-Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
+Unmarked = None | bool | int | float | str | list["Unmarked"] | dict[str, "Unmarked"]
 T = TypeVar("T", bound=str)
 
 YAML_CAP = 1_000_000
@@ -91,7 +91,7 @@ class Marked:
             raise self.wrong(f"{self.raw} isn't from {low:g} to {high:g}")
         return float(self.value)
 
-    def whole(self, low: int, high: int) -> int:
+    def integer(self, low: int, high: int) -> int:
         """A whole number from low to high."""
         if isinstance(self.value, bool) or not isinstance(self.value, int):
             raise self.wrong(f"a whole number was expected, this is {self.raw or self.kind}")
@@ -105,13 +105,13 @@ class Marked:
                 return option
         raise self.wrong(f"{self.raw or self.kind} is none of {', '.join(options)}")
 
-    def plain(self) -> Plain:
+    def unmarked(self) -> Unmarked:
         """The value without its marks."""
         match self.value:
             case list():
-                return [item.plain() for item in self.value]
+                return [item.unmarked() for item in self.value]
             case dict():
-                return {key: item.plain() for key, item in self.value.items()}
+                return {key: item.unmarked() for key, item in self.value.items()}
             case _:
                 return self.value
 

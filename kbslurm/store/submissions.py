@@ -43,7 +43,7 @@ WHERE r.submission_id = ANY(%(submissions)s) ORDER BY a.run_id, a.number
 """
 
 # Polled more often than anything else is asked: one journey to the database and back instead of three.
-_WHOLE = (
+_FULL = (
     _SUBMISSION.format(
         source=f"""s.source,
     (SELECT json_agg(a) FROM ({_ATTEMPTS}) a) AS attempts,
@@ -105,7 +105,7 @@ class Submissions(Rows):
 
     def get(self, submission: SubmissionId) -> SubmissionView:
         """All of it: source, runs, attempts, verdicts with their reports."""
-        found = self._one(_WHOLE, {"id": submission, "submissions": [submission]})
+        found = self._one(_FULL, {"id": submission, "submissions": [submission]})
         if found is None:
             raise NotFound("submission", str(submission))
         attempts, runs = ([_timed(row) for row in found.pop(name) or ()] for name in ("attempts", "runs"))

@@ -18,7 +18,7 @@ from kbslurm.daemon.loop import LEASE, Daemon
 from kbslurm.domain.breaker import Breaker, State
 from kbslurm.domain.intake import Offer
 from kbslurm.domain.manifest import time_limit_s
-from kbslurm.domain.placement import Backlog, Budget, OtherClass, Overflow, Role, Rules, month_named, month_of
+from kbslurm.domain.placement import Backlog, Budget, OtherClass, Overflow, PlaceRole, Rules, month_named, month_of
 from kbslurm.domain.run import AttemptState, Handle, OpenAttempt, Slot
 from kbslurm.domain.why import sentences
 from kbslurm.errors import BackendRefused, BackendTrouble, Invalid
@@ -98,7 +98,7 @@ def stage(database_url: str) -> Iterator[Stage]:
     built.close()
 
 
-def place(backend: Worker, role: Role = "home", gpu_class: str = "A100", price: float = 0.0) -> Place:
+def place(backend: Worker, role: PlaceRole = "home", gpu_class: str = "A100", price: float = 0.0) -> Place:
     return Place(
         backend=backend,
         poll_s=0.1,

@@ -18,7 +18,7 @@ from kbslurm.api.person_json import person_told
 from kbslurm.api.standings_cache import StandingsCache, final_told
 from kbslurm.contract.base import Fine
 from kbslurm.contract.boards import Leaderboard
-from kbslurm.contract.full_submission import Whole
+from kbslurm.contract.full_submission import FullSubmissionTold
 from kbslurm.contract.invites import Code, Joined
 from kbslurm.contract.operations import Health
 from kbslurm.contract.people import Pending, PersonTold
@@ -112,7 +112,7 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
         view = own(context, sender, submission_id)
         return Ascii(popcorn_submission.submission(view, waiting.of_submission(context, histories, view)))
 
-    @router.get("/user/submissions/{submission_id}/whole", responses=answers(Whole, 400, 401, 403, 404))
+    @router.get("/user/submissions/{submission_id}/whole", responses=answers(FullSubmissionTold, 400, 401, 403, 404))
     def all_of_it(submission_id: Number, sender: Sender) -> Ascii:
         """A submission of one's own with attempts, progress and report: what `kbslurm watch` shows."""
         view = own(context, sender, submission_id)
