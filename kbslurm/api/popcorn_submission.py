@@ -45,7 +45,7 @@ def submission(view: SubmissionView, queue: Mapping[str, Any] | None) -> dict[st
     }
 
 
-def line(view: SubmissionView) -> dict[str, Any]:
+def summary(view: SubmissionView) -> dict[str, Any]:
     """A submission in a list."""
     return {
         "id": view.id,

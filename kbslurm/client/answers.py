@@ -90,7 +90,7 @@ class ArtifactInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LineInfo:
+class SubmissionSummary:
     """A submission in a list; `scores` by GPU type, None where it doesn't rank."""
 
     id: int

@@ -235,7 +235,7 @@ class Invite:
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueueLine:
+class GpuQueue:
     """One GPU type's queue. `oldest_at` is when the longest waiting run was accepted."""
 
     gpu: str
@@ -266,7 +266,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeaseLine:
+class LeaseState:
     """Who leads. `info` is what the holder told about itself (host, pid, version, …)."""
 
     name: str

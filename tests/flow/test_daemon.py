@@ -487,13 +487,13 @@ def test_a_reader_gets_every_event_at_least_once_and_goes_on_where_it_was(stage:
     def read() -> None:
         nonlocal token
         for event in announce.next_events(events, announce.place_of(events, token)):
-            deal_with(line := announce.line(event))
+            deal_with(line := announce.as_json(event))
             token = line["token"]
 
     with pytest.raises(ConnectionError):
         read()
     read()
-    every = [announce.line(event) for event in events.after(EventId(0))]
+    every = [announce.as_json(event) for event in events.after(EventId(0))]
     assert [*told[:1], *told[2:]] == every and told[1] == told[2]
     told.clear()
     read()

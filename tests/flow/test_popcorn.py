@@ -21,7 +21,7 @@ from kbslurm.contract.operations import Stats
 from kbslurm.contract.people import PersonTold
 from kbslurm.contract.queue import RunnerQueue
 from kbslurm.contract.rankings import Standing
-from kbslurm.contract.submissions import HostsSubmissionTold, Submission, SubmissionLine
+from kbslurm.contract.submissions import HostsSubmissionTold, Submission, SubmissionSummary
 from tests import databases
 from tests.popcorn.client import ClientDied, Popcorn
 from tests.popcorn.ground import GOOD, WRONG, Ground, served, working
@@ -153,7 +153,7 @@ def test_who_hangs_up_does_not_lose_the_run(ground: Ground) -> None:
     assert next(stream)[0] == "status"
     stream.close()
     (line,) = client.submissions("transpose")
-    SubmissionLine.model_validate(line)
+    SubmissionSummary.model_validate(line)
     assert client.wait(line["id"])["job"]["status"] == "succeeded"
 
 

@@ -16,7 +16,6 @@ from kbslurm.client.answers import (
     ArtifactInfo,
     BoardInfo,
     FeedEvent,
-    LineInfo,
     MadeBoard,
     May,
     PersonInfo,
@@ -24,6 +23,7 @@ from kbslurm.client.answers import (
     RunInfo,
     StandingInfo,
     SubmissionInfo,
+    SubmissionSummary,
     Verifying,
 )
 from kbslurm.client.parsing import parsed
@@ -34,7 +34,7 @@ OF: dict[type, str] = {
     ArtifactInfo: "ArtifactTold",
     BoardInfo: "Leaderboard",
     FeedEvent: "FeedLine",
-    LineInfo: "SubmissionLine",
+    SubmissionSummary: "SubmissionSummary",
     MadeBoard: "BoardMade",
     May: "May",
     PersonInfo: "PersonTold",
@@ -85,8 +85,8 @@ def test_values_are_what_they_are_called() -> None:
     extra = MODELS["Standing"].model_config["json_schema_extra"]
     place = parsed(StandingInfo, extra["example"])
     assert (place.low_s, place.high_s, place.tied_with) == (0.0000417, 0.000042, (2,))
-    extra = MODELS["SubmissionLine"].model_config["json_schema_extra"]
-    assert parsed(LineInfo, extra["example"]).scores == {"H100": 0.000041836}
+    extra = MODELS["SubmissionSummary"].model_config["json_schema_extra"]
+    assert parsed(SubmissionSummary, extra["example"]).scores == {"H100": 0.000041836}
 
 
 def test_an_answer_that_lacks_something_is_none() -> None:

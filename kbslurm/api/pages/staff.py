@@ -38,7 +38,7 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
             queue=context.store.overview.queue(),
             leases=[(line, line.expires_at > now, _places(line.info)) for line in context.store.leases.all()],
             attention=context.store.overview.attention(now=now),
-            audit=[operations.audit_line(event) for event in context.store.events.audit_log(limit=20)],
+            audit=[operations.audit_entry(event) for event in context.store.events.audit_log(limit=20)],
         )
 
     def switch(accepting: bool) -> Callable[[Person, Mapping[str, str]], None]:

@@ -24,7 +24,7 @@ from kbslurm.contract.operations import Health
 from kbslurm.contract.people import Pending, PersonTold
 from kbslurm.contract.queue import RunnerQueue
 from kbslurm.contract.rankings import FinalTold, Standing
-from kbslurm.contract.submissions import Count, Submission, SubmissionLine
+from kbslurm.contract.submissions import Count, Submission, SubmissionSummary
 from kbslurm.contract.why import WhysTold, WhyTold
 from kbslurm.domain import access, contest
 from kbslurm.domain.why import as_told
@@ -69,7 +69,7 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
         """The ranked, each person's best, best first."""
         board = seen_board(context, leaderboard, identity.maybe_caller(context, sender))
         known = contest.known_gpu(gpu, board.gpus)
-        return Ascii(standings.lines(board, known, offset=offset, limit=limit))
+        return Ascii(standings.page(board, known, offset=offset, limit=limit))
 
     @router.get("/final/{leaderboard}/{gpu}", responses=answers(FinalTold, 404))
     def final(leaderboard: Name, gpu: Gpu, sender: Sender) -> Ascii:
@@ -92,7 +92,7 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
         known = contest.known_gpu(gpu, board.gpus)
         return Ascii({"count": context.store.submissions.count(board.id, known, user_id)})
 
-    @router.get("/user/submissions", responses=answers(list[SubmissionLine], 400, 401, 404))
+    @router.get("/user/submissions", responses=answers(list[SubmissionSummary], 400, 401, 404))
     def mine(
         sender: Sender,
         leaderboard: Annotated[str | None, Query(max_length=contest.NAME_CAP)] = None,
@@ -104,7 +104,7 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
         if leaderboard is not None:
             leaderboard = seen_board(context, leaderboard, person).name
         found = context.store.submissions.newest(person=person.id, board=leaderboard, limit=limit, offset=offset)
-        return Ascii([popcorn_submission.line(view) for view in found])
+        return Ascii([popcorn_submission.summary(view) for view in found])
 
     @router.get("/user/submissions/{submission_id}", responses=answers(Submission, 400, 401, 403, 404))
     def poll(submission_id: Number, sender: Sender) -> Ascii:

@@ -81,7 +81,7 @@ class DatabaseService:
 
         named = board_named(self._store, board).name if board else None
         found = self._store.submissions.newest(person=self._person().id, board=named, limit=limit, offset=offset)
-        return [popcorn_submission.line(view) for view in found]
+        return [popcorn_submission.summary(view) for view in found]
 
     def why(self, number: int, *, of_submission: bool) -> Sequence[Mapping[str, Any]]:
         from kbslurm.domain.why import as_told
