@@ -19,7 +19,7 @@ from kbslurm.store.postgres import PostgresStore
 from kbslurm.store.views import Person
 from tests.fakes import sign_on
 from tests.flow.stage import HandClock
-from tests.popcorn.ground import serving
+from tests.popcorn.served_api import serving
 
 ALL = ("github", "discord", "oidc")
 

@@ -31,7 +31,7 @@ from kbslurm_eval import clock
 from tests.command_line import CommandLine
 from tests.flow.puppet import RUNNING, Puppet, sealed_report
 from tests.flow.stage import PROBLEM, Stage
-from tests.popcorn.ground import serving
+from tests.popcorn.served_api import serving
 
 PLACE = Place(backend=Puppet(slots={"A100": 9}))
 PAIRED = dataclasses.replace(PROBLEM, config={"baseline": "def custom_kernel(data):\n    return data\n"})
