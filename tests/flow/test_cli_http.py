@@ -157,8 +157,8 @@ def test_the_same_commands_say_the_same_over_http_and_by_the_database(
     second = judged(api, "ada", 0.4, GOOD.replace(b"def custom_kernel", b"# faster\ndef custom_kernel"))
     judged(api, "bob", 0.4002)
     laptop.login()
-    (tmp_path / "desk").mkdir()
-    desk = CommandLine(cwd=tmp_path / "desk", env={"DATABASE_URL": database_url})
+    (tmp_path / "host").mkdir()
+    host_cli = CommandLine(cwd=tmp_path / "host", env={"DATABASE_URL": database_url})
     sent = laptop("submit", "k.py", "-l", "TRANSPOSE", "-g", "h100", "-g", "A100", "--json")
     assert sent.code == 0, sent.err
     number = sent.json()["submission"]
@@ -174,7 +174,7 @@ def test_the_same_commands_say_the_same_over_http_and_by_the_database(
         ("board", "show", "transpose"),
         ("board", "show", "transpose", "--gpu", "h100", "--limit", "1"),
     ):
-        here, there = laptop(*words), desk(*words)
+        here, there = laptop(*words), host_cli(*words)
         assert (here.code, here.out) == (there.code, there.out), words
         assert here.code == 0 and here.out, (words, here.err)
         assert SECRET_LOG not in here.out and HIDDEN_SPEC not in here.out
