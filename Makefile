@@ -56,7 +56,7 @@ lint: $(READY)  ## ruff, its formatter, and the walls between the packages
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
 
-format: $(READY)  ## put the code into the house's shape
+format: $(READY)  ## put the code into the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

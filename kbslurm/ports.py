@@ -12,7 +12,7 @@ from kbslurm.domain.breaker import Breaker, Outcomes
 from kbslurm.domain.drift import Ranked
 from kbslurm.domain.intake import Admission, Basis
 from kbslurm.domain.measure import Yardstick
-from kbslurm.domain.placement import Facts, Rules
+from kbslurm.domain.placement import Backlog, Rules
 from kbslurm.domain.run import (
     AttemptId,
     Ending,
@@ -227,7 +227,7 @@ class Queue(Protocol):
     def waiting(self) -> Mapping[str, int]:
         """How many runs are queued, by GPU type."""
 
-    def demand(self, now: datetime) -> Facts:
+    def demand(self, now: datetime) -> Backlog:
         """What the placement policy must know of all that waits, and of the month's money, in one look."""
 
     def next_up(self, gpu: str, backend: str, now: datetime) -> Work | None:

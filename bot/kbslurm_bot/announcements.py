@@ -13,8 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from kbslurm.client.answers import BoardInfo, FeedEvent, Place
+from kbslurm.client.answers import BoardInfo, FeedEvent, StandingInfo
 from kbslurm.client.http import Client
+from kbslurm.domain import access
 from kbslurm.domain.amounts import score
 from kbslurm.errors import KbslurmError
 from kbslurm.observe.logs import teller
@@ -27,13 +28,13 @@ tell = teller("bot")
 LOOK_S = 60.0
 GAP_S = 2.0
 # After a longer absence what happened meanwhile is no news any more.
-NEWS_FOR = timedelta(minutes=15)
+TOLD_WITHIN = timedelta(minutes=15)
 REMIND = (timedelta(hours=1), timedelta(hours=24))
 DIGEST_HOUR = 8
 WATCHED, PODIUM = 10, 3
 ABOUT = 1500  # of a description: what follows it has to fit, too
 SEEN_AT = "announce:seen_at"
-Rankings = dict[str, list[Place]]
+Rankings = dict[str, list[StandingInfo]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +82,7 @@ class Announcer:
     async def look(self) -> None:
         """Say what is new since the last look; nothing of it when that was long ago."""
         now, before = self._now(), self._state.word(SEEN_AT)
-        silent = before is None or now - datetime.fromisoformat(before) > NEWS_FOR
+        silent = before is None or now - datetime.fromisoformat(before) > TOLD_WITHIN
         boards = await self._service.ask(_public)
         for board, rankings in boards:
             for saying in [*self._of_board(board, now), *self._of_rankings(board, rankings)]:
@@ -142,9 +143,9 @@ class Announcer:
                 continue
             for gpu, places in rankings.items():
                 if places:
-                    news = sum(one.at > since for one in places)
+                    recent = sum(one.at > since for one in places)
                     lead = f"{cards.escaped(places[0].person)} {score(places[0].score_s)}"
-                    fresh = f" · {news} of the first {len(places)} are from the last day" if news else ""
+                    fresh = f" · {recent} of the first {len(places)} are from the last day" if recent else ""
                     lines.append(f"**{cards.escaped(board.name)}** {cards.escaped(gpu)}: {lead}{fresh}")
         if not lines:
             return None
@@ -156,7 +157,7 @@ def _first(board: BoardInfo, gpu: str) -> str:
     return f"first:{board.id}:{gpu}"
 
 
-def _placed(board: BoardInfo, gpu: str, places: list[Place], n: int) -> Announcement:
+def _placed(board: BoardInfo, gpu: str, places: list[StandingInfo], n: int) -> Announcement:
     one = places[n]
     who, where = cards.escaped(one.person), f"{cards.escaped(board.name)} on {cards.escaped(gpu)}"
     time = score(one.score_s, one.low_s, one.high_s)
@@ -179,5 +180,5 @@ def _public(client: Client) -> list[tuple[BoardInfo, Rankings]]:
         return [
             (board, {gpu: anybody.ranking(board.name, gpu, limit=WATCHED) for gpu in board.gpus})
             for board in anybody.boards()
-            if board.visibility == "public"
+            if access.is_for_everybody(board.visibility)
         ]

@@ -55,8 +55,8 @@ async def cancel(interaction: Asked, submission: int) -> None:
 async def log(interaction: Asked, submission: int) -> None:
     """Reasons and log, for its owner's eyes."""
     service, user = bot_of(interaction).service, interaction.user
-    whole = await service.for_user(user.id, user.display_name, lambda client: client.whole(submission))
-    text = cards.log(whole)
+    full = await service.for_user(user.id, user.display_name, lambda client: client.whole(submission))
+    text = cards.log(full)
     if len(text) <= INLINE and "```" not in text:
         await interaction.followup.send(f"```\n{text}\n```", ephemeral=True)
     else:
@@ -72,8 +72,8 @@ async def again(interaction: Asked, submission: int) -> None:
     def asked(client: Client) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
         return client.whole(submission), client.why(submission, of_submission=True)
 
-    whole, whys = await service.for_user(user.id, user.display_name, asked)
-    told = whole["submission"]
+    full, whys = await service.for_user(user.id, user.display_name, asked)
+    told = full["submission"]
     if not told["source"]:
         raise Invalid("its file isn't kept any more", hint="Submit the file itself.")
     await submitted(
@@ -90,10 +90,10 @@ async def again(interaction: Asked, submission: int) -> None:
 async def compare(interaction: Asked, submission: int) -> None:
     """Beside one's own best before it, whoever is next, and the first."""
     service, user = bot_of(interaction).service, interaction.user
-    whole = await service.for_user(user.id, user.display_name, lambda client: client.whole(submission))
-    standings = await service.standings(user.id, whole)
-    leaders = await service.leaders(user.id, whole)
-    await interaction.followup.send(cards.comparison(whole, standings, leaders)[:2000], ephemeral=True)
+    full = await service.for_user(user.id, user.display_name, lambda client: client.whole(submission))
+    contexts = await service.score_contexts(user.id, full)
+    leaders = await service.leaders(user.id, full)
+    await interaction.followup.send(cards.comparison(full, contexts, leaders)[:2000], ephemeral=True)
 
 
 ACTS = {"cancel": cancel, "log": log, "again": again, "compare": compare}

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from kbslurm.domain import placement, public
+from kbslurm.domain import access, placement
 from kbslurm.domain.amounts import score, seconds
 from kbslurm_bot.plot import Point, best
 
@@ -44,7 +44,7 @@ PRESSED = re.compile(r"kb:(?P<act>cancel|log|again|compare):(?P<submission>[0-9]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class ScoreContext:
     """Where a score stands on its board: against the owner's best before it, and against who is next."""
 
     rank: int | None = None
@@ -66,11 +66,11 @@ class Picture:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """All that a card is made of. `whole` is what the API tells a submission's owner; `standings` are by GPU type."""
+    """All that a card is made of. `full` is what the API tells a submission's owner; `contexts` are by GPU type."""
 
-    whole: Row
+    full: Row
     owner: int
-    standings: Mapping[str, Standing] = field(default_factory=dict)
+    contexts: Mapping[str, ScoreContext] = field(default_factory=dict)
     pictures: Sequence[Picture] = ()
 
 
@@ -144,7 +144,7 @@ def digest(sent: Mapping[str, Any]) -> str:
 
 def card(shown: Shown) -> dict[str, Any]:
     """One container: a head, a line per GPU type, and what can be done."""
-    told = shown.whole["submission"]
+    told = shown.full["submission"]
     head, *rest = lines(shown)
     items = [{"media": {"url": f"attachment://{one.name}"}, "description": one.says} for one in shown.pictures]
     return {
@@ -161,7 +161,7 @@ def card(shown: Shown) -> dict[str, Any]:
 
 def lines(shown: Shown) -> list[str]:
     """The head, then a line or two per GPU type."""
-    told = shown.whole["submission"]
+    told = shown.full["submission"]
     head = f"### #{told['id']} {escaped(told['board'])} · {MODES[told['mode']]}"
     return [
         f"{head}\n-# <@{shown.owner}> · {escaped(told['file_name'])}",
@@ -223,12 +223,12 @@ def _ended(shown: Shown, row: Row, gpu: str) -> str:
     if found["score_s"] is None:
         return f"{gpu} ✓ passed"
     line = f"{gpu} ✓ **{score(found['score_s'], found['low_s'], found['high_s'])}**"
-    if shown.whole["submission"]["mode"] == "leaderboard" and not found["ranked"]:
+    if shown.full["submission"]["mode"] == "leaderboard" and not found["ranked"]:
         return f"{line} · doesn't rank"
-    return line + _standing(found["score_s"], shown.standings.get(row["gpu"]))
+    return line + _context_text(found["score_s"], shown.contexts.get(row["gpu"]))
 
 
-def _standing(score_s: float, stands: Standing | None) -> str:
+def _context_text(score_s: float, stands: ScoreContext | None) -> str:
     if stands is None:
         return ""
     parts = []
@@ -256,7 +256,7 @@ def percent(now_s: float, before_s: float) -> str:
 
 
 def _place(shown: Shown, row: Row) -> str:
-    queue = shown.whole["runner_queue"]
+    queue = shown.full["runner_queue"]
     if not queue or queue["gpu"] != row["gpu"] or not queue.get("place"):
         return ""
     why = "".join(f" · {escaped(queue[key])}" for key in ("error", "waits_for") if queue.get(key))
@@ -273,16 +273,16 @@ def _starts(range_s: Sequence[float] | None) -> str:
 
 
 def _progress(told: Row | None) -> str:
-    said = public.in_words(told)
+    said = access.progress_text(told)
     if not told or "of" not in told:
         return f"running{f': {said}' if said else ''}"
     full = told["done"] * BAR // told["of"]
     return f"`{'▰' * full}{'▱' * (BAR - full)}` {said}"
 
 
-def log(whole: Row) -> str:
+def log(full: Row) -> str:
     """What its owner may read of a submission: the verdicts with their reasons, each case that failed, the log."""
-    told = whole["submission"]
+    told = full["submission"]
     lines = [f"#{told['id']} {told['board']} {told['file_name']} ({MODES[told['mode']]})"]
     for row in told["runs"]:
         found = row["verdict"]
@@ -301,9 +301,9 @@ def log(whole: Row) -> str:
     return "\n".join(lines)
 
 
-def comparison(whole: Row, standings: Mapping[str, Standing], leaders: Mapping[str, float]) -> str:
+def comparison(full: Row, contexts: Mapping[str, ScoreContext], leaders: Mapping[str, float]) -> str:
     """This submission beside its owner's best and the board's."""
-    told = whole["submission"]
+    told = full["submission"]
     lines = [f"**#{told['id']} {escaped(told['board'])}**"]
     for row in told["runs"]:
         found = row["verdict"]
@@ -312,7 +312,7 @@ def comparison(whole: Row, standings: Mapping[str, Standing], leaders: Mapping[s
             continue
         here = found["score_s"]
         parts = [f"{escaped(row['gpu'])}: {score(here, found['low_s'], found['high_s'])}"]
-        stands = standings.get(row["gpu"], Standing())
+        stands = contexts.get(row["gpu"], ScoreContext())
         if stands.best_before_s is not None:
             parts.append(f"own best before {seconds(stands.best_before_s)} ({percent(here, stands.best_before_s)})")
         if stands.next_s is not None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from kbslurm.client.answers import FeedEvent
 from kbslurm.client.errors import NoSuch
+from kbslurm.domain import access
 from kbslurm.observe.logs import teller
 from kbslurm_bot import cards, plot
 from kbslurm_bot.messages import Gone, Messages, NoFiles, Shelved
@@ -155,17 +156,17 @@ class LiveCards:
             await self._put_up(channel, kept, cards.verification(told), done=told["done"])
             return
         try:
-            whole = await self._service.for_owner(owner, lambda client: client.whole(number))
+            full = await self._service.for_owner(owner, lambda client: client.whole(number))
         except NoSuch:
             await self._put_up(channel, kept, cards.taken_back(number, owner), done=True)
             return
-        done = whole["submission"]["done"]
+        done = full["submission"]["done"]
         crowd = sum(one.is_stirred or one.card.message is None for one in self._open[channel].values())
         if kept.card.message is not None and not done and crowd >= CROWD:
             return  # many wait for an edit: this one would only say that it goes on
-        standings = await self._service.standings(owner, whole) if done else {}
-        shown = cards.Shown(whole=whole, owner=owner, standings=standings)
-        if pictures := await self._pictures(owner, whole, standings):
+        contexts = await self._service.score_contexts(owner, full) if done else {}
+        shown = cards.Shown(full=full, owner=owner, contexts=contexts)
+        if pictures := await self._pictures(owner, full, contexts):
             try:
                 more = dataclasses.replace(shown, pictures=pictures)
                 await self._put_up(channel, kept, cards.message(more), done=done, pictures=pictures)
@@ -175,15 +176,15 @@ class LiveCards:
         await self._put_up(channel, kept, cards.message(shown), done=done)
 
     async def _pictures(
-        self, owner: int, whole: cards.Row, standings: Mapping[str, cards.Standing]
+        self, owner: int, full: cards.Row, contexts: Mapping[str, cards.ScoreContext]
     ) -> list[cards.Picture]:
         """The owner's histories where this submission has a score, on a board that everybody may see."""
-        told = whole["submission"]
+        told = full["submission"]
         found: list[cards.Picture] = []
-        wanted = {gpu: stands.history for gpu, stands in standings.items() if len(stands.history) > 1}
+        wanted = {gpu: stands.history for gpu, stands in contexts.items() if len(stands.history) > 1}
         try:
             boards = await self._service.boards(owner) if wanted else []
-            if not any(one.name == told["board"] and one.visibility == "public" for one in boards):
+            if not any(one.name == told["board"] and access.is_for_everybody(one.visibility) for one in boards):
                 return []
             for gpu, history in list(wanted.items())[: cards.PICTURES]:
                 data = await plot.picture(history, (), f"{told['board']} on {gpu}")

@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TypeVar
 
-from kbslurm.client.answers import BoardInfo, PersonInfo, Place
+from kbslurm.client.answers import BoardInfo, PersonInfo, StandingInfo
 from kbslurm.client.errors import ServerGone
 from kbslurm.client.http import Client
 from kbslurm.errors import KbslurmError
 from kbslurm.observe.logs import teller
-from kbslurm_bot.cards import Row, Standing
+from kbslurm_bot.cards import Row, ScoreContext
 from kbslurm_bot.plot import Point
 from kbslurm_bot.text import printable
 
@@ -103,16 +103,18 @@ class Service:
         self._boards[user, roles] = (time.monotonic(), found)
         return found
 
-    async def standings(self, owner: int, whole: Row) -> dict[str, Standing]:
+    async def score_contexts(self, owner: int, full: Row) -> dict[str, ScoreContext]:
         """Where each score of a ranked submission stands. What can't be asked for now is left out."""
-        told = whole["submission"]
+        told = full["submission"]
         gpus = [row["gpu"] for row in told["runs"] if row["verdict"] and row["verdict"]["ranked"]]
         if told["mode"] != "leaderboard" or not gpus:
             return {}
 
-        def asked(client: Client) -> dict[str, Standing]:
+        def asked(client: Client) -> dict[str, ScoreContext]:
             lines = client.lines(told["board"], limit=LINES)
-            return {gpu: standing(told, gpu, lines, client.ranking(told["board"], gpu, limit=PLACES)) for gpu in gpus}
+            return {
+                gpu: score_context(told, gpu, lines, client.ranking(told["board"], gpu, limit=PLACES)) for gpu in gpus
+            }
 
         try:
             return await self.for_owner(owner, asked)
@@ -120,9 +122,9 @@ class Service:
             tell("no standings", level="warning", submission=told["id"], why=error.message)
             return {}
 
-    async def leaders(self, user: int, whole: Row) -> dict[str, float]:
+    async def leaders(self, user: int, full: Row) -> dict[str, float]:
         """The first score of each of its GPU types."""
-        told = whole["submission"]
+        told = full["submission"]
 
         def asked(client: Client) -> dict[str, float]:
             found = {row["gpu"]: client.ranking(told["board"], row["gpu"], limit=1) for row in told["runs"]}
@@ -131,13 +133,13 @@ class Service:
         return await self.for_owner(user, asked)
 
 
-def standing(told: Row, gpu: str, lines: Sequence[Row], places: Sequence[Place]) -> Standing:
+def score_context(told: Row, gpu: str, lines: Sequence[Row], places: Sequence[StandingInfo]) -> ScoreContext:
     """Pure: one's own list and the board's first places → where this submission stands."""
     history = history_of([line for line in lines if line["id"] <= told["id"]], gpu)
     before = [one.score_s for n, one in history if n < told["id"]]
     mine = next((n for n, place in enumerate(places) if place.person_id == int(told["person_id"])), None)
     ahead = [place.score_s for place in places[: mine or 0]]
-    return Standing(
+    return ScoreContext(
         rank=None if mine is None else places[mine].rank,
         of=len(places) if len(places) < PLACES else None,
         best_before_s=min(before, default=None),

@@ -49,11 +49,11 @@ class State:
             except sqlite3.DatabaseError as error:
                 if isinstance(error, sqlite3.OperationalError):
                     raise
-                aside = path.with_name(f"{path.name}.broken-{int(time.time())}")
-                path.rename(aside)
+                broken = path.with_name(f"{path.name}.broken-{int(time.time())}")
+                path.rename(broken)
                 for beside in ("-wal", "-shm"):
                     path.with_name(path.name + beside).unlink(missing_ok=True)
-                tell("the bot's memory is broken; it begins anew", level="error", why=str(error), kept_as=str(aside))
+                tell("the bot's memory is broken; it begins anew", level="error", why=str(error), kept_as=str(broken))
                 self._open(path)
         except (OSError, sqlite3.Error) as error:
             raise Misconfigured(

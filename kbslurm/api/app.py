@@ -23,7 +23,7 @@ from kbslurm.api.rate_limits import Limits, RateLimiter, networks
 from kbslurm.api.refusals import of_a_bug, of_http_error, of_invalid_values, of_our_error, of_unkeepable_text, refusal
 from kbslurm.api.routes import artifacts, bot, feed, popcorn, sign_on, submitting
 from kbslurm.api.routes.hosts import router as hosts
-from kbslurm.api.standings import Standings
+from kbslurm.api.standings_cache import StandingsCache
 from kbslurm.contract.models import MODELS
 from kbslurm.errors import KbslurmError
 
@@ -31,7 +31,7 @@ from kbslurm.errors import KbslurmError
 def create_app(context: Context, *, more: Sequence[APIRouter] = ()) -> FastAPI:
     """The app of this service. `more` are routers of other faces; they go before the streams' greedy path."""
     histories = waiting.Histories()
-    standings = Standings(context)
+    standings = StandingsCache(context)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from kbslurm.api import waiting
-from kbslurm.domain import public
+from kbslurm.domain import access
 from kbslurm.domain.run import PersonId, RunId, RunState, SubmissionId
 from kbslurm.domain.verdict import Verdict
 from kbslurm.store.views import AttemptView, RunView, SubmissionView
@@ -45,7 +45,7 @@ def _run(run: RunView) -> dict[str, Any]:
         "id": run.id,
         "gpu": run.gpu,
         "state": run.state.value,
-        "standing": run.standing,
+        "standing": run.shown_state,
         "second": run.second,
         "held": run.held,
         "first_score_s": run.first_score_s,
@@ -61,7 +61,7 @@ def _run(run: RunView) -> dict[str, Any]:
 
 def _verdict(found: Verdict) -> dict[str, Any]:
     told = {one.name: getattr(found, one.name) for one in dataclasses.fields(found) if one.name != "detail"}
-    return {**told, "report": public.report(found.detail)}
+    return {**told, "report": access.shown_report(found.detail)}
 
 
 def _attempt(one: AttemptView) -> dict[str, Any]:
@@ -110,8 +110,8 @@ def _run_from_json(row: Mapping[str, Any]) -> RunView:
         attempts[-1] = dataclasses.replace(last, telemetry={**last.telemetry, "progress": row["progress"]})
     verdict = None
     if told is not None:
-        plain = {one.name: told[one.name] for one in dataclasses.fields(Verdict) if one.name != "detail"}
-        verdict = Verdict(**plain, detail=told["report"])
+        fields = {one.name: told[one.name] for one in dataclasses.fields(Verdict) if one.name != "detail"}
+        verdict = Verdict(**fields, detail=told["report"])
     return RunView(
         id=RunId(row["id"]),
         gpu=row["gpu"],

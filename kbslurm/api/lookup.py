@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kbslurm.api import identity
 from kbslurm.api.context import Context
-from kbslurm.domain import contest, policy
+from kbslurm.domain import access, contest
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import Invalid, NotFound, Refused
 from kbslurm.store.views import Board, Person, SubmissionView
@@ -14,11 +14,12 @@ def own(context: Context, sender: identity.Given, number: int, *, staff_too: boo
     """The submission, when it is the caller's own and wasn't taken back."""
     person = identity.caller(context, sender)
     view = context.store.submissions.get(SubmissionId(number))
+    may_see = access.may_see_reasons if staff_too else access.may_see_submission
+    if may_see(person, view):
+        return view
     if view.removed_at is not None:
         raise NotFound("submission", str(number))
-    if view.person_id != person.id and not (staff_too and person.is_staff):
-        raise Refused(f"submission {number} isn't yours")
-    return view
+    raise Refused(f"submission {number} isn't yours")
 
 
 def seen_board(context: Context, name: str, person: Person | None) -> Board:
@@ -30,12 +31,14 @@ def seen_board(context: Context, name: str, person: Person | None) -> Board:
         board = None
     if board is None:
         raise NotFound("board", name, known=known)
-    mine = context.store.invites.boards_of(person.id) if person and board.visibility == "closed" else frozenset()
-    if not may_see(board, person, mine):
+    asks = person is not None and not access.is_for_everybody(board.visibility)
+    mine = context.store.invites.boards_of(person.id) if person and asks else frozenset()
+    if not may_see_board(board, person, mine):
         raise NotFound("board", name, known=known)
     return board
 
 
-def may_see(board: Board, person: Person | None, joined: frozenset[int]) -> bool:
+def may_see_board(board: Board, person: Person | None, joined: frozenset[int]) -> bool:
     """Whether the board may be shown to whoever asks."""
-    return policy.may_see(board.visibility, invited=board.id in joined, staff=person is not None and person.is_staff)
+    staff = person is not None and person.is_staff
+    return access.may_see_board(board.visibility, invited=board.id in joined, staff=staff)

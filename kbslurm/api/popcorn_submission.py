@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from kbslurm.domain import access
 from kbslurm.domain.run import RunState
 from kbslurm.domain.verdict import POPCORN
 from kbslurm.domain.waterfall import moment
@@ -19,13 +20,8 @@ TOLD_FAILURES = 3
 FIRST_PROFILE = "profile.0"
 TOLD_LINES = 12
 TOLD_CHARACTERS = 2000
-# The phases of a report as popcorn calls them: (mode, secret).
-PHASES: dict[str, tuple[str, bool]] = {
-    "test": ("test", False),
-    "benchmark": ("benchmark", False),
-    "ranked": ("leaderboard", False),
-    "hidden": ("leaderboard", True),
-}
+# The phases of a report as popcorn calls them.
+PHASES = {"test": "test", "benchmark": "benchmark", "ranked": "leaderboard", access.HIDDEN: "leaderboard"}
 # When runs of one submission ended differently, the submission is called after the worst.
 WORST = ("hacked", "timed_out", "failed", "succeeded")
 STATUS = {"pass": "pass", "fail": "fail", "error": "fail", "timeout": "fail", "skipped": "skipped"}
@@ -49,7 +45,7 @@ def submission(view: SubmissionView, queue: Mapping[str, Any] | None) -> dict[st
     }
 
 
-def line(view: SubmissionView) -> dict[str, Any]:
+def summary(view: SubmissionView) -> dict[str, Any]:
     """A submission in a list."""
     return {
         "id": view.id,
@@ -63,7 +59,7 @@ def line(view: SubmissionView) -> dict[str, Any]:
             {
                 "gpu_type": run.gpu,
                 "score": run.verdict.score_s if run.verdict and run.verdict.ranked else None,
-                "standing": run.verdict.name if run.verdict else run.standing,
+                "standing": run.verdict.name if run.verdict else run.shown_state,
                 "interval": _interval(run),
             }
             for run in view.runs
@@ -106,7 +102,7 @@ def runs(view: SubmissionView, run: RunView) -> list[dict[str, Any]]:
         return [_as_run(run, view.mode, secret=False, passed=passed, start=run.queued_at, end=run.ended_at)]
     found = []
     for phase in phases:
-        mode, secret = PHASES[phase["name"]]
+        mode, secret = PHASES[phase["name"]], access.is_hidden(phase["name"])
         ranked = phase["name"] == "ranked"
         found.append(
             _as_run(
@@ -197,18 +193,14 @@ def report_of(run: RunView) -> str:
         return "it was cancelled" if run.state == RunState.CANCELLED else run.reason or "it has not ended yet"
     lines = [f"{run.verdict.name}: {run.verdict.reason}" if run.verdict.reason else run.verdict.name]
     detail = run.verdict.detail or {}
-    lines += _failures(detail.get("tests", ()))
+    lines += _failures(access.shown_cases(detail, "tests"))
     if run.verdict.name == "error" and len(lines) == 1:
         lines += [text for text in str(detail.get("log", "")).splitlines() if text.strip()][:TOLD_LINES]
     return "\n".join(lines)[:TOLD_CHARACTERS]
 
 
 def _failures(tests: Iterable[Mapping[str, Any]]) -> list[str]:
-    bad = [
-        row
-        for row in tests
-        if row["phase"] != "hidden" and row["status"] not in ("pass", "skipped") and row.get("message")
-    ]
+    bad = [row for row in tests if row["status"] not in ("pass", "skipped") and row.get("message")]
     return [f"{row['phase']} {row['index']} ({row['spec']}): {row['message']}" for row in bad[:TOLD_FAILURES]]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kbslurm.domain import eta, public
+from kbslurm.domain import access, eta
 from kbslurm.domain.eta import Service
 from kbslurm.domain.run import OPEN_RUNS, RunState
 from kbslurm.ports import Clock
@@ -105,7 +105,7 @@ def _expected_at(run: RunView) -> datetime | None:
 
 def progress(run: RunView) -> dict[str, Any] | None:
     """How far its job is, while it runs."""
-    return public.progress(_heard(run, "progress")) if run.state == RunState.RUNNING else None
+    return access.shown_progress(_heard(run, "progress")) if run.state == RunState.RUNNING else None
 
 
 def of_submission(context: Rows, histories: Histories, view: SubmissionView) -> dict[str, Any] | None:
@@ -127,7 +127,7 @@ def words(view: SubmissionView, queue: dict[str, Any] | None) -> str:
     went = f" {run.went}" if run.went else ""
     if run.state == RunState.RUNNING:
         node = run.attempts[-1].node if run.attempts else None
-        far = public.in_words(progress(run))
+        far = access.progress_text(progress(run))
         return f"running on {run.gpu}{went}{f', node {node}' if node else ''}{f', {far}' if far else ''}{of}"
     if run.state == RunState.LAUNCHING:
         why = run.waits_for

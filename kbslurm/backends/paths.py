@@ -272,7 +272,7 @@ def put(path: Path, data: bytes, mode: int) -> None:
         os.fsync(fd)
 
 
-def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
+def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
     """These bytes under this name, the old ones or none: never half of them."""
     fresh = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
     try:
@@ -285,7 +285,7 @@ def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
 
 
 def write_once(path: Path, data: bytes, mode: int = 0o600) -> bool:
-    """As `write_whole`, but the first writer wins. False: something stands there already."""
+    """As `write_atomically`, but the first writer wins. False: something stands there already."""
     fresh = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
     try:
         put(fresh, data, mode)

@@ -90,7 +90,7 @@ class ArtifactInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LineInfo:
+class SubmissionSummary:
     """A submission in a list; `scores` by GPU type, None where it doesn't rank."""
 
     id: int
@@ -104,7 +104,7 @@ class LineInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class StandingInfo:
     """One line of a leaderboard."""
 
     rank: int

@@ -8,9 +8,9 @@ from typing import Any, Literal
 from kbslurm.client.answers import (
     Accepted,
     ArtifactInfo,
-    LineInfo,
     PersonInfo,
     SubmissionInfo,
+    SubmissionSummary,
 )
 from kbslurm.client.connection import UPLOAD_TIMEOUT_S, Connection, part
 from kbslurm.client.parsing import parsed
@@ -73,10 +73,10 @@ class PersonCalls(Connection):
         """How one's own submission stands."""
         return parsed(SubmissionInfo, self._get(f"/user/submissions/{number}"))
 
-    def submissions(self, board: str | None = None, *, limit: int = 50, offset: int = 0) -> list[LineInfo]:
+    def submissions(self, board: str | None = None, *, limit: int = 50, offset: int = 0) -> list[SubmissionSummary]:
         """One's own submissions, newest first."""
         wanted: dict[str, Any] = {"limit": limit, "offset": offset, **({"leaderboard": board} if board else {})}
-        return [parsed(LineInfo, row) for row in self._get("/user/submissions", **wanted)]
+        return [parsed(SubmissionSummary, row) for row in self._get("/user/submissions", **wanted)]
 
     def why(self, number: int, *, of_submission: bool = False) -> list[Mapping[str, Any]]:
         """Why a run, or each of a submission's, is where it is."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from kbslurm.client.answers import (
     BoardInfo,
-    Place,
     Queue,
+    StandingInfo,
 )
 from kbslurm.client.connection import Connection, part
 from kbslurm.client.parsing import parsed
@@ -32,10 +32,10 @@ class PublicCalls(Connection):
                 return board
         raise NotFound("board", name, known=[board.name for board in found])
 
-    def ranking(self, board: str, gpu: str, *, limit: int = 100, offset: int = 0) -> list[Place]:
+    def ranking(self, board: str, gpu: str, *, limit: int = 100, offset: int = 0) -> list[StandingInfo]:
         """Each person's best, best first."""
         path = f"/submissions/{part(board)}/{part(gpu)}"
-        return [parsed(Place, row) for row in self._get(path, limit=limit, offset=offset)]
+        return [parsed(StandingInfo, row) for row in self._get(path, limit=limit, offset=offset)]
 
     def queue(self, gpu: str) -> Queue:
         """How it stands with a GPU type."""

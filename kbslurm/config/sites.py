@@ -45,7 +45,7 @@ def load(path: Path) -> Site:
         raise Misconfigured(
             f"not TOML: {error}", file=path, line=int(found[1]) if found else None, fix="Correct it there."
         ) from None
-    return _Reader(file=path, lines=_lines_of(text)).site(raw)
+    return _SiteParser(file=path, lines=_lines_of(text)).site(raw)
 
 
 def load_all(folder: Path, names: Sequence[str]) -> tuple[Site, ...]:
@@ -77,7 +77,7 @@ def schema() -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Reader:
+class _SiteParser:
     file: Path
     lines: Mapping[tuple[str, ...], int]
 
@@ -133,9 +133,9 @@ class _Reader:
             return {str(k): self.value(name, str, v, (*where, k)) for k, v in raw.items()}
         if dataclasses.is_dataclass(hint):
             return self.table(typing.cast("type[Any]", hint), raw, where)
-        return self.plain(name, hint, raw, where)
+        return self.scalar(name, hint, raw, where)
 
-    def plain(self, name: str, hint: Any, raw: Any, where: tuple[str, ...]) -> Any:
+    def scalar(self, name: str, hint: Any, raw: Any, where: tuple[str, ...]) -> Any:
         if name.endswith("_s") and hint is float:
             return self.seconds(raw, where)
         if name.endswith("_mb") and hint is int:
@@ -163,7 +163,7 @@ class _Reader:
             self.wrong(where, f"{raw!r} isn't an absolute path", "Write a path that begins with /.")
         if _UNSAFE_PATH.search(raw) or "$" in raw:
             self.wrong(
-                where, f"{raw!r} holds a character that would change what --bind or the job's script means", _PLAIN
+                where, f"{raw!r} holds a character that would change what --bind or the job's script means", _PATH_HINT
             )
         return raw
 
@@ -220,7 +220,7 @@ class _Reader:
             )
 
     def _check_texts(self, site: Site) -> None:
-        plain: tuple[tuple[tuple[str, ...], str], ...] = (
+        paths: tuple[tuple[tuple[str, ...], str], ...] = (
             (("slurm", "bin_dir"), site.slurm.bin_dir),
             (("slurm", "conf"), site.slurm.conf),
             (("container", "program"), site.container.program),
@@ -228,7 +228,7 @@ class _Reader:
             (("submit", "identity"), site.submit.identity),
             (("submit", "known_hosts"), site.submit.known_hosts),
         )
-        for where, text in plain:
+        for where, text in paths:
             if text:
                 self.path(text, where)
         for folder, where in ((site.paths.node_scratch, ("paths", "node_scratch")),):
@@ -297,7 +297,7 @@ class _Reader:
             self.wrong((*where, "max_time"), "is below a minute", "Slurm counts in minutes.")
 
 
-_PLAIN = "Use a path of letters, digits and . _ - / + = ~ only."
+_PATH_HINT = "Use a path of letters, digits and . _ - / + = ~ only."
 # What the job script calls its own things.
 _SCRIPTS = frozenset("PATH LC_ALL HOME DIR EVAL IMAGE ATTEMPT JOB NODE SHM SCRATCH WATCH N".split())
 _OURS = ("--job-name", "--output", "--error", "--time", "--requeue", "--no-requeue", "--export", "--array", "--wrap")
@@ -370,10 +370,10 @@ def _schema_value(name: str, hint: Any) -> dict[str, Any]:
         return {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": r"^\d+[MGT]$"}]}
     if hint is PurePosixPath:
         return {"type": "string", "pattern": "^/"}
-    plain: dict[Any, dict[str, Any]] = {
+    by_type: dict[Any, dict[str, Any]] = {
         str: {"type": "string"},
         bool: {"type": "boolean"},
         int: {"type": "integer", "minimum": 0},
         float: {"type": "number", "minimum": 0},
     }
-    return plain[hint]
+    return by_type[hint]

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 _AT_LINE = re.compile(r"at line (\d+)")
 _EXAMPLE: Mapping[Any, str] = {str: '"…"', int: "1", float: "1.0", bool: "true"}
-_PLAIN = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+_KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,9 +114,9 @@ class TomlFile:
                 word = _EXAMPLE.get(inner[1], "…")
                 self.wrong(where, "a table was expected", f"Like this: {where[-1]} = {{ NAME = {word} }}.")
             return {key: self._value(inner[1], item, (*where, key), hints) for key, item in raw.items()}
-        return self._plain(kind, raw, where)
+        return self._scalar(kind, raw, where)
 
-    def _plain(self, kind: Any, raw: Any, where: Where) -> Any:
+    def _scalar(self, kind: Any, raw: Any, where: Where) -> Any:
         if kind is Path:
             if isinstance(raw, str) and raw and "\0" not in raw:
                 return resolved(raw, self.path.parent)
@@ -124,7 +124,7 @@ class TomlFile:
         if kind is float and isinstance(raw, int | float) and not isinstance(raw, bool) and not math.isnan(raw):
             return float(raw)
         if type(raw) is not kind or kind is float:  # nan is no number
-            self.wrong(where, f"{_PLAIN.get(kind, str(kind))} was expected, this is {raw!r:.60}")
+            self.wrong(where, f"{_KINDS.get(kind, str(kind))} was expected, this is {raw!r:.60}")
         return raw
 
 

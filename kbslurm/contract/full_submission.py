@@ -18,7 +18,7 @@ class Progress(Shape):
     of: int | None = None
 
 
-class WholeVerdict(Shape):
+class FullVerdict(Shape):
     """What a run came to. `report` is the judge's, without what only the hosts may see."""
 
     name: str
@@ -31,7 +31,7 @@ class WholeVerdict(Shape):
     report: dict[str, Any] | None
 
 
-class WholeAttempt(Shape):
+class FullAttempt(Shape):
     """One try; `why` it went there. `harness_…_at_ns` are by the node's clock."""
 
     number: int
@@ -49,7 +49,7 @@ class WholeAttempt(Shape):
     harness_ended_at_ns: int | None
 
 
-class WholeRun(Shape):
+class FullRun(Shape):
     """A run. `standing` is its state in the word that people are shown."""
 
     id: Id
@@ -63,12 +63,12 @@ class WholeRun(Shape):
     ended_at: str | None
     reason: str
     progress: Progress | None
-    verdict: WholeVerdict | None
+    verdict: FullVerdict | None
     verdict_at: str | None
-    attempts: list[WholeAttempt]
+    attempts: list[FullAttempt]
 
 
-class WholeSubmission(Shape):
+class FullSubmission(Shape):
     id: Id
     person_id: str
     person: str
@@ -80,10 +80,10 @@ class WholeSubmission(Shape):
     sha256: str
     accepted_at: str
     done: bool
-    runs: list[WholeRun]
+    runs: list[FullRun]
 
 
-class Whole(Shape):
+class FullSubmissionTold(Shape):
     """A submission as `kbslurm watch` shows it; `message` is one line of real progress."""
 
     model_config = ConfigDict(
@@ -142,6 +142,6 @@ class Whole(Shape):
             }
         },
     )
-    submission: WholeSubmission
+    submission: FullSubmission
     runner_queue: RunnerQueue | None
     message: str

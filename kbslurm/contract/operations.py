@@ -61,7 +61,7 @@ class Stats(Shape):
     stats: StatsTold
 
 
-class AuditLine(Shape):
+class AuditEntry(Shape):
     id: Id
     act: str
     subject: str
@@ -71,7 +71,7 @@ class AuditLine(Shape):
 
 
 class Audit(Shape):
-    audit: list[AuditLine]
+    audit: list[AuditEntry]
 
 
 class QueueTold(Shape):

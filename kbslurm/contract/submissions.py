@@ -95,7 +95,7 @@ class Submission(Shape):
     runner_queue: RunnerQueue | None
 
 
-class LineRun(Shape):
+class RunSummary(Shape):
     """`standing`: the verdict, or where the run stands; `interval`: that of a score that ranks."""
 
     gpu_type: str
@@ -104,7 +104,7 @@ class LineRun(Shape):
     interval: list[float] | None
 
 
-class SubmissionLine(Shape):
+class SubmissionSummary(Shape):
     """A submission in a list."""
 
     model_config = ConfigDict(
@@ -136,7 +136,7 @@ class SubmissionLine(Shape):
     mode: Literal["test", "benchmark", "leaderboard", "profile"]
     done: bool
     status: str
-    runs: list[LineRun]
+    runs: list[RunSummary]
 
 
 class Count(Shape):

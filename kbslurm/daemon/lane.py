@@ -22,7 +22,7 @@ from kbslurm.domain.breaker import CLOSED, Breaker
 from kbslurm.domain.placement import Planned
 from kbslurm.domain.run import AttemptState, JobName, OpenAttempt, Seen, new_job_name
 from kbslurm.errors import BackendTrouble, KbslurmError
-from kbslurm.flow.collect import Vigil, collect, collect_late
+from kbslurm.flow.collect import AttemptNotes, collect, collect_late
 from kbslurm.flow.launch import Launched, foresee, is_settled, launch
 from kbslurm.flow.place import Place
 from kbslurm.flow.sweep import give_back, is_wanted_back, sweep, unsettled
@@ -77,7 +77,7 @@ class Lane:
     wake: Wake
     metrics: Metrics
     places: Sequence[Place] = ()
-    vigil: Vigil = field(default_factory=Vigil)
+    notes: AttemptNotes = field(default_factory=AttemptNotes)
     rung: bool = True
     busy: bool = False
     troubles: int = 0
@@ -118,7 +118,7 @@ class Lane:
         poll = bool(attempts) and (self.rung or now >= self.poll_at)
         swept = bool(attempts) and (now >= self.sweep_at or any(at <= now for at in self._cancels_due(attempts)))
         launches = bool(claimed) or self._has_due_launches(now)
-        give_back = give_back and any(attempt.id in self.vigil.put_off for attempt in attempts)
+        give_back = give_back and any(attempt.id in self.notes.put_off for attempt in attempts)
         knock, self.knock = self.knock and not launches, False
         sweeps = swept and self._has_unsettled(attempts, now)
         if not (poll or launches or dead or give_back or knock or foresee or sweeps):
@@ -130,7 +130,7 @@ class Lane:
         """When it has something to do, should nothing else happen."""
         if self.busy or not attempts:
             return None
-        moments = [self.poll_at, *self.vigil.unsent.values(), *self._cancels_due(attempts)]
+        moments = [self.poll_at, *self.notes.unsent.values(), *self._cancels_due(attempts)]
         if self._has_unsettled(attempts, now):
             moments.append(self.sweep_at)
         return max(self.ready_at, min(moments))
@@ -146,9 +146,9 @@ class Lane:
         """After the clock was set back, what was due then is due now: not when it gets there for the second time."""
         if went_back(self.known_at, now):
             self.ready_at = self.poll_at = self.sweep_at = self.prune_at = NEVER
-            self.vigil.unsent = dict.fromkeys(self.vigil.unsent, now)
-            self.vigil.ended.clear()
-            self.vigil.ask_at.clear()
+            self.notes.unsent = dict.fromkeys(self.notes.unsent, now)
+            self.notes.ended.clear()
+            self.notes.ask_at.clear()
             self.foreseen = {}
         self.known_at = now
 
@@ -163,7 +163,7 @@ class Lane:
             "widest": dict(self.place.widest),
             "staff_only": not self.place.untrusted,
             "role": self.place.role,
-            "classes": {gpu: self.place.ground().class_of(gpu) for gpu in self.place.backend.capacity()},
+            "classes": {gpu: self.place.for_policy().class_of(gpu) for gpu in self.place.backend.capacity()},
             "prices": dict(self.place.prices),
             "breaker": breakers.told(self.breaker),
         }
@@ -173,7 +173,7 @@ class Lane:
         where it hasn't, when it said that it would start the next one. `last`: what it said last, however long ago."""
         found: dict[str, Planned] = {}
         for attempt in attempts:
-            said = self.vigil.told.get(attempt.id, {}).get("expected_at")
+            said = self.notes.told.get(attempt.id, {}).get("expected_at")
             if attempt.backend == self.place.name and attempt.state is AttemptState.SUBMITTED and said:
                 at = datetime.fromisoformat(said)
                 if attempt.gpu not in found or at < found[attempt.gpu].at:
@@ -185,7 +185,7 @@ class Lane:
 
     def forget(self) -> None:
         """Begin like a new process: after this one has led before, others may have."""
-        self.vigil, self.rung, self.troubles, self.in_vain = Vigil(), True, 0, 0
+        self.notes, self.rung, self.troubles, self.in_vain = AttemptNotes(), True, 0, 0
         self.foresee, self.foreseen = (), {}
         self.ready_at = self.poll_at = self.sweep_at = NEVER
 
@@ -199,19 +199,19 @@ class Lane:
             self.place.backend.close()
 
     def _has_unsettled(self, attempts: Sequence[OpenAttempt], now: datetime) -> bool:
-        return any(attempt.id not in self.vigil.unsent for attempt in unsettled(attempts, now))
+        return any(attempt.id not in self.notes.unsent for attempt in unsettled(attempts, now))
 
     def _cancels_due(self, attempts: Sequence[OpenAttempt]) -> list[datetime]:
         """When a sweep should act on cancels that it can act on; whether a job without a handle exists needs its own
         time."""
         return [
-            self.vigil.ask_at.get(a.id, NEVER)
+            self.notes.ask_at.get(a.id, NEVER)
             for a in attempts
-            if (a.cancel_at is not None or is_wanted_back(a)) and (a.id in self.vigil.unsent or a.handle)
+            if (a.cancel_at is not None or is_wanted_back(a)) and (a.id in self.notes.unsent or a.handle)
         ]
 
     def _has_due_launches(self, now: datetime) -> bool:
-        return any(at <= now for at in self.vigil.unsent.values())
+        return any(at <= now for at in self.notes.unsent.values())
 
     def _work(self) -> None:
         while (turn := self._turns.get()) is not None:
@@ -238,11 +238,11 @@ class Lane:
 
     def _walk(self, turn: Turn) -> None:
         now = self.clock.now()
-        self.vigil.forget_all_but([*turn.attempts, *turn.claimed])
-        self.vigil.unsent.update({attempt.id: now for attempt in turn.claimed})
+        self.notes.forget_all_but([*turn.attempts, *turn.claimed])
+        self.notes.unsent.update({attempt.id: now for attempt in turn.claimed})
         if turn.give_back:
             for attempt in turn.attempts:
-                give_back(self.store.attempts, self.place, attempt, self.vigil, now)
+                give_back(self.store.attempts, self.place, attempt, self.notes, now)
         # Trouble with one of these must not keep the others from being seen to.
         with contextlib.ExitStack() as steps:
             steps.callback(self._tidy, turn, now)
@@ -269,12 +269,12 @@ class Lane:
         """Before launches: a site that allows so many calls a minute is to be spared first, then given more."""
         if turn.sweep:
             self.sweep_at = self.clock.now() + timedelta(seconds=max(0.05, self.place.sweep_gap_s))
-            sweep(self.store.attempts, self.place, unsettled(turn.attempts, now), self.vigil, self.clock.now())
+            sweep(self.store.attempts, self.place, unsettled(turn.attempts, now), self.notes, self.clock.now())
 
     def _collect(self, turn: Turn) -> None:
         if turn.poll:
             self.poll_at = self.clock.now() + timedelta(seconds=self.place.poll_s)
-            settled = collect(self.store, self.place, turn.attempts, self.vigil, self.clock.now())
+            settled = collect(self.store, self.place, turn.attempts, self.notes, self.clock.now())
             self.metrics.settled.labels(self.place.name).inc(settled)
 
     def _tidy(self, turn: Turn, now: datetime) -> None:
@@ -312,11 +312,11 @@ class Lane:
     def _launch_each(self, attempts: Sequence[OpenAttempt], came_of: list[Launched]) -> None:
         for attempt in attempts:
             now = self.clock.now()
-            due = self.vigil.unsent.get(attempt.id)
+            due = self.notes.unsent.get(attempt.id)
             if due is None or due > now or attempt.cancel_at is not None:
                 continue
             # From here on it was perhaps sent: if this dies or fails, the sweep looks for it by name.
-            del self.vigil.unsent[attempt.id]
+            del self.notes.unsent[attempt.id]
             came = launch(self.store.attempts, self.place, attempt, now, others=self.places)
             came_of.append(came)
             self.metrics.launches.labels(self.place.name, came).inc()
@@ -324,11 +324,11 @@ class Lane:
                 self._put_off(attempt)
 
     def _put_off(self, attempt: OpenAttempt) -> None:
-        times = self.vigil.put_off.get(attempt.id, 0) + 1
-        self.vigil.put_off[attempt.id] = times
+        times = self.notes.put_off.get(attempt.id, 0) + 1
+        self.notes.put_off[attempt.id] = times
         first_s = 2.0 * min(1.0, self.place.sweep_gap_s)  # where things are soon known, they are soon tried again
         wait_s = back_off_s(times, first_s=first_s, most_s=LONGEST_PUT_OFF_S)
-        self.vigil.unsent[attempt.id] = self.clock.now() + timedelta(seconds=wait_s)
+        self.notes.unsent[attempt.id] = self.clock.now() + timedelta(seconds=wait_s)
 
     def _back_off(self, why: str, retry_after_s: float | None) -> None:
         self.troubles += 1

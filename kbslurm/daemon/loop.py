@@ -89,7 +89,7 @@ class Daemon:
 
     def run(self, stop: threading.Event, *, once: bool = False) -> None:
         """Walk until `stop`, or, with `once`, until no run waits and no attempt is open."""
-        listener = threading.Thread(target=self._listen, name="news", daemon=True)
+        listener = threading.Thread(target=self._listen, name="events", daemon=True)
         listener.start()
         tell("started", holder=self.holder, places=",".join(self.lanes))
         try:
@@ -292,7 +292,7 @@ class Daemon:
         wait_s = self.timing.database_back_off_s
         while not self._over.is_set():
             try:
-                if self.store.events.wait(self.timing.news_s):
+                if self.store.events.wait(self.timing.event_wait_s):
                     self.wake.ring()
                 wait_s = self.timing.database_back_off_s
             except Exception:  # noqa: BLE001 - only a hint; the main thread meets the same trouble and tells it
@@ -305,7 +305,7 @@ class Daemon:
         until = time.monotonic() + self.timing.stop_within_s
         for lane in self.lanes.values():
             lane.close(max(0.1, until - time.monotonic()))
-        listener.join(timeout=self.timing.news_s + 3)
+        listener.join(timeout=self.timing.event_wait_s + 3)
         if self.leading:
             with contextlib.suppress(KbslurmError):
                 self.store.leases.release(LEASE, self.holder)

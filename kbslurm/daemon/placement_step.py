@@ -13,7 +13,7 @@ from kbslurm.daemon.timing import Timing
 from kbslurm.domain import breaker as breakers
 from kbslurm.domain import placement
 from kbslurm.domain.breaker import CLOSED, Breaker
-from kbslurm.domain.placement import Facts, Plan, Planned, Rules
+from kbslurm.domain.placement import Backlog, Plan, Planned, Rules
 from kbslurm.domain.run import OpenAttempt, Slot
 from kbslurm.flow.place import Place
 from kbslurm.flow.queue import free_slots
@@ -29,14 +29,14 @@ class PlacementStep:
 
     def __init__(self, store: Store, lanes: Mapping[str, Lane], rules: Rules, timing: Timing) -> None:
         self.store, self.lanes, self.rules, self.timing = store, lanes, rules, timing
-        grounds = [lane.place.ground() for lane in lanes.values()]
-        self.has_policy = placement.needs_policy(grounds, rules)
+        places = [lane.place.for_policy() for lane in lanes.values()]
+        self.has_policy = placement.needs_policy(places, rules)
         self._shadow_at = NEVER
         self._breakers: dict[str, Breaker] = {}
         self._planned = Plan(slots=(), why={})
-        self._facts = Facts()
+        self._backlog = Backlog()
         self._board_classes = {
-            gpu: placement.board_class(gpu, grounds, rules) for ground in grounds for gpu in ground.slots
+            gpu: placement.board_class(gpu, places, rules) for place in places for gpu in place.slots
         }
 
     def take_over(self) -> None:
@@ -90,11 +90,11 @@ class PlacementStep:
             "held_up": dict(self._planned.held_up),
             "held_boards": {gpu: dict(boards) for gpu, boards in self._planned.held_boards.items()},
             "held_teams": {gpu: dict(teams) for gpu, teams in self._planned.held_teams.items()},
-            "budget": placement.budget_told(self.rules.budget, self._facts),
+            "budget": placement.budget_told(self.rules.budget, self._backlog),
         }
 
-    def _grounds(self) -> list[placement.Ground]:
-        return [lane.place.ground(lane.breaker) for lane in self.lanes.values()]
+    def _place_views(self) -> list[placement.PlaceView]:
+        return [lane.place.for_policy(lane.breaker) for lane in self.lanes.values()]
 
     def _has_others(self, place: Place) -> bool:
         """Whether what this place was to run may go to another."""
@@ -107,12 +107,12 @@ class PlacementStep:
 
     def _plan(self, slots: Sequence[Slot], attempts: Sequence[OpenAttempt], now: datetime) -> Plan:
         """Which of the free slots are offered now. What else is open counts, too: a lane at work has its slots used."""
-        facts = self.store.queue.demand(now)
+        backlog = self.store.queue.demand(now)
         starts = self._starts(attempts, now)
-        asked = self._asks_ahead(slots, facts, starts, now)
+        asked = self._asks_ahead(slots, backlog, starts, now)
         slots = [slot for slot in slots if (slot.backend, slot.gpu) not in asked]
-        plan = placement.planned(slots, self._grounds(), self.rules, facts, attempts, now, starts=starts)
-        self._planned, self._facts = plan, facts
+        plan = placement.planned(slots, self._place_views(), self.rules, backlog, attempts, now, starts=starts)
+        self._planned, self._backlog = plan, backlog
         return plan
 
     def _starts(
@@ -127,7 +127,7 @@ class PlacementStep:
         }
 
     def _asks_ahead(
-        self, slots: Sequence[Slot], facts: Facts, starts: Mapping[tuple[str, str], Planned], now: datetime
+        self, slots: Sequence[Slot], backlog: Backlog, starts: Mapping[tuple[str, str], Planned], now: datetime
     ) -> set[tuple[str, str]]:
         """Of which free slots their place is asked first when it would start what waits for them. That is worth a call
         where the rule goes by waits, a run is about to be sent, another place could take it, and nobody has said."""
@@ -142,7 +142,7 @@ class PlacementStep:
         found: set[tuple[str, str]] = set()
         for slot in slots:
             lane = self.lanes[slot.backend]
-            waits = slot.gpu in facts.demand and facts.demand[slot.gpu].waiting > 0
+            waits = slot.gpu in backlog.demand and backlog.demand[slot.gpu].waiting > 0
             works = lane.place.role == "home" and lane.breaker.state is breakers.State.CLOSED and not lane.troubles
             seen = lane.foreseen.get(slot.gpu)
             known = (slot.backend, slot.gpu) in starts or (seen is not None and seen.holds(now))
@@ -175,11 +175,11 @@ class PlacementStep:
             return
         self._shadow_at = now + timedelta(seconds=self.timing.shadow_s)
         found = self.store.shadows.candidates(now)
-        facts, grounds = (self.store.queue.demand(now) if found else Facts()), self._grounds()
+        backlog, places = (self.store.queue.demand(now) if found else Backlog()), self._place_views()
         for one in found:
-            place = placement.shadow_at(one, grounds, self.rules, facts)
+            place = placement.shadow_at(one, places, self.rules, backlog)
             if place is not None and self.store.shadows.order_once(one, place, now):
-                facts = dataclasses.replace(facts, pinned=facts.pinned | {place})
+                backlog = dataclasses.replace(backlog, pinned=backlog.pinned | {place})
                 tell("shadowed", run=one.run, backend=place)
 
     def _bring_home(
@@ -203,7 +203,7 @@ class PlacementStep:
         slots = [one for one in slots if not placement.is_late(starts.get((one.backend, one.gpu)), rule, now)]
         done: dict[int, OpenAttempt] = {}
         waiting, answers = self.store.queue.waiting(), self._knocked(resting)
-        for attempt, homes in placement.coming_home(slots, self._grounds(), attempts, waiting, answers=answers):
+        for attempt, homes in placement.coming_home(slots, self._place_views(), attempts, waiting, answers=answers):
             crash_point("withdraw.before_wish")
             if self.store.attempts.withdraw(attempt, homes, "home has room for it again", now):
                 crash_point("withdraw.after_wish")

@@ -24,7 +24,7 @@ class Timing:
 
     lease_s: float = 15.0
     idle_s: float = 30.0
-    news_s: float = 0.5
+    event_wait_s: float = 0.5
     late_s: float = 60.0
     stop_within_s: float = 15.0
     database_back_off_s: float = 0.5

@@ -195,11 +195,11 @@ def _luck(one: Timed, other: Timed) -> float:
 def _two_sided(t: float, degrees: int) -> float:
     """The share of Student's t beyond ±t, for an even number of degrees of freedom."""
     angle = math.atan(t / math.sqrt(degrees))
-    square, term, whole = math.cos(angle) ** 2, 1.0, 1.0
+    square, term, total = math.cos(angle) ** 2, 1.0, 1.0
     for step in range(1, degrees // 2):
         term *= square * (2 * step - 1) / (2 * step)
-        whole += term
-    return max(0.0, 1.0 - math.sin(angle) * whole)
+        total += term
+    return max(0.0, 1.0 - math.sin(angle) * total)
 
 
 def _half_width(timed: Timed) -> float:

@@ -116,8 +116,8 @@ def from_detail(detail: Mapping[str, Any] | None) -> tuple[list[Outcome], list[G
 
 def _nets(report: Report, problem: Problem, rival: int) -> list[list[clock.Net]] | None:
     cases = [samples.nets(report.samples, "ranked", index, rival) for index in range(len(problem.benchmarks))]
-    whole = bool(cases) and all(len(nets) == problem.budget.launches and clock.is_resolved(nets) for nets in cases)
-    return cases if whole else None
+    complete = bool(cases) and all(len(nets) == problem.budget.launches and clock.is_resolved(nets) for nets in cases)
+    return cases if complete else None
 
 
 def _scored(report: Report, problem: Problem, rival: int, b_ref_s: Sequence[float] | None) -> clock.Estimate | None:

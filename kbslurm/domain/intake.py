@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kbslurm.domain import contest
-from kbslurm.domain.placement import Role
+from kbslurm.domain.placement import PlaceRole
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import PersonId
 from kbslurm.domain.source import Source, check_language
@@ -56,7 +56,7 @@ class Offer:
 
     name: str
     gpus: tuple[str, ...]
-    role: Role = "home"
+    role: PlaceRole = "home"
     staff_only: bool = False
 
     def is_for(self, *, staff: bool) -> bool:

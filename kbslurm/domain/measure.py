@@ -34,7 +34,7 @@ UNCALIBRATED = "measured before its board was calibrated, so it isn't ranked; as
 
 @dataclass(frozen=True, kw_only=True)
 class Yardstick:
-    """What the score room must know of a leaderboard run. `standing` is its author's score so far.
+    """What the score room must know of a leaderboard run. `previous` is its author's score so far.
 
     `may_confirm`: a first measurement whose board wants improvements confirmed. `latest_counts`: the board ranks the
     latest, not the best. `taken_back`: the best that its author had and removed. `chart`: what the baseline took on
@@ -44,7 +44,7 @@ class Yardstick:
     calibrates: bool
     may_confirm: bool
     b_ref_s: tuple[float, ...] | None
-    standing: Measured | None
+    previous: Measured | None
     latest_counts: bool = False
     taken_back: Measured | None = None
     chart: tuple[float, ...] = ()
@@ -102,7 +102,7 @@ def _with_interval(verdict: Verdict, score_s: float) -> Measured:
 def _settled(verdict: Verdict, yard: Yardstick) -> tuple[Verdict, bool]:
     if not yard.may_confirm or not verdict.ranked or verdict.score_s is None:
         return verdict, False
-    score_s, stands = verdict.score_s, yard.standing
+    score_s, stands = verdict.score_s, yard.previous
     if stands is None:
         return verdict, True
     if score_s >= stands.score_s or yard.latest_counts:

@@ -42,7 +42,7 @@ class Peak:
     bytes_per_s: float | None = None
 
 
-class _Reader:
+class _FormulaParser:
     """A formula while it is read: numbers, parameters, + - * / **, brackets, and a few functions. Nothing is run."""
 
     def __init__(self, text: str, params: Params) -> None:
@@ -162,7 +162,7 @@ class _Reader:
 def amount(formula: str, params: Params) -> float:
     """What this formula comes to for a case, never negative; Invalid when it isn't one."""
     try:
-        return _Reader(formula, params).value()
+        return _FormulaParser(formula, params).value()
     except OverflowError:
         raise Invalid(f"the formula {formula[:80]!r} can't be used: it is too large") from None
 

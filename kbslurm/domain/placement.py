@@ -27,7 +27,7 @@ from kbslurm.domain.run import AttemptState, Leaderboard, OpenAttempt, Slot
 from kbslurm.errors import Invalid
 
 When = Literal["never", "when_down", "when_wait_over"]
-Role = Literal["home", "overflow"]
+PlaceRole = Literal["home", "overflow"]
 OtherClass = Literal["refuse", "unranked"]
 Source = Literal["squeue --start", "sbatch --test-only"]
 
@@ -88,11 +88,11 @@ class Rules:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ground:
+class PlaceView:
     """A place as the policy sees it. `slots`, `classes` and `prices` (money per GPU and second) are by GPU type."""
 
     name: str
-    role: Role = "home"
+    role: PlaceRole = "home"
     slots: Mapping[str, int] = field(default_factory=dict)
     classes: Mapping[str, str] = field(default_factory=dict)
     prices: Mapping[str, float] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class Demand:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class Backlog:
     """What the rows say of all that waits. `pinned`: places that runs were ordered to; `spent`: money of this month,
     what open attempts may still cost included, in all, by board and by team."""
 
@@ -193,36 +193,36 @@ def month_of(now: datetime) -> tuple[datetime, datetime]:
     return month_named(f"{now.astimezone(UTC):%Y-%m}")
 
 
-def board_class(gpu: str, grounds: Sequence[Ground], rules: Rules) -> str:
+def board_class(gpu: str, places: Sequence[PlaceView], rules: Rules) -> str:
     """The one class that leaderboards of this GPU type are about: as set, else the first home place's, else the first
     place's that has it."""
     if gpu in rules.classes:
         return rules.classes[gpu]
-    having = [ground for ground in grounds if ground.slots.get(gpu)]
-    first = next((ground for ground in having if ground.role == "home"), having[0] if having else None)
+    having = [place for place in places if place.slots.get(gpu)]
+    first = next((place for place in having if place.role == "home"), having[0] if having else None)
     return gpu if first is None else first.class_of(gpu)
 
 
-def leaderboard_runs(gpu: str, ground: Ground, grounds: Sequence[Ground], rules: Rules) -> Leaderboard:
+def leaderboard_runs(gpu: str, place: PlaceView, places: Sequence[PlaceView], rules: Rules) -> Leaderboard:
     """What becomes of leaderboard runs there: they rank, are run without ranking, or don't go there."""
-    if ground.class_of(gpu) == board_class(gpu, grounds, rules):
+    if place.class_of(gpu) == board_class(gpu, places, rules):
         return "yes"
     return "unranked" if rules.other_class == "unranked" else "no"
 
 
-def needs_policy(grounds: Sequence[Ground], rules: Rules) -> bool:
+def needs_policy(places: Sequence[PlaceView], rules: Rules) -> bool:
     """Whether there is anything to decide. Home places of one class each are claimed for as ever."""
-    gpus = {gpu for ground in grounds for gpu in ground.slots}
-    mixed = any(len({ground.class_of(gpu) for ground in grounds if ground.slots.get(gpu)}) > 1 for gpu in gpus)
-    other = any(ground.class_of(gpu) != board_class(gpu, grounds, rules) for ground in grounds for gpu in ground.slots)
-    return mixed or other or any(ground.role == "overflow" or any(ground.prices.values()) for ground in grounds)
+    gpus = {gpu for place in places for gpu in place.slots}
+    mixed = any(len({place.class_of(gpu) for place in places if place.slots.get(gpu)}) > 1 for gpu in gpus)
+    other = any(place.class_of(gpu) != board_class(gpu, places, rules) for place in places for gpu in place.slots)
+    return mixed or other or any(place.role == "overflow" or any(place.prices.values()) for place in places)
 
 
 def planned(
     free: Sequence[Slot],
-    grounds: Sequence[Ground],
+    places: Sequence[PlaceView],
     rules: Rules,
-    facts: Facts,
+    backlog: Backlog,
     attempts: Iterable[OpenAttempt],
     now: datetime,
     *,
@@ -233,38 +233,38 @@ def planned(
     `starts`: by home place and GPU type, when the next of ours would be started there, where it told.
     """
     tried = list(attempts)
-    by_name = {ground.name: ground for ground in grounds}
+    by_name = {place.name: place for place in places}
     said = starts or {}
     gates = {
-        gpu: _gate(gpu, grounds, rules, facts.demand.get(gpu, Demand()), tried, now, said)
-        for gpu in {gpu for ground in grounds for gpu in ground.slots}
+        gpu: _gate(gpu, places, rules, backlog.demand.get(gpu, Demand()), tried, now, said)
+        for gpu in {gpu for place in places for gpu in place.slots}
     }
     home: list[Slot] = []
     overflow: list[Slot] = []
     first: list[Slot] = []
-    held = _held(gates, grounds, rules, facts)
+    held = _held(gates, places, rules, backlog)
     for slot in free:
-        ground = by_name[slot.backend]
+        place = by_name[slot.backend]
         known = replace(
             slot,
-            leaderboard=leaderboard_runs(slot.gpu, ground, grounds, rules),
-            price=ground.prices.get(slot.gpu, 0.0),
-            gpu_class=ground.class_of(slot.gpu),
-            overflow=ground.role == "overflow",
+            leaderboard=leaderboard_runs(slot.gpu, place, places, rules),
+            price=place.prices.get(slot.gpu, 0.0),
+            gpu_class=place.class_of(slot.gpu),
+            overflow=place.role == "overflow",
         )
-        let_in = _let_in(known, ground, grounds, rules, tried)
+        let_in = _let_in(known, place, places, rules, tried)
         if let_in is None:
             continue
-        if ground.role == "home":
-            trial = ", to try whether it works again" if ground.breaker.state is State.HALF_OPEN else ""
+        if place.role == "home":
+            trial = ", to try whether it works again" if place.breaker.state is State.HALF_OPEN else ""
             start = said.get((slot.backend, slot.gpu))
             soon = "" if start is None else f", and would start it {start.told(now)}"
-            home.append(replace(let_in, why=f"{ground.name} {HAD_ROOM}{trial}{soon}"))
+            home.append(replace(let_in, why=f"{place.name} {HAD_ROOM}{trial}{soon}"))
             continue
         gate = gates[slot.gpu]
-        least = facts.demand.get(slot.gpu, Demand()).least_gpu_s
-        spent = _spent_up(let_in.price, rules.budget.month, facts.spent, least)
-        offered = _through(let_in, gate, facts) if not spent else None
+        least = backlog.demand.get(slot.gpu, Demand()).least_gpu_s
+        spent = _spent_up(let_in.price, rules.budget.month, backlog.spent, least)
+        offered = _through(let_in, gate, backlog) if not spent else None
         if offered is not None:
             (first if gate.before_home else overflow).append(offered)
     return replace(held, slots=(*first, *home, *overflow))
@@ -275,39 +275,39 @@ def went(backend: str, why: str) -> str:
     return f"at {backend}, since {why}" if why and HAD_ROOM not in why else ""
 
 
-def budget_told(budget: Budget, facts: Facts) -> dict[str, Any]:
+def budget_told(budget: Budget, backlog: Backlog) -> dict[str, Any]:
     """The bounds and what is spent of each, open runs at their most: for the hosts, as JSON."""
     return {
         "month": budget.month,
-        "spent": facts.spent,
+        "spent": backlog.spent,
         "boards": {
-            board: {"month": most, "spent": facts.spent_by_board.get(board, 0.0)}
+            board: {"month": most, "spent": backlog.spent_by_board.get(board, 0.0)}
             for board, most in budget.boards.items()
         },
         "team": budget.team,
         "teams": {
-            team: {"month": budget.of_team(team), "spent": facts.spent_by_team.get(team, 0.0)}
-            for team in (*budget.teams, *(facts.spent_by_team if budget.team is not None else ()))
+            team: {"month": budget.of_team(team), "spent": backlog.spent_by_team.get(team, 0.0)}
+            for team in (*budget.teams, *(backlog.spent_by_team if budget.team is not None else ()))
         },
     }
 
 
-def shadow_at(one: Ranked, grounds: Sequence[Ground], rules: Rules, facts: Facts) -> str | None:
+def shadow_at(one: Ranked, places: Sequence[PlaceView], rules: Rules, backlog: Backlog) -> str | None:
     """The place where this run is measured once more, if it is one of those that are: it works, its board may use it,
     it has no order to wait for already, and what it costs at most fits into the month. The coin chooses among them."""
     tossed = coin(one.run)
-    homes = {ground.name for ground in grounds if ground.role == "home"}
+    homes = {place.name for place in places if place.role == "home"}
     if tossed >= rules.shadow or one.backend not in homes:
         return None
     able = [
-        ground.name
-        for ground in grounds
-        if ground.role == "overflow"
-        and ground.slots.get(one.gpu)
-        and ground.breaker.state is State.CLOSED
-        and ground.name in rules.boards.get(one.board, (ground.name,))
-        and ground.name not in facts.pinned
-        and _affords(one.gpu_s * ground.prices.get(one.gpu, 0.0), one.board, rules.budget, facts)
+        place.name
+        for place in places
+        if place.role == "overflow"
+        and place.slots.get(one.gpu)
+        and place.breaker.state is State.CLOSED
+        and place.name in rules.boards.get(one.board, (place.name,))
+        and place.name not in backlog.pinned
+        and _affords(one.gpu_s * place.prices.get(one.gpu, 0.0), one.board, rules.budget, backlog)
     ]
     return able[min(int(tossed / rules.shadow * len(able)), len(able) - 1)] if able else None
 
@@ -331,7 +331,7 @@ def movable(attempt: OpenAttempt) -> bool:
 
 def coming_home(
     slots: Sequence[Slot],
-    grounds: Sequence[Ground],
+    places: Sequence[PlaceView],
     attempts: Sequence[OpenAttempt],
     waiting: Mapping[str, int],
     *,
@@ -342,12 +342,12 @@ def coming_home(
 
     `answers`: homes that are tried again and have just answered. One attempt goes there, to see whether it runs.
     """
-    home = [ground for ground in grounds if ground.role == "home"]
+    home = [place for place in places if place.role == "home"]
     trying = {
         g.name for g in home if g.name in answers and g.breaker.state is State.HALF_OPEN and not _tried(g, attempts)
     }
-    homes = {ground.name for ground in home if ground.breaker.state is State.CLOSED} | trying
-    away = {ground.name for ground in grounds if ground.role == "overflow"}
+    homes = {place.name for place in home if place.breaker.state is State.CLOSED} | trying
+    away = {place.name for place in places if place.role == "overflow"}
     found = []
     left = {(s.backend, s.gpu): min(1, s.free) if s.backend in trying else s.free for s in slots if s.backend in homes}
     spare = {gpu: sum(n for (_, kind), n in left.items() if kind == gpu) - waiting.get(gpu, 0) for _, gpu in left}
@@ -374,7 +374,7 @@ class _Gate:
 
 def _gate(
     gpu: str,
-    grounds: Sequence[Ground],
+    places: Sequence[PlaceView],
     rules: Rules,
     demand: Demand,
     attempts: Sequence[OpenAttempt],
@@ -384,12 +384,12 @@ def _gate(
     rule = rules.overflow
     if rule.when == "never":
         return _Gate(is_open=False, why="the hosts use no overflow")
-    homes = [ground for ground in grounds if ground.role == "home" and ground.slots.get(gpu)]
+    homes = [place for place in places if place.role == "home" and place.slots.get(gpu)]
     if not homes:
         return _Gate(is_open=True, why=f"no home place has {gpu}")
-    up = [ground for ground in homes if ground.breaker.state is State.CLOSED]
+    up = [place for place in homes if place.breaker.state is State.CLOSED]
     if not up:
-        said = "; ".join(f"{ground.name} is down ({ground.breaker.why})" for ground in homes)
+        said = "; ".join(f"{place.name} is down ({place.breaker.why})" for place in homes)
         return _Gate(is_open=True, why=said)
     if rule.when == "when_down":
         return _Gate(is_open=False, why=f"{up[0].name} works, and overflow is for when it doesn't")
@@ -398,7 +398,7 @@ def _gate(
 
 def _wait_gate(
     gpu: str,
-    up: Sequence[Ground],
+    up: Sequence[PlaceView],
     rule: Overflow,
     demand: Demand,
     attempts: Sequence[OpenAttempt],
@@ -412,16 +412,16 @@ def _wait_gate(
     held = Counter[str]()
     for one in attempts:
         held[one.backend] += one.gpus if one.gpu == gpu else 0
-    told = [(ground, starts[ground.name, gpu]) for ground in up if (ground.name, gpu) in starts]
-    silent = any((ground.name, gpu) not in starts and ground.slots[gpu] > held[ground.name] for ground in up)
+    told = [(place, starts[place.name, gpu]) for place in up if (place.name, gpu) in starts]
+    silent = any((place.name, gpu) not in starts and place.slots[gpu] > held[place.name] for place in up)
     where, first = min(told, key=lambda one: one[1].at, default=(up[0], None))
     if first is not None and not silent and is_late(first, rule, now):
         wait = span((first.at - now).total_seconds())
         why = f"the cluster starts nothing of ours for {wait}, says {first.by}"
         return _Gate(is_open=True, before_home=True, why=why)
     soon = "" if first is None else f", and {where.name} would start the next {first.told(now)}"
-    slots = sum(ground.slots[gpu] for ground in up)
-    open_now = sum(held[ground.name] for ground in up)
+    slots = sum(place.slots[gpu] for place in up)
+    open_now = sum(held[place.name] for place in up)
     if demand.waiting <= slots - open_now:
         return _Gate(is_open=False, why=f"{up[0].name} has free slots{soon}")
     excess = demand.waiting - _in_time(demand, open_now, slots, rule.after_s)
@@ -443,43 +443,41 @@ def _in_time(demand: Demand, open_now: int, slots: int, after_s: float) -> int:
 
 
 def _let_in(
-    slot: Slot, ground: Ground, grounds: Sequence[Ground], rules: Rules, attempts: Sequence[OpenAttempt]
+    slot: Slot, place: PlaceView, places: Sequence[PlaceView], rules: Rules, attempts: Sequence[OpenAttempt]
 ) -> Slot | None:
     """The slot, as far as the place's breaker lets runs in. Where a run has nowhere else to go, it goes and waits."""
-    if ground.breaker.state is State.CLOSED:
+    if place.breaker.state is State.CLOSED:
         return slot
     elsewhere = [
         other
-        for other in grounds
-        if other is not ground
-        and other.slots.get(slot.gpu)
-        and (other.role == "home" or rules.overflow.when != "never")
+        for other in places
+        if other is not place and other.slots.get(slot.gpu) and (other.role == "home" or rules.overflow.when != "never")
     ]
-    if ground.role == "home" and not elsewhere:
+    if place.role == "home" and not elsewhere:
         return slot
-    if ground.breaker.state is State.OPEN:
+    if place.breaker.state is State.OPEN:
         return None
-    return None if _tried(ground, attempts) else replace(slot, free=1, alone=True)
+    return None if _tried(place, attempts) else replace(slot, free=1, alone=True)
 
 
-def _tried(ground: Ground, attempts: Sequence[OpenAttempt]) -> bool:
+def _tried(place: PlaceView, attempts: Sequence[OpenAttempt]) -> bool:
     """Whether a run is there to see whether the place works again."""
-    since = ground.breaker.since
-    return any(one.backend == ground.name and (since is None or one.opened_at >= since) for one in attempts)
+    since = place.breaker.since
+    return any(one.backend == place.name and (since is None or one.opened_at >= since) for one in attempts)
 
 
-def _through(slot: Slot, gate: _Gate, facts: Facts) -> Slot | None:
+def _through(slot: Slot, gate: _Gate, backlog: Backlog) -> Slot | None:
     if not gate.is_open:
-        return replace(slot, pinned_only=True, why="it was ordered there") if slot.backend in facts.pinned else None
+        return replace(slot, pinned_only=True, why="it was ordered there") if slot.backend in backlog.pinned else None
     free = slot.free if gate.most is None else min(slot.free, gate.most)
     return replace(slot, free=free, queued_before=gate.queued_before, why=gate.why)
 
 
-def _affords(cost: float, board: str, budget: Budget, facts: Facts) -> bool:
+def _affords(cost: float, board: str, budget: Budget, backlog: Backlog) -> bool:
     """Whether so much more fits into what may be spent this month, in all and for the board."""
-    in_all = budget.month is None or facts.spent + cost <= budget.month
+    in_all = budget.month is None or backlog.spent + cost <= budget.month
     bound = budget.boards.get(board)
-    return cost <= 0 or (in_all and (bound is None or facts.spent_by_board.get(board, 0.0) + cost <= bound))
+    return cost <= 0 or (in_all and (bound is None or backlog.spent_by_board.get(board, 0.0) + cost <= bound))
 
 
 def _spent_up(price: float, bound: float | None, spent: float, least_gpu_s: float) -> bool:
@@ -490,7 +488,7 @@ def _spent_up(price: float, bound: float | None, spent: float, least_gpu_s: floa
     return left <= 0 or left < least_gpu_s * price
 
 
-def _held(gates: Mapping[str, _Gate], grounds: Sequence[Ground], rules: Rules, facts: Facts) -> Plan:
+def _held(gates: Mapping[str, _Gate], places: Sequence[PlaceView], rules: Rules, backlog: Backlog) -> Plan:
     """A plan's words, without its slots: why overflow is used or isn't, and what only money keeps at home.
 
     By places, not by what is free there now: that a place is at work for a moment gives nobody's money back.
@@ -501,12 +499,12 @@ def _held(gates: Mapping[str, _Gate], grounds: Sequence[Ground], rules: Rules, f
     held_teams: dict[str, dict[str, str]] = {}
     why = {gpu: gate.why for gpu, gate in gates.items()}
     for gpu, gate in gates.items():
-        away = [g for g in grounds if g.role == "overflow" and g.slots.get(gpu) and g.breaker.state is not State.OPEN]
+        away = [g for g in places if g.role == "overflow" and g.slots.get(gpu) and g.breaker.state is not State.OPEN]
         if not gate.is_open or not away:
             continue
-        demand = facts.demand.get(gpu, Demand())
+        demand = backlog.demand.get(gpu, Demand())
         prices = {g.name: g.prices.get(gpu, 0.0) for g in away}
-        shut = [_spent_up(price, budget.month, facts.spent, demand.least_gpu_s) for price in prices.values()]
+        shut = [_spent_up(price, budget.month, backlog.spent, demand.least_gpu_s) for price in prices.values()]
         if any(shut):
             why[gpu] = f"{gate.why}; the month's budget is used up: it waits for home"
         if all(shut):
@@ -514,11 +512,11 @@ def _held(gates: Mapping[str, _Gate], grounds: Sequence[Ground], rules: Rules, f
             continue
         for board, least in demand.least_by_board.items():
             mine = [price for name, price in prices.items() if name in rules.boards.get(board, [name])]
-            bound, spent = budget.boards.get(board), facts.spent_by_board.get(board, 0.0)
+            bound, spent = budget.boards.get(board), backlog.spent_by_board.get(board, 0.0)
             if mine and all(_spent_up(price, bound, spent, least) for price in mine):
                 held_boards.setdefault(gpu, {})[board] = BOARD_SPENT
         for team, least in demand.least_by_team.items():
-            bound, spent = budget.of_team(team), facts.spent_by_team.get(team, 0.0)
+            bound, spent = budget.of_team(team), backlog.spent_by_team.get(team, 0.0)
             if all(_spent_up(price, bound, spent, least) for price in prices.values()):
                 held_teams.setdefault(gpu, {})[team] = TEAM_SPENT
     return Plan(slots=(), why=why, held_up=held_up, held_boards=held_boards, held_teams=held_teams)

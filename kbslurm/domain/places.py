@@ -15,11 +15,11 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def row(board: str, gpu: str, standing: Standing, *, paired: bool) -> dict[str, Any]:
+def row(board: str, gpu: str, one: Standing, *, paired: bool) -> dict[str, Any]:
     """One place. `paired`: scores are in units of a baseline's times."""
-    entry = standing.entry
+    entry = one.entry
     values = (
-        board, gpu, standing.rank, standing.best_rank, standing.worst_rank, entry.person, entry.person_id,
+        board, gpu, one.rank, one.best_rank, one.worst_rank, entry.person, entry.person_id,
         entry.submission_id, entry.run_id, entry.score_s, entry.low_s, entry.high_s, paired, entry.at.isoformat(),
         entry.file_name,
     )  # fmt: skip

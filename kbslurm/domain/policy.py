@@ -14,23 +14,15 @@ from kbslurm.errors import Invalid, NotFound, QuotaSpent, Refused
 from kbslurm_eval.wire import Mode
 
 Category = Literal["test", "leaderboard"]
-Role = Literal["owner", "staff", "participant"]
-Act = Literal["submit", "see_own", "host", "change_roles"]
 
 WINDOW = timedelta(hours=1)
 QUOTA_WINDOW = timedelta(days=1)
 MOST_PER_HOUR = 1_000_000
 MOST_CODES = 10_000
 
-_ACTS: dict[Role, frozenset[Act]] = {
-    "participant": frozenset({"submit", "see_own"}),
-    "staff": frozenset({"submit", "see_own", "host"}),
-    "owner": frozenset({"submit", "see_own", "host", "change_roles"}),
-}
-
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class LimitsAndUse:
     """What has to be known of a person and a board beside the intake, in one read.
 
     `recent_at` are the moments of the person's submissions of this category to this board within the last hour,
@@ -67,16 +59,6 @@ def per_hour(most: int) -> int:
     return most
 
 
-def may(role: Role, act: Act) -> bool:
-    """Whether somebody of this role may do that."""
-    return act in _ACTS[role]
-
-
-def may_see(visibility: Literal["public", "closed"], *, invited: bool, staff: bool) -> bool:
-    """Whether a board is shown to whoever asks."""
-    return visibility == "public" or invited or staff
-
-
 def deadline(board: datetime | None, extended_to: datetime | None) -> datetime | None:
     """When the board closes for this person: an extension never takes time away."""
     if board is None or extended_to is None:
@@ -84,39 +66,39 @@ def deadline(board: datetime | None, extended_to: datetime | None) -> datetime |
     return max(board, extended_to)
 
 
-def check_rate(board: str, kind: Category, facts: Facts, now: datetime) -> None:
+def check_rate(board: str, kind: Category, limits: LimitsAndUse, now: datetime) -> None:
     """Refuse one submission too many within the hour; it says when the next one may come."""
-    if facts.most_per_hour is None:
+    if limits.most_per_hour is None:
         return
-    recent = sorted(at for at in facts.recent_at if at > now - WINDOW)
-    if len(recent) < facts.most_per_hour:
+    recent = sorted(at for at in limits.recent_at if at > now - WINDOW)
+    if len(recent) < limits.most_per_hour:
         return
     # The next one may come when so many of these are an hour old that one is missing to the limit.
-    free_at = recent[len(recent) - facts.most_per_hour] + WINDOW if facts.most_per_hour else now + WINDOW
+    free_at = recent[len(recent) - limits.most_per_hour] + WINDOW if limits.most_per_hour else now + WINDOW
     raise QuotaSpent(
-        f"{kind} submissions to {board} per hour", used=len(recent), limit=facts.most_per_hour, resets_at=free_at
+        f"{kind} submissions to {board} per hour", used=len(recent), limit=limits.most_per_hour, resets_at=free_at
     )
 
 
-def check_quota(board: str, facts: Facts, now: datetime) -> None:
+def check_quota(board: str, limits: LimitsAndUse, now: datetime) -> None:
     """Refuse whoever has used up their GPU time of the day. What runs already is let run to its end."""
-    if facts.quota_gpu_s is None or facts.used_gpu_s < facts.quota_gpu_s:
+    if limits.quota_gpu_s is None or limits.used_gpu_s < limits.quota_gpu_s:
         return
-    first = facts.oldest_use_at or now
+    first = limits.oldest_use_at or now
     raise QuotaSpent(
         f"GPU-seconds on {board} within a day",
-        used=round(facts.used_gpu_s, 1),
-        limit=facts.quota_gpu_s,
+        used=round(limits.used_gpu_s, 1),
+        limit=limits.quota_gpu_s,
         resets_at=first + QUOTA_WINDOW,
     )
 
 
-def check(board: str, mode: Mode, facts: Facts, now: datetime, *, staff: bool) -> None:
+def check(board: str, mode: Mode, limits: LimitsAndUse, now: datetime, *, staff: bool) -> None:
     """All that a submission has to pass beside the intake's own rules."""
     if staff:
         return
-    check_rate(board, category(mode), facts, now)
-    check_quota(board, facts, now)
+    check_rate(board, category(mode), limits, now)
+    check_quota(board, limits, now)
 
 
 def check_invites(boards: Sequence[str], count: int) -> None:

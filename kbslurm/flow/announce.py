@@ -24,7 +24,7 @@ def next_events(store: Events, after: EventId) -> Sequence[Event]:
     return store.after(after, PAGE)
 
 
-def line(event: Event) -> dict[str, Any]:
+def as_json(event: Event) -> dict[str, Any]:
     """An event as its readers are told of it."""
     return {
         "token": f"{MARK}{event.id}",

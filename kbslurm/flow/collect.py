@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, assert_never
 
-from kbslurm.domain import public
+from kbslurm.domain import access
 from kbslurm.domain.run import (
     OWN_FAULT,
     AttemptId,
@@ -39,7 +39,7 @@ _UNSEEN = Sighting(seen=Seen.UNKNOWN)
 
 
 @dataclass(kw_only=True)
-class Vigil:
+class AttemptNotes:
     """What one process remembers of its open attempts. Nothing here matters: a new process starts with an empty one.
 
     `ended`: when an attempt was first seen ended without a report. `ask_at`: when its end is to be asked for again.
@@ -63,7 +63,7 @@ class Vigil:
                 del memory[gone]
 
 
-def collect(store: Results, place: Place, attempts: Sequence[OpenAttempt], vigil: Vigil, now: datetime) -> int:
+def collect(store: Results, place: Place, attempts: Sequence[OpenAttempt], notes: AttemptNotes, now: datetime) -> int:
     """Look once at all started attempts of a place and settle those that have come to something; how many those are.
 
     Trouble is raised after the work is done, so that the caller backs off; nothing is concluded from it. What one
@@ -83,7 +83,7 @@ def collect(store: Results, place: Place, attempts: Sequence[OpenAttempt], vigil
     settled, in_a_row = 0, 0
     for attempt in started:
         try:
-            settled += settle(store, place, attempt, sightings.get(attempt.name, _UNSEEN), vigil, now)
+            settled += settle(store, place, attempt, sightings.get(attempt.name, _UNSEEN), notes, now)
             in_a_row = 0
         except BackendTrouble as error:
             trouble, in_a_row = error, in_a_row + 1
@@ -91,17 +91,21 @@ def collect(store: Results, place: Place, attempts: Sequence[OpenAttempt], vigil
                 break
         except Exception as error:  # noqa: BLE001 - raised below: a bug in one attempt's path is told, the others go on
             trouble = error
-    _hear(store.attempts, place, started, sightings, vigil)
+    _hear(store.attempts, place, started, sightings, notes)
     if trouble is not None:
         raise trouble
     return settled
 
 
 def _hear(
-    store: Attempts, place: Place, started: Sequence[OpenAttempt], sightings: Mapping[JobName, Sighting], vigil: Vigil
+    store: Attempts,
+    place: Place,
+    started: Sequence[OpenAttempt],
+    sightings: Mapping[JobName, Sighting],
+    notes: AttemptNotes,
 ) -> None:
     """Write down how far those are that run, and when those will start that wait, where it says something new."""
-    news: dict[AttemptId, Mapping[str, Any]] = {}
+    changes: dict[AttemptId, Mapping[str, Any]] = {}
     for attempt in started:
         seen = sightings.get(attempt.name, _UNSEEN)
         if seen.seen is Seen.WAITING:
@@ -111,13 +115,13 @@ def _hear(
                 "waits": seen.reason.replace("\0", ""),
             }
         elif seen.seen is Seen.RUNNING and isinstance(place.backend, TellsProgress):
-            said = {"progress": public.progress(place.backend.progress(attempt))}
+            said = {"progress": access.shown_progress(place.backend.progress(attempt))}
         else:
             continue
-        if said != vigil.told.get(attempt.id, {"progress": None}):
-            news[attempt.id] = vigil.told[attempt.id] = said
-    if news:
-        store.note_told(news)
+        if said != notes.told.get(attempt.id, {"progress": None}):
+            changes[attempt.id] = notes.told[attempt.id] = said
+    if changes:
+        store.note_told(changes)
 
 
 def collect_late(store: Attempts, place: Place, dead: Sequence[OpenAttempt], now: datetime) -> int:
@@ -131,11 +135,13 @@ def collect_late(store: Attempts, place: Place, dead: Sequence[OpenAttempt], now
     return late
 
 
-def settle(store: Results, place: Place, attempt: OpenAttempt, sighting: Sighting, vigil: Vigil, now: datetime) -> bool:
+def settle(
+    store: Results, place: Place, attempt: OpenAttempt, sighting: Sighting, notes: AttemptNotes, now: datetime
+) -> bool:
     """Write down what this sighting proves; whether the attempt has thereby come to its end."""
     match sighting.seen:
         case Seen.WAITING | Seen.RUNNING:
-            vigil.ended.pop(attempt.id, None)
+            notes.ended.pop(attempt.id, None)
             _note(store.attempts, attempt, sighting, now)
             return _is_stray(place, attempt, sighting, now) and _end(store, attempt, sighting, Ending.TIMEOUT, now)
         case Seen.UNKNOWN:
@@ -146,7 +152,7 @@ def settle(store: Results, place: Place, attempt: OpenAttempt, sighting: Sightin
             if sighting.node is not None and sighting.node != attempt.node:
                 # A job may be over before it is first seen, and nodes are left out by what ended there (law 5).
                 store.attempts.note_seen(attempt, sighting, now)
-            return _read(store, place, attempt, now) or _ended(store, place, attempt, sighting, vigil, now)
+            return _read(store, place, attempt, now) or _ended(store, place, attempt, sighting, notes, now)
         case _:
             assert_never(sighting.seen)
 
@@ -181,9 +187,11 @@ def _artifacts(place: Place, attempt: OpenAttempt, names: Sequence[str]) -> Mapp
         return {}
 
 
-def _ended(store: Results, place: Place, attempt: OpenAttempt, sighting: Sighting, vigil: Vigil, now: datetime) -> bool:
+def _ended(
+    store: Results, place: Place, attempt: OpenAttempt, sighting: Sighting, notes: AttemptNotes, now: datetime
+) -> bool:
     """An end without a report: the report may only be late. After the grace, the ending's class decides."""
-    first = vigil.ended.setdefault(attempt.id, now)
+    first = notes.ended.setdefault(attempt.id, now)
     if attempt.cancel_at is None and now - first < timedelta(seconds=place.grace_s):
         return False
     return _end(store, attempt, sighting, sighting.ending or Ending.NO_REPORT, now)
@@ -201,8 +209,8 @@ def _end(store: Results, attempt: OpenAttempt, sighting: Sighting, ending: Endin
     if ending in OWN_FAULT:
         score.score_own_fault(store, attempt, sighting, ending, now)
     else:
-        plain = ending is Ending.WITHDRAWN or not sighting.reason
-        why = _plain_reason(ending, sighting) if plain else sighting.reason
+        is_usual = ending is Ending.WITHDRAWN or not sighting.reason
+        why = _usual_reason(ending, sighting) if is_usual else sighting.reason
         score.give_up(store.attempts, attempt, ending, why, now)
     return True
 
@@ -228,13 +236,13 @@ def _vanished(store: Results, place: Place, attempt: OpenAttempt, sighting: Sigh
 def _note(store: Attempts, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> None:
     """Keep a sighting that says something new; ten thousand that don't cost nothing."""
     running = sighting.seen is Seen.RUNNING
-    news = (
+    is_new = (
         (running and attempt.state is not AttemptState.RUNNING)
         or (sighting.node is not None and sighting.node != attempt.node)
         or (running and attempt.started_at is None and sighting.started_at is not None)
         or attempt.clean_sweeps > 0
     )
-    if news and store.note_seen(attempt, sighting, now):
+    if is_new and store.note_seen(attempt, sighting, now):
         told = {"why": sighting.reason} if sighting.reason else {}
         tell("seen", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend, seen=sighting.seen, **told)
 
@@ -250,7 +258,7 @@ def _began(attempt: OpenAttempt, sighting: Sighting) -> bool:
     return attempt.started_at is not None or sighting.started_at is not None
 
 
-def _plain_reason(ending: Ending, sighting: Sighting) -> str:
+def _usual_reason(ending: Ending, sighting: Sighting) -> str:
     node = f" on {sighting.node}" if sighting.node else ""
     status = f" with exit status {sighting.exit_code}" if sighting.exit_code is not None else ""
     match ending:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kbslurm.domain.breaker import CLOSED, Breaker
 from kbslurm.domain.physics import Peak
-from kbslurm.domain.placement import Ground, Role
+from kbslurm.domain.placement import PlaceRole, PlaceView
 from kbslurm.domain.run import Work
 from kbslurm.ports import Backend
 
@@ -42,7 +42,7 @@ class Place:
     keep_s: float = 7 * 86_400.0
     peaks: Mapping[str, Peak] = field(default_factory=dict)
     widest: Mapping[str, int] = field(default_factory=dict)
-    role: Role = "home"
+    role: PlaceRole = "home"
     classes: Mapping[str, str] = field(default_factory=dict)
     prices: Mapping[str, float] = field(default_factory=dict)
 
@@ -50,9 +50,9 @@ class Place:
     def name(self) -> str:
         return self.backend.name
 
-    def ground(self, breaker: Breaker = CLOSED) -> Ground:
+    def for_policy(self, breaker: Breaker = CLOSED) -> PlaceView:
         """The place as the placement policy sees it."""
-        return Ground(
+        return PlaceView(
             name=self.name,
             role=self.role,
             slots=self.backend.capacity(),

@@ -41,14 +41,14 @@ def check(report: Report, problem: Problem, *, source: str, secret_seed: str) ->
 
 def archived(report: Report) -> tuple[bytes, str]:
     """The raw samples as they are kept, and the digest of what was kept."""
-    text = json.dumps([_plain(one) for one in report.samples], separators=(",", ":"), sort_keys=True).encode()
+    text = json.dumps([_as_dict(one) for one in report.samples], separators=(",", ":"), sort_keys=True).encode()
     return zlib.compress(text, 6), hashlib.sha256(text).hexdigest()
 
 
 def launches(problem: Problem, mode: str, phase: PhaseName) -> int:
     """How many launches this phase must have been measured in."""
-    whole = problem.budget.launches
-    return whole if phase == "ranked" or mode != "leaderboard" else min(FEWEST_LAUNCHES, whole)
+    most = problem.budget.launches
+    return most if phase == "ranked" or mode != "leaderboard" else min(FEWEST_LAUNCHES, most)
 
 
 def _check_shape(found: list[LaunchSamples]) -> None:
@@ -97,7 +97,7 @@ def _check_score(report: Report, problem: Problem) -> None:
         raise WireError(f"says a score of {report.score_s!r} s, its samples say {found.value / 1e9!r}")
 
 
-def _plain(one: LaunchSamples) -> dict[str, object]:
+def _as_dict(one: LaunchSamples) -> dict[str, object]:
     told = dict(vars(one))
     for name in ("own", "baseline"):
         times = told[name]

@@ -14,7 +14,7 @@ from typing import assert_never
 from kbslurm.domain.run import AttemptState, Ending, Handle, OpenAttempt, Seen, Sighting
 from kbslurm.errors import BackendRefused, BackendTrouble
 from kbslurm.flow import score
-from kbslurm.flow.collect import CLEAN_SWEEPS, TROUBLES_IN_A_ROW, Vigil, end_cancelled, is_overdue
+from kbslurm.flow.collect import CLEAN_SWEEPS, TROUBLES_IN_A_ROW, AttemptNotes, end_cancelled, is_overdue
 from kbslurm.flow.launch import deadline_at
 from kbslurm.flow.place import Place
 from kbslurm.observe.crash_points import crash_point
@@ -28,8 +28,8 @@ ASK_LATER_S = 2.0
 DIED_LAUNCHING = "the daemon ended while it launched this"
 
 
-def sweep(store: Attempts, place: Place, attempts: Sequence[OpenAttempt], vigil: Vigil, now: datetime) -> None:
-    """Go once through a place's open attempts. What must be sent (again) is in `vigil.unsent` afterwards.
+def sweep(store: Attempts, place: Place, attempts: Sequence[OpenAttempt], notes: AttemptNotes, now: datetime) -> None:
+    """Go once through a place's open attempts. What must be sent (again) is in `notes.unsent` afterwards.
 
     Trouble is raised at the end; what one attempt brings up doesn't keep the others from being seen to.
     """
@@ -37,16 +37,16 @@ def sweep(store: Attempts, place: Place, attempts: Sequence[OpenAttempt], vigil:
     in_a_row = 0
     for attempt in attempts:
         try:
-            if attempt.id in vigil.unsent:
-                _drop_if_cancelled(store, place, attempt, vigil, now)
+            if attempt.id in notes.unsent:
+                _drop_if_cancelled(store, place, attempt, notes, now)
             elif attempt.state in (AttemptState.INTENT, AttemptState.AMBIGUOUS):
-                recover(store, place, attempt, vigil, now)
+                recover(store, place, attempt, notes, now)
             elif attempt.cancel_at is not None or is_overdue(attempt, now) or is_wanted_back(attempt):
-                ask_for_end(place, attempt, vigil, now)
+                ask_for_end(place, attempt, notes, now)
             in_a_row = 0
         except BackendTrouble as error:
             if isinstance(error, BackendRefused) and not error.permanent:
-                _put_off(place, attempt, vigil, now, error.message)
+                _put_off(place, attempt, notes, now, error.message)
                 continue
             trouble, in_a_row = error, in_a_row + 1
             if in_a_row >= TROUBLES_IN_A_ROW:
@@ -72,15 +72,15 @@ def is_wanted_back(attempt: OpenAttempt) -> bool:
     return attempt.withdraw_at is not None and attempt.state is AttemptState.SUBMITTED and attempt.started_at is None
 
 
-def give_back(store: Attempts, place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime) -> bool:
+def give_back(store: Attempts, place: Place, attempt: OpenAttempt, notes: AttemptNotes, now: datetime) -> bool:
     """Let go of a run that this place, which takes none now, certainly wasn't sent: it was refused each time."""
-    refused = attempt.id in vigil.unsent and attempt.id in vigil.put_off and attempt.id not in vigil.resent
+    refused = attempt.id in notes.unsent and attempt.id in notes.put_off and attempt.id not in notes.resent
     if not refused or attempt.state is not AttemptState.INTENT or attempt.cancel_at is not None:
         return False
     crash_point("withdraw.before_commit")
     state = store.give_up(attempt, Ending.WITHDRAWN, f"{place.name} takes nothing now; it wasn't sent", now)
     crash_point("withdraw.after_commit")
-    vigil.unsent.pop(attempt.id, None)
+    notes.unsent.pop(attempt.id, None)
     tell("given back", run=attempt.run_id, attempt=attempt.number, backend=place.name)
     return state is not None
 
@@ -90,7 +90,7 @@ def unsettled(attempts: Iterable[OpenAttempt], now: datetime) -> list[OpenAttemp
     return [attempt for attempt in attempts if is_unsettled(attempt, now)]
 
 
-def recover(store: Attempts, place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime) -> None:
+def recover(store: Attempts, place: Place, attempt: OpenAttempt, notes: AttemptNotes, now: datetime) -> None:
     """Find out what became of an attempt that was perhaps sent."""
     if attempt.swept_at is not None and now - attempt.swept_at < timedelta(seconds=place.sweep_gap_s):
         return
@@ -101,26 +101,26 @@ def recover(store: Attempts, place: Place, attempt: OpenAttempt, vigil: Vigil, n
         case Seen.WAITING | Seen.RUNNING | Seen.ENDED:
             _adopt(store, place, attempt, sighting, now)
         case Seen.ABSENT:
-            _found_nowhere(store, place, attempt, vigil, now)
+            _found_nowhere(store, place, attempt, notes, now)
         case Seen.UNKNOWN:
             pass
         case _:
             assert_never(sighting.seen)
 
 
-def ask_for_end(place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime) -> None:
+def ask_for_end(place: Place, attempt: OpenAttempt, notes: AttemptNotes, now: datetime) -> None:
     """Ask the backend to end it, at most twice a minute. Its end is proved by what `collect` sees, not by asking."""
-    if now < vigil.ask_at.get(attempt.id, now):
+    if now < notes.ask_at.get(attempt.id, now):
         return
     crash_point("cancel.before_effect")
     place.backend.cancel(attempt)
     crash_point("cancel.after_effect")
-    vigil.ask_at[attempt.id] = now + timedelta(seconds=ASK_AGAIN_S)
+    notes.ask_at[attempt.id] = now + timedelta(seconds=ASK_AGAIN_S)
     tell("asked for the end", run=attempt.run_id, attempt=attempt.number, backend=place.name)
 
 
-def _put_off(place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime, why: str) -> None:
-    vigil.ask_at[attempt.id] = now + timedelta(seconds=ASK_LATER_S)
+def _put_off(place: Place, attempt: OpenAttempt, notes: AttemptNotes, now: datetime, why: str) -> None:
+    notes.ask_at[attempt.id] = now + timedelta(seconds=ASK_LATER_S)
     tell("end put off", run=attempt.run_id, attempt=attempt.number, backend=place.name, why=why)
 
 
@@ -130,7 +130,7 @@ def _adopt(store: Attempts, place: Place, attempt: OpenAttempt, sighting: Sighti
         tell("adopted", run=attempt.run_id, attempt=attempt.number, backend=place.name, handle=handle)
 
 
-def _found_nowhere(store: Attempts, place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime) -> None:
+def _found_nowhere(store: Attempts, place: Place, attempt: OpenAttempt, notes: AttemptNotes, now: datetime) -> None:
     if attempt.state is AttemptState.INTENT and not store.note_ambiguous(attempt, DIED_LAUNCHING, now):
         return
     if not store.note_clean_sweep(attempt, now):
@@ -144,13 +144,13 @@ def _found_nowhere(store: Attempts, place: Place, attempt: OpenAttempt, vigil: V
         score.give_up(store, attempt, Ending.VANISHED, "it was never seen anywhere before its deadline", now)
     elif store.note_resend(attempt, now):
         crash_point("recover.after_resend")
-        vigil.unsent[attempt.id] = vigil.resent[attempt.id] = now
+        notes.unsent[attempt.id] = notes.resent[attempt.id] = now
         tell("sending again", run=attempt.run_id, attempt=attempt.number, backend=place.name, job=attempt.name)
 
 
-def _drop_if_cancelled(store: Attempts, place: Place, attempt: OpenAttempt, vigil: Vigil, now: datetime) -> None:
-    if attempt.cancel_at is None or now < vigil.ask_at.get(attempt.id, now):
+def _drop_if_cancelled(store: Attempts, place: Place, attempt: OpenAttempt, notes: AttemptNotes, now: datetime) -> None:
+    if attempt.cancel_at is None or now < notes.ask_at.get(attempt.id, now):
         return
     place.backend.cancel(attempt)
     end_cancelled(store, attempt, now)
-    vigil.unsent.pop(attempt.id, None)
+    notes.unsent.pop(attempt.id, None)

@@ -61,7 +61,7 @@ def read(text: str) -> Opinion:
         flags = [
             Flag(rule=_word(f, "pattern"), severity=_word(f, "severity"), evidence=_word(f, "evidence")) for f in found
         ]
-        return Opinion(opinion=_plain(str(told["classification"])), flags=flags[:FLAGS_CAP])
+        return Opinion(opinion=_printable(str(told["classification"])), flags=flags[:FLAGS_CAP])
     except (ValueError, KeyError, TypeError, AttributeError):
         raise Misconfigured(
             "kernelguard's answer can't be read", fix="Install a release that knows --api-mode."
@@ -69,8 +69,8 @@ def read(text: str) -> Opinion:
 
 
 def _word(found: dict[str, Any], name: str) -> str:
-    return _plain(str(found.get(name, "")))
+    return _printable(str(found.get(name, "")))
 
 
-def _plain(text: str) -> str:
+def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text[:EVIDENCE_CAP])

@@ -56,7 +56,7 @@ class AsText(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC)
-        facts = " ".join(f"{name}={_plain(value)}" for name, value in _facts(record).items())
+        facts = " ".join(f"{name}={_shown_value(value)}" for name, value in _fields(record).items())
         mark = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
         room = record.name.removeprefix(f"{ROOT}.")
         return without_secrets(f"{at:%H:%M:%S} {room} {mark}{record.getMessage()} {facts}".rstrip())
@@ -71,7 +71,7 @@ class AsJson(logging.Formatter):
             "level": record.levelname.lower(),
             "room": record.name.removeprefix(f"{ROOT}."),
             "what": record.getMessage(),
-            **_facts(record),
+            **_fields(record),
         }
         return without_secrets(json.dumps(told, default=str))
 
@@ -86,13 +86,13 @@ def without_secrets(text: str) -> str:
     return text
 
 
-def _facts(record: logging.LogRecord) -> dict[str, Any]:
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
     facts = dict(getattr(record, "facts", {}))
     if record.exc_info:
         facts["traceback"] = logging.Formatter().formatException(record.exc_info)
     return facts
 
 
-def _plain(value: Any) -> str:
+def _shown_value(value: Any) -> str:
     text = str(value)
     return json.dumps(text) if not text or " " in text or "\n" in text else text

@@ -52,7 +52,7 @@ class CaseCheck:
             raise table["rank"].wrong("is the judge's to say: each rank has its own")
         if "world_size" not in table:
             raise row.wrong("lacks world_size, which multi_gpu needs in each case")
-        table["world_size"].whole(2, RANKS_CAP)
+        table["world_size"].integer(2, RANKS_CAP)
 
     def value(self, item: Marked) -> Scalar | list[Scalar]:
         match item.value:

@@ -44,18 +44,18 @@ def limits_of(table: Mapping[str, Marked], own: Mapping[str, Marked]) -> Limits:
         benchmark_s=benchmark_s,
         ranked_s=ranked_s,
         total_s=JUDGES_SHARE * (test_s + benchmark_s + 2 * ranked_s) + STARTING_S,
-        memory_bytes=own["memory_mb"].whole(16, 1 << 22) << 20 if "memory_mb" in own else usual.memory_bytes,
-        processes=own["processes"].whole(1, 65536) if "processes" in own else usual.processes,
+        memory_bytes=own["memory_mb"].integer(16, 1 << 22) << 20 if "memory_mb" in own else usual.memory_bytes,
+        processes=own["processes"].integer(1, 65536) if "processes" in own else usual.processes,
     )
 
 
 def budget_of(own: Mapping[str, Marked]) -> Budget:
     usual = Budget()
-    calls = own["calls"].whole(1, 10_000) if "calls" in own else usual.calls
+    calls = own["calls"].integer(1, 10_000) if "calls" in own else usual.calls
     return Budget(
-        launches=own["launches"].whole(1, 50) if "launches" in own else usual.launches,
+        launches=own["launches"].integer(1, 50) if "launches" in own else usual.launches,
         calls=calls,
-        max_calls=own["max_calls"].whole(calls, 100_000) if "max_calls" in own else max(usual.max_calls, calls),
+        max_calls=own["max_calls"].integer(calls, 100_000) if "max_calls" in own else max(usual.max_calls, calls),
         target_s=own["target_s"].number(0.0, 60.0) if "target_s" in own else usual.target_s,
     )
 

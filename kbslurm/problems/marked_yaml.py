@@ -17,7 +17,7 @@ import yaml
 
 from kbslurm.errors import Invalid
 
-Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
+Unmarked = None | bool | int | float | str | list["Unmarked"] | dict[str, "Unmarked"]
 T = TypeVar("T", bound=str)
 
 YAML_CAP = 1_000_000
@@ -91,7 +91,7 @@ class Marked:
             raise self.wrong(f"{self.raw} isn't from {low:g} to {high:g}")
         return float(self.value)
 
-    def whole(self, low: int, high: int) -> int:
+    def integer(self, low: int, high: int) -> int:
         """A whole number from low to high."""
         if isinstance(self.value, bool) or not isinstance(self.value, int):
             raise self.wrong(f"a whole number was expected, this is {self.raw or self.kind}")
@@ -105,13 +105,13 @@ class Marked:
                 return option
         raise self.wrong(f"{self.raw or self.kind} is none of {', '.join(options)}")
 
-    def plain(self) -> Plain:
+    def unmarked(self) -> Unmarked:
         """The value without its marks."""
         match self.value:
             case list():
-                return [item.plain() for item in self.value]
+                return [item.unmarked() for item in self.value]
             case dict():
-                return {key: item.plain() for key, item in self.value.items()}
+                return {key: item.unmarked() for key, item in self.value.items()}
             case _:
                 return self.value
 
@@ -145,7 +145,7 @@ def parsed_yaml(text: str, file: Path) -> Marked:
         raise Invalid(f"not YAML: {told}", file=file) from None
     if node is None:
         raise Invalid("the file is empty", file=file)
-    return _Reader(file).marked(node, "", 0)
+    return _YamlParser(file).marked(node, "", 0)
 
 
 class _Loader(yaml.SafeLoader):
@@ -161,7 +161,7 @@ _Loader.add_implicit_resolver(
 )
 
 
-class _Reader:
+class _YamlParser:
     def __init__(self, file: Path) -> None:
         self.file, self.seen = file, 0
 

@@ -130,7 +130,7 @@ def problem_of_task(file: Path, *, root: Path | None, name: str | None) -> Probl
         tests=tests,
         benchmarks=benchmarks,
         hidden=hidden,
-        seed=table["seed"].whole(0, 2**63 - 1) if "seed" in table else None,
+        seed=table["seed"].integer(0, 2**63 - 1) if "seed" in table else None,
         ranking_by=choice_of(table, "ranking_by", "last", "mean", "geom"),
         limits=limits_of(table, own),
         budget=budget_of(own),
@@ -196,7 +196,7 @@ def _of_compiled_task(task: Task, entry: str, files: Mapping[str, str], referenc
         tests=tests,
         benchmarks=benchmarks,
         hidden=hidden,
-        seed=table["seed"].whole(0, 2**63 - 1) if "seed" in table else None,
+        seed=table["seed"].integer(0, 2**63 - 1) if "seed" in table else None,
         ranking_by=choice_of(table, "ranking_by", "last", "mean", "geom"),
         limits=limits_of(table, own),
         budget=budget_of(own),
@@ -249,7 +249,7 @@ def _build_bounds(own: Mapping[str, Marked]) -> dict[str, Any]:
     if "build_timeout" in own:
         told["limit_s"] = own["build_timeout"].number(1.0, 3600)
     if "build_mb" in own:
-        told["output_bytes"] = own["build_mb"].whole(1, 1024) << 20
+        told["output_bytes"] = own["build_mb"].integer(1, 1024) << 20
     return told
 
 

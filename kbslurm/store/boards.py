@@ -10,13 +10,14 @@ from typing import Any
 from psycopg.rows import DictRow
 
 from kbslurm.domain import contest
+from kbslurm.domain.access import Visibility
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import Invalid, NotFound
 from kbslurm.store.connect import Pool
 from kbslurm.store.problems import Problems, make_version
 from kbslurm.store.rows import Rows, note_event, or_now
-from kbslurm.store.views import Board, Ranking, Visibility
+from kbslurm.store.views import Board, RankBy
 
 _BOARD = """
 SELECT b.id, b.name, b.description, pr.name AS problem_name, b.problem_version_id, b.deadline_at, b.zone, b.visibility,
@@ -52,7 +53,7 @@ class Boards(Rows):
         deadline_at: datetime | None = None,
         zone: str = "UTC",
         visibility: Visibility = "public",
-        ranking: Ranking = "best",
+        ranking: RankBy = "best",
         min_isolation: int = 0,
         confirm: bool = True,
         created_by: PersonId | None = None,

@@ -20,7 +20,7 @@ from kbslurm.store.connect import Connection, Pool
 from kbslurm.store.people import own_person
 from kbslurm.store.problems import Problems
 from kbslurm.store.rows import Rows
-from kbslurm.store.second_measurements import IS_HELD, line_up, release_seconds
+from kbslurm.store.second_measurements import IS_HELD, release_seconds, wait_for_turn
 from kbslurm.store.views import Board
 
 _RELEASE_CALIBRATED = f"""
@@ -95,7 +95,7 @@ class Calibrations(Rows):
             return 0
         done = 0
         with self._pool.transaction() as connection:
-            line_up(connection)
+            wait_for_turn(connection)
             for due in connection.execute(_DUE.encode(), told).fetchall():
                 self._order(connection, due, now)
                 done += 1

@@ -8,9 +8,9 @@ from typing import Any
 
 from psycopg.rows import DictRow
 
-from kbslurm.domain import fairness, policy
+from kbslurm.domain import access, fairness, policy
 from kbslurm.domain.intake import Admission, Basis, check_may_submit
-from kbslurm.domain.policy import Category, Facts
+from kbslurm.domain.policy import Category, LimitsAndUse
 from kbslurm.domain.run import PersonId, RunId, SubmissionId
 from kbslurm.errors import NotFound
 from kbslurm.ports import NewSubmission, Receipt
@@ -29,7 +29,7 @@ WHERE p.id = %(person)s
 """
 
 LOCK_INTAKE = "SELECT kb_intake_lock(%(person)s)"
-FACTS = "SELECT * FROM kb_facts(%(person)s, %(board)s, %(category)s)"
+LIMITS = "SELECT * FROM kb_facts(%(person)s, %(board)s, %(category)s)"
 
 ACCEPT = """
 SELECT made AS submission_id, due AS run_ids FROM kb_accept(%(seen)s, %(category)s, %(person)s, %(board)s, %(mode)s,
@@ -67,8 +67,8 @@ class Intake(Rows):
             raise NotFound("person", str(person))
         if found["board_id"] is None:
             raise NotFound("board", board, known=self._boards.names(public_only=True))
-        by_staff = found["role"] in ("owner", "staff")
-        seen = policy.may_see(found["visibility"], invited=found["invited"], staff=by_staff)
+        by_staff = access.is_staff(found["role"])
+        seen = access.may_see_board(found["visibility"], invited=found["invited"], staff=by_staff)
         counted = found["most_per_hour"] is not None or found["quota_gpu_s"] is not None
         return Admission(
             person_id=PersonId(found["person_id"]),
@@ -104,7 +104,7 @@ class Intake(Rows):
         asked = {"person": new.person_id, "board": new.board_id, "category": kind}
         with self._pool.transaction() as connection:
             row_of(connection, LOCK_INTAKE, asked)
-            now_so = row_of(connection, FACTS, asked)
+            now_so = row_of(connection, LIMITS, asked)
             if now_so is None or now_so["person"] is None:
                 raise NotFound("person", str(new.person_id))
             if now_so["name"] is None:
@@ -122,8 +122,8 @@ class Intake(Rows):
         told = _accepted(new, _stamps(new, basis, now), now)
         return {**told, "paired": paired, "seen": basis.seen, "category": category}
 
-    def _check_again(self, new: NewSubmission, now_so: DictRow, known: policy.Facts, now: datetime) -> None:
-        seen = policy.may_see(now_so["visibility"], invited=known.invited, staff=new.by_staff)
+    def _check_again(self, new: NewSubmission, now_so: DictRow, known: policy.LimitsAndUse, now: datetime) -> None:
+        seen = access.may_see_board(now_so["visibility"], invited=known.invited, staff=new.by_staff)
         check_may_submit(
             Admission(
                 person_id=new.person_id,
@@ -147,7 +147,7 @@ class Intake(Rows):
 
 def completed(
     connection: Connection, found: Mapping[str, Any], person: PersonId, board: int, kind: Category, now: datetime
-) -> Facts:
+) -> LimitsAndUse:
     """What the policy must know, with what costs more to count: only boards with limits and quotas ask for that."""
     told: dict[str, Any] = {"person": person, "board": board, "category": kind}
     told |= {"hour": now - policy.WINDOW, "day": now - policy.QUOTA_WINDOW, "now": now}
@@ -158,11 +158,11 @@ def completed(
         used = connection.execute(_USED.encode(), told).fetchone()
         assert used is not None
         known |= used
-    return Facts(**known)
+    return LimitsAndUse(**known)
 
 
-def _basis(facts: DictRow) -> Basis:
-    return Basis(seen=facts["seen"], fair_at=facts["fair_at"], cost_s=facts["cost_s"] or 0.0)
+def _basis(row: DictRow) -> Basis:
+    return Basis(seen=row["seen"], fair_at=row["fair_at"], cost_s=row["cost_s"] or 0.0)
 
 
 def _stamps(new: NewSubmission, basis: Basis, now: datetime) -> list[datetime]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from kbslurm.store.jsonb import as_jsonb
 from kbslurm.store.rows import Rows
-from kbslurm.store.views import LeaseLine
+from kbslurm.store.views import LeaseState
 
 HOLD_LEASE = """
 INSERT INTO lease (name, holder, elected_at, beat_at, expires_at, info)
@@ -47,5 +47,5 @@ class Leases(Rows):
         with self._pool.statement() as connection:
             connection.execute(RELEASE_LEASE.encode(), {"name": name, "holder": holder})
 
-    def all(self) -> list[LeaseLine]:
-        return [LeaseLine(**row) for row in self._all(LEASES)]
+    def all(self) -> list[LeaseState]:
+        return [LeaseState(**row) for row in self._all(LEASES)]

@@ -9,7 +9,7 @@ from kbslurm.store.boards import Boards
 from kbslurm.store.connect import Pool
 from kbslurm.store.quarantine import QUARANTINED
 from kbslurm.store.rows import Rows, or_now
-from kbslurm.store.views import Attention, QueueLine, Waiting, Want
+from kbslurm.store.views import Attention, GpuQueue, Waiting, Want
 
 OLD_IN_QUEUE = timedelta(hours=6)
 OLD_UNSENT = timedelta(minutes=10)
@@ -81,7 +81,7 @@ class Overview(Rows):
             for row in self._all(_ATTENTION, {"now": or_now(now), "old": OLD_IN_QUEUE, "unsent": OLD_UNSENT})
         ]
 
-    def queue(self) -> list[QueueLine]:
+    def queue(self) -> list[GpuQueue]:
         """The open runs by GPU type."""
         found = self._all(
             "SELECT gpu, count(*) FILTER (WHERE state = 'queued') AS queued,"
@@ -90,7 +90,7 @@ class Overview(Rows):
             " min(queued_at) FILTER (WHERE state = 'queued') AS oldest_at"
             " FROM run WHERE state IN ('queued', 'launching', 'running') GROUP BY gpu ORDER BY gpu"
         )
-        return [QueueLine(**row) for row in found]
+        return [GpuQueue(**row) for row in found]
 
     def wants(self) -> list[Want]:
         """What the queued runs that may be claimed want of a place."""

@@ -12,16 +12,17 @@ from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
 from kbslurm.domain import contest
+from kbslurm.domain.access import Role
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import Invalid, NotFound
 from kbslurm.store.connect import Connection, Pool
 from kbslurm.store.events import Events
 from kbslurm.store.rows import Rows, note_event, or_now
-from kbslurm.store.views import Person, Role
+from kbslurm.store.views import Person
 
 NAME_CAP = 64
 NEWCOMER_LOCK = 4_927_308
-HOUSE = "house"
+SERVICE = "house"
 PERSON = "id, name, role, banned_at, ban_reason, discord_id, github_id, created_at, team"
 
 # Providers write their own address with a slash at its end or without; configurations, too.
@@ -206,7 +207,7 @@ class People(Rows):
         )
         return self.get(person)
 
-    def house(self, *, now: datetime) -> PersonId:
+    def service_person(self, *, now: datetime) -> PersonId:
         """Who the service's own submissions belong to."""
         with self._pool.transaction() as connection:
             return own_person(connection, now)
@@ -258,22 +259,22 @@ def maybe_person(row: DictRow | None) -> Person | None:
 
 def own_person(connection: Connection, now: datetime) -> PersonId:
     """Who the service's own runs belong to: a person whom nobody can sign on as, made when first needed."""
-    found = connection.execute(b"SELECT value FROM setting WHERE key = %(key)s", {"key": HOUSE}).fetchone()
+    found = connection.execute(b"SELECT value FROM setting WHERE key = %(key)s", {"key": SERVICE}).fetchone()
     if found is not None:
         return PersonId(found["value"])
     made = connection.execute(
         b"INSERT INTO person (name, role, created_at) VALUES (%(name)s, 'staff', %(now)s)"
         b" ON CONFLICT (lower(name)) DO NOTHING RETURNING id",
-        {"name": HOUSE, "now": now},
+        {"name": SERVICE, "now": now},
     ).fetchone()
     if made is None:  # somebody is called so: then it is called otherwise
         made = connection.execute(
             b"INSERT INTO person (name, role, created_at) VALUES (%(name)s, 'staff', %(now)s) RETURNING id",
-            {"name": f"{HOUSE} {secrets.token_hex(4)}", "now": now},
+            {"name": f"{SERVICE} {secrets.token_hex(4)}", "now": now},
         ).fetchone()
     assert made is not None
     connection.execute(
-        b"INSERT INTO setting (key, value) VALUES (%(key)s, %(value)s)", {"key": HOUSE, "value": Jsonb(made["id"])}
+        b"INSERT INTO setting (key, value) VALUES (%(key)s, %(value)s)", {"key": SERVICE, "value": Jsonb(made["id"])}
     )
     note_event(connection, "person.house", f"person:{made['id']}", {}, now)
     return PersonId(made["id"])

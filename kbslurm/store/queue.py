@@ -10,7 +10,7 @@ from typing import Any
 
 from kbslurm.domain import placement
 from kbslurm.domain.eta import Service
-from kbslurm.domain.placement import Demand, Facts, Rules
+from kbslurm.domain.placement import Backlog, Demand, Rules
 from kbslurm.domain.run import AttemptId, AttemptState, OpenAttempt, RunId, Slot, SubmissionId, Work, new_job_name
 from kbslurm.store.attempt_rows import attempt_of
 from kbslurm.store.claim_sql import ANY_WIDTH, CLAIM, CLAIM_BESIDE_STAFF, CLAIM_BY_POLICY, CLAIM_OF_ONE, conditions
@@ -130,11 +130,11 @@ class Queue(Rows):
     def waiting(self) -> Mapping[str, int]:
         return {found["gpu"]: found["runs"] for found in self._all(WAITING)}
 
-    def demand(self, now: datetime) -> Facts:
+    def demand(self, now: datetime) -> Backlog:
         begins, ends = placement.month_of(now)
         found = self._all(_DEMAND)
         spent = self._costs.spent(begins, ends, now)
-        return Facts(
+        return Backlog(
             demand={
                 gpu: _demand([row for row in found if row["gpu"] == gpu], self.service(gpu))
                 for gpu in {row["gpu"] for row in found}

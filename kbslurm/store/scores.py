@@ -14,7 +14,7 @@ from kbslurm.errors import NotFound
 from kbslurm.store.attempt_rows import LIVE, fence
 from kbslurm.store.jsonb import as_jsonb, clean
 from kbslurm.store.rows import Rows
-from kbslurm.store.second_measurements import STANDING_SCORE, line_up, release_seconds
+from kbslurm.store.second_measurements import STANDING_SCORE, release_seconds, wait_for_turn
 
 # By its own author: what staff take off a board is no measure of anything.
 _TAKEN_BACK = """t.removed_at IS NOT NULL AND (
@@ -159,7 +159,7 @@ class Scores(Rows):
         if second_seed is None:
             return self._fenced(SCORE, attempt, now, **told)
         with self._pool.transaction() as connection:
-            line_up(connection)
+            wait_for_turn(connection)
             if connection.execute(SCORE.encode(), {**fence(attempt), "now": now, **told}).fetchone() is None:
                 return False
             release_seconds(connection, now)
@@ -176,7 +176,7 @@ class Scores(Rows):
             may_confirm=found["may_confirm"],
             b_ref_s=None if found["b_ref_s"] is None else tuple(found["b_ref_s"]),
             latest_counts=found["latest_counts"],
-            standing=None if found["standing_s"] is None else _measured(found["standing_s"], found),
+            previous=None if found["standing_s"] is None else _measured(found["standing_s"], found),
             taken_back=None
             if found["gone_s"] is None
             else _measured(found["gone_s"], {"low_s": found["gone_low_s"], "high_s": found["gone_high_s"]}),

@@ -69,7 +69,7 @@ UPDATE run SET held = false FROM best WHERE run.id = best.id AND {IS_HELD}
 """
 
 
-def line_up(connection: Connection) -> None:
+def wait_for_turn(connection: Connection) -> None:
     """Whoever lets runs go does so alone, and sees what the one before did."""
     connection.execute(b"SELECT pg_advisory_xact_lock(%(lock)s)", {"lock": TEND_LOCK})
 

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from psycopg.rows import DictRow
 
+from kbslurm.domain import access
 from kbslurm.domain.run import OpenAttempt, PersonId, RunId, RunState, SubmissionId
 from kbslurm.domain.verdict import Verdict
 from kbslurm.errors import NotFound, Refused
@@ -42,7 +43,7 @@ WHERE r.submission_id = ANY(%(submissions)s) ORDER BY a.run_id, a.number
 """
 
 # Polled more often than anything else is asked: one journey to the database and back instead of three.
-_WHOLE = (
+_FULL = (
     _SUBMISSION.format(
         source=f"""s.source,
     (SELECT json_agg(a) FROM ({_ATTEMPTS}) a) AS attempts,
@@ -58,8 +59,8 @@ FROM submission s JOIN submission first ON first.person_id = s.person_id AND fir
 WHERE first.id = %(submission)s AND s.via = %(via)s AND s.id >= first.id ORDER BY s.id
 """
 
-MAY_CANCEL = """
-SELECT s.person_id = p.id OR p.role IN ('owner', 'staff') AS may
+WHO_CANCELS = """
+SELECT s.person_id AS author, p.role
 FROM submission s LEFT JOIN person p ON p.id = %(by)s WHERE s.id = %(submission)s
 """
 
@@ -104,7 +105,7 @@ class Submissions(Rows):
 
     def get(self, submission: SubmissionId) -> SubmissionView:
         """All of it: source, runs, attempts, verdicts with their reports."""
-        found = self._one(_WHOLE, {"id": submission, "submissions": [submission]})
+        found = self._one(_FULL, {"id": submission, "submissions": [submission]})
         if found is None:
             raise NotFound("submission", str(submission))
         attempts, runs = ([_timed(row) for row in found.pop(name) or ()] for name in ("attempts", "runs"))
@@ -170,10 +171,10 @@ class Submissions(Rows):
     def cancel(self, submission: SubmissionId, by: PersonId | None, now: datetime) -> Sequence[OpenAttempt]:
         told = {"submission": submission, "by": by, "now": now}
         with self._pool.transaction() as connection:
-            may = row_of(connection, MAY_CANCEL, told)
-            if may is None:
+            who = row_of(connection, WHO_CANCELS, told)
+            if who is None:
                 raise NotFound("submission", str(submission))
-            if by is not None and not may["may"]:
+            if by is not None and not access.may_handle(by, who["role"], who["author"]):
                 raise Refused(f"submission {submission} isn't yours", hint="Its owner or staff can cancel it.")
             connection.execute(LOCK_RUNS.encode(), told)
             connection.execute(CANCEL_QUEUED.encode(), told)

@@ -59,7 +59,7 @@ def _words(name: str, *, null: bool = False, default: str | None = None) -> Colu
     return Column(name, Text, nullable=null, server_default=None if default is None else text(f"'{default}'"))
 
 
-def _whole(name: str) -> Column[int]:
+def _integer(name: str) -> Column[int]:
     return Column(name, Integer, nullable=False, server_default=text("0"))
 
 
@@ -151,7 +151,7 @@ leaderboard = Table(
     Column("gpus", ARRAY(Text), nullable=False),
     _words("ranking", default="best"),
     _words("secret_seed"),
-    _whole("min_isolation"),
+    _integer("min_isolation"),
     Column("confirm", Boolean, nullable=False, server_default=text("true")),
     _to("created_by", "person", null=True),
     _moment("created_at", null=False),
@@ -194,7 +194,7 @@ run = Table(
     _words("gpu"),
     _words("state", default="queued"),
     _words("came_from", null=True),
-    _whole("attempts"),
+    _integer("attempts"),
     _moment("fair_at", null=False),
     _moment("queued_at", null=False),
     Column("cost_s", Double, nullable=False),
@@ -254,7 +254,7 @@ attempt = Table(
     _moment("started_at"),
     _moment("seen_at"),
     _moment("ended_at"),
-    _whole("clean_sweeps"),
+    _integer("clean_sweeps"),
     _moment("swept_at"),
     _words("node", null=True),
     _words("ending", null=True),

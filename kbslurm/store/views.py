@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from kbslurm.domain import placement
+from kbslurm.domain import access, placement
+from kbslurm.domain.access import Role, Visibility
 from kbslurm.domain.policy import Category
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import AttemptState, EventId, PersonId, RunId, RunState, SubmissionId
@@ -15,9 +16,7 @@ from kbslurm.domain.verdict import Verdict
 from kbslurm.domain.waterfall import Stamps, moment
 from kbslurm_eval.wire import Mode
 
-Role = Literal["owner", "staff", "participant"]
-Visibility = Literal["public", "closed"]
-Ranking = Literal["best", "last"]
+RankBy = Literal["best", "last"]
 TokenKind = Literal["cli", "web", "api", "pending"]
 
 
@@ -37,7 +36,7 @@ class Person:
 
     @property
     def is_staff(self) -> bool:
-        return self.role in ("owner", "staff")
+        return access.is_staff(self.role)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +79,7 @@ class Board:
     zone: str
     visibility: Visibility
     gpus: tuple[str, ...]
-    ranking: Ranking
+    ranking: RankBy
     secret_seed: str
     min_isolation: int
     confirm: bool
@@ -165,7 +164,7 @@ class RunView:
         return placement.went(last.backend, last.why_here) if last else ""
 
     @property
-    def standing(self) -> str:
+    def shown_state(self) -> str:
         """Where it stands, in the word that people are shown: a second measurement is 'confirming' until it ended, a
         run that waits for its board's reference times 'calibrating'."""
         if self.ended_at is None and self.second:
@@ -236,7 +235,7 @@ class Invite:
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueueLine:
+class GpuQueue:
     """One GPU type's queue. `oldest_at` is when the longest waiting run was accepted."""
 
     gpu: str
@@ -267,7 +266,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeaseLine:
+class LeaseState:
     """Who leads. `info` is what the holder told about itself (host, pid, version, …)."""
 
     name: str

@@ -142,7 +142,7 @@ def _all(entries: Sequence[corpus.Entry], levels: Sequence[str], asked: argparse
 
 def _in_apptainer(entries: Sequence[corpus.Entry]) -> list[Trial]:
     """The same on a test cluster's node, as its ordinary user, by job scripts."""
-    from tests.cluster.carry import Cluster
+    from tests.cluster.run_inside import Cluster
 
     if not entries:
         return []

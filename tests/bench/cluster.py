@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests import bench
 from tests.bench import Row
-from tests.cluster.carry import Cluster
+from tests.cluster.run_inside import Cluster
 
 CLUSTER = True
 START_S, RUN_S = 1200.0, 3600.0

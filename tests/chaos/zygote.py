@@ -24,7 +24,7 @@ from kbslurm.store.postgres import PostgresStore
 
 INSTANT = Path(__file__).with_name("instant")
 GPU = "A100"
-TIMING = Timing(lease_s=3.0, idle_s=1.0, news_s=0.2, database_back_off_s=0.05)
+TIMING = Timing(lease_s=3.0, idle_s=1.0, event_wait_s=0.2, database_back_off_s=0.05)
 
 
 def place(root: Path, slots: int) -> Place:

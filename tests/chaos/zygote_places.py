@@ -15,7 +15,7 @@ from pathlib import Path
 from kbslurm.backends.local.backend import LocalBackend
 from kbslurm.daemon.loop import Daemon
 from kbslurm.daemon.signals import stop_on_signals
-from kbslurm.domain.placement import Overflow, Role, Rules
+from kbslurm.domain.placement import Overflow, PlaceRole, Rules
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
 from kbslurm.errors import BackendRefused, BackendTrouble
 from kbslurm.flow.place import Place
@@ -99,7 +99,7 @@ class Elsewhere(LocalBackend):
 def places(root: Path, slots: int) -> list[Place]:
     """Home first."""
 
-    def place(kind: type[LocalBackend], name: str, role: Role) -> Place:
+    def place(kind: type[LocalBackend], name: str, role: PlaceRole) -> Place:
         backend = kind(root / "attempts", {GPU: slots}, INSTANT, Path(sys.executable), name)
         return Place(
             backend=backend,

@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.carry import INSIDE, REPORTS, Cluster
+from tests.cluster.run_inside import INSIDE, REPORTS, Cluster
 from tests.services import CLUSTER, in_ci, missing, sentence
 
 HERE = Path(__file__).resolve().parent
 _clusters: dict[str, Cluster | str] = {}
-_carried: dict[Path, dict[str, list[dict[str, Any]]]] = {}
+_results: dict[Path, dict[str, list[dict[str, Any]]]] = {}
 
 
 def is_inside() -> bool:
@@ -78,10 +78,10 @@ def cluster() -> Cluster:
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     if is_inside() or item.path.parent != HERE / "inside":
         return None
-    if item.path not in _carried:
-        _carried[item.path] = _carry([one for one in item.session.items if one.path == item.path])
+    if item.path not in _results:
+        _results[item.path] = _run_inside([one for one in item.session.items if one.path == item.path])
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    for told in _carried[item.path].get(item.nodeid) or [_unreported(item, _carried[item.path])]:
+    for told in _results[item.path].get(item.nodeid) or [_unreported(item, _results[item.path])]:
         report = item.config.hook.pytest_report_from_serializable(config=item.config, data=told)
         if report.skipped and isinstance(report.longrepr, list):
             report.longrepr = tuple(report.longrepr)  # JSON knows no tuples, and pytest asks for one
@@ -90,7 +90,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return True
 
 
-def _carry(items: list[pytest.Item]) -> dict[str, list[dict[str, Any]]]:
+def _run_inside(items: list[pytest.Item]) -> dict[str, list[dict[str, Any]]]:
     options = next((mark.args for item in items for mark in item.iter_markers("cluster_options")), ())
     found = cluster_or_why(" ".join(options) or "main", *options)
     if isinstance(found, str):
@@ -109,8 +109,8 @@ def _carry(items: list[pytest.Item]) -> dict[str, list[dict[str, Any]]]:
     return reports
 
 
-def _unreported(item: pytest.Item, carried: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    said = carried.get("", [{"longrepr": "it left no report", "outcome": "failed"}])[0]
+def _unreported(item: pytest.Item, results: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    said = results.get("", [{"longrepr": "it left no report", "outcome": "failed"}])[0]
     path, line, name = item.location
     why: Any = said["longrepr"]
     return {

@@ -328,7 +328,7 @@ def shown(stage: Stage, ok: bool, *, as_json: bool) -> None:
                         }
                         for run in stage.runs()
                     ],
-                    "usage": [printing.plain(row) for row in used],
+                    "usage": [printing.jsonable(row) for row in used],
                 }
             )
         )

@@ -30,7 +30,7 @@ from kbslurm_eval.wire import Mode
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 PATIENCE_S = 180.0
-QUICK = Timing(lease_s=3.0, idle_s=1.0, news_s=0.2, database_back_off_s=0.05)
+QUICK = Timing(lease_s=3.0, idle_s=1.0, event_wait_s=0.2, database_back_off_s=0.05)
 ADD = """
 def custom_kernel(data):
     return data

@@ -21,17 +21,17 @@ from kbslurm.client.http import Client
 from kbslurm.config import shared_folders
 from kbslurm.contract.models import MODELS
 from kbslurm.contract.usage import UsageTold
+from kbslurm.domain.access import Role
 from kbslurm.domain.placement import Rules
 from kbslurm.domain.run import PersonId, Slot, SubmissionId
 from kbslurm.errors import DeadlinePassed, Invalid, NotFound, QuotaSpent, Refused, Unauthenticated
 from kbslurm.flow.place import Place
 from kbslurm.flow.score import score
 from kbslurm.flow.submit import accept
-from kbslurm.store.views import Role
 from kbslurm_eval import wire
 from tests.flow.puppet import Puppet, sealed_report
 from tests.flow.stage import START, HandClock
-from tests.popcorn.ground import ADMIN, GOOD, Ground, served
+from tests.popcorn.served_api import ADMIN, GOOD, ServedApi, served
 from tests.services import GIT, need
 
 PLANTED_LOG = "planted-secret-log-5f2c"
@@ -39,7 +39,7 @@ PLANTED_SPEC = "planted-hidden-spec-91aa"
 
 
 @pytest.fixture
-def ground(database_url: str, tmp_path: Path) -> Iterator[Ground]:
+def api(database_url: str, tmp_path: Path) -> Iterator[ServedApi]:
     with served(database_url, tmp_path, clock=HandClock()) as built:
         yield built
 
@@ -47,9 +47,9 @@ def ground(database_url: str, tmp_path: Path) -> Iterator[Ground]:
 PEOPLE: tuple[tuple[str, Role], ...] = (("ada", "participant"), ("grace", "staff"))
 
 
-def judged(ground: Ground, by: str = "ada") -> int:
+def judged(api: ServedApi, by: str = "ada") -> int:
     """A leaderboard submission with a verdict and secrets in its report; nothing really runs."""
-    store, now = ground.store, ground.now
+    store, now = api.store, api.now
     person = store.people.ensure(by)
     receipt = accept(store.intake, person.id, "transpose", "k.py", GOOD, "leaderboard", ["H100"], now)
     puppet = Puppet(slots={"H100": 9})
@@ -73,10 +73,10 @@ def judged(ground: Ground, by: str = "ada") -> int:
 # ---------------------------------------------------------------------------------------------------------- the client
 
 
-def test_the_client_says_what_the_server_meant(ground: Ground) -> None:
-    number = judged(ground)
-    token = ground.store.tokens.issue(ground.store.people.ensure("ada").id, now=ground.now)
-    with Client(ground.url, token=token) as ada, Client(ground.url) as nobody, Client(ground.url, admin="x") as wrong:
+def test_the_client_says_what_the_server_meant(api: ServedApi) -> None:
+    number = judged(api)
+    token = api.store.tokens.issue(api.store.people.ensure("ada").id, now=api.now)
+    with Client(api.url, token=token) as ada, Client(api.url) as nobody, Client(api.url, admin="x") as wrong:
         assert ada.me().name == "ada"
         assert ada.board("TRANSPOSE").gpus == ("H100", "A100")
         told = ada.submission(number)
@@ -104,8 +104,8 @@ def test_the_client_says_what_the_server_meant(ground: Ground) -> None:
         gone.boards()
 
 
-def test_hosts_are_told_what_was_used_and_competitors_no_money(ground: Ground) -> None:
-    store, now = ground.store, ground.now
+def test_hosts_are_told_what_was_used_and_competitors_no_money(api: ServedApi) -> None:
+    store, now = api.store, api.now
     ada = store.people.ensure("ada")
     store.people.set_team(ada.id, "blue")
     for _ in range(2):
@@ -114,7 +114,7 @@ def test_hosts_are_told_what_was_used_and_competitors_no_money(ground: Ground) -
     attempt = store.queue.claim([slot], now, rules=Rules())
     assert attempt is not None
     tokens = {name: store.tokens.issue(store.people.ensure(name, role).id, now=now) for name, role in PEOPLE}
-    with Client(ground.url, admin=ADMIN) as host, Client(ground.url, token=tokens["ada"]) as mine:
+    with Client(api.url, admin=ADMIN) as host, Client(api.url, token=tokens["ada"]) as mine:
         assert mine.me().team == host.person("ada").team == "blue"
         told = host.usage(by="team", month=f"{now:%Y-%m}", board="TRANSPOSE")
         UsageTold.model_validate(told)
@@ -130,13 +130,13 @@ def test_hosts_are_told_what_was_used_and_competitors_no_money(ground: Ground) -
             mine.usage()
         (why,) = mine.why(attempt.run_id)
         assert why["attempts"][0]["cost"] is None
-    with Client(ground.url, token=tokens["grace"]) as staff:
+    with Client(api.url, token=tokens["grace"]) as staff:
         (why,) = staff.why(attempt.run_id)
         assert why["attempts"][0]["cost"] > 0
 
 
-def test_the_hosts_client_acts_for_a_person_by_their_account(ground: Ground) -> None:
-    with Client(ground.url, admin=ADMIN) as host:
+def test_the_hosts_client_acts_for_a_person_by_their_account(api: ServedApi) -> None:
+    with Client(api.url, admin=ADMIN) as host:
         person = host.person_for("discord", "8138", "ada")
         assert host.person_for("discord", "8138", "other") == person
         assert host.person_for("discord", "9", "ADA").name != "ada"
@@ -151,9 +151,9 @@ def test_the_hosts_client_acts_for_a_person_by_their_account(ground: Ground) -> 
             host.acting_for("carrier:1").me()
         assert host.overview()["queue"][0]["gpu"] == "H100"
     # The header alone makes nobody anybody.
-    token = ground.store.tokens.issue(ground.store.people.ensure("eve").id, now=ground.now)
+    token = api.store.tokens.issue(api.store.people.ensure("eve").id, now=api.now)
     headers = {"X-Kbslurm-Acting-For": "discord:8138", "X-Popcorn-Cli-Id": token}
-    with httpx.Client(base_url=ground.url, headers=headers) as eve:
+    with httpx.Client(base_url=api.url, headers=headers) as eve:
         assert eve.get("/user/me").json()["name"] == "eve"
         assert eve.get("/user/me", headers={"Authorization": f"Bearer {token}"}).status_code == 401
 
@@ -161,9 +161,9 @@ def test_the_hosts_client_acts_for_a_person_by_their_account(ground: Ground) -> 
 # ------------------------------------------------------------------------------------------------------------- the feed
 
 
-def test_the_feed_goes_on_from_every_token_and_brings_what_happens(ground: Ground) -> None:
-    judged(ground)
-    with Client(ground.url, admin=ADMIN) as host:
+def test_the_feed_goes_on_from_every_token_and_brings_what_happens(api: ServedApi) -> None:
+    judged(api)
+    with Client(api.url, admin=ADMIN) as host:
         every = list(host.events(stream=False))
         kinds = [event.kind for event in every]
         assert kinds.index("submission.accepted") < kinds.index("run.launching") < kinds.index("run.scored")
@@ -178,30 +178,30 @@ def test_the_feed_goes_on_from_every_token_and_brings_what_happens(ground: Groun
         reader.start()
         while reader.is_alive():
             # Whenever the reader began, one of these comes after it.
-            ground.store.events.audit("host", "waved", "nobody", now=ground.now)
+            api.store.events.audit("host", "waved", "nobody", now=api.now)
             reader.join(0.5)
         assert got == ["staff.waved"]
         live.close()  # type: ignore[attr-defined]
-    for client in (ground.client("ada"), ground.client(None)):
+    for client in (api.client("ada"), api.client(None)):
         assert client.call("GET", "/events").status == 401
 
 
 # -------------------------------------------------------------------------------------------------------------- secrets
 
 
-def test_no_answer_holds_a_secret(ground: Ground, database_url: str) -> None:
+def test_no_answer_holds_a_secret(api: ServedApi, database_url: str) -> None:
     """Every GET as anybody, as the owner, as another, and as a host: what was planted is only where it may be."""
-    number = judged(ground)
-    spec = ground.client(None).call("GET", "/openapi.json").json()
+    number = judged(api)
+    spec = api.client(None).call("GET", "/openapi.json").json()
     with psycopg.connect(database_url) as connection:
         seeds = connection.execute("SELECT secret_seed FROM run UNION SELECT secret_seed FROM leaderboard").fetchall()
         keys = connection.execute("SELECT encode(key, 'hex'), nonce FROM attempt").fetchall()
         hashes = connection.execute("SELECT encode(hash, 'hex') FROM token").fetchall()
     reference = (shared_folders.path("examples") / "transpose/reference.py").read_text()
     hidden = [text for row in (*seeds, *keys, *hashes) for text in row] + [ADMIN, reference[:200], "Traceback"]
-    hidden += [str(ground.context.config.database_url)]
-    ada = ground.client("ada")
-    hosts = ground.client("hana", role="staff")
+    hidden += [str(api.context.config.database_url)]
+    ada = api.client("ada")
+    hosts = api.client("hana", role="staff")
     hosts.admin = ADMIN
     told = {"leaderboard": "transpose", "gpu": "H100", "submission_id": str(number), "user_id": "1"}
     told |= {"provider": "github", "name": "trace.json", "run_id": str(number)}
@@ -212,9 +212,9 @@ def test_no_answer_holds_a_secret(ground: Ground, database_url: str) -> None:
         real = re.sub(r"{(\w+)}", lambda found: told[found[1]], path)
         real += {"/events": "?stream=false", "/auth/init": "?provider=discord"}.get(path, "")
         for client, as_host in (
-            (ground.client(None), False),
+            (api.client(None), False),
             (ada, False),
-            (ground.client("eve"), False),
+            (api.client("eve"), False),
             (hosts, True),
         ):
             answer = client.call("GET", real, admin=as_host)
@@ -230,8 +230,8 @@ def test_no_answer_holds_a_secret(ground: Ground, database_url: str) -> None:
     assert shown["secret_log"] == PLANTED_LOG
 
 
-def test_whatever_can_be_got_has_a_head(ground: Ground) -> None:
-    with httpx.Client(base_url=ground.url, timeout=30) as anybody:
+def test_whatever_can_be_got_has_a_head(api: ServedApi) -> None:
+    with httpx.Client(base_url=api.url, timeout=30) as anybody:
         for path in ("/", "/health", "/leaderboards", "/nowhere", "/user/me", "/events?since_token=now"):
             whole, head = anybody.get(path), anybody.head(path)
             assert (head.status_code, head.content) == (whole.status_code, b""), path
@@ -246,8 +246,8 @@ def test_whatever_can_be_got_has_a_head(ground: Ground) -> None:
             assert anybody.get("/health").json() == {"status": "ok"}
 
 
-def test_every_answer_carries_safe_headers_and_says_no_software(ground: Ground) -> None:
-    with httpx.Client(base_url=ground.url) as anybody:
+def test_every_answer_carries_safe_headers_and_says_no_software(api: ServedApi) -> None:
+    with httpx.Client(base_url=api.url) as anybody:
         for path in ("/health", "/nowhere", "/admin/stats"):
             answer = anybody.get(path)
             assert answer.headers["x-content-type-options"] == "nosniff"
@@ -259,9 +259,9 @@ def test_every_answer_carries_safe_headers_and_says_no_software(ground: Ground) 
 
 
 def test_registering_without_end_is_refused_by_address_and_told_in_the_shape_that_was_asked_for(
-    ground: Ground,
+    api: ServedApi,
 ) -> None:
-    with httpx.Client(base_url=ground.url, headers={"X-Forwarded-For": "6.6.6.6, 203.0.113.9"}) as greedy:
+    with httpx.Client(base_url=api.url, headers={"X-Forwarded-For": "6.6.6.6, 203.0.113.9"}) as greedy:
         answers = [greedy.get("/auth/init") for _ in range(61)]
         assert [one.status_code for one in answers] == [200] * 60 + [429]
         assert "registered from your address" in answers[-1].json()["detail"] and answers[-1].headers["retry-after"]
@@ -271,13 +271,13 @@ def test_registering_without_end_is_refused_by_address_and_told_in_the_shape_tha
         assert greedy.get("/auth/init", headers={"X-Forwarded-For": "203.0.113.10"}).status_code == 200
 
 
-def test_a_slow_client_holds_nobody_up(ground: Ground) -> None:
-    host, port = ground.url.removeprefix("http://").split(":")
+def test_a_slow_client_holds_nobody_up(api: ServedApi) -> None:
+    host, port = api.url.removeprefix("http://").split(":")
     slow = [socket.create_connection((host, int(port))) for _ in range(60)]
     try:
         for one in slow:
             one.sendall(b"POST /submission/transpose/H100/test HTTP/1.1\r\nHost: x\r\nContent-Length: 500000\r\n\r\nab")
-        assert ground.client("ada").gpus("transpose") == ["H100", "A100"]
+        assert api.client("ada").gpus("transpose") == ["H100", "A100"]
     finally:
         for one in slow:
             one.close()
@@ -286,16 +286,16 @@ def test_a_slow_client_holds_nobody_up(ground: Ground) -> None:
 def test_many_follow_at_once_and_all_are_let_go_when_the_server_stops(database_url: str, tmp_path: Path) -> None:
     followers: list[socket.socket] = []
     try:
-        with served(database_url, tmp_path, clock=HandClock()) as ground:
-            host, port = ground.url.removeprefix("http://").split(":")
+        with served(database_url, tmp_path, clock=HandClock()) as api:
+            host, port = api.url.removeprefix("http://").split(":")
             asked = f"GET /events HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {ADMIN}\r\n\r\n"
             for _ in range(200):
                 followers.append(socket.create_connection((host, int(port)), timeout=60))
                 followers[-1].sendall(asked.encode())
             for one in followers:
                 assert one.recv(12) == b"HTTP/1.1 200"
-            assert ground.client("ada").gpus("transpose") == ["H100", "A100"]
-            ground.store.events.audit("host", "waved", "nobody", now=ground.now)
+            assert api.client("ada").gpus("transpose") == ["H100", "A100"]
+            api.store.events.audit("host", "waved", "nobody", now=api.now)
             for one in followers:
                 text = b""
                 while b"staff.waved" not in text:
@@ -313,8 +313,8 @@ def test_many_follow_at_once_and_all_are_let_go_when_the_server_stops(database_u
 # -------------------------------------------------------------------------------------------------------------- OpenAPI
 
 
-def test_the_document_is_complete_and_its_examples_fit_their_shapes(ground: Ground) -> None:
-    spec = ground.client(None).call("GET", "/openapi.json").json()
+def test_the_document_is_complete_and_its_examples_fit_their_shapes(api: ServedApi) -> None:
+    spec = api.client(None).call("GET", "/openapi.json").json()
 
     checked = 0
     for name, schema in spec["components"]["schemas"].items():
@@ -330,9 +330,9 @@ def test_the_document_is_complete_and_its_examples_fit_their_shapes(ground: Grou
 
 
 @pytest.mark.parametrize("named", ["/srv/\x00", "/" + "x" * 300, "\ud800"])
-def test_a_name_that_no_file_can_have_is_no_directory(ground: Ground, named: str) -> None:
+def test_a_name_that_no_file_can_have_is_no_directory(api: ServedApi, named: str) -> None:
     host = {"Authorization": f"Bearer {ADMIN}", "Content-Type": "application/json"}
-    with httpx.Client(base_url=ground.url, headers=host, timeout=60) as http:
+    with httpx.Client(base_url=api.url, headers=host, timeout=60) as http:
         for path, key in (("/admin/leaderboards", "directory"), ("/admin/update-problems", "repository")):
             answer = http.post(path, content=json.dumps({key: named}))
             assert answer.status_code in (400, 404, 422) and set(answer.json()) == {"detail"}, answer.text
@@ -341,17 +341,17 @@ def test_a_name_that_no_file_can_have_is_no_directory(ground: Ground, named: str
 NASTY = ("", "\x00", "\ud800", "x" * 70, "ä", "%00", "../..", "-1", str(2**63), "NaN", "{}", "' OR 1=1 --", "a\r\nb")
 
 
-def test_whatever_is_sent_no_call_breaks_or_answers_what_it_does_not_say(ground: Ground) -> None:
+def test_whatever_is_sent_no_call_breaks_or_answers_what_it_does_not_say(api: ServedApi) -> None:
     """Every call of the document with values that nobody means: no 5xx, no status that isn't in the document."""
-    judged(ground)
-    spec = ground.client(None).call("GET", "/openapi.json").json()
-    token = ground.store.tokens.issue(ground.store.people.ensure("ada").id, now=ground.now)
+    judged(api)
+    spec = api.client(None).call("GET", "/openapi.json").json()
+    token = api.store.tokens.issue(api.store.people.ensure("ada").id, now=api.now)
     bodies: list[bytes] = [b"", b"[]", b"{}", b"{", b"null", b'"x"', b"\xff"]
     odd: list[Any] = [*NASTY, None, 0, -1, 1e300, True, [], {}, ["\x00"], ["transpose", "\ud800"]]
     words = [json.dumps(one) for one in odd]
     headers = {"X-Popcorn-Cli-Id": token, "Authorization": f"Bearer {ADMIN}"}
     asked = 0
-    with httpx.Client(base_url=ground.url, headers=headers, timeout=60) as http:
+    with httpx.Client(base_url=api.url, headers=headers, timeout=60) as http:
         for path, row in spec["paths"].items():
             for method, call in row.items():
                 if path in ("/events", "/admin/update-problems"):
@@ -402,34 +402,34 @@ def _fields(spec: dict[str, Any], call: dict[str, Any]) -> list[str]:
 # ------------------------------------------------------------------------------------------------- limits in the rows
 
 
-def submit(ground: Ground, by: PersonId, mode: Any = "test") -> SubmissionId:
-    return accept(ground.store.intake, by, "transpose", "k.py", GOOD, mode, ["H100"], ground.now).submission_id
+def submit(api: ServedApi, by: PersonId, mode: Any = "test") -> SubmissionId:
+    return accept(api.store.intake, by, "transpose", "k.py", GOOD, mode, ["H100"], api.now).submission_id
 
 
-def test_an_extension_is_one_persons(ground: Ground) -> None:
-    ada, bob = (ground.store.people.add(name, now=START).id for name in ("ada", "bob"))
-    ground.store.boards.set_deadline("transpose", START + timedelta(hours=1), now=START)
-    with Client(ground.url, admin=ADMIN) as host:
+def test_an_extension_is_one_persons(api: ServedApi) -> None:
+    ada, bob = (api.store.people.add(name, now=START).id for name in ("ada", "bob"))
+    api.store.boards.set_deadline("transpose", START + timedelta(hours=1), now=START)
+    with Client(api.url, admin=ADMIN) as host:
         host.extend("transpose", "person:ada", (START + timedelta(hours=3)).isoformat())
-        clock = ground.context.clock
+        clock = api.context.clock
         assert isinstance(clock, HandClock)
         clock.go(2 * 3600)
-        submit(ground, ada)
+        submit(api, ada)
         with pytest.raises(DeadlinePassed):
-            submit(ground, bob)
+            submit(api, bob)
         host.extend("transpose", "person:ada", None)
         with pytest.raises(DeadlinePassed):
-            submit(ground, ada)
+            submit(api, ada)
 
 
-def test_two_submissions_at_once_do_not_slip_under_the_rate(ground: Ground) -> None:
-    ada = ground.store.people.add("ada", now=START).id
-    ground.store.limits.set_rate("transpose", "test", 2, by="host", now=START)
+def test_two_submissions_at_once_do_not_slip_under_the_rate(api: ServedApi) -> None:
+    ada = api.store.people.add("ada", now=START).id
+    api.store.limits.set_rate("transpose", "test", 2, by="host", now=START)
     came: list[str] = []
 
     def one() -> None:
         try:
-            submit(ground, ada)
+            submit(api, ada)
             came.append("in")
         except QuotaSpent:
             came.append("out")
@@ -440,27 +440,27 @@ def test_two_submissions_at_once_do_not_slip_under_the_rate(ground: Ground) -> N
     for thread in threads:
         thread.join()
     assert sorted(came) == ["in"] * 2 + ["out"] * 6
-    submit(ground, ada, "leaderboard")
-    staff = ground.store.people.add("hana", role="staff", now=START).id
+    submit(api, ada, "leaderboard")
+    staff = api.store.people.add("hana", role="staff", now=START).id
     for _ in range(3):
-        submit(ground, staff)
+        submit(api, staff)
 
 
-def test_a_quota_counts_what_the_runs_held(ground: Ground, database_url: str) -> None:
-    judged(ground, "ada")
-    ada, bob = ground.store.people.ensure("ada").id, ground.store.people.ensure("bob").id
+def test_a_quota_counts_what_the_runs_held(api: ServedApi, database_url: str) -> None:
+    judged(api, "ada")
+    ada, bob = api.store.people.ensure("ada").id, api.store.people.ensure("bob").id
     with psycopg.connect(database_url) as connection:
         connection.execute("UPDATE attempt SET started_at = %s, ended_at = %s", (START, START + timedelta(seconds=50)))
-    clock = ground.context.clock
+    clock = api.context.clock
     assert isinstance(clock, HandClock)
     clock.go(60)
-    ground.store.limits.set_quota("transpose", 50.0, by="host", now=START)
+    api.store.limits.set_quota("transpose", 50.0, by="host", now=START)
     with pytest.raises(QuotaSpent) as refused:
-        submit(ground, ada)
+        submit(api, ada)
     assert (refused.value.used, refused.value.limit) == (50.0, 50.0)
-    submit(ground, bob)
+    submit(api, bob)
     clock.go(86_400)
-    submit(ground, ada)
+    submit(api, ada)
 
 
 # --------------------------------------------------------------------------------------------------- problems from git
@@ -472,7 +472,7 @@ def git(place: Path, *words: str) -> None:
     subprocess.run(["git", "-C", str(place), *who, *words], check=True, capture_output=True)
 
 
-def test_problems_come_from_git_and_change_by_versions(ground: Ground, tmp_path: Path) -> None:
+def test_problems_come_from_git_and_change_by_versions(api: ServedApi, tmp_path: Path) -> None:
     repository = tmp_path / "repository"
     sets = repository / "problems"
     (sets / "sort").mkdir(parents=True)
@@ -495,7 +495,7 @@ def test_problems_come_from_git_and_change_by_versions(ground: Ground, tmp_path:
 
     git(tmp_path, "init", "-q", "-b", "main", str(repository))
     commit()
-    with Client(ground.url, admin=ADMIN) as host:
+    with Client(api.url, admin=ADMIN) as host:
         first = host.update_problems(str(repository), "spring")
         assert first["created"] == ["sort"] and first["updated"] == [], first
         assert [row["name"] for row in first["errors"]] == ["broken"]
@@ -503,24 +503,24 @@ def test_problems_come_from_git_and_change_by_versions(ground: Ground, tmp_path:
         again = host.update_problems(f"file://{repository}", branch="main")
         assert again["created"] == [] and again["skipped"] == [{"name": "sort", "reason": "unchanged"}]
         # GPUs and deadlines are taken over; a changed problem only by force once somebody has submitted
-        ada = ground.store.people.add("ada", now=START).id
-        accept(ground.store.intake, ada, "sort", "k.py", GOOD, "test", ["H100"], ground.now)
+        ada = api.store.people.add("ada", now=START).id
+        accept(api.store.intake, ada, "sort", "k.py", GOOD, "test", ["H100"], api.now)
         rows[0] |= {"gpus": ["H100", "A100"], "deadline": "2099-02-01"}
         task = sets / "sort" / "task.yml"
         task.write_text(re.sub(r"(?m)^test_timeout:.*$\n?", "", task.read_text()) + "\ntest_timeout: 77\n")
         commit()
-        before = ground.store.boards.find("sort")
+        before = api.store.boards.find("sort")
         assert before is not None
         kept = host.update_problems(str(repository), "spring.yaml")
-        after = ground.store.boards.find("sort")
+        after = api.store.boards.find("sort")
         assert after is not None and after.gpus == ("H100", "A100") and after.deadline_at != before.deadline_at
         assert kept["updated"] == ["sort"] and "force" in kept["skipped"][0]["reason"]
         assert after.problem_version_id == before.problem_version_id
         forced = host.update_problems(str(repository), "spring", force=True)
-        live = ground.store.boards.find("sort")
+        live = api.store.boards.find("sort")
         assert forced["updated"] == ["sort"] and live is not None
         assert live.problem_version_id != before.problem_version_id and live.problem.limits.test_s == 77
-        assert ground.store.problems.of_version(before.problem_version_id).limits.test_s != 77
+        assert api.store.problems.of_version(before.problem_version_id).limits.test_s != 77
         rows.append({"directory": "away", "name": "away", "deadline": "2099-01-01", "gpus": ["H100"]})
         commit()
         (outside,) = host.update_problems(str(repository), "spring")["errors"]

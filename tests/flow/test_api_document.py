@@ -19,7 +19,7 @@ from kbslurm.contract.models import MODELS
 from kbslurm.flow.submit import accept
 from kbslurm.problems import loading
 from tests.flow.stage import HandClock
-from tests.popcorn.ground import ADMIN, GOOD, TRANSPOSE, Ground, served
+from tests.popcorn.served_api import ADMIN, GOOD, TRANSPOSE, ServedApi, served
 
 EXAMPLES = 6
 # It reads repositories: what it does with any words is tried where the repositories are ours.
@@ -52,13 +52,13 @@ anything = st.recursive(
 
 
 @pytest.fixture
-def ground(database_url: str, tmp_path: Path) -> Iterator[Ground]:
+def api(database_url: str, tmp_path: Path) -> Iterator[ServedApi]:
     with served(database_url, tmp_path, clock=HandClock()) as built:
         yield built
 
 
-def test_every_call_keeps_what_the_document_says(ground: Ground) -> None:
-    store, now = ground.store, ground.now
+def test_every_call_keeps_what_the_document_says(api: ServedApi) -> None:
+    store, now = api.store, api.now
     ada, problem = store.people.ensure("ada"), loading.load(TRANSPOSE)
     for _ in range(2):
         accept(store.intake, ada.id, "transpose", "k.py", GOOD, "leaderboard", ["H100"], now)
@@ -70,9 +70,9 @@ def test_every_call_keeps_what_the_document_says(ground: Ground) -> None:
         {"Authorization": f"Bearer {ADMIN}", "X-Kbslurm-Acting-For": "person:ada"},
         {"X-Popcorn-Cli-Id": "nobody's", "Authorization": "Bearer no"},
     ]
-    document = ground.client(None).call("GET", "/openapi.json").json()
+    document = api.client(None).call("GET", "/openapi.json").json()
     met: dict[int, int] = {}
-    with httpx.Client(base_url=ground.url, timeout=60) as http:
+    with httpx.Client(base_url=api.url, timeout=60) as http:
         for path, row in document["paths"].items():
             for method, call in row.items():
                 if path not in ELSEWHERE:

@@ -19,12 +19,12 @@ from kbslurm.store.postgres import PostgresStore
 from kbslurm.store.views import Person
 from tests.fakes import sign_on
 from tests.flow.stage import HandClock
-from tests.popcorn.ground import serving
+from tests.popcorn.served_api import serving
 
 ALL = ("github", "discord", "oidc")
 
 
-class Desk:
+class SignOnStage:
     """The service with its providers, and browsers."""
 
     def __init__(self, context: Context, url: str, fake: sign_on.SignOn) -> None:
@@ -53,7 +53,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(database_url: str, tmp_path: Path) -> Iterator[Desk]:
+def stage(database_url: str, tmp_path: Path) -> Iterator[SignOnStage]:
     clock = HandClock()
     with sign_on.running(lambda: clock.now().timestamp()) as fake, PostgresStore(database_url) as store:
         file = tmp_path / "kbslurm.toml"
@@ -67,47 +67,47 @@ def desk(database_url: str, tmp_path: Path) -> Iterator[Desk]:
             settings.load(file, dict.fromkeys(names, sign_on.SECRET), cwd=tmp_path), store, clock=clock
         )
         with serving(context, database_url) as found:
-            desk = Desk(context, found.url, fake)
+            stage = SignOnStage(context, found.url, fake)
             try:
-                yield desk
+                yield stage
             finally:
-                for browser in desk.browsers:
+                for browser in stage.browsers:
                     browser.close()
 
 
 @pytest.mark.parametrize("provider", ALL)
-def test_whoever_comes_back_is_known_by_their_number_and_not_by_their_name(desk: Desk, provider: str) -> None:
-    assert [name for name, _ in providers(desk.context)] == ["oidc", "github", "discord"]
-    browser = desk.browser()
-    answer = desk.sign_on(browser, provider, next="/boards/transpose")
+def test_whoever_comes_back_is_known_by_their_number_and_not_by_their_name(stage: SignOnStage, provider: str) -> None:
+    assert [name for name, _ in providers(stage.context)] == ["oidc", "github", "discord"]
+    browser = stage.browser()
+    answer = stage.sign_on(browser, provider, next="/boards/transpose")
     assert (answer.status_code, answer.headers["location"]) == (303, "/boards/transpose")
     (session,) = [text for text in answer.headers.get_list("set-cookie") if text.startswith(SESSION)]
     assert "HttpOnly" in session and "SameSite=lax" in session and "Path=/" in session
-    ada = desk.who(browser)
+    ada = stage.who(browser)
     assert ada is not None and ada.name == "ada" and ada.role == "participant"
     # The same number with another name is the same person; the same name with another number is somebody else.
-    desk.fake.user = {"id": "501", "name": "renamed"}
-    again = desk.browser()
-    desk.sign_on(again, provider)
-    assert desk.who(again) == ada
-    desk.fake.user = {"id": "999", "name": "ada"}
-    other = desk.browser()
-    desk.sign_on(other, provider)
-    impostor = desk.who(other)
+    stage.fake.user = {"id": "501", "name": "renamed"}
+    again = stage.browser()
+    stage.sign_on(again, provider)
+    assert stage.who(again) == ada
+    stage.fake.user = {"id": "999", "name": "ada"}
+    other = stage.browser()
+    stage.sign_on(other, provider)
+    impostor = stage.who(other)
     assert impostor is not None and impostor.id != ada.id and impostor.name != "ada"
     assert browser.post("/auth/logout", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
-    assert desk.who(browser) == ada
+    assert stage.who(browser) == ada
     kept = browser.cookies.get(SESSION)
-    assert browser.post("/auth/logout").status_code == 200 and desk.who(browser) is None
-    assert kept is not None and desk.context.store.tokens.person_of(kept) is None
+    assert browser.post("/auth/logout").status_code == 200 and stage.who(browser) is None
+    assert kept is not None and stage.context.store.tokens.person_of(kept) is None
 
 
 @pytest.mark.parametrize("provider", ALL)
-def test_a_state_is_good_once_for_its_browser_its_provider_and_ten_minutes(desk: Desk, provider: str) -> None:
-    browser = desk.browser()
-    back = desk.returning(browser, provider)
+def test_a_state_is_good_once_for_its_browser_its_provider_and_ten_minutes(stage: SignOnStage, provider: str) -> None:
+    browser = stage.browser()
+    back = stage.returning(browser, provider)
     state = parse_qs(urlsplit(back).query)["state"][0]
-    stranger = desk.browser()
+    stranger = stage.browser()
     assert stranger.get(back).status_code == 403
     stranger.cookies.set(PROOF, "guessed")
     assert stranger.get(back).status_code == 403
@@ -122,17 +122,17 @@ def test_a_state_is_good_once_for_its_browser_its_provider_and_ten_minutes(desk:
     assert browser.get(back).status_code == 303
     browser.cookies.set(PROOF, "again")
     assert browser.get(back).status_code == 403
-    late = desk.browser()
-    back = desk.returning(late, provider)
-    clock = desk.context.clock
+    late = stage.browser()
+    back = stage.returning(late, provider)
+    clock = stage.context.clock
     assert isinstance(clock, HandClock)
     clock.go(601)
     assert late.get(back).status_code == 403
-    assert desk.who(late) is None
+    assert stage.who(late) is None
 
 
-def test_the_very_same_return_is_not_taken_twice(desk: Desk) -> None:
-    browser = desk.browser()
+def test_the_very_same_return_is_not_taken_twice(stage: SignOnStage) -> None:
+    browser = stage.browser()
     away = browser.get("/auth/login/github")
     proof = browser.cookies.get(PROOF)
     back = browser.get(away.headers["location"]).headers["location"]
@@ -142,9 +142,9 @@ def test_the_very_same_return_is_not_taken_twice(desk: Desk) -> None:
     assert answer.status_code == 403 and set(answer.json()) == {"detail"}
 
 
-def test_no_page_of_others_is_gone_to_afterwards(desk: Desk) -> None:
+def test_no_page_of_others_is_gone_to_afterwards(stage: SignOnStage) -> None:
     for wanted in ("//evil.example", "https://evil.example", "/\\evil.example", "/a\r\nSet-Cookie: x", "evil"):
-        assert desk.sign_on(desk.browser(), "github", next=wanted).headers["location"] == "/"
+        assert stage.sign_on(stage.browser(), "github", next=wanted).headers["location"] == "/"
 
 
 @pytest.mark.parametrize(
@@ -155,59 +155,61 @@ def test_no_page_of_others_is_gone_to_afterwards(desk: Desk) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_an_id_token_must_be_for_us_from_them_for_now(desk: Desk, spoil: object) -> None:
-    desk.fake.foreign_key, desk.fake.unsigned = spoil == "foreign", spoil == "unsigned"
-    desk.fake.spoil = dict(spoil) if isinstance(spoil, dict) else {}
-    browser = desk.browser()
-    assert desk.sign_on(browser, "oidc").status_code == 403
-    assert desk.who(browser) is None and desk.context.store.people.all() == []
+def test_an_id_token_must_be_for_us_from_them_for_now(stage: SignOnStage, spoil: object) -> None:
+    stage.fake.foreign_key, stage.fake.unsigned = spoil == "foreign", spoil == "unsigned"
+    stage.fake.spoil = dict(spoil) if isinstance(spoil, dict) else {}
+    browser = stage.browser()
+    assert stage.sign_on(browser, "oidc").status_code == 403
+    assert stage.who(browser) is None and stage.context.store.people.all() == []
 
 
-def test_an_account_is_added_only_by_who_is_signed_on(desk: Desk) -> None:
-    ada = desk.browser()
+def test_an_account_is_added_only_by_who_is_signed_on(stage: SignOnStage) -> None:
+    ada = stage.browser()
     assert ada.get("/auth/login/github", params={"link": "true"}).status_code == 401
-    desk.sign_on(ada, "discord")
-    person = desk.who(ada)
+    stage.sign_on(ada, "discord")
+    person = stage.who(ada)
     assert person is not None
-    assert desk.sign_on(ada, "github", link="true").status_code == 303
-    linked = desk.context.store.people.by_account("github", "501")
+    assert stage.sign_on(ada, "github", link="true").status_code == 303
+    linked = stage.context.store.people.by_account("github", "501")
     assert linked is not None and linked.id == person.id
     # Eve has an account that is hers; Ada can't take it, and Eve's browser can't finish what Ada's began.
-    desk.fake.user = {"id": "666", "name": "eve"}
-    eve = desk.browser()
-    desk.sign_on(eve, "github")
-    assert desk.sign_on(ada, "github", link="true").status_code == 400
-    back = desk.returning(ada, "discord", link="true")
+    stage.fake.user = {"id": "666", "name": "eve"}
+    eve = stage.browser()
+    stage.sign_on(eve, "github")
+    assert stage.sign_on(ada, "github", link="true").status_code == 400
+    back = stage.returning(ada, "discord", link="true")
     eve.cookies.set(PROOF, str(ada.cookies.get(PROOF)), path="/auth")
     assert eve.get(back).status_code == 403
     # A university's account is added like the others: hers once it is, nobody else's, and one of each university.
-    assert desk.sign_on(ada, "oidc", link="true").status_code == 303
-    again = desk.browser()
-    desk.sign_on(again, "oidc")
-    same = desk.who(again)
+    assert stage.sign_on(ada, "oidc", link="true").status_code == 303
+    again = stage.browser()
+    stage.sign_on(again, "oidc")
+    same = stage.who(again)
     assert same is not None and same.id == person.id
-    other = desk.browser()
-    desk.sign_on(other, "github")
-    hers = desk.who(other)
+    other = stage.browser()
+    stage.sign_on(other, "github")
+    hers = stage.who(other)
     assert hers is not None and hers.id != person.id
-    assert desk.sign_on(other, "oidc", link="true").status_code == 400
-    desk.fake.user = {"id": "777", "name": "ada-too"}
-    assert desk.sign_on(ada, "oidc", link="true").status_code == 400
-    known = desk.context.store.people.by_account("github", "666")
+    assert stage.sign_on(other, "oidc", link="true").status_code == 400
+    stage.fake.user = {"id": "777", "name": "ada-too"}
+    assert stage.sign_on(ada, "oidc", link="true").status_code == 400
+    known = stage.context.store.people.by_account("github", "666")
     assert known is not None and known.name == "eve"
 
 
-def test_a_refusal_a_ban_and_a_provider_that_is_not_there(desk: Desk, database_url: str, tmp_path: Path) -> None:
-    desk.fake.refuses = True
-    assert desk.sign_on(desk.browser(), "github").status_code == 403
-    desk.fake.refuses = False
-    browser = desk.browser()
-    desk.sign_on(browser, "github")
-    person = desk.who(browser)
+def test_a_refusal_a_ban_and_a_provider_that_is_not_there(
+    stage: SignOnStage, database_url: str, tmp_path: Path
+) -> None:
+    stage.fake.refuses = True
+    assert stage.sign_on(stage.browser(), "github").status_code == 403
+    stage.fake.refuses = False
+    browser = stage.browser()
+    stage.sign_on(browser, "github")
+    person = stage.who(browser)
     assert person is not None
-    desk.context.store.people.ban(person.id)
-    assert desk.sign_on(desk.browser(), "github").status_code == 403
-    bare = context_of(settings.load(None, {}, cwd=tmp_path / "none"), desk.context.store)
+    stage.context.store.people.ban(person.id)
+    assert stage.sign_on(stage.browser(), "github").status_code == 403
+    bare = context_of(settings.load(None, {}, cwd=tmp_path / "none"), stage.context.store)
     with Serving(bare, host="127.0.0.1", port=0) as serving, httpx.Client(base_url=serving.url) as other:
         assert other.get("/auth/login/github").status_code == 404
         assert other.get("/auth/callback/oidc").status_code == 404

@@ -15,7 +15,7 @@ from kbslurm.api.server import run_api
 from kbslurm.config import settings
 from tests.databases import Server
 from tests.flow.stage import HandClock
-from tests.popcorn.ground import ADMIN, GOOD, served
+from tests.popcorn.served_api import ADMIN, GOOD, served
 
 BOARD = "transpose"
 Sample = tuple[str, frozenset[tuple[str, str]]]
@@ -38,15 +38,15 @@ def value(found: dict[Sample, float], name: str, **labels: str) -> float:
 
 
 def test_what_is_asked_is_counted_by_route_and_tells_nobodys_name(database_url: str, tmp_path: Path) -> None:
-    with served(database_url, tmp_path, clock=HandClock()) as ground:
+    with served(database_url, tmp_path, clock=HandClock()) as api:
         ada, host = (
-            ground.client("zuzanna"),
-            httpx.Client(base_url=ground.url, headers={"Authorization": f"Bearer {ADMIN}"}, timeout=60),
+            api.client("zuzanna"),
+            httpx.Client(base_url=api.url, headers={"Authorization": f"Bearer {ADMIN}"}, timeout=60),
         )
         with host:
             before = scraped(host.get("/metrics").text)
             assert value(before, "kbslurm_api_database_up") == 1 and value(before, "kbslurm_api_daemon_leads") == 0
-            ground.store.settings.set_accepts_jobs(True, by="host", now=ground.now)
+            api.store.settings.set_accepts_jobs(True, by="host", now=api.now)
             sent = {"file": ("k.py", GOOD)}
             told = {"X-Popcorn-Cli-Id": ada.cli_id or ""}
             path = f"/submission/{BOARD}/H100/test"
@@ -90,12 +90,12 @@ def test_what_is_asked_is_counted_by_route_and_tells_nobodys_name(database_url: 
 
 
 def test_only_hosts_scrape_the_face_that_everybody_reaches(database_url: str, tmp_path: Path) -> None:
-    with served(database_url, tmp_path, clock=HandClock()) as ground:
-        hana, ada = ground.client("hana", role="staff"), ground.client("ada")
+    with served(database_url, tmp_path, clock=HandClock()) as api:
+        hana, ada = api.client("hana", role="staff"), api.client("ada")
         for bearer, status in ((None, 401), ("guess", 401), (ada.cli_id, 401), (hana.cli_id, 200), (ADMIN, 200)):
             # However local a request looks: behind a proxy all of them do.
             headers = {"X-Forwarded-For": "127.0.0.1", **({"Authorization": f"Bearer {bearer}"} if bearer else {})}
-            answer = httpx.get(f"{ground.url}/metrics", headers=headers, timeout=60)
+            answer = httpx.get(f"{api.url}/metrics", headers=headers, timeout=60)
             assert answer.status_code == status, bearer
             assert ("kbslurm_api_requests_total" in answer.text) == (status == 200)
     with served(database_url, tmp_path, admin=None, clock=HandClock(), boards=False) as shut:

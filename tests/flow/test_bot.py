@@ -37,7 +37,7 @@ from kbslurm_bot.settings import Settings
 from tests.fakes import discord as fake
 from tests.fakes.discord import Discord, User
 from tests.flow.puppet import Puppet, sealed_report
-from tests.popcorn.ground import GOOD, WRONG, Ground, served, working
+from tests.popcorn.served_api import GOOD, WRONG, ServedApi, served, working
 
 ADA, EVE = User(501, "ada"), User(502, "eve")
 BOT_TOKEN = "a-bot-token-for-the-tests-0123456789"
@@ -50,18 +50,18 @@ def discord() -> Iterator[Discord]:
 
 
 @pytest.fixture
-def ground(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ground]:
+def api(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedApi]:
     with served(database_url, tmp_path / "service", bot=BOT_TOKEN) as built:
         yield built
 
 
 def settings_of(
-    discord: Discord, ground: Ground, place: Path, channel: int | None = None, staff_channel: int | None = None
+    discord: Discord, api: ServedApi, place: Path, channel: int | None = None, staff_channel: int | None = None
 ) -> Settings:
     return Settings(
         token=fake.TOKEN,
         bot_token=BOT_TOKEN,
-        url=ground.url,
+        url=api.url,
         public_url="https://kb.example",
         state_file=place / "bot.sqlite",
         api_url=f"{discord.url}/api/v10",
@@ -73,10 +73,10 @@ def settings_of(
 
 @contextmanager
 def bot(
-    discord: Discord, ground: Ground, place: Path, *, url: str = "", patience_s: float = 75.0, **channels: int
+    discord: Discord, api: ServedApi, place: Path, *, url: str = "", patience_s: float = 75.0, **channels: int
 ) -> Iterator[DiscordClient]:
     """The bot in a thread of its own; at the end it is gone, and only its memory stays. No hour is the digest's."""
-    settings = settings_of(discord, ground, place, **channels)
+    settings = settings_of(discord, api, place, **channels)
     connect_to(settings)
     loop, faces, failed = asyncio.new_event_loop(), [], []
     before = discord.met["identify"]
@@ -84,7 +84,7 @@ def bot(
     patch.setattr(announcements, "DIGEST_HOUR", None)
 
     async def live() -> None:
-        with state.opened(settings.state_file) as kept, reaching(url or ground.url, patience_s) as voice:
+        with state.opened(settings.state_file) as kept, reaching(url or api.url, patience_s) as voice:
             face = DiscordClient(settings, kept, voice, guild_ready_timeout=0)
             faces.append(face)
             await face.start(fake.TOKEN)
@@ -137,9 +137,9 @@ def card(discord: Discord, words: str, channel: int = 3000) -> fake.Json:
 
 
 def test_a_submission_from_the_slash_to_the_verdict_over_a_restart(
-    discord: Discord, ground: Ground, tmp_path: Path
+    discord: Discord, api: ServedApi, tmp_path: Path
 ) -> None:
-    with bot(discord, ground, tmp_path):
+    with bot(discord, api, tmp_path):
         assert discord.complete(ADA, "leaderboard submit ranked", "leaderboard", "tra") == ["transpose"]
         gpus = discord.complete(ADA, "leaderboard submit ranked", "gpu", "H100, ", leaderboard="transpose")
         assert gpus == ["H100, A100"]
@@ -150,7 +150,7 @@ def test_a_submission_from_the_slash_to_the_verdict_over_a_restart(
         assert all(one["flags"] & fake.strict.EPHEMERAL for one in asked.said)
         first = card(discord, "waiting")
         assert "transpose" in text_of(first) and text_of(first).count("waiting") == 2
-    with working(ground, tmp_path / "service"), bot(discord, ground, tmp_path):
+    with working(api, tmp_path / "service"), bot(discord, api, tmp_path):
         last = card(discord, "rank 1 of 1")
         assert last["id"] == first["id"] and len(discord.shown()) == 1, "it is the same message"
         assert text_of(last).count("✓") == 2
@@ -168,13 +168,13 @@ def test_a_submission_from_the_slash_to_the_verdict_over_a_restart(
         card(discord, "vs own best")
     assert not discord.refusals
     assert max(discord.edits.values()) < 12
-    assert ground.store.submissions.get(1).person == "ada"  # type: ignore[arg-type]
+    assert api.store.submissions.get(1).person == "ada"  # type: ignore[arg-type]
 
 
 def test_a_wrong_one_is_told_to_the_channel_without_its_reasons(
-    discord: Discord, ground: Ground, tmp_path: Path
+    discord: Discord, api: ServedApi, tmp_path: Path
 ) -> None:
-    with working(ground, tmp_path / "service"), bot(discord, ground, tmp_path):
+    with working(api, tmp_path / "service"), bot(discord, api, tmp_path):
         discord.command(ADA, "submit", file=("k.py", WRONG), leaderboard="transpose", gpu="h100", mode="test")
         last = card(discord, "wrong answer")
         log = discord.press(ADA, last, "Log")
@@ -183,8 +183,8 @@ def test_a_wrong_one_is_told_to_the_channel_without_its_reasons(
         assert "row" not in text_of(last), "that is for its owner"
 
 
-def test_bad_days(discord: Discord, ground: Ground, tmp_path: Path) -> None:
-    with bot(discord, ground, tmp_path):
+def test_bad_days(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
+    with bot(discord, api, tmp_path):
         discord.limit_next(1, globally=True)
         discord.fail_next(502)
         asked = discord.command(ADA, "submit", file=("k.py", GOOD), leaderboard="transpose", gpu="H100", mode="test")
@@ -201,8 +201,8 @@ def test_bad_days(discord: Discord, ground: Ground, tmp_path: Path) -> None:
     assert not discord.refusals and len(discord.shown()) == 1
 
 
-def test_what_is_wrong_is_one_sentence(discord: Discord, ground: Ground, tmp_path: Path) -> None:
-    with bot(discord, ground, tmp_path):
+def test_what_is_wrong_is_one_sentence(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
+    with bot(discord, api, tmp_path):
         nowhere = discord.command(ADA, "submit", file=("k.py", GOOD), leaderboard="sort", gpu="H100")
         assert "transpose" in discord.answer(nowhere) and "sort" in nowhere.text
         other = discord.command(ADA, "submit", file=("k.py", GOOD), leaderboard="transpose", gpu="B200")
@@ -215,8 +215,8 @@ def test_what_is_wrong_is_one_sentence(discord: Discord, ground: Ground, tmp_pat
         assert not discord.shown()
 
 
-def test_boards_are_told(discord: Discord, ground: Ground, tmp_path: Path) -> None:
-    with bot(discord, ground, tmp_path):
+def test_boards_are_told(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
+    with bot(discord, api, tmp_path):
         assert "**transpose** · H100, A100" in discord.answer(discord.command(ADA, "leaderboard list"))
         empty = discord.answer(discord.command(ADA, "leaderboard show", leaderboard="transpose"))
         assert "Nobody has ranked yet" in empty
@@ -236,8 +236,8 @@ def test_boards_are_told(discord: Discord, ground: Ground, tmp_path: Path) -> No
         assert "isn't yours" in discord.answer(foreign)
 
 
-def test_what_concerns_whoever_asks(discord: Discord, ground: Ground, tmp_path: Path) -> None:
-    with bot(discord, ground, tmp_path):
+def test_what_concerns_whoever_asks(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
+    with bot(discord, api, tmp_path):
         assert "You are **ada** (participant" in discord.answer(discord.command(ADA, "me"))
         discord.command(ADA, "submit", file=("k.py", GOOD), leaderboard="transpose", gpu="H100")
         card(discord, "waiting")
@@ -246,11 +246,11 @@ def test_what_concerns_whoever_asks(discord: Discord, ground: Ground, tmp_path: 
         assert "**H100** 1 waiting" in discord.answer(discord.command(EVE, "queue", leaderboard="transpose"))
         personal = discord.command(ADA, "leaderboard show-personal", leaderboard="transpose", gpu="H100")
         assert "`#1`" in discord.answer(personal) and not personal.said[0]["attachments"]
-        with Client(ground.url) as device:
+        with Client(api.url) as device:
             pending = device.pending()
         assert "It is yours, ada" in discord.answer(discord.command(ADA, "link", token=pending))
         assert "isn't waiting" in discord.answer(discord.command(EVE, "link", token=pending))
-        with Client(ground.url, token=pending) as hers:
+        with Client(api.url, token=pending) as hers:
             assert hers.me().name == "ada"
         assert "isn't yours" in discord.answer(discord.command(EVE, "cancel", submission=1))
         assert "cancelled" in discord.answer(discord.command(ADA, "cancel", submission=1))
@@ -259,14 +259,14 @@ def test_what_concerns_whoever_asks(discord: Discord, ground: Ground, tmp_path: 
 
 
 def test_a_history_is_a_picture(
-    discord: Discord, ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    discord: Discord, api: ServedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_cards, "GAP_S", 0.2)
-    with bot(discord, ground, tmp_path):
+    with bot(discord, api, tmp_path):
         for n, score_s in enumerate((0.5, 0.4, 0.6), 1):
             discord.command(ADA, "submit", file=("k.py", GOOD), leaderboard="transpose", gpu="H100")
             number_of_cards(discord, n)
-            judge(ground, score_s)
+            judge(api, score_s)
             card(discord, "rank 1 of 1")
         first, second, third = discord.shown()
         assert not first["attachments"], "one score is no history"
@@ -281,19 +281,19 @@ def test_a_history_is_a_picture(
         discord.permissions = str(int(fake.NEEDED) & ~fake.ATTACH)
         discord.command(ADA, "submit", file=("k.py", GOOD), leaderboard="transpose", gpu="H100")
         number_of_cards(discord, 4)
-        judge(ground, 0.3)
+        judge(api, 0.3)
         last = card(discord, "★ −25.0 % vs own best")
         assert not last["attachments"], "without the permission the card is told without its picture"
-    assert not discord.refusals and ground.store.boards.find("transpose").visibility == "public"  # type: ignore[union-attr]
+    assert not discord.refusals and api.store.boards.find("transpose").visibility == "public"  # type: ignore[union-attr]
 
 
 def number_of_cards(discord: Discord, many: int) -> None:
     discord.wait_for(lambda: len(discord.shown()) == many, f"card {many}")
 
 
-def judge(ground: Ground, score_s: float, **changes: Any) -> None:
+def judge(api: ServedApi, score_s: float, **changes: Any) -> None:
     """A report for what waits longest, in the rows; nothing really runs."""
-    store, now = ground.store, ground.now
+    store, now = api.store, api.now
     slots = {"puppet": Puppet(slots={"H100": 9, "A100": 9}).capacity()}
     attempt = claim(store.queue, free_slots(slots, store.attempts.open()), now)
     assert attempt is not None
@@ -304,9 +304,9 @@ def judge(ground: Ground, score_s: float, **changes: Any) -> None:
 # ------------------------------------------------------------------------------------------ what the bot's token opens
 
 
-def test_the_bots_token_opens_no_more_than_the_person_may(ground: Ground) -> None:
-    store, now = ground.store, ground.now
-    with Client(ground.url, admin=BOT_TOKEN) as client, Client(ground.url, admin=BOT_TOKEN + "x") as wrong:
+def test_the_bots_token_opens_no_more_than_the_person_may(api: ServedApi) -> None:
+    store, now = api.store, api.now
+    with Client(api.url, admin=BOT_TOKEN) as client, Client(api.url, admin=BOT_TOKEN + "x") as wrong:
         ada = client.discord_user("501", "ada")
         assert client.discord_user("501", "somebody else") == ada, "asked for again it is the same person"
         assert client.discord_user("502", "ada").name != "ada", "a name is nobody's account"
@@ -333,8 +333,8 @@ def test_the_bots_token_opens_no_more_than_the_person_may(ground: Ground) -> Non
             client.acting_for("discord:501").set_accepting(True)
 
 
-def test_a_discord_account_that_nobody_knows_yet_reads_what_anybody_may(ground: Ground) -> None:
-    with Client(ground.url, admin=BOT_TOKEN) as client, Client(ground.url) as anybody:
+def test_a_discord_account_that_nobody_knows_yet_reads_what_anybody_may(api: ServedApi) -> None:
+    with Client(api.url, admin=BOT_TOKEN) as client, Client(api.url) as anybody:
         stranger = client.acting_for("discord:77")
         assert [board.name for board in stranger.boards()] == [board.name for board in anybody.boards()] != []
         assert stranger.ranking("transpose", "H100") == []
@@ -343,7 +343,7 @@ def test_a_discord_account_that_nobody_knows_yet_reads_what_anybody_may(ground: 
 
 
 def test_whoever_asks_for_what_only_hosts_may_keeps_nobody_else_out(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
+    api: ServedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = Limits(strangers=Limit(burst=3, per_minute=1))
     remote = {"X-Forwarded-For": "203.0.113.9", "X-Kbslurm-Acting-For": "discord:501"}
@@ -353,37 +353,37 @@ def test_whoever_asks_for_what_only_hosts_may_keeps_nobody_else_out(
         return httpx.post(f"{serving.url}{path}", headers=headers).status_code
 
     monkeypatch.setattr(Limits, "of", lambda _: few)
-    ground.store.people.for_account("discord", "501", "ada", by="test", now=ground.now)
-    with Serving(ground.context, host="127.0.0.1", port=0) as serving:
+    api.store.people.for_account("discord", "501", "ada", by="test", now=api.now)
+    with Serving(api.context, host="127.0.0.1", port=0) as serving:
         assert {asked(BOT_TOKEN, "/admin/stop") for _ in range(9)} == {401}, "the bot's address isn't a stranger's"
         assert [asked(BOT_TOKEN + "x", "/admin/stop") for _ in range(4)] == [401, 401, 401, 429]
 
 
-def test_a_pending_token_is_linked_once_and_told_to_the_audit(ground: Ground) -> None:
-    with Client(ground.url, admin=BOT_TOKEN) as client, Client(ground.url) as device:
+def test_a_pending_token_is_linked_once_and_told_to_the_audit(api: ServedApi) -> None:
+    with Client(api.url, admin=BOT_TOKEN) as client, Client(api.url) as device:
         client.discord_user("501", "ada")
         pending = device.pending()
         with pytest.raises(Invalid):
             client.link_mine(pending)
         assert client.acting_for("discord:501").link_mine(pending).name == "ada"
-        with Client(ground.url, token=pending) as theirs:
+        with Client(api.url, token=pending) as theirs:
             assert theirs.me().name == "ada"
         with pytest.raises(Invalid):
             client.acting_for("discord:501").link_mine(pending)
-        (added, linked) = sorted(ground.store.events.audit_log(limit=2), key=lambda event: event.id)
+        (added, linked) = sorted(api.store.events.audit_log(limit=2), key=lambda event: event.id)
         assert (added.kind, linked.kind, linked.data["by"]) == ("staff.user.add", "staff.link", "bot")
 
 
 def test_without_a_bots_token_there_is_no_bot(database_url: str, tmp_path: Path) -> None:
-    with served(database_url, tmp_path) as ground, Client(ground.url, admin="") as client:
+    with served(database_url, tmp_path) as api, Client(api.url, admin="") as client:
         with pytest.raises(Unauthenticated):
             client.discord_user("501", "ada")
-        with Client(ground.url, admin="None") as other, pytest.raises(Unauthenticated):
+        with Client(api.url, admin="None") as other, pytest.raises(Unauthenticated):
             other.discord_user("501", "ada")
 
 
-def test_the_feed_is_the_bots(ground: Ground) -> None:
-    with Client(ground.url, admin=BOT_TOKEN) as client:
+def test_the_feed_is_the_bots(api: ServedApi) -> None:
+    with Client(api.url, admin=BOT_TOKEN) as client:
         client.discord_user("501", "ada")
         assert [event.kind for event in client.events(stream=False)][-1] == "staff.user.add"
 
@@ -392,7 +392,7 @@ def test_the_feed_is_the_bots(ground: Ground) -> None:
 
 
 def environment_of(
-    discord: Discord, ground: Ground, place: Path, channels: dict[str, int] | None = None, **more: str
+    discord: Discord, api: ServedApi, place: Path, channels: dict[str, int] | None = None, **more: str
 ) -> dict[str, str]:
     (place / "kbslurm.toml").write_text(
         f"[daemon]\nstate_dir = '{place}'\n"
@@ -403,7 +403,7 @@ def environment_of(
         "PATH": os.environ["PATH"],
         "HOME": str(place),
         "KBSLURM_CONFIG": str(place / "kbslurm.toml"),
-        "KBSLURM_URL": ground.url,
+        "KBSLURM_URL": api.url,
         "KBSLURM_BOT_TOKEN": BOT_TOKEN,
         "DISCORD_TOKEN": fake.TOKEN,
         **more,
@@ -423,33 +423,33 @@ def checked(env: dict[str, str], place: Path) -> tuple[int, dict[str, fake.Json]
     return said.returncode, {one["what"]: one for one in json.loads(said.stdout)["checks"]}
 
 
-def test_check_names_what_is_missing_and_its_remedy(discord: Discord, ground: Ground, tmp_path: Path) -> None:
-    code, found = checked(environment_of(discord, ground, tmp_path), tmp_path)
+def test_check_names_what_is_missing_and_its_remedy(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
+    code, found = checked(environment_of(discord, api, tmp_path), tmp_path)
     named = {"[discord] channel", "[discord] staff_channel"}
     assert code == 0 and set(found) == {"token", "intents", "server guild 2000", "service"} | named
     assert "none is named" in found["[discord] channel"]["said"]
-    env = environment_of(discord, ground, tmp_path)
+    env = environment_of(discord, api, tmp_path)
     del env["KBSLURM_BOT_TOKEN"]
     code, found = checked(env, tmp_path)
     assert code == 0 and "kbslurm up makes the token" in found["service"]["said"], "as docs/discord.md has it checked"
     discord.permissions = str(1 << 10)
-    code, found = checked(environment_of(discord, ground, tmp_path, KBSLURM_BOT_TOKEN="another"), tmp_path)
+    code, found = checked(environment_of(discord, api, tmp_path, KBSLURM_BOT_TOKEN="another"), tmp_path)
     assert code == 2 and not found["service"]["ok"]
     assert "Send Messages, Attach Files" in found["server guild 2000"]["said"]
     assert "client_id=1000&scope=bot+applications.commands&permissions=35840" in found["server guild 2000"]["fix"]
-    code, found = checked(environment_of(discord, ground, tmp_path, DISCORD_TOKEN="no"), tmp_path)
+    code, found = checked(environment_of(discord, api, tmp_path, DISCORD_TOKEN="no"), tmp_path)
     assert code == 2 and "Reset it" in found["token"]["fix"]
 
 
-def test_check_looks_into_both_channels(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+def test_check_looks_into_both_channels(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
     discord.add_guild(2000, 3001, 3002)
     both = {"channel": 3001, "staff_channel": 3002}
-    code, found = checked(environment_of(discord, ground, tmp_path, both), tmp_path)
+    code, found = checked(environment_of(discord, api, tmp_path, both), tmp_path)
     assert code == 0 and found["[discord] channel"]["said"] == "it may write in #c3001"
     deny = {"id": "2000", "type": 0, "allow": "0", "deny": str(fake.SEND)}
     discord.channels[3001]["permission_overwrites"] = [deny]
     discord.hidden.add(3002)
-    code, found = checked(environment_of(discord, ground, tmp_path, both), tmp_path)
+    code, found = checked(environment_of(discord, api, tmp_path, both), tmp_path)
     assert code == 2 and found["[discord] channel"]["said"] == "in #c3001 it lacks Send Messages"
     assert "allow Send Messages" in found["[discord] channel"]["fix"]
     assert "doesn't see 3002" in found["[discord] staff_channel"]["said"] and found["[discord] staff_channel"]["fix"]
@@ -457,7 +457,7 @@ def test_check_looks_into_both_channels(discord: Discord, ground: Ground, tmp_pa
         deny,
         {**deny, "id": "1000", "allow": str(fake.SEND), "deny": "0"},
     ]
-    env = environment_of(discord, ground, tmp_path, {"channel": 3001, "staff_channel": 77})
+    env = environment_of(discord, api, tmp_path, {"channel": 3001, "staff_channel": 77})
     said = subprocess.run(
         [sys.executable, "-m", "kbslurm", "bot", "check"],
         env=env,
@@ -476,12 +476,12 @@ def test_check_looks_into_both_channels(discord: Discord, ground: Ground, tmp_pa
 
 @pytest.mark.parametrize("late_s", [0.0, 3.0], ids=["at once", "late"])
 def test_start_up_names_what_is_missing_and_its_remedy(
-    discord: Discord, ground: Ground, tmp_path: Path, late_s: float
+    discord: Discord, api: ServedApi, tmp_path: Path, late_s: float
 ) -> None:
     discord.add_guild(2000, 3001)
     discord.guilds_late_s = late_s  # discord.py waits for two seconds before it says that it is ready
     discord.permissions = str(fake.VIEW)
-    env = environment_of(discord, ground, tmp_path, {"channel": 3001, "staff_channel": 77})
+    env = environment_of(discord, api, tmp_path, {"channel": 3001, "staff_channel": 77})
     argv = [sys.executable, "-m", "kbslurm", "bot", "run"]
     with subprocess.Popen(argv, env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
@@ -504,10 +504,10 @@ def test_start_up_names_what_is_missing_and_its_remedy(
 
 @pytest.mark.parametrize(("told", "words"), [("token", "Reset it"), ("intents", "kbslurm bot check")])
 def test_what_only_an_operator_can_change_ends_the_bot(
-    discord: Discord, ground: Ground, tmp_path: Path, told: str, words: str
+    discord: Discord, api: ServedApi, tmp_path: Path, told: str, words: str
 ) -> None:
     discord.refuses_intents = told == "intents"
-    env = environment_of(discord, ground, tmp_path) | ({"DISCORD_TOKEN": "no"} if told == "token" else {})
+    env = environment_of(discord, api, tmp_path) | ({"DISCORD_TOKEN": "no"} if told == "token" else {})
     argv = [sys.executable, "-m", "kbslurm", "bot", "run"]
     said = subprocess.run(argv, env=env, cwd=tmp_path, text=True, capture_output=True, timeout=120, check=False)
     assert said.returncode == 2 and told in said.stderr and words in said.stderr and "Traceback" not in said.stderr

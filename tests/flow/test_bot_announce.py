@@ -24,10 +24,10 @@ from kbslurm_bot.service import Service
 from tests.fakes.discord import Discord, strict
 from tests.flow.puppet import Puppet, sealed_report
 from tests.flow.stage import START, HandClock
-from tests.flow.test_bot import ADA, BOT_TOKEN, bot, card, discord, ground, text_of
-from tests.popcorn.ground import GOOD, TRANSPOSE, Ground, served
+from tests.flow.test_bot import ADA, BOT_TOKEN, api, bot, card, discord, text_of
+from tests.popcorn.served_api import GOOD, TRANSPOSE, ServedApi, served
 
-__all__ = ["discord", "ground"]
+__all__ = ["api", "discord"]
 
 
 @dataclass
@@ -61,8 +61,8 @@ class Pinned:
         return [one.splitlines()[0].removeprefix("### ") for one in found]
 
 
-def ranks(ground: Ground, by: str, score_s: float, board: str = "transpose") -> None:
-    store, now = ground.store, ground.now
+def ranks(api: ServedApi, by: str, score_s: float, board: str = "transpose") -> None:
+    store, now = api.store, api.now
     accept(store.intake, store.people.ensure(by).id, board, "k.py", GOOD, "leaderboard", ["H100"], now)
     slots = {"puppet": Puppet(slots={"H100": 9}).capacity()}
     attempt = claim(store.queue, free_slots(slots, store.attempts.open()), now)
@@ -76,8 +76,8 @@ def ranks(ground: Ground, by: str, score_s: float, board: str = "transpose") -> 
 def test_each_thing_is_told_once_and_an_absence_is_caught_up_in_silence(database_url: str, tmp_path: Path) -> None:
     clock, pinned = HandClock(at=START.replace(hour=5)), Pinned()
     with (
-        served(database_url, tmp_path / "service", clock=clock, bot=BOT_TOKEN) as ground,
-        contextlib.closing(Service(ground.url, BOT_TOKEN)) as voice,
+        served(database_url, tmp_path / "service", clock=clock, bot=BOT_TOKEN) as api,
+        contextlib.closing(Service(api.url, BOT_TOKEN)) as voice,
     ):
         memory_file = tmp_path / "bot.sqlite"
 
@@ -90,19 +90,19 @@ def test_each_thing_is_told_once_and_an_absence_is_caught_up_in_silence(database
             look_at(memory_file)
             return pinned.news()
 
-        ranks(ground, "ada", 0.5)
+        ranks(api, "ada", 0.5)
         assert look() == [], "what was there before the bot is no news"
-        ranks(ground, "bea", 0.4)
+        ranks(api, "bea", 0.4)
         assert look() == ["★ bea leads transpose on H100"]
         assert look() == []
-        ranks(ground, "cyd", 0.6)
-        ranks(ground, "dan", 0.7)
+        ranks(api, "cyd", 0.6)
+        ranks(api, "dan", 0.7)
         assert look() == ["cyd is on the podium of transpose on H100, rank 3"]
-        ground.store.people.ban(ground.store.people.ensure("bea").id, by="host", now=clock.now())
+        api.store.people.ban(api.store.people.ensure("bea").id, by="host", now=clock.now())
         assert look() == [], "who moves up because somebody went has done nothing"
         ends = clock.now() + timedelta(hours=30)
         problem = loading.load(TRANSPOSE)
-        store = ground.store
+        store = api.store
         store.boards.add("second", problem, gpus=["H100"], confirm=False, deadline_at=ends, now=clock.now())
         store.boards.add("hidden", problem, gpus=["H100"], confirm=False, visibility="closed", now=clock.now())
         look_at(memory_file)
@@ -111,7 +111,7 @@ def test_each_thing_is_told_once_and_an_absence_is_caught_up_in_silence(database
         moment = int(ends.timestamp())
         assert (first, gpus) == ("### New board: second", "H100")
         assert about.startswith("Transpose a greyscale image") and until == f"closes <t:{moment}:f> (<t:{moment}:R>)"
-        ranks(ground, "ada", 0.3)
+        ranks(api, "ada", 0.3)
         clock.go(3600)
         assert look() == [], "too long ago"
         clock.at = ends - timedelta(hours=23)
@@ -135,13 +135,13 @@ def test_each_thing_is_told_once_and_an_absence_is_caught_up_in_silence(database
 def test_what_discord_doesnt_take_is_said_at_the_next_look(database_url: str, tmp_path: Path) -> None:
     clock, pinned = HandClock(at=START.replace(hour=5)), Pinned()
     with (
-        served(database_url, tmp_path / "service", clock=clock, bot=BOT_TOKEN) as ground,
-        contextlib.closing(Service(ground.url, BOT_TOKEN)) as voice,
+        served(database_url, tmp_path / "service", clock=clock, bot=BOT_TOKEN) as api,
+        contextlib.closing(Service(api.url, BOT_TOKEN)) as voice,
         state.opened(tmp_path / "bot.sqlite") as kept,
     ):
         crier = Announcer(kept, voice, pinned, 3000, clock.now)
         asyncio.run(crier.look())
-        ranks(ground, "ada", 0.5)
+        ranks(api, "ada", 0.5)
         pinned.broken = True
         with pytest.raises(OSError, match="503"):
             asyncio.run(crier.look())
@@ -149,7 +149,7 @@ def test_what_discord_doesnt_take_is_said_at_the_next_look(database_url: str, tm
         asyncio.run(crier.look())
         assert pinned.news() == ["★ ada leads transpose on H100"]
         about, ends = "words and words " * 240, clock.now() + timedelta(hours=30)
-        ground.store.boards.add(
+        api.store.boards.add(
             "long", loading.load(TRANSPOSE), gpus=["H100"], description=about, deadline_at=ends, now=clock.now()
         )
         asyncio.run(crier.look())
@@ -157,11 +157,11 @@ def test_what_discord_doesnt_take_is_said_at_the_next_look(database_url: str, tm
         assert f"<t:{int(ends.timestamp())}:R>" in told
 
 
-def test_the_running_bot_announces_and_tells_staff(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+def test_the_running_bot_announces_and_tells_staff(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
     discord.add_guild(2001, 3001, 3002)
-    with bot(discord, ground, tmp_path, channel=3001, staff_channel=3002) as face:
+    with bot(discord, api, tmp_path, channel=3001, staff_channel=3002) as face:
         discord.wait_for(lambda: face.state.word("announce:seen_at"), "the first look")
-        ranks(ground, "bea", 0.4)
+        ranks(api, "bea", 0.4)
         card(discord, "★ bea leads transpose on H100", channel=3001)
         face.service.client.close()
         asked = discord.command(ADA, "me")
@@ -170,9 +170,9 @@ def test_the_running_bot_announces_and_tells_staff(discord: Discord, ground: Gro
     assert sum("leads" in text_of(one) for one in discord.shown(3001)) == 1 and not discord.refusals
 
 
-def test_staff_are_told_of_runs_that_the_machines_lost(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+def test_staff_are_told_of_runs_that_the_machines_lost(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
     discord.add_guild(2001, 3002)
-    store, now, lost = ground.store, ground.now, Puppet(slots={"H100": 9})
+    store, now, lost = api.store, api.now, Puppet(slots={"H100": 9})
 
     def lose_one() -> bool:
         accept(store.intake, store.people.ensure("ada").id, "transpose", "k.py", GOOD, "test", ["H100"], now)
@@ -182,7 +182,7 @@ def test_staff_are_told_of_runs_that_the_machines_lost(discord: Discord, ground:
             store.attempts.give_up(attempt, Ending.NODE_FAILURE, "the node @everyone died", now)
         return True
 
-    with bot(discord, ground, tmp_path, staff_channel=3002):
+    with bot(discord, api, tmp_path, staff_channel=3002):
         # What happens before it follows the feed isn't told.
         discord.wait_for(lambda: lose_one() and discord.shown(3002), "a word to staff")
         lose_one()

@@ -21,7 +21,7 @@ from tests.fakes.discord import Discord, User
 from tests.flow.puppet import Puppet, sealed_report
 from tests.flow.test_bot import BOT_TOKEN, bot, card, text_of
 from tests.flow.test_bot_rights import ELSEWHERE, HOST, TOML
-from tests.popcorn.ground import GOOD, TRANSPOSE, Ground, served
+from tests.popcorn.served_api import GOOD, TRANSPOSE, ServedApi, served
 
 ADA, EVE, HOSTESS = User(501, "ada"), User(502, "eve"), User(601, "grace", (int(HOST),))
 FILE = ("k.py", GOOD)
@@ -36,19 +36,19 @@ def discord() -> Iterator[Discord]:
 
 
 @pytest.fixture
-def ground(database_url: str, tmp_path: Path) -> Iterator[Ground]:
+def api(database_url: str, tmp_path: Path) -> Iterator[ServedApi]:
     with served(database_url, tmp_path / "service", bot=BOT_TOKEN, toml=TOML + ELSEWHERE) as built:
         yield built
 
 
-def pinned(ground: Ground, submission: int) -> set[str | None]:
-    rows = ground.store._all("SELECT pinned FROM run WHERE submission_id = %(n)s", {"n": submission})
+def pinned(api: ServedApi, submission: int) -> set[str | None]:
+    rows = api.store._all("SELECT pinned FROM run WHERE submission_id = %(n)s", {"n": submission})
     return {row["pinned"] for row in rows}
 
 
-def works(ground: Ground, place: str) -> int:
+def works(api: ServedApi, place: str) -> int:
     """The next canary of this place is right; its submission."""
-    store, now = ground.store, ground.now
+    store, now = api.store, api.now
     attempt = claim(store.queue, free_slots({place: Puppet(slots={"H100": 9, "A100": 9}).capacity()}, []), now)
     assert attempt is not None
     work = store.attempts.work(attempt.id)
@@ -57,9 +57,9 @@ def works(ground: Ground, place: str) -> int:
 
 
 def test_places_are_completed_as_whoever_types_may_choose_them(
-    discord: Discord, ground: Ground, tmp_path: Path
+    discord: Discord, api: ServedApi, tmp_path: Path
 ) -> None:
-    with bot(discord, ground, tmp_path):
+    with bot(discord, api, tmp_path):
         assert discord.complete(EVE, "run", "backend", "") == [], "nobody knows them yet, and typing makes no person"
         discord.answer(discord.command(ADA, "me"))
         assert discord.complete(ADA, "run", "backend", "") == ["local"]
@@ -72,33 +72,33 @@ def test_places_are_completed_as_whoever_types_may_choose_them(
         assert discord.complete(HOSTESS, "verify", "backend", "") == ["local", "github"]
         assert discord.complete(HOSTESS, "verify", "backend", "hub") == ["github"]
         assert discord.complete(HOSTESS, "verify", "backend", "", gpu="A100") == ["local"]
-        ground.store.people.set_role(ground.store.people.find("ada").id, "staff", now=ground.now)  # type: ignore[union-attr]
+        api.store.people.set_role(api.store.people.find("ada").id, "staff", now=api.now)  # type: ignore[union-attr]
         assert discord.complete(ADA, "run", "backend", "") == ["local", "github"]
     assert not discord.refusals
 
 
-def test_again_goes_where_it_was_sent_or_says_why_not(discord: Discord, ground: Ground, tmp_path: Path) -> None:
-    store = ground.store
+def test_again_goes_where_it_was_sent_or_says_why_not(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
+    store = api.store
     order: dict[str, Any] = {"file": FILE, "leaderboard": "transpose", "gpu": "H100", "mode": "test"}
-    with bot(discord, ground, tmp_path):
+    with bot(discord, api, tmp_path):
         for who, place in ((ADA, None), (ADA, "local"), (EVE, "github")):
             if place == "github":
                 discord.answer(discord.command(EVE, "me"))
-                store.people.set_role(store.people.find("eve").id, "staff", now=ground.now)  # type: ignore[union-attr]
+                store.people.set_role(store.people.find("eve").id, "staff", now=api.now)  # type: ignore[union-attr]
             chosen: dict[str, Any] = {"backend": place} if place else {}
             discord.answer(discord.command(who, "run", **order, **chosen))
             number = max(one.id for one in store.submissions.newest())
-            store.submissions.cancel(number, None, ground.now)
+            store.submissions.cancel(number, None, api.now)
             card(discord, f"#{number}")
             shown = card(discord, "cancelled")
             assert "is accepted" in discord.answer(discord.press(who, shown, "Again"))
             again = max(one.id for one in store.submissions.newest())
-            assert again > number and pinned(ground, again) == pinned(ground, number) == {place}
-            store.submissions.cancel(again, None, ground.now)
+            assert again > number and pinned(api, again) == pinned(api, number) == {place}
+            store.submissions.cancel(again, None, api.now)
             card(discord, f"#{again}")
             shown = card(discord, "cancelled")
             if place == "github":
-                store.people.set_role(PersonId(store.people.find("eve").id), "participant", now=ground.now)  # type: ignore[union-attr]
+                store.people.set_role(PersonId(store.people.find("eve").id), "participant", now=api.now)  # type: ignore[union-attr]
                 before = len(store.submissions.newest())
                 assert "nly hosts choose github" in discord.answer(discord.press(EVE, shown, "Again"))
                 assert len(store.submissions.newest()) == before
@@ -106,11 +106,11 @@ def test_again_goes_where_it_was_sent_or_says_why_not(discord: Discord, ground: 
 
 
 def test_the_end_of_each_canary_stirs_the_card_that_shows_them_all(
-    discord: Discord, ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    discord: Discord, api: ServedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_cards, "LOOK_S", 86_400.0)  # what isn't stirred isn't looked at
     heard: list[Any] = []
-    with bot(discord, ground, tmp_path) as face:
+    with bot(discord, api, tmp_path) as face:
         hears = face.live_cards.heard
 
         def listening(event: Any) -> None:
@@ -124,22 +124,22 @@ def test_the_end_of_each_canary_stirs_the_card_that_shows_them_all(
         # What stirs it because they were accepted is over when those of the second one have been heard.
         discord.wait_for(lambda: any(one.subject == "submission:2" for one in heard), "the second one's events")
         discord.wait_for(lambda: not face.live_cards._open[3000][1].is_stirred, "a card at rest")
-        assert works(ground, "github") == 2
+        assert works(api, "github") == 2
         card(discord, "**H100** at github ✓ works")
-    with bot(discord, ground, tmp_path):  # which ones it shows is known again after a restart
-        assert works(ground, "local") == 1
+    with bot(discord, api, tmp_path):  # which ones it shows is known again after a restart
+        assert works(api, "local") == 1
         last = card(discord, "2 of 2 work")
         assert last["id"] == shown["id"]
     assert not discord.refusals
 
 
-def test_a_board_made_anew_isnt_the_one_that_was_asked_about(discord: Discord, ground: Ground, tmp_path: Path) -> None:
-    store = ground.store
-    with bot(discord, ground, tmp_path):
+def test_a_board_made_anew_isnt_the_one_that_was_asked_about(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
+    store = api.store
+    with bot(discord, api, tmp_path):
         asked = discord.command(HOSTESS, "admin delete", leaderboard="transpose", force=True)
         assert "Delete board **transpose**" in discord.answer(asked)
         store.boards.delete("transpose", force=True)
-        made = store.boards.add("transpose", loading.load(TRANSPOSE), gpus=["H100"], confirm=False, now=ground.now)
+        made = store.boards.add("transpose", loading.load(TRANSPOSE), gpus=["H100"], confirm=False, now=api.now)
         said = discord.answer(discord.press(HOSTESS, asked.said[-1], "Delete"))
         assert "is another one now" in said and store.boards.find("transpose").id == made.id  # type: ignore[union-attr]
         asked = discord.command(HOSTESS, "admin delete", leaderboard="transpose", force=True)
@@ -225,11 +225,11 @@ def test_a_storm_of_one_trouble_is_an_edit_now_and_then() -> None:
 
 
 def test_whoever_is_told_of_trouble_with_numbers_makes_one_card_of_it(
-    discord: Discord, ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    discord: Discord, api: ServedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(alarms, "EDIT_GAP_S", 0.1)
     discord.add_guild(2001, STAFF)
-    with bot(discord, ground, tmp_path, staff_channel=STAFF) as face:
+    with bot(discord, api, tmp_path, staff_channel=STAFF) as face:
         loop = face.loop
         for seconds in (12, 24, 48):
             said = f"Somebody was told: the service is left alone for {seconds} s."

@@ -21,7 +21,7 @@ from kbslurm.domain.run import PersonId
 from kbslurm.errors import Invalid, KbslurmError, NotFound, Refused, TooLarge, Unauthenticated
 from kbslurm.problems import loading, upload
 from tests.flow.test_bot_announce import ranks
-from tests.popcorn.ground import ADMIN, GOOD, TRANSPOSE, Ground, served
+from tests.popcorn.served_api import ADMIN, GOOD, TRANSPOSE, ServedApi, served
 
 BOT_TOKEN = "a-bot-token-for-the-tests-0123456789"
 HOST, CREATOR, OTHER = "70001", "70002", "70003"
@@ -40,7 +40,7 @@ def check_implementation(data, output):
 
 
 @pytest.fixture
-def ground(database_url: str, tmp_path: Path) -> Iterator[Ground]:
+def api(database_url: str, tmp_path: Path) -> Iterator[ServedApi]:
     with served(database_url, tmp_path, bot=BOT_TOKEN, toml=TOML) as built:
         yield built
 
@@ -54,8 +54,8 @@ def packed(folder: Path, below: str = "") -> bytes:
     return made.getvalue()
 
 
-def test_a_role_gives_its_right_for_one_call_and_to_nobody_for_longer(ground: Ground) -> None:
-    with Client(ground.url, admin=BOT_TOKEN) as bot, Client(ground.url, admin=ADMIN) as hosts:
+def test_a_role_gives_its_right_for_one_call_and_to_nobody_for_longer(api: ServedApi) -> None:
+    with Client(api.url, admin=BOT_TOKEN) as bot, Client(api.url, admin=ADMIN) as hosts:
         ada = bot.discord_user("501", "ada")
         plain, host = bot.acting_for("discord:501"), bot.acting_for("discord:501", roles=f"2000:1,{HOST}")
         creator = bot.acting_for("discord:501", roles=f"2000:{CREATOR}")
@@ -73,48 +73,48 @@ def test_a_role_gives_its_right_for_one_call_and_to_nobody_for_longer(ground: Gr
         for other in (plain, creator, bot.acting_for("discord:501", roles=f"2000:{OTHER},{HOST}0")):
             with pytest.raises(Unauthenticated, match="ada is no host"):
                 other.set_accepting(True)
-        assert ground.store.people.by_id(PersonId(ada.id)).role == "participant"  # type: ignore[union-attr]
+        assert api.store.people.by_id(PersonId(ada.id)).role == "participant"  # type: ignore[union-attr]
         for text in ("70001", "2000", f"x:{HOST}", f"2000:{HOST};1"):
             with pytest.raises(Unauthenticated, match="roles can't be read"):
                 bot.acting_for("discord:501", roles=text).set_accepting(True)
-        assert not ground.store.settings.accepts_jobs()
+        assert not api.store.settings.accepts_jobs()
         # Only the bot's word counts, and only for somebody who is known and not banned.
         assert hosts.acting_for("discord:501", roles=f"2000:{HOST}").me().role == "participant"
-        with Client(ground.url, token=ground.store.tokens.issue(PersonId(ada.id), now=ground.now)) as own:
+        with Client(api.url, token=api.store.tokens.issue(PersonId(ada.id), now=api.now)) as own:
             own._headers["X-Kbslurm-Discord-Roles"] = f"2000:{HOST}"
             with pytest.raises(Unauthenticated):
                 own.overview()
         with pytest.raises(NotFound):
             bot.acting_for("discord:999", roles=f"2000:{HOST}").overview()
-        ground.store.people.ban(PersonId(ada.id), now=ground.now)
+        api.store.people.ban(PersonId(ada.id), now=api.now)
         with pytest.raises(Unauthenticated):
             host.overview()
 
 
-def test_a_role_shows_what_hosts_see_and_runs_nothing_as_staff(ground: Ground) -> None:
-    store = ground.store
-    store.boards.set_visibility("transpose", "closed", by="host", now=ground.now)
-    with Client(ground.url, admin=BOT_TOKEN) as bot:
+def test_a_role_shows_what_hosts_see_and_runs_nothing_as_staff(api: ServedApi) -> None:
+    store = api.store
+    store.boards.set_visibility("transpose", "closed", by="host", now=api.now)
+    with Client(api.url, admin=BOT_TOKEN) as bot:
         bot.discord_user("501", "ada")
         host = bot.acting_for("discord:501", roles=f"2000:{HOST}")
         assert bot.acting_for("discord:501").boards() == [] and [one.name for one in host.boards()] == ["transpose"]
         with pytest.raises(Refused, match="is closed"):
             host.submit("transpose", "H100", "test", "k.py", GOOD)
         # A token that was linked through the bot has the person's own rights.
-        with Client(ground.url) as device:
+        with Client(api.url) as device:
             pending = device.pending()
         host.link_mine(pending)
-        with Client(ground.url, token=pending) as own:
+        with Client(api.url, token=pending) as own:
             assert own.boards() == []
 
 
-def test_creators_make_boards_and_nothing_else(ground: Ground) -> None:
-    with Client(ground.url, admin=BOT_TOKEN) as bot:
+def test_creators_make_boards_and_nothing_else(api: ServedApi) -> None:
+    with Client(api.url, admin=BOT_TOKEN) as bot:
         ada = bot.discord_user("501", "ada")
         creator = bot.acting_for("discord:501", roles=f"2000:{CREATOR}")
         made = creator.create_board("spring", "t.zip", packed(TRANSPOSE, "transpose/"), gpus=["H100", "B200"])
         assert (made.name, made.gpus) == ("spring", ("H100", "B200")) and "B200" in made.warnings[-1]
-        board = ground.store.boards.find("spring")
+        board = api.store.boards.find("spring")
         assert board is not None and board.created_by == ada.id and board.problem_name == "spring"
         flat = creator.create_board("one", "reference.py", ONE_FILE, gpus=["H100"], deadline="2999-01-01", zone="UTC")
         assert flat.name == "one"
@@ -139,19 +139,19 @@ def test_creators_make_boards_and_nothing_else(ground: Ground) -> None:
         ):
             with pytest.raises(Unauthenticated, match="is no host"):
                 call()
-        assert ground.store.boards.find("spring") is not None
+        assert api.store.boards.find("spring") is not None
 
 
-def test_what_hosts_ask_beside(ground: Ground) -> None:
-    with Client(ground.url, admin=BOT_TOKEN) as bot:
+def test_what_hosts_ask_beside(api: ServedApi) -> None:
+    with Client(api.url, admin=BOT_TOKEN) as bot:
         for account, name in (("501", "ada"), ("502", "adam"), ("503", "eve")):
             bot.discord_user(account, name)
         host = bot.acting_for("discord:503", roles=f"2000:{HOST}")
         assert [one.name for one in host.people("AD")] == ["ada", "adam"] and not host.people("%")
         host.resync()
         assert host.audit()[0]["act"] == "resync"
-        ground.store.boards.add("spring", loading.load(TRANSPOSE), gpus=["H100"], confirm=False, now=ground.now)
-        ranks(ground, "bob", 2e-3, "spring")
+        api.store.boards.add("spring", loading.load(TRANSPOSE), gpus=["H100"], confirm=False, now=api.now)
+        ranks(api, "bob", 2e-3, "spring")
         with pytest.raises(Invalid, match="no run that fits"):
             host.rejudge_preview("transpose", ["mode=leaderboard"])
         with pytest.raises(Invalid, match="chooses nothing"):
@@ -168,41 +168,41 @@ def test_what_hosts_ask_beside(ground: Ground) -> None:
         ):
             shape.model_validate(host._told(method, path, json=body))
         host.set_ban("ada", True, "shared an account")
-        assert ground.store.people.find("ada").ban_reason == "shared an account"  # type: ignore[union-attr]
+        assert api.store.people.find("ada").ban_reason == "shared an account"  # type: ignore[union-attr]
         ordered = host.verify("transpose", ["h100"])
         assert (ordered.gpus, ordered.left_out) == (("H100",), ())
         assert ordered.places == ("local",)
         told = bot.verification(ordered.submission_id)
         assert [one["place"] for one in told["runs"]] == ["local"]
         assert (told["done"], [one["state"] for one in told["runs"]]) == (False, ["queued"])
-        view = ground.store.submissions.get(ordered.submission_id)  # type: ignore[arg-type]
+        view = api.store.submissions.get(ordered.submission_id)  # type: ignore[arg-type]
         assert (view.person, view.by_staff, view.mode) == ("house", True, "test")
         other = bot.acting_for("discord:503").submit("transpose", "H100", "test", "k.py", GOOD)
         with pytest.raises(NotFound):
             bot.verification(other.submission_id)
-        with Client(ground.url) as stranger, pytest.raises(Unauthenticated):
+        with Client(api.url) as stranger, pytest.raises(Unauthenticated):
             stranger.verification(ordered.submission_id)
 
 
-def test_no_host_by_a_role_gives_a_token_to_somebody_else(ground: Ground) -> None:
-    with Client(ground.url, admin=BOT_TOKEN) as bot, Client(ground.url) as device:
+def test_no_host_by_a_role_gives_a_token_to_somebody_else(api: ServedApi) -> None:
+    with Client(api.url, admin=BOT_TOKEN) as bot, Client(api.url) as device:
         bot.discord_user("501", "ada")
-        boss = ground.store.people.add("boss", role="owner")
+        boss = api.store.people.add("boss", role="owner")
         host, pending = bot.acting_for("discord:501", roles=f"2000:{HOST}"), device.pending()
         with pytest.raises(KbslurmError, match="somebody else"):
             host._told("POST", "/admin/link", json={"token": pending, "person": f"person:{boss.id}"})
-        with Client(ground.url, token=pending) as theirs, pytest.raises(Unauthenticated):
+        with Client(api.url, token=pending) as theirs, pytest.raises(Unauthenticated):
             theirs.me()
 
 
-def test_no_hosts_token_is_linked_by_the_bots_word(ground: Ground) -> None:
-    boss = ground.store.people.add("boss", role="owner")
-    ground.store.people.link_account(boss.id, "discord", "77")
-    with Client(ground.url, admin=BOT_TOKEN) as bot, Client(ground.url) as device:
+def test_no_hosts_token_is_linked_by_the_bots_word(api: ServedApi) -> None:
+    boss = api.store.people.add("boss", role="owner")
+    api.store.people.link_account(boss.id, "discord", "77")
+    with Client(api.url, admin=BOT_TOKEN) as bot, Client(api.url) as device:
         pending = device.pending()
         with pytest.raises(Refused, match="isn't linked over Discord"):
             bot.acting_for("discord:77").link_mine(pending)
-        with Client(ground.url, token=pending) as theirs, pytest.raises(Unauthenticated):
+        with Client(api.url, token=pending) as theirs, pytest.raises(Unauthenticated):
             theirs.me()
         # Who is a host by a role alone has a participant's token, as ever
         bot.discord_user("501", "ada")
@@ -271,15 +271,15 @@ ELSEWHERE = "[github]\nrepository = 'house/runs'\ngpus.H100 = ['gpu']\n"
 
 def test_who_chooses_a_place_and_a_canary_for_each(database_url: str, tmp_path: Path) -> None:
     with (
-        served(database_url, tmp_path, bot=BOT_TOKEN, toml=TOML + ELSEWHERE) as ground,
-        Client(ground.url, admin=BOT_TOKEN) as bot,
-        Client(ground.url, admin=ADMIN) as hosts,
+        served(database_url, tmp_path, bot=BOT_TOKEN, toml=TOML + ELSEWHERE) as api,
+        Client(api.url, admin=BOT_TOKEN) as bot,
+        Client(api.url, admin=ADMIN) as hosts,
     ):
         person = bot.discord_user("501", "ada")
         ada, host = bot.acting_for("discord:501"), bot.acting_for("discord:501", roles=f"2000:{HOST}")
 
         def pinned(number: int) -> set[str | None]:
-            rows = ground.store._all("SELECT pinned FROM run WHERE submission_id = %(n)s", {"n": number})
+            rows = api.store._all("SELECT pinned FROM run WHERE submission_id = %(n)s", {"n": number})
             return {row["pinned"] for row in rows}
 
         def tried(by: Client, on: str | None, mode: str = "test", gpu: str = "H100") -> int:
@@ -296,7 +296,7 @@ def test_who_chooses_a_place_and_a_canary_for_each(database_url: str, tmp_path: 
         with pytest.raises(NotFound, match="no place 'nowhere'") as unknown:
             tried(ada, "nowhere")
         assert "github" not in str(unknown.value)
-        ground.store.people.set_role(PersonId(person.id), "staff", by="host", now=ground.now)
+        api.store.people.set_role(PersonId(person.id), "staff", by="host", now=api.now)
         assert pinned(tried(ada, "github")) == {"github"}
         with pytest.raises(Invalid, match="github has no A100") as other:
             tried(ada, "github", gpu="A100")

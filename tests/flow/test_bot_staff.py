@@ -23,7 +23,7 @@ from tests.fakes.discord import Asked, Discord, User, strict
 from tests.flow.test_bot import BOT_TOKEN, bot, card, text_of
 from tests.flow.test_bot_announce import ranks
 from tests.flow.test_bot_rights import CREATOR, HOST, ONE_FILE, TOML, packed
-from tests.popcorn.ground import GOOD, TRANSPOSE, Ground, served, working
+from tests.popcorn.served_api import GOOD, TRANSPOSE, ServedApi, served, working
 
 ROOT = Path(__file__).resolve().parents[2]
 OTHER = 70003
@@ -42,7 +42,7 @@ def discord() -> Iterator[Discord]:
 
 
 @pytest.fixture
-def ground(database_url: str, tmp_path: Path) -> Iterator[Ground]:
+def api(database_url: str, tmp_path: Path) -> Iterator[ServedApi]:
     with served(database_url, tmp_path / "service", bot=BOT_TOKEN, toml=TOML) as built:
         yield built
 
@@ -100,24 +100,24 @@ def answered(discord: Discord, who: User, asked: Asked, label: str) -> str:
     return discord.answer(discord.press(who, asked.said[-1], label))
 
 
-def test_nothing_of_it_is_a_plain_members(discord: Discord, ground: Ground, tmp_path: Path) -> None:
-    ground.store.people.ensure("ada")
-    with bot(discord, ground, tmp_path):
+def test_nothing_of_it_is_a_plain_members(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
+    api.store.people.ensure("ada")
+    with bot(discord, api, tmp_path):
         found = of_staff(discord)
         assert len(found) == 19, sorted(found)
         every = [name for command in discord.commands for name, _ in leaves(command)]
         written = (ROOT / "docs" / "discord.md").read_text()
         assert not [name for name in every if f"`/{name}`" not in written], "docs/discord.md lists every command"
-        before = ground.store.events.last()
+        before = api.store.events.last()
         for name, values in found.items():
             for who in (EVE, MAKER) if name != "leaderboard create" else (EVE,):
                 text = said(discord, who, name, **values)
                 what = "may not make boards" if name == "leaderboard create" else f"{who.name.capitalize()} is no host"
                 assert text.startswith(what) or what in text, (name, text)
                 assert "\n" not in text and "bug" not in text, text
-        added = [one.kind for one in ground.store.events.after(before)]
+        added = [one.kind for one in api.store.events.after(before)]
         assert set(added) == {"staff.user.add"}, "nothing was done but that two people became known"
-        assert ground.store.settings.accepts_jobs() and ground.store.boards.names() == ["transpose"]
+        assert api.store.settings.accepts_jobs() and api.store.boards.names() == ["transpose"]
         assert discord.complete(EVE, "admin ban", "person", "a") == []
         assert discord.complete(EVE, "leaderboard create", "gpu", "") == []
         hidden = {one["name"]: one["default_member_permissions"] for one in discord.commands}
@@ -130,10 +130,10 @@ def test_nothing_of_it_is_a_plain_members(discord: Discord, ground: Ground, tmp_
     assert not discord.refusals
 
 
-def test_what_hosts_do(discord: Discord, ground: Ground, tmp_path: Path) -> None:
-    store = ground.store
+def test_what_hosts_do(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
+    store = api.store
     ada, mallory = store.people.ensure("ada"), store.people.ensure("mallory")
-    with bot(discord, ground, tmp_path):
+    with bot(discord, api, tmp_path):
         assert "until `/admin start`" in said(discord, HOSTESS, "admin stop") and not store.settings.accepts_jobs()
         assert "no submissions are taken" in said(discord, HOSTESS, "admin show-stats", leaderboard="transpose")
         assert said(discord, HOSTESS, "admin start") == "Submissions are taken." and store.settings.accepts_jobs()
@@ -182,7 +182,7 @@ def test_what_hosts_do(discord: Discord, ground: Ground, tmp_path: Path) -> None
         card(discord, "taken back")
 
         assert "no run that fits" in said(discord, HOSTESS, "admin rejudge-preview", leaderboard="transpose")
-        ranks(ground, "bob", 2e-3)
+        ranks(api, "bob", 2e-3)
         order: fake.Json = {"leaderboard": "transpose", "filter": "person=bob mode=leaderboard"}
         assert "0 would change, 1 open" in said(discord, HOSTESS, "admin rejudge-preview", **order)
         assert "being judged again already" in said(discord, HOSTESS, "admin rejudge-preview", **order)
@@ -235,7 +235,7 @@ def test_what_hosts_do(discord: Discord, ground: Ground, tmp_path: Path) -> None
     assert not discord.refusals
 
 
-def test_problems_come_from_a_repository(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+def test_problems_come_from_a_repository(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
     place = tmp_path / "repository"
     shutil.copytree(TRANSPOSE, place / "problems" / "order")
     one = "problems:\n  - {directory: order, gpus: [H100]}\n"
@@ -244,14 +244,14 @@ def test_problems_come_from_a_repository(discord: Discord, ground: Ground, tmp_p
         who = ["-c", "user.name=x", "-c", "user.email=x@x"]
         subprocess.run(["git", "-C", place, *who, *words], check=True)
     local: fake.Json = {"repository": str(place)}
-    with bot(discord, ground, tmp_path):
+    with bot(discord, api, tmp_path):
         wrong = said(discord, HOSTESS, "admin update-problems", repository=str(place / "nowhere"))
         assert "can't be a repository" in wrong
         assert "doesn't reach the server's own files" in said(discord, HOSTESS, "admin update-problems", **local)
         forced = discord.command(HOSTESS, "admin update-problems", repository="example/problems", force=True)
         assert "Take all of" in discord.answer(forced)
         assert "Nothing was done" in answered(discord, HOSTESS, forced, "Leave it")
-        ground.store.people.set_role(ground.store.people.find("grace").id, "staff", now=ground.now)  # type: ignore[union-attr]
+        api.store.people.set_role(api.store.people.find("grace").id, "staff", now=api.now)  # type: ignore[union-attr]
         (place / "problems" / "spring.yaml").write_text(one)
         refused = said(discord, HOSTESS, "admin update-problems", **local)
         assert "nil" in refused and "bug" not in refused
@@ -262,8 +262,8 @@ def test_problems_come_from_a_repository(discord: Discord, ground: Ground, tmp_p
     assert not discord.refusals
 
 
-def test_creators_make_boards(discord: Discord, ground: Ground, tmp_path: Path) -> None:
-    with bot(discord, ground, tmp_path):
+def test_creators_make_boards(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
+    with bot(discord, api, tmp_path):
         assert discord.complete(EVE, "leaderboard create", "gpu", "") == []
         assert discord.complete(MAKER, "leaderboard create", "gpu", "") == ["A100", "H100", "all"]
         made = said(
@@ -291,49 +291,49 @@ def test_creators_make_boards(discord: Discord, ground: Ground, tmp_path: Path) 
 
 
 def test_a_try_never_ranks_and_a_canary_tells_which_places_work(
-    discord: Discord, ground: Ground, tmp_path: Path
+    discord: Discord, api: ServedApi, tmp_path: Path
 ) -> None:
-    with bot(discord, ground, tmp_path):
+    with bot(discord, api, tmp_path):
         tried = said(discord, ADA, "run", file=("k.py", GOOD), leaderboard="transpose", gpu="H100", mode="test")
         assert "Submission 1 is accepted" in tried and card(discord, "waiting")
         assert "B200" in said(discord, ADA, "run", file=("k.py", GOOD), leaderboard="transpose", gpu="B200")
         assert "Submission 2" in said(discord, ADA, "run", file=("k.py", GOOD), leaderboard="transpose", gpu="H100")
-        assert [ground.store.submissions.get(n).mode for n in (1, 2)] == ["test", "benchmark"]  # type: ignore[arg-type]
-        ground.store.boards.set_visibility("transpose", "closed", by="host", now=ground.now)
+        assert [api.store.submissions.get(n).mode for n in (1, 2)] == ["test", "benchmark"]  # type: ignore[arg-type]
+        api.store.boards.set_visibility("transpose", "closed", by="host", now=api.now)
         assert "no public board" in said(discord, HOSTESS, "verify", leaderboard="transpose")
-        ground.store.boards.set_visibility("transpose", "public", by="host", now=ground.now)
+        api.store.boards.set_visibility("transpose", "public", by="host", now=api.now)
         may, discord.permissions = discord.permissions, "0"
         assert "I lack View Channels, Send Messages" in said(discord, HOSTESS, "verify")
         discord.permissions = may
-    with bot(discord, ground, tmp_path):  # boards aren't asked for at every word: another bot knows none yet
+    with bot(discord, api, tmp_path):  # boards aren't asked for at every word: another bot knows none yet
         assert "B200" in said(discord, HOSTESS, "verify", leaderboard="transpose", gpu="B200")
         assert "<#3000> follows it" in said(discord, HOSTESS, "verify")
         followed = card(discord, "canary on transpose")
         assert "**H100** at local waiting" in text_of(followed) and "**A100** at local waiting" in text_of(followed)
-    with working(ground, tmp_path / "service"), bot(discord, ground, tmp_path):
+    with working(api, tmp_path / "service"), bot(discord, api, tmp_path):
         last = card(discord, "2 of 2 work")
         assert last["id"] == followed["id"] and text_of(last).count("at local ✓ works") == 2
-        assert ground.store.standings.best("transpose", "H100") == []
+        assert api.store.standings.best("transpose", "H100") == []
     assert not discord.refusals
 
 
 def test_a_role_of_another_server_gives_nothing_and_a_restart_ends_questions(
-    discord: Discord, ground: Ground, tmp_path: Path
+    discord: Discord, api: ServedApi, tmp_path: Path
 ) -> None:
     elsewhere = User(701, "eva", (80001,))
-    with bot(discord, ground, tmp_path):
+    with bot(discord, api, tmp_path):
         assert "is no host" in said(discord, elsewhere, "admin stop", 3100)
         # Discord names a member's roles of the server where they type; those of another aren't among that server's.
         assert "is no host" in said(discord, User(702, "hal", (int(HOST),)), "admin stop", 3100)
-        assert "is taken" in said(discord, HOSTESS, "admin stop") or not ground.store.settings.accepts_jobs()
+        assert "is taken" in said(discord, HOSTESS, "admin stop") or not api.store.settings.accepts_jobs()
         discord.answer(asked := discord.command(HOSTESS, "admin delete", leaderboard="transpose"))
-    with bot(discord, ground, tmp_path):
+    with bot(discord, api, tmp_path):
         assert "has expired" in answered(discord, HOSTESS, asked, "Delete")
-        assert ground.store.boards.find("transpose") is not None
+        assert api.store.boards.find("transpose") is not None
         # Staff by their own row need no role, in any server.
-        ground.store.people.set_role(ground.store.people.find("eva").id, "staff", now=ground.now)  # type: ignore[union-attr]
+        api.store.people.set_role(api.store.people.find("eva").id, "staff", now=api.now)  # type: ignore[union-attr]
         assert said(discord, elsewhere, "admin start", 3100) == "Submissions are taken."
-        assert ground.store.events.audit_log(limit=1)[0].data["by"] == "eva"
+        assert api.store.events.audit_log(limit=1)[0].data["by"] == "eva"
     assert not discord.refusals
 
 

@@ -9,17 +9,17 @@ from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
 from tests.fakes.discord import Discord, User
 from tests.flow.puppet import Puppet, sealed_report
-from tests.flow.test_bot import bot, discord, ground, text_of
-from tests.popcorn.ground import GOOD, Ground
+from tests.flow.test_bot import api, bot, discord, text_of
+from tests.popcorn.served_api import GOOD, ServedApi
 
-__all__ = ["discord", "ground"]
+__all__ = ["api", "discord"]
 MANY = 200
 PEOPLE = [User(600 + n, f"p{n}") for n in range(20)]
 
 
-def judge_all(ground: Ground) -> dict[RunId, str]:
+def judge_all(api: ServedApi) -> dict[RunId, str]:
     """A verdict for each, in the rows; nothing really runs."""
-    store, now = ground.store, ground.now
+    store, now = api.store, api.now
     ends: dict[RunId, str] = {}
     slots = {"puppet": Puppet(slots={"H100": MANY}).capacity()}
     while (attempt := claim(store.queue, free_slots(slots, store.attempts.open()), now)) is not None:
@@ -30,9 +30,9 @@ def judge_all(ground: Ground) -> dict[RunId, str]:
     return ends
 
 
-def test_every_card_ends_right_with_few_edits(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+def test_every_card_ends_right_with_few_edits(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
     discord.limits = (40, 1.0)
-    with bot(discord, ground, tmp_path):
+    with bot(discord, api, tmp_path):
         asked = []
         for n in range(MANY):
             who = PEOPLE[n % len(PEOPLE)]
@@ -42,7 +42,7 @@ def test_every_card_ends_right_with_few_edits(discord: Discord, ground: Ground, 
         refused = {said for one in asked if "is accepted" not in (said := discord.answer(one))}
         assert not refused, refused
         discord.wait_for(lambda: len(discord.shown()) == MANY, "a card for each")
-        ends = judge_all(ground)
+        ends = judge_all(api)
         assert len(ends) == MANY
 
         def over() -> bool:
@@ -54,7 +54,7 @@ def test_every_card_ends_right_with_few_edits(discord: Discord, ground: Ground, 
         for one in discord.shown():
             text = text_of(one)
             number = int(text.split("#")[4].split()[0])
-            (run,) = ground.store.submissions.get(SubmissionId(number)).runs
+            (run,) = api.store.submissions.get(SubmissionId(number)).runs
             assert ("✓ passed" if ends[run.id] == "passed" else "✗ wrong answer") in text
     assert max(discord.edits.values()) <= 4 and sum(discord.edits.values()) <= 2 * MANY
     assert discord.met["429"] <= 5, "its headers are obeyed before it has to refuse"

@@ -19,18 +19,18 @@ from kbslurm_eval import wire
 from tests.fakes import discord as fake
 from tests.fakes.discord import Discord, User
 from tests.flow.held import Held, held
-from tests.flow.test_bot import ADA, BOT_TOKEN, EVE, bot, card, discord, ground, judge, number_of_cards, text_of
-from tests.popcorn.ground import GOOD, Ground
+from tests.flow.test_bot import ADA, BOT_TOKEN, EVE, api, bot, card, discord, judge, number_of_cards, text_of
+from tests.popcorn.served_api import GOOD, ServedApi
 
-__all__ = ["discord", "ground"]
+__all__ = ["api", "discord"]
 STAFF = 3002
 FILE = ("k.py", GOOD)
 PLANTED = "planted-secret-5f2c"
 
 
 @pytest.fixture
-def service(ground: Ground) -> Iterator[Held]:
-    with held(ground.url) as built:
+def service(api: ServedApi) -> Iterator[Held]:
+    with held(api.url) as built:
         yield built
 
 
@@ -63,9 +63,9 @@ def test_whoever_waits_for_the_stand_in_may_ask_it_meanwhile(discord: Discord) -
 
 
 def test_every_command_is_acknowledged_before_the_service_is_asked(
-    discord: Discord, ground: Ground, service: Held, tmp_path: Path
+    discord: Discord, api: ServedApi, service: Held, tmp_path: Path
 ) -> None:
-    with bot(discord, ground, tmp_path, url=service.url, patience_s=2.0):
+    with bot(discord, api, tmp_path, url=service.url, patience_s=2.0):
         service.hold()
         asked = {name: discord.command(ADA, name, **values) for name, values in of_every_command(discord)}
         assert len(asked) >= 16
@@ -82,14 +82,14 @@ def test_every_command_is_acknowledged_before_the_service_is_asked(
 
 
 def test_a_card_outlives_a_service_that_was_away(
-    discord: Discord, ground: Ground, service: Held, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    discord: Discord, api: ServedApi, service: Held, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_cards, "AWAY_S", 0.2)
-    with bot(discord, ground, tmp_path, url=service.url, patience_s=1.0):
+    with bot(discord, api, tmp_path, url=service.url, patience_s=1.0):
         discord.answer(discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100"))
         card(discord, "waiting")
         service.hold()
-        judge(ground, 0.5)
+        judge(api, 0.5)
         again = discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100")
         assert "isn't known: look at `/me`" in discord.answer(again), "it may have been taken"
         service.let_go()
@@ -98,10 +98,10 @@ def test_a_card_outlives_a_service_that_was_away(
 
 
 def test_what_reaches_discord_too_late_is_said_in_the_channel_and_not_done(
-    discord: Discord, ground: Ground, tmp_path: Path
+    discord: Discord, api: ServedApi, tmp_path: Path
 ) -> None:
     discord.add_guild(2001, STAFF)
-    with bot(discord, ground, tmp_path, staff_channel=STAFF):
+    with bot(discord, api, tmp_path, staff_channel=STAFF):
         discord.late_next()
         late = discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100")
         said = card(discord, "too late, so nothing was done")
@@ -111,7 +111,7 @@ def test_what_reaches_discord_too_late_is_said_in_the_channel_and_not_done(
         discord.late_next()
         discord.press(ADA, shown, "Cancel")
         card(discord, "too late")
-        (only,) = ground.store.submissions.newest()
+        (only,) = api.store.submissions.newest()
         assert not only.is_done
         assert "Pong" in discord.answer(discord.command(ADA, "ping"))
     assert not discord.shown(STAFF), "it is no bug of ours"
@@ -119,19 +119,19 @@ def test_what_reaches_discord_too_late_is_said_in_the_channel_and_not_done(
 
 
 def test_a_dead_token_costs_the_answer_and_not_the_card(
-    database_url: str, service: Held, ground: Ground, tmp_path: Path
+    database_url: str, service: Held, api: ServedApi, tmp_path: Path
 ) -> None:
     now = [0.0]
     with fake.served(clock=lambda: now[0]) as discord:
         discord.add_guild(2001, STAFF)
-        with bot(discord, ground, tmp_path, url=service.url, staff_channel=STAFF):
+        with bot(discord, api, tmp_path, url=service.url, staff_channel=STAFF):
             service.hold()
             asked = discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100")
             discord.wait_for(lambda: asked.acked_at is not None, "an acknowledgement")
             now[0] += fake.TOKEN_S + 1
             service.let_go()
             card(discord, "waiting")
-            judge(ground, 0.5)
+            judge(api, 0.5)
             card(discord, "rank 1 of 1")
             assert "Pong" in discord.answer(discord.command(ADA, "ping"))
         assert not asked.said and not discord.shown(STAFF)
@@ -139,8 +139,8 @@ def test_a_dead_token_costs_the_answer_and_not_the_card(
         assert len(tried) == 2, "the acknowledgement, and one answer that was refused"
 
 
-def test_each_way_in_which_the_gateway_ends_is_gone_on_from(discord: Discord, ground: Ground, tmp_path: Path) -> None:
-    with bot(discord, ground, tmp_path):
+def test_each_way_in_which_the_gateway_ends_is_gone_on_from(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
+    with bot(discord, api, tmp_path):
 
         def met(what: str, many: int) -> None:
             discord.wait_for(lambda: discord.met[what] >= many, f"{many} times {what}")
@@ -158,10 +158,10 @@ def test_each_way_in_which_the_gateway_ends_is_gone_on_from(discord: Discord, gr
     assert not discord.refusals
 
 
-def test_it_works_in_another_server_and_between_two(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+def test_it_works_in_another_server_and_between_two(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
     discord.add_guild(2001, 3100)
     discord.add_direct(3200)
-    with bot(discord, ground, tmp_path):
+    with bot(discord, api, tmp_path):
         for channel in (3000, 3100, 3200):
             asked = discord.command(ADA, "submit", channel, file=FILE, leaderboard="transpose", gpu="H100", mode="test")
             assert "its card in this channel" in discord.answer(asked)
@@ -172,8 +172,8 @@ def test_it_works_in_another_server_and_between_two(discord: Discord, ground: Gr
     assert not discord.refusals
 
 
-def test_who_gets_no_card_is_told(discord: Discord, ground: Ground, tmp_path: Path) -> None:
-    with bot(discord, ground, tmp_path):
+def test_who_gets_no_card_is_told(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
+    with bot(discord, api, tmp_path):
         discord.refuses_writes = True
         asked = discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100")
         discord.wait_for(lambda: "I may not write in this channel, so submission 1 has no card" in asked.text, "a word")
@@ -183,13 +183,13 @@ def test_who_gets_no_card_is_told(discord: Discord, ground: Ground, tmp_path: Pa
 
 
 def test_a_card_in_an_archived_thread_is_left_alone_until_there_is_an_end_to_tell(
-    discord: Discord, ground: Ground, tmp_path: Path
+    discord: Discord, api: ServedApi, tmp_path: Path
 ) -> None:
-    with bot(discord, ground, tmp_path):
+    with bot(discord, api, tmp_path):
         discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100")
         before = card(discord, "waiting")
         discord.archived.add(3000)
-        judge(ground, 0.5)
+        judge(api, 0.5)
         after = card(discord, "rank 1 of 1")
     assert len(discord.shown()) == 2 and after["id"] != before["id"], "a message that opens the thread again"
     assert sum(status == 400 for _, _, status in discord.calls) <= 2
@@ -199,14 +199,14 @@ def said_a_place(face: DiscordClient) -> bool:
     return any(name.startswith("said:place") for name in face.state._words)
 
 
-def test_two_bots_with_one_token_do_each_thing_once(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+def test_two_bots_with_one_token_do_each_thing_once(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
     discord.add_guild(2001, 3001, STAFF)
     places = [tmp_path / "one", tmp_path / "two"]
     for place in places:
         place.mkdir()
     with (
-        bot(discord, ground, places[0], channel=3001, staff_channel=STAFF) as one,
-        bot(discord, ground, places[1], channel=3001, staff_channel=STAFF) as other,
+        bot(discord, api, places[0], channel=3001, staff_channel=STAFF) as one,
+        bot(discord, api, places[1], channel=3001, staff_channel=STAFF) as other,
     ):
         for face in (one, other):
             discord.wait_for(lambda face=face: face.state.word("announce:seen_at"), "the first look")  # type: ignore[misc]
@@ -214,27 +214,27 @@ def test_two_bots_with_one_token_do_each_thing_once(discord: Discord, ground: Gr
         discord.answer(asked)
         card(discord, "Two bots run with one token", STAFF)
         number_of_cards(discord, 1)
-        judge(ground, 0.5)
+        judge(api, 0.5)
         card(discord, "ada leads transpose", 3001)
         card(discord, "rank 1 of 1")
         discord.wait_for(lambda: said_a_place(one) and said_a_place(other), "both have said it")
-    assert len(asked.said) == 1 and len(ground.store.submissions.newest()) == 1
+    assert len(asked.said) == 1 and len(api.store.submissions.newest()) == 1
     assert len(discord.shown(3001)) == 1, "a message with the same nonce is the same message"
 
 
 # ---------------------------------------------------------------------------------------------------- who means no good
 
 
-def test_nobodys_words_ping_or_break_out(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+def test_nobodys_words_ping_or_break_out(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
     mallory = User(666, "@everyone `**<@501>**` ](http://evil.example)")
-    with bot(discord, ground, tmp_path):
+    with bot(discord, api, tmp_path):
         assert "You are **" in discord.answer(discord.command(mallory, "me"))
         name = "@everyone ``` <@&1> [x](evil.example).py"
         asked = discord.command(mallory, "submit", file=(name, GOOD), leaderboard="transpose", gpu="H100")
         assert "is accepted" in discord.answer(asked), asked.text
         shown = card(discord, "waiting")
         assert "\\@everyone" in text_of(shown) and "](" not in text_of(shown)
-        judge(ground, 0.5, verdict="wrong", reason="@here ``` **x**", log="```\n@everyone")
+        judge(api, 0.5, verdict="wrong", reason="@here ``` **x**", log="```\n@everyone")
         shown = card(discord, "wrong answer")
         assert "@here" not in text_of(shown)
         log = discord.press(mallory, shown, "Log")
@@ -246,8 +246,8 @@ def test_nobodys_words_ping_or_break_out(discord: Discord, ground: Ground, tmp_p
     assert not discord.pings and not discord.refusals
 
 
-def test_a_forged_button_opens_nothing(discord: Discord, ground: Ground, tmp_path: Path) -> None:
-    with bot(discord, ground, tmp_path):
+def test_a_forged_button_opens_nothing(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
+    with bot(discord, api, tmp_path):
         discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100")
         shown = card(discord, "waiting")
 
@@ -261,11 +261,11 @@ def test_a_forged_button_opens_nothing(discord: Discord, ground: Ground, tmp_pat
         unknown = [forged(one) for one in ("kb:delete:1", "kb:cancel:1 OR 1", "kb:cancel:-1", "kb:cancel:١", "x" * 100)]
         assert "Pong" in discord.answer(discord.command(ADA, "ping"))
         assert not any(one.said for one in unknown)
-        assert not ground.store.submissions.get(SubmissionId(1)).is_done
+        assert not api.store.submissions.get(SubmissionId(1)).is_done
     assert not discord.refusals
 
 
-def test_a_bad_attachment_is_one_sentence(discord: Discord, ground: Ground, tmp_path: Path) -> None:
+def test_a_bad_attachment_is_one_sentence(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
     bad = {
         "photo.png": (b"\x89PNG", "none of the suffixes"),
         "latin.py": (b"# caf\xe9\n", "isn't UTF-8 (line 1)"),
@@ -273,7 +273,7 @@ def test_a_bad_attachment_is_one_sentence(discord: Discord, ground: Ground, tmp_
         "empty.py": (b" \n", "is empty"),
         "large.py": (b"#" * 1_000_001, "1000001 bytes"),
     }
-    with bot(discord, ground, tmp_path):
+    with bot(discord, api, tmp_path):
         for name, (data, words) in bad.items():
             asked = discord.command(ADA, "submit", file=(name, data), leaderboard="transpose", gpu="H100")
             told = discord.answer(asked)
@@ -282,20 +282,20 @@ def test_a_bad_attachment_is_one_sentence(discord: Discord, ground: Ground, tmp_
             sentences = re.split(r"(?<=[.!?]) +(?=[A-Z])", told)
             assert len(sentences) <= 2 and words in sentences[0], told
         assert sorted(discord.loaded) == ["empty.py", "latin.py", "nul.py", "photo.png"], "what is too large isn't read"
-    assert not discord.shown() and not ground.store.submissions.newest()
+    assert not discord.shown() and not api.store.submissions.newest()
 
 
 def test_no_word_of_the_bots_holds_a_secret(
-    discord: Discord, ground: Ground, tmp_path: Path, database_url: str, caplog: pytest.LogCaptureFixture
+    discord: Discord, api: ServedApi, tmp_path: Path, database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Planted in the hidden cases and their log; looked for in everything that Discord and the log were told."""
     caplog.set_level(logging.DEBUG, logger="kbslurm")
     hidden = wire.TestResult(phase="hidden", index=0, spec=PLANTED, status="fail", message=PLANTED)
-    with bot(discord, ground, tmp_path):
+    with bot(discord, api, tmp_path):
         source = b"# of-eves-own-9c1d\n" + GOOD
         asked = [discord.command(EVE, "submit", file=("k.py", source), leaderboard="transpose", gpu="H100")]
         card(discord, "waiting")
-        judge(ground, 0.5, secret_log=PLANTED, tests=[hidden])
+        judge(api, 0.5, secret_log=PLANTED, tests=[hidden])
         shown = card(discord, "rank 1 of 1")
         asked += [discord.press(EVE, shown, label) for label in ("Log", "Compare")]
         asked += [discord.command(EVE, "leaderboard get-submission", submission=1)]

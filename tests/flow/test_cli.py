@@ -31,18 +31,18 @@ ENDLESS = EXAMPLES / "transpose/submissions/timeout/never_ends.py"
 
 @pytest.fixture
 def kbslurm(tmp_path: Path, database_url: str) -> CommandLine:
-    """A host's desk: a database, a local backend with two GPU types, a board."""
+    """A host's command line: a database, a local backend with two GPU types, a board."""
     (tmp_path / "kbslurm.toml").write_text(
         f"[daemon]\nstate_dir = {json.dumps(str(tmp_path / 'state'))}\n"
         "[daemon.local]\nslots = { H100 = 1, A100 = 1 }\n"
     )
-    desk = CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})
-    made = desk(
+    host_cli = CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})
+    made = host_cli(
         "board", "create", "transpose", "--reference", str(EXAMPLES / "transpose"), "--gpus", "H100,A100",
         "--min-isolation", "0", "--deadline", "2099-01-01",
     )  # fmt: skip
     assert made.code == 0, made.err
-    return desk
+    return host_cli
 
 
 @pytest.mark.parametrize(("asked", "holds"), [((), 1), (("--min-isolation", "2"), 2)])
@@ -309,8 +309,8 @@ def test_what_cannot_be_resolved_has_no_interval() -> None:
 
 
 def test_a_try_needs_no_database(tmp_path: Path) -> None:
-    desk = CommandLine(cwd=tmp_path, env={"DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"})
-    found = desk("try", str(EXAMPLES / "transpose"), str(WRONG), "--mode", "test", "--json")
+    host_cli = CommandLine(cwd=tmp_path, env={"DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"})
+    found = host_cli("try", str(EXAMPLES / "transpose"), str(WRONG), "--mode", "test", "--json")
     assert found.code == 3, found.err
     told = found.json()
     assert told["verdict"] == "wrong"

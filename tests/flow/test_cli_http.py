@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from kbslurm.domain.run import JobName, Seen, Sighting, SubmissionId
-from kbslurm.flow.collect import Vigil, collect
+from kbslurm.flow.collect import AttemptNotes, collect
 from kbslurm.flow.place import Place
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
@@ -25,14 +25,14 @@ from kbslurm_eval import wire
 from tests.command_line import CommandLine, Said
 from tests.flow.puppet import Puppet, sealed_report
 from tests.flow.stage import HandClock
-from tests.popcorn.ground import GOOD, Ground, served
+from tests.popcorn.served_api import GOOD, ServedApi, served
 
 SECRET_LOG = "planted-secret-log-44d0"
 HIDDEN_SPEC = "planted-hidden-spec-0c1d"
 
 
 @pytest.fixture
-def ground(database_url: str, tmp_path: Path) -> Iterator[Ground]:
+def api(database_url: str, tmp_path: Path) -> Iterator[ServedApi]:
     with served(database_url, tmp_path / "service", clock=HandClock()) as built:
         yield built
 
@@ -40,11 +40,11 @@ def ground(database_url: str, tmp_path: Path) -> Iterator[Ground]:
 class Laptop:
     """Somebody's machine: a home folder, and the address of a service. No database is named there."""
 
-    def __init__(self, ground: Ground, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, api: ServedApi, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         home.mkdir()
-        self.ground, self.home, self._patch = ground, home, monkeypatch
+        self.api, self.home, self._patch = api, home, monkeypatch
         (home / "k.py").write_bytes(GOOD)
-        self.run = CommandLine(cwd=home, env={"KBSLURM_URL": ground.url, "XDG_CONFIG_HOME": str(home / "conf")})
+        self.run = CommandLine(cwd=home, env={"KBSLURM_URL": api.url, "XDG_CONFIG_HOME": str(home / "conf")})
 
     def __call__(self, *words: str, **env: str) -> Said:
         return self.run(*words, **env)
@@ -52,7 +52,7 @@ class Laptop:
     def login(self, name: str | None = "ada", **env: str) -> Said:
         token = "nobody's"
         if name is not None:
-            token = self.ground.store.tokens.issue(self.ground.store.people.ensure(name).id, now=self.ground.now)
+            token = self.api.store.tokens.issue(self.api.store.people.ensure(name).id, now=self.api.now)
         self._patch.setattr(sys, "stdin", io.StringIO(f"{token}\n"))
         return self("login", **env)
 
@@ -62,13 +62,13 @@ class Laptop:
 
 
 @pytest.fixture
-def laptop(ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Laptop:
-    return Laptop(ground, tmp_path / "laptop", monkeypatch)
+def laptop(api: ServedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Laptop:
+    return Laptop(api, tmp_path / "laptop", monkeypatch)
 
 
-def judged(ground: Ground, by: str, score_s: float, source: bytes = GOOD, doubt_s: float = 0.001) -> int:
+def judged(api: ServedApi, by: str, score_s: float, source: bytes = GOOD, doubt_s: float = 0.001) -> int:
     """A ranked submission with secrets in its report; nothing really runs."""
-    store, now = ground.store, ground.now
+    store, now = api.store, api.now
     receipt = accept(
         store.intake, store.people.ensure(by).id, "transpose", "k.py", source, "leaderboard", ["H100"], now
     )
@@ -110,15 +110,15 @@ def test_a_pasted_token_is_kept_for_nobody_else_and_ended_by_logout(laptop: Lapt
     assert open_to_all.code == 2 and "others can read" in open_to_all.err and "chmod 600" in open_to_all.err
     assert laptop("whoami", KBSLURM_TOKEN=secret).code == 0, "the environment goes before the file"
     laptop.tokens.chmod(0o600)
-    assert laptop("logout", "--json").json() == {"url": laptop.ground.url, "ended": True, "forgotten": True}
-    assert laptop.ground.store.tokens.person_of(secret) is None
+    assert laptop("logout", "--json").json() == {"url": laptop.api.url, "ended": True, "forgotten": True}
+    assert laptop.api.store.tokens.person_of(secret) is None
     assert laptop("whoami").code == 4 and "kbslurm login" in laptop("whoami").err
     assert "no token was kept" in laptop("logout").out
 
 
 def test_a_device_registers_and_waits_to_be_linked(laptop: Laptop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kbslurm.cli.competitor.login.LOOK_S", 0.05)
-    store = laptop.ground.store
+    store = laptop.api.store
     told = laptop("login", "--register", "github", "--no-wait")
     assert told.code == 0 and "/link " in told.err
     pending = laptop("whoami")
@@ -131,7 +131,7 @@ def test_a_device_registers_and_waits_to_be_linked(laptop: Laptop, monkeypatch: 
             now = json.loads(laptop.tokens.read_text())
             if now != before:
                 (token,) = now.values()
-                assert store.tokens.claim(token, store.people.ensure("bob").id, now=laptop.ground.now)
+                assert store.tokens.claim(token, store.people.ensure("bob").id, now=laptop.api.now)
                 return
             linked.wait(0.02)
 
@@ -152,13 +152,13 @@ def test_a_device_registers_and_waits_to_be_linked(laptop: Laptop, monkeypatch: 
 def test_the_same_commands_say_the_same_over_http_and_by_the_database(
     laptop: Laptop, database_url: str, tmp_path: Path
 ) -> None:
-    ground = laptop.ground
-    first = judged(ground, "ada", 0.5)
-    second = judged(ground, "ada", 0.4, GOOD.replace(b"def custom_kernel", b"# faster\ndef custom_kernel"))
-    judged(ground, "bob", 0.4002)
+    api = laptop.api
+    first = judged(api, "ada", 0.5)
+    second = judged(api, "ada", 0.4, GOOD.replace(b"def custom_kernel", b"# faster\ndef custom_kernel"))
+    judged(api, "bob", 0.4002)
     laptop.login()
-    (tmp_path / "desk").mkdir()
-    desk = CommandLine(cwd=tmp_path / "desk", env={"DATABASE_URL": database_url})
+    (tmp_path / "host").mkdir()
+    host_cli = CommandLine(cwd=tmp_path / "host", env={"DATABASE_URL": database_url})
     sent = laptop("submit", "k.py", "-l", "TRANSPOSE", "-g", "h100", "-g", "A100", "--json")
     assert sent.code == 0, sent.err
     number = sent.json()["submission"]
@@ -174,7 +174,7 @@ def test_the_same_commands_say_the_same_over_http_and_by_the_database(
         ("board", "show", "transpose"),
         ("board", "show", "transpose", "--gpu", "h100", "--limit", "1"),
     ):
-        here, there = laptop(*words), desk(*words)
+        here, there = laptop(*words), host_cli(*words)
         assert (here.code, here.out) == (there.code, there.out), words
         assert here.code == 0 and here.out, (words, here.err)
         assert SECRET_LOG not in here.out and HIDDEN_SPEC not in here.out
@@ -188,14 +188,14 @@ def test_the_same_commands_say_the_same_over_http_and_by_the_database(
     assert laptop("watch", str(number)).code == 130, "it was taken back"
     hidden = laptop("watch", str(first), "--json").json()["runs"][0]["report"]["phases"][-1]
     assert hidden == {"name": "hidden", "passed": True}, "no moment of the hidden cases"
-    polled = ground.client("ada").show(first)
+    polled = api.client("ada").show(first)
     secret = [one for one in polled["runs"] if one["secret"]]
     assert [(one["start_time"], one["end_time"], one["passed"]) for one in secret] == [(None, None, True)]
 
 
 def test_progress_and_the_planned_start_come_from_the_daemon_and_hide_the_hidden_cases(laptop: Laptop) -> None:
-    ground, store = laptop.ground, laptop.ground.store
-    assert isinstance(ground.context.clock, HandClock)
+    api, store = laptop.api, laptop.api.store
+    assert isinstance(api.context.clock, HandClock)
     laptop.login()
     number = laptop("submit", "k.py", "-l", "transpose", "-g", "H100", "--json").json()["submission"]
     assert "place 1" in laptop("watch", str(number), "--once").out
@@ -208,28 +208,28 @@ def test_progress_and_the_planned_start_come_from_the_daemon_and_hide_the_hidden
             return beats
 
     backend = Telling(slots={"H100": 1})
-    attempt = claim(store.queue, free_slots({"puppet": backend.capacity()}, ()), ground.now)
+    attempt = claim(store.queue, free_slots({"puppet": backend.capacity()}, ()), api.now)
     assert attempt is not None
-    place, vigil = Place(backend=backend), Vigil()
+    place, notes = Place(backend=backend), AttemptNotes()
     from datetime import timedelta
 
     from kbslurm.flow.launch import launch
 
-    launch(store.attempts, place, attempt, ground.now)
+    launch(store.attempts, place, attempt, api.now)
     started = store.attempts.open()
-    expected = ground.now + timedelta(minutes=20)
+    expected = api.now + timedelta(minutes=20)
     waiting = Sighting(seen=Seen.WAITING, expected_at=expected, reason="waiting for a GPU to become free")
     backend.poll = lambda attempts: {attempt.name: waiting}  # type: ignore[method-assign]
-    collect(store, place, started, vigil, ground.now)
+    collect(store, place, started, notes, api.now)
     told = laptop("watch", str(number), "--once").out
     assert "waiting for a GPU to become free, starts within 20 min" in told
-    rq = ground.client("ada").show(number)["runner_queue"]
+    rq = api.client("ada").show(number)["runner_queue"]
     assert rq["starts_in_s"] == [0.0, 1230.0]
     assert rq["waits_for"] == "waiting for a GPU to become free"
-    running = Sighting(seen=Seen.RUNNING, node="n7", started_at=ground.now)
+    running = Sighting(seen=Seen.RUNNING, node="n7", started_at=api.now)
     backend.poll = lambda attempts: {JobName(attempt.name): running}  # type: ignore[method-assign]
-    collect(store, place, started, vigil, ground.now)
-    assert "waits_for" not in ground.client("ada").show(number)["runner_queue"], "it has begun"
+    collect(store, place, started, notes, api.now)
+    assert "waits_for" not in api.client("ada").show(number)["runner_queue"], "it has begun"
     for beat, says in (
         ({"phase": "test", "done": 3, "of": 17}, "running on H100, node n7, test 3/17"),
         ({"phase": "hidden", "done": 4, "of": 6}, "running on H100, node n7, hidden cases\n"),
@@ -237,11 +237,11 @@ def test_progress_and_the_planned_start_come_from_the_daemon_and_hide_the_hidden
     ):
         beats.clear()
         beats.update(beat)
-        collect(store, place, store.attempts.open(), vigil, ground.now)
+        collect(store, place, store.attempts.open(), notes, api.now)
         shown = laptop("watch", str(number), "--once").out
         assert says in shown, shown
         assert "4/6" not in shown
-        (run,) = ground.client("ada").call("GET", f"/user/submissions/{number}/whole").good()["submission"]["runs"]
+        (run,) = api.client("ada").call("GET", f"/user/submissions/{number}/whole").good()["submission"]["runs"]
         assert run["progress"] == {"test": beat, "hidden": {"phase": "hidden"}}.get(str(beat["phase"]))
     assert store.submissions.get(SubmissionId(number)).runs[0].attempts[0].telemetry["progress"] is None
 
@@ -249,7 +249,7 @@ def test_progress_and_the_planned_start_come_from_the_daemon_and_hide_the_hidden
 def test_an_interrupted_watch_says_how_to_come_back(laptop: Laptop) -> None:
     laptop.login()
     number = laptop("submit", "k.py", "-l", "transpose", "-g", "H100", "--json").json()["submission"]
-    env = {**os.environ, "KBSLURM_URL": laptop.ground.url, "XDG_CONFIG_HOME": str(laptop.home / "conf")}
+    env = {**os.environ, "KBSLURM_URL": laptop.api.url, "XDG_CONFIG_HOME": str(laptop.home / "conf")}
     watching = subprocess.Popen(
         [str(Path(sys.executable).with_name("kbslurm")), "watch", str(number)],
         env=env, cwd=laptop.home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -260,7 +260,7 @@ def test_an_interrupted_watch_says_how_to_come_back(laptop: Laptop) -> None:
     _, said = watching.communicate(timeout=60)
     assert watching.returncode == 130, said
     assert f"submission #{number} goes on" in said and f"watch {number} comes back to it" in said
-    assert not laptop.ground.store.submissions.get(SubmissionId(number)).is_done
+    assert not laptop.api.store.submissions.get(SubmissionId(number)).is_done
 
 
 def test_a_watch_outlives_a_service_that_is_away_for_a_while(
@@ -269,7 +269,7 @@ def test_a_watch_outlives_a_service_that_is_away_for_a_while(
     monkeypatch.setattr("kbslurm.cli.competitor.watch.LOOK_S", 0.05)
     laptop.login()
     number = laptop("submit", "k.py", "-l", "transpose", "-g", "H100", "--json").json()["submission"]
-    front = _Front(laptop.ground.url)
+    front = _Front(laptop.api.url)
     with front:
         answers: list[Said] = []
         env = {"KBSLURM_URL": front.url, "KBSLURM_TOKEN": next(iter(json.loads(laptop.tokens.read_text()).values()))}
@@ -279,7 +279,7 @@ def test_a_watch_outlives_a_service_that_is_away_for_a_while(
         front.away = True
         front.wait_for(front.seen + 2)
         front.away = False
-        laptop.ground.store.submissions.cancel(SubmissionId(number), None, laptop.ground.now)
+        laptop.api.store.submissions.cancel(SubmissionId(number), None, laptop.api.now)
         watching.join(60)
     assert [one.code for one in answers] == [130]
     assert answers[0].json()["runs"][0]["state"] == "cancelled"
@@ -380,9 +380,9 @@ def test_wrong_addresses_and_strangers_are_one_sentence(laptop: Laptop) -> None:
 
 def test_what_the_service_refuses_has_its_sentence_and_its_code(laptop: Laptop) -> None:
     laptop.login()
-    ground = laptop.ground
+    api = laptop.api
     (laptop.home / "k.txt").write_text("no")
-    other = judged(ground, "bob", 0.5)
+    other = judged(api, "bob", 0.5)
     for words, code, says in (
         (("submit", "k.py", "-l", "nowhere"), 2, "no board 'nowhere'"),
         (("submit", "k.txt", "-l", "transpose"), 2, "suffixes"),
@@ -398,12 +398,12 @@ def test_what_the_service_refuses_has_its_sentence_and_its_code(laptop: Laptop) 
         assert told.code == code and says in told.err, (words, told.code, told.err)
         as_json = laptop(*words, "--json")
         assert as_json.code == code and set(as_json.json()["error"]) == {"kind", "message", "hint"}
-    ground.store.settings.set_accepts_jobs(False, by="host", now=ground.now)
+    api.store.settings.set_accepts_jobs(False, by="host", now=api.now)
     assert laptop("submit", "k.py", "-l", "transpose").code == 5
     mine = judged_alone(laptop)
     assert "It is your first" in laptop("diff", str(mine)).err
 
 
 def judged_alone(laptop: Laptop) -> int:
-    laptop.ground.store.settings.set_accepts_jobs(True, by="host", now=laptop.ground.now)
-    return judged(laptop.ground, "ada", 0.5)
+    laptop.api.store.settings.set_accepts_jobs(True, by="host", now=laptop.api.now)
+    return judged(laptop.api, "ada", 0.5)

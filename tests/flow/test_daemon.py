@@ -23,7 +23,7 @@ from kbslurm.domain.run import Ending, EventId, Handle, JobName, OpenAttempt, Si
 from kbslurm.errors import BackendRefused, BackendTrouble, Invalid, Misconfigured, Refused
 from kbslurm.flow import announce
 from kbslurm.flow.cancel import cancel
-from kbslurm.flow.collect import Vigil, collect
+from kbslurm.flow.collect import AttemptNotes, collect
 from kbslurm.flow.launch import Launched, launch
 from kbslurm.flow.place import Place
 from kbslurm.flow.sweep import sweep
@@ -138,11 +138,11 @@ def test_a_site_that_was_away_for_days_works_again(stage: Stage) -> None:
         raise BackendRefused("refusing", "too many jobs", permanent=False)
 
     refusing.on_submit = refuse
-    lane.vigil.put_off[attempt.id] = 100_000
+    lane.notes.put_off[attempt.id] = 100_000
     turn([], [attempt])
-    assert attempt.id in lane.vigil.unsent, "it is to be sent again"
+    assert attempt.id in lane.notes.unsent, "it is to be sent again"
     refusing.on_submit = None
-    lane.vigil.unsent[attempt.id] = stage.clock.now()
+    lane.notes.unsent[attempt.id] = stage.clock.now()
     turn([attempt], [])
     refusing.trouble, lane.troubles = True, 100_000
     turn(stage.store.attempts.open(), [])
@@ -177,11 +177,11 @@ def test_one_attempt_that_nobody_can_look_at_holds_up_no_other(stage: Stage) -> 
     stage.store.attempts.note_ambiguous(attempts[1], "perhaps", stage.clock.now())
     cancel(stage.store.submissions, SubmissionId(4), None, stage.clock.now())
     with overheard(), pytest.raises((BackendTrouble, RuntimeError)):
-        collect(stage.store, place, stage.store.attempts.open(), Vigil(), stage.clock.now())
+        collect(stage.store, place, stage.store.attempts.open(), AttemptNotes(), stage.clock.now())
     assert [run["state"] for run in stage.runs()] == ["launching", "launching", "scored", "cancelled", "launching"]
     cancel(stage.store.submissions, SubmissionId(1), None, stage.clock.now())
     with overheard(), pytest.raises(BackendTrouble):
-        sweep(stage.store.attempts, place, stage.store.attempts.open()[::-1], Vigil(), stage.clock.now())
+        sweep(stage.store.attempts, place, stage.store.attempts.open()[::-1], AttemptNotes(), stage.clock.now())
     assert sore.cancelled == [attempts[0].name], "the cancel was reached behind those that can't be found"
 
 
@@ -487,13 +487,13 @@ def test_a_reader_gets_every_event_at_least_once_and_goes_on_where_it_was(stage:
     def read() -> None:
         nonlocal token
         for event in announce.next_events(events, announce.place_of(events, token)):
-            deal_with(line := announce.line(event))
+            deal_with(line := announce.as_json(event))
             token = line["token"]
 
     with pytest.raises(ConnectionError):
         read()
     read()
-    every = [announce.line(event) for event in events.after(EventId(0))]
+    every = [announce.as_json(event) for event in events.after(EventId(0))]
     assert [*told[:1], *told[2:]] == every and told[1] == told[2]
     told.clear()
     read()

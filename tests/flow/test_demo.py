@@ -17,7 +17,7 @@ import httpx
 import psutil
 
 from tests.popcorn.client import Popcorn
-from tests.popcorn.ground import GOOD
+from tests.popcorn.served_api import GOOD
 
 PATIENCE_S = 400.0
 

@@ -21,7 +21,7 @@ from kbslurm.daemon.loop import Daemon
 from kbslurm.domain.run import AttemptId, Ending, Handle, RunState
 from kbslurm.errors import BackendRefused, BackendUnclear
 from kbslurm.flow import render
-from kbslurm.flow.collect import Vigil, collect
+from kbslurm.flow.collect import AttemptNotes, collect
 from kbslurm.flow.launch import Launched, launch
 from kbslurm.flow.place import Place
 from kbslurm.flow.score import Scored, give_up, score
@@ -84,7 +84,7 @@ def test_what_may_rank_from_a_place_is_the_places_to_say(stage: Stage, wanted: i
     attempt = stage.attempt()
     puppet.sightings[attempt.name] = ended(Ending.REPORTED)
     puppet.reports[attempt.name] = sealed_report(stage.store.attempts.work(attempt.id))  # at level 2
-    collect(stage.store, place, stage.store.attempts.open(), Vigil(), stage.clock.now())
+    collect(stage.store, place, stage.store.attempts.open(), AttemptNotes(), stage.clock.now())
     assert (stage.run()["verdict"], stage.run()["ranked"]) == ("passed", ranks)
 
 
@@ -109,10 +109,10 @@ def test_law_1_what_a_dead_attempt_reports_later_is_looked_for_and_kept(stage: S
     place = Place(backend=puppet, grace_s=0)
     stage.submit()
     launched(stage, place)
-    old, vigil = stage.attempt(), Vigil()
+    old, notes = stage.attempt(), AttemptNotes()
     for sighting in (RUNNING, ended(Ending.NODE_FAILURE)):
         puppet.sightings[old.name] = sighting
-        collect(stage.store, place, stage.store.attempts.open(), vigil, clock.now())
+        collect(stage.store, place, stage.store.attempts.open(), notes, clock.now())
     assert stage.run()["state"] == "queued"
     hour = timedelta(hours=1)
     assert [dead.id for dead in stage.store.attempts.lately_dead(clock.now() - hour)] == [old.id]
@@ -154,15 +154,15 @@ def test_law_2_an_unclear_answer_is_sent_again_only_after_two_clean_sweeps(
     stage.submit()
     attempt = stage.claim(place)
     assert launch(stage.store.attempts, place, attempt, stage.clock.now()) is Launched.AMBIGUOUS
-    vigil, clock = Vigil(), now_of(stage)
+    notes, clock = AttemptNotes(), now_of(stage)
     for answer, seconds, sweeps in [(UNKNOWN, 0, 0), (UNKNOWN, 30, 0), (ABSENT, 30, 1), (ABSENT, 24, 1)]:
         puppet.default = answer
         clock.go(seconds)
-        sweep(stage.store.attempts, place, stage.store.attempts.open(), vigil, clock.now())
-        assert (stage.attempt().clean_sweeps, vigil.unsent, len(puppet.submitted)) == (sweeps, {}, 1)
+        sweep(stage.store.attempts, place, stage.store.attempts.open(), notes, clock.now())
+        assert (stage.attempt().clean_sweeps, notes.unsent, len(puppet.submitted)) == (sweeps, {}, 1)
     clock.go(1)
-    sweep(stage.store.attempts, place, stage.store.attempts.open(), vigil, clock.now())
-    assert list(vigil.unsent) == [attempt.id]
+    sweep(stage.store.attempts, place, stage.store.attempts.open(), notes, clock.now())
+    assert list(notes.unsent) == [attempt.id]
     puppet.on_submit = None
     assert launch(stage.store.attempts, place, stage.attempt(), clock.now()) is Launched.SUBMITTED
     first, second = puppet.submitted
@@ -176,7 +176,7 @@ def test_law_2_an_intent_of_a_dead_daemon_is_adopted_when_its_job_is_found(
     stage.submit()
     attempt = stage.claim(place)
     puppet.sightings[attempt.name] = ended(handle=Handle("42"))
-    sweep(stage.store.attempts, place, stage.store.attempts.open(), Vigil(), stage.clock.now())
+    sweep(stage.store.attempts, place, stage.store.attempts.open(), AttemptNotes(), stage.clock.now())
     assert (stage.attempt().handle, stage.attempt().state, puppet.submitted) == ("42", "submitted", [])
 
 
@@ -216,14 +216,14 @@ def test_law_3_a_submission_is_all_there_or_was_never_acknowledged(
 def test_law_4_a_missing_unknown_or_unreachable_job_changes_nothing(stage: Stage, puppet: Puppet, place: Place) -> None:
     stage.submit()
     launched(stage, place)
-    before, vigil, clock = stage.attempt(), Vigil(), now_of(stage)
+    before, notes, clock = stage.attempt(), AttemptNotes(), now_of(stage)
     for _ in range(5):
         clock.go(86_400)
-        collect(stage.store, place, stage.store.attempts.open(), vigil, clock.now())
-        sweep(stage.store.attempts, place, stage.store.attempts.open(), vigil, clock.now())
+        collect(stage.store, place, stage.store.attempts.open(), notes, clock.now())
+        sweep(stage.store.attempts, place, stage.store.attempts.open(), notes, clock.now())
     assert stage.attempt() == before
     puppet.default = ABSENT
-    collect(stage.store, place, stage.store.attempts.open(), vigil, clock.now())
+    collect(stage.store, place, stage.store.attempts.open(), notes, clock.now())
     assert (stage.attempt().state, stage.run()["state"]) == ("submitted", "launching")
 
 
@@ -236,20 +236,20 @@ def test_law_4_a_report_is_stronger_than_a_controller_that_is_away(stage: Stage,
     puppet.trouble = True
     puppet.reports[attempt.name] = sealed_report(stage.store.attempts.work(attempt.id))
     with pytest.raises(BackendTrouble):
-        collect(stage.store, place, [attempt], Vigil(), stage.clock.now())
+        collect(stage.store, place, [attempt], AttemptNotes(), stage.clock.now())
     assert stage.run()["verdict"] == "passed"
 
 
 def test_law_4_an_end_without_a_report_waits_for_the_late_report(stage: Stage, puppet: Puppet, place: Place) -> None:
     stage.submit()
     launched(stage, place)
-    attempt, vigil, clock = stage.attempt(), Vigil(), now_of(stage)
+    attempt, notes, clock = stage.attempt(), AttemptNotes(), now_of(stage)
     puppet.sightings[attempt.name] = ended(Ending.NODE_FAILURE)
     for seconds in (0, 9):
         clock.go(seconds)
-        assert collect(stage.store, place, [attempt], vigil, clock.now()) == 0
+        assert collect(stage.store, place, [attempt], notes, clock.now()) == 0
     puppet.reports[attempt.name] = sealed_report(stage.store.attempts.work(attempt.id))
-    assert collect(stage.store, place, [attempt], vigil, clock.now()) == 1
+    assert collect(stage.store, place, [attempt], notes, clock.now()) == 1
     assert stage.run()["verdict"] == "passed"
 
 
@@ -275,12 +275,12 @@ def test_law_5_only_what_is_nobodys_fault_is_tried_again(
     for number in range(1, attempts + 1):
         assert stage.run()["state"] == RunState.QUEUED
         launched(stage, place)
-        attempt, vigil, clock = stage.attempt(), Vigil(), now_of(stage)
+        attempt, notes, clock = stage.attempt(), AttemptNotes(), now_of(stage)
         assert attempt.number == number
         puppet.sightings[attempt.name] = ended(ending)
-        collect(stage.store, place, [attempt], vigil, clock.now())
+        collect(stage.store, place, [attempt], notes, clock.now())
         clock.go(11)
-        assert collect(stage.store, place, [attempt], vigil, clock.now()) == 1
+        assert collect(stage.store, place, [attempt], notes, clock.now()) == 1
     run = stage.run()
     assert (run["state"], run["verdict"], run["attempts"]) == (state, verdict, attempts)
     assert run["verdict_reason"]
@@ -298,10 +298,10 @@ def test_law_5_a_node_is_blamed_for_a_job_that_was_over_before_it_was_seen(
         if reported:
             work = stage.store.attempts.work(attempt.id)
             puppet.reports[attempt.name] = sealed_report(work, verdict="infrastructure", reason="the device is gone")
-        vigil = Vigil()
-        collect(stage.store, place, [attempt], vigil, stage.clock.now())
+        notes = AttemptNotes()
+        collect(stage.store, place, [attempt], notes, stage.clock.now())
         now_of(stage).go(11)
-        collect(stage.store, place, stage.store.attempts.open(), vigil, stage.clock.now())
+        collect(stage.store, place, stage.store.attempts.open(), notes, stage.clock.now())
         stage.store.submissions.cancel(receipt.submission_id, None, stage.clock.now())
     stage.submit(by="dana")
     assert stage.store.attempts.work(stage.claim(place).id).avoid_nodes == ("black-hole",)
@@ -330,20 +330,20 @@ def test_law_5_a_job_past_its_deadline_is_ended_first_and_timed_out_on_evidence(
 ) -> None:
     stage.submit()
     launched(stage, place)
-    vigil, clock = Vigil(), now_of(stage)
+    notes, clock = AttemptNotes(), now_of(stage)
     attempt = stage.attempt()
     puppet.sightings[attempt.name] = RUNNING
-    collect(stage.store, place, [attempt], vigil, clock.now())
+    collect(stage.store, place, [attempt], notes, clock.now())
     assert attempt.deadline_at is not None
     clock.at = attempt.deadline_at + timedelta(seconds=1)
     attempt = stage.attempt()
     assert attempt.started_at is not None
-    sweep(stage.store.attempts, place, [attempt], vigil, clock.now())
+    sweep(stage.store.attempts, place, [attempt], notes, clock.now())
     assert (puppet.cancelled, stage.run()["state"]) == ([attempt.name], "running")
     puppet.sightings[attempt.name] = ended(Ending.CANCELLED)
-    collect(stage.store, place, [attempt], vigil, clock.now())
+    collect(stage.store, place, [attempt], notes, clock.now())
     clock.go(11)
-    collect(stage.store, place, [attempt], vigil, clock.now())
+    collect(stage.store, place, [attempt], notes, clock.now())
     assert (stage.run()["state"], stage.run()["verdict"]) == ("scored", "timeout")
 
 
@@ -382,7 +382,7 @@ def test_law_6_a_report_that_is_not_this_attempts_own_never_scores(stage: Stage,
         bad = bad_reports(good, sealed_report(work, key=b"another"), sealed_report(work, nonce="other"))[kind]
         puppet.reports[attempt.name] = bad
         puppet.sightings[attempt.name] = ended()
-        assert collect(stage.store, place, [attempt], Vigil(), stage.clock.now()) == 1
+        assert collect(stage.store, place, [attempt], AttemptNotes(), stage.clock.now()) == 1
         (row,) = stage.rows("SELECT state, ending, reason FROM attempt WHERE id = %s", attempt.id)
         assert (row["state"], row["ending"]) == ("dead", "bad_report"), kind
         assert work.nonce not in row["reason"]
@@ -491,7 +491,7 @@ def a_ranked_walk_told(stage: Stage, puppet: Puppet, place: Place) -> str:
     (kept,) = stage.rows("SELECT secret_seed FROM run")
     puppet.reports[attempt.name] = sealed_report(work, secret_log="the hidden case's inputs", log="hello")
     puppet.sightings[attempt.name] = ended()
-    collect(stage.store, place, [attempt], Vigil(), stage.clock.now())
+    collect(stage.store, place, [attempt], AttemptNotes(), stage.clock.now())
     assert stage.run()["ranked"]
     (job,) = puppet.submitted
     assert job == render.job(work, place)

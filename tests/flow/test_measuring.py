@@ -31,7 +31,7 @@ from kbslurm_eval import clock
 from tests.command_line import CommandLine
 from tests.flow.puppet import RUNNING, Puppet, sealed_report
 from tests.flow.stage import PROBLEM, Stage
-from tests.popcorn.ground import serving
+from tests.popcorn.served_api import serving
 
 PLACE = Place(backend=Puppet(slots={"A100": 9}))
 PAIRED = dataclasses.replace(PROBLEM, config={"baseline": "def custom_kernel(data):\n    return data\n"})
@@ -79,7 +79,7 @@ def state(stage: Stage) -> str:
 
 def standing(stage: Stage, submission: SubmissionId) -> str:
     (run,) = stage.store.submissions.get(submission).runs
-    return run.standing
+    return run.shown_state
 
 
 def test_ranked_runs_wait_for_the_reference_times_and_are_scored_in_them(stage: Stage) -> None:
@@ -413,7 +413,7 @@ def test_resubmitting_for_luck_gains_next_to_nothing(between: float) -> None:
         for _ in range(40):
             first = run()
             best = min(best, first.score_s or math.inf)
-            yard = measure.Yardstick(calibrates=False, may_confirm=True, b_ref_s=None, standing=stands)
+            yard = measure.Yardstick(calibrates=False, may_confirm=True, b_ref_s=None, previous=stands)
             if measure.settled(first, yard)[1]:
                 second = run()
                 if stands is None or (second.score_s or math.inf) < stands.score_s:

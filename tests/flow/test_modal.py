@@ -16,7 +16,7 @@ from kbslurm.daemon.clock import WallClock
 from kbslurm.daemon.loop import Daemon
 from kbslurm.domain.run import AttemptState
 from kbslurm.flow.cancel import cancel
-from kbslurm.flow.collect import Vigil
+from kbslurm.flow.collect import AttemptNotes
 from kbslurm.flow.launch import Launched, launch
 from kbslurm.flow.place import Place
 from kbslurm.flow.sweep import sweep
@@ -92,20 +92,20 @@ def test_an_attempt_whose_id_was_lost_waits_until_it_cant_run_and_has_one_verdic
 ) -> None:
     """At worst one run is wasted; and nobody is told twice."""
     submit(stage, "accepted/slices.py")
-    vigil, now = Vigil(), stage.clock.now()
+    notes, now = AttemptNotes(), stage.clock.now()
     modal.lose("FunctionMap")
     assert launch(stage.store.attempts, place, stage.claim(place), now) is Launched.AMBIGUOUS
     for _ in range(3):
         now += timedelta(seconds=60)
-        sweep(stage.store.attempts, place, stage.store.attempts.open(), vigil, now)
-        assert (stage.attempt().state, stage.attempt().clean_sweeps, vigil.unsent) == (AttemptState.AMBIGUOUS, 0, {})
+        sweep(stage.store.attempts, place, stage.store.attempts.open(), notes, now)
+        assert (stage.attempt().state, stage.attempt().clean_sweeps, notes.unsent) == (AttemptState.AMBIGUOUS, 0, {})
     stage.wait_until(lambda: all(call.output for call in modal.calls.values()))
     later = place.patience_s + 3_600.0 + 180.0
     place.backend._now = lambda: stage.clock.now().timestamp() + later  # type: ignore[attr-defined]
     for _ in range(2):
         now += timedelta(seconds=later)
-        sweep(stage.store.attempts, place, stage.store.attempts.open(), vigil, now)
-    assert (stage.attempt().state, list(vigil.unsent)) == (AttemptState.INTENT, [stage.attempt().id])
+        sweep(stage.store.attempts, place, stage.store.attempts.open(), notes, now)
+    assert (stage.attempt().state, list(notes.unsent)) == (AttemptState.INTENT, [stage.attempt().id])
     assert launch(stage.store.attempts, place, stage.attempt(), stage.clock.now()) is Launched.SUBMITTED
     with running(Daemon(stage.store, [place], timing=QUICK)):
         stage.wait_until(lambda: stage.open_runs() == 0)

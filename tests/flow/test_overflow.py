@@ -18,12 +18,12 @@ from kbslurm.daemon.loop import LEASE, Daemon
 from kbslurm.domain.breaker import Breaker, State
 from kbslurm.domain.intake import Offer
 from kbslurm.domain.manifest import time_limit_s
-from kbslurm.domain.placement import Budget, Facts, OtherClass, Overflow, Role, Rules, month_named, month_of
+from kbslurm.domain.placement import Backlog, Budget, OtherClass, Overflow, PlaceRole, Rules, month_named, month_of
 from kbslurm.domain.run import AttemptState, Handle, OpenAttempt, Slot
 from kbslurm.domain.why import sentences
 from kbslurm.errors import BackendRefused, BackendTrouble, Invalid
 from kbslurm.flow.cancel import cancel
-from kbslurm.flow.collect import Vigil, collect
+from kbslurm.flow.collect import AttemptNotes, collect
 from kbslurm.flow.launch import launch
 from kbslurm.flow.place import Place
 from kbslurm.flow.queue import free_slots
@@ -98,7 +98,7 @@ def stage(database_url: str) -> Iterator[Stage]:
     built.close()
 
 
-def place(backend: Worker, role: Role = "home", gpu_class: str = "A100", price: float = 0.0) -> Place:
+def place(backend: Worker, role: PlaceRole = "home", gpu_class: str = "A100", price: float = 0.0) -> Place:
     return Place(
         backend=backend,
         poll_s=0.1,
@@ -283,7 +283,7 @@ def test_a_run_that_comes_while_the_plan_is_made_is_not_sent_unasked(stage: Stag
     served = daemon(stage, seeing(home), place(modal, "overflow"), rules=WAIT_OVER)
     facts = stage.store.queue.demand
 
-    def late(now: datetime) -> Facts:
+    def late(now: datetime) -> Backlog:
         found = facts(now)
         if not stage.runs():
             stage.submit(mode="leaderboard")
@@ -328,7 +328,7 @@ def test_what_began_elsewhere_ends_there_though_it_was_wanted_back(stage: Stage)
     slots = free_slots({"cluster": home.backend.capacity()}, ())
     assert stage.store.attempts.withdraw(stage.attempt(), slots, "home has room", stage.clock.now())
     modal.begin()
-    collect(stage.store, away, stage.store.attempts.open(), Vigil(), stage.clock.now())
+    collect(stage.store, away, stage.store.attempts.open(), AttemptNotes(), stage.clock.now())
     assert stage.run()["verdict"] == "passed"
     assert went(stage) == {"modal": 1}
 

@@ -22,16 +22,16 @@ import pytest
 from kbslurm.api.pages import drawing
 from kbslurm.api.pages.rendering import measured, static_file, took
 from kbslurm.api.sessions import SESSION
+from kbslurm.domain.access import Role
 from kbslurm.domain.run import SubmissionId
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.remove import remove
 from kbslurm.flow.score import score
 from kbslurm.flow.submit import accept
-from kbslurm.store.views import Role
 from kbslurm_eval import wire
 from tests.flow.puppet import Puppet, sealed_report
 from tests.flow.stage import HandClock
-from tests.popcorn.ground import ADMIN, GOOD, Ground, served
+from tests.popcorn.served_api import ADMIN, GOOD, ServedApi, served
 from tests.services import CHROMIUM, needs
 
 HOSTILE = "<script>alert(1)</script>"
@@ -42,17 +42,17 @@ PATIENCE_S = 120.0
 
 
 @pytest.fixture
-def ground(database_url: str, tmp_path: Path) -> Iterator[Ground]:
+def api(database_url: str, tmp_path: Path) -> Iterator[ServedApi]:
     with served(database_url, tmp_path, clock=HandClock()) as built:
         yield built
 
 
-def judged(ground: Ground, by: str = "ada", score_s: float = 0.5, doubt_s: float = 0.01) -> int:
+def judged(api: ServedApi, by: str = "ada", score_s: float = 0.5, doubt_s: float = 0.01) -> int:
     """A ranked submission with hostile and secret things in its report; nothing really runs."""
-    store = ground.store
-    assert isinstance(ground.context.clock, HandClock)
-    ground.context.clock.go(60)
-    now = ground.now
+    store = api.store
+    assert isinstance(api.context.clock, HandClock)
+    api.context.clock.go(60)
+    now = api.now
     person = store.people.ensure(by)
     receipt = accept(store.intake, person.id, "transpose", "k.py", GOOD, "leaderboard", ["H100"], now)
     attempt = claim(
@@ -77,11 +77,11 @@ def judged(ground: Ground, by: str = "ada", score_s: float = 0.5, doubt_s: float
 
 
 @contextmanager
-def browsing(ground: Ground, name: str | None = None, role: Role = "participant") -> Iterator[httpx.Client]:
+def browsing(api: ServedApi, name: str | None = None, role: Role = "participant") -> Iterator[httpx.Client]:
     """A browser's cookies and headers; signed on by token when it has a name."""
-    with httpx.Client(base_url=ground.url, headers=HTML, timeout=60) as browser:
+    with httpx.Client(base_url=api.url, headers=HTML, timeout=60) as browser:
         if name is not None:
-            token = ground.store.tokens.issue(ground.store.people.ensure(name, role).id, now=ground.now)
+            token = api.store.tokens.issue(api.store.people.ensure(name, role).id, now=api.now)
             answer = browser.post("/login", data={"token": token, "next": "/me"})
             assert (answer.status_code, answer.headers["location"]) == (303, "/me")
             cookie = answer.headers["set-cookie"]
@@ -95,11 +95,11 @@ def csrf(text: str) -> str:
     return found[1]
 
 
-def test_anybody_reads_boards_standings_and_problems(ground: Ground) -> None:
-    judged(ground, "ada", 0.5)
-    judged(ground, "bob", 0.505)
-    judged(ground, "cyd", 0.9)
-    with browsing(ground) as anybody:
+def test_anybody_reads_boards_standings_and_problems(api: ServedApi) -> None:
+    judged(api, "ada", 0.5)
+    judged(api, "bob", 0.505)
+    judged(api, "cyd", 0.9)
+    with browsing(api) as anybody:
         front = anybody.get("/")
         assert front.status_code == 200 and 'href="/board/transpose/H100"' in front.text
         board = anybody.get("/board/TRANSPOSE/h100").text
@@ -109,7 +109,7 @@ def test_anybody_reads_boards_standings_and_problems(ground: Ground) -> None:
         assert board.count("<circle") == 1, "only the first was ever a record"
         assert anybody.get("/board/transpose").headers["location"] == "/board/transpose/H100"
         problem = anybody.get("/problem/transpose").text
-        assert f"POPCORN_API_URL={ground.url}" in problem
+        assert f"POPCORN_API_URL={api.url}" in problem
         assert "popcorn submit --no-tui --leaderboard transpose --gpu H100 --mode leaderboard kernel.py" in problem
         template = anybody.get("/problem/transpose/template/Python")
         assert "attachment" in template.headers["content-disposition"] and "def custom_kernel" in template.text
@@ -122,18 +122,18 @@ def test_anybody_reads_boards_standings_and_problems(ground: Ground) -> None:
             assert not re.search(r"<script(?! src=)|\son\w+=|\sstyle=", answer.text)
 
 
-def test_a_submission_is_its_owners_and_hides_what_is_hidden(ground: Ground) -> None:
-    number = judged(ground, "ada")
-    with browsing(ground) as nobody:
+def test_a_submission_is_its_owners_and_hides_what_is_hidden(api: ServedApi) -> None:
+    number = judged(api, "ada")
+    with browsing(api) as nobody:
         answer = nobody.get(f"/s/{number}")
         assert (answer.status_code, answer.headers["location"]) == (303, f"/login?next=/s/{number}")
     for name, role in (("eve", "participant"), ("hana", "staff")):
-        with browsing(ground, name, role) as other:  # type: ignore[arg-type]
+        with browsing(api, name, role) as other:  # type: ignore[arg-type]
             answer = other.get(f"/s/{number}")
             assert answer.status_code == 404 and "k.py" not in answer.text
             token = csrf(other.get("/me").text)
             assert other.post(f"/s/{number}/cancel", data={"csrf": token}).status_code == 404
-    with browsing(ground, "ada") as ada:
+    with browsing(api, "ada") as ada:
         assert f'href="/s/{number}"' in ada.get("/me").text
         page = ada.get(f"/s/{number}").text
         for told in (
@@ -151,13 +151,13 @@ def test_a_submission_is_its_owners_and_hides_what_is_hidden(ground: Ground) -> 
             text = ada.get(path).text
             for secret in (SECRET_LOG, HIDDEN_SPEC, ADMIN, "Traceback"):
                 assert secret not in text, path
-        remove(ground.store.submissions, SubmissionId(number), None, "ada", ground.now)
+        remove(api.store.submissions, SubmissionId(number), None, "ada", api.now)
         assert ada.get(f"/s/{number}").status_code == 404
-        assert ground.store.submissions.get(SubmissionId(number)).source == "", "it is purged"
+        assert api.store.submissions.get(SubmissionId(number)).source == "", "it is purged"
 
 
-def test_a_profile_is_text_and_downloads_for_its_owner_only(ground: Ground) -> None:
-    store, now, blob = ground.store, ground.now, f"<html>{HOSTILE}".encode()
+def test_a_profile_is_text_and_downloads_for_its_owner_only(api: ServedApi) -> None:
+    store, now, blob = api.store, api.now, f"<html>{HOSTILE}".encode()
     person = store.people.ensure("ada")
     number = accept(store.intake, person.id, "transpose", "k.py", GOOD, "profile", ["H100"], now).submission_id
     attempt = claim(
@@ -171,7 +171,7 @@ def test_a_profile_is_text_and_downloads_for_its_owner_only(ground: Ground) -> N
     report = sealed_report(store.attempts.work(attempt.id), profile=f"a profile with {HOSTILE}", artifacts=sealed)
     score(store, attempt, report, now, brought=lambda names: {names[0]: blob, names[1]: b"other bytes"})
     address = f"/s/{number}/artifacts/H100/benchmark-0.table.txt"
-    with browsing(ground, "ada") as ada, browsing(ground, "eve") as eve, browsing(ground) as nobody:
+    with browsing(api, "ada") as ada, browsing(api, "eve") as eve, browsing(api) as nobody:
         page = ada.get(f"/s/{number}").text
         assert HOSTILE not in page and "a profile with &lt;script&gt;" in page and address in page
         assert "changed.txt" not in page and "lost.txt" not in page, "what isn't as it was sealed isn't kept"
@@ -183,17 +183,17 @@ def test_a_profile_is_text_and_downloads_for_its_owner_only(ground: Ground) -> N
         assert (eve.get(address).status_code, nobody.get(address).status_code) == (404, 303)
 
 
-def test_a_token_that_waits_is_made_ones_own_by_pasting_it(ground: Ground) -> None:
-    pending = ground.client(None).register()
-    with browsing(ground, "ada") as ada:
+def test_a_token_that_waits_is_made_ones_own_by_pasting_it(api: ServedApi) -> None:
+    pending = api.client(None).register()
+    with browsing(api, "ada") as ada:
         token = csrf(ada.get("/me").text)
         assert ada.post("/me/link", data={"csrf": "x", "token": pending}).status_code == 403
         answer = ada.post("/me/link", data={"csrf": token, "token": pending})
         assert (answer.status_code, answer.headers["location"]) == (303, "/me?linked=1")
         assert "yours now" in ada.get("/me?linked=1").text
-    with browsing(ground, "eve") as eve:
+    with browsing(api, "eve") as eve:
         assert eve.post("/me/link", data={"csrf": csrf(eve.get("/me").text), "token": pending}).status_code == 400
-    person = ground.store.tokens.person_of(pending, now=ground.now)
+    person = api.store.tokens.person_of(pending, now=api.now)
     assert person is not None and person.name == "ada"
 
 
@@ -208,74 +208,74 @@ def stream(browser: httpx.Client, path: str) -> Iterator[str]:
                 yield line.removeprefix("event: ")
 
 
-def test_a_submissions_page_is_told_of_each_step_and_of_the_end(ground: Ground) -> None:
-    store = ground.store
+def test_a_submissions_page_is_told_of_each_step_and_of_the_end(api: ServedApi) -> None:
+    store = api.store
     ada = store.people.ensure("ada")
-    number = accept(store.intake, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], ground.now).submission_id
-    with browsing(ground, "ada") as browser:
+    number = accept(store.intake, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], api.now).submission_id
+    with browsing(api, "ada") as browser:
         page = browser.get(f"/s/{number}").text
         assert f'data-live="/live/-/s/{number}"' in page and "live.js" in page
         events = stream(browser, f"/live/-/s/{number}")
         assert [next(events), next(events)] == [":", ":"], "it is there, and nothing moved yet"
-        attempt = claim(store.queue, free_slots({"puppet": Puppet(slots={"H100": 9}).capacity()}, ()), ground.now)
+        attempt = claim(store.queue, free_slots({"puppet": Puppet(slots={"H100": 9}).capacity()}, ()), api.now)
         assert attempt is not None
         assert next(one for one in events if one != ":") == "moved"
-        score(store, attempt, sealed_report(store.attempts.work(attempt.id)), ground.now)
+        score(store, attempt, sealed_report(store.attempts.work(attempt.id)), api.now)
         rest = [one for one in events if one != ":"]
         assert rest[-1] == "over" and set(rest) == {"moved", "over"}
         assert "live.js" not in browser.get(f"/s/{number}").text, "nothing more will come"
         assert list(stream(browser, f"/live/-/s/{number}"))[-1] == "over"
     for name in ("eve", None):
-        with browsing(ground, name) as other:
+        with browsing(api, name) as other:
             assert other.get(f"/live/-/s/{number}").status_code == 404
 
 
-def test_a_board_is_told_of_a_new_record_and_shows_it(ground: Ground) -> None:
+def test_a_board_is_told_of_a_new_record_and_shows_it(api: ServedApi) -> None:
     """What the browser below sees happen, as far as it goes without one."""
-    first = judged(ground, "ada", 0.5)
-    with browsing(ground) as anybody:
+    first = judged(api, "ada", 0.5)
+    with browsing(api) as anybody:
         board = anybody.get("/board/transpose/H100").text
         assert "<title>transpose on H100 – kbslurm</title>" in board and 'href="/login' in board
         (live,) = re.findall(r'data-live="([^"]+)"', board)
         events = stream(anybody, live)
         assert next(events) == ":", "nothing happened yet"
-        judged(ground, "grace", 0.25)
+        judged(api, "grace", 0.25)
         assert next(one for one in events if one != ":") == "scored"
         events.close()  # type: ignore[attr-defined]
         board = anybody.get("/board/transpose/H100").text
         assert re.findall(r'<th scope="row">(\w+)', board)[:2] == ["grace", "ada"]
         assert board.count("<circle") == 2
-    with browsing(ground, "ada") as ada:
+    with browsing(api, "ada") as ada:
         mine = ada.get("/me").text
         assert "<title>My submissions – kbslurm</title>" in mine and f'href="/s/{first}"' in mine
         assert f"<title>Submission {first} – kbslurm</title>" in ada.get(f"/s/{first}").text
 
 
-def test_the_staff_page_is_told_that_something_happened(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_staff_page_is_told_that_something_happened(api: ServedApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kbslurm.api.pages.live.STAFF_S", 0.05)
-    with browsing(ground, "hana", "staff") as hana:
+    with browsing(api, "hana", "staff") as hana:
         assert 'data-live="/live/-/staff"' in hana.get("/staff").text
         events = stream(hana, "/live/-/staff")
         assert next(events) == ":"
-        ground.store.events.audit("host", "waved", "nobody", now=ground.now)
+        api.store.events.audit("host", "waved", "nobody", now=api.now)
         assert next(one for one in events if one != ":") == "moved"
         events.close()  # type: ignore[attr-defined]
     for name in ("eve", None):
-        with browsing(ground, name) as other:
+        with browsing(api, name) as other:
             assert other.get("/live/-/staff").status_code == 403
 
 
-def test_long_lists_come_in_pages_that_lead_to_one_another(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_lists_come_in_pages_that_lead_to_one_another(api: ServedApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kbslurm.api.pages.boards.PAGE", 2)
     monkeypatch.setattr("kbslurm.api.pages.submissions.MINE", 2)
-    numbers = [judged(ground, "ada", 0.9), *(judged(ground, "ada", 0.5 + n / 10) for n in range(2))]
+    numbers = [judged(api, "ada", 0.9), *(judged(api, "ada", 0.5 + n / 10) for n in range(2))]
     for n in range(4):
-        judged(ground, f"p{n}", 0.1 + n / 50, 0.0001)
+        judged(api, f"p{n}", 0.1 + n / 50, 0.0001)
 
     def people(text: str) -> list[str]:
         return re.findall(r'<th scope="row">(\w+)</th><td class="number">', text.partition("<details")[0])
 
-    with browsing(ground, "ada") as ada:
+    with browsing(api, "ada") as ada:
         for start, seen, leads in (
             (0, ["p0", "p1"], {"Further": "2"}),
             (2, ["p2", "p3"], {"Better": "0", "Further": "4"}),
@@ -290,34 +290,34 @@ def test_long_lists_come_in_pages_that_lead_to_one_another(ground: Ground, monke
             text = ada.get(f"/me?from={start}").text
             assert [int(one) for one in re.findall(r'href="/s/(\d+)"', text)] == mine
         assert ada.get("/me?from=-1").status_code == 422 and ada.get(f"/me?from={2**31}").status_code == 422
-    client = ground.client("ada")
+    client = api.client("ada")
     rows = [client.call("GET", f"/submissions/transpose/H100?limit=2&offset={n}").good() for n in (0, 2, 4, 6)]
     assert [[row["rank"] for row in page] for page in rows] == [[1, 2], [3, 4], [5], []]
     lines = [client.call("GET", f"/user/submissions?limit=2&offset={n}").good() for n in (0, 2, 4)]
     assert [[row["id"] for row in page] for page in lines] == [numbers[:0:-1], numbers[:1], []]
 
 
-def test_a_hostile_name_stays_text(ground: Ground) -> None:
-    judged(ground, "<img src=x onerror=alert(1)>")
-    with browsing(ground) as anybody:
+def test_a_hostile_name_stays_text(api: ServedApi) -> None:
+    judged(api, "<img src=x onerror=alert(1)>")
+    with browsing(api) as anybody:
         text = anybody.get("/board/transpose/H100").text
         assert "<img" not in text and text.count("&lt;img src=x") >= 2
 
 
-def test_a_closed_board_is_there_for_nobody_outside(ground: Ground) -> None:
-    judged(ground, "ada")
-    ground.store.boards.set_visibility("transpose", "closed", by="host", now=ground.now)
+def test_a_closed_board_is_there_for_nobody_outside(api: ServedApi) -> None:
+    judged(api, "ada")
+    api.store.boards.set_visibility("transpose", "closed", by="host", now=api.now)
     paths = ("/board/transpose", "/board/transpose/H100", "/problem/transpose", "/live/transpose")
-    with browsing(ground, "eve") as outsider, browsing(ground, "hana", "staff") as hana:
+    with browsing(api, "eve") as outsider, browsing(api, "hana", "staff") as hana:
         assert "transpose" not in outsider.get("/").text
         for path in (*paths, "/problem/transpose/template/Python"):
             assert outsider.get(path).status_code == 404, path
         assert "transpose" in hana.get("/").text and hana.get(paths[1]).status_code == 200
 
 
-def test_staff_act_by_forms_of_their_session_only(ground: Ground) -> None:
-    store = ground.store
-    with browsing(ground, "hana", "staff") as hana, browsing(ground, "eve") as eve, browsing(ground) as nobody:
+def test_staff_act_by_forms_of_their_session_only(api: ServedApi) -> None:
+    store = api.store
+    with browsing(api, "hana", "staff") as hana, browsing(api, "eve") as eve, browsing(api) as nobody:
         assert nobody.get("/staff").status_code == 303
         assert eve.get("/staff").status_code == 403 and 'href="/staff"' not in eve.get("/").text
         mine, hers = csrf(hana.get("/staff").text), csrf(eve.get("/me").text)
@@ -334,7 +334,7 @@ def test_staff_act_by_forms_of_their_session_only(ground: Ground) -> None:
         assert "not taken" in hana.get("/staff").text
         assert act("resume") == 303 and store.settings.accepts_jobs()
         ada = store.people.ensure("ada")
-        waiting = accept(store.intake, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], ground.now).submission_id
+        waiting = accept(store.intake, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], api.now).submission_id
         assert act("cancel", submission="x") == 400 and act("dance") == 404
         assert act("cancel", submission=str(waiting)) == 303 and store.submissions.get(waiting).is_done
         assert act("ban", person="hana") == 403
@@ -345,12 +345,12 @@ def test_staff_act_by_forms_of_their_session_only(ground: Ground) -> None:
         assert all(f'<th scope="row">{name}</th>' in text for name in ("cancel", "ban", "unban"))
         secret = hana.cookies[SESSION]
         assert hana.post("/logout", data={"csrf": mine}).status_code == 303
-        assert store.tokens.person_of(secret, now=ground.now) is None
+        assert store.tokens.person_of(secret, now=api.now) is None
 
 
-def test_signing_on_wants_a_good_token_and_leads_nowhere_else(ground: Ground) -> None:
-    token = ground.store.tokens.issue(ground.store.people.ensure("ada").id, now=ground.now)
-    with browsing(ground) as browser:
+def test_signing_on_wants_a_good_token_and_leads_nowhere_else(api: ServedApi) -> None:
+    token = api.store.tokens.issue(api.store.people.ensure("ada").id, now=api.now)
+    with browsing(api) as browser:
         answer = browser.post("/login", data={"token": "wrong"})
         assert answer.status_code == 403 and "set-cookie" not in answer.headers
         assert browser.post("/login", json={"token": token}).status_code == 400
@@ -358,18 +358,18 @@ def test_signing_on_wants_a_good_token_and_leads_nowhere_else(ground: Ground) ->
         assert answer.headers["location"] == "/"
 
 
-def test_a_slash_too_many_leads_to_the_page(ground: Ground) -> None:
+def test_a_slash_too_many_leads_to_the_page(api: ServedApi) -> None:
     html = {"Accept": "text/html"}
-    told = httpx.get(f"{ground.url}/board/transpose/H100/?page=1", headers=html)
+    told = httpx.get(f"{api.url}/board/transpose/H100/?page=1", headers=html)
     assert (told.status_code, told.headers["Location"]) == (308, "/board/transpose/H100?page=1")
-    assert httpx.get(f"{ground.url}/board/transpose/", headers=html, follow_redirects=True).status_code == 200
+    assert httpx.get(f"{api.url}/board/transpose/", headers=html, follow_redirects=True).status_code == 200
     for path in ("/nowhere/", "//evil.example/", "//evil.example/board/transpose/"):
-        assert httpx.get(f"{ground.url}{path}", headers=html).status_code == 404
-    assert httpx.get(f"{ground.url}/leaderboards/").status_code == 404, "a client's address is a client's business"
+        assert httpx.get(f"{api.url}{path}", headers=html).status_code == 404
+    assert httpx.get(f"{api.url}/leaderboards/").status_code == 404, "a client's address is a client's business"
 
 
-def test_errors_are_pages_for_browsers_and_json_for_clients(ground: Ground) -> None:
-    with httpx.Client(base_url=ground.url, timeout=60) as anybody:
+def test_errors_are_pages_for_browsers_and_json_for_clients(api: ServedApi) -> None:
+    with httpx.Client(base_url=api.url, timeout=60) as anybody:
         for path in ("/nowhere", "/board/nowhere", "/static/addresses.py"):
             page = anybody.get(path, headers=HTML)
             assert page.status_code == 404 and page.headers["content-type"].startswith("text/html")
@@ -499,20 +499,20 @@ def until(look: Callable[[], Any], what: str) -> Any:
 
 @needs(CHROMIUM)
 def test_a_real_browser_follows_links_signs_on_and_sees_a_new_record_live(
-    ground: Ground, chromium: Chromium, tmp_path: Path
+    api: ServedApi, chromium: Chromium, tmp_path: Path
 ) -> None:
     shots = Path(os.environ.get("KBSLURM_TEST_ARTIFACTS") or tmp_path)
     shots.mkdir(parents=True, exist_ok=True)
-    first = judged(ground, "ada", 0.5)
-    token = ground.store.tokens.issue(ground.store.people.ensure("ada").id, now=ground.now)
+    first = judged(api, "ada", 0.5)
+    token = api.store.tokens.issue(api.store.people.ensure("ada").id, now=api.now)
 
-    chromium.open(ground.url)
+    chromium.open(api.url)
     assert chromium.title() == "Boards – kbslurm"
     chromium.click("a[href='/board/transpose/H100']")
     until(lambda: chromium.title() == "transpose on H100 – kbslurm", "the board opens")
     assert "ada" in chromium.ask("return document.querySelector('#live tbody').innerText")
     chromium.ask("window.stayed = true")
-    judged(ground, "grace", 0.25)
+    judged(api, "grace", 0.25)
     until(lambda: "grace" in chromium.ask("return document.querySelector('#live tbody').innerText"), "grace shows")
     rows = chromium.ask("return [...document.querySelectorAll('#live tbody th')].map(cell => cell.innerText)")
     assert rows[:2] == ["grace", "ada"] and chromium.ask("return window.stayed") is True, "shown without a reload"
@@ -532,7 +532,7 @@ def test_a_real_browser_follows_links_signs_on_and_sees_a_new_record_live(
     # As wide as a phone, nothing makes the page itself scroll sideways, and the first Tab reaches the skip link.
     chromium.call("POST", "/window/rect", width=500, height=800)
     for path in ("/", "/board/transpose/H100", "/problem/transpose", f"/s/{first}"):
-        chromium.open(ground.url + path)
+        chromium.open(api.url + path)
         assert chromium.ask("return document.documentElement.scrollWidth <= innerWidth"), path
     chromium.call("POST", "/actions", actions=[{"type": "key", "id": "k", "actions": TAB}])
     assert chromium.ask("return document.activeElement.className") == "skip"

@@ -21,16 +21,16 @@ from kbslurm.contract.operations import Stats
 from kbslurm.contract.people import PersonTold
 from kbslurm.contract.queue import RunnerQueue
 from kbslurm.contract.rankings import Standing
-from kbslurm.contract.submissions import HostsSubmissionTold, Submission, SubmissionLine
+from kbslurm.contract.submissions import HostsSubmissionTold, Submission, SubmissionSummary
 from tests import databases
 from tests.popcorn.client import ClientDied, Popcorn
-from tests.popcorn.ground import GOOD, WRONG, Ground, served, working
+from tests.popcorn.served_api import GOOD, WRONG, ServedApi, served, working
 
 
 @pytest.fixture(scope="module")
-def ground(
+def api(
     postgres_server: databases.Server, template_database: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Ground]:
+) -> Iterator[ServedApi]:
     """One service for all of this file, with its daemon at work."""
     url = postgres_server.create(template_database)
     place = tmp_path_factory.mktemp("popcorn")
@@ -40,16 +40,16 @@ def ground(
 
 
 @pytest.fixture(scope="module")
-def ranked(ground: Ground) -> tuple[Popcorn, int]:
+def ranked(api: ServedApi) -> tuple[Popcorn, int]:
     """A client, and its leaderboard submission that passed."""
-    client = ground.client("ada")
+    client = api.client("ada")
     number = client.submit("Transpose", "h100", "LEADERBOARD", "slices.py", GOOD)
     client.wait(number)
     return client, number
 
 
-def test_a_competitor_lists_boards_and_gpus(ground: Ground) -> None:
-    client = ground.client("ada")
+def test_a_competitor_lists_boards_and_gpus(api: ServedApi) -> None:
+    client = api.client("ada")
     (board,) = [row for row in client.leaderboards() if row["name"] == "transpose"]
     Leaderboard.model_validate(board)
     assert client.gpus("transpose") == ["H100", "A100"]
@@ -60,7 +60,7 @@ def test_a_competitor_lists_boards_and_gpus(ground: Ground) -> None:
 
 
 def test_a_ranked_submission_has_a_public_score_and_a_passed_secret_run(
-    ground: Ground, ranked: tuple[Popcorn, int]
+    api: ServedApi, ranked: tuple[Popcorn, int]
 ) -> None:
     client, number = ranked
     told = client.show(number)
@@ -85,8 +85,8 @@ def test_a_ranked_submission_has_a_public_score_and_a_passed_secret_run(
     assert client.call("GET", f"/submission_count/transpose/H100?user_id={told['user_id']}").good() == {"count": 1}
 
 
-def test_a_wrong_submission_is_told_by_the_one_channel_that_there_is(ground: Ground) -> None:
-    client = ground.client("boris")
+def test_a_wrong_submission_is_told_by_the_one_channel_that_there_is(api: ServedApi) -> None:
+    client = api.client("boris")
     number = client.submit("transpose", "A100", "test", "square_only.py", WRONG)
     with pytest.raises(ClientDied, match=r"wrong.*\n.*test \d") as died:
         client.wait(number)
@@ -96,8 +96,8 @@ def test_a_wrong_submission_is_told_by_the_one_channel_that_there_is(ground: Gro
     assert "test.0.spec" in told["runs"][0]["result"]
 
 
-def test_a_benchmark_is_timed_and_does_not_rank(ground: Ground) -> None:
-    client = ground.client("cleo")
+def test_a_benchmark_is_timed_and_does_not_rank(api: ServedApi) -> None:
+    client = api.client("cleo")
     told = client.wait(
         client.submit("transpose", "A100", "benchmark", "k.py", b"#!POPCORN leaderboard transpose\n" + GOOD)
     )
@@ -106,8 +106,8 @@ def test_a_benchmark_is_timed_and_does_not_rank(ground: Ground) -> None:
     assert not [row for row in client.call("GET", "/submissions/transpose/A100").good() if row["user_name"] == "cleo"]
 
 
-def test_a_profile_is_a_stream_with_progress_at_once_and_the_result_last(ground: Ground) -> None:
-    client = ground.client("dora")
+def test_a_profile_is_a_stream_with_progress_at_once_and_the_result_last(api: ServedApi) -> None:
+    client = api.client("dora")
     events = list(client.stream("Transpose", "a100", "Profile", "k.py", GOOD))
     names = [name for name, _ in events]
     assert names[0] == "status" and names[-1] == "result" and set(names[:-1]) == {"status"}
@@ -133,11 +133,11 @@ def test_a_profile_is_a_stream_with_progress_at_once_and_the_result_last(ground:
     assert (file.status, file.body) == (200, table)
     assert headers["content-type"] == "application/octet-stream" and headers["x-content-type-options"] == "nosniff"
     assert headers["content-disposition"].startswith('attachment; filename="')
-    other, hosts = ground.client("dieter"), ground.host()
+    other, hosts = api.client("dieter"), api.host()
     assert [other.call("GET", path).status for path in (drawn["download_url"], url)] == [403, 403]
     assert hosts.call("GET", url.replace("/user/", "/admin/"), admin=True).body == table
     assert client.call("GET", url.replace("table.txt", "..%2Ftable.txt")).status == 404
-    with Client(ground.url, token=client.cli_id) as ours:
+    with Client(api.url, token=client.cli_id) as ours:
         (found,) = [one for one in ours.artifacts(last["id"]) if one.name == "benchmark-0.table.txt"]
         assert found.size == len(table) and ours.artifact(last["id"], found.gpu, found.name) == table
     client.delete(last["id"])
@@ -147,18 +147,18 @@ def test_a_profile_is_a_stream_with_progress_at_once_and_the_result_last(ground:
     )
 
 
-def test_who_hangs_up_does_not_lose_the_run(ground: Ground) -> None:
-    client = ground.client("emil")
+def test_who_hangs_up_does_not_lose_the_run(api: ServedApi) -> None:
+    client = api.client("emil")
     stream = client.stream("transpose", "A100", "test", "k.py", GOOD)
     assert next(stream)[0] == "status"
     stream.close()
     (line,) = client.submissions("transpose")
-    SubmissionLine.model_validate(line)
+    SubmissionSummary.model_validate(line)
     assert client.wait(line["id"])["job"]["status"] == "succeeded"
 
 
-def test_deleting_hides_and_purges_and_nobody_else_may(ground: Ground, ranked: tuple[Popcorn, int]) -> None:
-    client, other = ground.client("fay"), ground.client("gus")
+def test_deleting_hides_and_purges_and_nobody_else_may(api: ServedApi, ranked: tuple[Popcorn, int]) -> None:
+    client, other = api.client("fay"), api.client("gus")
     number = client.submit("transpose", "H100", "leaderboard", "slices.py", GOOD)
     for method in ("GET", "DELETE"):
         assert other.call(method, f"/user/submissions/{number}").status == 403
@@ -166,13 +166,13 @@ def test_deleting_hides_and_purges_and_nobody_else_may(ground: Ground, ranked: t
     assert client.call("GET", f"/user/submissions/{number}").status == 404
     assert client.call("DELETE", f"/user/submissions/{number}").status == 404
     assert client.submissions("transpose") == []
-    assert ground.store.submissions.get(number).source == ""  # type: ignore[arg-type]
+    assert api.store.submissions.get(number).source == ""  # type: ignore[arg-type]
     assert not [row for row in client.call("GET", "/submissions/transpose/H100").good() if row["user_name"] == "fay"]
 
 
-def test_a_connection_outlives_the_pause_between_two_polls(ground: Ground) -> None:
+def test_a_connection_outlives_the_pause_between_two_polls(api: ServedApi) -> None:
     """The client polls every 5 s on one connection and dies when it was closed meanwhile."""
-    client = ground.client("ada")
+    client = api.client("ada")
     client.leaderboards()
     before = client._connection
     threading.Event().wait(6.5)
@@ -181,8 +181,8 @@ def test_a_connection_outlives_the_pause_between_two_polls(ground: Ground) -> No
     assert KEEP_ALIVE_S >= 75
 
 
-def test_what_is_too_large_is_read_to_its_end_and_refused_on_the_same_connection(ground: Ground) -> None:
-    client = ground.client("ada")
+def test_what_is_too_large_is_read_to_its_end_and_refused_on_the_same_connection(api: ServedApi) -> None:
+    client = api.client("ada")
     for size in (1_000_001, 8_000_000):
         answer = client.upload("/submission/transpose/H100/test", "k.py", b"#" * size)
         assert answer.status == 413
@@ -191,12 +191,10 @@ def test_what_is_too_large_is_read_to_its_end_and_refused_on_the_same_connection
     assert client.gpus("transpose")
 
 
-def test_join_opens_a_closed_board_to_one_person(ground: Ground) -> None:
-    host, guest, other = ground.host(), ground.client("ida"), ground.client("jon")
-    ground.store.boards.add(
-        "secretive", ground.store.boards.get("transpose").problem, gpus=("H100",), visibility="closed"
-    )
-    for client in (guest, other, ground.client(None)):
+def test_join_opens_a_closed_board_to_one_person(api: ServedApi) -> None:
+    host, guest, other = api.host(), api.client("ida"), api.client("jon")
+    api.store.boards.add("secretive", api.store.boards.get("transpose").problem, gpus=("H100",), visibility="closed")
+    for client in (guest, other, api.client(None)):
         assert "secretive" not in [row["name"] for row in client.leaderboards()]
         assert client.call("GET", "/gpus/secretive").status == 404
         assert client.call("GET", "/submissions/secretive/H100").status == 404
@@ -220,8 +218,8 @@ def test_join_opens_a_closed_board_to_one_person(ground: Ground) -> None:
     assert host.call("DELETE", f"/admin/invites/{first}", admin=True).status == 404
 
 
-def test_a_pending_token_is_nobodys_until_it_is_linked_once(ground: Ground) -> None:
-    client, host = ground.client(None), ground.host()
+def test_a_pending_token_is_nobodys_until_it_is_linked_once(api: ServedApi) -> None:
+    client, host = api.client(None), api.host()
     state = client.register("discord")
     assert client.call("GET", "/user/submissions").status == 401
     kim = host.host("POST", "/admin/people", {"name": "kim", "provider": "discord", "account": "4711"})
@@ -234,9 +232,9 @@ def test_a_pending_token_is_nobodys_until_it_is_linked_once(ground: Ground) -> N
     assert host.call("POST", "/admin/link", {"token": state, "person": "person:ada"}, admin=True).status == 400
 
 
-def test_a_poll_in_the_queue_says_place_and_queue(ground: Ground) -> None:
-    client = ground.client("lea")
-    ground.store.boards.add("elsewhere", ground.store.boards.find("transpose").problem, gpus=("MI300",))  # type: ignore[union-attr]
+def test_a_poll_in_the_queue_says_place_and_queue(api: ServedApi) -> None:
+    client = api.client("lea")
+    api.store.boards.add("elsewhere", api.store.boards.find("transpose").problem, gpus=("MI300",))  # type: ignore[union-attr]
     numbers = [client.submit("elsewhere", "mi300", "test", "k.py", GOOD) for _ in range(2)]
     told = client.show(numbers[1])
     assert told["job"]["status"] == "pending" and not told["done"] and told["runs"] == []
@@ -269,8 +267,8 @@ def test_a_poll_in_the_queue_says_place_and_queue(ground: Ground) -> None:
         ("GET", "/gpus/%00", True, 404),
     ],
 )
-def test_every_failure_is_one_text(ground: Ground, method: str, path: str, named: bool, status: int) -> None:
-    client = ground.client("ada" if named else None)
+def test_every_failure_is_one_text(api: ServedApi, method: str, path: str, named: bool, status: int) -> None:
+    client = api.client("ada" if named else None)
     answer = client.call(method, path, {"code": "x"} if path == "/user/join" else None)
     assert answer.status == status, answer.body
     with pytest.raises(ClientDied):
@@ -290,27 +288,27 @@ def test_every_failure_is_one_text(ground: Ground, method: str, path: str, named
         ("/transpose/GH9000/profile", "k.py", GOOD, 404, "GH9000"),
     ],
 )
-def test_a_refused_upload_says_why(ground: Ground, path: str, name: str, source: bytes, status: int, says: str) -> None:
+def test_a_refused_upload_says_why(api: ServedApi, path: str, name: str, source: bytes, status: int, says: str) -> None:
     with pytest.raises(ClientDied, match=says) as died:
-        ground.client("ada").upload(path, name, source).good()
+        api.client("ada").upload(path, name, source).good()
     assert died.value.status == status
 
 
-def test_an_unknown_or_revoked_token_is_401(ground: Ground) -> None:
-    client = ground.client("mia")
+def test_an_unknown_or_revoked_token_is_401(api: ServedApi) -> None:
+    client = api.client("mia")
     assert client.submissions("transpose") == []
-    assert client.cli_id is not None and ground.store.tokens.revoke_secret(client.cli_id)
+    assert client.cli_id is not None and api.store.tokens.revoke_secret(client.cli_id)
     assert client.call("GET", "/user/submissions").status == 401
     client.cli_id = "nobody's"
     assert client.call("GET", "/user/submissions").status == 401
 
 
-def test_hosts_calls(ground: Ground, ranked: tuple[Popcorn, int], tmp_path: Path) -> None:
-    host = ground.host()
+def test_hosts_calls(api: ServedApi, ranked: tuple[Popcorn, int], tmp_path: Path) -> None:
+    host = api.host()
     # pause
     assert host.host("POST", "/admin/stop") == {"status": "ok", "accepts_jobs": False}
     with pytest.raises(ClientDied, match="paused") as died:
-        ground.client("ada").submit("transpose", "H100", "test", "k.py", GOOD)
+        api.client("ada").submit("transpose", "H100", "test", "k.py", GOOD)
     assert died.value.status == 503
     assert host.host("POST", "/admin/start") == {"status": "ok", "accepts_jobs": True}
     # submissions
@@ -341,7 +339,7 @@ def test_hosts_calls(ground: Ground, ranked: tuple[Popcorn, int], tmp_path: Path
     assert host.call("POST", "/admin/leaderboards", {"directory": str(made)}, admin=True).status == 400
     told = host.host("POST", "/admin/leaderboards/SCAN/visibility", {"visibility": "closed"})
     assert told == {"status": "ok", "leaderboard": "scan", "visibility": "closed"}
-    assert "scan" not in [row["name"] for row in ground.client("ada").leaderboards()]
+    assert "scan" not in [row["name"] for row in api.client("ada").leaderboards()]
     assert host.host("DELETE", "/admin/leaderboards/scan") == {"status": "ok", "leaderboard": "scan", "force": False}
     assert host.call("DELETE", "/admin/leaderboards/transpose", admin=True).status == 400
     assert host.call("DELETE", "/admin/leaderboards/scan", admin=True).status == 404
@@ -351,7 +349,7 @@ def test_hosts_calls(ground: Ground, ranked: tuple[Popcorn, int], tmp_path: Path
         "leaderboard": "transpose", **limit
     }  # fmt: skip
     assert len(host.host("GET", "/admin/leaderboards/transpose/rate-limits")["rate_limits"]) == 1
-    client = ground.client("nat")
+    client = api.client("nat")
     client.delete(client.submit("transpose", "A100", "test", "k.py", GOOD))
     answer = client.upload("/submission/transpose/A100/benchmark", "k.py", GOOD)
     assert answer.status == 429 and 0 < int(answer.headers["retry-after"]) <= 3600
@@ -369,15 +367,15 @@ def test_hosts_calls(ground: Ground, ranked: tuple[Popcorn, int], tmp_path: Path
     assert client.submissions("transpose") == []
 
 
-def test_the_hosts_calls_are_shut_without_the_right_bearer(ground: Ground, database_url: str, tmp_path: Path) -> None:
-    spec = json.loads(ground.client(None).call("GET", "/openapi.json").body)
+def test_the_hosts_calls_are_shut_without_the_right_bearer(api: ServedApi, database_url: str, tmp_path: Path) -> None:
+    spec = json.loads(api.client(None).call("GET", "/openapi.json").body)
     admin = [(method, path) for path, row in spec["paths"].items() if path.startswith("/admin") for method in row]
     assert len(admin) >= 20
-    staff = ground.client("olga", role="staff")
+    staff = api.client("olga", role="staff")
     with served(database_url, tmp_path, admin=None) as shut:
         callers = [
-            (shut.url, "None"), (shut.url, ""), (ground.url, "None"), (ground.url, "guess"),
-            (ground.url, ground.client("ada").cli_id),
+            (shut.url, "None"), (shut.url, ""), (api.url, "None"), (api.url, "guess"),
+            (api.url, api.client("ada").cli_id),
         ]  # fmt: skip
         for url, bearer in callers:
             for method, path in admin:
@@ -387,7 +385,7 @@ def test_the_hosts_calls_are_shut_without_the_right_bearer(ground: Ground, datab
                 client.hang_up()
                 assert answer.status in (401, 422), (bearer, method, path, answer.body)
                 assert answer.status == 401 or sent is not None or "submission_id" in path or "category" in path
-    olga = Popcorn(url=ground.url, admin=staff.cli_id)
+    olga = Popcorn(url=api.url, admin=staff.cli_id)
     assert olga.host("POST", "/admin/start")["accepts_jobs"] is True
     assert olga.host("GET", "/admin/audit?limit=1")["audit"][0]["by"] == "olga"
     olga.hang_up()

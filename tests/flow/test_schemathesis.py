@@ -26,7 +26,7 @@ from schemathesis.specs.openapi import checks
 from kbslurm.flow.submit import accept
 from kbslurm.problems import loading
 from tests.flow.stage import HandClock
-from tests.popcorn.ground import ADMIN, GOOD, GPUS, TRANSPOSE, Ground, served
+from tests.popcorn.served_api import ADMIN, GOOD, GPUS, TRANSPOSE, ServedApi, served
 
 # Of each call, once of what fits the document and once of what doesn't; each is sent by everybody who asks.
 EXAMPLES = int(os.environ.get("KBSLURM_TEST_SCHEMATHESIS_EXAMPLES", "2"))
@@ -55,13 +55,13 @@ KNOWN: dict[str, list[Any]] = {
 
 
 @pytest.fixture
-def ground(database_url: str, tmp_path: Path) -> Iterator[Ground]:
+def api(database_url: str, tmp_path: Path) -> Iterator[ServedApi]:
     with served(database_url, tmp_path, clock=HandClock()) as built:
         yield built
 
 
-def test_schemathesis_finds_nothing(ground: Ground) -> None:
-    document = ground.client(None).call("GET", "/openapi.json").json()
+def test_schemathesis_finds_nothing(api: ServedApi) -> None:
+    document = api.client(None).call("GET", "/openapi.json").json()
     met: Counter[tuple[str, int]] = Counter()
     wrong: dict[str, str] = {}  # by call and status
     for found in schemathesis.openapi.from_dict(document).get_all_operations():
@@ -70,16 +70,16 @@ def test_schemathesis_finds_nothing(ground: Ground) -> None:
         operation = found.ok()
         if operation.path not in ELSEWHERE:
             for generated in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
-                _try(ground.url, operation, generated, _senders(ground), met, wrong)
+                _try(api.url, operation, generated, _senders(api), met, wrong)
     assert not wrong, "\n".join(wrong.values())
     seen = {status for _, status in met}
     assert {200, 202, 400, 401, 403, 404, 422} <= seen and not any(status >= 500 for status in seen), met
     assert met["staff", 200] > met["ada", 200] > met["nobody", 200] > 0 and not met["nobody", 202], met
 
 
-def _senders(ground: Ground) -> dict[str, dict[str, str]]:
+def _senders(api: ServedApi) -> dict[str, dict[str, str]]:
     """Who asks, by the headers that say so. What a call before may have ended is put back."""
-    store, now = ground.store, ground.now
+    store, now = api.store, api.now
     ada, grace = store.people.ensure("ada"), store.people.ensure("grace", "staff")
     store.settings.set_accepts_jobs(True, by="host", now=now)
     for one in (ada, grace):

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from kbslurm.api.context import Context
-from kbslurm.api.standings import Standings
+from kbslurm.api.standings_cache import StandingsCache
 from kbslurm.domain.board import Entry, Ranking
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import KbslurmError, NotFound
@@ -41,7 +41,7 @@ def test_carried_forward_is_read_anew(database_url: str, seed: int, confirm: boo
         if latest:
             stage.rows("UPDATE leaderboard SET ranking = 'last' RETURNING id")
         history = History(stage, random.Random(seed))
-        carried = Standings(cast("Context", SimpleNamespace(store=stage.store)))
+        carried = StandingsCache(cast("Context", SimpleNamespace(store=stage.store)))
         for _ in range(STEPS):
             done = history.step()
             board = history.board
@@ -170,7 +170,7 @@ def test_only_those_who_moved_are_read_and_only_so_many_places_are_kept(database
         history = History(stage, random.Random(7))
         asked = Counting(stage.store)
         store = SimpleNamespace(standings=asked, events=stage.store.events)
-        carried = Standings(cast("Context", SimpleNamespace(store=store)), kept=3)
+        carried = StandingsCache(cast("Context", SimpleNamespace(store=store)), kept=3)
         for name in NAMES[:3]:
             stage.submit(by=name, mode="leaderboard", gpus=["A100"])
             assert history.judge() == "judge"
@@ -198,7 +198,7 @@ def test_a_second_measurement_that_is_dropped_lets_the_first_stand(database_url:
     stage = Stage.build(database_url, confirm=True)
     try:
         stage.rows("UPDATE leaderboard SET ranking = 'last' RETURNING id")
-        carried = Standings(cast("Context", SimpleNamespace(store=stage.store)))
+        carried = StandingsCache(cast("Context", SimpleNamespace(store=stage.store)))
         board, now = stage.store.boards.find("board"), stage.clock.now()
         assert board is not None
         for _ in range(2):

@@ -11,7 +11,7 @@ import pytest
 
 from kbslurm.domain.placement import BUDGET_SPENT
 from kbslurm_bot import cards
-from kbslurm_bot.cards import Picture, Shown, Standing
+from kbslurm_bot.cards import Picture, ScoreContext, Shown
 from tests.fakes.discord import strict
 
 DATA = Path(__file__).parent / "data" / "cards"
@@ -45,7 +45,7 @@ def verdict(name: str, **more: Any) -> dict[str, Any]:
     return {**found, **more}
 
 
-def whole(*runs: dict[str, Any], mode: str = "leaderboard", **more: Any) -> dict[str, Any]:
+def full(*runs: dict[str, Any], mode: str = "leaderboard", **more: Any) -> dict[str, Any]:
     told = {
         "id": 412,
         "board": "matmul_v2",
@@ -64,33 +64,33 @@ HOME = {"backend": "cluster", "why": "cluster had a free slot"}
 AWAY = {"backend": "modal", "why": "cluster is down (*no* answer)"}
 PROGRESS = {"phase": "test", "done": 12, "of": 17}
 CASES = {
-    "waiting": Shown(whole=whole(run("queued"), run("launching", "A100")), owner=501),
-    "running": Shown(whole=whole(run("running", progress=PROGRESS, attempts=[HOME])), owner=501),
+    "waiting": Shown(full=full(run("queued"), run("launching", "A100")), owner=501),
+    "running": Shown(full=full(run("running", progress=PROGRESS, attempts=[HOME])), owner=501),
     "elsewhere": Shown(
-        whole=whole(
+        full=full(
             run("running", progress=PROGRESS, attempts=[HOME, AWAY]),
             run("scored", "A100", verdict=RANKED, attempts=[AWAY]),
         ),
         owner=501,
     ),
     "held_up": Shown(
-        whole={**whole(run("queued")), "runner_queue": {**QUEUE, "starts_in_s": None, "waits_for": BUDGET_SPENT}},
+        full={**full(run("queued")), "runner_queue": {**QUEUE, "starts_in_s": None, "waits_for": BUDGET_SPENT}},
         owner=501,
     ),
-    "hidden": Shown(whole=whole(run("running", progress={"phase": "hidden"})), owner=501),
+    "hidden": Shown(full=full(run("running", progress={"phase": "hidden"})), owner=501),
     "record": Shown(
-        whole=whole(run("scored", verdict=RANKED)),
+        full=full(run("scored", verdict=RANKED)),
         owner=501,
-        standings={"H100": Standing(rank=3, of=31, best_before_s=44.5e-6, next_s=40.9e-6)},
+        contexts={"H100": ScoreContext(rank=3, of=31, best_before_s=44.5e-6, next_s=40.9e-6)},
     ),
     "history": Shown(
-        whole=whole(run("scored", verdict=RANKED)),
+        full=full(run("scored", verdict=RANKED)),
         owner=501,
-        standings={"H100": Standing(rank=1, of=1, best_before_s=44.5e-6)},
+        contexts={"H100": ScoreContext(rank=1, of=1, best_before_s=44.5e-6)},
         pictures=[Picture(name="history-0.png", says="2 own scores on matmul_v2, H100; the best 41.8 µs")],
     ),
     "mixed": Shown(
-        whole=whole(
+        full=full(
             run("scored", verdict=RANKED),
             run("scored", "A100", verdict=verdict("wrong", reason="row 3 of the secret case")),
             run("failed", "B200", verdict=verdict("infrastructure")),
@@ -98,7 +98,7 @@ CASES = {
         ),
         owner=501,
     ),
-    "tested": Shown(whole=whole(run("scored", verdict=verdict("passed")), mode="test"), owner=501),
+    "tested": Shown(full=full(run("scored", verdict=verdict("passed")), mode="test"), owner=501),
 }
 
 
@@ -155,7 +155,7 @@ def test_nobodys_text_is_markup_or_a_mention() -> None:
 
 def test_a_card_of_many_gpu_types_and_long_names_still_fits() -> None:
     runs = [run("scored", f"GPU-{n:03}-" + "X" * 40, verdict=RANKED) for n in range(80)]
-    told = cards.message(Shown(whole=whole(*runs, file_name="k" * 255), owner=1))
+    told = cards.message(Shown(full=full(*runs, file_name="k" * 255), owner=1))
     strict.message(told)
     texts = [one["content"] for one in strict.walked(told["components"]) if "content" in one]
     assert "GPU" in "".join(texts) and 0 < sum(map(len, texts)) <= 4000

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from tests import databases
-from tests.popcorn.ground import GOOD, WRONG, Ground, served, working
+from tests.popcorn.served_api import GOOD, WRONG, ServedApi, served, working
 
 CLI = os.environ.get("KBSLURM_POPCORN_CLI", "")
 PATIENCE_S = 240
 
 
 @pytest.fixture(scope="module")
-def ground(
+def api(
     postgres_server: databases.Server, template_database: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Ground]:
+) -> Iterator[ServedApi]:
     url = postgres_server.create(template_database)
     place = tmp_path_factory.mktemp("binary")
     with served(url, place) as built, working(built, place):
@@ -28,16 +28,16 @@ def ground(
 
 
 @pytest.fixture
-def home(ground: Ground, tmp_path: Path) -> Path:
+def home(api: ServedApi, tmp_path: Path) -> Path:
     """A home folder of somebody who has registered."""
-    (tmp_path / ".popcorn.yaml").write_text(f"cli_id: {ground.client('ada').cli_id}\n")
+    (tmp_path / ".popcorn.yaml").write_text(f"cli_id: {api.client('ada').cli_id}\n")
     (tmp_path / "good.py").write_bytes(GOOD)
     (tmp_path / "wrong.py").write_bytes(WRONG)
     return tmp_path
 
 
-def popcorn(ground: Ground, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    env = {"PATH": os.environ.get("PATH", ""), "HOME": str(home), "POPCORN_API_URL": ground.url}
+def popcorn(api: ServedApi, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    env = {"PATH": os.environ.get("PATH", ""), "HOME": str(home), "POPCORN_API_URL": api.url}
     argv = [str(Path(CLI).resolve()), *words]
     return subprocess.run(
         argv,
@@ -52,25 +52,25 @@ def popcorn(ground: Ground, home: Path, *words: str) -> subprocess.CompletedProc
 
 
 @pytest.mark.parametrize("mode", ["test", "benchmark", "leaderboard"])
-def test_it_submits_and_waits(ground: Ground, home: Path, mode: str) -> None:
+def test_it_submits_and_waits(api: ServedApi, home: Path, mode: str) -> None:
     said = popcorn(
-        ground, home, "submit", "--no-tui", "--leaderboard", "transpose", "--gpu", "H100", "--mode", mode, "good.py"
+        api, home, "submit", "--no-tui", "--leaderboard", "transpose", "--gpu", "H100", "--mode", mode, "good.py"
     )
     assert said.returncode == 0, said.stdout + said.stderr
 
 
-def test_it_shows_why_one_was_rejected(ground: Ground, home: Path) -> None:
+def test_it_shows_why_one_was_rejected(api: ServedApi, home: Path) -> None:
     said = popcorn(
-        ground, home, "submit", "--no-tui", "--leaderboard", "transpose", "--gpu", "A100", "--mode", "test", "wrong.py"
+        api, home, "submit", "--no-tui", "--leaderboard", "transpose", "--gpu", "A100", "--mode", "test", "wrong.py"
     )
     assert "wrong" in said.stdout + said.stderr
     assert "panicked" not in said.stderr
 
 
-def test_it_lists_and_shows(ground: Ground, home: Path) -> None:
-    listed = popcorn(ground, home, "submissions", "list", "--leaderboard", "transpose")
+def test_it_lists_and_shows(api: ServedApi, home: Path) -> None:
+    listed = popcorn(api, home, "submissions", "list", "--leaderboard", "transpose")
     assert listed.returncode == 0, listed.stdout + listed.stderr
-    (newest, *_) = ground.store.submissions.newest(board="transpose", limit=1)
+    (newest, *_) = api.store.submissions.newest(board="transpose", limit=1)
     assert str(newest.id) in listed.stdout
-    shown = popcorn(ground, home, "submissions", "show", str(newest.id))
+    shown = popcorn(api, home, "submissions", "show", str(newest.id))
     assert shown.returncode == 0, shown.stdout + shown.stderr

@@ -139,7 +139,7 @@ def test_who_is_known_waits_for_nobody_who_is_new() -> None:
 
 def test_a_log_with_half_a_character_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[bytes] = []
-    monkeypatch.setattr(cards, "log", lambda whole: "\ud800" + "x" * 3000)
+    monkeypatch.setattr(cards, "log", lambda full: "\ud800" + "x" * 3000)
 
     async def told(*_: Any) -> dict[str, Any]:
         return {}

@@ -16,14 +16,14 @@ from kbslurm.client.answers import (
     ArtifactInfo,
     BoardInfo,
     FeedEvent,
-    LineInfo,
     MadeBoard,
     May,
     PersonInfo,
-    Place,
     Queue,
     RunInfo,
+    StandingInfo,
     SubmissionInfo,
+    SubmissionSummary,
     Verifying,
 )
 from kbslurm.client.parsing import parsed
@@ -34,11 +34,11 @@ OF: dict[type, str] = {
     ArtifactInfo: "ArtifactTold",
     BoardInfo: "Leaderboard",
     FeedEvent: "FeedLine",
-    LineInfo: "SubmissionLine",
+    SubmissionSummary: "SubmissionSummary",
     MadeBoard: "BoardMade",
     May: "May",
     PersonInfo: "PersonTold",
-    Place: "Standing",
+    StandingInfo: "Standing",
     Queue: "RunnerQueue",
     RunInfo: "Run",
     SubmissionInfo: "Submission",
@@ -83,10 +83,10 @@ def test_values_are_what_they_are_called() -> None:
     took = parsed(Accepted, extra["example"])
     assert (took.submission_id, took.queue.is_available, took.queue.starts_in_s) == (412, True, (40.0, 190.0))
     extra = MODELS["Standing"].model_config["json_schema_extra"]
-    place = parsed(Place, extra["example"])
+    place = parsed(StandingInfo, extra["example"])
     assert (place.low_s, place.high_s, place.tied_with) == (0.0000417, 0.000042, (2,))
-    extra = MODELS["SubmissionLine"].model_config["json_schema_extra"]
-    assert parsed(LineInfo, extra["example"]).scores == {"H100": 0.000041836}
+    extra = MODELS["SubmissionSummary"].model_config["json_schema_extra"]
+    assert parsed(SubmissionSummary, extra["example"]).scores == {"H100": 0.000041836}
 
 
 def test_an_answer_that_lacks_something_is_none() -> None:

@@ -470,7 +470,7 @@ def test_the_placement_policy_is_read_and_shown(tmp_path: Path) -> None:
     assert (rules.boards, rules.budget.month, rules.budget.boards) == ({"sort": ("box",)}, 10.0, {"sort": 5.0})
     assert (rules.budget.team, rules.budget.teams) == (2.0, {"blue": 3.0})
     (place,) = wiring.places(found)
-    assert (place.role, place.ground().class_of("H100")) == ("overflow", "H100 SXM")
+    assert (place.role, place.for_policy().class_of("H100")) == ("overflow", "H100 SXM")
     assert place.prices["H100"] == pytest.approx(0.001)
     rows = {key: value for key, value, _ in display.shown(found)}
     assert rows["policy.overflow"] == "when_wait_over 10 min"

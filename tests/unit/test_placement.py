@@ -1,4 +1,4 @@
-"""Where runs go: the hosts' rules as a table, and what holds whatever the ground looks like."""
+"""Where runs go: the hosts' rules as a table, and what holds whatever the places look like."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from kbslurm.domain.breaker import CLOSED, Breaker, Outcomes, State
 from kbslurm.domain.drift import Ranked, coin
 from kbslurm.domain.eta import Service
 from kbslurm.domain.placement import (
+    Backlog,
     Budget,
     Demand,
-    Facts,
-    Ground,
     OtherClass,
     Overflow,
+    PlaceView,
     Planned,
     Rules,
     Source,
@@ -39,12 +39,12 @@ WAIT = Overflow(when="when_wait_over", after_s=600.0)
 SLOW = Service(quick_s=300.0, slow_s=300.0)
 
 
-def home(slots: int = 2, breaker: Breaker = CLOSED, **more: object) -> Ground:
-    return Ground(name="cluster", slots={GPU: slots}, breaker=breaker, **more)  # type: ignore[arg-type]
+def home(slots: int = 2, breaker: Breaker = CLOSED, **more: object) -> PlaceView:
+    return PlaceView(name="cluster", slots={GPU: slots}, breaker=breaker, **more)  # type: ignore[arg-type]
 
 
-def modal(slots: int = 3, price: float = 0.001, gpu_class: str = GPU, breaker: Breaker = CLOSED) -> Ground:
-    return Ground(
+def modal(slots: int = 3, price: float = 0.001, gpu_class: str = GPU, breaker: Breaker = CLOSED) -> PlaceView:
+    return PlaceView(
         name="modal",
         role="overflow",
         slots={GPU: slots},
@@ -70,19 +70,19 @@ def attempt(number: int, backend: str = "cluster", state: AttemptState = Attempt
 
 
 def plan(
-    grounds: Sequence[Ground],
+    places: Sequence[PlaceView],
     rules: Rules,
     *,
     waiting: int = 1,
     service: Service | None = SLOW,
     attempts: Sequence[OpenAttempt] = (),
-    facts: Facts | None = None,
+    backlog: Backlog | None = None,
     starts: Mapping[str, Planned] | None = None,
 ) -> placement.Plan:
-    slots = free_slots({ground.name: ground.slots for ground in grounds}, attempts)
-    known = facts or Facts(demand={GPU: Demand(waiting=waiting, least_gpu_s=60.0, service=service)})
+    slots = free_slots({place.name: place.slots for place in places}, attempts)
+    known = backlog or Backlog(demand={GPU: Demand(waiting=waiting, least_gpu_s=60.0, service=service)})
     told = {(name, GPU): start for name, start in (starts or {}).items()}
-    return planned(slots, grounds, rules, known, attempts, NOW, starts=told)
+    return planned(slots, places, rules, known, attempts, NOW, starts=told)
 
 
 def went(found: placement.Plan) -> list[tuple[str, int]]:
@@ -164,8 +164,8 @@ def test_a_wait_is_known_from_the_cluster_or_from_the_history_and_it_is_told_whi
     why: str,
 ) -> None:
     starts = {} if minutes is None else {"cluster": Planned(at=NOW + timedelta(minutes=minutes), by=by)}
-    grounds = [home(), modal()]
-    found = plan(grounds, Rules(overflow=WAIT), waiting=waiting, attempts=attempts, starts=starts)
+    places = [home(), modal()]
+    found = plan(places, Rules(overflow=WAIT), waiting=waiting, attempts=attempts, starts=starts)
     assert why in found.why[GPU]
     assert found.slots[0].backend == expected
     if expected == "cluster" and minutes is not None:
@@ -186,15 +186,15 @@ def test_what_one_home_says_does_not_send_away_what_another_would_start() -> Non
 
 
 def test_only_where_a_run_went_elsewhere_its_author_is_told_of_it() -> None:
-    for grounds in ([home(), modal()], [home(breaker=TRYING), modal()]):
-        for slot in plan(grounds, Rules(overflow=Overflow(when="when_down"))).slots:
+    for places in ([home(), modal()], [home(breaker=TRYING), modal()]):
+        for slot in plan(places, Rules(overflow=Overflow(when="when_down"))).slots:
             said = placement.went(slot.backend, slot.why)
             assert said == ("" if slot.backend == "cluster" else "at modal, since cluster is down (no answer)")
     assert not placement.went("local", ""), "without a policy there is nothing to tell"
 
 
 def test_a_type_that_home_lacks_goes_out() -> None:
-    other = Ground(name="cluster", slots={"A100": 1})
+    other = PlaceView(name="cluster", slots={"A100": 1})
     assert went(plan([other, modal()], Rules(overflow=Overflow(when="when_down")))) == [("cluster", 1), ("modal", 3)]
     assert went(plan([other, modal()], Rules())) == [("cluster", 1)]
 
@@ -220,28 +220,28 @@ def test_a_board_never_mixes_classes(gpu_class: str, other: OtherClass, expected
 def test_a_budget_that_is_used_up_stops_what_costs_and_says_so() -> None:
     rules = Rules(overflow=Overflow(when="when_down"), budget=Budget(month=1.0))
     demand = {GPU: Demand(waiting=1, least_gpu_s=60.0)}
-    grounds = [home(breaker=DOWN), modal(price=0.001)]
+    places = [home(breaker=DOWN), modal(price=0.001)]
     for spent, offered in ((0.0, True), (0.93, True), (0.95, False), (1.0, False), (2.0, False)):
-        found = plan(grounds, rules, facts=Facts(demand=demand, spent=spent))
+        found = plan(places, rules, backlog=Backlog(demand=demand, spent=spent))
         assert bool(found.slots) is offered, spent
         assert ("budget is used up" in found.why[GPU]) is not offered
-    free = plan([home(breaker=DOWN), modal(price=0.0)], rules, facts=Facts(demand=demand, spent=2.0))
+    free = plan([home(breaker=DOWN), modal(price=0.0)], rules, backlog=Backlog(demand=demand, spent=2.0))
     assert free.slots, "what costs nothing goes on"
 
 
 def test_the_budgets_word_stands_while_a_place_is_at_work() -> None:
     rules = Rules(overflow=Overflow(when="when_down"), budget=Budget(month=1.0))
-    facts = Facts(demand={GPU: Demand(waiting=1, least_gpu_s=60.0)}, spent=1.0)
-    grounds = [home(breaker=DOWN), modal()]
+    backlog = Backlog(demand={GPU: Demand(waiting=1, least_gpu_s=60.0)}, spent=1.0)
+    places = [home(breaker=DOWN), modal()]
     for free in (free_slots({"modal": {GPU: 3}}, ()), []):  # a lane at work, or with all slots in use, offers none
-        found = planned(free, grounds, rules, facts, (), NOW)
+        found = planned(free, places, rules, backlog, (), NOW)
         assert found.held_up == {GPU: placement.BUDGET_SPENT}
         assert "budget is used up" in found.why[GPU]
-    free_of_charge = Ground(name="github", role="overflow", slots={GPU: 1})
-    found = planned([], [*grounds, free_of_charge], rules, facts, (), NOW)
+    free_of_charge = PlaceView(name="github", role="overflow", slots={GPU: 1})
+    found = planned([], [*places, free_of_charge], rules, backlog, (), NOW)
     assert not found.held_up, "it is only a moment until that one has room"
     assert "budget is used up" in found.why[GPU]
-    assert not planned([], [home(), modal()], rules, facts, (), NOW).held_up, "home works: money keeps nobody"
+    assert not planned([], [home(), modal()], rules, backlog, (), NOW).held_up, "home works: money keeps nobody"
 
 
 @pytest.mark.parametrize(
@@ -261,14 +261,14 @@ def test_a_board_whose_own_budget_is_used_up_is_told_so_alone(
 ) -> None:
     rules = Rules(overflow=Overflow(when="when_down"), budget=Budget(boards=boards), boards=places)
     demand = Demand(waiting=2, least_gpu_s=30.0, least_by_board={"sort": 60.0, "scan": 30.0})
-    facts = Facts(demand={GPU: demand}, spent=spent, spent_by_board={"sort": spent})
-    found = plan([home(breaker=DOWN), modal()], rules, facts=facts)
+    backlog = Backlog(demand={GPU: demand}, spent=spent, spent_by_board={"sort": spent})
+    found = plan([home(breaker=DOWN), modal()], rules, backlog=backlog)
     assert found.slots, "others go on"
     assert not found.held_up
     assert sorted(found.held_boards.get(GPU, {})) == held
-    none_free = planned([], [home(breaker=DOWN), modal()], rules, facts, (), NOW)
+    none_free = planned([], [home(breaker=DOWN), modal()], rules, backlog, (), NOW)
     assert none_free.held_boards == found.held_boards
-    assert not plan([home(), modal()], rules, facts=facts).held_boards, "home works: money keeps nobody"
+    assert not plan([home(), modal()], rules, backlog=backlog).held_boards, "home works: money keeps nobody"
 
 
 @pytest.mark.parametrize(
@@ -288,18 +288,18 @@ def test_a_team_whose_budget_is_used_up_is_told_so_alone(
 ) -> None:
     rules = Rules(overflow=Overflow(when="when_down"), budget=Budget(team=each, teams=named))
     demand = Demand(waiting=3, least_gpu_s=30.0, least_by_team={"blue": 60.0, "red": 30.0})
-    facts = Facts(demand={GPU: demand}, spent=3.0, spent_by_team={"blue": 0.95})
-    found = plan([home(breaker=DOWN), modal()], rules, facts=facts)
+    backlog = Backlog(demand={GPU: demand}, spent=3.0, spent_by_team={"blue": 0.95})
+    found = plan([home(breaker=DOWN), modal()], rules, backlog=backlog)
     assert found.slots, "others go on"
     assert (found.held_up, sorted(found.held_teams.get(GPU, {}))) == ({}, held)
-    assert planned([], [home(breaker=DOWN), modal()], rules, facts, (), NOW).held_teams == found.held_teams
-    gratis = Ground(name="github", role="overflow", slots={GPU: 1})
-    assert not plan([home(breaker=DOWN), modal(), gratis], rules, facts=facts).held_teams
+    assert planned([], [home(breaker=DOWN), modal()], rules, backlog, (), NOW).held_teams == found.held_teams
+    gratis = PlaceView(name="github", role="overflow", slots={GPU: 1})
+    assert not plan([home(breaker=DOWN), modal(), gratis], rules, backlog=backlog).held_teams
 
 
 def test_what_is_told_of_the_budget_names_each_bound_and_what_is_spent_of_it() -> None:
-    facts = Facts(spent=3.0, spent_by_board={"sort": 1.0, "scan": 2.0})
-    told = placement.budget_told(Budget(month=9.0, boards={"sort": 5.0, "new": 1.0}), facts)
+    backlog = Backlog(spent=3.0, spent_by_board={"sort": 1.0, "scan": 2.0})
+    told = placement.budget_told(Budget(month=9.0, boards={"sort": 5.0, "new": 1.0}), backlog)
     assert told == {
         "month": 9.0,
         "spent": 3.0,
@@ -307,7 +307,7 @@ def test_what_is_told_of_the_budget_names_each_bound_and_what_is_spent_of_it() -
         "team": None,
         "teams": {},
     }
-    teams = Facts(spent_by_team={"blue": 1.0, "red": 2.0})
+    teams = Backlog(spent_by_team={"blue": 1.0, "red": 2.0})
     assert placement.budget_told(Budget(team=3.0, teams={"blue": 4.0, "new": 1.0}), teams)["teams"] == {
         "blue": {"month": 4.0, "spent": 1.0},
         "red": {"month": 3.0, "spent": 2.0},
@@ -316,16 +316,16 @@ def test_what_is_told_of_the_budget_names_each_bound_and_what_is_spent_of_it() -
 
 
 def test_a_run_that_was_ordered_somewhere_opens_that_place_for_itself_alone() -> None:
-    facts = Facts(demand={GPU: Demand(waiting=1)}, pinned=frozenset({"modal"}))
-    found = plan([home(), modal()], Rules(), facts=facts)
+    backlog = Backlog(demand={GPU: Demand(waiting=1)}, pinned=frozenset({"modal"}))
+    found = plan([home(), modal()], Rules(), backlog=backlog)
     assert [(slot.backend, slot.pinned_only) for slot in found.slots] == [("cluster", False), ("modal", True)]
 
 
 def test_what_waits_elsewhere_comes_home_when_nobody_else_needs_the_room() -> None:
     waiting = [attempt(n, "modal", AttemptState.SUBMITTED) for n in (3, 4, 5)]
     busy = replace(attempt(6, "modal"), state=AttemptState.RUNNING)
-    grounds = [home(slots=2), modal(slots=9)]
-    slots = free_slots({ground.name: ground.slots for ground in grounds}, [*waiting, busy])
+    places = [home(slots=2), modal(slots=9)]
+    slots = free_slots({place.name: place.slots for place in places}, [*waiting, busy])
 
     def coming(queued: int, breaker: Breaker = CLOSED) -> list[int]:
         at = [home(slots=2, breaker=breaker), modal(slots=9)]
@@ -336,7 +336,7 @@ def test_what_waits_elsewhere_comes_home_when_nobody_else_needs_the_room() -> No
     assert coming(2) == []
     assert coming(0, DOWN) == coming(0, TRYING) == []
     wanted = [replace(one, withdraw_at=NOW) for one in waiting]
-    assert placement.coming_home(slots, grounds, wanted, {}) == []
+    assert placement.coming_home(slots, places, wanted, {}) == []
 
 
 # -------------------------------------------------------------------------------------------------------------- shadows
@@ -352,43 +352,48 @@ def test_a_coin_falls_the_same_for_everybody_and_as_often_as_the_hosts_want() ->
     assert all(0 <= one < 1 for one in tosses)
     for fraction in (0.0, 0.05, 0.5, 1.0):
         rules = Rules(shadow=fraction)
-        found = [run for run in range(4000) if placement.shadow_at(ranked(run), [home(), modal()], rules, Facts())]
+        found = [run for run in range(4000) if placement.shadow_at(ranked(run), [home(), modal()], rules, Backlog())]
         assert found == [run for run, one in enumerate(tosses) if one < fraction]
         assert len(found) == pytest.approx(4000 * fraction, abs=80)
     several = [home(), modal(), replace(modal(), name="github")]
-    where = [placement.shadow_at(ranked(run), several, Rules(shadow=0.5), Facts()) for run in range(400)]
+    where = [placement.shadow_at(ranked(run), several, Rules(shadow=0.5), Backlog()) for run in range(400)]
     assert min(where.count("modal"), where.count("github")) > 60, "the coin chooses the place, too"
 
 
 @pytest.mark.parametrize(
-    ("run", "away", "rules", "facts", "expected"),
+    ("run", "away", "rules", "backlog", "expected"),
     [
-        pytest.param(ranked(1), modal(), Rules(shadow=1.0), Facts(), "modal", id="whatever the rule for overflow"),
-        pytest.param(ranked(1), modal(), Rules(), Facts(), None, id="by default none"),
-        pytest.param(ranked(1, backend="modal"), modal(), Rules(shadow=1.0), Facts(), None, id="it wasn't at home"),
-        pytest.param(ranked(1), modal(breaker=DOWN), Rules(shadow=1.0), Facts(), None, id="the place is down"),
-        pytest.param(ranked(1), modal(breaker=TRYING), Rules(shadow=1.0), Facts(), None, id="or is only tried"),
-        pytest.param(ranked(1), modal(slots=0), Rules(shadow=1.0), Facts(), None, id="it lacks the GPU type"),
+        pytest.param(ranked(1), modal(), Rules(shadow=1.0), Backlog(), "modal", id="whatever the rule for overflow"),
+        pytest.param(ranked(1), modal(), Rules(), Backlog(), None, id="by default none"),
+        pytest.param(ranked(1, backend="modal"), modal(), Rules(shadow=1.0), Backlog(), None, id="it wasn't at home"),
+        pytest.param(ranked(1), modal(breaker=DOWN), Rules(shadow=1.0), Backlog(), None, id="the place is down"),
+        pytest.param(ranked(1), modal(breaker=TRYING), Rules(shadow=1.0), Backlog(), None, id="or is only tried"),
+        pytest.param(ranked(1), modal(slots=0), Rules(shadow=1.0), Backlog(), None, id="it lacks the GPU type"),
         pytest.param(
-            ranked(1), modal(), Rules(shadow=1.0, boards={"sort": ()}), Facts(), None, id="the board never leaves home"
+            ranked(1),
+            modal(),
+            Rules(shadow=1.0, boards={"sort": ()}),
+            Backlog(),
+            None,
+            id="the board never leaves home",
         ),
         pytest.param(
-            ranked(1), modal(), Rules(shadow=1.0, boards={"exam": ()}), Facts(), "modal", id="another one doesn't"
+            ranked(1), modal(), Rules(shadow=1.0, boards={"exam": ()}), Backlog(), "modal", id="another one doesn't"
         ),
         pytest.param(
-            ranked(1), modal(), Rules(shadow=1.0), Facts(pinned=frozenset({"modal"})), None, id="one waits there"
+            ranked(1), modal(), Rules(shadow=1.0), Backlog(pinned=frozenset({"modal"})), None, id="one waits there"
         ),
         pytest.param(
-            ranked(1), modal(), Rules(shadow=1.0, budget=Budget(month=1.0)), Facts(spent=0.89), "modal", id="it fits"
+            ranked(1), modal(), Rules(shadow=1.0, budget=Budget(month=1.0)), Backlog(spent=0.89), "modal", id="it fits"
         ),
         pytest.param(
-            ranked(1), modal(), Rules(shadow=1.0, budget=Budget(month=1.0)), Facts(spent=0.91), None, id="it doesn't"
+            ranked(1), modal(), Rules(shadow=1.0, budget=Budget(month=1.0)), Backlog(spent=0.91), None, id="it doesn't"
         ),
         pytest.param(
             ranked(1),
             modal(),
             Rules(shadow=1.0, budget=Budget(boards={"sort": 0.2})),
-            Facts(spent_by_board={"sort": 0.11}),
+            Backlog(spent_by_board={"sort": 0.11}),
             None,
             id="nor into the board's",
         ),
@@ -396,21 +401,21 @@ def test_a_coin_falls_the_same_for_everybody_and_as_often_as_the_hosts_want() ->
             ranked(1),
             modal(price=0.0),
             Rules(shadow=1.0, budget=Budget(month=1.0)),
-            Facts(spent=2.0),
+            Backlog(spent=2.0),
             "modal",
             id="what costs nothing goes on",
         ),
     ],
 )
 def test_a_run_is_measured_elsewhere_too_where_the_hosts_let_it(
-    run: Ranked, away: Ground, rules: Rules, facts: Facts, expected: str | None
+    run: Ranked, away: PlaceView, rules: Rules, backlog: Backlog, expected: str | None
 ) -> None:
-    assert placement.shadow_at(run, [home(), away], rules, facts) == expected
+    assert placement.shadow_at(run, [home(), away], rules, backlog) == expected
 
 
 PLACES = st.lists(
     st.builds(
-        Ground,
+        PlaceView,
         name=st.sampled_from(["a", "b", "c"]),
         role=st.sampled_from(["home", "overflow"]),
         slots=st.dictionaries(st.sampled_from(["A100", GPU]), st.integers(1, 4), max_size=2),
@@ -419,7 +424,7 @@ PLACES = st.lists(
         breaker=st.sampled_from([CLOSED, DOWN, TRYING]),
     ),
     max_size=3,
-    unique_by=lambda ground: ground.name,
+    unique_by=lambda place: place.name,
 )
 RULES = st.builds(
     Rules,
@@ -430,16 +435,16 @@ RULES = st.builds(
 
 
 @given(PLACES, RULES, st.integers(0, 30), st.floats(0, 2), st.lists(st.integers(1, 50), max_size=6, unique=True))
-def test_whatever_the_ground_no_plan_breaks_a_rule(
-    grounds: list[Ground], rules: Rules, waiting: int, spent: float, busy: list[int]
+def test_whatever_the_places_no_plan_breaks_a_rule(
+    places: list[PlaceView], rules: Rules, waiting: int, spent: float, busy: list[int]
 ) -> None:
     attempts = [attempt(n, "abc"[n % 3]) for n in busy]
-    free = free_slots({ground.name: ground.slots for ground in grounds}, attempts)
+    free = free_slots({place.name: place.slots for place in places}, attempts)
     least = {"least_by_board": {"sort": 60.0}, "least_by_team": {"blue": 60.0}}
     demand = {GPU: Demand(waiting=waiting, least_gpu_s=60.0, service=SLOW, **least)}
-    facts = Facts(demand=demand, spent=spent, spent_by_board={"sort": spent}, spent_by_team={"blue": spent})
-    found = planned(free, grounds, rules, facts, attempts, NOW)
-    nothing_free = planned((), grounds, rules, facts, attempts, NOW)
+    backlog = Backlog(demand=demand, spent=spent, spent_by_board={"sort": spent}, spent_by_team={"blue": spent})
+    found = planned(free, places, rules, backlog, attempts, NOW)
+    nothing_free = planned((), places, rules, backlog, attempts, NOW)
     assert (nothing_free.why, nothing_free.held_up) == (found.why, found.held_up), "words don't follow free slots"
     assert (nothing_free.held_boards, nothing_free.held_teams) == (found.held_boards, found.held_teams)
     for held, bounded in ((found.held_boards, rules.budget.boards), (found.held_teams, rules.budget.team)):
@@ -447,27 +452,27 @@ def test_whatever_the_ground_no_plan_breaks_a_rule(
         assert not set(held) & set(found.held_up), "one word is enough"
         assert not held or spent > 0.9
     assert not set(found.held_up) & {slot.gpu for slot in found.slots if slot.overflow and not slot.pinned_only}
-    by_name = {ground.name: ground for ground in grounds}
+    by_name = {place.name: place for place in places}
     offered = {(slot.backend, slot.gpu): slot for slot in found.slots}
     assert len(offered) == len(found.slots), "none is offered twice"
     for slot in found.slots:
-        ground = by_name[slot.backend]
+        place = by_name[slot.backend]
         before = next(one for one in free if (one.backend, one.gpu) == (slot.backend, slot.gpu))
         assert 0 < slot.free <= before.free
-        mine = ground.class_of(slot.gpu) == placement.board_class(slot.gpu, grounds, rules)
+        mine = place.class_of(slot.gpu) == placement.board_class(slot.gpu, places, rules)
         assert (slot.leaderboard == "yes") is mine
         assert slot.why
-        if ground.role == "overflow":
+        if place.role == "overflow":
             assert rules.overflow.when != "never"
-            assert ground.breaker.state is not State.OPEN
+            assert place.breaker.state is not State.OPEN
             if rules.overflow.when == "when_down":
-                homes = [one for one in grounds if one.role == "home" and slot.gpu in one.slots]
+                homes = [one for one in places if one.role == "home" and slot.gpu in one.slots]
                 assert all(one.breaker.state is not State.CLOSED for one in homes)
             if rules.budget.month is not None and slot.price:
                 assert spent < rules.budget.month
         if slot.alone:
             assert slot.free == 1
-    for gpu in {gpu for ground in grounds for gpu in ground.slots}:
+    for gpu in {gpu for place in places for gpu in place.slots}:
         assert found.why[gpu]
         sound = [one for one in free if one.gpu == gpu and by_name[one.backend].breaker == CLOSED]
         for one in sound:

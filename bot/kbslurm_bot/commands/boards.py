@@ -7,7 +7,7 @@ import io
 import discord
 from discord import app_commands
 
-from kbslurm.client.answers import BoardInfo, Place
+from kbslurm.client.answers import BoardInfo, StandingInfo
 from kbslurm.domain.amounts import score
 from kbslurm.domain.contest import known_gpu
 from kbslurm.errors import NotFound
@@ -79,9 +79,9 @@ async def template(interaction: Asked, leaderboard: str) -> None:
 async def get_submission(interaction: Asked, submission: app_commands.Range[int, 1, 2**53]) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
     service, user = bot_of(interaction).service, interaction.user
-    whole = await service.for_user(user.id, user.display_name, lambda client: client.whole(submission))
-    lines = cards.lines(cards.Shown(whole=whole, owner=user.id, standings=await service.standings(user.id, whole)))
-    source = str(whole["submission"]["source"] or "")
+    full = await service.for_user(user.id, user.display_name, lambda client: client.whole(submission))
+    lines = cards.lines(cards.Shown(full=full, owner=user.id, contexts=await service.score_contexts(user.id, full)))
+    source = str(full["submission"]["source"] or "")
     files = (
         [discord.File(io.BytesIO(source.encode("utf-8", "replace")), filename=f"{submission}.txt")] if source else []
     )
@@ -99,7 +99,7 @@ def board_line(board: BoardInfo) -> str:
     return f"**{cards.escaped(board.name)}** · {', '.join(map(cards.escaped, board.gpus))} · {state}{closed}"
 
 
-def places_told(board: str, gpu: str, places: list[Place]) -> list[str]:
+def places_told(board: str, gpu: str, places: list[StandingInfo]) -> list[str]:
     """The first places as a table of fixed width; those that can't be told from one another say so."""
     head = f"**{cards.escaped(board)}** on {cards.escaped(gpu)}"
     if not places:
@@ -108,7 +108,7 @@ def places_told(board: str, gpu: str, places: list[Place]) -> list[str]:
     return [head, "```", *rows, "```"]
 
 
-def _time(one: Place) -> str:
+def _time(one: StandingInfo) -> str:
     return score(one.score_s, one.low_s, one.high_s)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import discord
 from discord import app_commands
 
-from kbslurm.client.answers import LineInfo, Queue
+from kbslurm.client.answers import Queue, SubmissionSummary
 from kbslurm.domain.amounts import seconds
 from kbslurm.domain.contest import known_gpu
 from kbslurm_bot import cards, plot
@@ -32,7 +32,7 @@ async def me(interaction: Asked) -> None:
     )
     banned = " · banned, so nothing is taken" if person.banned else ""
     head = f"You are **{cards.escaped(person.name)}** ({person.role}, person {person.id}){banned}."
-    rows = [line_told(one) for one in found] or ["Nothing was submitted yet: `/submit`."]
+    rows = [summary_text(one) for one in found] or ["Nothing was submitted yet: `/submit`."]
     await interaction.followup.send(fitting([head, *rows]), ephemeral=True)
 
 
@@ -49,7 +49,7 @@ async def queue(interaction: Asked, leaderboard: str | None = None) -> None:
     gpus = list(dict.fromkeys(gpu for board in boards for gpu in board.gpus))[:25]
     found = await service.ask(lambda client: [client.queue(gpu) for gpu in gpus])
     await interaction.followup.send(
-        fitting([queue_told(one) for one in found] or ["No board, no queue."]), ephemeral=True
+        fitting([queue_text(one) for one in found] or ["No board, no queue."]), ephemeral=True
     )
 
 
@@ -92,7 +92,7 @@ async def show_personal(interaction: Asked, leaderboard: str, gpu: str | None = 
         ),
     )
     head = f"Yours on **{cards.escaped(board.name)}**, {cards.escaped(known)}"
-    rows = [line_told(one) for one in found] or ["Nothing was submitted yet: `/submit`."]
+    rows = [summary_text(one) for one in found] or ["Nothing was submitted yet: `/submit`."]
     mine = [one for _, one in history_of(lines, known)]
     others = [plot.Point(at=one.at, score_s=one.score_s) for one in places]
     picture = await plot.picture(mine, others, f"{board.name} on {known}")
@@ -103,7 +103,7 @@ async def show_personal(interaction: Asked, leaderboard: str, gpu: str | None = 
     await interaction.followup.send(fitting([head, *rows]), ephemeral=True, **more)
 
 
-def line_told(one: LineInfo) -> str:
+def summary_text(one: SubmissionSummary) -> str:
     """A submission of one's own in one line."""
     scores = ", ".join(f"{gpu} {seconds(score)}" for gpu, score in one.scores.items() if score is not None)
     at = int(one.submitted_at.timestamp())
@@ -111,7 +111,7 @@ def line_told(one: LineInfo) -> str:
     return f"`#{one.id}` {cards.escaped(one.board)} · {cards.MODES[one.mode]} · {cards.escaped(state)} · <t:{at}:R>"
 
 
-def queue_told(one: Queue) -> str:
+def queue_text(one: Queue) -> str:
     """A GPU type's queue in one line."""
     if one.queued is None:
         return f"**{cards.escaped(one.gpu)}** {cards.escaped(one.error or 'not available')}"

@@ -8,6 +8,7 @@ import discord
 from discord import app_commands
 
 from kbslurm.client.http import Client
+from kbslurm.domain import access
 from kbslurm.errors import NotFound, Refused
 from kbslurm_bot import cards
 from kbslurm_bot.commands.admin import HOSTS_ONLY
@@ -67,7 +68,7 @@ async def verify(
         raise Refused(f"I can't write into this channel: I lack {', '.join(lacks)}", hint="Type it elsewhere.")
     # Everybody in an open channel reads the board's name.
     seen = await here.service.boards(interaction.user.id, roles_of(interaction))
-    known = [one for one in seen if here.settings.staff_channel or one.visibility == "public"]
+    known = [one for one in seen if here.settings.staff_channel or access.is_for_everybody(one.visibility)]
     found = next((one for one in known if leaderboard and one.name == leaderboard.strip().lower()), None)
     if leaderboard is None:
         found = max((one for one in known if one.is_open), key=lambda one: len(one.gpus), default=None)

@@ -10,12 +10,12 @@ from fastapi.responses import PlainTextResponse, RedirectResponse, Response
 from kbslurm.api import waiting
 from kbslurm.api.board_json import is_open
 from kbslurm.api.context import Context
-from kbslurm.api.lookup import may_see, seen_board
+from kbslurm.api.lookup import may_see_board, seen_board
 from kbslurm.api.pages import drawing
-from kbslurm.api.pages.reader import Offset, Reader
 from kbslurm.api.pages.rendering import HEADERS, STATIC, measured, static_file
+from kbslurm.api.pages.visitors import Offset, Visitors
 from kbslurm.api.parameters import Gpu, Name
-from kbslurm.api.standings import Standings
+from kbslurm.api.standings_cache import StandingsCache
 from kbslurm.domain import contest, measure
 from kbslurm.domain.board import Standing
 from kbslurm.errors import NotFound
@@ -25,26 +25,26 @@ PAGE = 100
 
 
 def board_pages(
-    router: APIRouter, context: Context, reader: Reader, histories: waiting.Histories, standings: Standings
+    router: APIRouter, context: Context, visitors: Visitors, histories: waiting.Histories, standings: StandingsCache
 ) -> None:
 
     @router.get("/")
     def boards(request: Request) -> Response:
         """The boards that the reader may see."""
-        person = reader.who(request)
+        person = visitors.who(request)
         mine = context.store.invites.boards_of(person.id) if person else frozenset()
         now = context.clock.now()
         rows = [
             {"board": board, "is_open": is_open(board, now)}
             for board in context.store.boards.all()
-            if may_see(board, person, mine)
+            if may_see_board(board, person, mine)
         ]
-        return reader.page(request, "boards.html", person, rows=rows)
+        return visitors.page(request, "boards.html", person, rows=rows)
 
     @router.get("/board/{leaderboard}")
     def any_gpu(leaderboard: Name, request: Request) -> Response:
         """The board for its first GPU type."""
-        board = seen_board(context, leaderboard, reader.who(request))
+        board = seen_board(context, leaderboard, visitors.who(request))
         if not board.gpus:
             return RedirectResponse(f"/problem/{board.name}", status_code=303)
         return RedirectResponse(f"/board/{board.name}/{board.gpus[0]}", status_code=303)
@@ -52,12 +52,12 @@ def board_pages(
     @router.get("/board/{leaderboard}/{gpu}")
     def board(leaderboard: Name, gpu: Gpu, request: Request, start: Offset = 0) -> Response:
         """One board for one GPU type: the standings, and how the record came about."""
-        person = reader.who(request)
+        person = visitors.who(request)
         shown = seen_board(context, leaderboard, person)
         known = contest.known_gpu(gpu, shown.gpus)
         seen = context.store.events.last()
         rows, records = standings.of(shown, known), standings.records(shown, known)
-        return reader.page(
+        return visitors.page(
             request,
             "board.html",
             person,
@@ -79,17 +79,17 @@ def board_pages(
     @router.get("/problem/{leaderboard}")
     def problem(leaderboard: Name, request: Request) -> Response:
         """What is to be done, the templates, and how to submit."""
-        person = reader.who(request)
+        person = visitors.who(request)
         shown = seen_board(context, leaderboard, person)
         base = context.config.server.public_url or str(request.base_url).rstrip("/")
-        return reader.page(request, "problem.html", person, board=shown, problem=shown.problem, base=base)
+        return visitors.page(request, "problem.html", person, board=shown, problem=shown.problem, base=base)
 
     @router.get("/problem/{leaderboard}/template/{language}")
     def template(
         leaderboard: Name, language: Annotated[str, Path(max_length=contest.NAME_CAP)], request: Request
     ) -> Response:
         """A template as a file."""
-        shown = seen_board(context, leaderboard, reader.who(request))
+        shown = seen_board(context, leaderboard, visitors.who(request))
         text = shown.problem.templates.get(language)
         if text is None:
             raise NotFound("template", language, known=list(shown.problem.templates))

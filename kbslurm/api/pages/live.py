@@ -14,18 +14,18 @@ from starlette.concurrency import run_in_threadpool
 from kbslurm.api import waiting
 from kbslurm.api.context import Context
 from kbslurm.api.lookup import seen_board
-from kbslurm.api.pages.reader import Reader
 from kbslurm.api.pages.rendering import HEADERS
+from kbslurm.api.pages.visitors import Visitors
 from kbslurm.api.parameters import Name, Number
 from kbslurm.domain.run import EventId, SubmissionId
-from kbslurm.errors import KbslurmError, Refused
+from kbslurm.errors import KbslurmError
 
 HEARTBEAT_S = 15.0
 PROGRESS_S = 4.0  # how far a job is makes no event: a submission that somebody looks at is looked up this often
 STAFF_S = 2.0
 
 
-def live_streams(router: APIRouter, context: Context, reader: Reader, histories: waiting.Histories) -> None:
+def live_streams(router: APIRouter, context: Context, visitors: Visitors, histories: waiting.Histories) -> None:
     @router.get("/live/{leaderboard}")
     async def live(
         leaderboard: Name,
@@ -34,7 +34,7 @@ def live_streams(router: APIRouter, context: Context, reader: Reader, histories:
         last_event_id: Annotated[str | None, Header(max_length=20)] = None,
     ) -> StreamingResponse:
         """A short event whenever a place of this board may have moved; the reader then looks for itself."""
-        board = await run_in_threadpool(lambda: seen_board(context, leaderboard, reader.who(request)))
+        board = await run_in_threadpool(lambda: seen_board(context, leaderboard, visitors.who(request)))
         if last_event_id and last_event_id.isascii() and last_event_id.isdecimal():
             after = int(last_event_id)
         settled = await run_in_threadpool(context.store.events.last)
@@ -46,7 +46,7 @@ def live_streams(router: APIRouter, context: Context, reader: Reader, histories:
         """A short event whenever something of a submission of one's own moved, and `over` when nothing more will."""
 
         def owned() -> None:
-            reader.own(reader.who(request), submission_id)
+            visitors.own(visitors.who(request), submission_id)
 
         await run_in_threadpool(owned)
         return _stream(_steps(context, histories, SubmissionId(submission_id)))
@@ -56,9 +56,7 @@ def live_streams(router: APIRouter, context: Context, reader: Reader, histories:
         """A short event when something happened, at most one in `STAFF_S`."""
 
         def checked() -> None:
-            person = reader.who(request)
-            if person is None or not person.is_staff:
-                raise Refused("this page is for staff")
+            visitors.staff(visitors.who(request))
 
         await run_in_threadpool(checked)
         return _stream(_stirs(context))
@@ -71,9 +69,9 @@ def _stream(lines: AsyncIterator[str]) -> StreamingResponse:
 async def _steps(context: Context, histories: waiting.Histories, number: SubmissionId) -> AsyncIterator[str]:
     def looked() -> tuple[object, bool]:
         view = context.store.submissions.get(number)
-        standings = tuple((run.standing, run.verdict and run.verdict.name) for run in view.runs)
+        states = tuple((run.shown_state, run.verdict and run.verdict.name) for run in view.runs)
         words = waiting.words(view, waiting.of_submission(context, histories, view))
-        return (standings, words), view.is_done or view.removed_at is not None
+        return (states, words), view.is_done or view.removed_at is not None
 
     before: object = None
     with context.listener.follow(number) as ring:
@@ -119,9 +117,9 @@ async def _moves(context: Context, board: int, seen: EventId) -> AsyncIterator[s
         yield ": here\n\n"
         while not context.listener.is_over:
             try:
-                news, seen = await run_in_threadpool(moved)
+                has_moved, seen = await run_in_threadpool(moved)
             except KbslurmError as error:
                 context.metrics.met(error)
                 return  # the reader comes back with the last id
-            yield f"id: {seen}\nevent: scored\ndata: {{}}\n\n" if news else ":\n\n"
+            yield f"id: {seen}\nevent: scored\ndata: {{}}\n\n" if has_moved else ":\n\n"
             await context.listener.rest(ring, HEARTBEAT_S)

@@ -8,20 +8,20 @@ from kbslurm.api import waiting
 from kbslurm.api.context import Context
 from kbslurm.api.pages.boards import board_pages
 from kbslurm.api.pages.live import live_streams
-from kbslurm.api.pages.reader import Reader
 from kbslurm.api.pages.sign_on import sign_on_pages
 from kbslurm.api.pages.staff import staff_pages
 from kbslurm.api.pages.submissions import submission_pages
-from kbslurm.api.standings import Standings
+from kbslurm.api.pages.visitors import Visitors
+from kbslurm.api.standings_cache import StandingsCache
 
 
-def routes(context: Context, histories: waiting.Histories, standings: Standings) -> APIRouter:
+def routes(context: Context, histories: waiting.Histories, standings: StandingsCache) -> APIRouter:
     """The router of the pages. None of it is in the OpenAPI document: that is for machines."""
     router = APIRouter(include_in_schema=False)
-    reader = Reader(context)
+    visitors = Visitors(context)
     for more in (board_pages, submission_pages):
-        more(router, context, reader, histories, standings)
-    sign_on_pages(router, context, reader)
-    staff_pages(router, context, reader)
-    live_streams(router, context, reader, histories)
+        more(router, context, visitors, histories, standings)
+    sign_on_pages(router, context, visitors)
+    staff_pages(router, context, visitors)
+    live_streams(router, context, visitors, histories)
     return router

@@ -11,16 +11,17 @@ from starlette.concurrency import run_in_threadpool
 
 from kbslurm.api import providers, sessions
 from kbslurm.api.context import Context
-from kbslurm.api.pages.reader import Reader, form_of
 from kbslurm.api.pages.rendering import page
+from kbslurm.api.pages.visitors import Visitors, form_of
+from kbslurm.domain import access
 
 
-def sign_on_pages(router: APIRouter, context: Context, reader: Reader) -> None:
+def sign_on_pages(router: APIRouter, context: Context, visitors: Visitors) -> None:
     @router.get("/login")
     def ask(request: Request, next_: Annotated[str, Query(alias="next", max_length=500)] = "/me") -> Response:
         """Whom one can sign on with, or a token to paste."""
         known, to = providers.providers(context), sessions.safe_next(next_)
-        return reader.page(request, "login.html", reader.who(request), providers=known, next=to, why="")
+        return visitors.page(request, "login.html", visitors.who(request), providers=known, next=to, why="")
 
     @router.post("/login")
     async def by_token(request: Request) -> Response:
@@ -33,7 +34,7 @@ def sign_on_pages(router: APIRouter, context: Context, reader: Reader) -> None:
         to = sessions.safe_next(form.get("next", "/me"))
         secret = form.get("token", "").strip()[:512]
         person = context.store.tokens.person_of(secret, now=context.clock.now()) if secret else None
-        if person is None or person.banned_at is not None:
+        if person is None or not access.may_use_pages(person):
             why = "This token isn't known, was revoked, or waits to be linked."
             return page("login.html", status=403, providers=providers.providers(context), next=to, why=why)
         answer = RedirectResponse(to, status_code=303)
@@ -46,7 +47,7 @@ def sign_on_pages(router: APIRouter, context: Context, reader: Reader) -> None:
         form = await form_of(request)
 
         def ended() -> None:
-            reader.sender(request, form)
+            visitors.sender(request, form)
             context.store.tokens.revoke_secret(request.cookies[sessions.SESSION], now=context.clock.now())
 
         await run_in_threadpool(ended)

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from kbslurm.api import host_lookup
 from kbslurm.api.context import Context
-from kbslurm.api.pages.reader import Reader, form_of, to_login
+from kbslurm.api.pages.visitors import Visitors, form_of, to_login
 from kbslurm.api.routes.hosts import operations
 from kbslurm.domain.run import PersonId, SubmissionId
 from kbslurm.errors import Invalid, NotFound, Refused
@@ -21,21 +21,16 @@ from kbslurm.store.views import Person
 Acts = Mapping[str, Callable[[Person, Mapping[str, str]], None]]
 
 
-def staff_pages(router: APIRouter, context: Context, reader: Reader) -> None:
-    def by_staff(person: Person | None) -> Person:
-        if person is None or not person.is_staff:
-            raise Refused("this page is for staff")
-        return person
-
+def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None:
     @router.get("/staff")
     def overview(request: Request) -> Response:
         """Queue, places, and what a host should look at."""
-        person = reader.who(request)
+        person = visitors.who(request)
         if person is None:
             return to_login(request)
-        by_staff(person)
+        visitors.staff(person)
         now = context.clock.now()
-        return reader.page(
+        return visitors.page(
             request,
             "staff.html",
             person,
@@ -43,7 +38,7 @@ def staff_pages(router: APIRouter, context: Context, reader: Reader) -> None:
             queue=context.store.overview.queue(),
             leases=[(line, line.expires_at > now, _places(line.info)) for line in context.store.leases.all()],
             attention=context.store.overview.attention(now=now),
-            audit=[operations.audit_line(event) for event in context.store.events.audit_log(limit=20)],
+            audit=[operations.audit_entry(event) for event in context.store.events.audit_log(limit=20)],
         )
 
     def switch(accepting: bool) -> Callable[[Person, Mapping[str, str]], None]:
@@ -78,7 +73,7 @@ def staff_pages(router: APIRouter, context: Context, reader: Reader) -> None:
         form = await form_of(request)
 
         def done() -> None:
-            person = by_staff(reader.sender(request, form))
+            person = visitors.staff(visitors.sender(request, form))
             if act not in acts:
                 raise NotFound("act", act, known=list(acts))
             acts[act](person, form)

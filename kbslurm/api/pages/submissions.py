@@ -12,12 +12,12 @@ from starlette.concurrency import run_in_threadpool
 from kbslurm.api import popcorn_submission, providers, waiting
 from kbslurm.api.context import Context
 from kbslurm.api.pages import drawing
-from kbslurm.api.pages.reader import Offset, Reader, form_of, to_login
 from kbslurm.api.pages.rendering import measured, took
+from kbslurm.api.pages.visitors import Offset, Visitors, form_of, to_login
 from kbslurm.api.parameters import Gpu, Number
 from kbslurm.api.routes.artifacts import FileName, download
-from kbslurm.api.standings import Standings
-from kbslurm.domain import public
+from kbslurm.api.standings_cache import StandingsCache
+from kbslurm.domain import access
 from kbslurm.domain.waterfall import waterfall
 from kbslurm.errors import Invalid
 from kbslurm.flow.cancel import cancel
@@ -31,18 +31,20 @@ HISTORY = 200
 
 
 def submission_pages(
-    router: APIRouter, context: Context, reader: Reader, histories: waiting.Histories, standings: Standings
+    router: APIRouter, context: Context, visitors: Visitors, histories: waiting.Histories, standings: StandingsCache
 ) -> None:
     @router.get("/me")
     def me(request: Request, start: Offset = 0, linked: bool = False) -> Response:
         """One's own submissions, newest first."""
-        person = reader.who(request)
+        person = visitors.who(request)
         if person is None:
             return to_login(request)
         found = context.store.submissions.newest(person=person.id, limit=MINE, offset=start)
         rows = [{"view": view, "status": popcorn_submission.job_status(view)} for view in found]
         more = providers.providers(context)
-        return reader.page(request, "me.html", person, rows=rows, start=start, step=MINE, linked=linked, providers=more)
+        return visitors.page(
+            request, "me.html", person, rows=rows, start=start, step=MINE, linked=linked, providers=more
+        )
 
     @router.post("/me/link")
     async def link(request: Request) -> Response:
@@ -50,7 +52,7 @@ def submission_pages(
         form = await form_of(request)
 
         def linked() -> None:
-            person, secret = reader.sender(request, form), form.get("token", "").strip()[:512]
+            person, secret = visitors.sender(request, form), form.get("token", "").strip()[:512]
             if not secret or not context.store.tokens.claim(secret, person.id, now=context.clock.now()):
                 raise Invalid("this token isn't waiting to be linked", hint="Get another: kbslurm login --register")
             tell("a token was linked by its holder", person=person.id)
@@ -61,12 +63,12 @@ def submission_pages(
     @router.get("/s/{submission_id}")
     def submission(submission_id: Number, request: Request) -> Response:
         """A submission, for its owner; for anybody else there is none."""
-        person = reader.who(request)
+        person = visitors.who(request)
         if person is None:
             return to_login(request)
-        view = reader.own(person, submission_id)
+        view = visitors.own(person, submission_id)
         queue = waiting.of_submission(context, histories, view)
-        return reader.page(
+        return visitors.page(
             request,
             "submission.html",
             person,
@@ -81,10 +83,10 @@ def submission_pages(
     @router.get("/s/{submission_id}/artifacts/{gpu}/{name}")
     def artifact(submission_id: Number, gpu: Gpu, name: FileName, request: Request) -> Response:
         """A file of a profile of one's own, as a download."""
-        person = reader.who(request)
+        person = visitors.who(request)
         if person is None:
             return to_login(request)
-        view = reader.own(person, submission_id)
+        view = visitors.own(person, submission_id)
         return download(context, view, gpu, name)
 
     @router.post("/s/{submission_id}/cancel")
@@ -93,8 +95,8 @@ def submission_pages(
         form = await form_of(request)
 
         def cancelled() -> None:
-            person = reader.sender(request, form)
-            view = reader.own(person, submission_id)
+            person = visitors.sender(request, form)
+            view = visitors.own(person, submission_id)
             cancel(context.store.submissions, view.id, person.id, context.clock.now())
 
         await run_in_threadpool(cancelled)
@@ -115,7 +117,7 @@ def _run(run: RunView) -> dict[str, Any]:
         )
     return {
         "gpu": run.gpu,
-        "verdict": verdict.name if verdict else run.standing,
+        "verdict": verdict.name if verdict else run.shown_state,
         "first": None if verdict or run.first_score_s is None else took(run.first_score_s),
         "ranked": verdict is not None and verdict.ranked,
         "score": score,
@@ -129,7 +131,7 @@ def _run(run: RunView) -> dict[str, Any]:
     }
 
 
-def _shown(detail: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+def _shown(detail: Mapping[str, Any], which: access.CaseList) -> list[dict[str, Any]]:
     return [
         {
             "phase": row["phase"],
@@ -138,8 +140,7 @@ def _shown(detail: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
             "message": row.get("message") or "",
             **{name: _seconds(row.get(f"{name}_ns")) for name in ("mean", "median", "best", "worst")},
         }
-        for row in detail.get(key, ())
-        if row["phase"] != public.HIDDEN
+        for row in access.shown_cases(detail, which)
     ]
 
 

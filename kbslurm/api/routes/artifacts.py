@@ -81,13 +81,13 @@ def routes(context: Context) -> APIRouter:
     return router
 
 
-def path_of(view: SubmissionView, found: ArtifactView | None = None, *, face: str = "user") -> str:
+def path_of(view: SubmissionView, found: ArtifactView | None = None, *, side: str = "user") -> str:
     """Where one of them is, or the list of them."""
-    base = f"/{face}/submissions/{view.id}/artifacts"
+    base = f"/{side}/submissions/{view.id}/artifacts"
     return base if found is None else f"{base}/{found.gpu}/{found.name}"
 
 
-def unfolded(context: Context, view: SubmissionView, run: RunView) -> dict[str, Any] | None:
+def popcorn_profile(context: Context, view: SubmissionView, run: RunView) -> dict[str, Any] | None:
     """A run's profile in popcorn's words: the files as one zip in base64, and where they are to be had one by one."""
     found = [one for one in context.store.artifacts.of_submission(view.id) if one.gpu == run.gpu]
     if not found:
@@ -122,11 +122,11 @@ def zipped(files: Mapping[str, bytes]) -> bytes:
     return out.getvalue()
 
 
-def _told(context: Context, view: SubmissionView, face: str) -> dict[str, Any]:
+def _told(context: Context, view: SubmissionView, side: str) -> dict[str, Any]:
     found = context.store.artifacts.of_submission(view.id)
     rows = [
         {"gpu": one.gpu, "name": one.name, "size": one.size, "at": one.at.isoformat(),
-         "url": path_of(view, one, face=face)}
+         "url": path_of(view, one, side=side)}
         for one in found
     ]  # fmt: skip
     return {"status": "ok", "submission_id": view.id, "artifacts": rows}

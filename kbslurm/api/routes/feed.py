@@ -81,7 +81,7 @@ async def _lines(context: Context, after: EventId, stream: bool) -> AsyncIterato
                 return  # the reader comes back with its last token
             for event in found:
                 after = event.id
-                yield json.dumps(announce.line(event), ensure_ascii=True, default=str) + "\n"
+                yield json.dumps(announce.as_json(event), ensure_ascii=True, default=str) + "\n"
             if found:
                 continue
             if not stream or context.listener.is_over:

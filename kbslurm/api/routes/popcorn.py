@@ -12,21 +12,21 @@ from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.board_json import board_told
 from kbslurm.api.context import Context
 from kbslurm.api.identity import Sender
-from kbslurm.api.lookup import may_see, own, seen_board
+from kbslurm.api.lookup import may_see_board, own, seen_board
 from kbslurm.api.parameters import Gpu, Limit, Name, Number, Offset, RunNumber
 from kbslurm.api.person_json import person_told
-from kbslurm.api.standings import Standings, final_told
+from kbslurm.api.standings_cache import StandingsCache, final_told
 from kbslurm.contract.base import Fine
 from kbslurm.contract.boards import Leaderboard
-from kbslurm.contract.full_submission import Whole
+from kbslurm.contract.full_submission import FullSubmissionTold
 from kbslurm.contract.invites import Code, Joined
 from kbslurm.contract.operations import Health
 from kbslurm.contract.people import Pending, PersonTold
 from kbslurm.contract.queue import RunnerQueue
 from kbslurm.contract.rankings import FinalTold, Standing
-from kbslurm.contract.submissions import Count, Submission, SubmissionLine
+from kbslurm.contract.submissions import Count, Submission, SubmissionSummary
 from kbslurm.contract.why import WhysTold, WhyTold
-from kbslurm.domain import contest
+from kbslurm.domain import access, contest
 from kbslurm.domain.why import as_told
 from kbslurm.errors import Invalid, NotFound
 from kbslurm.flow.cancel import cancel
@@ -37,7 +37,7 @@ tell = teller("api")
 PENDING_FOR = timedelta(hours=1)
 
 
-def routes(context: Context, histories: waiting.Histories, standings: Standings) -> APIRouter:
+def routes(context: Context, histories: waiting.Histories, standings: StandingsCache) -> APIRouter:
     """The router of these calls."""
     router = APIRouter(tags=["popcorn"])
 
@@ -51,7 +51,7 @@ def routes(context: Context, histories: waiting.Histories, standings: Standings)
         """The boards that the caller may see, newest first."""
         person = identity.maybe_caller(context, sender)
         mine = context.store.invites.boards_of(person.id) if person else frozenset()
-        found = [board for board in context.store.boards.all(counted=False) if may_see(board, person, mine)]
+        found = [board for board in context.store.boards.all(counted=False) if may_see_board(board, person, mine)]
         return Ascii([board_told(context, board) for board in found])
 
     @router.get("/gpus/{leaderboard}", responses=answers(list[str], 404))
@@ -69,7 +69,7 @@ def routes(context: Context, histories: waiting.Histories, standings: Standings)
         """The ranked, each person's best, best first."""
         board = seen_board(context, leaderboard, identity.maybe_caller(context, sender))
         known = contest.known_gpu(gpu, board.gpus)
-        return Ascii(standings.lines(board, known, offset=offset, limit=limit))
+        return Ascii(standings.page(board, known, offset=offset, limit=limit))
 
     @router.get("/final/{leaderboard}/{gpu}", responses=answers(FinalTold, 404))
     def final(leaderboard: Name, gpu: Gpu, sender: Sender) -> Ascii:
@@ -92,7 +92,7 @@ def routes(context: Context, histories: waiting.Histories, standings: Standings)
         known = contest.known_gpu(gpu, board.gpus)
         return Ascii({"count": context.store.submissions.count(board.id, known, user_id)})
 
-    @router.get("/user/submissions", responses=answers(list[SubmissionLine], 400, 401, 404))
+    @router.get("/user/submissions", responses=answers(list[SubmissionSummary], 400, 401, 404))
     def mine(
         sender: Sender,
         leaderboard: Annotated[str | None, Query(max_length=contest.NAME_CAP)] = None,
@@ -104,7 +104,7 @@ def routes(context: Context, histories: waiting.Histories, standings: Standings)
         if leaderboard is not None:
             leaderboard = seen_board(context, leaderboard, person).name
         found = context.store.submissions.newest(person=person.id, board=leaderboard, limit=limit, offset=offset)
-        return Ascii([popcorn_submission.line(view) for view in found])
+        return Ascii([popcorn_submission.summary(view) for view in found])
 
     @router.get("/user/submissions/{submission_id}", responses=answers(Submission, 400, 401, 403, 404))
     def poll(submission_id: Number, sender: Sender) -> Ascii:
@@ -112,7 +112,7 @@ def routes(context: Context, histories: waiting.Histories, standings: Standings)
         view = own(context, sender, submission_id)
         return Ascii(popcorn_submission.submission(view, waiting.of_submission(context, histories, view)))
 
-    @router.get("/user/submissions/{submission_id}/whole", responses=answers(Whole, 400, 401, 403, 404))
+    @router.get("/user/submissions/{submission_id}/whole", responses=answers(FullSubmissionTold, 400, 401, 403, 404))
     def all_of_it(submission_id: Number, sender: Sender) -> Ascii:
         """A submission of one's own with attempts, progress and report: what `kbslurm watch` shows."""
         view = own(context, sender, submission_id)
@@ -129,13 +129,13 @@ def routes(context: Context, histories: waiting.Histories, standings: Standings)
         """Why a run of one's own (for staff: anybody's) is where it is: what it waits for, where it went and why."""
         told = context.store.runs.why(run_id, context.clock.now())
         own(context, sender, told.submission, staff_too=True)
-        return Ascii(as_told(told, money=identity.caller(context, sender).is_staff))
+        return Ascii(as_told(told, money=access.may_see_costs(identity.caller(context, sender))))
 
     @router.get("/user/submissions/{submission_id}/why", responses=answers(WhysTold, 400, 401, 403, 404))
     def whys(submission_id: Number, sender: Sender) -> Ascii:
         """The same for each run of a submission."""
         now, view = context.clock.now(), own(context, sender, submission_id, staff_too=True)
-        money = identity.caller(context, sender).is_staff
+        money = access.may_see_costs(identity.caller(context, sender))
         return Ascii({"runs": [as_told(context.store.runs.why(run.id, now), money=money) for run in view.runs]})
 
     @router.delete("/user/submissions/{submission_id}", responses=answers(Fine, 400, 401, 403, 404))

@@ -22,6 +22,7 @@ from kbslurm.api.providers import Account, Provider, ProviderName, account_of, c
 from kbslurm.api.sessions import SESSION, check_same_site, open_session, set_cookie, signed_on
 from kbslurm.api.sign_on_state import STATE_FOR, checked_state, new_state
 from kbslurm.contract.base import Fine
+from kbslurm.domain import access
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import Refused, Unauthenticated
 from kbslurm.observe.logs import teller
@@ -106,7 +107,7 @@ def _back_again(context: Context, provider: ProviderName, request: Request, stat
         raise Refused(f"{asked.name} did not let you in", hint="Try again.")
     account = account_of(context, asked, code, proof, back(context, request, asked.name))
     person = _person(context, asked, account, _linking(context, request, told))
-    if person.banned_at is not None:
+    if not access.may_use_pages(person):
         raise Refused("this account is banned", hint="Ask a host.")
     answer = RedirectResponse(told["next"], status_code=303)
     open_session(context, request, answer, person, f"browser ({asked.name})")

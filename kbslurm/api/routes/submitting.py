@@ -198,7 +198,7 @@ def ended(context: Context, view: SubmissionView) -> Frame:
 
 
 def _profile(context: Context, view: SubmissionView, run: RunView) -> dict[str, Any] | None:
-    return artifacts.unfolded(context, view, run) if view.mode == "profile" else None
+    return artifacts.popcorn_profile(context, view, run) if view.mode == "profile" else None
 
 
 def as_event(frame: Frame) -> str:

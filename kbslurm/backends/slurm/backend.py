@@ -127,9 +127,9 @@ class SlurmBackend:
         """
         paths = self._paths(name)
         found = self._look(paths)
-        sure = found.sighting()
-        if sure is not None:
-            return sure
+        sighting = found.sighting()
+        if sighting is not None:
+            return sighting
         rests = self.pace.is_resting()
         if rests or not self.pace.has_room(2 if self.site.slurm.accounting else 1):
             waiting = Seen.WAITING if found.handle is not None else Seen.UNKNOWN
@@ -153,9 +153,9 @@ class SlurmBackend:
         unsure: dict[JobName, tuple[Handle | None, Evidence]] = {}
         for attempt in attempts:
             proof = self._look_softly(self._paths(attempt.name))
-            sure = proof.sighting()
-            if sure is not None:
-                found[attempt.name] = sure
+            sighting = proof.sighting()
+            if sighting is not None:
+                found[attempt.name] = sighting
             else:
                 # Who claimed is the attempt; a handle may be that of a twin which found the claim taken and left.
                 owner = Handle(proof.owner) if proof.owner else None

@@ -74,10 +74,10 @@ class CallPace:
             )
 
     def _interval_s(self) -> float:
-        plain = self._poll.min_interval_s * self._factor
+        usual = self._poll.min_interval_s * self._factor
         if not self._failures:
-            return plain
-        return float(max(plain, min(LONGEST_SILENCE_S, plain * 2 ** min(self._failures, 6))))
+            return usual
+        return float(max(usual, min(LONGEST_SILENCE_S, usual * 2 ** min(self._failures, 6))))
 
     def _refill(self, now: float) -> None:
         per_s = self._poll.calls_per_minute / 60

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, cast
 from submitit.core import core
 from submitit.slurm import slurm
 
-from kbslurm.backends.paths import write_whole
+from kbslurm.backends.paths import write_atomically
 from kbslurm.backends.slurm.reader import Phase, phase_of
 
 JOB_ID_FILE = "job_id"
@@ -111,7 +111,7 @@ class KbExecutor(slurm.SlurmExecutor):
     def _write_job_id(self, job_id: str, uid: str) -> None:
         """The crash journal: who dies right after sbatch leaves the id on disk."""
         self._crash_point("sent")
-        write_whole(Path(self.folder) / JOB_ID_FILE, f"{job_id}\n".encode())
+        write_atomically(Path(self.folder) / JOB_ID_FILE, f"{job_id}\n".encode())
 
     @staticmethod
     def _set_job_permissions(folder: Path) -> None:

@@ -30,10 +30,10 @@ LOOK_BACK_S = 300
 
 @dataclass(frozen=True, kw_only=True)
 class JobRows:
-    """The rows of one answer. Not `whole`: something in it wasn't understood, so absence from it proves nothing."""
+    """The rows of one answer. Not `complete`: something in it wasn't understood, so absence from it proves nothing."""
 
     by_id: Mapping[str, JobRow]
-    whole: bool
+    complete: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +47,8 @@ class SchedulerAnswers:
     @property
     def proves_absence(self) -> bool:
         """Every source that the site has answered, and each answer was understood to its last line."""
-        past = self.past.whole if self.past is not None else not self.accounting
-        return self.queue is not None and self.queue.whole and past
+        past = self.past.complete if self.past is not None else not self.accounting
+        return self.queue is not None and self.queue.complete and past
 
     def rows(self) -> list[JobRow]:
         """All rows, the queue's first."""
@@ -68,7 +68,7 @@ class JobLookup:
             return SchedulerAnswers(queue=None, past=None, accounting=self._site.slurm.accounting)
         KbJob.watcher.feed({id_: row.state for id_, row in queue.by_id.items()})
         vanished = sorted(id_ for id_ in ids - set(queue.by_id) if id_.isdigit())
-        past = self._sacct_ids(vanished) if vanished else JobRows(by_id={}, whole=True)
+        past = self._sacct_ids(vanished) if vanished else JobRows(by_id={}, complete=True)
         return SchedulerAnswers(queue=queue, past=past, accounting=self._site.slurm.accounting)
 
     def by_name(self, name: JobName, paths: AttemptPaths) -> SchedulerAnswers:
@@ -87,28 +87,28 @@ class JobLookup:
         answer = self.asked("squeue", ["--me", "-h", "-r", "-t", "all", "-o", SQUEUE_FORMAT, *which])
         if answer is None:
             return None
-        whole = not is_strange(answer.out, SQUEUE_FORMAT.count("|"))
-        return JobRows(by_id={row.id: row for row in read_squeue(answer.out)}, whole=whole)
+        complete = not is_strange(answer.out, SQUEUE_FORMAT.count("|"))
+        return JobRows(by_id={row.id: row for row in read_squeue(answer.out)}, complete=complete)
 
     def _sacct_ids(self, ids: Sequence[str]) -> JobRows | None:
         if not self._site.slurm.accounting:
             return None
         found: dict[str, JobRow] = {}
-        whole = True
+        complete = True
         for start in range(0, len(ids), BATCH):
             rows = self._sacct(["-j", ",".join(ids[start : start + BATCH])])
             if rows is None:
                 return None
             found |= rows.by_id
-            whole = whole and rows.whole
-        return JobRows(by_id=found, whole=whole)
+            complete = complete and rows.complete
+        return JobRows(by_id=found, complete=complete)
 
     def _sacct(self, which: Sequence[str]) -> JobRows | None:
         answer = self.asked("sacct", ["-X", "-n", "-P", "-D", "-o", SACCT_FIELDS, *which])
         if answer is None:
             return None
-        whole = not is_strange(answer.out, SACCT_FIELDS.count(","))
-        return JobRows(by_id={row.id: row for row in read_sacct(answer.out)}, whole=whole)
+        complete = not is_strange(answer.out, SACCT_FIELDS.count(","))
+        return JobRows(by_id={row.id: row for row in read_sacct(answer.out)}, complete=complete)
 
     def asked(self, tool: str, arguments: Sequence[str]) -> Answer | None:
         """The answer, or None when there is none that can be trusted."""

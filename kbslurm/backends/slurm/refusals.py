@@ -108,9 +108,9 @@ def refusal_in(text: str) -> Refusal | None:
     for pattern, permanent, hint in _COMPILED:
         for line in lines:
             if pattern.search(line):
-                return Refusal(permanent=permanent, message=_plain(line), hint=hint)
+                return Refusal(permanent=permanent, message=_without_prefix(line), hint=hint)
     return None
 
 
-def _plain(line: str) -> str:
+def _without_prefix(line: str) -> str:
     return re.sub(r"^(sbatch: )?((error|fatal): )?(Batch job submission failed: )?", "", line)

@@ -20,16 +20,16 @@ def sighting_of_row(row: JobRow, proof: Evidence, paths: AttemptPaths, site: str
     """What a row of the scheduler and the attempt's files together prove, or None for a state that isn't known."""
     started_at = row.started_at or proof.claimed_at
     node = row.node or proof.node
-    plain = Sighting(
+    usual = Sighting(
         seen=Seen.WAITING, handle=Handle(row.id), node=node, reason=reason_text(row.reason), started_at=None
     )
     match row.phase:
         case Phase.WAITING if came_back(row, proof):
             return replace(ended_sighting(proof, Ending.CANCELLED, REQUEUED), handle=Handle(row.id))
         case Phase.WAITING:
-            return replace(plain, node=None, expected_at=row.expected_at)
+            return replace(usual, node=None, expected_at=row.expected_at)
         case Phase.RUNNING:
-            return replace(plain, seen=Seen.RUNNING, reason="", started_at=started_at)
+            return replace(usual, seen=Seen.RUNNING, reason="", started_at=started_at)
         case Phase.ENDED:
             ending = Ending.REPORTED if proof.reported else ending_of(row.state, claimed=proof.claimed)
             if ending in (Ending.NO_REPORT, Ending.CANCELLED) and evidence.slurm_said_memory(paths):
@@ -42,7 +42,7 @@ def sighting_of_row(row: JobRow, proof: Evidence, paths: AttemptPaths, site: str
             if ending is Ending.NO_REPORT and proof.exit is not None and proof.exit.cause == "judge":
                 why = f"the judge was ended by a signal (status {proof.exit.status}) and left no report; "
             return replace(
-                plain,
+                usual,
                 seen=Seen.ENDED,
                 ending=Ending.CANCELLED if requeued else ending,
                 exit_code=row.exit_code if proof.exit is None else proof.exit.status,

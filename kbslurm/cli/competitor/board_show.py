@@ -17,7 +17,7 @@ from kbslurm.domain import contest, measure
 from kbslurm.errors import EXIT_OK
 
 if TYPE_CHECKING:
-    from kbslurm.client.answers import Place
+    from kbslurm.client.answers import StandingInfo
     from kbslurm.client.http import Client
 
 PAGE = 100  # as many places as the service tells at once
@@ -61,9 +61,9 @@ def _shown_over_http(named: str, name: str, gpu: str | None, limit: int, as_json
     return EXIT_OK
 
 
-def _places(client: Client, board: str, gpu: str, limit: int) -> list[Place]:
+def _places(client: Client, board: str, gpu: str, limit: int) -> list[StandingInfo]:
     """As many as asked for and one more, so that it can be said that there are more."""
-    found: list[Place] = []
+    found: list[StandingInfo] = []
     while len(found) <= limit:
         page = client.ranking(board, gpu, limit=PAGE, offset=len(found))
         found += page
@@ -72,7 +72,7 @@ def _places(client: Client, board: str, gpu: str, limit: int) -> list[Place]:
     return found
 
 
-def _standing(place: Place) -> boards.Standing:
+def _standing(place: StandingInfo) -> boards.Standing:
     entry = boards.Entry(
         person_id=place.person_id,
         person=place.person,

@@ -13,8 +13,8 @@ from kbslurm.cli.arguments import As, Json
 from kbslurm.cli.competitor.connect import service
 from kbslurm.cli.competitor.service import Service
 from kbslurm.cli.output import printing
+from kbslurm.domain import access
 from kbslurm.domain import board as boards
-from kbslurm.domain import public
 from kbslurm.errors import EXIT_OK, Invalid, NotFound
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _run_on(view: SubmissionView, gpu: str) -> RunView | None:
 
 
 def _word(run: RunView | None) -> str | None:
-    return None if run is None else run.verdict.name if run.verdict else run.standing
+    return None if run is None else run.verdict.name if run.verdict else run.shown_state
 
 
 def _score(verdict: Verdict | None) -> tuple[float, float | None, float | None] | None:
@@ -134,7 +134,7 @@ def _score(verdict: Verdict | None) -> tuple[float, float | None, float | None] 
 def _cases(run: RunView | None) -> dict[str, tuple[float, float | None, float | None]]:
     """The timed cases that may be seen, by what they are: of the ranked phase where there is one."""
     detail: Mapping[str, Any] = (run.verdict.detail if run and run.verdict else None) or {}
-    rows = [row for row in detail.get("benchmarks", ()) if row.get("phase") != public.HIDDEN]
+    rows = access.shown_cases(detail, "benchmarks")
     phase = "ranked" if any(row["phase"] == "ranked" for row in rows) else "benchmark"
     found: dict[str, tuple[float, float | None, float | None]] = {}
     for row in rows:

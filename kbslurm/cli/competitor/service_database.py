@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kbslurm.cli.competitor.service import Look
 from kbslurm.cli.context import acting_person, configuration
 from kbslurm.cli.lookup import board_named
+from kbslurm.domain import access
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import KbslurmError, Refused
 
@@ -80,7 +81,7 @@ class DatabaseService:
 
         named = board_named(self._store, board).name if board else None
         found = self._store.submissions.newest(person=self._person().id, board=named, limit=limit, offset=offset)
-        return [popcorn_submission.line(view) for view in found]
+        return [popcorn_submission.summary(view) for view in found]
 
     def why(self, number: int, *, of_submission: bool) -> Sequence[Mapping[str, Any]]:
         from kbslurm.domain.why import as_told
@@ -91,7 +92,7 @@ class DatabaseService:
 
     def artifacts(self, view: SubmissionView) -> Sequence[ArtifactView]:
         person = self._person()
-        if view.person_id != person.id and not person.is_staff:
+        if not access.may_handle(person.id, person.role, view.person_id):
             raise Refused(f"submission {view.id} isn't yours")
         return self._store.artifacts.of_submission(view.id)
 

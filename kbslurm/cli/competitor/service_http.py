@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kbslurm_eval.wire import Mode
 
 
-def _is_plain(name: str) -> bool:
+def _is_safe_name(name: str) -> bool:
     """Whether it may become part of a file's name here, whatever the service is."""
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name) is not None
 
@@ -80,7 +80,7 @@ class HttpService:
         return [
             ArtifactView(gpu=one.gpu, name=one.name, size=one.size, at=one.at)
             for one in self._client.artifacts(view.id)
-            if _is_plain(one.gpu) and _is_plain(one.name)
+            if _is_safe_name(one.gpu) and _is_safe_name(one.name)
         ]
 
     def artifact(self, view: SubmissionView, gpu: str, name: str) -> bytes:

@@ -57,8 +57,8 @@ def followed(found: Service, submission: int, *, as_json: bool) -> int:
             look: Look = found.look(submission)
             while True:
                 for run in look.view.runs:
-                    if told.get(run.id) != run.standing and not as_json:
-                        told[run.id] = run.standing
+                    if told.get(run.id) != run.shown_state and not as_json:
+                        told[run.id] = run.shown_state
                         _say_move(run)
                 if look.view.is_done:
                     break
@@ -89,7 +89,7 @@ def _looked(found: Service, submission: int, tell: printing.Tell) -> Look:
 def _say_move(run: RunView) -> None:
     node = run.attempts[-1].node if run.attempts else None
     where = f" on {node}" if run.state == "running" and node else ""
-    printing.out().print(f"{run.gpu}  {printing.coloured(run.standing)}{where}")
+    printing.out().print(f"{run.gpu}  {printing.coloured(run.shown_state)}{where}")
 
 
 def shown(view: SubmissionView, *, as_json: bool) -> int:

@@ -80,10 +80,10 @@ def _told(found: Final, state: str, as_json: bool) -> int:
     printing.table(("place", "person", "submission", "before", "in the final"), rows, title=title)
     for gap in found.gaps:
         ahead, behind = found.rivals[gap.ahead], found.rivals[gap.behind]
-        sure = "told apart" if gap.separated else "not told apart"
+        separation = "told apart" if gap.separated else "not told apart"
         printing.say(
             f"{behind.person} takes {gap.ratio:.4f} times as long as {ahead.person}"
-            f" ({gap.low:.4f} to {gap.high:.4f}): {sure}"
+            f" ({gap.low:.4f} to {gap.high:.4f}): {separation}"
         )
     if state == "open":
         printing.say(_next(found))

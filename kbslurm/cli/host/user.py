@@ -13,7 +13,8 @@ from kbslurm.cli.output import printing
 from kbslurm.errors import EXIT_OK, Invalid
 
 if TYPE_CHECKING:
-    from kbslurm.store.views import Person, Role
+    from kbslurm.domain.access import Role
+    from kbslurm.store.views import Person
 
 
 def add(

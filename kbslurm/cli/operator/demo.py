@@ -111,7 +111,7 @@ def _served(place: Path, site: Path | None) -> Iterator[tuple[Config, PostgresSt
 
 def _configured(place: Path, site: Path | None) -> Path:
     """A kbslurm.toml of the demo's own, so that every other command can look at it too."""
-    from kbslurm.backends.paths import said, write_whole
+    from kbslurm.backends.paths import said, write_atomically
 
     file = place / "kbslurm.toml"
     gpus = ", ".join(f"{json.dumps(gpu)} = 1" for gpu in script().gpus)
@@ -122,7 +122,7 @@ def _configured(place: Path, site: Path | None) -> Path:
     try:
         place.mkdir(parents=True, exist_ok=True)
         if not file.exists() or file.read_text() != text:
-            write_whole(file, text.encode(), 0o644)
+            write_atomically(file, text.encode(), 0o644)
     except OSError as error:
         sentence, fix = said(error, place)
         raise Misconfigured(sentence, fix=fix) from None

@@ -158,7 +158,7 @@ def _arguments(given: Sequence[str]) -> dict[str, str]:
 
 def _made(target: Path, made: Pin, as_json: bool) -> int:
     if as_json:
-        printing.as_json({"image": str(target), **printing.plain(made)})
+        printing.as_json({"image": str(target), **printing.jsonable(made)})
     else:
         printing.say(f"{target} is there, pinned as {made.digest}")
         printing.say(f'  image_digest = "{made.digest}" in a site\'s file pins it for that site')

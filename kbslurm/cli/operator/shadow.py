@@ -46,7 +46,7 @@ def report(name: BoardName, as_json: Json = False) -> int:
             {
                 "leaderboard": board.name,
                 "places": [
-                    {**printing.plain(row), "is_drift": None if row.drift is None else row.drift.is_drift}
+                    {**printing.jsonable(row), "is_drift": None if row.drift is None else row.drift.is_drift}
                     for row in found
                 ],
             }

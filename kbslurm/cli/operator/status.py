@@ -40,7 +40,7 @@ def status(
 
 def _shown(found: Status, as_json: bool) -> None:
     if as_json:
-        printing.as_json({"healthy": not found.troubles, **printing.plain(found)})
+        printing.as_json({"healthy": not found.troubles, **printing.jsonable(found)})
         return
     console = printing.out()
     say = console.print

@@ -65,11 +65,14 @@ def _look_at_rows(store: PostgresStore, found: Status) -> None:
         found.daemon = f"{leader.holder}, for {printing.ago(leader.elected_at, now)}"
         _look_at_lanes(leader.info, found)
     found.queue = [
-        {**printing.plain(line), "oldest_s": round((now - line.oldest_at).total_seconds()) if line.oldest_at else None}
+        {
+            **printing.jsonable(line),
+            "oldest_s": round((now - line.oldest_at).total_seconds()) if line.oldest_at else None,
+        }
         for line in store.overview.queue()
     ]
-    found.attention = [dict(printing.plain(line)) for line in store.overview.attention()]
-    found.waiting = [dict(printing.plain(line)) for line in store.overview.waits()]
+    found.attention = [dict(printing.jsonable(line)) for line in store.overview.attention()]
+    found.waiting = [dict(printing.jsonable(line)) for line in store.overview.waits()]
 
 
 def _look_at_lanes(info: Mapping[str, Any], found: Status) -> None:
@@ -101,7 +104,7 @@ def look_at_fleets(config: Config, found: Status) -> None:
                 "gpus": {kind: dict(zip(("used", "usable"), fleet.gpus(kind), strict=True)) for kind in _kinds(fleet)},
                 "nodes": len(fleet.nodes),
                 "unusable": [{"node": n.name, "state": n.state, "why": n.reason} for n in fleet.nodes if not n.usable],
-                "reservations": [dict(printing.plain(one)) for one in fleet.reservations],
+                "reservations": [dict(printing.jsonable(one)) for one in fleet.reservations],
             }
         )
 

@@ -60,11 +60,11 @@ def up(
     with (
         stop_on_signals() as stop,
         wiring.opened_store(config),  # migrated before there are two of us
-        _beside(stop, bot_token=known if bot else None, log_json=log_json, verbose=verbose) as face,
+        _beside(stop, bot_token=known if bot else None, log_json=log_json, verbose=verbose) as api_process,
         _bot_beside(config, known, log_json=log_json) if bot else nullcontext(),
     ):
         run_daemon(config, stop, log_json=log_json, verbose=verbose)
-        code = face.poll()
+        code = api_process.poll()
     if code:
         raise Misconfigured("the API ended by itself", fix="Look at what it said above, or start with --no-api.")
     return EXIT_OK

@@ -63,10 +63,10 @@ def as_json(value: Any) -> None:
 
 
 def _print_json(value: Any) -> None:
-    print(json.dumps(value, default=plain, indent=2 if sys.stdout.isatty() else None), flush=True)
+    print(json.dumps(value, default=jsonable, indent=2 if sys.stdout.isatty() else None), flush=True)
 
 
-def plain(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
     """A value as JSON can carry it."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}

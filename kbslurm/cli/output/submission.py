@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from kbslurm.cli.output.printing import coloured, out, when
-from kbslurm.domain import public
+from kbslurm.domain import access
 from kbslurm.domain.amounts import score, span
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def _run_json(run: RunView) -> dict[str, Any]:
         "run": run.id,
         "gpu": run.gpu,
         "state": run.state,
-        "standing": run.standing,
+        "standing": run.shown_state,
         "first_score_s": run.first_score_s,
         "reason": found.reason if found else run.waits_for or run.reason,
         "verdict": found.name if found else None,
@@ -57,7 +57,7 @@ def _run_json(run: RunView) -> dict[str, Any]:
             for a in run.attempts
         ],
         "waterfall": {name: round(took, 6) for name, took in waterfall(run)},
-        "report": public.report(found.detail) if found else None,
+        "report": access.shown_report(found.detail) if found else None,
     }
 
 
@@ -115,7 +115,7 @@ def _run_line(run: RunView) -> str:
         tail = f"  {escape(why)}" if why else ""
         if run.second and run.ended_at is None and run.first_score_s is not None:
             tail = f"  {score(run.first_score_s)} would improve the rank, so it is measured once more{tail}"
-        return f"{run.gpu:>6}  {coloured(run.standing)}{tail}"
+        return f"{run.gpu:>6}  {coloured(run.shown_state)}{tail}"
     shown = f"  {score(found.score_s, found.low_s, found.high_s)}" if found.score_s is not None else ""
     why = f"  {escape(found.reason)}" if found.reason else ""
     unranked = "  [dim](not ranked)[/]" if found.score_s is not None and not found.ranked else ""
@@ -133,7 +133,5 @@ def _given_up(run: RunView) -> list[str]:
 
 def _failures(run: RunView) -> list[str]:
     detail = (run.verdict.detail if run.verdict else None) or {}
-    rows = [
-        r for r in detail.get("tests", ()) if r.get("phase") != "hidden" and r.get("status") not in ("pass", "skipped")
-    ]
+    rows = [r for r in access.shown_cases(detail, "tests") if r.get("status") not in ("pass", "skipped")]
     return [f"{r['phase']} {r['index'] + 1} ({r['spec']}): {r['message']}" for r in rows[:3] if r.get("message")]

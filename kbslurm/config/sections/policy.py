@@ -45,7 +45,7 @@ def _team_bounds(bounds: Mapping[str, float]) -> Mapping[str, float]:
 class PlaceSection:
     """A place as the placement policy sees it."""
 
-    role: placement.Role | None = field(
+    role: placement.PlaceRole | None = field(
         default=None,
         metadata={"doc": "Whether runs go there first, or only for overflow; default: GitHub and Modal are overflow."},
     )

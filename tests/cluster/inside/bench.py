@@ -66,7 +66,7 @@ class Stamps:
 
 
 @dataclass(kw_only=True)
-class House:
+class ClusterService:
     """The service on the cluster, in a folder of its own, with a harness that only lasts."""
 
     stage: Stage
@@ -125,7 +125,9 @@ class Attempt:
 
 
 @contextmanager
-def house(server: databases.Server, *, min_interval_s: float, max_open: int | None = None) -> Iterator[House]:
+def service(
+    server: databases.Server, *, min_interval_s: float, max_open: int | None = None
+) -> Iterator[ClusterService]:
     """A service of its own. `min_interval_s`: how often its site may be asked for its queue."""
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir="/shared"))
     try:
@@ -142,7 +144,7 @@ def house(server: databases.Server, *, min_interval_s: float, max_open: int | No
 
 def _furnished(
     stage: Stage, asking: psycopg.Connection[tuple[int]], folder: Path, min_interval_s: float, max_open: int | None
-) -> House:
+) -> ClusterService:
     text = site_text(folder, more="" if max_open is None else f"max_open = {max_open}\n")
     text = text.replace("min_interval = 0.1", f"min_interval = {min_interval_s}")
     text = text.replace("[poll]", f'bin_dir = "{_counting(folder)}"\n\n[poll]')
@@ -156,7 +158,9 @@ def _furnished(
         script=script_writer(site, templates=shared_folders.path("sbatch_templates"), eval_dir=eval_dir),
         poll_s=min(1.0, site.poll.min_interval_s),
     )
-    return House(stage=stage, site=site, place=place, backend=backend, folder=folder, asking=asking, stamps=stamps)
+    return ClusterService(
+        stage=stage, site=site, place=place, backend=backend, folder=folder, asking=asking, stamps=stamps
+    )
 
 
 def _harness(folder: Path) -> Path:
@@ -186,16 +190,16 @@ def _counting(folder: Path) -> Path:
 class ByHand:
     """The same harness in the same containers, sent by whoever sits there: one sbatch --wrap, no house around it."""
 
-    house: House
+    service: ClusterService
     manifest: bytes
     key: bytes
 
     @classmethod
-    def like(cls, house: House) -> ByHand:
+    def like(cls, service: ClusterService) -> ByHand:
         """With the manifest of the attempt that this house ran last."""
-        (row,) = house.stage.rows("SELECT name FROM attempt ORDER BY id DESC LIMIT 1")
-        paths = AttemptPaths(root=attempts_folder(house.site), name=row["name"])
-        return cls(house=house, manifest=paths.manifest.read_bytes(), key=paths.key.read_bytes())
+        (row,) = service.stage.rows("SELECT name FROM attempt ORDER BY id DESC LIMIT 1")
+        paths = AttemptPaths(root=attempts_folder(service.site), name=row["name"])
+        return cls(service=service, manifest=paths.manifest.read_bytes(), key=paths.key.read_bytes())
 
     def send(self, folder: Path, *options: str, out: str = "/kb/out") -> None:
         """`options` say where. What the jobs leave is below `folder`/out."""
@@ -204,10 +208,10 @@ class ByHand:
         (folder / "key").write_bytes(self.key)
         # each kind of GPU has its image, a directory or a file, for them as for us
         ways = "".join(
-            f"{gpu.partition}) exec {self._container(gpu, folder, out)} ;; " for gpu in self.house.site.gpus.values()
+            f"{gpu.partition}) exec {self._container(gpu, folder, out)} ;; " for gpu in self.service.site.gpus.values()
         )
         wrap = f"date +%s%N >{folder}/script-${{SLURM_ARRAY_TASK_ID:-0}}; case $SLURM_JOB_PARTITION in {ways}esac"
-        gpu = self.house.site.gpus["H100"]
+        gpu = self.service.site.gpus["H100"]
         subprocess.run(
             [
                 *("/usr/bin/sbatch", "--parsable", f"--cpus-per-task={gpu.cpus}", f"--mem={gpu.memory_mb}M"),
@@ -219,13 +223,13 @@ class ByHand:
         )
 
     def _container(self, gpu: GpuType, folder: Path, out: str) -> str:
-        site = self.house.site
+        site = self.service.site
         words = ApptainerCommand(
             image=site.image_of(gpu),
             network=site.container.network,
             own_pids=False,
             binds=(
-                Bind(source=str(harness_folder(site, self.house.folder / "eval")), target="/eval"),
+                Bind(source=str(harness_folder(site, self.service.folder / "eval")), target="/eval"),
                 Bind(source=str(folder / "manifest.json"), target="/kb/manifest.json"),
                 Bind(source=str(folder / "key"), target="/kb/key"),
                 Bind(source=str(folder / "out"), target="/kb/out", writable=True),
@@ -260,7 +264,7 @@ class Way:
 def latency(server: databases.Server) -> list[Row]:
     """accept → first line against sbatch --wrap, one after the other in turns; and exit → verdict."""
     ours, bare = [], []
-    with house(server, min_interval_s=15.0) as our, our.daemon():
+    with service(server, min_interval_s=15.0) as our, our.daemon():
         _walked(our)  # the first one pays for connections, caches, the staged harness and the image's digest
         by_hand = ByHand.like(our)
         _sent(by_hand, "warm")
@@ -317,7 +321,7 @@ def _medians(ways: Sequence[Way]) -> Way:
     return Way(**{name: percentile([way[name] for way in told], 50) for name in told[0]})
 
 
-def _walked(our: House, gpu: str = "H100") -> Way:
+def _walked(our: ClusterService, gpu: str = "H100") -> Way:
     began_ns = time.time_ns()
     receipt = our.stage.submit("# 0.1\n", mode="test", gpus=[gpu])
     our.wait_over(receipt.submission_id)
@@ -333,7 +337,7 @@ def _walked(our: House, gpu: str = "H100") -> Way:
 
 
 def _sent(by_hand: ByHand, name: str) -> Way:
-    folder = by_hand.house.folder / f"by-hand-{name}"
+    folder = by_hand.service.folder / f"by-hand-{name}"
     began_ns = time.time_ns()
     by_hand.send(folder, "--partition=gpu-h100", "--gres=gpu:h100:1")
     sent_ns = time.time_ns()
@@ -355,7 +359,7 @@ def _sent(by_hand: ByHand, name: str) -> Way:
 def calls(server: databases.Server) -> list[Row]:
     """What the scheduler is asked, with many runs in flight and with none."""
     count, every_s = scaled(IN_FLIGHT, least=12), 1.0
-    with house(server, min_interval_s=every_s, max_open=count) as our:
+    with service(server, min_interval_s=every_s, max_open=count) as our:
         for n in range(count):
             our.stage.submit("# 1\n", by=f"p{n % 20}", mode="test", gpus=["H100"])
         began = time.monotonic()
@@ -394,7 +398,7 @@ def busy(server: databases.Server) -> list[Row]:
     Busy is the second that a run needs: what it takes longer on a loaded machine is nobody's work.
     """
     count = scaled(QUEUED, least=60)
-    with house(server, min_interval_s=1.0) as our:
+    with service(server, min_interval_s=1.0) as our:
         with our.daemon():
             for gpu in GPUS:  # the first ones pay for connections and caches, and for what each node learns of an image
                 _walked(our, gpu)
@@ -433,7 +437,7 @@ def busy(server: databases.Server) -> list[Row]:
 
 def _as_array(by_hand: ByHand, count: int) -> tuple[float, float]:
     """(seconds from sbatch to the last end, seconds from a task's script to its first line at p50)."""
-    folder = by_hand.house.folder / "array"
+    folder = by_hand.service.folder / "array"
     began_ns = time.time_ns()
     where = ("--partition=gpu-h100,gpu-a100", "--gres=gpu:1", f"--array=0-{count - 1}")
     by_hand.send(folder, *where, out="/kb/out/$SLURM_ARRAY_TASK_ID")

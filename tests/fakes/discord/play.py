@@ -45,8 +45,8 @@ from tests.fakes import discord as fake
 from tests.fakes.discord import Discord, Json, User, strict
 
 ADA, BORIS = User(501, "ada"), User(502, "boris")
-LOUNGE, NEWS, STAFF = 3000, 3001, 3002
-CHANNELS = {LOUNGE: "lounge", NEWS: "records", STAFF: "staff"}
+LOUNGE, ANNOUNCEMENTS, STAFF = 3000, 3001, 3002
+CHANNELS = {LOUNGE: "lounge", ANNOUNCEMENTS: "records", STAFF: "staff"}
 BOARD, GPU = "transpose", "H100"
 PATIENCE_S = 300.0
 TRIES = 4
@@ -168,7 +168,9 @@ class Play:
         )
 
     def announced(self, words: str) -> None:
-        self.until(lambda: any(words in text_of(one) for one in self.discord.shown(NEWS)), f"news of {words!r}")
+        self.until(
+            lambda: any(words in text_of(one) for one in self.discord.shown(ANNOUNCEMENTS)), f"news of {words!r}"
+        )
 
 
 def text_of(message: Json) -> str:
@@ -220,7 +222,7 @@ def bot(discord: Discord, place: Path, url: str, bot_token: str) -> Iterator[sub
         "KBSLURM_BOT_MEMORY": str(place / "bot.sqlite"),
         "KBSLURM_DISCORD_API": f"{discord.url}/api/v10",
         "KBSLURM_DISCORD_GATEWAY": discord.gateway_url,
-        "KBSLURM_DISCORD_CHANNEL": str(NEWS),
+        "KBSLURM_DISCORD_CHANNEL": str(ANNOUNCEMENTS),
         "KBSLURM_DISCORD_STAFF_CHANNEL": str(STAFF),
         "KBSLURM_BOT_CHILD": "1",
         "HOME": str(place),

@@ -125,7 +125,7 @@ class FakeGithub:
         self.artifacts: list[dict[str, Any]] = []
         self.leaked: list[str] = []
         self._lock = threading.RLock()
-        self._news = threading.Condition(self._lock)
+        self._changed = threading.Condition(self._lock)
         self.room = runners
         self._job_token = "ghs_" + secrets.token_hex(16)
         self._closing = False
@@ -145,12 +145,12 @@ class FakeGithub:
 
     def close(self) -> None:
         """End what runs and stop serving."""
-        with self._news:
+        with self._changed:
             self._closing = True
             going = [run.job for run in self.runs if run.job is not None and run.status != "completed"]
             for job in going:
                 job.cancelled.set()
-            self._news.notify_all()
+            self._changed.notify_all()
         give_up = time.monotonic() + 30
         while any(run.status == "in_progress" for run in self.runs) and time.monotonic() < give_up:
             time.sleep(0.02)
@@ -160,9 +160,9 @@ class FakeGithub:
 
     def release(self) -> None:
         """Let what was held start."""
-        with self._news:
+        with self._changed:
             self.hold = False
-            self._news.notify_all()
+            self._changed.notify_all()
 
     def run_named(self, name: str) -> Run:
         """The newest run of this attempt."""
@@ -170,19 +170,19 @@ class FakeGithub:
 
     def cancel_run(self, run: Run) -> None:
         """As somebody does on the web page."""
-        with self._news:
+        with self._changed:
             if run.status == "in_progress" and run.job is not None:
                 run.job.cancelled.set()
             elif run.status != "completed":
                 self._conclude(run, "cancelled")
-            self._news.notify_all()
+            self._changed.notify_all()
 
     def run_again(self, run: Run) -> None:
         """As somebody presses "Re-run all jobs"."""
-        with self._news:
+        with self._changed:
             run.attempt += 1
             run.status, run.conclusion, run.job, run.steps = "queued", None, None, []
-            self._news.notify_all()
+            self._changed.notify_all()
 
     def kill_runner(self, run: Run) -> None:
         """The machine is gone in mid-run."""
@@ -197,12 +197,12 @@ class FakeGithub:
 
     def _schedule(self) -> None:
         while True:
-            with self._news:
+            with self._changed:
                 if self._closing:
                     return
                 started = None if self.hold else self._startable()
                 if started is None:
-                    self._news.wait(timeout=0.5)
+                    self._changed.wait(timeout=0.5)
                     continue
                 self.room -= 1
                 started.status, started.started_at, started.updated_at = "in_progress", _now(), _now()
@@ -241,11 +241,11 @@ class FakeGithub:
         try:
             conclusion = run.job.do()
         finally:
-            with self._news:
+            with self._changed:
                 run.log, run.steps = bytes(run.job.log), list(run.job.steps)
                 self._conclude(run, conclusion)
                 self.room += 1
-                self._news.notify_all()
+                self._changed.notify_all()
 
     def _conclude(self, run: Run, conclusion: str) -> None:
         run.status, run.conclusion, run.updated_at = "completed", conclusion, _now()
@@ -299,7 +299,7 @@ class FakeGithub:
     def _told(self, what: Mapping[str, Any]) -> _Response:
         """The one call that the real service lacks: for who started this as a process."""
         self.hold, self.private = bool(what.get("hold", self.hold)), bool(what.get("private", self.private))
-        self._news.notify_all()
+        self._changed.notify_all()
         return _json(200, {"hold": self.hold, "private": self.private, "runs": len(self.runs)})
 
     def _fault(self, request: _Request) -> Fault | None:
@@ -414,7 +414,7 @@ class FakeGithub:
         if any(other.group == run.group and other.status != "completed" for other in self.runs):
             run.status = "pending"
         self.runs.append(run)
-        self._news.notify_all()
+        self._changed.notify_all()
         if request.headers.get("x-github-api-version") == "2022-11-28" or not self.answers_ids:
             return _Response(204, b"")
         url = f"{self._base}/actions/runs/{run.id}"

@@ -26,10 +26,10 @@ from kbslurm.contract.boards import (
 from kbslurm.contract.rankings import Places
 from kbslurm.domain import board as boards
 from kbslurm.domain import contest, places
+from kbslurm.domain.access import Visibility
 from kbslurm.errors import Invalid
 from kbslurm.problems import loading
 from kbslurm.problems import upload as problem_upload
-from kbslurm.store.views import Visibility
 
 
 def add_boards(router: APIRouter, context: Context, histories: waiting.Histories) -> None:

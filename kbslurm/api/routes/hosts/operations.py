@@ -98,7 +98,7 @@ def add_operations(router: APIRouter, context: Context, histories: waiting.Histo
         """What hosts did, newest first; `before` is the number of the oldest line that is known already."""
         identity.host(context, sender)
         return Ascii(
-            {"audit": [audit_line(event) for event in context.store.events.audit_log(limit=limit, before=before)]}
+            {"audit": [audit_entry(event) for event in context.store.events.audit_log(limit=limit, before=before)]}
         )
 
     @router.post("/update-problems", responses=answers(SyncTold, *HOSTS_FAILURES, 403))
@@ -133,7 +133,7 @@ def add_operations(router: APIRouter, context: Context, histories: waiting.Histo
         )
 
 
-def audit_line(event: Any) -> dict[str, Any]:
+def audit_entry(event: Any) -> dict[str, Any]:
     """One act of a host."""
     data = dict(event.data)
     by = str(data.pop("by", ""))

@@ -97,7 +97,7 @@ def add_verifying(router: APIRouter, context: Context, histories: waiting.Histor
         source = canary(board)
         gpus = [contest.known_gpu(one, board.gpus) for one in wanted.gpus or ()] or list(board.gpus)
         everywhere = canaries(gpus, context.offers, wanted.place)
-        person, numbers = context.store.people.house(now=now), []
+        person, numbers = context.store.people.service_person(now=now), []
         for place, here in everywhere:
             receipt = accept(
                 context.store.intake,

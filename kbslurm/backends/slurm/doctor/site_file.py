@@ -13,7 +13,7 @@ from kbslurm.domain.site import Vendor
 from kbslurm.errors import Misconfigured
 
 _AMD = re.compile(r"(?:^|[^a-z])(?:mi\d{2,3}|gfx\d|instinct|radeon)", re.IGNORECASE)
-_PLAIN = re.compile(r"[^A-Za-z0-9_.-]+")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Kind:
         return "amd" if _AMD.search(self.slurm_type) else "nvidia"
 
     @property
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         return not is_slice(self.slurm_type)
 
 
@@ -44,7 +44,7 @@ def kinds(partitions: Sequence[Partition]) -> list[Kind]:
     for kind in sorted({kind for partition in partitions for kind in partition.gpus}):
         fitting = sorted((one for one in partitions if one.gpus.get(kind) and one.up), key=_preference)
         if fitting:
-            name = _PLAIN.sub("-", kind if is_slice(kind) else kind.upper()).lstrip("_.-")
+            name = _NOT_IN_NAMES.sub("-", kind if is_slice(kind) else kind.upper()).lstrip("_.-")
             found.append(
                 Kind(
                     name=name,
@@ -85,7 +85,7 @@ def toml_of(found: Survey, wishes: Wishes) -> str:
 
 
 def _head(found: Survey, wishes: Wishes) -> Iterator[str]:
-    name = _PLAIN.sub("-", wishes.name or found.cluster or "site").strip("-") or "site"
+    name = _NOT_IN_NAMES.sub("-", wishes.name or found.cluster or "site").strip("-") or "site"
     yield f"# Written by kbslurm site init for Slurm {found.version}. Lines with a ? are guesses: look at them."
     yield f"# Then: kbslurm site check {name}.toml, kbslurm doctor --site {name}.toml --live"
     for told in found.cannot:
@@ -140,7 +140,7 @@ def _gpu(kind: Kind, found: Survey, wishes: Wishes) -> Iterator[str]:
         yield f"# ? QOS that this account may use: {', '.join(found.qos)}"
         yield f"# qos = {_quoted(found.qos[0])}"
     yield f"vendor = {_quoted(kind.vendor)}"
-    if not kind.whole:
+    if not kind.is_whole:
         yield "# a part of a device: others disturb its timings"
         yield "whole = false"
     yield f"count = {partition.gpus[kind.slurm_type]}"

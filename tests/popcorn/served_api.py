@@ -19,6 +19,7 @@ from kbslurm.api.server import Serving, context_of
 from kbslurm.backends.local.backend import LocalBackend
 from kbslurm.config import settings, shared_folders
 from kbslurm.daemon.loop import Daemon
+from kbslurm.domain.access import Role
 from kbslurm.flow.place import Place
 from kbslurm.ports import Clock
 from kbslurm.problems import loading
@@ -28,7 +29,6 @@ from kbslurm.store.listening import (
 from kbslurm.store.postgres import (
     PostgresStore,
 )
-from kbslurm.store.views import Role
 from tests.flow.stage import PATIENCE_S, QUICK, running
 from tests.popcorn.client import Popcorn
 
@@ -48,7 +48,7 @@ GPUS = ("H100", "A100")
 
 
 @dataclass
-class Ground:
+class ServedApi:
     """The service, and clients of it."""
 
     context: Context
@@ -111,7 +111,7 @@ def served(
     boards: bool = True,
     bot: str | None = None,
     toml: str = "",
-) -> Iterator[Ground]:
+) -> Iterator[ServedApi]:
     """The API alone."""
     slots = ", ".join(f"{gpu} = 1" for gpu in GPUS)
     place.mkdir(parents=True, exist_ok=True)
@@ -124,17 +124,17 @@ def served(
         if boards:
             store.boards.add("transpose", loading.load(TRANSPOSE), gpus=GPUS, confirm=False, now=context.clock.now())
         with serving(context, url) as found:
-            ground = Ground(context=context, url=found.url)
+            api = ServedApi(context=context, url=found.url)
             try:
-                yield ground
+                yield api
             finally:
-                ground.close()
+                api.close()
 
 
 @contextmanager
-def working(ground: Ground, place: Path) -> Iterator[Ground]:
+def working(api: ServedApi, place: Path) -> Iterator[ServedApi]:
     """The daemon at work beside it, on this machine."""
     backend = LocalBackend(place / "attempts", dict.fromkeys(GPUS, 1), shared_folders.eval_dir(), Path(sys.executable))
     here = Place(backend=backend, poll_s=1.0, grace_s=0.0, sweep_gap_s=0.2, patience_s=300.0)
-    with running(Daemon(ground.store, [here], timing=QUICK)):
-        yield ground
+    with running(Daemon(api.store, [here], timing=QUICK)):
+        yield api

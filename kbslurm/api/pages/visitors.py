@@ -14,6 +14,7 @@ from fastapi.responses import RedirectResponse, Response
 from kbslurm.api import sessions
 from kbslurm.api.context import Context
 from kbslurm.api.pages.rendering import page
+from kbslurm.domain import access
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import Invalid, NotFound, Refused
 from kbslurm.store.views import Person, SubmissionView
@@ -21,7 +22,7 @@ from kbslurm.store.views import Person, SubmissionView
 Offset = Annotated[int, Query(alias="from", ge=0, le=2**31 - 1)]
 
 
-class Reader:
+class Visitors:
     """Who reads, by the session's cookie, and the token that their forms must carry."""
 
     def __init__(self, context: Context) -> None:
@@ -29,7 +30,7 @@ class Reader:
 
     def who(self, request: Request) -> Person | None:
         person = sessions.signed_on(self._context, request)
-        return None if person is None or person.banned_at is not None else person
+        return person if access.may_use_pages(person) else None
 
     def csrf(self, request: Request) -> str:
         """What only a page of ours, read with this session, can know."""
@@ -40,9 +41,15 @@ class Reader:
     def own(self, person: Person | None, number: int) -> SubmissionView:
         """A submission of this person's own; anybody else's isn't there."""
         view = self._context.store.submissions.get(SubmissionId(number))
-        if person is None or view.person_id != person.id or view.removed_at is not None:
+        if not access.may_see_submission(person, view):
             raise NotFound("submission", str(number))
         return view
+
+    def staff(self, person: Person | None) -> Person:
+        """This person, when they are of staff."""
+        if person is None or not access.may_see_staff_page(person):
+            raise Refused("this page is for staff")
+        return person
 
     def page(self, request: Request, template: str, person: Person | None, **told: Any) -> Response:
         return page(template, person=person, csrf=self.csrf(request) if person else "", **told)

@@ -22,7 +22,7 @@ INSIDE = "KBSLURM_TEST_INSIDE"
 
 
 class Cluster:
-    """A running test cluster: commands inside, and a desk for what only its administrator may do."""
+    """A running test cluster: commands inside, and orders for what only its administrator may do."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -49,7 +49,7 @@ class Cluster:
         if asked := os.environ.get("KBSLURM_TEST_TORCH_IMAGE"):
             environment["KBSLURM_TEST_TORCH_IMAGE"] = asked
         given = [f"--env={name}={value}" for name, value in environment.items()]
-        with Desk(self):
+        with AdminOrders(self):
             return self.up(
                 *("exec", "--user", "kb", "--cwd", "/kb/src", *given, "--", "/kb/venv/bin/python", "-m", "pytest"),
                 *("-p", "no:cacheprovider", "-q", "-x" if os.environ.get("KBSLURM_TEST_FIRST") else "-q", *targets),
@@ -57,15 +57,15 @@ class Cluster:
             )
 
 
-class Desk:
+class AdminOrders:
     """Does what tests inside ask for, one order at a time, while they run."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster, self._folder = cluster, cluster.shared / ".control"
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="desk", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="admin-orders", daemon=True)
 
-    def __enter__(self) -> Desk:
+    def __enter__(self) -> AdminOrders:
         self._folder.mkdir(exist_ok=True)
         os.chown(self._folder, 1000, 1000)
         self._thread.start()

@@ -28,7 +28,7 @@ class _Known:
         self.records: list[Entry] = []
 
 
-class Standings:
+class StandingsCache:
     """The standings of every board that somebody looked at; never older than the last event of the database.
 
     After an event only those whom it may have moved are read again. Boards that nobody looked at for longest are
@@ -86,9 +86,9 @@ class Standings:
         records = boards.records([*known.records, *theirs]) if still else store.standings.records(board.name, gpu)
         known.rows, known.records = rows, records
 
-    def lines(self, board: Board, gpu: str, *, offset: int, limit: int) -> list[dict[str, Any]]:
+    def page(self, board: Board, gpu: str, *, offset: int, limit: int) -> list[dict[str, Any]]:
         """So many of the same as popcorn reads it."""
-        return [line(board, gpu, row) for row in self.of(board, gpu)[offset : offset + limit]]
+        return [row_json(board, gpu, row) for row in self.of(board, gpu)[offset : offset + limit]]
 
 
 def final_told(found: Final) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def final_told(found: Final) -> dict[str, Any]:
     }
 
 
-def line(board: Board, gpu: str, row: Standing) -> dict[str, Any]:
+def row_json(board: Board, gpu: str, row: Standing) -> dict[str, Any]:
     """One place of a board."""
     entry = row.entry
     return {

@@ -1,0 +1,148 @@
+"""Who may see what, and until when. Pure: values in, yes or no out; whoever shows something asks here first.
+
+| what | who |
+|---|---|
+| a board: its problem, ranking and final | everybody where it is public; else those invited, and staff |
+| a board's name in a channel that everybody reads | only where the board is public |
+| a submission: code, log, report, artifacts | its author, until it is taken back; hosts, by calls of their own |
+| why a run is where it is | the author, until it is taken back, and staff |
+| what a run costs | staff |
+| the hidden cases: inputs, count, times, messages, log | hosts; anybody else only whether they passed |
+| cancelling a submission; a profile's files from the database | the author and staff |
+| the staff page | staff |
+| pages of one's own | whoever isn't banned |
+
+A host is a member of staff, or for one call whoever has a Discord role that the configuration names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+from kbslurm.domain.run import PersonId
+
+Role = Literal["owner", "staff", "participant"]
+Visibility = Literal["public", "closed"]
+CaseList = Literal["tests", "benchmarks"]
+
+HIDDEN = "hidden"
+# The hosts': the hidden cases' log, what proves a report, the machine, and how long each phase's launches were.
+WITHHELD = frozenset({"secret_log", "token", "nonce", "host", "budget"})
+PHASES = frozenset({"start", "test", "benchmark", "ranked", HIDDEN, "profile"})
+MOST_CASES = 100_000
+
+
+class Viewer(Protocol):
+    """Whoever asks to see something."""
+
+    @property
+    def id(self) -> PersonId: ...
+    @property
+    def role(self) -> Role: ...
+    @property
+    def banned_at(self) -> datetime | None: ...
+
+
+class Submitted(Protocol):
+    """A submission, as far as these rules ask."""
+
+    @property
+    def person_id(self) -> PersonId: ...
+    @property
+    def removed_at(self) -> datetime | None: ...
+
+
+def is_staff(role: str | None) -> bool:
+    """Whether that role is one of staff; None is that of nobody."""
+    return role in ("owner", "staff")
+
+
+def may_use_pages(viewer: Viewer | None) -> bool:
+    """Whether they may sign in to the pages, and are somebody there."""
+    return viewer is not None and viewer.banned_at is None
+
+
+def may_see_staff_page(viewer: Viewer | None) -> bool:
+    """Whether the queue, the places and the audit log are shown to them."""
+    return viewer is not None and is_staff(viewer.role)
+
+
+def is_for_everybody(visibility: str) -> bool:
+    """Whether a board may be named where anybody reads."""
+    return visibility == "public"
+
+
+def may_see_board(visibility: Visibility, *, invited: bool, staff: bool) -> bool:
+    """Whether a board is shown to whoever asks."""
+    return is_for_everybody(visibility) or invited or staff
+
+
+def may_see_submission(viewer: Viewer | None, submission: Submitted) -> bool:
+    """Whether its code, log, report and artifacts are shown to them."""
+    return viewer is not None and viewer.id == submission.person_id and submission.removed_at is None
+
+
+def may_see_reasons(viewer: Viewer, submission: Submitted) -> bool:
+    """Whether they are told why its runs are where they are."""
+    return may_handle(viewer.id, viewer.role, submission.person_id) and submission.removed_at is None
+
+
+def may_see_costs(viewer: Viewer) -> bool:
+    """Whether they are told what a run costs."""
+    return is_staff(viewer.role)
+
+
+def may_handle(person: PersonId, role: str | None, author: PersonId) -> bool:
+    """Whether a person of this role may cancel that author's submission, or read its artifacts from the database."""
+    return person == author or is_staff(role)
+
+
+def shown_report(detail: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """A verdict's detail as the submission's author may see it."""
+    if detail is None:
+        return None
+    shown = {name: value for name, value in detail.items() if name not in WITHHELD}
+    shown["tests"] = shown_cases(detail, "tests")
+    shown["benchmarks"] = shown_cases(detail, "benchmarks")
+    shown["phases"] = [_shown_phase(row) for row in detail.get("phases", ())]
+    return shown
+
+
+def shown_cases(detail: Mapping[str, Any], which: CaseList) -> list[Mapping[str, Any]]:
+    """A verdict's test or benchmark cases without the hidden ones."""
+    return [row for row in detail.get(which, ()) if not is_hidden(row.get("phase"))]
+
+
+def is_hidden(phase: object) -> bool:
+    """Whether of this phase nobody but hosts may know more than whether it passed."""
+    return phase == HIDDEN
+
+
+def _shown_phase(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": HIDDEN, "passed": bool(row.get("passed"))} if is_hidden(row.get("name")) else dict(row)
+
+
+def shown_progress(beat: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What a job says of itself while it runs: `phase`, and where its cases may be known `done` and `of`.
+
+    It comes from where the submission runs: what isn't plainly such a beat is None.
+    """
+    found = (beat or {}).get("phase")
+    if not isinstance(found, str) or found not in PHASES:
+        return None
+    if is_hidden(found):
+        return {"phase": HIDDEN}
+    done, of = (beat or {}).get("done"), (beat or {}).get("of")
+    if type(done) is not int or type(of) is not int or not 0 <= done <= of <= MOST_CASES or of == 0:
+        return {"phase": found}
+    return {"phase": found, "done": done, "of": of}
+
+
+def progress_text(shown: Mapping[str, Any] | None) -> str:
+    """`test 3/17`, `hidden cases`, or nothing."""
+    if not shown:
+        return ""
+    name = "hidden cases" if is_hidden(shown.get("phase")) else str(shown.get("phase", ""))
+    return f"{name} {shown['done']}/{shown['of']}" if "of" in shown else name
