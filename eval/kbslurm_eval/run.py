@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .supervisor import Supervisor
-    from .wire import Manifest, Report
+    from .cage.supervisor import Supervisor
+    from .shared.wire import Manifest, Report
 
 NO_REPORT = 6
 UNWRITTEN = 74  # the service knows it, too: of a run whose disk is full this number may be all that is left
@@ -45,34 +45,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else list(argv)
     match argv:
         case ["--jail"]:  # the launcher and the runner start often and need little: nothing else is imported for them
-            from . import guard
+            from .cage import guard
 
             return guard.launcher()
         case ["--runner", folder]:
-            from . import child
+            from .runner import serve
 
-            return child.serve(folder)
+            return serve.serve(folder)
         case ["--chorus", fd]:
-            from . import chorus
+            from .judge import rank_reference
 
-            return chorus.sing(int(fd))
+            return rank_reference.sing(int(fd))
         case ["--aside", fd]:
-            from . import aside
+            from .judge import compiled_reference
 
-            return aside.serve(int(fd))
+            return compiled_reference.serve(int(fd))
         case ["--warm", shared, bell, judge_pid]:
-            from . import warm
+            from .cage import core_warmer
 
-            return warm.serve(int(shared), int(bell), int(judge_pid))
+            return core_warmer.serve(int(shared), int(bell), int(judge_pid))
         case ["--digest"]:
-            from . import host
+            from .shared.program import harness_digest
 
-            print(host.harness_digest())
+            print(harness_digest())
             return 0
         case ["--image-digest", image]:
             from pathlib import Path
 
-            from .image import UNREADABLE, digest_of
+            from .shared.image_digest import UNREADABLE, digest_of
 
             try:
                 print(digest_of(Path(image)))
@@ -139,8 +139,9 @@ def judge(
     own."""
     import signal
 
-    from . import guard, wire
-    from .judge import Judge, put_file
+    from .cage import guard
+    from .judge.judge import Judge, put_file
+    from .shared import wire
 
     told, secret = _read(manifest, key)
     own = guard.seen_by_judge()
@@ -180,7 +181,7 @@ def _stop(number: int, frame: Any) -> None:
 
 
 def _read(manifest: Path, key: Path) -> tuple[Manifest, bytes]:
-    from . import wire
+    from .shared import wire
 
     try:
         with key.open("rb") as file:
@@ -203,8 +204,8 @@ def _remove(path: Path) -> None:
 
 
 def _ground(told: Manifest, supervisor: Path | None, link: Path | None, work: Path | None) -> tuple[Supervisor, int]:
-    from .ranks import limits_of, ranks_of
-    from .supervisor import CantStart, Doorbell, Local
+    from .cage.supervisor import CantStart, Doorbell, Local
+    from .judge.ranks_launch import limits_of, ranks_of
 
     limits, ranks = limits_of(told), ranks_of(told)
     if supervisor is not None:
@@ -227,8 +228,8 @@ def reachable(work: str | None = None) -> tuple[int, list[str]]:
     """The highest level at which a runner really starts here, and what kept it from more."""
     import os
 
-    from .supervisor import CantStart, Local
-    from .wire import Limits
+    from .cage.supervisor import CantStart, Local
+    from .shared.wire import Limits
 
     notes: list[str] = []
     highest = int(os.environ.get("KBSLURM_EVAL_LEVEL", "2"))
@@ -246,8 +247,8 @@ def reachable(work: str | None = None) -> tuple[int, list[str]]:
 
 
 def _tried(ground: Any) -> None:
-    from .judge import Allowance, Launch, Pulse, Rejected
-    from .supervisor import CantStart
+    from .cage.supervisor import CantStart
+    from .judge.judge import Allowance, Launch, Pulse, Rejected
 
     try:
         launch = Launch(ground, Allowance(left_s=60, whole_s=60), Pulse(None))
@@ -260,10 +261,11 @@ def mutated(manifest: str) -> dict[str, Any]:
     """What a problem's check makes of spoilt answers. No submission is run; a reference in C++ is compiled first."""
     from pathlib import Path
 
-    from . import mutate, wire
-    from .check import ProblemTrouble
-    from .judge import Judge
-    from .supervisor import CantStart
+    from .cage.supervisor import CantStart
+    from .judge import mutate
+    from .judge.judge import Judge
+    from .judge.reference import ProblemTrouble
+    from .shared import wire
 
     told = wire.read_manifest(Path(manifest).read_bytes())
     if not told.build.adapter:
@@ -279,10 +281,10 @@ def mutated(manifest: str) -> dict[str, Any]:
 
 def probe() -> dict[str, Any]:
     """The isolation that can be reached here: level, means, what is missing, and what a runner found from inside."""
-    from . import guard
-    from .judge import Allowance, Launch, Pulse
-    from .supervisor import Local
-    from .wire import Limits
+    from .cage import guard
+    from .cage.supervisor import Local
+    from .judge.judge import Allowance, Launch, Pulse
+    from .shared.wire import Limits
 
     own = guard.seen_by_judge()
     level, notes = reachable()

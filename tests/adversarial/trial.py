@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kbslurm_eval import clock, guard, wire
+from kbslurm_eval.cage import guard
+from kbslurm_eval.shared import clock, wire
 from tests.adversarial.corpus import HIDDEN, PROBLEMS, SMALL, Entry
 
 EVAL = Path(__file__).resolve().parents[2] / "eval"

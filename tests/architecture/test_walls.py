@@ -70,7 +70,7 @@ def test_the_walls_are_those_of_the_design() -> None:
         "kbslurm.flow",
         "kbslurm.wiring",
     }
-    assert contracts["pure"]["source_modules"] == ["kbslurm.domain", "kbslurm_eval.wire"]
+    assert contracts["pure"]["source_modules"] == ["kbslurm.domain", "kbslurm_eval.shared.wire"]
     assert set(contracts["pure"]["forbidden_modules"]) == {
         "sqlalchemy",
         "discord",

@@ -22,12 +22,13 @@ from typing import Any
 
 from kbslurm.domain.manifest import manifest_for
 from kbslurm.problems import loading
-from kbslurm_eval import clock, guard, values, warm, wire
-from kbslurm_eval.check import Case, Prepared, Reference
-from kbslurm_eval.judge import Allowance, Launch, Pulse
-from kbslurm_eval.link import DONE, GO, JudgeEnd, Kind
+from kbslurm_eval.cage import core_warmer, guard
+from kbslurm_eval.cage.supervisor import Local
+from kbslurm_eval.judge.judge import Allowance, Launch, Pulse
+from kbslurm_eval.judge.reference import Case, Prepared, Reference
 from kbslurm_eval.run import keep_memory, reachable
-from kbslurm_eval.supervisor import Local
+from kbslurm_eval.shared import clock, values, wire
+from kbslurm_eval.shared.runner_link import DONE, GO, JudgeEnd, Kind
 from tests.adversarial import trial
 from tests.bench import Row, percentile, scaled
 
@@ -208,7 +209,7 @@ def _bias(ground: Local, reference: Reference, name: str, words: int, source: st
 
 WAITING = """
 import os, sys, time, types
-from kbslurm_eval.judge import Launch
+from kbslurm_eval.judge.judge import Launch
 bell = int(sys.argv[1])
 judge = types.SimpleNamespace(_link=types.SimpleNamespace(bell=bell), _look=lambda *_: None)
 cores = os.sched_getaffinity(0)
@@ -270,7 +271,7 @@ def _called_here(
     finally:
         waiting.end()
         os.sched_setaffinity(0, own)
-        warm.apart(core)
+        core_warmer.apart(core)
         launch._warmer.turn(core)
 
 
@@ -356,7 +357,7 @@ def _beside_naive(name: str, ours: float, naive: float, count: int) -> Row:
 FORKING = """
 import os, time
 import numpy
-from kbslurm_eval import child
+from kbslurm_eval.runner import serve
 took = []
 for _ in range(20):
     began = time.perf_counter()
@@ -380,7 +381,7 @@ def _starts(level: int) -> list[Row]:
     fresh, program = [], []
     payload = values.pack(np.zeros(64, np.float32))
     path = f"import sys; sys.path.insert(0, {str(trial.EVAL)!r})\n"
-    argv = [sys.executable, "-I", "-B", "-c", f"{path}import numpy\nfrom kbslurm_eval import child"]
+    argv = [sys.executable, "-I", "-B", "-c", f"{path}import numpy\nfrom kbslurm_eval.runner import serve"]
     with _ground(level) as ground:
         for _ in range(scaled(STARTS, least=3)):
             fresh.append(_started(ground, payload))

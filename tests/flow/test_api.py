@@ -28,7 +28,7 @@ from kbslurm.flow.place import Place
 from kbslurm.flow.score import score
 from kbslurm.flow.submit import accept
 from kbslurm.store.views import Role
-from kbslurm_eval import wire
+from kbslurm_eval.shared import wire
 from tests.flow.puppet import Puppet, sealed_report
 from tests.flow.stage import START, HandClock
 from tests.popcorn.ground import ADMIN, GOOD, Ground, served

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm_eval import fence, guard
+from kbslurm_eval.cage import guard, landlock
 from tests.flow import harness_ground as ground
 from tests.services import LANDLOCK, PYTHON, ROOT, missing, needs, pointless
 
@@ -129,7 +129,7 @@ def test_an_ordinary_user_is_fenced_in_as_well(known: Path) -> None:
     """Its runners belong to the same user as the judge: only Landlock stands between them and that user's files."""
     report = ground.judged_for_an_ordinary_user(known, ground.manifest(attack(known), mode="test"))
     assert report.verdict == "passed", report.log[-2000:]
-    expected = 1 if fence.version() >= fence.TRUNCATES else 0
+    expected = 1 if landlock.version() >= landlock.TRUNCATES else 0
     assert report.isolation.level == expected, report.isolation.notes
     assert (known / "secret").read_text() == "secret"
 
@@ -378,4 +378,4 @@ def test_the_program_says_what_was_found() -> None:
         capture_output=True, text=True, timeout=ground.GENEROUS_S, check=True,
     )  # fmt: skip
     found = json.loads(done.stdout)
-    assert found["level"] == (1 if found["seen"]["landlock"] >= fence.TRUNCATES else 0), found["notes"]
+    assert found["level"] == (1 if found["seen"]["landlock"] >= landlock.TRUNCATES else 0), found["notes"]

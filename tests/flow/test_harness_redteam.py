@@ -6,7 +6,8 @@ from pathlib import Path
 
 from kbslurm.domain.manifest import manifest_for
 from kbslurm.problems import loading
-from kbslurm_eval import build, clock, judge, ranks, values, wire
+from kbslurm_eval.judge import builds, judge, ranks_launch
+from kbslurm_eval.shared import clock, values, wire
 from tests.flow import harness_ground as ground
 from tests.services import GXX, needs
 
@@ -157,7 +158,7 @@ def test_what_a_baselines_compiler_says_is_for_staff(tmp_path: Path) -> None:
 
 def test_no_submission_reads_off_a_folders_name_in_which_role_it_is_there() -> None:
     told = ground.manifest("# the same text\n", config={"role": "rival0"})
-    names = {build._key(ground.manifest(told.source, nonce=nonce, config=told.config)) for nonce in ("a", "b")}
+    names = {builds._key(ground.manifest(told.source, nonce=nonce, config=told.config)) for nonce in ("a", "b")}
     assert len(names) == 2
 
 
@@ -170,7 +171,7 @@ def test_one_rival_takes_no_other_ones_time_or_memory(tmp_path: Path) -> None:
         config={"rivals": [right, slow]},
         budget=wire.Budget(launches=1, calls=4),
     )
-    assert ranks.limits_of(told).memory_bytes == 1 << 30, "a quarter: the lead, the baseline and two rivals"
+    assert ranks_launch.limits_of(told).memory_bytes == 1 << 30, "a quarter: the lead, the baseline and two rivals"
     report = ground.judged(tmp_path, told).told
     assert report.verdict == "passed", report.reason
     assert [row["verdict"] for row in report.host["rivals"]] == ["passed", "timeout"]

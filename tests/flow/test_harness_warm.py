@@ -18,21 +18,22 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm_eval import judge, supervisor, warm
-from kbslurm_eval.check import Case, Prepared
-from kbslurm_eval.values import Layout
+from kbslurm_eval.cage import core_warmer, supervisor
+from kbslurm_eval.judge import judge
+from kbslurm_eval.judge.reference import Case, Prepared
+from kbslurm_eval.shared.values import Layout
 from tests.adversarial import trial
 from tests.services import PYTHON, SYSTEM_PYTHON, needs, pointless
 
 
 @pytest.fixture
-def warmer() -> Iterator[warm.Warmer]:
-    made = warm.Warmer()
+def warmer() -> Iterator[core_warmer.Warmer]:
+    made = core_warmer.Warmer()
     yield made
     made.close()
 
 
-def started(made: warm.Warmer) -> int:
+def started(made: core_warmer.Warmer) -> int:
     made.turn(min(os.sched_getaffinity(0)))
     assert made._process is not None
     return made._process.pid
@@ -55,7 +56,7 @@ def asleep(pid: int) -> bool:
     return supervisor._state(pid) == "S"
 
 
-def test_it_turns_at_the_core_that_it_is_told_and_yields_to_everybody(warmer: warm.Warmer) -> None:
+def test_it_turns_at_the_core_that_it_is_told_and_yields_to_everybody(warmer: core_warmer.Warmer) -> None:
     pid = started(warmer)
     until(lambda: os.sched_getscheduler(pid) == os.SCHED_IDLE, "it isn't of the lowest class")
     until(lambda: asleep(pid), "it never waits for its bell")
@@ -134,7 +135,7 @@ def test_its_session_weighs_little_although_the_kernel_did_not_hear_it_at_first(
         until(lambda: light(pid, bell), "its weight is anybody's")
 
 
-def test_it_falls_silent_at_once_when_a_runner_goes_on(warmer: warm.Warmer) -> None:
+def test_it_falls_silent_at_once_when_a_runner_goes_on(warmer: core_warmer.Warmer) -> None:
     pid = started(warmer)
     until(lambda: asleep(pid), "it never waits for its bell")
     warmer.turn(min(os.sched_getaffinity(0)))
@@ -143,12 +144,12 @@ def test_it_falls_silent_at_once_when_a_runner_goes_on(warmer: warm.Warmer) -> N
     assert ticks(pid) < 100
 
 
-def test_it_stops_by_itself_when_it_isn_t_asked_again(warmer: warm.Warmer) -> None:
+def test_it_stops_by_itself_when_it_isn_t_asked_again(warmer: core_warmer.Warmer) -> None:
     pid = started(warmer)
     until(lambda: asleep(pid), "it turns for ever")
 
 
-def test_nothing_of_it_is_left_and_a_lost_one_costs_nothing(warmer: warm.Warmer) -> None:
+def test_nothing_of_it_is_left_and_a_lost_one_costs_nothing(warmer: core_warmer.Warmer) -> None:
     pid = started(warmer)
     os.kill(pid, signal.SIGKILL)
     core = min(os.sched_getaffinity(0))
@@ -163,8 +164,8 @@ def test_nothing_of_it_is_left_and_a_lost_one_costs_nothing(warmer: warm.Warmer)
 
 
 def test_it_ends_with_its_judge() -> None:
-    told = f"import sys, time; sys.path.insert(0, {str(trial.EVAL)!r})\nfrom kbslurm_eval import warm\n"
-    told += "w = warm.Warmer(); w.turn(0); print(w._process.pid, flush=True); time.sleep(600)"
+    told = f"import sys, time; sys.path.insert(0, {str(trial.EVAL)!r})\nfrom kbslurm_eval.cage import core_warmer\n"
+    told += "w = core_warmer.Warmer(); w.turn(0); print(w._process.pid, flush=True); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", told], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         pid = int(process.stdout.readline())

@@ -7,7 +7,7 @@ from typing import Any
 import numpy
 import pytest
 
-from kbslurm_eval import values
+from kbslurm_eval.shared import values
 
 np: Any = numpy
 ARRAY: Any = np.ndarray

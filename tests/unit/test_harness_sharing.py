@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from kbslurm_eval import semaphores, sharing
+from kbslurm_eval.runner import semaphores, sharing
 
 EVAL = Path(__file__).resolve().parents[2] / "eval"
 RECURSIVE, PLAIN = 0, 1
@@ -192,7 +192,7 @@ import sys
 
 if __name__ == "__main__":
     sys.path.insert(0, EVAL)
-    from kbslurm_eval import sharing
+    from kbslurm_eval.runner import sharing
     sharing.install(PLACE)
     sys.path.remove(EVAL)
 
@@ -248,11 +248,11 @@ def test_who_shares_nothing_imports_nothing_for_it() -> None:
     code = f"""
 import sys, importlib.util
 sys.path.insert(0, {str(EVAL)!r})
-from kbslurm_eval import sharing
+from kbslurm_eval.runner import sharing
 sharing.install("/nowhere")
 sharing.install("/nowhere")
 assert [type(finder).__name__ for finder in sys.meta_path].count("_Finder") == 1
-for name in ("ctypes", "mmap", "multiprocessing", "kbslurm_eval.semaphores"):
+for name in ("ctypes", "mmap", "multiprocessing", "kbslurm_eval.runner.semaphores"):
     assert name not in sys.modules, name
 import json, multiprocessing.context
 assert multiprocessing.context.__spec__.loader.get_source("multiprocessing.context")

@@ -8,7 +8,7 @@ import gc
 import json
 import time
 
-from kbslurm_eval import guard
+from kbslurm_eval.cage import guard
 
 guard.seen_from_inside = lambda: {"spaces": {}, "seccomp": 2, "no_new_privs": 1, "read_only_root": True}
 _line = next(t for t in gc.get_objects() if type(t).__name__ == "RunnerEnd")

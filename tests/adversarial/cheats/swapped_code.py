@@ -4,7 +4,7 @@
 # catalogue: E2
 # tries: put other code into the harness's own functions, whose identity stays
 # verdict: wrong
-from kbslurm_eval import values
+from kbslurm_eval.shared import values
 
 
 def nothing(node, value, out, where):

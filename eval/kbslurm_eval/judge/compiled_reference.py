@@ -18,8 +18,12 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from . import guard, native, supervisor, values
-from .chorus import receive, send
+from kbslurm_eval.cage import guard, supervisor
+from kbslurm_eval.runner import compiled_kernel
+from kbslurm_eval.shared import values
+from kbslurm_eval.shared.program import eval_folder
+
+from .rank_reference import receive, send
 
 GRACE_S = 5.0
 OWN = ("generate", "answer", "check")
@@ -70,18 +74,18 @@ class _Far:
             send(self._line, told, blob)
             answer, out = receive(self._line)
         except (OSError, EOFError):
-            raise native.CompiledTrouble(f"it ended itself ({self._end()})") from None
+            raise compiled_kernel.CompiledTrouble(f"it ended itself ({self._end()})") from None
         except BaseException:  # the judge's time is over: what comes now would be taken for the next answer
             self.close()
             raise
         if trouble := answer.get("trouble"):
-            raise native.CompiledTrouble(str(trouble))
+            raise compiled_kernel.CompiledTrouble(str(trouble))
         return answer, values.copied(out) if out else None
 
     def _start(self) -> None:
         self._line, theirs = socket.socketpair()
         with theirs:
-            argv = [sys.executable, "-I", "-B", supervisor.eval_folder(), "--aside", str(theirs.fileno())]
+            argv = [sys.executable, "-I", "-B", eval_folder(), "--aside", str(theirs.fileno())]
             self._process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), cwd="/"
             )
@@ -120,7 +124,7 @@ def serve(fd: int) -> int:
     guard.hide_judge()
     line = socket.socket(fileno=fd)
     told, library = receive(line)
-    code = native.Compiled(library, [str(name) for name in told["names"]])
+    code = compiled_kernel.Compiled(library, [str(name) for name in told["names"]])
     while True:
         try:
             told, blob = receive(line)
@@ -129,12 +133,12 @@ def serve(fd: int) -> int:
         try:
             answer, out = _done(code, told, blob)
         except Exception as error:  # noqa: BLE001 - of the problem's code, brought to it by whatever came; it is told
-            plain = isinstance(error, native.CompiledTrouble)
+            plain = isinstance(error, compiled_kernel.CompiledTrouble)
             answer, out = {"trouble": str(error) if plain else f"{type(error).__name__}: {error}"[:1000]}, b""
         send(line, answer, out)
 
 
-def _done(code: native.Compiled, told: dict[str, Any], blob: bytes) -> tuple[dict[str, Any], bytes]:
+def _done(code: compiled_kernel.Compiled, told: dict[str, Any], blob: bytes) -> tuple[dict[str, Any], bytes]:
     match told["op"]:
         case "generate":
             return {}, values.pack(code.generate(told["params"]))

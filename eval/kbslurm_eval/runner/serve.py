@@ -16,8 +16,8 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from . import link, values
-from .link import Kind, RunnerEnd, Status
+from kbslurm_eval.shared import runner_link, values
+from kbslurm_eval.shared.runner_link import Kind, RunnerEnd, Status
 
 if TYPE_CHECKING:
     import socket
@@ -42,12 +42,12 @@ def serve(folder: str) -> int:
     words = line.words
     go, ping, awake, kind_at, size_at, layout_at, room_at = (
         0,
-        link.PING // 8,
-        link.AWAKE // 8,
+        runner_link.PING // 8,
+        runner_link.AWAKE // 8,
         1,
         2,
         3,
-        link.OUT_SIZE // 8,
+        runner_link.OUT_SIZE // 8,
     )
     last, last_ping, spins = 0, 0, 0
     while True:
@@ -77,14 +77,14 @@ def serve(folder: str) -> int:
         elif kind == Kind.HELLO:
             told = values.unpack(view)
             if told.get("native"):
-                from . import native
+                from . import compiled_kernel
 
-                unpacked = native.flattened
+                unpacked = compiled_kernel.flattened
             status, text = _hello(told, folder)
             if told.get("ranks", 1) > 1:
-                from . import conductor
+                from . import rank_processes
 
-                return conductor.conduct(line, token, text, told, folder, serve)
+                return rank_processes.conduct(line, token, text, told, folder, serve)
             line.answer(token, status, text)
         elif kind == Kind.DEVICE_CALL:
             layout = layouts[words[layout_at]]
@@ -104,15 +104,15 @@ def serve(folder: str) -> int:
             status, text, call, cache = _loaded(values.unpack(view), folder)
             line.answer(token, status, text)
         elif kind == Kind.BUILD:
-            from . import workshop
+            from kbslurm_eval.build import compiler
 
             told = values.unpack(view)
-            cache = str(workshop.furnish(told, folder))
-            line.answer(token, *workshop.compiled(told, cache))
+            cache = str(compiler.furnish(told, folder))
+            line.answer(token, *compiler.compiled(told, cache))
         elif kind == Kind.COLLECT:
-            from . import workshop
+            from kbslurm_eval.build import compiler
 
-            status, text, blob = workshop.collected(cache, values.unpack(view)["cap"])
+            status, text, blob = compiler.collected(cache, values.unpack(view)["cap"])
             line.answer(token, status, text)
         elif kind == Kind.FETCH:
             line.grow("out", words[room_at])[: len(blob)] = blob
@@ -149,7 +149,7 @@ def _begun(call: Any, device: Any) -> Any:
 def _ended(device: Any, line: RunnerEnd, status: int, text: str) -> tuple[int, str]:
     """The device is done; the claim of how long it took."""
     try:
-        line.words[link.CLAIM // 8] = device.end()
+        line.words[runner_link.CLAIM // 8] = device.end()
     except RuntimeError as error:
         return (status, text) if status != Status.OK else (Status.RAISED, _short(error))
     return status, text
@@ -157,38 +157,38 @@ def _ended(device: Any, line: RunnerEnd, status: int, text: str) -> tuple[int, s
 
 def _lent(device: Any, told: dict[str, Any]) -> tuple[Any, int, str]:
     """The judge's device, and memory of its own that it lends; it was sent before this was asked."""
-    from . import mapped
+    from . import device_arrays
 
     try:
         if device is None:
-            device = values.device_side = mapped.Side(told["kind"], told["uuid"])
+            device = values.device_side = device_arrays.Side(told["kind"], told["uuid"])
         for name, size in told["maps"]:
             assert _line is not None
-            device.map(name, mapped.received(_line), size)
+            device.map(name, device_arrays.received(_line), size)
     except (OSError, RuntimeError) as error:
         return device, Status.NO_DEVICE, str(error)
     return device, Status.OK, ""
 
 
 def _profiled(call: Any, told: dict[str, Any], out: memoryview) -> tuple[int, str]:
-    from . import tracer
+    from . import profiling
 
     try:
-        return Status.OK, tracer.traced(call, told, lambda: values.copied(told["input"]), out)
+        return Status.OK, profiling.traced(call, told, lambda: values.copied(told["input"]), out)
     except BaseException as error:  # noqa: BLE001 - the submission's, or the profiler's: either is told, no more
         return Status.RAISED, _short(error)
 
 
 def _hello(told: dict[str, Any], folder: str) -> tuple[int, str]:
     """The cage as it is found from inside; in a container the runner puts on the inner part of it now."""
-    from . import guard
+    from kbslurm_eval.cage import guard
 
     if told.get("lent"):
-        from . import mapped
+        from . import device_arrays
 
         global _line
         with contextlib.suppress(OSError):  # without it nothing can be lent, and the judge sees that
-            _line = mapped.connected(folder)
+            _line = device_arrays.connected(folder)
     if told.get("supervised"):
         guard.caged_from_inside(told, folder)
     seen = guard.seen_from_inside()
@@ -201,12 +201,12 @@ def _hello(told: dict[str, Any], folder: str) -> tuple[int, str]:
         seen["signals"] = guard.signals_get_out()
         sharing.install(os.environ["TMPDIR"], signals=guard.may_signal_its_own())
     if "rank" in told:
-        from . import conductor
+        from . import rank_processes
 
-        seen["interfaces"] = conductor.interfaces_up()
+        seen["interfaces"] = rank_processes.interfaces_up()
         if told.get("group"):
             try:
-                conductor.join_group(rank=told["rank"], world=told["world"])
+                rank_processes.join_group(rank=told["rank"], world=told["world"])
             except Exception as error:  # noqa: BLE001 - of whatever library; no submission is here yet
                 return Status.BROKEN, f"rank {told['rank']} can't join the process group: {_short(error)}"
     return Status.OK, json.dumps(seen)
@@ -215,21 +215,21 @@ def _hello(told: dict[str, Any], folder: str) -> tuple[int, str]:
 def _loaded(told: dict[str, Any], folder: str) -> tuple[int, str, Any, str]:
     cache = ""
     if told.get("place"):
-        from . import workshop
+        from kbslurm_eval.build import compiler
 
-        cache = str(workshop.furnish(told, folder))
+        cache = str(compiler.furnish(told, folder))
         if told["native"]:
-            return *_loaded_library(workshop.library(folder, told["library"])), cache
+            return *_loaded_library(compiler.library(folder, told["library"])), cache
     return *_imported(told), cache
 
 
 def _loaded_library(path: str) -> tuple[int, str, Any]:
-    from . import native
+    from . import compiled_kernel
 
     global _kernel_type
-    _kernel_type = native.Kernel
+    _kernel_type = compiled_kernel.Kernel
     try:
-        return Status.OK, "", native.Kernel(path)
+        return Status.OK, "", compiled_kernel.Kernel(path)
     except (OSError, AttributeError) as error:
         return Status.LOAD_RAISED, _short(error), None
 
@@ -244,9 +244,9 @@ def _imported(told: dict[str, Any]) -> tuple[int, str, Any]:
     os.chdir(work)
     name = os.path.splitext(entry)[0]
     if told.get("cpu_twin"):
-        from . import cpu_twin
+        from kbslurm_eval.device import cuda_on_cpu
 
-        cpu_twin.install()
+        cuda_on_cpu.install()
     if told.get("interpreted"):
         os.environ["TRITON_INTERPRET"] = "1"
     try:
@@ -313,9 +313,9 @@ def _written(path: str, text: str) -> None:
 def _why_refused(error: BaseException) -> str:
     if not _unshared:
         return ""
-    from . import refused
+    from . import isolation_hints
 
-    why = refused.said(error)
+    why = isolation_hints.said(error)
     return f" - {why}" if why else ""
 
 

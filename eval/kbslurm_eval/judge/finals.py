@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from . import clock, samples
+from kbslurm_eval.shared import clock, samples
 
 if TYPE_CHECKING:
-    from .check import Case
-    from .wire import LaunchSamples, PhaseName
+    from kbslurm_eval.shared.wire import LaunchSamples, PhaseName
+
+    from .reference import Case
 
 _DICE = random.SystemRandom()
 Call = Callable[[Any, "Case", tuple[object, ...]], "tuple[Exception | None, int]"]

@@ -27,13 +27,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import build, clock, driver, link, mapped, parting, values
-from .check import Prepared
+from kbslurm_eval.cage.supervisor import CantStart, Supervisor
+from kbslurm_eval.device import call_parts, driver
+from kbslurm_eval.runner import device_arrays
+from kbslurm_eval.shared import clock, runner_link, values
+from kbslurm_eval.shared.runner_link import Kind, Status
+from kbslurm_eval.shared.wire import Manifest, PhaseName
+
+from . import builds
 from .judge import LATE_CAP, PROBE_SIZE, PROBES, SMALL_OUTPUT, Allowance, Launch, Pulse, Rejected, Reply
-from .link import Kind, Status
-from .ranks import world_of
-from .supervisor import CantStart, Supervisor
-from .wire import Manifest, PhaseName
+from .ranks_launch import world_of
+from .reference import Prepared
 
 HOST_COPIES, TIMING_DISPUTED, DEVICE_BUSY = "HOST_COPIES", "TIMING_DISPUTED", "DEVICE_BUSY"
 LOOKS, REST_S = 5, 2.0
@@ -50,7 +54,7 @@ class Ground:
     """The device of one run, as the judge knows it. Nothing is opened before a case has an array for it."""
 
     gpu: driver.Driver
-    choice: parting.Choice
+    choice: call_parts.Choice
     shares: bool
     why: str = ""
     needed: bool = False
@@ -74,7 +78,7 @@ class Ground:
 
     def look(self, prepared: Prepared) -> None:
         """Whether a call like this needs the device, and how much of its memory."""
-        place, found = parting.placed(prepared.layout, self.choice), parting.sent(prepared.packed, self.choice)
+        place, found = call_parts.placed(prepared.layout, self.choice), call_parts.sent(prepared.packed, self.choice)
         self.needed = self.needed or place is not None or found is not None
         mine = (0 if found is None else found.size, 0 if place is None else place.size)
         self.sizes = (max(mine[0], self.sizes[0]), max(mine[1], self.sizes[1]))
@@ -184,7 +188,7 @@ def ground_of(manifest: Manifest) -> tuple[Ground | None, str]:
         why = "the device is in exclusive-process mode: the submission has it alone, and the reference runs on the CPU"
     elif not facts.exportable:
         why = "the device's driver can't export memory to another process"
-    choice = parting.Choice(arrays=arrays, native=manifest.lang == "cu", tensors=facts.exclusive)
+    choice = call_parts.Choice(arrays=arrays, native=manifest.lang == "cu", tensors=facts.exclusive)
     return Ground(gpu=found, choice=choice, shares=not why, why=why), ""
 
 
@@ -210,7 +214,7 @@ class _Call:
     image: bytes | None
     in_size: int
     layout: values.Layout
-    placed: parting.Placed
+    placed: call_parts.Placed
 
     @property
     def out_size(self) -> int:
@@ -226,14 +230,14 @@ class DeviceLaunch(Launch):
         supervisor: Supervisor,
         allowance: Allowance,
         pulse: Pulse,
-        built: build.Built | None = None,
+        built: builds.Built | None = None,
         *,
         ground: Ground,
     ) -> None:
         self._ground, self._lent, self._loaded = ground, _Lent(), False
         self._ear: socket.socket | None = None
         self._line: socket.socket | None = None
-        self._layouts: dict[str, parting.Placed | None] = {}
+        self._layouts: dict[str, call_parts.Placed | None] = {}
         self._claims: dict[int, list[int]] = {}
         self._calls = self._busy = self._claim_ns = 0
         super().__init__(supervisor, allowance, pulse, built)
@@ -247,10 +251,10 @@ class DeviceLaunch(Launch):
         self._ear = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         above = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            self._ear.bind(mapped.short_path(str(folder), above))
+            self._ear.bind(device_arrays.short_path(str(folder), above))
         finally:
             os.close(above)
-        (folder / link.LENT).chmod(0o666)
+        (folder / runner_link.LENT).chmod(0o666)
         self._ear.listen(1)
 
     def _greeting(self, supervisor: Supervisor) -> dict[str, Any]:
@@ -268,7 +272,7 @@ class DeviceLaunch(Launch):
                 self._ground.copies("the runner's cage lets no descriptor through")
         finally:
             self._ear.close()
-            (self.runner.folder / link.LENT).unlink(missing_ok=True)
+            (self.runner.folder / runner_link.LENT).unlink(missing_ok=True)
         facts = self._ground.facts
         reply = self.ring(Kind.DEVICE, values.pack({"kind": facts.kind, "uuid": facts.uuid, "maps": []}), limit_s=60.0)
         if reply.status != Status.OK:
@@ -311,7 +315,7 @@ class DeviceLaunch(Launch):
             return super().bare_null(prepared) if packed is None else super().null(prepared)
         mark = "G" if self._ground.shares else "H"
         arrays = self._null_payload(prepared) if packed is None else packed
-        found = parting.sent(arrays, self._ground.choice, mark)
+        found = call_parts.sent(arrays, self._ground.choice, mark)
         payload = arrays if found is None else found.payload
         if packed is None:
             payload = values.pack(None).ljust(len(payload), b"\0")
@@ -322,21 +326,21 @@ class DeviceLaunch(Launch):
 
     def by_hand(self, prepared: Prepared) -> bytes:
         """The input for a call that isn't judged: the runner puts its arrays onto the device."""
-        found = parting.sent(prepared.packed, self._ground.choice, "H")
+        found = call_parts.sent(prepared.packed, self._ground.choice, "H")
         return prepared.packed if found is None else found.payload
 
     def _call_of(self, packed: bytes, layout: values.Layout) -> _Call | None:
         """The call in its two parts, with the memory that it needs; None where nothing is the device's."""
         mark = "G" if self._ground.shares else "H"
-        found = parting.sent(packed, self._ground.choice, mark)
+        found = call_parts.sent(packed, self._ground.choice, mark)
         text = layout.text()
         if text not in self._layouts:
-            self._layouts[text] = parting.placed(layout, self._ground.choice, mark)
+            self._layouts[text] = call_parts.placed(layout, self._ground.choice, mark)
         place = self._layouts[text]
         if found is None and place is None:
             return None
         size = 0 if found is None else found.size
-        plain = parting.Placed(layout=layout, pieces=(), size=0)
+        plain = call_parts.Placed(layout=layout, pieces=(), size=0)
         told = _Call(
             payload=packed if found is None else found.payload,
             image=found.image() if found is not None and size else None,
@@ -436,12 +440,12 @@ class DeviceLaunch(Launch):
             start_ns = time.perf_counter_ns()
             device.copy(to, source, told.in_size)
             os.pwrite(end.input, told.payload, 0)
-            os.pwrite(end.bell, token, link.GO)
+            os.pwrite(end.bell, token, runner_link.GO)
         else:
             end.put(told.payload)
             start_ns = time.perf_counter_ns()
             device.copy(to, source, told.in_size)
-            os.pwrite(end.bell, token, link.GO)
+            os.pwrite(end.bell, token, runner_link.GO)
             self._go_on()
         try:
             self._answered(token, start_ns, self._allowance.left_s)

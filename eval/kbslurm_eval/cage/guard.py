@@ -30,7 +30,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from . import fence
+from . import landlock
 
 NEW_NS, NEW_UTS, NEW_IPC, NEW_USER, NEW_PID, NEW_NET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 NEW_CGROUP = 0x02000000
@@ -532,7 +532,7 @@ def _become_runner(spec: dict[str, Any], caged: bool, root: bool) -> None:
     os.umask(0o022)
     if spec["level"] >= 1:
         gpu, inet = bool(spec["devices"]), spec["ranks"] > 1
-        scoped = fenced and fence.keeps_signals()
+        scoped = fenced and landlock.keeps_signals()
         put_on_seccomp(seccomp_filter(bare=not caged, own_pid=os.getpid(), inet=inet, memfd=gpu, scoped=scoped))
     else:
         prctl(PR_SET_NO_NEW_PRIVS, 1)
@@ -567,10 +567,10 @@ def _fenced(spec: dict[str, Any]) -> bool:
     shown = [*spec["binds"], *spec["libraries"], *(f"/etc/{name}" for name in (*ETC, *ETC_BELOW)), spec["eval"]]
     shown += ["/proc", "/sys/devices/system", *CPU_SHARE, *([spec["built"]] if spec["built"] else ())]
     used = [*(f"/dev/{name}" for name in DEVICES), *spec["devices"], *(f"{spec['link']}/{n}" for n in spec["links"])]
-    return fence.put_on(
-        [(path, fence.READ) for path in shown]
-        + [(path, fence.USE | fence.READ_DIR) for path in used]
-        + [(path, fence.OWN) for path in spec["own"]]
+    return landlock.put_on(
+        [(path, landlock.READ) for path in shown]
+        + [(path, landlock.USE | landlock.READ_DIR) for path in used]
+        + [(path, landlock.OWN) for path in spec["own"]]
     )
 
 
@@ -622,7 +622,7 @@ def seen_from_inside() -> dict[str, Any]:
     return {
         "spaces": spaces, "seccomp": seccomp, "no_new_privs": privileges, "capabilities": capabilities,
         "read_only_root": not _root_can_be_written(), "uid": os.getuid(), "proc": bool(spaces),
-        "first_process_open": _first_process_is_open(), "landlock": fence.version(),
+        "first_process_open": _first_process_is_open(), "landlock": landlock.version(),
     }  # fmt: skip
 
 
@@ -790,6 +790,6 @@ def _unconfined(seen: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     if not int(seen.get("landlock") or 0):  # what is closed are the usual places only
         return "files can be left wherever its user may write (this kernel has no Landlock)"
     another = seen.get("uid") != own.get("uid") and int(str(seen.get("capabilities") or 0), 16) == 0
-    if not another and int(seen.get("landlock") or 0) < fence.TRUNCATES:
+    if not another and int(seen.get("landlock") or 0) < landlock.TRUNCATES:
         return "files of its user can be emptied (this kernel's Landlock doesn't say who may)"
     return ""

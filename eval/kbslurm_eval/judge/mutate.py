@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from . import values
-from .check import Case, ProblemTrouble, Reference
-from .wire import Manifest
+from kbslurm_eval.shared import values
+from kbslurm_eval.shared.wire import Manifest
+
+from .reference import Case, ProblemTrouble, Reference
 
 CASES = 6
 CELLS_CAP = 4_000_000

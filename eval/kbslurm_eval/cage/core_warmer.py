@@ -18,6 +18,8 @@ import subprocess
 import sys
 import time
 
+from kbslurm_eval.shared.program import eval_folder
+
 TURN_S = 0.02  # so long at most after it was last asked: the judge may be busy with something else for minutes
 LOOKS = 512
 _sched_getcpu = getattr(ctypes.CDLL(None), "sched_getcpu", None)
@@ -81,7 +83,7 @@ class Warmer:
             self._word = memoryview(mmap.mmap(shared, mmap.PAGESIZE)).cast("Q")
             self._bell = os.eventfd(0, os.EFD_CLOEXEC)
             told = [str(n) for n in (shared, self._bell, os.getpid())]
-            argv = [sys.executable, "-I", "-S", "-B", supervisor.eval_folder(), "--warm", *told]
+            argv = [sys.executable, "-I", "-S", "-B", eval_folder(), "--warm", *told]
             self._process = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,

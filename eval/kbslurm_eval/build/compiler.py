@@ -13,8 +13,9 @@ import subprocess
 import sys
 from typing import Any
 
+from kbslurm_eval.shared.runner_link import Status
+
 from . import archive
-from .link import Status
 
 OUTPUT_CAP = 65_536
 FIRST_ERRORS = 3

@@ -59,7 +59,7 @@ def _lend(place: str) -> None:
 
 def _first(place: str) -> str:
     """The program that does what `install` did here."""
-    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     first = f"import sys; sys.path.insert(0, {here!r}); from {__name__} import install; sys.path.remove({here!r}); "
     return f"{first}install({place!r}, signals={_signals}); "
 
@@ -135,25 +135,25 @@ def _no_listener(resource_sharer: ModuleType) -> None:
     no more than this in the log, and whoever waits for the connection waits."""
 
     def register(*_: Any) -> Any:
-        from . import refused
+        from . import isolation_hints
 
-        raise PermissionError(errno.EPERM, f"a connection can't be sent by a queue here: {refused.SOCKETS}")
+        raise PermissionError(errno.EPERM, f"a connection can't be sent by a queue here: {isolation_hints.SOCKETS}")
 
     resource_sharer._ResourceSharer.register = register
 
 
 def _listen(process: ModuleType) -> None:
     if not _signals:
-        from . import ending
+        from . import child_termination
 
-        ending.listen(process)
+        child_termination.listen(process)
 
 
 def _ask(popen_fork: ModuleType) -> None:
     if not _signals:
-        from . import ending
+        from . import child_termination
 
-        ending.ask(popen_fork)
+        child_termination.ask(popen_fork)
 
 
 _OURS: dict[str, Callable[[ModuleType], None]] = {"_multiprocessing": _semaphores, "_posixshmem": _memory}

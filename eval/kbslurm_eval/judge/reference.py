@@ -21,8 +21,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import cpu_twin, values
-from .wire import Manifest
+from kbslurm_eval.device import cuda_on_cpu
+from kbslurm_eval.shared import values
+from kbslurm_eval.shared.wire import Manifest
 
 MARGIN_S = 0.5  # a slow check isn't asked that often
 ANSWERS = ("ref_kernel", "reference", "ref")
@@ -67,8 +68,8 @@ class Reference:
         self._layouts: dict[tuple[int, bytes], values.Layout] = {}
         self._moving: set[int] = set()
         sys.meta_path.insert(0, _Texts(manifest.files))
-        if cpu_twin.wanted("cpu" if no_device else manifest.gpu, manifest.files.values()):
-            cpu_twin.install(no_device=no_device)
+        if cuda_on_cpu.wanted("cpu" if no_device else manifest.gpu, manifest.files.values()):
+            cuda_on_cpu.install(no_device=no_device)
         self._compiled = compiled
         module = compiled or self._loaded(manifest.reference)
         self._generate = self._function(module, ("generate_input",))

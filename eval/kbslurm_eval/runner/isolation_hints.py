@@ -87,7 +87,7 @@ def _of(error: BaseException) -> str:
         return PINS
     if not _KILLS.search(last.line or ""):
         return ""
-    from . import guard
+    from kbslurm_eval.cage import guard
 
     return ANOTHERS if guard.may_signal_its_own() else SIGNALS
 

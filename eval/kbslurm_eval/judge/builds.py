@@ -19,11 +19,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from . import archive, broom, native, values
-from .check import Case, Prepared, ProblemTrouble, Reference, derived_seed
-from .link import Kind, Status
-from .supervisor import SUFFIX
-from .wire import Manifest, VerdictName
+from kbslurm_eval.build import archive
+from kbslurm_eval.cage.supervisor import SUFFIX
+from kbslurm_eval.runner import compiled_kernel as native
+from kbslurm_eval.shared import remove_tree, values
+from kbslurm_eval.shared.runner_link import Kind, Status
+from kbslurm_eval.shared.wire import Manifest, VerdictName
+
+from .reference import Case, Prepared, ProblemTrouble, Reference, derived_seed
 
 if TYPE_CHECKING:
     from .judge import Reply
@@ -107,16 +110,16 @@ class Built:
         """The folder that holds that place (and a compiler's own files beside it) where there is no file system of the
         cage's own: made afresh for each launch."""
         home = link.parent / self.place
-        broom.remove(home)
+        remove_tree.remove(home)
         home.mkdir()
         home.chmod(0o777)
         return home
 
     def clear(self, link: Path, work: Path | None) -> None:
         """Nothing of it is left beside that launch's link."""
-        broom.remove(link.with_name(link.name + SUFFIX))
+        remove_tree.remove(link.with_name(link.name + SUFFIX))
         if work is not None:
-            broom.remove(link.parent / self.place)
+            remove_tree.remove(link.parent / self.place)
 
     def told(self, link: Path, work: Path | None) -> dict[str, Any]:
         """What the runner has to know of it."""

@@ -61,10 +61,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from . import broom, guard
-from .link import FILES, LENT, rank_folder
-from .warm import Warmer
-from .wire import LOG_CAP, Limits
+from kbslurm_eval.shared import remove_tree
+from kbslurm_eval.shared.program import eval_folder
+from kbslurm_eval.shared.runner_link import FILES, LENT, rank_folder
+from kbslurm_eval.shared.wire import LOG_CAP, Limits
+
+from . import guard
+from .core_warmer import Warmer
 
 SUFFIX = ".built"  # LINK/N.built lies beside LINK/N: what was built for that launch
 CALL_STOP_S = 5.0
@@ -573,7 +576,7 @@ class Local:
         self.warmer.close()
         for runner in self._live:
             runner.kill()
-        broom.remove(self._base)
+        remove_tree.remove(self._base)
         os.close(self._lock)
 
 
@@ -586,7 +589,7 @@ def _sweep_and_hold(mine: Path) -> int:
             fd = os.open(folder / "lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                broom.remove(folder)
+                remove_tree.remove(folder)
             finally:
                 os.close(fd)
     fd = os.open(mine / "lock.new", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -667,11 +670,6 @@ def _built_beside(link: Path) -> str:
     """The folder of what was built for this launch, when there is one."""
     beside = link.with_name(link.name + SUFFIX)
     return str(beside) if beside.is_dir() else ""
-
-
-def eval_folder() -> str:
-    """The folder that is the program."""
-    return str(Path(__file__).resolve().parent.parent)
 
 
 def _environment(home: str) -> dict[str, str]:

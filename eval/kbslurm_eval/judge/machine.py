@@ -1,8 +1,7 @@
-"""What is known of the machine and the program that a report comes from."""
+"""What is known of the machine that a report comes from."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import shutil
@@ -10,22 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-
-
-def harness_digest() -> str:
-    """sha256 over the sorted sources of this program: the folder's `__main__.py` and this package."""
-    package = Path(__file__).resolve().parent
-    told = hashlib.sha256()
-    sources = sorted(package.rglob("*.py"), key=lambda p: p.relative_to(package).as_posix())
-    main = package.parent / "__main__.py"
-    for name, path in [
-        ("__main__.py", main),
-        *((f"kbslurm_eval/{p.relative_to(package).as_posix()}", p) for p in sources),
-    ]:
-        if path.is_file():
-            body = path.read_bytes()
-            told.update(f"{name}\0{len(body)}\0".encode() + body)
-    return told.hexdigest()
 
 
 def facts() -> dict[str, Any]:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import values
+from kbslurm_eval.shared import values
 
 ALIGN = 256  # what allocations of a device are aligned to at least
 _AT = {"n": 3, "T": 3, "q": 1, "f": 1, "b": 1, "B": 1, "a": 2, "s": 2}  # where a node of a packed text has its offset

@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import values
-from .check import Case, Prepared
-from .chorus import Parts
-from .link import Kind, Status
-from .ranks import RanksLaunch
-from .wire import ARTIFACT_CAP, ARTIFACTS_CAP, ARTIFACTS_TOTAL, PROFILE_TEXT_CAP, Artifact
+from kbslurm_eval.shared import values
+from kbslurm_eval.shared.runner_link import Kind, Status
+from kbslurm_eval.shared.wire import ARTIFACT_CAP, ARTIFACTS_CAP, ARTIFACTS_TOTAL, PROFILE_TEXT_CAP, Artifact
+
+from .rank_reference import Parts
+from .ranks_launch import RanksLaunch
+from .reference import Case, Prepared
 
 if TYPE_CHECKING:
     from .judge import Launch

@@ -21,13 +21,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from . import finals, link, values
-from .check import Case, Prepared, ProblemTrouble
-from .chorus import Chorus, Parts, free_port
+from kbslurm_eval.cage.supervisor import Supervisor
+from kbslurm_eval.shared import runner_link, values
+from kbslurm_eval.shared.runner_link import JudgeEnd, Kind, Status, rank_folder
+from kbslurm_eval.shared.wire import Limits, Manifest
+
+from . import finals
 from .judge import LATE_CAP, SPIN_NS, START_S, Allowance, Launch, Pulse, Rejected, Reply, claimed, with_last_line
-from .link import JudgeEnd, Kind, Status, rank_folder
-from .supervisor import Supervisor
-from .wire import Limits, Manifest
+from .rank_reference import Chorus, Parts, free_port
+from .reference import Case, Prepared, ProblemTrouble
 
 MOST = 64
 GRACE_NS = 1_000_000_000  # when one rank has failed, how long the others may take before its failure counts for all
@@ -152,11 +154,11 @@ class RanksLaunch(Launch):
             start_ns = time.perf_counter_ns()
             for end, payload, token in zip(self._ends, payloads, tokens, strict=True):
                 os.pwrite(end.input, payload, 0)
-                os.pwrite(end.bell, token, link.GO)
+                os.pwrite(end.bell, token, runner_link.GO)
         else:
             for end, payload, token in zip(self._ends, payloads, tokens, strict=True):
                 end.put(payload)
-                os.pwrite(end.bell, token, link.GO)
+                os.pwrite(end.bell, token, runner_link.GO)
             start_ns = time.perf_counter_ns()
             self._go_on()
         try:
@@ -181,7 +183,7 @@ class RanksLaunch(Launch):
         if end.resized():
             raise Rejected("violation", "the submission changed the size of the link's files")
         out = end.read_out(size)
-        if os.pread(end.bell, 8, link.DONE) != token:
+        if os.pread(end.bell, 8, runner_link.DONE) != token:
             raise Rejected("violation", "the submission answered for a call that wasn't made")
         if len(out) != size or any(out[at : at + len(part)] != part for at, part in first):
             raise Rejected("violation", "the output was still being written after it was reported done")
@@ -194,11 +196,13 @@ class RanksLaunch(Launch):
         self._awake += 1
         word = self._awake.to_bytes(8, "little")
         for end in self._ends:
-            os.pwrite(end.bell, word, link.PING)
+            os.pwrite(end.bell, word, runner_link.PING)
         began = time.perf_counter_ns()
         self._go_on()
         left = list(self._ends)
-        over = self._wait(lambda: _drop(left, lambda end: os.pread(end.bell, 8, link.AWAKE) == word), began, allowed_s)
+        over = self._wait(
+            lambda: _drop(left, lambda end: os.pread(end.bell, 8, runner_link.AWAKE) == word), began, allowed_s
+        )
         return over - began
 
     def _all_done(self, tokens: Sequence[bytes], start_ns: int, allowed_s: float) -> int:
@@ -206,7 +210,7 @@ class RanksLaunch(Launch):
         lasts, bells = self._lasts, [end.bell for end in self._ends]
 
         def is_done(rank: int) -> bool:
-            found = os.pread(bells[rank], 8, link.DONE)
+            found = os.pread(bells[rank], 8, runner_link.DONE)
             if found == lasts[rank]:
                 return False
             if found != tokens[rank]:

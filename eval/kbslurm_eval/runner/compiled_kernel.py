@@ -17,9 +17,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from . import border, mapped, values
-from .link import Status
-from .wire import Manifest
+from kbslurm_eval.build import cpp_sources
+from kbslurm_eval.shared import values
+from kbslurm_eval.shared.runner_link import Status
+from kbslurm_eval.shared.wire import Manifest
+
+from . import device_arrays
 
 LIBRARY = "kernel.so"
 SAID_CAP = 2000
@@ -54,7 +57,7 @@ def recipe(manifest: Manifest) -> dict[str, Any]:
     build = manifest.build
     files = {name: manifest.files[name] for name in manifest.runner_files if name in manifest.files}
     call = str(manifest.config.get("call", "custom_kernel"))
-    unit = border.call_unit(manifest.entry, build.adapter, call)
+    unit = cpp_sources.call_unit(manifest.entry, build.adapter, call)
     return {
         **_common(manifest),
         "files": {**files, manifest.entry: manifest.source},
@@ -67,7 +70,7 @@ def recipe(manifest: Manifest) -> dict[str, Any]:
 def reference_recipe(manifest: Manifest) -> dict[str, Any]:
     """The same for the problem's own C++."""
     files = {name: text for name, text in manifest.files.items() if not name.endswith(".py")}
-    unit = border.reference_unit(manifest.build.adapter)
+    unit = cpp_sources.reference_unit(manifest.build.adapter)
     return {**_common(manifest), "files": files, "unit": unit, "entry": manifest.reference, "sources": []}
 
 
@@ -79,8 +82,8 @@ def _common(manifest: Manifest) -> dict[str, Any]:
         "defines": list(build.defines),
         "flags": list(build.flags),
         "library": LIBRARY,
-        "header": border.HEADER,
-        "host_cuda": border.HOST_CUDA,
+        "header": cpp_sources.HEADER,
+        "host_cuda": cpp_sources.HOST_CUDA,
     }
 
 
@@ -142,10 +145,10 @@ class Kernel:
                 return Status.RAISED, text or "the submission returned an error"
 
 
-def side_here() -> mapped.Side | None:
+def side_here() -> device_arrays.Side | None:
     """Who has the arrays of the device in this runner, when it has one."""
     side = values.device_side
-    return side if isinstance(side, mapped.Side) else None
+    return side if isinstance(side, device_arrays.Side) else None
 
 
 def flattened(view: memoryview) -> _Held:

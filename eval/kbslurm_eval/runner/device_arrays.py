@@ -15,7 +15,8 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from . import driver, link, values
+from kbslurm_eval.device import driver
+from kbslurm_eval.shared import runner_link, values
 
 _TYPESTR = {"b": "|i1", "B": "|u1", "h": "<i2", "H": "<u2", "i": "<i4", "I": "<u4", "l": "<i8", "L": "<u8", "q": "<i8",
             "Q": "<u8", "f": "<f4", "d": "<f8"}  # fmt: skip
@@ -206,8 +207,8 @@ def connected(folder: str) -> socket.socket:
 
 def short_path(folder: str, above: int) -> str:
     """The socket's path; by the folder's descriptor where it would be longer than a socket's may be."""
-    path = f"{folder}/{link.LENT}"
-    return path if len(path) < 100 else f"/proc/self/fd/{above}/{link.LENT}"
+    path = f"{folder}/{runner_link.LENT}"
+    return path if len(path) < 100 else f"/proc/self/fd/{above}/{runner_link.LENT}"
 
 
 def received(line: socket.socket) -> int:

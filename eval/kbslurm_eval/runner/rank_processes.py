@@ -22,8 +22,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from .guard import IFF_UP, SIOCGIFFLAGS
-from .link import RunnerEnd, Status, rank_folder
+from kbslurm_eval.cage.guard import IFF_UP, SIOCGIFFLAGS
+from kbslurm_eval.shared.runner_link import RunnerEnd, Status, rank_folder
 
 HOST = "127.0.0.1"
 GROUP_S = 600.0  # longer than any phase: the judge's own limits end a collective that hangs

@@ -29,11 +29,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import broom, build, clock, cpu_twin, finals, guard, host, link, samples, values, warm
-from .check import Case, Prepared, ProblemTrouble, Reference, derived_seed
-from .link import JudgeEnd, Kind, Status
-from .supervisor import CantStart, Runner, Supervisor, Unstoppable
-from .wire import (
+from kbslurm_eval.cage import core_warmer, guard
+from kbslurm_eval.cage.supervisor import CantStart, Runner, Supervisor, Unstoppable
+from kbslurm_eval.device import cuda_on_cpu
+from kbslurm_eval.shared import clock, remove_tree, runner_link, samples, values
+from kbslurm_eval.shared.program import harness_digest
+from kbslurm_eval.shared.runner_link import JudgeEnd, Kind, Status
+from kbslurm_eval.shared.wire import (
     LOG_CAP,
     PHASES,
     REPORT_CAP,
@@ -52,10 +54,13 @@ from .wire import (
     dumps,
 )
 
+from . import builds, finals, machine
+from .reference import Case, Prepared, ProblemTrouble, Reference, derived_seed
+
 if TYPE_CHECKING:
-    from .chorus import Chorus
-    from .device import Ground
-    from .profile import Drawn
+    from .device_launch import Ground
+    from .profiling import Drawn
+    from .rank_reference import Chorus
 
 LATE_CAP = 32_768  # an input up to this size is written inside the window, to a runner that is already awake
 SMALL_OUTPUT = 16_384
@@ -115,7 +120,7 @@ class Launch:
     """One runner and the judge's conversation with it. Outside of `ring` every process of the runner is stopped."""
 
     def __init__(
-        self, supervisor: Supervisor, allowance: Allowance, pulse: Pulse, built: build.Built | None = None
+        self, supervisor: Supervisor, allowance: Allowance, pulse: Pulse, built: builds.Built | None = None
     ) -> None:
         self._allowance, self._pulse, self._built = allowance, pulse, built
         folder = supervisor.prepare()
@@ -182,10 +187,10 @@ class Launch:
             slept_in_ns = self._slept_in(self._wake(allowed_s))
             start_ns = time.perf_counter_ns()
             os.pwrite(end.input, payload, 0)
-            os.pwrite(end.bell, token, link.GO)
+            os.pwrite(end.bell, token, runner_link.GO)
         else:
             end.put(payload)
-            os.pwrite(end.bell, token, link.GO)
+            os.pwrite(end.bell, token, runner_link.GO)
             start_ns = time.perf_counter_ns()
             self._go_on()
         try:
@@ -205,7 +210,7 @@ class Launch:
         if end.resized():  # filled up, the memory that links live in would end the judge's run, which is then repeated
             raise Rejected("violation", "the submission changed the size of the link's files")
         out = end.read_out(out_size)
-        if os.pread(end.bell, 8, link.DONE) != token:
+        if os.pread(end.bell, 8, runner_link.DONE) != token:
             raise Rejected("violation", "the submission answered for a call that wasn't made")
         if len(out) != out_size or any(out[at : at + len(part)] != part for at, part in first):
             raise Rejected("violation", "the output was still being written after it was reported done")
@@ -227,17 +232,17 @@ class Launch:
                 "violation", "a process of the submission kept running when it was stopped"
             ) from None
         self._core = self.runner.core()
-        warm.apart(self._core)
+        core_warmer.apart(self._core)
         self._warmer.turn(self._core)
 
     def _wake(self, allowed_s: float) -> int:
         """A runner that runs, has nothing to work on, and looks for its next message."""
         self._awake += 1
         word = self._awake.to_bytes(8, "little")
-        os.pwrite(self._link.bell, word, link.PING)
+        os.pwrite(self._link.bell, word, runner_link.PING)
         began = time.perf_counter_ns()
         self._go_on()
-        return self._until(link.AWAKE, lambda found: found == word, began, allowed_s, 50_000)[0] - began
+        return self._until(runner_link.AWAKE, lambda found: found == word, began, allowed_s, 50_000)[0] - began
 
     def _slept_in(self, took_ns: int) -> int:
         """What counts as part of the call of the time that a runner took to be awake.
@@ -251,7 +256,7 @@ class Launch:
         return took_ns if took_ns > self._patience_ns else 0
 
     def _answered(self, token: bytes, start_ns: int, allowed_s: float) -> int:
-        done_ns, found = self._until(link.DONE, lambda found: found != self._last, start_ns, allowed_s)
+        done_ns, found = self._until(runner_link.DONE, lambda found: found != self._last, start_ns, allowed_s)
         if found != token:
             raise Rejected("violation", "the submission answered for a call that wasn't made")
         return done_ns
@@ -327,8 +332,8 @@ class Launch:
             "files": files,
             "call": manifest.config.get("call", "custom_kernel"),
             "work": None if self.runner.work is None else str(self.runner.work),
-            "cpu_twin": cpu_twin.wanted(manifest.gpu, (manifest.source, *files.values())),
-            "interpreted": cpu_twin.interpreted(manifest.gpu, (manifest.source, *files.values())),
+            "cpu_twin": cuda_on_cpu.wanted(manifest.gpu, (manifest.source, *files.values())),
+            "interpreted": cuda_on_cpu.interpreted(manifest.gpu, (manifest.source, *files.values())),
             **self.built(),
         }
 
@@ -391,7 +396,7 @@ class Launch:
         self.runner.kill()
         text = self.runner.log()
         self._link.close()
-        broom.remove(self.runner.folder)
+        remove_tree.remove(self.runner.folder)
         if self._built is not None:
             self._built.clear(self.runner.folder, self.runner.work)
         self._allowance.aside_s += time.monotonic() - began
@@ -524,7 +529,7 @@ class Judge:
         self._random = random.SystemRandom()
         self._repeated = False
         self._reference: Reference | Chorus | None = None
-        self._workshop = build.Workshop(manifest=manifest)
+        self._workshop = builds.Workshop(manifest=manifest)
         self._field: finals.Field | None = None
         self._rivals: dict[int, Allowance] = {}
         self._ground: Ground | None = None
@@ -562,7 +567,7 @@ class Judge:
 
     def _profile(self) -> None:
         """After the verdict, and without a word in it: whatever goes wrong here is a line of the profile's text."""
-        from . import profile
+        from . import profiling as profile
 
         assert self._reference is not None
         course, whole = self._course, self._manifest.limits.benchmark_s
@@ -585,7 +590,7 @@ class Judge:
         course.level, course.notes = level, notes
 
     def _profile_one(self, case: Case, tool: str, allowance: Allowance, drawn: Drawn) -> None:
-        from . import profile
+        from . import profiling as profile
 
         assert self._reference is not None
         launch = None
@@ -616,9 +621,9 @@ class Judge:
     def _judged(self) -> tuple[VerdictName, str]:
         manifest = self._manifest
         if manifest.gpu.lower() != "cpu":
-            from . import device
+            from . import device_launch
 
-            self._ground, why_none = device.ground_of(manifest)
+            self._ground, why_none = device_launch.ground_of(manifest)
             self._course.notes += [f"no device: {why_none}"] if why_none else []
         self._reference = self._reference_of(manifest)
         for name in PHASES[manifest.mode]:
@@ -637,13 +642,13 @@ class Judge:
         return "passed", "all phases passed"
 
     def _reference_of(self, manifest: Manifest) -> Reference | Chorus:
-        from . import chorus, ranks
+        from . import rank_reference, ranks_launch
 
-        world = ranks.world_of(manifest)
+        world = ranks_launch.world_of(manifest)
         if world > 1 and manifest.lang == "cu":
             raise ProblemTrouble("a problem of several ranks takes Python submissions; lang cu has one process")
         if world > 1:
-            return chorus.Chorus(manifest, world)
+            return rank_reference.Chorus(manifest, world)
         exclusive = self._ground is not None and self._ground.facts.exclusive
         return Reference(manifest, self.compiled_reference(), no_device=exclusive)
 
@@ -761,10 +766,10 @@ class Judge:
     def _one_call(self, name: PhaseName, case: Case, seed: int | None, launch: Launch) -> tuple[Rejected | None, int]:
         assert self._reference is not None
         if not isinstance(self._reference, Reference):
-            from . import ranks
+            from . import ranks_launch
 
-            assert isinstance(launch, ranks.RanksLaunch)
-            fault, ns, checked = ranks.one_call(self._reference, launch, case, seed)
+            assert isinstance(launch, ranks_launch.RanksLaunch)
+            fault, ns, checked = ranks_launch.one_call(self._reference, launch, case, seed)
             self._course.checked += checked
             return fault, ns
         prepared = self._reference.prepare(case, seed)
@@ -1008,7 +1013,7 @@ class Judge:
 
     # ------------------------------------------------------------------------------------------------- launches
 
-    def _started(self, name: PhaseName, allowance: Allowance, built: build.Built | None = None) -> Launch:
+    def _started(self, name: PhaseName, allowance: Allowance, built: builds.Built | None = None) -> Launch:
         try:
             launch = self._launch(allowance, built)
         except Rejected as trouble:  # nothing of the submission was there yet
@@ -1027,17 +1032,17 @@ class Judge:
             raise CantStart(f"isolation level {level} was reached, {self._least_level} is needed here{said}")
         return launch
 
-    def _launch(self, allowance: Allowance, built: build.Built | None = None) -> Launch:
+    def _launch(self, allowance: Allowance, built: builds.Built | None = None) -> Launch:
         if self._ground is not None and self._ground.needed:
-            from . import device
+            from . import device_launch
 
-            return device.DeviceLaunch(self._supervisor, allowance, self._pulse, built, ground=self._ground)
+            return device_launch.DeviceLaunch(self._supervisor, allowance, self._pulse, built, ground=self._ground)
         if built is not None or isinstance(self._reference, Reference):
             return Launch(self._supervisor, allowance, self._pulse, built)
-        from . import ranks
+        from . import ranks_launch
 
         assert self._reference is not None
-        return ranks.RanksLaunch(self._supervisor, allowance, self._pulse, group=self._reference.group)
+        return ranks_launch.RanksLaunch(self._supervisor, allowance, self._pulse, group=self._reference.group)
 
     def _loaded(self, name: PhaseName, allowance: Allowance) -> Launch:
         launch = self._started(name, allowance, self._built(name, self._manifest))
@@ -1048,7 +1053,7 @@ class Judge:
             raise
         return launch
 
-    def _built(self, name: PhaseName, manifest: Manifest) -> build.Built | None:
+    def _built(self, name: PhaseName, manifest: Manifest) -> builds.Built | None:
         """What a builder made of this source, when it needs one. The builder is gone when this returns."""
         workshop, reference = self._workshop, self._reference
         if not isinstance(reference, Reference) or not workshop.wants(manifest):
@@ -1058,9 +1063,9 @@ class Judge:
         bench = self._builder(name, manifest)
         try:
             return workshop.build(manifest, bench, reference)
-        except build.Failed as failed:
+        except builds.Failed as failed:
             raise Rejected(failed.verdict, f"while building: {clean(failed.said, MESSAGE_CAP)}") from None
-        except build.NoCompiler as lacking:
+        except builds.NoCompiler as lacking:
             raise CantStart(str(lacking)) from None
         except Rejected as fault:
             fault.said = f"while building: {fault.said}"
@@ -1077,7 +1082,7 @@ class Judge:
 
     def compiled_reference(self) -> types.ModuleType | None:
         """The problem's own C++, for a problem that has its reference there."""
-        from . import aside
+        from . import compiled_reference as aside
 
         adapter = self._manifest.build.adapter
         if not adapter:
@@ -1085,7 +1090,7 @@ class Judge:
         bench = self._builder("test", self._manifest)
         try:
             library = self._workshop.reference(bench)
-        except build.NoCompiler as lacking:
+        except builds.NoCompiler as lacking:
             raise CantStart(str(lacking)) from None
         except Rejected as fault:
             raise ProblemTrouble(f"the problem's reference can't be built: {fault.said}") from None
@@ -1139,7 +1144,7 @@ class Judge:
             nonce=manifest.nonce,
             mode=manifest.mode,
             problem_digest=manifest.problem_digest,
-            harness_digest=host.harness_digest(),
+            harness_digest=harness_digest(),
             verdict=verdict,
             reason=reason,
             score_s=None if score is None else score.value / 1e9,
@@ -1159,7 +1164,7 @@ class Judge:
             log=course.logs[False],
             secret_log=course.logs[True],
             host={
-                **host.facts(),
+                **machine.facts(),
                 **self._supervisor.image,
                 **course.facts,
                 **self._workshop.facts(),

@@ -22,8 +22,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from . import conductor, guard, supervisor, values, wire
-from .check import Case, Prepared, ProblemTrouble, Reference
+from kbslurm_eval.cage import guard, supervisor
+from kbslurm_eval.runner import rank_processes
+from kbslurm_eval.shared import values, wire
+from kbslurm_eval.shared.program import eval_folder
+
+from .reference import Case, Prepared, ProblemTrouble, Reference
 
 START_S = 180.0
 GRACE_S = 5.0  # when one rank of the reference has failed, how long the others may take to notice
@@ -164,7 +168,7 @@ def _is_bad(answer: _Answer) -> bool:
 def free_port() -> int:
     """A port of loopback that nobody listens on now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as asked:
-        asked.bind((conductor.HOST, 0))
+        asked.bind((rank_processes.HOST, 0))
         return int(asked.getsockname()[1])
 
 
@@ -175,7 +179,7 @@ class _Voice:
         self.rank = rank
         self.line, theirs = socket.socketpair()
         with theirs:
-            argv = [sys.executable, "-I", "-B", supervisor.eval_folder(), "--chorus", str(theirs.fileno())]
+            argv = [sys.executable, "-I", "-B", eval_folder(), "--chorus", str(theirs.fileno())]
             self._process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), cwd="/"
             )
@@ -244,10 +248,10 @@ def sing(fd: int) -> int:
     line = socket.socket(fileno=fd)
     told, blob = receive(line)
     rank, world = int(told["rank"]), int(told["world"])
-    os.environ.update(conductor.environment(rank, world, int(told["port"])), GLOO_SOCKET_IFNAME="lo")
+    os.environ.update(rank_processes.environment(rank, world, int(told["port"])), GLOO_SOCKET_IFNAME="lo")
     try:
         part = _Part(wire.read_manifest(blob), rank)
-        group = conductor.join_group(rank=rank, world=world) if "torch" in sys.modules else ""
+        group = rank_processes.join_group(rank=rank, world=world) if "torch" in sys.modules else ""
     except ProblemTrouble as trouble:
         send(line, {"trouble": str(trouble)}, b"")
         return 1
