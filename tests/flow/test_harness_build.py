@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kbslurm_eval.build import archive, compiler, cpp_sources
+from kbslurm_eval.build import archive, compiler, cpp_signatures
 from kbslurm_eval.shared import wire
 from tests.flow import harness_ground as ground
 from tests.services import GXX, USER_NAMESPACES, missing, needs, pointless
@@ -295,18 +295,18 @@ else:
     "forges the archive": (
         """
 import sys, struct
-from kbslurm_eval.build import compiler
+from kbslurm_eval.build import built_files
 name = b"../../../../tmp/kbslurm-cheat-was-here"
 blob = b"KBBUILD1" + struct.pack("<I", 1) + struct.pack("<HBQQ", len(name), 0, 0, 4) + name + b"evil"
-compiler.collected = lambda cache, cap: (0, str(len(blob)), blob)
+built_files.collected = lambda cache, cap: (0, str(len(blob)), blob)
 """,
         "violation",
         "evil",
     ),
     "forges its size": (
         """
-from kbslurm_eval.build import compiler
-compiler.collected = lambda cache, cap: (0, "99999999999", b"")
+from kbslurm_eval.build import built_files
+built_files.collected = lambda cache, cap: (0, "99999999999", b"")
 """,
         "violation",
         "evil",
@@ -402,9 +402,9 @@ def test_no_other_bytes_are_an_archive(blob: bytes) -> None:
 def test_parameters_are_read_off_cpp() -> None:
     text = "// int generate_input(int no) {\nstatic input_t generate_input(int seed, const std::string &kind,\n"
     text += "  double p = .5) {"
-    assert cpp_sources.parameters(text) == [["int", "seed"], ["std::string", "kind"], ["double", "p"]]
-    assert cpp_sources.parameters("input_t generate_input() {") == []
-    assert cpp_sources.parameters("input_t generate_input(int a);") is None
+    assert cpp_signatures.parameters(text) == [["int", "seed"], ["std::string", "kind"], ["double", "p"]]
+    assert cpp_signatures.parameters("input_t generate_input() {") == []
+    assert cpp_signatures.parameters("input_t generate_input(int a);") is None
 
 
 def test_the_first_errors_are_what_is_told() -> None:

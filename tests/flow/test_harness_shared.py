@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm_eval.cage import guard, landlock
+from kbslurm_eval.cage import landlock, syscall_filter
 from kbslurm_eval.runner import isolation_hints
 from tests.adversarial import corpus
 from tests.flow import harness_ground as ground
@@ -211,14 +211,14 @@ def older(tmp_path: Path) -> Path:
     launcher, judge = tmp_path / "launcher.py", tmp_path / "judge.py"
     first = f"import subprocess, sys\nsys.path.insert(0, {str(ground.EVAL)!r})\n"
     launcher.write_text(
-        f"{first}from kbslurm_eval.cage import guard, landlock\n"
-        "landlock.keeps_signals = lambda: False\nraise SystemExit(guard.launcher())\n"
+        f"{first}from kbslurm_eval.cage import landlock, launcher\n"
+        "landlock.keeps_signals = lambda: False\nraise SystemExit(launcher.launch())\n"
     )
     judge.write_text(
-        f"{first}from kbslurm_eval import run\nfrom kbslurm_eval.cage import supervisor\nreal = subprocess.Popen\n"
+        f"{first}from kbslurm_eval import run\nfrom kbslurm_eval.cage import local_runners\nreal = subprocess.Popen\n"
         "def popen(argv, **more):\n"
         f"    return real([*argv[:-2], {str(launcher)!r}] if argv[-1] == '--jail' else argv, **more)\n"
-        "supervisor.subprocess.Popen = popen\nraise SystemExit(run.main())\n"
+        "local_runners.subprocess.Popen = popen\nraise SystemExit(run.main())\n"
     )
     return judge
 
@@ -243,6 +243,8 @@ def test_processes_of_pythons_are_ended_on_every_kernel(tmp_path: Path, older: P
 
 def test_below_namespaces_only_the_fence_lets_signals_go() -> None:
     own = os.getpid()
-    strict = guard.seccomp_filter(bare=True, own_pid=own)
-    assert len(guard.seccomp_filter(bare=True, own_pid=own, scoped=True)) < len(strict)
-    assert guard.seccomp_filter(bare=False, own_pid=own, scoped=True) == guard.seccomp_filter(bare=False, own_pid=own)
+    strict = syscall_filter.seccomp_filter(bare=True, own_pid=own)
+    assert len(syscall_filter.seccomp_filter(bare=True, own_pid=own, scoped=True)) < len(strict)
+    assert syscall_filter.seccomp_filter(bare=False, own_pid=own, scoped=True) == syscall_filter.seccomp_filter(
+        bare=False, own_pid=own
+    )

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import pytest
 
-from kbslurm_eval.cage import guard
+from kbslurm_eval.cage import seen_inside
 from kbslurm_eval.runner import isolation_hints
 
 DENIED = "PermissionError: [Errno 1] Operation not permitted"
@@ -96,7 +96,7 @@ def test_the_sentence_is_the_one_for_this_error(call: Callable[[], None], senten
 
 
 def test_where_the_filter_refuses_signals_that_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "may_signal_its_own", lambda: False)
+    monkeypatch.setattr(seen_inside, "may_signal_its_own", lambda: False)
     with pytest.raises(OSError) as found:
         signalling()
     assert isolation_hints.said(found.value) == isolation_hints.SIGNALS

@@ -14,7 +14,7 @@ import pytest
 
 from kbslurm_eval.device import call_parts
 from kbslurm_eval.device.call_parts import Choice
-from kbslurm_eval.shared import clock, values
+from kbslurm_eval.shared import clock, layouts, values
 
 ARRAYS = Choice(arrays=True)
 NATIVE = Choice(arrays=True, native=True)
@@ -31,7 +31,7 @@ class _Device:
         return values.made(node, memoryview(bytearray(self.image)) if blocks is None else blocks)
 
     def take(self, node: Any, value: Any, out: memoryview | None, where: str) -> None:
-        values.Layout(tree=node, size=0).write(value, memoryview(self.out) if out is None else out)
+        layouts.Layout(tree=node, size=0).write(value, memoryview(self.out) if out is None else out)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def device() -> Iterator[Any]:
 def test_nothing_is_the_device_s_where_nobody_says_so() -> None:
     packed = values.pack(DATA)
     assert call_parts.sent(packed, Choice()) is None
-    assert call_parts.placed(values.Layout.of(DATA), Choice()) is None
+    assert call_parts.placed(layouts.Layout.of(DATA), Choice()) is None
 
 
 @pytest.mark.parametrize("choice", [ARRAYS, NATIVE], ids=["python", "native"])
@@ -84,27 +84,27 @@ def test_an_output_in_two_parts_is_the_same_output(device: Any, seed: int) -> No
         "y": array.array("d", [dice.random() for _ in range(dice.randrange(50))]),
         "rest": [dice.randrange(9), (array.array("q", range(dice.randrange(9))), "text"), dice.random()],
     }
-    layout = values.Layout.of(output)
+    layout = layouts.Layout.of(output)
     place = call_parts.placed(layout, ARRAYS)
     assert place is not None
     side = device(b"", place.size)
     host = bytearray(place.layout.size)
-    told = values.layout_from(place.layout.text())
+    told = layouts.layout_from(place.layout.text())
     told.write(output, memoryview(host))
     assert layout.read(place.whole(bytes(host), bytes(side.out), layout.size)) == output
 
 
 def test_an_output_that_is_all_the_device_s_needs_nothing_of_the_link() -> None:
-    place = call_parts.placed(values.Layout.of((array.array("d", [1.0]), None)), ARRAYS)
+    place = call_parts.placed(layouts.Layout.of((array.array("d", [1.0]), None)), ARRAYS)
     assert place is not None
     assert place.layout.size == 0
 
 
 def test_too_few_bytes_are_no_output() -> None:
-    layout = values.Layout.of(array.array("d", [1.0, 2.0]))
+    layout = layouts.Layout.of(array.array("d", [1.0, 2.0]))
     place = call_parts.placed(layout, ARRAYS)
     assert place is not None
-    with pytest.raises(values.Misfit):
+    with pytest.raises(layouts.Misfit):
         layout.read(place.whole(b"", bytes(8), layout.size))
 
 

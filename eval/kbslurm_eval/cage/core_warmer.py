@@ -13,19 +13,16 @@ import contextlib
 import ctypes
 import mmap
 import os
-import signal
 import subprocess
 import sys
-import time
 
+from kbslurm_eval.cage import judge_children
 from kbslurm_eval.shared.program import eval_folder
 
-TURN_S = 0.02  # so long at most after it was last asked: the judge may be busy with something else for minutes
-LOOKS = 512
 _sched_getcpu = getattr(ctypes.CDLL(None), "sched_getcpu", None)
 
 
-class Warmer:
+class CoreWarmer:
     """The judge's end. Started when it is first needed; nothing here raises."""
 
     def __init__(self) -> None:
@@ -59,8 +56,6 @@ class Warmer:
 
     def close(self) -> None:
         """It is gone, and isn't started again."""
-        from . import supervisor
-
         self._failed = True
         self.rest()
         if self._process is not None:
@@ -68,15 +63,13 @@ class Warmer:
                 self._process.kill()
             with contextlib.suppress(OSError):
                 self._process.wait()
-            supervisor.disown_process(self._process.pid)
+            judge_children.disown_process(self._process.pid)
             self._process = None
         if self._bell >= 0:
             os.close(self._bell)
             self._bell = -1
 
     def _start(self) -> None:
-        from . import supervisor
-
         shared = os.memfd_create("warm", os.MFD_CLOEXEC)
         try:
             os.ftruncate(shared, mmap.PAGESIZE)
@@ -96,7 +89,7 @@ class Warmer:
             )
         finally:
             os.close(shared)
-        supervisor.own_process(self._process.pid)
+        judge_children.own_process(self._process.pid)
 
 
 def here() -> int | None:
@@ -114,45 +107,3 @@ def apart(core: int | None) -> None:
         if others := mine - {core}:
             os.sched_setaffinity(0, others)
             os.sched_setaffinity(0, mine)  # whoever runs stays where it is until there is a reason to move
-
-
-def serve(shared: int, bell: int, judge: int) -> int:
-    """The process: turns while the word is odd, waits for the bell otherwise; ends with its judge."""
-    from . import guard
-
-    with contextlib.suppress(OSError):
-        guard.prctl(guard.PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != judge:
-        return 0
-    with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    session = None
-    with contextlib.suppress(OSError):  # each session is a group of its own there, whose weight is that of any other
-        session = os.open("/proc/self/autogroup", os.O_WRONLY | os.O_CLOEXEC)  # once hidden it isn't ours to open
-    session = _lightened(session)
-    guard.hide_judge()
-    word = memoryview(mmap.mmap(shared, mmap.PAGESIZE)).cast("Q")
-    while True:
-        os.eventfd_read(bell)
-        session = _lightened(session)
-        asked, until = word[0], time.monotonic() + TURN_S
-        while asked & 1 and time.monotonic() < until:
-            for _ in range(LOOKS):
-                if word[0] != asked:
-                    break
-            asked = word[0]
-
-
-def _lightened(session: int | None) -> int | None:
-    """Have our session weigh least. What to try again with at the next bell: of all users but root the kernel hears
-    one such word in a tenth of a second."""
-    if session is None:
-        return None
-    try:
-        os.write(session, b"19")
-    except BlockingIOError:
-        return session
-    except OSError:
-        pass
-    os.close(session)
-    return None

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kbslurm_eval.shared import values
+from kbslurm_eval.shared import layouts, values
 
 ALIGN = 256  # what allocations of a device are aligned to at least
 _AT = {"n": 3, "T": 3, "q": 1, "f": 1, "b": 1, "B": 1, "a": 2, "s": 2}  # where a node of a packed text has its offset
@@ -67,7 +67,7 @@ class Placed:
     """A layout in two parts. `pieces`: where a part of the output stands in it, how long it is, and where on the
     device."""
 
-    layout: values.Layout
+    layout: layouts.Layout
     pieces: tuple[tuple[int, int, int], ...]
     size: int
 
@@ -123,7 +123,7 @@ def sent(packed: bytes, choice: Choice, mark: str = "G") -> Sent | None:
     )
 
 
-def placed(layout: values.Layout, choice: Choice, mark: str = "G") -> Placed | None:
+def placed(layout: layouts.Layout, choice: Choice, mark: str = "G") -> Placed | None:
     """The layout in its two parts; with mark `H` all of it stays in the first. None where nothing is the device's."""
     pieces: list[tuple[int, int, int]] = []
     end, hosted = 0, 0
@@ -144,9 +144,9 @@ def placed(layout: values.Layout, choice: Choice, mark: str = "G") -> Placed | N
     if not pieces:
         return None
     if mark == "H":
-        return Placed(layout=values.Layout(tree=tree, size=layout.size), pieces=(), size=0)
+        return Placed(layout=layouts.Layout(tree=tree, size=layout.size), pieces=(), size=0)
     # a layout that has anything on the host keeps its places there
-    host = values.Layout(tree=tree, size=layout.size if hosted else 0)
+    host = layouts.Layout(tree=tree, size=layout.size if hosted else 0)
     return Placed(layout=host, pieces=tuple(pieces), size=end)
 
 

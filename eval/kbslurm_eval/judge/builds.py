@@ -19,17 +19,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kbslurm_eval.build import archive
-from kbslurm_eval.cage.supervisor import SUFFIX
-from kbslurm_eval.runner import compiled_kernel as native
-from kbslurm_eval.shared import remove_tree, values
-from kbslurm_eval.shared.runner_link import Kind, Status
+from kbslurm_eval.build import archive, recipes
+from kbslurm_eval.judge.reference import Case, Prepared, ProblemTrouble, Reference, derived_seed
+from kbslurm_eval.shared import layouts, remove_tree, values
+from kbslurm_eval.shared.runner_link import BUILT_SUFFIX, Kind, Status
 from kbslurm_eval.shared.wire import Manifest, VerdictName
 
-from .reference import Case, Prepared, ProblemTrouble, Reference, derived_seed
-
 if TYPE_CHECKING:
-    from .judge import Reply
+    from kbslurm_eval.judge.replies import Reply
 
 CACHE = "cache"
 WARMED_CASES = 8  # a builder calls the submission on so many public cases
@@ -62,7 +59,7 @@ class Bench(Protocol):
         kind: Kind,
         payload: bytes,
         *,
-        layout: values.Layout | None = None,
+        layout: layouts.Layout | None = None,
         late: bool = False,
         limit_s: float | None = None,
     ) -> Reply:
@@ -94,7 +91,7 @@ class Built:
 
     def lay(self, link: Path) -> None:
         """A fresh copy beside a launch's link; nobody but the judge has written any of it."""
-        home = link.with_name(link.name + SUFFIX)
+        home = link.with_name(link.name + BUILT_SUFFIX)
         home.mkdir(mode=0o755)
         home.chmod(0o755)
         for folder in archive.folders(self.files):
@@ -117,14 +114,14 @@ class Built:
 
     def clear(self, link: Path, work: Path | None) -> None:
         """Nothing of it is left beside that launch's link."""
-        remove_tree.remove(link.with_name(link.name + SUFFIX))
+        remove_tree.remove(link.with_name(link.name + BUILT_SUFFIX))
         if work is not None:
             remove_tree.remove(link.parent / self.place)
 
     def told(self, link: Path, work: Path | None) -> dict[str, Any]:
         """What the runner has to know of it."""
         cache = None if work is None else str(link.parent / self.place / CACHE)
-        return {"place": self.place, "cache": cache, "native": self.native, "library": native.LIBRARY}
+        return {"place": self.place, "cache": cache, "native": self.native, "library": recipes.LIBRARY}
 
     def facts(self) -> dict[str, Any]:
         """For the report."""
@@ -133,7 +130,7 @@ class Built:
 
 
 @dataclass(kw_only=True)
-class Workshop:
+class Builds:
     """Every build of one run: the submission's, the baseline's, and that of a reference in C++."""
 
     manifest: Manifest
@@ -163,7 +160,7 @@ class Workshop:
         """Compile this source on this bench and take over what comes of it; Failed or NoCompiler otherwise."""
         began = time.monotonic()
         if manifest.lang == "cu":
-            self._compiled(bench, native.recipe(manifest))
+            self._compiled(bench, recipes.recipe(manifest))
         else:
             assert reference is not None
             self._warmed(manifest, bench, reference)
@@ -181,11 +178,11 @@ class Workshop:
     def reference(self, bench: Bench) -> bytes:
         """The problem's own C++ as a library; it is trusted like a reference in Python. ProblemTrouble otherwise."""
         try:
-            self._compiled(bench, native.reference_recipe(self.manifest))
+            self._compiled(bench, recipes.reference_recipe(self.manifest))
             found = self._collected(self.manifest, bench)
         except Failed as failed:
             raise ProblemTrouble(f"the problem's {self.manifest.reference} doesn't compile: {failed.said}") from None
-        return next(e.data for e in found if e.name == native.LIBRARY)
+        return next(e.data for e in found if e.name == recipes.LIBRARY)
 
     def facts(self) -> dict[str, Any]:
         """For the report: what was built, by what it was built from."""
@@ -224,7 +221,7 @@ class Workshop:
         size = int(reply.text) if re.fullmatch(r"[0-9]{1,12}", reply.text) else 0
         if reply.status != Status.OK or not 0 < size <= archive.most(cap):
             raise Failed("violation", "the builder wrote into the link's control words")
-        layout = values.Layout(tree=["b", 0, size], size=size)
+        layout = layouts.Layout(tree=["b", 0, size], size=size)
         reply = bench.ring(Kind.FETCH, values.pack(None), layout=layout)
         try:
             return tuple(archive.read(reply.out, cap))

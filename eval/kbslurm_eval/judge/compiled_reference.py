@@ -18,12 +18,11 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from kbslurm_eval.cage import guard, supervisor
-from kbslurm_eval.runner import compiled_kernel
+from kbslurm_eval.cage import judge_children, kernel
+from kbslurm_eval.judge import reference_library
+from kbslurm_eval.judge.messages import receive, send
 from kbslurm_eval.shared import values
 from kbslurm_eval.shared.program import eval_folder
-
-from .rank_reference import receive, send
 
 GRACE_S = 5.0
 OWN = ("generate", "answer", "check")
@@ -74,12 +73,12 @@ class _Far:
             send(self._line, told, blob)
             answer, out = receive(self._line)
         except (OSError, EOFError):
-            raise compiled_kernel.CompiledTrouble(f"it ended itself ({self._end()})") from None
+            raise reference_library.CompiledTrouble(f"it ended itself ({self._end()})") from None
         except BaseException:  # the judge's time is over: what comes now would be taken for the next answer
             self.close()
             raise
         if trouble := answer.get("trouble"):
-            raise compiled_kernel.CompiledTrouble(str(trouble))
+            raise reference_library.CompiledTrouble(str(trouble))
         return answer, values.copied(out) if out else None
 
     def _start(self) -> None:
@@ -89,7 +88,7 @@ class _Far:
             self._process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), cwd="/"
             )
-        supervisor.own_process(self._process.pid)
+        judge_children.own_process(self._process.pid)
         with contextlib.suppress(OSError):  # its end is noticed by the answer that doesn't come
             send(self._line, {"names": self._names}, self._library)
 
@@ -110,7 +109,7 @@ class _Far:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            supervisor.disown_process(self._process.pid)
+            judge_children.disown_process(self._process.pid)
         self._line = self._process = None
 
 
@@ -120,11 +119,11 @@ class _Far:
 def serve(fd: int) -> int:
     """The program of `--aside`: the compiled functions, until the judge hangs up."""
     with contextlib.suppress(OSError):
-        guard.prctl(guard.PR_SET_PDEATHSIG, signal.SIGKILL)
-    guard.hide_judge()
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    kernel.hide_judge()
     line = socket.socket(fileno=fd)
     told, library = receive(line)
-    code = compiled_kernel.Compiled(library, [str(name) for name in told["names"]])
+    code = reference_library.ReferenceLibrary(library, [str(name) for name in told["names"]])
     while True:
         try:
             told, blob = receive(line)
@@ -133,12 +132,12 @@ def serve(fd: int) -> int:
         try:
             answer, out = _done(code, told, blob)
         except Exception as error:  # noqa: BLE001 - of the problem's code, brought to it by whatever came; it is told
-            plain = isinstance(error, compiled_kernel.CompiledTrouble)
+            plain = isinstance(error, reference_library.CompiledTrouble)
             answer, out = {"trouble": str(error) if plain else f"{type(error).__name__}: {error}"[:1000]}, b""
         send(line, answer, out)
 
 
-def _done(code: compiled_kernel.Compiled, told: dict[str, Any], blob: bytes) -> tuple[dict[str, Any], bytes]:
+def _done(code: reference_library.ReferenceLibrary, told: dict[str, Any], blob: bytes) -> tuple[dict[str, Any], bytes]:
     match told["op"]:
         case "generate":
             return {}, values.pack(code.generate(told["params"]))

@@ -27,22 +27,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kbslurm_eval.cage.supervisor import CantStart, Supervisor
+from kbslurm_eval.cage.runners import CantStart, Runners
 from kbslurm_eval.device import call_parts, driver
+from kbslurm_eval.judge import builds
+from kbslurm_eval.judge.heartbeat import Heartbeat
+from kbslurm_eval.judge.launch import LATE_CAP, PROBE_SIZE, PROBES, SMALL_OUTPUT, Allowance, Launch
+from kbslurm_eval.judge.reference import Prepared
+from kbslurm_eval.judge.replies import Rejected, Reply
+from kbslurm_eval.judge.run_device import RunDevice
 from kbslurm_eval.runner import device_arrays
-from kbslurm_eval.shared import clock, runner_link, values
+from kbslurm_eval.shared import clock, layouts, runner_link, values
 from kbslurm_eval.shared.runner_link import Kind, Status
 from kbslurm_eval.shared.wire import Manifest, PhaseName
 
-from . import builds
-from .judge import LATE_CAP, PROBE_SIZE, PROBES, SMALL_OUTPUT, Allowance, Launch, Pulse, Rejected, Reply
-from .ranks_launch import world_of
-from .reference import Prepared
-
-HOST_COPIES, TIMING_DISPUTED, DEVICE_BUSY = "HOST_COPIES", "TIMING_DISPUTED", "DEVICE_BUSY"
 LOOKS, REST_S = 5, 2.0
-IDLE_NS = 300_000  # the smallest piece of work takes some 20 µs on a device at rest, and a slice of ms on a busy one
-BUSY_SHARE = 0.1  # of a run's calls, before it is told
 POISON = 1 << 16
 MOST_PITCH = (1 << 31) - 1
 LEAST_FREE = 512 << 20  # of the device's memory; a fiftieth where that is less
@@ -50,150 +48,7 @@ _DICE = random.SystemRandom()
 
 
 @dataclass(kw_only=True)
-class Ground:
-    """The device of one run, as the judge knows it. Nothing is opened before a case has an array for it."""
-
-    gpu: driver.Driver
-    choice: call_parts.Choice
-    shares: bool
-    why: str = ""
-    needed: bool = False
-    sizes: tuple[int, int] = (0, 0)
-    calls: int = 0
-    busy: int = 0
-    times: list[dict[str, Any]] = field(default_factory=list)
-    idle_ns: int = IDLE_NS
-    busy_before: bool = False
-    _device: driver.Device | None = None
-
-    @property
-    def facts(self) -> driver.Facts:
-        """The device that is used: the first one that this job sees."""
-        return self.gpu.devices[0]
-
-    @property
-    def alone(self) -> bool:
-        """Whether only one process at a time may use it, and it is used."""
-        return self.needed and self.facts.exclusive
-
-    def look(self, prepared: Prepared) -> None:
-        """Whether a call like this needs the device, and how much of its memory."""
-        place, found = call_parts.placed(prepared.layout, self.choice), call_parts.sent(prepared.packed, self.choice)
-        self.needed = self.needed or place is not None or found is not None
-        mine = (0 if found is None else found.size, 0 if place is None else place.size)
-        self.sizes = (max(mine[0], self.sizes[0]), max(mine[1], self.sizes[1]))
-
-    def device(self) -> driver.Device:
-        """The judge's own context; CantStart when there is none to be had."""
-        if self._device is None:
-            try:
-                self._device = self.gpu.open(self.facts.index)
-                self._calibrate(self._device)
-            except driver.DriverError as error:
-                raise CantStart(f"the judge can't use the device: {error}") from None
-        self._device.enter()
-        return self._device
-
-    def _calibrate(self, device: driver.Device) -> None:
-        """What the smallest piece of work takes on this device at rest."""
-        scratch = device.allocate(4)
-        least = min(device.touch(scratch.at) for _ in range(24))
-        device.free(scratch)
-        self.busy_before = least > IDLE_NS
-        self.idle_ns = max(IDLE_NS, 4 * least)
-
-    def copies(self, why: str) -> None:
-        """From here on no memory is shared."""
-        self.shares, self.why = False, why
-
-    def flags(self) -> list[str]:
-        """What staff and the author should know of the run."""
-        if not self.needed:
-            return []
-        found = [] if self.shares else [HOST_COPIES]
-        if self.busy_before or self.busy > max(1, BUSY_SHARE * self.calls):
-            found.append(DEVICE_BUSY)
-        if any(not one["agreed"] for one in self._summary()):
-            found.append(TIMING_DISPUTED)
-        return found
-
-    def evidence(self) -> dict[str, str]:
-        """What the flags rest on, in words."""
-        found, flags = {}, self.flags()
-        if HOST_COPIES in flags:
-            found[HOST_COPIES] = self.why
-        if DEVICE_BUSY in flags:
-            late = f"after {self.busy} of {self.calls} calls the device wasn't at rest when they were reported done"
-            found[DEVICE_BUSY] = "other work was on the device before the run" if self.busy_before else late
-        for one in self._summary():
-            if not one["agreed"] and TIMING_DISPUTED not in found:
-                found[TIMING_DISPUTED] = (
-                    f"{one['phase']} {one['index']}: the runner claims {one['claimed_ns']:.0f} ns on the device, the "
-                    f"judge's clock says {one['judge_ns']:.0f} ns"
-                )
-        return found
-
-    def told(self) -> dict[str, Any]:
-        """For the report."""
-        if not self.needed:
-            return {}
-        facts = self.facts
-        told = {
-            "kind": facts.kind, "name": facts.name, "pci": facts.pci, "uuid": facts.uuid, "driver": facts.version,
-            "transport": "shared memory" if self.shares else "host copies", "calls": self.calls, "busy": self.busy,
-            "times": self._summary(),
-        }  # fmt: skip
-        return {"device": told}
-
-    def _summary(self) -> list[dict[str, Any]]:
-        """Of each case over its launches: the device time that was claimed, what the judge saw, whether most agree."""
-        rows = []
-        for phase, index in dict.fromkeys((one["phase"], one["index"]) for one in self.times):
-            mine = [one for one in self.times if (one["phase"], one["index"]) == (phase, index)]
-            rows.append(
-                {
-                    "phase": phase,
-                    "index": index,
-                    "claimed_ns": statistics.median(one["claimed_ns"] for one in mine),
-                    "judge_ns": statistics.median(one["judge_ns"] for one in mine),
-                    "agreed": 2 * sum(one["agreed"] for one in mine) >= len(mine),
-                }
-            )
-        return rows
-
-    def close(self) -> None:
-        """The context is given back."""
-        if self._device is not None:
-            self._device.close()
-            self._device = None
-
-
-def ground_of(manifest: Manifest) -> tuple[Ground | None, str]:
-    """The device of a run on a GPU's board; None where there is no driver for one process, and then why.
-
-    CantStart where the problem's arrays must lie on a device and there is none.
-    """
-    arrays = manifest.config.get("arrays") == "device"
-    if world_of(manifest) > 1:  # ranks copy their tensors themselves
-        return None, ""
-    try:
-        found = driver.found()
-    except driver.DriverError as error:
-        if arrays:
-            raise CantStart(f"the problem's arrays lie on a {manifest.gpu}, and {error}") from None
-        return None, "" if isinstance(error, driver.NoDriver) else str(error)
-    facts = found.devices[0]
-    why = ""
-    if facts.exclusive:
-        why = "the device is in exclusive-process mode: the submission has it alone, and the reference runs on the CPU"
-    elif not facts.exportable:
-        why = "the device's driver can't export memory to another process"
-    choice = call_parts.Choice(arrays=arrays, native=manifest.lang == "cu", tensors=facts.exclusive)
-    return Ground(gpu=found, choice=choice, shares=not why, why=why), ""
-
-
-@dataclass(kw_only=True)
-class _Lent:
+class _LentMemory:
     """The memory that one launch has: what it was lent, and what is staged for it out of its reach."""
 
     input: driver.Memory | None = None
@@ -207,13 +62,13 @@ class _Lent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Call:
+class _SplitCall:
     """One call in its two parts."""
 
     payload: bytes
     image: bytes | None
     in_size: int
-    layout: values.Layout
+    layout: layouts.Layout
     placed: call_parts.Placed
 
     @property
@@ -227,14 +82,14 @@ class DeviceLaunch(Launch):
 
     def __init__(
         self,
-        supervisor: Supervisor,
+        supervisor: Runners,
         allowance: Allowance,
-        pulse: Pulse,
+        pulse: Heartbeat,
         built: builds.Built | None = None,
         *,
-        ground: Ground,
+        ground: RunDevice,
     ) -> None:
-        self._ground, self._lent, self._loaded = ground, _Lent(), False
+        self._ground, self._lent, self._loaded = ground, _LentMemory(), False
         self._ear: socket.socket | None = None
         self._line: socket.socket | None = None
         self._layouts: dict[str, call_parts.Placed | None] = {}
@@ -257,7 +112,7 @@ class DeviceLaunch(Launch):
         (folder / runner_link.LENT).chmod(0o666)
         self._ear.listen(1)
 
-    def _greeting(self, supervisor: Supervisor) -> dict[str, Any]:
+    def _greeting(self, supervisor: Runners) -> dict[str, Any]:
         return {**super()._greeting(supervisor), "lent": True}
 
     def _meet(self) -> None:
@@ -321,7 +176,7 @@ class DeviceLaunch(Launch):
             payload = values.pack(None).ljust(len(payload), b"\0")
         if not self._ground.shares:
             return self.ring(Kind.NULL, payload, late=len(told.payload) <= LATE_CAP).ns
-        nothing = _Call(payload=payload, image=None, in_size=told.in_size, layout=told.layout, placed=told.placed)
+        nothing = _SplitCall(payload=payload, image=None, in_size=told.in_size, layout=told.layout, placed=told.placed)
         return self._ring_there(Kind.DEVICE_NULL, nothing).ns
 
     def by_hand(self, prepared: Prepared) -> bytes:
@@ -329,7 +184,7 @@ class DeviceLaunch(Launch):
         found = call_parts.sent(prepared.packed, self._ground.choice, "H")
         return prepared.packed if found is None else found.payload
 
-    def _call_of(self, packed: bytes, layout: values.Layout) -> _Call | None:
+    def _call_of(self, packed: bytes, layout: layouts.Layout) -> _SplitCall | None:
         """The call in its two parts, with the memory that it needs; None where nothing is the device's."""
         mark = "G" if self._ground.shares else "H"
         found = call_parts.sent(packed, self._ground.choice, mark)
@@ -341,7 +196,7 @@ class DeviceLaunch(Launch):
             return None
         size = 0 if found is None else found.size
         plain = call_parts.Placed(layout=layout, pieces=(), size=0)
-        told = _Call(
+        told = _SplitCall(
             payload=packed if found is None else found.payload,
             image=found.image() if found is not None and size else None,
             in_size=size,
@@ -408,14 +263,14 @@ class DeviceLaunch(Launch):
 
     # ------------------------------------------------------------------------------------------------------ ring
 
-    def _ring_there(self, kind: Kind, told: _Call) -> Reply:
+    def _ring_there(self, kind: Kind, told: _SplitCall) -> Reply:
         """One message whose arrays lie on the device."""
         try:
             return self._rung_there(kind, told)
         except driver.DriverError as error:
             raise self._failed(error) from None
 
-    def _rung_there(self, kind: Kind, told: _Call) -> Reply:
+    def _rung_there(self, kind: Kind, told: _SplitCall) -> Reply:
         end, device, lent = self._link, self._ground.device(), self._lent
         host = told.placed.layout if kind is Kind.DEVICE_CALL else None
         host_size = host.size if host is not None else 0
@@ -528,7 +383,7 @@ class DeviceLaunch(Launch):
         with contextlib.suppress(driver.DriverError, CantStart):
             for memory in self._lent.all():
                 self._ground.device().free(memory)
-        self._lent = _Lent()
+        self._lent = _LentMemory()
         return text
 
 

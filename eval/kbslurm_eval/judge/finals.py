@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 from kbslurm_eval.shared import clock, samples
 
 if TYPE_CHECKING:
+    from kbslurm_eval.judge.reference import Case
     from kbslurm_eval.shared.wire import LaunchSamples, PhaseName
-
-    from .reference import Case
 
 _DICE = random.SystemRandom()
 Call = Callable[[Any, "Case", tuple[object, ...]], "tuple[Exception | None, int]"]
@@ -35,7 +34,7 @@ def many(config: Mapping[str, Any]) -> int:
 
 
 @dataclass(kw_only=True)
-class Field:
+class Rivals:
     """Whoever is still in, over all launches of the phase."""
 
     sources: list[str]
@@ -52,10 +51,10 @@ class Field:
 
 
 @dataclass(kw_only=True)
-class Round:
+class RivalLaunches:
     """One launch of everybody. `open_one` gives a runner with the text in it and its null calls' times, or raises."""
 
-    found: Field
+    rivals: Rivals
     open_one: Callable[[int, str], tuple[Any, dict[int, clock.LaunchTimes]]]
     call: Call
     fault: type[Exception]
@@ -64,13 +63,13 @@ class Round:
 
     def begin(self) -> None:
         """Start whoever is still in."""
-        for rival, source in enumerate(self.found.sources):
-            if rival in self.found.out:
+        for rival, source in enumerate(self.rivals.sources):
+            if rival in self.rivals.out:
                 continue
             try:
                 self.launches[rival], self.times[rival] = self.open_one(rival, source)
             except self.fault as fault:
-                self.found.fell(rival, fault)
+                self.rivals.fell(rival, fault)
 
     def step(self, case: Case, parts: tuple[object, ...], *, kept: bool) -> None:
         """One call of each on this case."""
@@ -80,7 +79,7 @@ class Round:
             except self.fault as raised:
                 fault, ns = raised, 0
             if fault is not None:
-                self.found.fell(rival, fault)
+                self.rivals.fell(rival, fault)
                 self.launches.pop(rival).close()
             elif kept:
                 self.times[rival][case.index].calls_ns.append(ns)

@@ -15,10 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from kbslurm_eval.judge.reference import Case, ProblemTrouble, Reference
 from kbslurm_eval.shared import values
 from kbslurm_eval.shared.wire import Manifest
-
-from .reference import Case, ProblemTrouble, Reference
 
 CASES = 6
 CELLS_CAP = 4_000_000

@@ -16,16 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbslurm_eval.shared import values
+from kbslurm_eval.judge.rank_reference import PreparedRanks
+from kbslurm_eval.judge.ranks_launch import RanksLaunch
+from kbslurm_eval.judge.reference import Case, Prepared
+from kbslurm_eval.shared import layouts, values
 from kbslurm_eval.shared.runner_link import Kind, Status
 from kbslurm_eval.shared.wire import ARTIFACT_CAP, ARTIFACTS_CAP, ARTIFACTS_TOTAL, PROFILE_TEXT_CAP, Artifact
 
-from .rank_reference import Parts
-from .ranks_launch import RanksLaunch
-from .reference import Case, Prepared
-
 if TYPE_CHECKING:
-    from .judge import Launch
+    from kbslurm_eval.judge.launch import Launch
 
 CALLS = 5
 CASES = 2  # the last ones: the last counts in most problems
@@ -40,7 +39,7 @@ LEFT = {
 
 
 @dataclass(kw_only=True)
-class Drawn:
+class ProfileFiles:
     """What has come of profiling so far."""
 
     folder: Path | None
@@ -73,24 +72,24 @@ def cases_of(cases: Sequence[Case], *, ranks: bool) -> list[Case]:
     return list(cases)[-1:] if ranks else list(cases)[-CASES:]
 
 
-def draw(launch: Launch, prepared: Prepared, drawn: Drawn) -> None:
+def profile_calls(launch: Launch, prepared: Prepared, files: ProfileFiles) -> None:
     """Calls of a loaded submission under the profiler that fits it: torch's, or Python's own."""
     name = f"benchmark-{prepared.case.index}"
     layout, slots = _layout()
     if isinstance(launch, RanksLaunch):
-        assert isinstance(prepared, Parts)
+        assert isinstance(prepared, PreparedRanks)
         asked = [_asked(part.packed, slots, "auto") for part in prepared.parts]
         chord = launch.ring_all(Kind.PROFILE, asked, layouts=[layout] * len(asked))
         for rank, reply in list(enumerate(chord.parts))[:RANKS]:
-            _kept(drawn, f"{name}.rank{rank}", prepared.case, reply, slots)
+            _kept(files, f"{name}.rank{rank}", prepared.case, reply, slots)
         return
     reply = launch.ring(Kind.PROFILE, _asked(launch.by_hand(prepared), slots, "auto"), layout=layout)
-    _kept(drawn, name, prepared.case, reply, slots)
+    _kept(files, name, prepared.case, reply, slots)
 
 
-def draw_around(launch: Launch, prepared: Prepared, drawn: Drawn, tool: str) -> None:
+def profile_around(launch: Launch, prepared: Prepared, files: ProfileFiles, tool: str) -> None:
     """The same calls in a runner that was started by a profiler: its file is written when the runner ends."""
-    launch.ring(Kind.PROFILE, _asked(launch.by_hand(prepared), [], tool), layout=values.Layout(tree=["0"], size=8))
+    launch.ring(Kind.PROFILE, _asked(launch.by_hand(prepared), [], tool), layout=layouts.Layout(tree=["0"], size=8))
     launch.ring(Kind.QUIT, b"")
     launch.runner.thaw()
     deadline = time.monotonic() + ENDS_S
@@ -98,9 +97,9 @@ def draw_around(launch: Launch, prepared: Prepared, drawn: Drawn, tool: str) -> 
         time.sleep(0.05)
     found = {name: read_left(launch.runner.folder / name) for name in LEFT[tool]}
     for name, blob in found.items():
-        drawn.keep(f"benchmark-{prepared.case.index}.{name.removeprefix('profile').lstrip('._')}", blob)
+        files.keep(f"benchmark-{prepared.case.index}.{name.removeprefix('profile').lstrip('._')}", blob)
     if not any(found.values()):
-        drawn.say(f"{tool} left no file: it isn't in the image, or this site doesn't let it read the counters")
+        files.say(f"{tool} left no file: it isn't in the image, or this site doesn't let it read the counters")
 
 
 def read_left(path: Path) -> bytes:
@@ -119,12 +118,12 @@ def read_left(path: Path) -> bytes:
         os.close(fd)
 
 
-def _layout() -> tuple[values.Layout, list[tuple[str, int, int]]]:
+def _layout() -> tuple[layouts.Layout, list[tuple[str, int, int]]]:
     slots, end = [], 0
     for name, cap in SLOTS.items():
         slots.append((name, end, cap))
         end += cap
-    return values.Layout(tree=["0"], size=end), slots
+    return layouts.Layout(tree=["0"], size=end), slots
 
 
 def _asked(packed: bytes, slots: list[tuple[str, int, int]], tool: str) -> bytes:
@@ -132,15 +131,15 @@ def _asked(packed: bytes, slots: list[tuple[str, int, int]], tool: str) -> bytes
     return values.pack(told)
 
 
-def _kept(drawn: Drawn, name: str, case: Case, reply: Any, slots: list[tuple[str, int, int]]) -> None:
-    from .judge import clean
+def _kept(files: ProfileFiles, name: str, case: Case, reply: Any, slots: list[tuple[str, int, int]]) -> None:
+    from kbslurm_eval.judge.replies import clean
 
     told = clean(reply.text, PROFILE_TEXT_CAP)
     if reply.status != Status.OK:
-        drawn.say(f"{name} ({case.spec}): no profile: {told or 'the runner gave none'}")
+        files.say(f"{name} ({case.spec}): no profile: {told or 'the runner gave none'}")
         return
-    drawn.say(f"{name} ({case.spec}): {told}")
+    files.say(f"{name} ({case.spec}): {told}")
     for slot, at, cap in slots:
         length = struct.unpack_from("<Q", reply.out, at)[0]
         if length <= cap - 8:  # more is nothing that our own runner ever says
-            drawn.keep(f"{name}.{slot}", reply.out[at + 8 : at + 8 + length])
+            files.keep(f"{name}.{slot}", reply.out[at + 8 : at + 8 + length])

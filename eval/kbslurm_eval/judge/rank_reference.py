@@ -8,12 +8,10 @@ submission and are told no secret but the seeds of the calls. They are trusted a
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -22,27 +20,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kbslurm_eval.cage import guard, supervisor
-from kbslurm_eval.runner import rank_processes
-from kbslurm_eval.shared import values, wire
+from kbslurm_eval.cage import judge_children, kernel
+from kbslurm_eval.judge.messages import receive, send
+from kbslurm_eval.judge.reference import Case, Prepared, ProblemTrouble, Reference
+from kbslurm_eval.shared import layouts, process_group, values, wire
 from kbslurm_eval.shared.program import eval_folder
-
-from .reference import Case, Prepared, ProblemTrouble, Reference
 
 START_S = 180.0
 GRACE_S = 5.0  # when one rank of the reference has failed, how long the others may take to notice
 KEPT = 4
-_NO_LAYOUT = values.Layout(tree=["0"], size=0)
-_HEAD = struct.Struct("<IQ")
+_NO_LAYOUT = layouts.Layout(tree=["0"], size=0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parts(Prepared):
+class PreparedRanks(Prepared):
     """One call's inputs, one for each rank; of its own it has none."""
 
     number: int
     parts: tuple[Prepared, ...]
-    chorus: Chorus
+    chorus: RankReference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,21 +47,21 @@ class _Answer:
     blob: bytes
 
 
-class Chorus:
+class RankReference:
     """The reference of a problem for `world` ranks. Its processes start with the first call and end with `close`."""
 
     def __init__(self, manifest: wire.Manifest, world: int) -> None:
         self.world = world
         self._told = wire.dumps(replace(manifest, source="", secret_seed="", nonce="", tests=[], benchmarks=[],
                                         hidden=[])).encode()  # fmt: skip
-        self._voices: list[_Voice] = []
+        self._voices: list[_RankProcess] = []
         self._count = 0
         self.group = ""
         self._start()
 
     def _start(self) -> None:
         port = free_port()
-        self._voices = [_Voice(n) for n in range(self.world)]
+        self._voices = [_RankProcess(n) for n in range(self.world)]
         deadline = time.monotonic() + START_S
         for voice in self._voices:
             voice.send({"rank": voice.rank, "world": self.world, "port": port}, self._told)
@@ -85,7 +81,7 @@ class Chorus:
             voice.send({"op": op, "number": number, **more}, blobs[voice.rank] if blobs else b"")
         return self._heard(self._voices, None, op)
 
-    def _heard(self, voices: Sequence[_Voice], deadline: float | None, op: str) -> list[_Answer]:
+    def _heard(self, voices: Sequence[_RankProcess], deadline: float | None, op: str) -> list[_Answer]:
         """Every rank's answer. When one has failed and the others wait for it for ever, it is its failure that
         counts."""
         found: dict[int, _Answer] = {}
@@ -118,17 +114,17 @@ class Chorus:
 
     # ----------------------------------------------------------------------- what a Reference does, for all ranks
 
-    def prepare(self, case: Case, seed: int | None, *, exact: bool = True) -> Parts:
+    def prepare(self, case: Case, seed: int | None, *, exact: bool = True) -> PreparedRanks:
         """Every rank's input, packed, and the layout of its output. The reference's answers are always made: ranks
         that speak with each other can't do without one of them."""
         self._count += 1
         params = {k: list(v) if isinstance(v, list) else v for k, v in case.params.items()}
         found = self._sung("prepare", self._count, params=params, index=case.index, seed=seed)
         parts = tuple(
-            Prepared(case=case, packed=a.blob, layout=values.layout_from(a.told["layout"]), expected=None, exact=True)
+            Prepared(case=case, packed=a.blob, layout=layouts.layout_from(a.told["layout"]), expected=None, exact=True)
             for a in found
         )
-        return Parts(
+        return PreparedRanks(
             case=case, packed=b"", layout=_NO_LAYOUT, expected=None, exact=True, number=self._count, parts=parts,
             chorus=self,
         )  # fmt: skip
@@ -141,15 +137,15 @@ class Chorus:
         """The reference once more on these inputs."""
         self._sung("answer", _number(prepared))
 
-    def nothings(self, prepared: Parts) -> list[bytes]:
+    def nothings(self, prepared: PreparedRanks) -> list[bytes]:
         """What a null call carries to each rank: the arrays of its input."""
         return [a.blob for a in self._sung("nothing", prepared.number, [part.packed for part in prepared.parts])]
 
-    def misfits(self, prepared: Parts, outputs: Sequence[bytes]) -> list[str]:
+    def misfits(self, prepared: PreparedRanks, outputs: Sequence[bytes]) -> list[str]:
         """For each rank what keeps its bytes from being an output at all; empty texts where nothing does."""
         return [str(a.told["misfit"]) for a in self._sung("read", prepared.number, outputs)]
 
-    def check(self, prepared: Parts) -> list[tuple[bool, str]]:
+    def check(self, prepared: PreparedRanks) -> list[tuple[bool, str]]:
         """Whether the outputs that `misfits` was given are right, rank by rank. A rank that waits in vain for one
         whose check has failed counts as failed, too."""
         found = self._sung("check", prepared.number)
@@ -157,7 +153,7 @@ class Chorus:
 
 
 def _number(prepared: Prepared) -> int:
-    assert isinstance(prepared, Parts)
+    assert isinstance(prepared, PreparedRanks)
     return prepared.number
 
 
@@ -168,11 +164,11 @@ def _is_bad(answer: _Answer) -> bool:
 def free_port() -> int:
     """A port of loopback that nobody listens on now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as asked:
-        asked.bind((rank_processes.HOST, 0))
+        asked.bind((process_group.HOST, 0))
         return int(asked.getsockname()[1])
 
 
-class _Voice:
+class _RankProcess:
     """The judge's end of one rank of the reference."""
 
     def __init__(self, rank: int) -> None:
@@ -183,7 +179,7 @@ class _Voice:
             self._process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), cwd="/"
             )
-        supervisor.own_process(self._process.pid)
+        judge_children.own_process(self._process.pid)
 
     def send(self, told: dict[str, Any], blob: bytes) -> None:
         """One message. A process that has ended is noticed by its answer."""
@@ -210,48 +206,24 @@ class _Voice:
         self.line.close()
         self._process.kill()
         self._process.wait()
-        supervisor.disown_process(self._process.pid)
-
-
-def send(line: socket.socket, told: dict[str, Any], blob: bytes) -> None:
-    """One message between the judge and a process of its own: a few words, and bytes."""
-    head = json.dumps(told).encode()
-    line.sendall(_HEAD.pack(len(head), len(blob)) + head)
-    line.sendall(blob)
-
-
-def receive(line: socket.socket) -> tuple[dict[str, Any], bytes]:
-    """The next message; EOFError when there is none to come."""
-    head, blob = _HEAD.unpack(_exactly(line, _HEAD.size))
-    return json.loads(_exactly(line, head)), _exactly(line, blob)
-
-
-def _exactly(line: socket.socket, size: int) -> bytes:
-    found = bytearray(size)
-    view, at = memoryview(found), 0
-    while at < size:
-        part = line.recv_into(view[at:], min(size - at, 1 << 24))
-        if part == 0:
-            raise EOFError
-        at += part
-    return bytes(found)
+        judge_children.disown_process(self._process.pid)
 
 
 # ------------------------------------------------------------------------------------------- one rank's own process
 
 
-def sing(fd: int) -> int:
+def serve_rank(fd: int) -> int:
     """The program of `--chorus`: one rank of the reference, until the judge hangs up."""
     with contextlib.suppress(OSError):
-        guard.prctl(guard.PR_SET_PDEATHSIG, signal.SIGKILL)
-    guard.hide_judge()
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    kernel.hide_judge()
     line = socket.socket(fileno=fd)
     told, blob = receive(line)
     rank, world = int(told["rank"]), int(told["world"])
-    os.environ.update(rank_processes.environment(rank, world, int(told["port"])), GLOO_SOCKET_IFNAME="lo")
+    os.environ.update(process_group.environment(rank, world, int(told["port"])), GLOO_SOCKET_IFNAME="lo")
     try:
-        part = _Part(wire.read_manifest(blob), rank)
-        group = rank_processes.join_group(rank=rank, world=world) if "torch" in sys.modules else ""
+        part = _OneRank(wire.read_manifest(blob), rank)
+        group = process_group.join_group(rank=rank, world=world) if "torch" in sys.modules else ""
     except ProblemTrouble as trouble:
         send(line, {"trouble": str(trouble)}, b"")
         return 1
@@ -271,7 +243,7 @@ def sing(fd: int) -> int:
         send(line, answer, out)
 
 
-class _Part:
+class _OneRank:
     """What one rank knows of the latest calls."""
 
     def __init__(self, manifest: wire.Manifest, rank: int) -> None:
@@ -294,7 +266,7 @@ class _Part:
             case "read":
                 try:
                     self._output = prepared.layout.read(blob)
-                except values.Misfit as misfit:
+                except layouts.Misfit as misfit:
                     return {"misfit": str(misfit) or "no output"}, b""
                 return {"misfit": ""}, b""
             case "check":

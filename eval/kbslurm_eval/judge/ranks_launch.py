@@ -21,56 +21,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kbslurm_eval.cage.supervisor import Supervisor
-from kbslurm_eval.shared import runner_link, values
+from kbslurm_eval.cage.runners import Runners
+from kbslurm_eval.judge.heartbeat import Heartbeat
+from kbslurm_eval.judge.launch import LATE_CAP, SPIN_NS, START_S, Allowance, Launch
+from kbslurm_eval.judge.rank_reference import PreparedRanks, RankReference, free_port
+from kbslurm_eval.judge.reference import Case, Prepared
+from kbslurm_eval.judge.replies import Rejected, Reply, claimed, with_last_line
+from kbslurm_eval.shared import layouts, runner_link, values
 from kbslurm_eval.shared.runner_link import JudgeEnd, Kind, Status, rank_folder
-from kbslurm_eval.shared.wire import Limits, Manifest
+from kbslurm_eval.shared.wire import Manifest
 
-from . import finals
-from .judge import LATE_CAP, SPIN_NS, START_S, Allowance, Launch, Pulse, Rejected, Reply, claimed, with_last_line
-from .rank_reference import Chorus, Parts, free_port
-from .reference import Case, Prepared, ProblemTrouble
-
-MOST = 64
 GRACE_NS = 1_000_000_000  # when one rank has failed, how long the others may take before its failure counts for all
 _DICE = random.SystemRandom()
 _RANK = re.compile(r"rank \d{1,3}\Z")
 
 
-def world_of(manifest: Manifest) -> int:
-    """How many ranks every case of this problem has; 1 for problems without `world_size`."""
-    cases = [*manifest.tests, *manifest.benchmarks, *manifest.hidden]
-    found = {case.get("world_size") for case in cases}
-    if found <= {None}:
-        return 1
-    if len(found) > 1:
-        raise ProblemTrouble("the problem's cases differ in world_size, and one launch holds them all")
-    (world,) = found
-    if type(world) is not int or not 1 <= world <= MOST:
-        raise ProblemTrouble(f"world_size is {world!r}; a number from 1 to {MOST} was expected")
-    return world
-
-
-def ranks_of(manifest: Manifest) -> int:
-    """The same, and 1 where it can't be said: the judge tells why, in a report."""
-    try:
-        return world_of(manifest)
-    except ProblemTrouble:
-        return 1
-
-
-def limits_of(manifest: Manifest) -> Limits:
-    """The limits of one launch: a problem's memory and processes are each rank's, and a final's memory is all its
-    runners'."""
-    world, limits = ranks_of(manifest), manifest.limits
-    limits = replace(limits, memory_bytes=limits.memory_bytes // finals.many(manifest.config))
-    if world == 1:
-        return limits
-    return replace(limits, memory_bytes=limits.memory_bytes * world, processes=(limits.processes + 1) * world)
-
-
 @dataclass(frozen=True, kw_only=True)
-class Chord:
+class RankReplies:
     """What one message to all ranks came to."""
 
     ns: int
@@ -85,7 +52,7 @@ class Chord:
 class RanksLaunch(Launch):
     """One runner that holds all ranks, and the judge's conversation with each."""
 
-    def __init__(self, supervisor: Supervisor, allowance: Allowance, pulse: Pulse, *, group: str) -> None:
+    def __init__(self, supervisor: Runners, allowance: Allowance, pulse: Heartbeat, *, group: str) -> None:
         self._world, self._group = supervisor.ranks, group
         self._ends: list[JudgeEnd] = []
         self._lasts = [bytes(8)] * self._world
@@ -114,7 +81,7 @@ class RanksLaunch(Launch):
     def _opened(self, folder: Path) -> None:
         self._ends = [JudgeEnd(rank_folder(folder, rank)) for rank in range(self._world)]
 
-    def _greeting(self, supervisor: Supervisor) -> dict[str, Any]:
+    def _greeting(self, supervisor: Runners) -> dict[str, Any]:
         return {**supervisor.hello(), "ranks": self._world, "port": free_port()}
 
     def _agree(self, seen: Sequence[dict[str, Any]]) -> None:
@@ -131,10 +98,10 @@ class RanksLaunch(Launch):
         kind: Kind,
         payloads: Sequence[bytes],
         *,
-        layouts: Sequence[values.Layout] = (),
+        layouts: Sequence[layouts.Layout] = (),
         late: bool = False,
         limit_s: float | None = None,
-    ) -> Chord:
+    ) -> RankReplies:
         """One message to every rank and all their answers; the time between counts from the first that could know its
         input to the last that answered."""
         sizes = [layout.size for layout in layouts] or [0] * self._world
@@ -175,7 +142,7 @@ class RanksLaunch(Launch):
             raise Rejected("memory", "the submission used more memory than allowed")
         ns = done_ns - start_ns + slept_in_ns
         parts = [self._taken(rank, tokens[rank], sizes[rank], first[rank], ns) for rank in range(self._world)]
-        return Chord(ns=ns, parts=tuple(parts))
+        return RankReplies(ns=ns, parts=tuple(parts))
 
     def _taken(self, rank: int, token: bytes, size: int, first: list[tuple[int, bytes]], ns: int) -> Reply:
         """One rank's answer, when nothing of it has moved since it was given."""
@@ -272,7 +239,7 @@ class RanksLaunch(Launch):
                 fault.said = fault.said.replace("the submission ended itself", f"{text} ended itself", 1)
         return fault
 
-    def declare_all(self, prepared: Parts) -> None:
+    def declare_all(self, prepared: PreparedRanks) -> None:
         """Every rank knows the layout of its output from now on."""
         layouts = [part.layout for part in prepared.parts]
         if all(layout.text() in known for layout, known in zip(layouts, self._numbers, strict=True)):
@@ -306,13 +273,13 @@ class RanksLaunch(Launch):
         return self.ring_all(Kind.NULL, payloads, late=_is_late(prepared)).ns
 
     def _nothings(self, prepared: Prepared) -> list[bytes]:
-        assert isinstance(prepared, Parts)
+        assert isinstance(prepared, PreparedRanks)
         index = prepared.case.index
         if index not in self._nothing:
             self._nothing[index] = prepared.chorus.nothings(prepared)
         return self._nothing[index]
 
-    def call_all(self, prepared: Parts) -> Chord:
+    def call_all(self, prepared: PreparedRanks) -> RankReplies:
         """One call of the submission in every rank."""
         self.declare_all(prepared)
         layouts = [part.layout for part in prepared.parts]
@@ -329,7 +296,7 @@ class RanksLaunch(Launch):
 
 
 def _is_late(prepared: Prepared) -> bool:
-    assert isinstance(prepared, Parts)
+    assert isinstance(prepared, PreparedRanks)
     return sum(len(part.packed) for part in prepared.parts) <= LATE_CAP
 
 
@@ -350,7 +317,9 @@ def in_rank(rank: int, fault: Rejected) -> Rejected:
     return Rejected(fault.verdict, f"rank {rank}: {fault.said}", fault.plain)
 
 
-def one_call(chorus: Chorus, launch: RanksLaunch, case: Case, seed: int | None) -> tuple[Rejected | None, int, int]:
+def one_call(
+    chorus: RankReference, launch: RanksLaunch, case: Case, seed: int | None
+) -> tuple[Rejected | None, int, int]:
     """One call in all ranks, judged: the fault, the time, and how many outputs were checked."""
     prepared = chorus.prepare(case, seed)
     chord = launch.call_all(prepared)

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbslurm_eval.device import cuda_on_cpu
-from kbslurm_eval.shared import values
+from kbslurm_eval.judge import output_checks
+from kbslurm_eval.shared import layouts, values
 from kbslurm_eval.shared.wire import Manifest
 
 MARGIN_S = 0.5  # a slow check isn't asked that often
@@ -52,7 +53,7 @@ class Prepared:
 
     case: Case
     packed: bytes
-    layout: values.Layout
+    layout: layouts.Layout
     expected: Any
     exact: bool
 
@@ -65,7 +66,7 @@ class Reference:
     ) -> None:
         """With `no_device` the problem's own code keeps off the device, which belongs to the submission alone."""
         self._one_file = manifest.style == "one-file"
-        self._layouts: dict[tuple[int, bytes], values.Layout] = {}
+        self._layouts: dict[tuple[int, bytes], layouts.Layout] = {}
         self._moving: set[int] = set()
         sys.meta_path.insert(0, _Texts(manifest.files))
         if cuda_on_cpu.wanted("cpu" if no_device else manifest.gpu, manifest.files.values()):
@@ -142,7 +143,7 @@ class Reference:
             if layout is not None:
                 return Prepared(case=case, packed=packed, layout=layout, expected=None, exact=False)
             expected = self.answer(packed)
-            layout = values.Layout.of(expected)
+            layout = layouts.Layout.of(expected)
         except values.Unsendable as error:
             raise ProblemTrouble(f"a value of the case {case.spec!r} can't travel: {error}") from None
         if len(self._layouts) < 10_000:
@@ -153,7 +154,7 @@ class Reference:
         """Whether the layout that was assumed for this input isn't the one that its own reference answer has."""
         if prepared.exact:
             return False
-        moved = values.Layout.of(self.answer(prepared.packed)) != prepared.layout
+        moved = layouts.Layout.of(self.answer(prepared.packed)) != prepared.layout
         if moved:
             self._moving.add(prepared.case.index)
         return moved
@@ -176,11 +177,11 @@ class Reference:
             good, said = self._verdict(prepared, output, prepared.expected)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code, brought to this by an output
             return False, f"the check failed on this output: {_said(error)}"
-        if not good or values.finite(output):
+        if not good or output_checks.finite(output):
             return good, said
         # comparisons with NaN are false, so many a check that looks for errors finds none
         expected = self.answer(prepared.packed) if prepared.expected is None else prepared.expected
-        if values.finite_where(output, expected):
+        if output_checks.finite_where(output, expected):
             return True, said
         return False, "a number isn't finite where the reference's are"
 
@@ -192,13 +193,13 @@ class Reference:
         """
         try:
             expected = self.answer(prepared.packed) if prepared.expected is None else prepared.expected
-            if not values.differs(output, expected):
+            if not output_checks.differs(output, expected):
                 return 0
             factor, until = 1, time.monotonic() + MARGIN_S
             while (
                 factor < most
                 and time.monotonic() < until
-                and values.differs(far := values.stretched(output, expected, 2.0 * factor), output)
+                and output_checks.differs(far := output_checks.stretched(output, expected, 2.0 * factor), output)
             ):
                 if not self._verdict(prepared, far, prepared.expected)[0]:
                     break

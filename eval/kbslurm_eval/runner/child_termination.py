@@ -15,7 +15,7 @@ import signal
 from types import ModuleType
 from typing import Any
 
-from . import sharing
+from kbslurm_eval.runner import sharing
 
 AS_SHELLS_SAY = 128
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kbslurm_eval.device import driver
-from kbslurm_eval.shared import runner_link, values
+from kbslurm_eval.shared import layouts, runner_link, values
 
 _TYPESTR = {"b": "|i1", "B": "|u1", "h": "<i2", "H": "<u2", "i": "<i4", "I": "<u4", "l": "<i8", "L": "<u8", "q": "<i8",
             "Q": "<u8", "f": "<f4", "d": "<f8"}  # fmt: skip
@@ -165,17 +165,17 @@ class Side:
         """The value's bytes into the place of one array of the output."""
         if node[0] == "T":
             if out is not None:
-                values.write_torch(node, value, out, where)
+                layouts.write_torch(node, value, out, where)
                 return
             torch = importlib.import_module("torch")
             dtype = getattr(torch, node[1])
-            values.fit(isinstance(value, torch.Tensor), f"{where} is a {type(value).__name__}; a tensor was expected")
-            values.fit(value.dtype == dtype, f"{where} has dtype {value.dtype}; {dtype} was expected")
+            layouts.fit(isinstance(value, torch.Tensor), f"{where} is a {type(value).__name__}; a tensor was expected")
+            layouts.fit(value.dtype == dtype, f"{where} has dtype {value.dtype}; {dtype} was expected")
             shape = tuple(node[2])
-            values.fit(
+            layouts.fit(
                 tuple(value.shape) == shape, f"{where} has shape {tuple(value.shape)}; {shape} was expected", shape=True
             )
-            values.fit(value.device.type == "cuda", f"{where} is on {value.device.type}; cuda was expected")
+            layouts.fit(value.device.type == "cuda", f"{where} is on {value.device.type}; cuda was expected")
             key = f"out{node}"
             if key not in self._tensors:
                 self._tensors[key] = self._over(self._out + node[3], node[1], node[2])
@@ -254,14 +254,14 @@ def _permuted(shape: list[int], order: list[int], width: int) -> tuple[tuple[int
 def _address(value: Any, typestr: str, shape: tuple[int, ...], where: str) -> int:
     told = getattr(value, "__cuda_array_interface__", None)
     said = f"{where} is a {type(value).__name__}; an array on the device was expected"
-    values.fit(isinstance(told, dict), said)
+    layouts.fit(isinstance(told, dict), said)
     assert isinstance(told, dict)
-    values.fit(told.get("typestr") == typestr, f"{where} has dtype {told.get('typestr')}; {typestr} was expected")
+    layouts.fit(told.get("typestr") == typestr, f"{where} has dtype {told.get('typestr')}; {typestr} was expected")
     found = tuple(told.get("shape", ()))
-    values.fit(found == shape, f"{where} has shape {found}; {shape} was expected", shape=True)
+    layouts.fit(found == shape, f"{where} has shape {found}; {shape} was expected", shape=True)
     strides = told.get("strides")
     dense = strides is None or tuple(strides) == _c_strides(shape, int(typestr[2:]))
-    values.fit(dense, f"{where} isn't in C order; make it so")
+    layouts.fit(dense, f"{where} isn't in C order; make it so")
     return ctypes.c_uint64(int(told["data"][0])).value
 
 

@@ -87,9 +87,9 @@ def _of(error: BaseException) -> str:
         return PINS
     if not _KILLS.search(last.line or ""):
         return ""
-    from kbslurm_eval.cage import guard
+    from kbslurm_eval.cage import seen_inside
 
-    return ANOTHERS if guard.may_signal_its_own() else SIGNALS
+    return ANOTHERS if seen_inside.may_signal_its_own() else SIGNALS
 
 
 def _family(error: BaseException) -> object:

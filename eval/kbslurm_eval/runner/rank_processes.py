@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import importlib
 import os
 import resource
 import signal
@@ -18,31 +17,15 @@ import struct
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from kbslurm_eval.cage.guard import IFF_UP, SIOCGIFFLAGS
+from kbslurm_eval.cage.kernel import IFF_UP, SIOCGIFFLAGS
+from kbslurm_eval.shared.process_group import HOST, environment
 from kbslurm_eval.shared.runner_link import RunnerEnd, Status, rank_folder
 
-HOST = "127.0.0.1"
-GROUP_S = 600.0  # longer than any phase: the judge's own limits end a collective that hangs
 
-
-def environment(rank: int, world: int, port: int) -> dict[str, str]:
-    """How a rank finds the others: what every launcher of distributed programs gives, and that it is all loopback."""
-    return {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(world),
-        "LOCAL_WORLD_SIZE": str(world),
-        "MASTER_ADDR": HOST,
-        "MASTER_PORT": str(port),
-        "NCCL_SOCKET_IFNAME": "lo",
-    }
-
-
-def conduct(
+def serve_ranks(
     line: RunnerEnd, token: int, said: str, told: Mapping[str, Any], folder: str, serve: Callable[[str], int]
 ) -> int:
     """Start the ranks, answer the judge's greeting, and end as the first of them ends."""
@@ -112,20 +95,3 @@ def interfaces_up() -> list[str] | None:
 def _is_up(asked: socket.socket, name: str) -> bool:
     told = fcntl.ioctl(asked, SIOCGIFFLAGS, struct.pack("<16s24x", name.encode()))
     return bool(struct.unpack_from("<H", told, 16)[0] & IFF_UP)
-
-
-def join_group(*, rank: int, world: int) -> str:
-    """The process group of torch that problems of this kind find ready: nccl where there are GPUs, else gloo.
-
-    For ranks of a submission before it is there, and for those of the reference. The backend's name.
-    """
-    torch: Any = importlib.import_module("torch")
-    distributed: Any = importlib.import_module("torch.distributed")
-    backend = "gloo"
-    if torch.cuda.is_available():
-        if torch.cuda.device_count() < world:
-            raise OSError(f"{world} GPUs are needed and {torch.cuda.device_count()} are to be seen")
-        torch.cuda.set_device(rank)
-        backend = "nccl"
-    distributed.init_process_group(backend, rank=rank, world_size=world, timeout=timedelta(seconds=GROUP_S))
-    return backend

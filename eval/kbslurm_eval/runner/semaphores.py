@@ -17,7 +17,7 @@ from _thread import get_ident
 from collections.abc import Callable
 from typing import Any, Self
 
-from . import sharing
+from kbslurm_eval.runner import sharing
 
 RECURSIVE_MUTEX, SEMAPHORE = 0, 1
 SEM_VALUE_MAX = 2**31 - 1

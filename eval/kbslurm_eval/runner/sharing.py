@@ -79,7 +79,7 @@ def path_of(kind: str, name: str) -> str:
 
 
 def _semaphores(module: ModuleType) -> None:
-    from . import semaphores
+    from kbslurm_eval.runner import semaphores
 
     module.__dict__.update(SemLock=semaphores.SemLock, sem_unlink=semaphores.sem_unlink)
     module.__dict__["flags"] = {"HAVE_SEM_OPEN": 1, "HAVE_SEM_TIMEDWAIT": 1, "HAVE_FD_TRANSFER": 1}
@@ -135,7 +135,7 @@ def _no_listener(resource_sharer: ModuleType) -> None:
     no more than this in the log, and whoever waits for the connection waits."""
 
     def register(*_: Any) -> Any:
-        from . import isolation_hints
+        from kbslurm_eval.runner import isolation_hints
 
         raise PermissionError(errno.EPERM, f"a connection can't be sent by a queue here: {isolation_hints.SOCKETS}")
 
@@ -144,14 +144,14 @@ def _no_listener(resource_sharer: ModuleType) -> None:
 
 def _listen(process: ModuleType) -> None:
     if not _signals:
-        from . import child_termination
+        from kbslurm_eval.runner import child_termination
 
         child_termination.listen(process)
 
 
 def _ask(popen_fork: ModuleType) -> None:
     if not _signals:
-        from . import child_termination
+        from kbslurm_eval.runner import child_termination
 
         child_termination.ask(popen_fork)
 

@@ -32,6 +32,7 @@ MASK = (1 << 63) - 1
 POISON = 4096
 FILES = ("bell", "in", "out")
 LENT = "lent"
+BUILT_SUFFIX = ".built"  # beside a launch's folder, what was built for it
 
 
 def rank_folder(folder: Path, rank: int) -> Path:

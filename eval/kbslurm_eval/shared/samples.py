@@ -12,8 +12,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from . import clock
-from .wire import BenchmarkResult, CallTimes, LaunchSamples, PhaseName
+from kbslurm_eval.shared import clock
+from kbslurm_eval.shared.wire import BenchmarkResult, CallTimes, LaunchSamples, PhaseName
 
 BATCHES = 10
 FAR_OUT = 5.0  # median absolute deviations above the median: counted, never left out
