@@ -52,15 +52,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             from kbslurm_eval.runner import serve
 
             return serve.serve(folder)
-        case ["--chorus", fd]:
+        case ["--reference-rank", fd]:
             from kbslurm_eval.judge import rank_reference
 
             return rank_reference.serve_rank(int(fd))
-        case ["--aside", fd]:
+        case ["--reference-library", fd]:
             from kbslurm_eval.judge import compiled_reference
 
             return compiled_reference.serve(int(fd))
-        case ["--warm", shared, bell, judge_pid]:
+        case ["--keep-awake", shared, bell, judge_pid]:
             from kbslurm_eval.cage import warming_process
 
             return warming_process.keep_awake(int(shared), int(bell), int(judge_pid))
@@ -149,15 +149,15 @@ def judge(
     keep_memory()
     troubles = kernel.hide_judge()
     signal.signal(signal.SIGTERM, _stop)
-    ground, level = _ground(told, supervisor, link, work)
+    runners, level = _runners_for(told, supervisor, link, work)
     _remove(key)
     if level < 2:
         _remove(manifest)
     out.mkdir(parents=True, exist_ok=True)
     found = Judge(
-        told, ground, heartbeat=out / "heartbeat.json", artifacts=out / "artifacts", least_level=least_level, own=own
+        told, runners, heartbeat=out / "heartbeat.json", artifacts=out / "artifacts", least_level=least_level, own=own
     )
-    found.note([*ground.notes, *troubles])
+    found.note([*runners.notes, *troubles])
     report = found.judge()
     try:
         put_file(out / "report.json", wire.seal(report, secret))
@@ -204,7 +204,7 @@ def _remove(path: Path) -> None:
         pass  # on a read-only mount it can't be; no runner sees that mount
 
 
-def _ground(told: Manifest, supervisor: Path | None, link: Path | None, work: Path | None) -> tuple[Runners, int]:
+def _runners_for(told: Manifest, supervisor: Path | None, link: Path | None, work: Path | None) -> tuple[Runners, int]:
     from kbslurm_eval.cage.container_runners import ContainerRunners
     from kbslurm_eval.cage.local_runners import LocalRunners
     from kbslurm_eval.cage.runners import CantStart
@@ -238,26 +238,26 @@ def reachable(work: str | None = None) -> tuple[int, list[str]]:
     notes: list[str] = []
     highest = int(os.environ.get("KBSLURM_EVAL_LEVEL", "2"))
     for level in range(min(2, highest), -1, -1):
-        ground = LocalRunners(Limits(), level=level, shm=work)
+        runners = LocalRunners(Limits(), level=level, shm=work)
         try:
-            _tried(ground)
+            _tried(runners)
         except CantStart as error:
             notes.append(f"level {level}: {error}")
             continue
         finally:
-            ground.close()
+            runners.close()
         return level, notes
     return 0, notes
 
 
-def _tried(ground: Any) -> None:
+def _tried(runners: Any) -> None:
     from kbslurm_eval.cage.runners import CantStart
     from kbslurm_eval.judge.heartbeat import Heartbeat
     from kbslurm_eval.judge.launch import Allowance, Launch
     from kbslurm_eval.judge.replies import Rejected
 
     try:
-        launch = Launch(ground, Allowance(left_s=60, whole_s=60), Heartbeat(None))
+        launch = Launch(runners, Allowance(left_s=60, whole_s=60), Heartbeat(None))
     except Rejected as error:
         raise CantStart(error.said) from None
     launch.close()
@@ -276,13 +276,13 @@ def mutated(manifest: str) -> dict[str, Any]:
     told = wire.read_manifest(Path(manifest).read_bytes())
     if not told.build.adapter:
         return mutate.of_manifest(told, None)
-    ground, _ = _ground(told, None, None, None)
+    runners, _ = _runners_for(told, None, None, None)
     try:
-        return mutate.of_manifest(told, Judge(told, ground).compiled_reference())
+        return mutate.of_manifest(told, Judge(told, runners).compiled_reference())
     except (ProblemTrouble, CantStart) as trouble:
         return {"findings": [], "trouble": str(trouble)}
     finally:
-        ground.close()
+        runners.close()
 
 
 def probe() -> dict[str, Any]:
@@ -295,11 +295,11 @@ def probe() -> dict[str, Any]:
 
     own = seen_inside.seen_by_judge()
     level, notes = reachable()
-    ground = LocalRunners(Limits(), level=level)
+    runners = LocalRunners(Limits(), level=level)
     try:
-        launch = Launch(ground, Allowance(left_s=60, whole_s=60), Heartbeat(None))
+        launch = Launch(runners, Allowance(left_s=60, whole_s=60), Heartbeat(None))
         found, missing = seen_inside.level_of(launch.seen, own, container=False)
         launch.close()
     finally:
-        ground.close()
-    return {"level": found, "means": ground.means, "notes": [*notes, *missing], "seen": launch.seen}
+        runners.close()
+    return {"level": found, "means": runners.means, "notes": [*notes, *missing], "seen": launch.seen}

@@ -83,7 +83,7 @@ def of_anybody(folder: Path) -> Iterator[tuple[int, int]]:
     shutil.copytree(trial.EVAL, program, ignore=shutil.ignore_patterns("__pycache__"))
     for place in (folder, *folder.parents[:2]):
         place.chmod(0o755)
-    argv = [SYSTEM_PYTHON, "-I", "-S", "-B", str(program), "--warm", str(shared), str(eventfd), str(os.getpid())]
+    argv = [SYSTEM_PYTHON, "-I", "-S", "-B", str(program), "--keep-awake", str(shared), str(eventfd), str(os.getpid())]
     with subprocess.Popen(argv, pass_fds=(shared, eventfd), start_new_session=True, user=user) as process:
         try:
             yield process.pid, eventfd

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from kbslurm_eval.runner import semaphores, sharing
+from kbslurm_eval.runner import named_files, semaphores, sharing
 
 EVAL = Path(__file__).resolve().parents[2] / "eval"
 RECURSIVE, PLAIN = 0, 1
@@ -24,8 +24,8 @@ RECURSIVE, PLAIN = 0, 1
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(sharing, "_folder", str(tmp_path / sharing.FOLDER))
-    return tmp_path / sharing.FOLDER
+    monkeypatch.setattr(named_files, "folder", str(tmp_path / named_files.FOLDER))
+    return tmp_path / named_files.FOLDER
 
 
 @pytest.fixture(params=["ours", "Python's"])
@@ -241,7 +241,7 @@ def test_every_way_to_start_processes_finds_ours(tmp_path: Path, method: str) ->
     )
     assert (done.returncode, done.stderr) == (0, "")
     left = {path.relative_to(place) for path in place.rglob("*") if sharing.PYTHONS not in path.parts}
-    assert left <= {Path(sharing.FOLDER)}
+    assert left <= {Path(named_files.FOLDER)}
 
 
 def test_who_shares_nothing_imports_nothing_for_it() -> None:

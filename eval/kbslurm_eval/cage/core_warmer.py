@@ -76,7 +76,7 @@ class CoreWarmer:
             self._word = memoryview(mmap.mmap(shared, mmap.PAGESIZE)).cast("Q")
             self._bell = os.eventfd(0, os.EFD_CLOEXEC)
             told = [str(n) for n in (shared, self._bell, os.getpid())]
-            argv = [sys.executable, "-I", "-S", "-B", eval_folder(), "--warm", *told]
+            argv = [sys.executable, "-I", "-S", "-B", eval_folder(), "--keep-awake", *told]
             self._process = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,

@@ -22,7 +22,7 @@ _AT = {"n": 3, "T": 3, "q": 1, "f": 1, "b": 1, "B": 1, "a": 2, "s": 2}  # where 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class DeviceChoice:
     """Which arrays are the device's. `tensors`: all of them, wherever the judge has them."""
 
     arrays: bool = False
@@ -47,7 +47,7 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sent:
+class SplitInput:
     """An input in two parts: what goes through the link, and what goes onto the device, where it is to stand."""
 
     payload: bytes
@@ -63,7 +63,7 @@ class Sent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Placed:
+class SplitLayout:
     """A layout in two parts. `pieces`: where a part of the output stands in it, how long it is, and where on the
     device."""
 
@@ -81,7 +81,7 @@ class Placed:
         return bytes(out)
 
 
-def sent(packed: bytes, choice: Choice, mark: str = "G") -> Sent | None:
+def split_input(packed: bytes, choice: DeviceChoice, mark: str = "G") -> SplitInput | None:
     """The packed input in its two parts; with mark `H` all of it stays in the first. None where nothing is the
     device's."""
     length, start = struct.unpack_from("<QQ", packed, 0)
@@ -116,14 +116,14 @@ def sent(packed: bytes, choice: Choice, mark: str = "G") -> Sent | None:
     payload[16 : 16 + len(text)] = text
     for at, block in kept.blocks:
         payload[begin + at : begin + at + len(block)] = block
-    return Sent(
+    return SplitInput(
         payload=bytes(payload),
         blocks=tuple(away.blocks) if away is not kept else (),
         size=away.end if away is not kept else 0,
     )
 
 
-def placed(layout: layouts.Layout, choice: Choice, mark: str = "G") -> Placed | None:
+def split_layout(layout: layouts.Layout, choice: DeviceChoice, mark: str = "G") -> SplitLayout | None:
     """The layout in its two parts; with mark `H` all of it stays in the first. None where nothing is the device's."""
     pieces: list[tuple[int, int, int]] = []
     end, hosted = 0, 0
@@ -144,10 +144,10 @@ def placed(layout: layouts.Layout, choice: Choice, mark: str = "G") -> Placed | 
     if not pieces:
         return None
     if mark == "H":
-        return Placed(layout=layouts.Layout(tree=tree, size=layout.size), pieces=(), size=0)
+        return SplitLayout(layout=layouts.Layout(tree=tree, size=layout.size), pieces=(), size=0)
     # a layout that has anything on the host keeps its places there
     host = layouts.Layout(tree=tree, size=layout.size if hosted else 0)
-    return Placed(layout=host, pieces=tuple(pieces), size=end)
+    return SplitLayout(layout=host, pieces=tuple(pieces), size=end)
 
 
 class _Blocks:

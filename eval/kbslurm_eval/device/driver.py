@@ -151,7 +151,7 @@ class _Copy2D(ctypes.Structure):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class DeviceInfo:
     """A device as its driver names it."""
 
     kind: str
@@ -220,7 +220,7 @@ class Driver:
         self._call("attribute", ctypes.byref(found), ctypes.c_int(number), ctypes.c_int(device))
         return found.value
 
-    def _facts(self, index: int) -> Facts:
+    def _facts(self, index: int) -> DeviceInfo:
         device, name, pci = ctypes.c_int(0), ctypes.create_string_buffer(256), ctypes.create_string_buffer(64)
         uuid = (ctypes.c_ubyte * 16)()
         self._call("get", ctypes.byref(device), ctypes.c_int(index))
@@ -231,7 +231,7 @@ class Driver:
         if mode == PROHIBITED:
             raise NoDevice("the device is in a compute mode that lets no program use it")
         exportable = self.kind != "cuda" or self._attribute(EXPORTABLE, device.value) == 1
-        return Facts(
+        return DeviceInfo(
             kind=self.kind,
             index=index,
             name=name.value.decode("utf-8", "replace"),
@@ -250,7 +250,7 @@ class Driver:
 class Device:
     """One device in use by this process."""
 
-    def __init__(self, driver: Driver, facts: Facts) -> None:
+    def __init__(self, driver: Driver, facts: DeviceInfo) -> None:
         self._driver, self.facts = driver, facts
         self._call = driver._call
         handle = ctypes.c_int(0)

@@ -39,7 +39,7 @@ COMPILES = re.compile(
 )
 
 
-class Failed(Exception):
+class BuildFailed(Exception):
     """The build ends the run with this verdict."""
 
     def __init__(self, verdict: VerdictName, said: str) -> None:
@@ -51,7 +51,7 @@ class NoCompiler(RuntimeError):
     """This machine lacks the compiler: its trouble, not the submission's."""
 
 
-class Bench(Protocol):
+class Builder(Protocol):
     """What of a launch a build needs."""
 
     def ring(
@@ -156,15 +156,15 @@ class Builds:
         """What a builder itself is started with: the place, and nothing in it."""
         return Built(place=_key(manifest), native=manifest.lang == "cu")
 
-    def build(self, manifest: Manifest, bench: Bench, reference: Reference | None) -> Built:
-        """Compile this source on this bench and take over what comes of it; Failed or NoCompiler otherwise."""
+    def build(self, manifest: Manifest, builder: Builder, reference: Reference | None) -> Built:
+        """Compile this source on this builder and take over what comes of it; Failed or NoCompiler otherwise."""
         began = time.monotonic()
         if manifest.lang == "cu":
-            self._compiled(bench, recipes.recipe(manifest))
+            self._compiled(builder, recipes.recipe(manifest))
         else:
             assert reference is not None
-            self._warmed(manifest, bench, reference)
-        found = self._collected(manifest, bench)
+            self._warmed(manifest, builder, reference)
+        found = self._collected(manifest, builder)
         built = Built(
             place=_key(manifest),
             native=manifest.lang == "cu",
@@ -175,12 +175,12 @@ class Builds:
         self._built[built.place] = built
         return built
 
-    def reference(self, bench: Bench) -> bytes:
+    def reference(self, builder: Builder) -> bytes:
         """The problem's own C++ as a library; it is trusted like a reference in Python. ProblemTrouble otherwise."""
         try:
-            self._compiled(bench, recipes.reference_recipe(self.manifest))
-            found = self._collected(self.manifest, bench)
-        except Failed as failed:
+            self._compiled(builder, recipes.reference_recipe(self.manifest))
+            found = self._collected(self.manifest, builder)
+        except BuildFailed as failed:
             raise ProblemTrouble(f"the problem's {self.manifest.reference} doesn't compile: {failed.said}") from None
         return next(e.data for e in found if e.name == recipes.LIBRARY)
 
@@ -190,43 +190,43 @@ class Builds:
         return {} if mine is None else {"build": mine.facts()}
 
     @staticmethod
-    def _compiled(bench: Bench, recipe: dict[str, Any]) -> None:
-        reply = bench.ring(Kind.BUILD, values.pack({**recipe, **bench.built()}))
+    def _compiled(builder: Builder, recipe: dict[str, Any]) -> None:
+        reply = builder.ring(Kind.BUILD, values.pack({**recipe, **builder.built()}))
         match reply.status:
             case Status.OK:
                 return
             case Status.NO_COMPILER:
                 raise NoCompiler(_plain(reply.text))
             case Status.MEMORY:
-                raise Failed("memory", "the compiler ran out of memory")
+                raise BuildFailed("memory", "the compiler ran out of memory")
             case _:
-                raise Failed("error", _plain(reply.text) or "it doesn't compile")
+                raise BuildFailed("error", _plain(reply.text) or "it doesn't compile")
 
-    def _warmed(self, manifest: Manifest, bench: Bench, reference: Reference) -> None:
+    def _warmed(self, manifest: Manifest, builder: Builder, reference: Reference) -> None:
         """Import it and call it on dummy inputs. What it answers doesn't matter here; the test phase tells."""
-        reply = bench.load(manifest)
+        reply = builder.load(manifest)
         if reply.status != Status.OK:
             verdict: VerdictName = "memory" if reply.status == Status.MEMORY else "error"
-            raise Failed(verdict, _plain(reply.text) or "it can't be imported")
+            raise BuildFailed(verdict, _plain(reply.text) or "it can't be imported")
         cases = [*manifest.tests, *manifest.benchmarks][:WARMED_CASES]
         for case in (Case(index=n, params=params) for n, params in enumerate(cases)):
-            bench.call(reference.prepare(case, derived_seed("dummy", manifest.nonce, case.index)))
+            builder.call(reference.prepare(case, derived_seed("dummy", manifest.nonce, case.index)))
 
     @staticmethod
-    def _collected(manifest: Manifest, bench: Bench) -> tuple[archive.Entry, ...]:
+    def _collected(manifest: Manifest, builder: Builder) -> tuple[archive.Entry, ...]:
         cap = manifest.build.output_bytes
-        reply = bench.ring(Kind.COLLECT, values.pack({"cap": cap}))
+        reply = builder.ring(Kind.COLLECT, values.pack({"cap": cap}))
         if reply.status == Status.TOO_LARGE:
-            raise Failed("error", f"the build left more than {cap >> 20} MiB")
+            raise BuildFailed("error", f"the build left more than {cap >> 20} MiB")
         size = int(reply.text) if re.fullmatch(r"[0-9]{1,12}", reply.text) else 0
         if reply.status != Status.OK or not 0 < size <= archive.most(cap):
-            raise Failed("violation", "the builder wrote into the link's control words")
+            raise BuildFailed("violation", "the builder wrote into the link's control words")
         layout = layouts.Layout(tree=["b", 0, size], size=size)
-        reply = bench.ring(Kind.FETCH, values.pack(None), layout=layout)
+        reply = builder.ring(Kind.FETCH, values.pack(None), layout=layout)
         try:
             return tuple(archive.read(reply.out, cap))
         except archive.Broken as broken:
-            raise Failed("violation", f"the builder's output isn't what a builder gives: {broken}") from None
+            raise BuildFailed("violation", f"the builder's output isn't what a builder gives: {broken}") from None
 
 
 def one_line(text: str) -> str:

@@ -30,15 +30,18 @@ OWN = ("generate", "answer", "check")
 
 def reference_module(library: bytes, name: str, adapter: Mapping[str, Any]) -> ModuleType:
     """The problem's three functions, from its compiled library, as a module of Python's; and `close`."""
-    far = _Far(library, [str(param) for _, param in adapter["generate"]])
+    process = _ReferenceProcess(library, [str(param) for _, param in adapter["generate"]])
     made = ModuleType(name)
     made.__dict__.update(
-        generate_input=far.generate(), ref_kernel=far.answer, check_implementation=far.check, close=far.close
+        generate_input=process.generate(),
+        ref_kernel=process.answer,
+        check_implementation=process.check,
+        close=process.close,
     )
     return made
 
 
-class _Far:
+class _ReferenceProcess:
     """The judge's end. The process starts with the first call, and anew after it has ended itself."""
 
     def __init__(self, library: bytes, names: list[str]) -> None:
@@ -84,7 +87,7 @@ class _Far:
     def _start(self) -> None:
         self._line, theirs = socket.socketpair()
         with theirs:
-            argv = [sys.executable, "-I", "-B", eval_folder(), "--aside", str(theirs.fileno())]
+            argv = [sys.executable, "-I", "-B", eval_folder(), "--reference-library", str(theirs.fileno())]
             self._process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), cwd="/"
             )
@@ -117,7 +120,7 @@ class _Far:
 
 
 def serve(fd: int) -> int:
-    """The program of `--aside`: the compiled functions, until the judge hangs up."""
+    """The program of `--reference-library`: the compiled functions, until the judge hangs up."""
     with contextlib.suppress(OSError):
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     kernel.hide_judge()

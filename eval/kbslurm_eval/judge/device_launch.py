@@ -35,7 +35,6 @@ from kbslurm_eval.judge.launch import LATE_CAP, PROBE_SIZE, PROBES, SMALL_OUTPUT
 from kbslurm_eval.judge.reference import Prepared
 from kbslurm_eval.judge.replies import Rejected, Reply
 from kbslurm_eval.judge.run_device import RunDevice
-from kbslurm_eval.runner import device_arrays
 from kbslurm_eval.shared import clock, layouts, runner_link, values
 from kbslurm_eval.shared.runner_link import Kind, Status
 from kbslurm_eval.shared.wire import Manifest, PhaseName
@@ -69,7 +68,7 @@ class _SplitCall:
     image: bytes | None
     in_size: int
     layout: layouts.Layout
-    placed: call_parts.Placed
+    placed: call_parts.SplitLayout
 
     @property
     def out_size(self) -> int:
@@ -87,12 +86,12 @@ class DeviceLaunch(Launch):
         pulse: Heartbeat,
         built: builds.Built | None = None,
         *,
-        ground: RunDevice,
+        run_device: RunDevice,
     ) -> None:
-        self._ground, self._lent, self._loaded = ground, _LentMemory(), False
+        self._run_device, self._lent, self._loaded = run_device, _LentMemory(), False
         self._ear: socket.socket | None = None
         self._line: socket.socket | None = None
-        self._layouts: dict[str, call_parts.Placed | None] = {}
+        self._layouts: dict[str, call_parts.SplitLayout | None] = {}
         self._claims: dict[int, list[int]] = {}
         self._calls = self._busy = self._claim_ns = 0
         super().__init__(supervisor, allowance, pulse, built)
@@ -106,7 +105,7 @@ class DeviceLaunch(Launch):
         self._ear = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         above = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            self._ear.bind(device_arrays.short_path(str(folder), above))
+            self._ear.bind(runner_link.lent_socket(str(folder), above))
         finally:
             os.close(above)
         (folder / runner_link.LENT).chmod(0o666)
@@ -123,19 +122,19 @@ class DeviceLaunch(Launch):
             self._line = self._ear.accept()[0]
             self._line.setblocking(False)
         except OSError:
-            if self._ground.shares:
-                self._ground.copies("the runner's cage lets no descriptor through")
+            if self._run_device.shares:
+                self._run_device.copies("the runner's cage lets no descriptor through")
         finally:
             self._ear.close()
             (self.runner.folder / runner_link.LENT).unlink(missing_ok=True)
-        facts = self._ground.facts
+        facts = self._run_device.facts
         reply = self.ring(Kind.DEVICE, values.pack({"kind": facts.kind, "uuid": facts.uuid, "maps": []}), limit_s=60.0)
         if reply.status != Status.OK:
             raise CantStart(f"a runner can't use the device: {reply.text}")
-        if self._ground.shares:
-            free, whole = self._ground.device().free_bytes()
+        if self._run_device.shares:
+            free, whole = self._run_device.device().free_bytes()
             self._least = min(LEAST_FREE, whole // 50, free // 2)
-            self._room(*self._ground.sizes)
+            self._room(*self._run_device.sizes)
 
     def load(self, manifest: Manifest) -> Reply:
         """Hand the submission over."""
@@ -151,7 +150,7 @@ class DeviceLaunch(Launch):
             return super().call(prepared)
         self._calls += 1
         self.declare(told.placed.layout)
-        if not self._ground.shares:
+        if not self._run_device.shares:
             kind, late = Kind.CALL, len(told.payload) <= LATE_CAP
             return self.ring(kind, told.payload, layout=told.placed.layout, late=late)
         return self._ring_there(Kind.DEVICE_CALL, told)
@@ -168,34 +167,34 @@ class DeviceLaunch(Launch):
         told = self._call_of(prepared.packed, prepared.layout)
         if told is None:
             return super().bare_null(prepared) if packed is None else super().null(prepared)
-        mark = "G" if self._ground.shares else "H"
+        mark = "G" if self._run_device.shares else "H"
         arrays = self._null_payload(prepared) if packed is None else packed
-        found = call_parts.sent(arrays, self._ground.choice, mark)
+        found = call_parts.split_input(arrays, self._run_device.choice, mark)
         payload = arrays if found is None else found.payload
         if packed is None:
             payload = values.pack(None).ljust(len(payload), b"\0")
-        if not self._ground.shares:
+        if not self._run_device.shares:
             return self.ring(Kind.NULL, payload, late=len(told.payload) <= LATE_CAP).ns
         nothing = _SplitCall(payload=payload, image=None, in_size=told.in_size, layout=told.layout, placed=told.placed)
         return self._ring_there(Kind.DEVICE_NULL, nothing).ns
 
     def by_hand(self, prepared: Prepared) -> bytes:
         """The input for a call that isn't judged: the runner puts its arrays onto the device."""
-        found = call_parts.sent(prepared.packed, self._ground.choice, "H")
+        found = call_parts.split_input(prepared.packed, self._run_device.choice, "H")
         return prepared.packed if found is None else found.payload
 
     def _call_of(self, packed: bytes, layout: layouts.Layout) -> _SplitCall | None:
         """The call in its two parts, with the memory that it needs; None where nothing is the device's."""
-        mark = "G" if self._ground.shares else "H"
-        found = call_parts.sent(packed, self._ground.choice, mark)
+        mark = "G" if self._run_device.shares else "H"
+        found = call_parts.split_input(packed, self._run_device.choice, mark)
         text = layout.text()
         if text not in self._layouts:
-            self._layouts[text] = call_parts.placed(layout, self._ground.choice, mark)
+            self._layouts[text] = call_parts.split_layout(layout, self._run_device.choice, mark)
         place = self._layouts[text]
         if found is None and place is None:
             return None
         size = 0 if found is None else found.size
-        plain = call_parts.Placed(layout=layout, pieces=(), size=0)
+        plain = call_parts.SplitLayout(layout=layout, pieces=(), size=0)
         told = _SplitCall(
             payload=packed if found is None else found.payload,
             image=found.image() if found is not None and size else None,
@@ -203,7 +202,7 @@ class DeviceLaunch(Launch):
             layout=layout,
             placed=place or plain,
         )
-        if self._ground.shares and not self._room(told.in_size, told.out_size):
+        if self._run_device.shares and not self._room(told.in_size, told.out_size):
             self._layouts.clear()
             return self._call_of(packed, layout)
         return told
@@ -212,7 +211,7 @@ class DeviceLaunch(Launch):
 
     def _room(self, in_size: int, out_size: int) -> bool:
         """The lent memory holds this much. False where it can't be lent at all: then it is copied from here on."""
-        device, lent, line = self._ground.device(), self._lent, self._line
+        device, lent, line = self._run_device.device(), self._lent, self._line
         maps: list[list[Any]] = []
         assert line is not None
         try:
@@ -250,7 +249,7 @@ class DeviceLaunch(Launch):
             return True
         if self._loaded:
             raise Rejected("error", f"the submission's process can't map its memory: {reply.text}")
-        self._ground.copies(f"the runner can't map the judge's memory: {reply.text}")
+        self._run_device.copies(f"the runner can't map the judge's memory: {reply.text}")
         return False
 
     def _failed(self, error: Exception) -> Exception:
@@ -271,7 +270,7 @@ class DeviceLaunch(Launch):
             raise self._failed(error) from None
 
     def _rung_there(self, kind: Kind, told: _SplitCall) -> Reply:
-        end, device, lent = self._link, self._ground.device(), self._lent
+        end, device, lent = self._link, self._run_device.device(), self._lent
         host = told.placed.layout if kind is Kind.DEVICE_CALL else None
         host_size = host.size if host is not None else 0
         token = end.token().to_bytes(8, "little")
@@ -326,19 +325,19 @@ class DeviceLaunch(Launch):
 
     def _look_at(self, out: int, places: tuple[int, int, int, int]) -> bytes:
         start, pitch, width, rows = places
-        return self._ground.device().gather(out + start, pitch, width, rows) if rows else b""
+        return self._run_device.device().gather(out + start, pitch, width, rows) if rows else b""
 
     def _rest(self, kind: Kind) -> None:
         """The device is at rest when this returns, and enough of its memory is free for others."""
-        ground = self._ground
-        device, held = ground.device(), self._lent.output or self._lent.input
+        run_device = self._run_device
+        device, held = run_device.device(), self._lent.output or self._lent.input
         if held is None or kind is not Kind.DEVICE_CALL:
             return
         scratch = self._scratch(device)
-        if not any(device.touch(scratch) <= ground.idle_ns for _ in range(LOOKS)):
+        if not any(device.touch(scratch) <= run_device.idle_ns for _ in range(LOOKS)):
             self._busy += 1
             until = time.monotonic() + REST_S
-            while device.touch(scratch) > ground.idle_ns:
+            while device.touch(scratch) > run_device.idle_ns:
                 if time.monotonic() > until:
                     said = f"work of the submission was still on the device {REST_S:g} s after it was reported done"
                     raise Rejected("violation", said)
@@ -360,19 +359,19 @@ class DeviceLaunch(Launch):
 
     def witness(self, name: PhaseName, times: Mapping[int, clock.LaunchTimes]) -> None:
         """What the runner claims of its calls beside what the judge saw."""
-        if not self._ground.shares:
+        if not self._run_device.shares:
             return
         for index, claims in self._claims.items():
             mine = clock.net(times[index])
             seen, said = statistics.median(mine.samples_ns), statistics.median(claims)
             agreed = clock.agrees(seen, said, mine.null_sd_ns)
             row = {"phase": name, "index": index, "claimed_ns": said, "judge_ns": seen, "agreed": agreed}
-            self._ground.times.append(row)
+            self._run_device.times.append(row)
 
     def counted(self) -> None:
         """This launch was the submission's own: its calls are told in the report."""
-        self._ground.calls += self._calls
-        self._ground.busy += self._busy
+        self._run_device.calls += self._calls
+        self._run_device.busy += self._busy
 
     def close(self) -> str:
         """End it; what it wrote. Its memory is taken back."""
@@ -382,7 +381,7 @@ class DeviceLaunch(Launch):
         text = super().close()
         with contextlib.suppress(driver.DriverError, CantStart):
             for memory in self._lent.all():
-                self._ground.device().free(memory)
+                self._run_device.device().free(memory)
         self._lent = _LentMemory()
         return text
 

@@ -46,7 +46,7 @@ class Launches:
             from kbslurm_eval.judge import device_launch
 
             return device_launch.DeviceLaunch(
-                self._run.runners, allowance, self._run.heartbeat, built, ground=self._run.device
+                self._run.runners, allowance, self._run.heartbeat, built, run_device=self._run.device
             )
         if built is not None or isinstance(self._run.reference, Reference):
             return Launch(self._run.runners, allowance, self._run.heartbeat, built)
@@ -76,7 +76,7 @@ class Launches:
         builder = self._builder(name, manifest)
         try:
             return of_run.build(manifest, builder, reference)
-        except builds.Failed as failed:
+        except builds.BuildFailed as failed:
             raise Rejected(failed.verdict, f"while building: {clean(failed.said, MESSAGE_CAP)}") from None
         except builds.NoCompiler as lacking:
             raise CantStart(str(lacking)) from None

@@ -79,8 +79,8 @@ def profile_calls(launch: Launch, prepared: Prepared, files: ProfileFiles) -> No
     if isinstance(launch, RanksLaunch):
         assert isinstance(prepared, PreparedRanks)
         asked = [_asked(part.packed, slots, "auto") for part in prepared.parts]
-        chord = launch.ring_all(Kind.PROFILE, asked, layouts=[layout] * len(asked))
-        for rank, reply in list(enumerate(chord.parts))[:RANKS]:
+        replies = launch.ring_all(Kind.PROFILE, asked, layouts=[layout] * len(asked))
+        for rank, reply in list(enumerate(replies.parts))[:RANKS]:
             _kept(files, f"{name}.rank{rank}", prepared.case, reply, slots)
         return
     reply = launch.ring(Kind.PROFILE, _asked(launch.by_hand(prepared), slots, "auto"), layout=layout)

@@ -38,7 +38,7 @@ class PreparedRanks(Prepared):
 
     number: int
     parts: tuple[Prepared, ...]
-    chorus: RankReference
+    reference: RankReference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,40 +54,40 @@ class RankReference:
         self.world = world
         self._told = wire.dumps(replace(manifest, source="", secret_seed="", nonce="", tests=[], benchmarks=[],
                                         hidden=[])).encode()  # fmt: skip
-        self._voices: list[_RankProcess] = []
+        self._processes: list[_RankProcess] = []
         self._count = 0
         self.group = ""
         self._start()
 
     def _start(self) -> None:
         port = free_port()
-        self._voices = [_RankProcess(n) for n in range(self.world)]
+        self._processes = [_RankProcess(n) for n in range(self.world)]
         deadline = time.monotonic() + START_S
-        for voice in self._voices:
-            voice.send({"rank": voice.rank, "world": self.world, "port": port}, self._told)
-        found = self._heard(self._voices, deadline, "start")
+        for process in self._processes:
+            process.send({"rank": process.rank, "world": self.world, "port": port}, self._told)
+        found = self._answers(self._processes, deadline, "start")
         self.group = str(found[0].told.get("group", ""))
 
     def close(self) -> None:
         """Every process of it ended."""
-        for voice in self._voices:
-            voice.end()
-        self._voices = []
+        for process in self._processes:
+            process.end()
+        self._processes = []
 
-    def _sung(self, op: str, number: int, blobs: Sequence[bytes] = (), **more: Any) -> list[_Answer]:
-        if not self._voices:
+    def _asked(self, op: str, number: int, blobs: Sequence[bytes] = (), **more: Any) -> list[_Answer]:
+        if not self._processes:
             self._start()
-        for voice in self._voices:
-            voice.send({"op": op, "number": number, **more}, blobs[voice.rank] if blobs else b"")
-        return self._heard(self._voices, None, op)
+        for process in self._processes:
+            process.send({"op": op, "number": number, **more}, blobs[process.rank] if blobs else b"")
+        return self._answers(self._processes, None, op)
 
-    def _heard(self, voices: Sequence[_RankProcess], deadline: float | None, op: str) -> list[_Answer]:
+    def _answers(self, processes: Sequence[_RankProcess], deadline: float | None, op: str) -> list[_Answer]:
         """Every rank's answer. When one has failed and the others wait for it for ever, it is its failure that
         counts."""
         found: dict[int, _Answer] = {}
-        by_socket = {voice.line.fileno(): voice for voice in voices}
-        while len(found) < len(voices):
-            waiting = [fd for fd, voice in by_socket.items() if voice.rank not in found]
+        by_socket = {process.line.fileno(): process for process in processes}
+        while len(found) < len(processes):
+            waiting = [fd for fd, process in by_socket.items() if process.rank not in found]
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             ready = select.select(waiting, [], [], left)[0]
             if not ready:
@@ -96,21 +96,21 @@ class RankReference:
                     raise ProblemTrouble(f"the problem's reference took longer than {START_S:g} s to {op}")
                 break
             for fd in ready:
-                voice = by_socket[fd]
-                answer = voice.receive()
+                process = by_socket[fd]
+                answer = process.receive()
                 if answer is None:
-                    how = voice.how_it_ended()
+                    how = process.how_it_ended()
                     self.close()
-                    raise ProblemTrouble(f"rank {voice.rank} of the problem's reference ended itself ({how})")
-                found[voice.rank] = answer
+                    raise ProblemTrouble(f"rank {process.rank} of the problem's reference ended itself ({how})")
+                found[process.rank] = answer
                 if _is_bad(answer):
                     deadline = min(deadline or float("inf"), time.monotonic() + GRACE_S)
-        if len(found) < len(voices):  # the rest hang in a collective: they are of no use any more
+        if len(found) < len(processes):  # the rest hang in a collective: they are of no use any more
             self.close()
         for rank in sorted(found):
             if trouble := found[rank].told.get("trouble"):
                 raise ProblemTrouble(f"{trouble} (rank {rank})")
-        return [found.get(voice.rank, _Answer(told={}, blob=b"")) for voice in voices]
+        return [found.get(process.rank, _Answer(told={}, blob=b"")) for process in processes]
 
     # ----------------------------------------------------------------------- what a Reference does, for all ranks
 
@@ -119,36 +119,36 @@ class RankReference:
         that speak with each other can't do without one of them."""
         self._count += 1
         params = {k: list(v) if isinstance(v, list) else v for k, v in case.params.items()}
-        found = self._sung("prepare", self._count, params=params, index=case.index, seed=seed)
+        found = self._asked("prepare", self._count, params=params, index=case.index, seed=seed)
         parts = tuple(
             Prepared(case=case, packed=a.blob, layout=layouts.layout_from(a.told["layout"]), expected=None, exact=True)
             for a in found
         )
         return PreparedRanks(
             case=case, packed=b"", layout=_NO_LAYOUT, expected=None, exact=True, number=self._count, parts=parts,
-            chorus=self,
+            reference=self,
         )  # fmt: skip
 
     def verify(self, prepared: Prepared) -> None:
         """The reference's own answers must pass its own check in every rank; ProblemTrouble otherwise."""
-        self._sung("verify", _number(prepared))
+        self._asked("verify", _number(prepared))
 
     def answer_again(self, prepared: Prepared) -> None:
         """The reference once more on these inputs."""
-        self._sung("answer", _number(prepared))
+        self._asked("answer", _number(prepared))
 
     def nothings(self, prepared: PreparedRanks) -> list[bytes]:
         """What a null call carries to each rank: the arrays of its input."""
-        return [a.blob for a in self._sung("nothing", prepared.number, [part.packed for part in prepared.parts])]
+        return [a.blob for a in self._asked("nothing", prepared.number, [part.packed for part in prepared.parts])]
 
     def misfits(self, prepared: PreparedRanks, outputs: Sequence[bytes]) -> list[str]:
         """For each rank what keeps its bytes from being an output at all; empty texts where nothing does."""
-        return [str(a.told["misfit"]) for a in self._sung("read", prepared.number, outputs)]
+        return [str(a.told["misfit"]) for a in self._asked("read", prepared.number, outputs)]
 
     def check(self, prepared: PreparedRanks) -> list[tuple[bool, str]]:
         """Whether the outputs that `misfits` was given are right, rank by rank. A rank that waits in vain for one
         whose check has failed counts as failed, too."""
-        found = self._sung("check", prepared.number)
+        found = self._asked("check", prepared.number)
         return [(bool(a.told.get("good", False)), str(a.told.get("said", ""))) for a in found]
 
 
@@ -175,7 +175,7 @@ class _RankProcess:
         self.rank = rank
         self.line, theirs = socket.socketpair()
         with theirs:
-            argv = [sys.executable, "-I", "-B", eval_folder(), "--chorus", str(theirs.fileno())]
+            argv = [sys.executable, "-I", "-B", eval_folder(), "--reference-rank", str(theirs.fileno())]
             self._process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), cwd="/"
             )
@@ -213,7 +213,7 @@ class _RankProcess:
 
 
 def serve_rank(fd: int) -> int:
-    """The program of `--chorus`: one rank of the reference, until the judge hangs up."""
+    """The program of `--reference-rank`: one rank of the reference, until the judge hangs up."""
     with contextlib.suppress(OSError):
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     kernel.hide_judge()

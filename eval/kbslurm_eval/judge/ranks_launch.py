@@ -63,8 +63,10 @@ class RanksLaunch(Launch):
         super().__init__(supervisor, allowance, pulse)
         try:
             asked = [{"rank": rank, "world": self._world, "group": group} for rank in range(self._world)]
-            chord = self.ring_all(Kind.HELLO, list(map(values.pack, asked)), limit_s=2 * START_S if group else START_S)
-            if (failed := chord.failed) is not None:
+            replies = self.ring_all(
+                Kind.HELLO, list(map(values.pack, asked)), limit_s=2 * START_S if group else START_S
+            )
+            if (failed := replies.failed) is not None:
                 raise Rejected("error", failed[1].text)
         except Rejected as fault:
             fault.said = with_last_line(fault.said, self.close())
@@ -72,7 +74,7 @@ class RanksLaunch(Launch):
         except BaseException:
             self.close()
             raise
-        self._agree([json.loads(part.text) for part in chord.parts])
+        self._agree([json.loads(part.text) for part in replies.parts])
 
     def facts(self) -> dict[str, Any]:
         """How many ranks, what network they see, and the process group that they find."""
@@ -258,10 +260,10 @@ class RanksLaunch(Launch):
             if told["work"] is not None:
                 told["work"] = f"{told['work']}/rank{rank}"
             asked.append(values.pack(told))
-        chord = self.ring_all(Kind.LOAD, asked)
-        if (failed := chord.failed) is not None:
+        replies = self.ring_all(Kind.LOAD, asked)
+        if (failed := replies.failed) is not None:
             return replace(failed[1], text=f"rank {failed[0]}: {failed[1].text}")
-        return chord.parts[0]
+        return replies.parts[0]
 
     def null(self, prepared: Prepared) -> int:
         """All ranks' way without the call."""
@@ -276,7 +278,7 @@ class RanksLaunch(Launch):
         assert isinstance(prepared, PreparedRanks)
         index = prepared.case.index
         if index not in self._nothing:
-            self._nothing[index] = prepared.chorus.nothings(prepared)
+            self._nothing[index] = prepared.reference.nothings(prepared)
         return self._nothing[index]
 
     def call_all(self, prepared: PreparedRanks) -> RankReplies:
@@ -318,20 +320,20 @@ def in_rank(rank: int, fault: Rejected) -> Rejected:
 
 
 def one_call(
-    chorus: RankReference, launch: RanksLaunch, case: Case, seed: int | None
+    reference: RankReference, launch: RanksLaunch, case: Case, seed: int | None
 ) -> tuple[Rejected | None, int, int]:
     """One call in all ranks, judged: the fault, the time, and how many outputs were checked."""
-    prepared = chorus.prepare(case, seed)
-    chord = launch.call_all(prepared)
-    if (failed := chord.failed) is not None:
-        return in_rank(failed[0], claimed(failed[1])), chord.ns, 0
-    for rank, said in enumerate(chorus.misfits(prepared, [part.out for part in chord.parts])):
+    prepared = reference.prepare(case, seed)
+    replies = launch.call_all(prepared)
+    if (failed := replies.failed) is not None:
+        return in_rank(failed[0], claimed(failed[1])), replies.ns, 0
+    for rank, said in enumerate(reference.misfits(prepared, [part.out for part in replies.parts])):
         if said:
-            return in_rank(rank, Rejected("wrong", f"an answer is wrong: {said}", "an answer is wrong")), chord.ns, 0
-    found = chorus.check(prepared)
+            return in_rank(rank, Rejected("wrong", f"an answer is wrong: {said}", "an answer is wrong")), replies.ns, 0
+    found = reference.check(prepared)
     bad = sorted((not said, rank, said) for rank, (good, said) in enumerate(found) if not good)
     if not bad:
-        return None, chord.ns, len(found)
+        return None, replies.ns, len(found)
     _, rank, said = bad[0]  # the first that has something to say of it
     told = f"an answer is wrong: {said}" if said else "an answer is wrong"
-    return in_rank(rank, Rejected("wrong", told, "an answer is wrong")), chord.ns, len(found)
+    return in_rank(rank, Rejected("wrong", told, "an answer is wrong")), replies.ns, len(found)

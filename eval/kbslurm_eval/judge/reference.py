@@ -68,7 +68,7 @@ class Reference:
         self._one_file = manifest.style == "one-file"
         self._layouts: dict[tuple[int, bytes], layouts.Layout] = {}
         self._moving: set[int] = set()
-        sys.meta_path.insert(0, _Texts(manifest.files))
+        sys.meta_path.insert(0, _ProblemFiles(manifest.files))
         if cuda_on_cpu.wanted("cpu" if no_device else manifest.gpu, manifest.files.values()):
             cuda_on_cpu.install(no_device=no_device)
         self._compiled = compiled
@@ -266,7 +266,7 @@ def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:1000] + where
 
 
-class _Texts(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):  # type: ignore[misc]
+class _ProblemFiles(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):  # type: ignore[misc]
     """Imports a problem's files from their texts."""
 
     def __init__(self, files: Mapping[str, str]) -> None:

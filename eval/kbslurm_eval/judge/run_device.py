@@ -22,7 +22,7 @@ class RunDevice:
     """The device of one run, as the judge knows it. Nothing is opened before a case has an array for it."""
 
     gpu: driver.Driver
-    choice: call_parts.Choice
+    choice: call_parts.DeviceChoice
     shares: bool
     why: str = ""
     needed: bool = False
@@ -35,7 +35,7 @@ class RunDevice:
     _device: driver.Device | None = None
 
     @property
-    def facts(self) -> driver.Facts:
+    def facts(self) -> driver.DeviceInfo:
         """The device that is used: the first one that this job sees."""
         return self.gpu.devices[0]
 
@@ -46,7 +46,10 @@ class RunDevice:
 
     def look(self, prepared: Prepared) -> None:
         """Whether a call like this needs the device, and how much of its memory."""
-        place, found = call_parts.placed(prepared.layout, self.choice), call_parts.sent(prepared.packed, self.choice)
+        place, found = (
+            call_parts.split_layout(prepared.layout, self.choice),
+            call_parts.split_input(prepared.packed, self.choice),
+        )
         self.needed = self.needed or place is not None or found is not None
         mine = (0 if found is None else found.size, 0 if place is None else place.size)
         self.sizes = (max(mine[0], self.sizes[0]), max(mine[1], self.sizes[1]))
@@ -156,5 +159,5 @@ def device_of(manifest: Manifest) -> tuple[RunDevice | None, str]:
         why = "the device is in exclusive-process mode: the submission has it alone, and the reference runs on the CPU"
     elif not facts.exportable:
         why = "the device's driver can't export memory to another process"
-    choice = call_parts.Choice(arrays=arrays, native=manifest.lang == "cu", tensors=facts.exclusive)
+    choice = call_parts.DeviceChoice(arrays=arrays, native=manifest.lang == "cu", tensors=facts.exclusive)
     return RunDevice(gpu=found, choice=choice, shares=not why, why=why), ""

@@ -15,7 +15,7 @@ import signal
 from types import ModuleType
 from typing import Any
 
-from kbslurm_eval.runner import sharing
+from kbslurm_eval.runner import named_files
 
 AS_SHELLS_SAY = 128
 
@@ -56,7 +56,7 @@ def ask(popen_fork: ModuleType) -> None:
 
 def _pipe(pid: int) -> int:
     """The pipe of this process, whoever comes first."""
-    path = sharing.path_of("end", str(pid))
+    path = named_files.path_of("end", str(pid))
     with contextlib.suppress(FileExistsError):
         os.mkfifo(path, 0o600)
     return os.open(path, os.O_RDWR | os.O_CLOEXEC)

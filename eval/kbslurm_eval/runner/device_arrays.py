@@ -199,16 +199,10 @@ def connected(folder: str) -> socket.socket:
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     above = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        line.connect(short_path(folder, above))
+        line.connect(runner_link.lent_socket(folder, above))
     finally:
         os.close(above)
     return line
-
-
-def short_path(folder: str, above: int) -> str:
-    """The socket's path; by the folder's descriptor where it would be longer than a socket's may be."""
-    path = f"{folder}/{runner_link.LENT}"
-    return path if len(path) < 100 else f"/proc/self/fd/{above}/{runner_link.LENT}"
 
 
 def received(line: socket.socket) -> int:

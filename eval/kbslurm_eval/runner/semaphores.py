@@ -17,7 +17,7 @@ from _thread import get_ident
 from collections.abc import Callable
 from typing import Any, Self
 
-from kbslurm_eval.runner import sharing
+from kbslurm_eval.runner import named_files
 
 RECURSIVE_MUTEX, SEMAPHORE = 0, 1
 SEM_VALUE_MAX = 2**31 - 1
@@ -156,7 +156,7 @@ class SemLock:
 
 def sem_unlink(name: str) -> None:
     """Nobody else finds it by this name any more."""
-    os.unlink(sharing.path_of("sem", name))
+    os.unlink(named_files.path_of("sem", name))
 
 
 def _made(value: int, fd: int = -1) -> _Page:
@@ -170,8 +170,8 @@ def _made(value: int, fd: int = -1) -> _Page:
 
 def _named(name: str, value: int) -> _Page:
     """A new one. It gets its name when it is complete: nobody opens one that has no value yet."""
-    path = sharing.path_of("sem", name)
-    draft = sharing.path_of("new", secrets.token_hex(8))
+    path = named_files.path_of("sem", name)
+    draft = named_files.path_of("new", secrets.token_hex(8))
     fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         os.ftruncate(fd, mmap.PAGESIZE)
@@ -184,7 +184,7 @@ def _named(name: str, value: int) -> _Page:
 
 
 def _opened(name: str) -> _Page:
-    fd = os.open(sharing.path_of("sem", name), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = os.open(named_files.path_of("sem", name), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         return _Page(fd)
     finally:

@@ -19,24 +19,24 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from kbslurm_eval.runner import named_files
+
 if TYPE_CHECKING:
     from importlib.abc import Loader
 else:
     Loader = object  # importing it takes as long as all of this
 
-FOLDER, PYTHONS = ".shm", ".python"
-LONGEST = 255
-_folder = ""
+PYTHONS = ".python"
 _signals = True
 
 
 def install(place: str, *, signals: bool = True) -> None:
     """From here on what is shared by name lies below this folder, in this process and in those that it spawns.
     `signals`: whether they may signal each other."""
-    global _folder, _signals
-    if _folder:  # a rank's first process did so before it forked
+    global _signals
+    if named_files.folder:  # a rank's first process did so before it forked
         return
-    _folder, _signals = os.path.join(place, FOLDER), signals
+    named_files.folder, _signals = os.path.join(place, named_files.FOLDER), signals
     _lend(place)
     sys.meta_path.insert(0, _Finder())
     for name, mend in _MENDED.items():
@@ -64,17 +64,6 @@ def _first(place: str) -> str:
     return f"{first}install({place!r}, signals={_signals}); "
 
 
-def path_of(kind: str, name: str) -> str:
-    """The file of what is shared under this name, which has the bounds that it has in /dev/shm."""
-    plain = name.lstrip("/")
-    if not plain or "/" in plain:
-        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), name)
-    if len(plain) + len(kind) + 1 > LONGEST:
-        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), name)
-    os.makedirs(_folder, mode=0o700, exist_ok=True)
-    return os.path.join(_folder, f"{kind}.{plain}")
-
-
 # --------------------------------------------------------------------------------------------- the two modules of ours
 
 
@@ -91,12 +80,12 @@ def _memory(module: ModuleType) -> None:
 
 def shm_open(path: str, flags: int, mode: int = 0o777) -> int:
     """The descriptor of shared memory of this name."""
-    return os.open(path_of("shm", path), flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    return os.open(named_files.path_of("shm", path), flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
 
 
 def shm_unlink(path: str) -> None:
     """Nobody else finds it by this name any more."""
-    os.unlink(path_of("shm", path))
+    os.unlink(named_files.path_of("shm", path))
 
 
 # ------------------------------------------------------------------------------------------------ mended on the way in
@@ -114,7 +103,7 @@ def _spawn_with_ours(util: ModuleType) -> None:
 
 def _with_ours(args: list[Any]) -> list[Any]:
     """The command line of an interpreter, whose program first does what `install` did here."""
-    first = _first(os.path.dirname(_folder))
+    first = _first(os.path.dirname(named_files.folder))
     at = args.index("-c") + 1 if "-c" in args else len(args)
     return [*args[:at], *(first + program for program in args[at : at + 1]), *args[at + 1 :]]
 

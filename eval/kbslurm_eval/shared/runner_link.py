@@ -40,6 +40,12 @@ def rank_folder(folder: Path, rank: int) -> Path:
     return folder / f"rank{rank}"
 
 
+def lent_socket(folder: str, above: int) -> str:
+    """The socket's path; by the folder's descriptor where it would be longer than a socket's may be."""
+    path = f"{folder}/{LENT}"
+    return path if len(path) < 100 else f"/proc/self/fd/{above}/{LENT}"
+
+
 class Kind(enum.IntEnum):
     """What the judge asks for."""
 
