@@ -184,7 +184,7 @@ def test_time_that_goes_into_clearing_up_after_a_submission_is_its_own(tmp_path:
     found = judge.Judge(ground.manifest("", limits=ground.limits(total_s=100)), Nothing())  # type: ignore[arg-type]
     found._run.allowances.append(launch.Allowance(left_s=40, whole_s=60))
     assert found._out_of_time()[0] == "infrastructure"
-    found._run.allowances[0].aside_s += 40
+    found._run.allowances[0].cleanup_s += 40
     assert found._out_of_time()[0] == "timeout"
 
 

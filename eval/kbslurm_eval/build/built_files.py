@@ -24,9 +24,6 @@ CACHES = {
 SHOWN = "/built"  # where a cage shows what was built
 
 
-# ------------------------------------------------------------------------------------------ what was built, found
-
-
 def furnish(told: dict[str, Any], folder: str) -> str | None:
     """Put what was built where a submission's tools look for it; the folder of it, or None when nothing is built."""
     place = told.get("place")

@@ -30,9 +30,6 @@ _NVCC_ONLY = re.compile(
 )
 
 
-# -------------------------------------------------------------------------------------------------------- compiling
-
-
 def compiled(told: dict[str, Any], cache: str) -> tuple[int, str]:
     """Compile one library as the recipe says; a status of the link and a text."""
     os.makedirs(cache, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The border between the harness and compiled code, in C++: the header that submissions may include, and what is put
+"""What lies between the harness and compiled code, in C++: the header that submissions may include, and what is put
 around a submission and around a reference so that both are called with plain arrays.
 
 The one symbol of a submission's library is `kb_call`; a reference's has `kb_generate`, `kb_answer`, `kb_check` and what

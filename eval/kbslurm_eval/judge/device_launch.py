@@ -81,9 +81,9 @@ class DeviceLaunch(Launch):
 
     def __init__(
         self,
-        supervisor: Runners,
+        runners: Runners,
         allowance: Allowance,
-        pulse: Heartbeat,
+        heartbeat: Heartbeat,
         built: builds.Built | None = None,
         *,
         run_device: RunDevice,
@@ -94,7 +94,7 @@ class DeviceLaunch(Launch):
         self._layouts: dict[str, call_parts.SplitLayout | None] = {}
         self._claims: dict[int, list[int]] = {}
         self._calls = self._busy = self._claim_ns = 0
-        super().__init__(supervisor, allowance, pulse, built)
+        super().__init__(runners, allowance, heartbeat, built)
         try:
             self._meet()
         except BaseException:
@@ -111,8 +111,8 @@ class DeviceLaunch(Launch):
         (folder / runner_link.LENT).chmod(0o666)
         self._ear.listen(1)
 
-    def _greeting(self, supervisor: Runners) -> dict[str, Any]:
-        return {**super()._greeting(supervisor), "lent": True}
+    def _greeting(self, runners: Runners) -> dict[str, Any]:
+        return {**super()._greeting(runners), "lent": True}
 
     def _meet(self) -> None:
         """The runner's end of the socket, and its device: nothing of the submission is there yet."""

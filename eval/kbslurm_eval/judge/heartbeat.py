@@ -40,13 +40,13 @@ class Heartbeat:
 
 def put_file(path: Path, text: str) -> None:
     """The file is there whole or not at all."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with aside.open("w", encoding="utf-8") as file:
+        with fresh.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        aside.rename(path)
+        fresh.rename(path)
     except OSError:
-        aside.unlink(missing_ok=True)
+        fresh.unlink(missing_ok=True)
         raise

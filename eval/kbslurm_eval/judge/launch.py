@@ -41,12 +41,12 @@ class Allowance:
 
     left_s: float
     whole_s: float
-    aside_s: float = 0.0  # what came of it outside of calls: ending its processes, removing what they left
+    cleanup_s: float = 0.0  # what came of it outside of calls: ending its processes, removing what they left
 
     @property
     def theirs_s(self) -> float:
         """All time that the submission's own doing took."""
-        return self.whole_s - self.left_s + self.aside_s
+        return self.whole_s - self.left_s + self.cleanup_s
 
     def spend(self, seconds: float) -> None:
         """Take this from what is left."""
@@ -57,26 +57,26 @@ class Launch:
     """One runner and the judge's conversation with it. Outside of `ring` every process of the runner is stopped."""
 
     def __init__(
-        self, supervisor: Runners, allowance: Allowance, pulse: Heartbeat, built: builds.Built | None = None
+        self, runners: Runners, allowance: Allowance, heartbeat: Heartbeat, built: builds.Built | None = None
     ) -> None:
-        self._allowance, self._pulse, self._built = allowance, pulse, built
-        folder = supervisor.prepare()
+        self._allowance, self._heartbeat, self._built = allowance, heartbeat, built
+        folder = runners.prepare()
         self._link = JudgeEnd(folder)
         if built is not None:
             built.lay(folder)
         self._opened(folder)
-        place = built.cache(folder) if built is not None and supervisor.bare else None
-        self.runner: Runner = supervisor.start(folder, place)
+        place = built.cache(folder) if built is not None and runners.bare else None
+        self.runner: Runner = runners.start(folder, place)
         self._ids: dict[str, int] = {}
         self._null_payloads: dict[int, bytes] = {}
         self._last = bytes(8)
-        self._warmer = supervisor.warmer
+        self._warmer = runners.warmer
         self._core: int | None = None
         self._awake = 0
         self._wakes: list[int] = []
         self._patience_ns: float | None = None
         try:
-            hello = self.ring(Kind.HELLO, values.pack(self._greeting(supervisor)), limit_s=START_S)
+            hello = self.ring(Kind.HELLO, values.pack(self._greeting(runners)), limit_s=START_S)
             if hello.status != Status.OK:
                 raise Rejected("error", hello.text)
         except Rejected as fault:
@@ -95,8 +95,8 @@ class Launch:
     def _opened(self, folder: Path) -> None:
         """Whatever else has to lie in the launch's folder before its runner starts."""
 
-    def _greeting(self, supervisor: Runners) -> dict[str, Any]:
-        return {**supervisor.hello(), "native": self._built is not None and self._built.native}
+    def _greeting(self, runners: Runners) -> dict[str, Any]:
+        return {**runners.hello(), "native": self._built is not None and self._built.native}
 
     def ring(
         self,
@@ -221,7 +221,7 @@ class Launch:
 
     def _look(self, waited_ns: int, allowed_s: float) -> None:
         """Whether waiting still makes sense."""
-        self._pulse.beat()
+        self._heartbeat.beat()
         if (gone := self._gone()) is not None:
             raise gone
         if waited_ns / 1e9 > allowed_s:
@@ -336,7 +336,7 @@ class Launch:
         remove_tree.remove(self.runner.folder)
         if self._built is not None:
             self._built.clear(self.runner.folder, self.runner.work)
-        self._allowance.aside_s += time.monotonic() - began
+        self._allowance.cleanup_s += time.monotonic() - began
         return text
 
 

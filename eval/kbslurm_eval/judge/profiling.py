@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from kbslurm_eval.judge.rank_reference import PreparedRanks
 from kbslurm_eval.judge.ranks_launch import RanksLaunch
 from kbslurm_eval.judge.reference import Case, Prepared
+from kbslurm_eval.judge.replies import clean
 from kbslurm_eval.shared import layouts, values
 from kbslurm_eval.shared.runner_link import Kind, Status
 from kbslurm_eval.shared.wire import ARTIFACT_CAP, ARTIFACTS_CAP, ARTIFACTS_TOTAL, PROFILE_TEXT_CAP, Artifact
@@ -132,8 +133,6 @@ def _asked(packed: bytes, slots: list[tuple[str, int, int]], tool: str) -> bytes
 
 
 def _kept(files: ProfileFiles, name: str, case: Case, reply: Any, slots: list[tuple[str, int, int]]) -> None:
-    from kbslurm_eval.judge.replies import clean
-
     told = clean(reply.text, PROFILE_TEXT_CAP)
     if reply.status != Status.OK:
         files.say(f"{name} ({case.spec}): no profile: {told or 'the runner gave none'}")

@@ -1,6 +1,6 @@
 """Problems for several GPUs: one launch holds all ranks, and a call is over when the last of them is done.
 
-    judge ── link ── conductor (the runner's first process)
+    judge ── link ── the runner's first process
           ├─ link of rank 0 ── rank 0 ─┐
           ├─ link of rank 1 ── rank 1 ─┤ loopback of a network namespace of their own
           └─ …                        ─┘
@@ -52,15 +52,15 @@ class RankReplies:
 class RanksLaunch(Launch):
     """One runner that holds all ranks, and the judge's conversation with each."""
 
-    def __init__(self, supervisor: Runners, allowance: Allowance, pulse: Heartbeat, *, group: str) -> None:
-        self._world, self._group = supervisor.ranks, group
+    def __init__(self, runners: Runners, allowance: Allowance, heartbeat: Heartbeat, *, group: str) -> None:
+        self._world, self._group = runners.ranks, group
         self._ends: list[JudgeEnd] = []
         self._lasts = [bytes(8)] * self._world
         self._numbers: list[dict[str, int]] = [{} for _ in range(self._world)]
         self._nothing: dict[int, list[bytes]] = {}
         self._unanswered: list[int] = []
         self._failed_at_ns: int | None = None
-        super().__init__(supervisor, allowance, pulse)
+        super().__init__(runners, allowance, heartbeat)
         try:
             asked = [{"rank": rank, "world": self._world, "group": group} for rank in range(self._world)]
             replies = self.ring_all(
@@ -83,8 +83,8 @@ class RanksLaunch(Launch):
     def _opened(self, folder: Path) -> None:
         self._ends = [JudgeEnd(rank_folder(folder, rank)) for rank in range(self._world)]
 
-    def _greeting(self, supervisor: Runners) -> dict[str, Any]:
-        return {**supervisor.hello(), "ranks": self._world, "port": free_port()}
+    def _greeting(self, runners: Runners) -> dict[str, Any]:
+        return {**runners.hello(), "ranks": self._world, "port": free_port()}
 
     def _agree(self, seen: Sequence[dict[str, Any]]) -> None:
         """Every rank is in the cage that the first process is in; if one isn't, its own is what counts."""

@@ -6,7 +6,7 @@ and they keep everything in the launch's own folder, which the judge removes and
 part of the fence, which holds without it: it may be patched like all else in a runner.
 
 Every Python that a submission starts finds them, too. C code that asks the C library itself still gets none; see
-`refused`. Nothing is imported for who doesn't share.
+`isolation_hints`. Nothing is imported for who doesn't share.
 """
 
 from __future__ import annotations

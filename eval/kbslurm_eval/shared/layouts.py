@@ -1,4 +1,8 @@
-"""Layouts of outputs: declared by the judge, filled by a runner, read back by the judge."""
+"""Layouts of outputs: declared by the judge, filled by a runner, read back by the judge.
+
+What a runner writes never describes itself: the judge derives a `Layout` from its own reference's output and reads
+exactly those bytes (`Layout.read`), so nothing that a submission makes is parsed, unpickled or even sized by it.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Values across the link: inputs go out in a typed form of ours, outputs come back as bytes of a layout that the
-judge declares.
+"""Values on their way to a runner, in a typed form of ours.
 
 The two directions differ on purpose. What the judge packs (`pack`/`unpack`) may describe itself: the runner trusts the
-judge. What the runner writes never describes itself: the judge derives a `Layout` from its own reference's output and
-reads exactly those bytes (`Layout.read`), so nothing that a submission makes is parsed, unpickled or even sized by it.
+judge. What comes back never does: see `layouts`.
 numpy and torch are used where a problem has imported them, and never imported for any other reason.
 """
 
