@@ -32,8 +32,8 @@ DATE_OF_CITATION = re.compile(r"(?m)^date-released: \S+\n")
 # What an unpacked sdist needs, so that the tests run there and a wheel can be built from it.
 SDIST = (
     "LICENSE", "CHANGELOG.md", "Makefile", "PKG-INFO", "README.md", "pyproject.toml", "hatch_build.py",
-    "requirements.lock", "alembic/env.py", "bot/kbslurm_bot/__init__.py", "docs/walk.md", "eval/kbslurm_eval/wire.py",
-    "kbslurm/__init__.py", "tests/conftest.py",
+    "requirements.lock", "alembic/env.py", "bot/kbslurm_bot/__init__.py", "docs/walk.md",
+    "eval/kbslurm_eval/shared/wire.py", "kbslurm/__init__.py", "tests/conftest.py",
 )  # fmt: skip
 
 

@@ -14,14 +14,14 @@ EXPECTED = (
     "kbslurm/_share/alembic/versions/",
     "kbslurm/_share/containers/",
     "kbslurm/_share/eval/__main__.py",
-    "kbslurm/_share/eval/kbslurm_eval/wire.py",
+    "kbslurm/_share/eval/kbslurm_eval/shared/wire.py",
     "kbslurm/_share/examples/",
     "kbslurm/_share/kbslurm-run.yml",
     "kbslurm/backends/github/requirements.txt",
     "kbslurm/_share/sbatch_templates/base.sbatch.j2",
     "kbslurm/_share/site-configs/schema.json",
     "kbslurm_bot/__init__.py",
-    "kbslurm_eval/wire.py",
+    "kbslurm_eval/shared/wire.py",
 )
 TOP_LEVEL = {"kbslurm", "kbslurm_bot", "kbslurm_eval"}
 FORBIDDEN = ("__pycache__", "kbslurm/_share/alembic/__init__.py", "/tests/", "/.env", ".sif")

@@ -29,7 +29,7 @@ from kbslurm.domain.run import (
     Work,
 )
 from kbslurm.domain.verdict import Verdict
-from kbslurm_eval.wire import Mode
+from kbslurm_eval.shared.wire import Mode
 
 
 class Clock(Protocol):

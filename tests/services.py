@@ -18,7 +18,8 @@ from typing import NoReturn
 
 import pytest
 
-from kbslurm_eval import driver, fence
+from kbslurm_eval.cage import landlock
+from kbslurm_eval.device import driver
 
 NVCC_HOME = Path(__file__).resolve().parent.parent / ".nvcc" / "nvidia" / "cu13"
 SYSCTLS = Path("/proc/sys")
@@ -81,7 +82,7 @@ def _switched_on() -> str:
 
 
 def _can_fence() -> bool:
-    return fence.version() >= (1 if os.geteuid() == 0 else fence.TRUNCATES)
+    return landlock.version() >= (1 if os.geteuid() == 0 else landlock.TRUNCATES)
 
 
 def _clustered() -> str:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from kbslurm_eval import clock, samples
-from kbslurm_eval.wire import PHASES, BenchmarkResult, CallTimes, LaunchSamples, Mode, PhaseName
+from kbslurm_eval.shared import clock, samples
+from kbslurm_eval.shared.wire import PHASES, BenchmarkResult, CallTimes, LaunchSamples, Mode, PhaseName
 
 NULL_NS = 1_000
 

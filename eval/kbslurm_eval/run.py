@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .supervisor import Supervisor
-    from .wire import Manifest, Report
+    from kbslurm_eval.cage.runners import Runners
+    from kbslurm_eval.shared.wire import Manifest, Report
 
 NO_REPORT = 6
 UNWRITTEN = 74  # the service knows it, too: of a run whose disk is full this number may be all that is left
@@ -45,34 +45,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else list(argv)
     match argv:
         case ["--jail"]:  # the launcher and the runner start often and need little: nothing else is imported for them
-            from . import guard
+            from kbslurm_eval.cage import launcher
 
-            return guard.launcher()
+            return launcher.launch()
         case ["--runner", folder]:
-            from . import child
+            from kbslurm_eval.runner import serve
 
-            return child.serve(folder)
-        case ["--chorus", fd]:
-            from . import chorus
+            return serve.serve(folder)
+        case ["--reference-rank", fd]:
+            from kbslurm_eval.judge import rank_reference
 
-            return chorus.sing(int(fd))
-        case ["--aside", fd]:
-            from . import aside
+            return rank_reference.serve_rank(int(fd))
+        case ["--reference-library", fd]:
+            from kbslurm_eval.judge import compiled_reference
 
-            return aside.serve(int(fd))
-        case ["--warm", shared, bell, judge_pid]:
-            from . import warm
+            return compiled_reference.serve(int(fd))
+        case ["--keep-awake", shared, bell, judge_pid]:
+            from kbslurm_eval.cage import warming_process
 
-            return warm.serve(int(shared), int(bell), int(judge_pid))
+            return warming_process.keep_awake(int(shared), int(bell), int(judge_pid))
         case ["--digest"]:
-            from . import host
+            from kbslurm_eval.shared.program import harness_digest
 
-            print(host.harness_digest())
+            print(harness_digest())
             return 0
         case ["--image-digest", image]:
             from pathlib import Path
 
-            from .image import UNREADABLE, digest_of
+            from kbslurm_eval.shared.image_digest import UNREADABLE, digest_of
 
             try:
                 print(digest_of(Path(image)))
@@ -139,23 +139,25 @@ def judge(
     own."""
     import signal
 
-    from . import guard, wire
-    from .judge import Judge, put_file
+    from kbslurm_eval.cage import kernel, seen_inside
+    from kbslurm_eval.judge.heartbeat import put_file
+    from kbslurm_eval.judge.judge import Judge
+    from kbslurm_eval.shared import wire
 
     told, secret = _read(manifest, key)
-    own = guard.seen_by_judge()
+    own = seen_inside.seen_by_judge()
     keep_memory()
-    troubles = guard.hide_judge()
+    troubles = kernel.hide_judge()
     signal.signal(signal.SIGTERM, _stop)
-    ground, level = _ground(told, supervisor, link, work)
+    runners, level = _runners_for(told, supervisor, link, work)
     _remove(key)
     if level < 2:
         _remove(manifest)
     out.mkdir(parents=True, exist_ok=True)
     found = Judge(
-        told, ground, heartbeat=out / "heartbeat.json", artifacts=out / "artifacts", least_level=least_level, own=own
+        told, runners, heartbeat=out / "heartbeat.json", artifacts=out / "artifacts", least_level=least_level, own=own
     )
-    found.note([*ground.notes, *troubles])
+    found.note([*runners.notes, *troubles])
     report = found.judge()
     try:
         put_file(out / "report.json", wire.seal(report, secret))
@@ -180,7 +182,7 @@ def _stop(number: int, frame: Any) -> None:
 
 
 def _read(manifest: Path, key: Path) -> tuple[Manifest, bytes]:
-    from . import wire
+    from kbslurm_eval.shared import wire
 
     try:
         with key.open("rb") as file:
@@ -202,23 +204,25 @@ def _remove(path: Path) -> None:
         pass  # on a read-only mount it can't be; no runner sees that mount
 
 
-def _ground(told: Manifest, supervisor: Path | None, link: Path | None, work: Path | None) -> tuple[Supervisor, int]:
-    from .ranks import limits_of, ranks_of
-    from .supervisor import CantStart, Doorbell, Local
+def _runners_for(told: Manifest, supervisor: Path | None, link: Path | None, work: Path | None) -> tuple[Runners, int]:
+    from kbslurm_eval.cage.container_runners import ContainerRunners
+    from kbslurm_eval.cage.local_runners import LocalRunners
+    from kbslurm_eval.cage.runners import CantStart
+    from kbslurm_eval.judge.ranks import limits_of, ranks_of
 
     limits, ranks = limits_of(told), ranks_of(told)
     if supervisor is not None:
         if link is None:
             raise CantJudge("--supervisor needs --link, the folder that its runners share with the judge")
         try:
-            return Doorbell(supervisor, link, limits, ranks=ranks), 2
+            return ContainerRunners(supervisor, link, limits, ranks=ranks), 2
         except CantStart as error:
             raise CantJudge(str(error)) from None
     if work is not None:
         work.mkdir(parents=True, exist_ok=True)
     level, _ = reachable(None if work is None else str(work))
     try:
-        return Local(limits, level=level, shm=None if work is None else str(work), ranks=ranks), level
+        return LocalRunners(limits, level=level, shm=None if work is None else str(work), ranks=ranks), level
     except OSError as error:
         raise CantJudge(f"no folder for the runners' links: {error}") from None
 
@@ -227,30 +231,33 @@ def reachable(work: str | None = None) -> tuple[int, list[str]]:
     """The highest level at which a runner really starts here, and what kept it from more."""
     import os
 
-    from .supervisor import CantStart, Local
-    from .wire import Limits
+    from kbslurm_eval.cage.local_runners import LocalRunners
+    from kbslurm_eval.cage.runners import CantStart
+    from kbslurm_eval.shared.wire import Limits
 
     notes: list[str] = []
     highest = int(os.environ.get("KBSLURM_EVAL_LEVEL", "2"))
     for level in range(min(2, highest), -1, -1):
-        ground = Local(Limits(), level=level, shm=work)
+        runners = LocalRunners(Limits(), level=level, shm=work)
         try:
-            _tried(ground)
+            _tried(runners)
         except CantStart as error:
             notes.append(f"level {level}: {error}")
             continue
         finally:
-            ground.close()
+            runners.close()
         return level, notes
     return 0, notes
 
 
-def _tried(ground: Any) -> None:
-    from .judge import Allowance, Launch, Pulse, Rejected
-    from .supervisor import CantStart
+def _tried(runners: Any) -> None:
+    from kbslurm_eval.cage.runners import CantStart
+    from kbslurm_eval.judge.heartbeat import Heartbeat
+    from kbslurm_eval.judge.launch import Allowance, Launch
+    from kbslurm_eval.judge.replies import Rejected
 
     try:
-        launch = Launch(ground, Allowance(left_s=60, whole_s=60), Pulse(None))
+        launch = Launch(runners, Allowance(left_s=60, whole_s=60), Heartbeat(None))
     except Rejected as error:
         raise CantStart(error.said) from None
     launch.close()
@@ -260,37 +267,39 @@ def mutated(manifest: str) -> dict[str, Any]:
     """What a problem's check makes of spoilt answers. No submission is run; a reference in C++ is compiled first."""
     from pathlib import Path
 
-    from . import mutate, wire
-    from .check import ProblemTrouble
-    from .judge import Judge
-    from .supervisor import CantStart
+    from kbslurm_eval.cage.runners import CantStart
+    from kbslurm_eval.judge import mutate
+    from kbslurm_eval.judge.judge import Judge
+    from kbslurm_eval.judge.reference import ProblemTrouble
+    from kbslurm_eval.shared import wire
 
     told = wire.read_manifest(Path(manifest).read_bytes())
     if not told.build.adapter:
         return mutate.of_manifest(told, None)
-    ground, _ = _ground(told, None, None, None)
+    runners, _ = _runners_for(told, None, None, None)
     try:
-        return mutate.of_manifest(told, Judge(told, ground).compiled_reference())
+        return mutate.of_manifest(told, Judge(told, runners).compiled_reference())
     except (ProblemTrouble, CantStart) as trouble:
         return {"findings": [], "trouble": str(trouble)}
     finally:
-        ground.close()
+        runners.close()
 
 
 def probe() -> dict[str, Any]:
     """The isolation that can be reached here: level, means, what is missing, and what a runner found from inside."""
-    from . import guard
-    from .judge import Allowance, Launch, Pulse
-    from .supervisor import Local
-    from .wire import Limits
+    from kbslurm_eval.cage import seen_inside
+    from kbslurm_eval.cage.local_runners import LocalRunners
+    from kbslurm_eval.judge.heartbeat import Heartbeat
+    from kbslurm_eval.judge.launch import Allowance, Launch
+    from kbslurm_eval.shared.wire import Limits
 
-    own = guard.seen_by_judge()
+    own = seen_inside.seen_by_judge()
     level, notes = reachable()
-    ground = Local(Limits(), level=level)
+    runners = LocalRunners(Limits(), level=level)
     try:
-        launch = Launch(ground, Allowance(left_s=60, whole_s=60), Pulse(None))
-        found, missing = guard.level_of(launch.seen, own, container=False)
+        launch = Launch(runners, Allowance(left_s=60, whole_s=60), Heartbeat(None))
+        found, missing = seen_inside.level_of(launch.seen, own, container=False)
         launch.close()
     finally:
-        ground.close()
-    return {"level": found, "means": ground.means, "notes": [*notes, *missing], "seen": launch.seen}
+        runners.close()
+    return {"level": found, "means": runners.means, "notes": [*notes, *missing], "seen": launch.seen}

@@ -29,7 +29,7 @@ from kbslurm.errors import (
     TooLarge,
     Unauthenticated,
 )
-from kbslurm_eval.wire import Mode
+from kbslurm_eval.shared.wire import Mode
 
 if TYPE_CHECKING:
     from kbslurm.api.listener import EventListener

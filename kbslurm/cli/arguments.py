@@ -8,7 +8,7 @@ from typing import Annotated, get_args
 import typer
 
 from kbslurm.errors import Invalid
-from kbslurm_eval.wire import Mode
+from kbslurm_eval.shared.wire import Mode
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
 As = Annotated[str | None, typer.Option("--as", help="Act as this person (default: $KBSLURM_PERSON, else you).")]

@@ -15,8 +15,8 @@ from typing import Any
 
 from kbslurm.domain.board import LEAST_DIFFERENCE
 from kbslurm.domain.problem import Problem
-from kbslurm_eval import clock, samples
-from kbslurm_eval.wire import Report
+from kbslurm_eval.shared import clock, samples
+from kbslurm_eval.shared.wire import Report
 
 FINAL = "final"  # `submission.via` of such a run; it never ranks itself
 

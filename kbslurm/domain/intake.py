@@ -12,7 +12,7 @@ from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import PersonId
 from kbslurm.domain.source import Source, check_language
 from kbslurm.errors import DeadlinePassed, Invalid, NotAccepting, NotFound, Refused
-from kbslurm_eval.wire import Mode
+from kbslurm_eval.shared.wire import Mode
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kbslurm.domain.problem import Problem
 from kbslurm.errors import Invalid
-from kbslurm_eval.wire import MANIFEST_CAP, PHASES, WIRE_VERSION, Limits, Manifest, Mode, dumps
+from kbslurm_eval.shared.wire import MANIFEST_CAP, PHASES, WIRE_VERSION, Limits, Manifest, Mode, dumps
 
 # Phases count what the submission takes; inputs, answers and checks are the judge's own work and take as long again.
 JUDGES_SHARE = 1.5

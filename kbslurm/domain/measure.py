@@ -17,8 +17,8 @@ from typing import Literal
 from kbslurm.domain.board import Measured, separated
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.verdict import Verdict
-from kbslurm_eval import samples
-from kbslurm_eval.wire import Report
+from kbslurm_eval.shared import samples
+from kbslurm_eval.shared.wire import Report
 
 CALIBRATION = "calibration"  # `submission.via` of the house's own; such a run never ranks
 CHART_LENGTH = 50

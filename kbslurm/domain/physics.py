@@ -16,7 +16,7 @@ from typing import Any
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.verdict import Verdict
 from kbslurm.errors import Invalid
-from kbslurm_eval.wire import Params, Report
+from kbslurm_eval.shared.wire import Params, Report
 
 FORMULA_CAP = 500
 DEPTH_CAP = 40

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Literal, get_args
 
 from kbslurm.errors import Invalid, NotFound, QuotaSpent, Refused
-from kbslurm_eval.wire import Mode
+from kbslurm_eval.shared.wire import Mode
 
 Category = Literal["test", "leaderboard"]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from kbslurm_eval.wire import Budget, Build, Limits, Params
+from kbslurm_eval.shared.wire import Budget, Build, Limits, Params
 
 Lang = Literal["py", "cu"]
 Style = Literal["modern", "one-file"]

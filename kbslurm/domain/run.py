@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Literal, NewType
 
 from kbslurm.domain.problem import Problem
-from kbslurm_eval.wire import Mode, VerdictName
+from kbslurm_eval.shared.wire import Mode, VerdictName
 
 SubmissionId = NewType("SubmissionId", int)
 RunId = NewType("RunId", int)

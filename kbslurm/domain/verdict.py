@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kbslurm_eval.clock import UNRESOLVED
-from kbslurm_eval.samples import RankingBy, that_count
-from kbslurm_eval.wire import Report, VerdictName
+from kbslurm_eval.shared.clock import UNRESOLVED
+from kbslurm_eval.shared.samples import RankingBy, that_count
+from kbslurm_eval.shared.wire import Report, VerdictName
 
 FOLDERS: dict[VerdictName, str] = {
     "passed": "accepted",

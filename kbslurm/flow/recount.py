@@ -12,8 +12,8 @@ import zlib
 from collections import Counter
 
 from kbslurm.domain.problem import Problem
-from kbslurm_eval import clock, samples
-from kbslurm_eval.wire import PHASES, CallTimes, LaunchSamples, PhaseName, Report, WireError, commitment
+from kbslurm_eval.shared import clock, samples
+from kbslurm_eval.shared.wire import PHASES, CallTimes, LaunchSamples, PhaseName, Report, WireError, commitment
 
 FEWEST_CALLS = 5  # what a budget is never cut below by the reference's pace; a problem may declare fewer itself
 FEWEST_LAUNCHES = 2

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from kbslurm.errors import Invalid
-from kbslurm_eval.wire import Mode, VerdictName
+from kbslurm_eval.shared.wire import Mode, VerdictName
 
 KEYS = ("submission", "gpu", "verdict", "mode", "person")
 

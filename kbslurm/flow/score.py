@@ -21,7 +21,7 @@ from kbslurm.flow import recount
 from kbslurm.observe.crash_points import crash_point
 from kbslurm.observe.logs import teller
 from kbslurm.ports import Attempts, Results
-from kbslurm_eval.wire import Report, WireError, unseal
+from kbslurm_eval.shared.wire import Report, WireError, unseal
 
 tell = teller("score")
 

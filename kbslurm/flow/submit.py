@@ -13,7 +13,7 @@ from kbslurm.domain.run import PersonId
 from kbslurm.domain.source import checked_source, directives, settled_board, settled_gpus
 from kbslurm.observe.crash_points import crash_point
 from kbslurm.ports import Intake, NewSubmission, Receipt
-from kbslurm_eval.wire import Mode
+from kbslurm_eval.shared.wire import Mode
 
 
 def accept(

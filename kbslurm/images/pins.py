@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 from kbslurm.errors import Invalid, Misconfigured, NotFound
-from kbslurm_eval.image import digest_of as image_digest
+from kbslurm_eval.shared.image_digest import digest_of as image_digest
 
 LOCK = "digests.lock"
 

@@ -11,7 +11,7 @@ from kbslurm.problems.marked_yaml import Marked
 from kbslurm.problems.python_code import (
     Function,
 )
-from kbslurm_eval.wire import Params, Scalar
+from kbslurm_eval.shared.wire import Params, Scalar
 
 CASES_CAP = 256
 RANKS_CAP = 64

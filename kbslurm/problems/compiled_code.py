@@ -14,7 +14,7 @@ from typing import Any
 
 from kbslurm.errors import Invalid
 from kbslurm.problems.python_code import Function
-from kbslurm_eval.border import function_parameters
+from kbslurm_eval.build.cpp_signatures import function_parameters
 
 SUBMISSION_SUFFIXES = (".cu", ".cuh", ".cpp", ".hip")
 HEADER_SUFFIXES = (".h", ".hh", ".hpp", ".cuh")

@@ -12,7 +12,7 @@ from kbslurm.domain.contest import gpu_name
 from kbslurm.domain.manifest import JUDGES_SHARE, STARTING_S
 from kbslurm.errors import Invalid
 from kbslurm.problems.marked_yaml import Marked
-from kbslurm_eval.wire import Budget, Limits
+from kbslurm_eval.shared.wire import Budget, Limits
 
 FILE_CAP = 1_000_000
 LIST_CAP = 4096

@@ -30,7 +30,7 @@ from kbslurm.problems.python_code import (
     required_function,
 )
 from kbslurm.problems.roles import ANSWERS
-from kbslurm_eval.wire import Build, Params
+from kbslurm_eval.shared.wire import Build, Params
 
 
 def problem_of_file(file: Path, *, name: str | None) -> Problem:

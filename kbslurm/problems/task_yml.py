@@ -48,7 +48,7 @@ from kbslurm.problems.roles import (
     judge_only_files,
     runner_files,
 )
-from kbslurm_eval.wire import Build
+from kbslurm_eval.shared.wire import Build
 
 LANGUAGES = frozenset({"Python", "Triton", "CUDA", "HIP", "CuteDSL"})
 TASK_KEYS = frozenset(

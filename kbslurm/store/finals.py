@@ -22,7 +22,7 @@ from kbslurm.store.connect import Connection, Pool
 from kbslurm.store.people import own_person
 from kbslurm.store.rows import Rows, note_event, or_now
 from kbslurm.store.standings import Standings
-from kbslurm_eval.wire import RIVALS_MOST
+from kbslurm_eval.shared.wire import RIVALS_MOST
 
 State = Literal["open", "applied", "forgotten"]
 

@@ -19,7 +19,7 @@ from kbslurm.store.connect import Connection, Pool
 from kbslurm.store.problems import Problems
 from kbslurm.store.rows import Rows, row_of
 from kbslurm.store.seeds import derived_seed
-from kbslurm_eval.wire import Mode
+from kbslurm_eval.shared.wire import Mode
 
 INTAKE = """
 SELECT p.id AS person_id, p.role, b.id AS board_id, b.name AS board, b.gpus, b.problem_version_id, f.*

@@ -14,7 +14,7 @@ from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import AttemptState, EventId, PersonId, RunId, RunState, SubmissionId
 from kbslurm.domain.verdict import Verdict
 from kbslurm.domain.waterfall import Stamps, moment
-from kbslurm_eval.wire import Mode
+from kbslurm_eval.shared.wire import Mode
 
 RankBy = Literal["best", "last"]
 TokenKind = Literal["cli", "web", "api", "pending"]

@@ -25,8 +25,8 @@ from kbslurm.domain.run import new_job_name
 from kbslurm.domain.source import check_language, checked_source
 from kbslurm.errors import EXIT_INFRASTRUCTURE, EXIT_OK, EXIT_REJECTED, Misconfigured
 from kbslurm.trial import keeper as trial_keeper
-from kbslurm_eval import broom
-from kbslurm_eval.wire import (
+from kbslurm_eval.shared import remove_tree
+from kbslurm_eval.shared.wire import (
     ARTIFACT_CAP,
     REPORT_CAP,
     WIRE_VERSION,
@@ -105,7 +105,7 @@ def run_trial(
         names = [one.name for one in found.report.artifacts]
         return replace(found, artifacts=read_artifacts(paths.artifacts, names, ARTIFACT_CAP))
     finally:
-        broom.remove(paths.dir)
+        remove_tree.remove(paths.dir)
 
 
 def as_try_json(trial: Trial) -> dict[str, Any]:

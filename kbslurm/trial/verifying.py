@@ -12,10 +12,7 @@ from kbslurm.domain.verdict import FOLDERS
 from kbslurm.errors import Invalid
 from kbslurm.problems import loading
 from kbslurm.trial.run import Heartbeat, run_trial
-from kbslurm_eval.wire import (
-    Mode,
-    VerdictName,
-)
+from kbslurm_eval.shared.wire import Mode, VerdictName
 
 
 @dataclass(frozen=True, kw_only=True)

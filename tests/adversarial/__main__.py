@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from kbslurm_eval import wire
+from kbslurm_eval.shared import wire
 from tests.adversarial import corpus, trial
 from tests.adversarial.trial import Trial
 

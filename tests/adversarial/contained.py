@@ -24,7 +24,7 @@ from kbslurm.config import shared_folders
 from kbslurm.domain.run import JobName
 from kbslurm.domain.site import Site
 from kbslurm.flow.script import attempts_folder, harness_folder, script_for
-from kbslurm_eval import wire
+from kbslurm_eval.shared import wire
 from tests.adversarial import corpus, trial
 from tests.adversarial.trial import Trial
 from tests.cluster.inside.site import site_at

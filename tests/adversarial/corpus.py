@@ -24,7 +24,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbslurm_eval import fence, wire
+from kbslurm_eval.cage import landlock
+from kbslurm_eval.shared import wire
 
 HERE = Path(__file__).resolve().parent
 GROUPS = ("timing", "correctness", "forgery", "environment", "precomputation", "exfiltration", "persistence")
@@ -138,9 +139,9 @@ class Entry:
 
     def lacks(self, level: int) -> str:
         """What this kernel is too old for, at this isolation level; empty where it can be tried."""
-        if level != 1 or fence.version() >= self.landlock:
+        if level != 1 or landlock.version() >= self.landlock:
             return ""
-        return f"this kernel's Landlock is version {fence.version()}, and {self.name} needs {self.landlock}"
+        return f"this kernel's Landlock is version {landlock.version()}, and {self.name} needs {self.landlock}"
 
     @property
     def twin(self) -> str:

@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kbslurm_eval import clock, guard, wire
+from kbslurm_eval.cage import kernel, users
+from kbslurm_eval.shared import clock, wire
 from tests.adversarial.corpus import HIDDEN, PROBLEMS, SMALL, Entry
 
 EVAL = Path(__file__).resolve().parents[2] / "eval"
@@ -184,11 +185,11 @@ def _judged(told: wire.Manifest, key: bytes, level: int, trial: Trial) -> tuple[
 def _orphans_counted(trial: Trial) -> Iterator[None]:
     """Whoever is left of what is started inside comes to this process: told as a fault, and ended."""
     before = set(_children())
-    guard.prctl(guard.PR_SET_CHILD_SUBREAPER, 1)
+    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     try:
         yield
     finally:
-        guard.prctl(guard.PR_SET_CHILD_SUBREAPER, 0)
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 0)
         # what is dead already was killed with the harness's last breath and only waits for its parent
         for pid in set(_children()) - before:
             state = _state(pid)
@@ -232,7 +233,7 @@ def _marks() -> set[str]:
 
 
 def _is_caged(uid: int) -> bool:
-    return os.getuid() == 0 and (uid == guard.CAGED_UID or uid >= guard.OWN_UIDS)
+    return os.getuid() == 0 and (uid == users.CAGED_UID or uid >= users.OWN_UIDS)
 
 
 # ------------------------------------------------------------------------------------------------------- what must hold

@@ -32,7 +32,7 @@ def test_imports_go_down_and_never_up() -> None:
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
-    graph = grimp.build_graph("kbslurm", "kbslurm_bot", cache_dir=None)
+    graph = grimp.build_graph("kbslurm", "kbslurm_bot", "kbslurm_eval", cache_dir=None)
     order = TopologicalSorter({module: graph.find_modules_directly_imported_by(module) for module in graph.modules})
     assert set(order.static_order()) >= graph.modules  # or a CycleError that names the circle
 
@@ -70,7 +70,7 @@ def test_the_walls_are_those_of_the_design() -> None:
         "kbslurm.flow",
         "kbslurm.wiring",
     }
-    assert contracts["pure"]["source_modules"] == ["kbslurm.domain", "kbslurm_eval.wire"]
+    assert contracts["pure"]["source_modules"] == ["kbslurm.domain", "kbslurm_eval.shared.wire"]
     assert set(contracts["pure"]["forbidden_modules"]) == {
         "sqlalchemy",
         "discord",
@@ -83,6 +83,11 @@ def test_the_walls_are_those_of_the_design() -> None:
     assert set(contracts["contract"]["forbidden_modules"]) == {"fastapi", "starlette", "httpx", "sqlalchemy"}
     assert contracts["harness"]["source_modules"] == ["kbslurm_eval"]
     assert contracts["harness"]["forbidden_modules"] == ["kbslurm"]
+    floors = contracts["harness-floors"]
+    assert (
+        floors["containers"] == ["kbslurm_eval"] and floors["exhaustive"] is True and "exhaustive_ignores" not in floors
+    )
+    assert floors["layers"] == ["run", "judge | runner", "build | cage | device", "shared"]
     assert not [contract for contract in contracts.values() if contract.get("ignore_imports")]
 
 

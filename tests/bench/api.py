@@ -27,7 +27,7 @@ from kbslurm.flow.submit import accept
 from kbslurm.store import migrate
 from kbslurm.store.embedded import Embedded
 from kbslurm.store.postgres import PostgresStore
-from kbslurm_eval import wire
+from kbslurm_eval.shared import wire
 from tests.bench import Row, in_turns, percentile, scaled
 from tests.contract.store_rig import Rig
 from tests.databases import Server

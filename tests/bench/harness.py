@@ -22,12 +22,14 @@ from typing import Any
 
 from kbslurm.domain.manifest import manifest_for
 from kbslurm.problems import loading
-from kbslurm_eval import clock, guard, values, warm, wire
-from kbslurm_eval.check import Case, Prepared, Reference
-from kbslurm_eval.judge import Allowance, Launch, Pulse
-from kbslurm_eval.link import DONE, GO, JudgeEnd, Kind
+from kbslurm_eval.cage import core_warmer, kernel
+from kbslurm_eval.cage.local_runners import LocalRunners
+from kbslurm_eval.judge.heartbeat import Heartbeat
+from kbslurm_eval.judge.launch import Allowance, Launch
+from kbslurm_eval.judge.reference import Case, Prepared, Reference
 from kbslurm_eval.run import keep_memory, reachable
-from kbslurm_eval.supervisor import Local
+from kbslurm_eval.shared import clock, values, wire
+from kbslurm_eval.shared.runner_link import DONE, GO, JudgeEnd, Kind
 from tests.adversarial import trial
 from tests.bench import Row, percentile, scaled
 
@@ -89,7 +91,7 @@ def _as_a_judge() -> None:
     """This process keeps its memory and has fine timers, as every judge; with those that it was started with, a
     judge that sleeps would see an answer 50 µs late."""
     keep_memory()
-    guard.prctl(guard.PR_SET_TIMERSLACK, 1)
+    kernel.prctl(kernel.PR_SET_TIMERSLACK, 1)
 
 
 def _manifest(source: str, **changed: Any) -> wire.Manifest:
@@ -118,8 +120,8 @@ def _manifest(source: str, **changed: Any) -> wire.Manifest:
 
 
 @contextlib.contextmanager
-def _ground(level: int) -> Iterator[Local]:
-    ground = Local(wire.Limits(), level=level)
+def _ground(level: int) -> Iterator[LocalRunners]:
+    ground = LocalRunners(wire.Limits(), level=level)
     try:
         yield ground
     finally:
@@ -127,8 +129,8 @@ def _ground(level: int) -> Iterator[Local]:
 
 
 @contextlib.contextmanager
-def _launched(ground: Local, source: str | None = None) -> Iterator[Launch]:
-    launch = Launch(ground, Allowance(left_s=900, whole_s=900), Pulse(None))
+def _launched(ground: LocalRunners, source: str | None = None) -> Iterator[Launch]:
+    launch = Launch(ground, Allowance(left_s=900, whole_s=900), Heartbeat(None))
     try:
         if source is not None:
             launch.load(_manifest(source))
@@ -144,7 +146,7 @@ def _prepared(reference: Reference, n: int, seed: int) -> Prepared:
 # ------------------------------------------------------------------------------------------------------- single calls
 
 
-def _null_calls(ground: Local, reference: Reference) -> list[Row]:
+def _null_calls(ground: LocalRunners, reference: Reference) -> list[Row]:
     """A call's whole way without the call, as it is taken off each measured one."""
     rows = []
     for name, words in (
@@ -162,7 +164,7 @@ def _null_calls(ground: Local, reference: Reference) -> list[Row]:
     return rows
 
 
-def _biases(ground: Local, reference: Reference) -> list[Row]:
+def _biases(ground: LocalRunners, reference: Reference) -> list[Row]:
     with contextlib.closing(_Waiting()) as waiting:
         return [
             _bias(ground, reference, f"{name}, {size}", words, source, waiting)
@@ -171,7 +173,7 @@ def _biases(ground: Local, reference: Reference) -> list[Row]:
         ]
 
 
-def _bias(ground: Local, reference: Reference, name: str, words: int, source: str, waiting: _Waiting) -> Row:
+def _bias(ground: LocalRunners, reference: Reference, name: str, words: int, source: str, waiting: _Waiting) -> Row:
     """The same function on the same inputs in this process and through the harness; the answer copied out in both.
 
     In both one core writes the input and then waits, and another one calls, the same in both: cores differ.
@@ -208,7 +210,7 @@ def _bias(ground: Local, reference: Reference, name: str, words: int, source: st
 
 WAITING = """
 import os, sys, time, types
-from kbslurm_eval.judge import Launch
+from kbslurm_eval.judge.launch import Launch
 bell = int(sys.argv[1])
 judge = types.SimpleNamespace(_link=types.SimpleNamespace(bell=bell), _look=lambda *_: None)
 cores = os.sched_getaffinity(0)
@@ -270,7 +272,7 @@ def _called_here(
     finally:
         waiting.end()
         os.sched_setaffinity(0, own)
-        warm.apart(core)
+        core_warmer.apart(core)
         launch._warmer.turn(core)
 
 
@@ -280,7 +282,7 @@ def _function(source: str) -> Callable[[Any], Any]:
     return space["custom_kernel"]  # type: ignore[no-any-return]
 
 
-def _cost(ground: Local, reference: Reference, name: str, source: str) -> Row:
+def _cost(ground: LocalRunners, reference: Reference, name: str, source: str) -> Row:
     """All that a ranked call takes, input, call and check, against a loop that does these three in one process."""
     call = _function(source)
     ours, naive = 0.0, 0.0
@@ -356,7 +358,7 @@ def _beside_naive(name: str, ours: float, naive: float, count: int) -> Row:
 FORKING = """
 import os, time
 import numpy
-from kbslurm_eval import child
+from kbslurm_eval.runner import serve
 took = []
 for _ in range(20):
     began = time.perf_counter()
@@ -380,7 +382,7 @@ def _starts(level: int) -> list[Row]:
     fresh, program = [], []
     payload = values.pack(np.zeros(64, np.float32))
     path = f"import sys; sys.path.insert(0, {str(trial.EVAL)!r})\n"
-    argv = [sys.executable, "-I", "-B", "-c", f"{path}import numpy\nfrom kbslurm_eval import child"]
+    argv = [sys.executable, "-I", "-B", "-c", f"{path}import numpy\nfrom kbslurm_eval.runner import serve"]
     with _ground(level) as ground:
         for _ in range(scaled(STARTS, least=3)):
             fresh.append(_started(ground, payload))
@@ -404,7 +406,7 @@ def _starts(level: int) -> list[Row]:
     ]
 
 
-def _started(ground: Local, payload: bytes) -> float:
+def _started(ground: LocalRunners, payload: bytes) -> float:
     folder = ground.prepare()
     end = JudgeEnd(folder)
     began = time.perf_counter()

@@ -18,7 +18,7 @@ from kbslurm.domain.run import AttemptId
 from kbslurm.flow import render
 from kbslurm.ports import JobSpec
 from kbslurm.store import migrate
-from kbslurm_eval.wire import unseal
+from kbslurm_eval.shared.wire import unseal
 from tests import databases
 from tests.bench import Row, percentile, scaled
 from tests.chaos.zygote import INSTANT, place

@@ -31,7 +31,7 @@ from kbslurm.domain.run import (
 )
 from kbslurm.errors import BackendRefused, BackendUnclear
 from kbslurm.ports import Backend, JobSpec
-from kbslurm_eval import wire
+from kbslurm_eval.shared import wire
 from tests.services import pointless
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -83,10 +83,10 @@ class BackendCase(Protocol):
 
 def make_eval(folder: Path) -> Path:
     """A harness folder with the stand-in for a program and the real wire."""
-    package = folder / "kbslurm_eval"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("")
-    shutil.copy(REPOSITORY / "eval" / "kbslurm_eval" / "wire.py", package / "wire.py")
+    for file in ("__init__.py", "shared/__init__.py", "shared/wire.py"):
+        placed = folder / "kbslurm_eval" / file
+        placed.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPOSITORY / "eval" / "kbslurm_eval" / file, placed)
     shutil.copy(Path(__file__).with_name("local_fake_eval.py"), folder / "__main__.py")
     return folder
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kbslurm_eval import wire
+from kbslurm_eval.shared import wire
 
 FOREVER_S = 600.0
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from kbslurm_eval import broom
+from kbslurm_eval.shared import remove_tree
 
 T = TypeVar("T")
 NOBODY = 65534
@@ -34,10 +34,10 @@ def user(prepared: Callable[[Path], T]) -> Iterator[T]:
             os.setresuid(NOBODY, NOBODY, 0)
         yield found
     finally:
-        removed = broom.remove(place)
+        removed = remove_tree.remove(place)
         os.setresuid(-1, was[1], -1)
         os.setresuid(*was)
-        broom.remove(place)
+        remove_tree.remove(place)
         assert removed, "its own user can't remove it"
 
 

@@ -15,7 +15,7 @@ from kbslurm.domain.verdict import Verdict
 from kbslurm.ports import NewSubmission, Receipt
 from kbslurm.store.postgres import PostgresStore
 from kbslurm.store.views import Board
-from kbslurm_eval.wire import Mode
+from kbslurm_eval.shared.wire import Mode
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 HELLO = Problem(name="hello", files={"reference.py": "pass"}, tests=({"n": 1},), benchmarks=({"n": 2},))

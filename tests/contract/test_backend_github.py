@@ -27,7 +27,7 @@ from kbslurm.domain.run import Ending, JobName, OpenAttempt, Seen
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear, Invalid
 from kbslurm.observe.crash_points import GITHUB_CRASH_POINTS
 from kbslurm.ports import JobSpec
-from kbslurm_eval import wire
+from kbslurm_eval.shared import wire
 from tests.contract import submitter
 from tests.contract.backend_suite import (
     BackendContract,

@@ -25,7 +25,7 @@ from kbslurm.backends.paths import AttemptPaths, is_there
 from kbslurm.domain.run import Ending, JobName, OpenAttempt, Seen
 from kbslurm.errors import BackendRefused, BackendTrouble, Invalid, Misconfigured
 from kbslurm.ports import JobSpec
-from kbslurm_eval import broom, wire
+from kbslurm_eval.shared import remove_tree, wire
 from tests.contract import ordinary, submitter
 from tests.contract.backend_suite import (
     BackendContract,
@@ -397,7 +397,7 @@ def anyone(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCase]:
         yield found
         end_all(found)
         for folder in found.root.glob("kb-*"):
-            broom.remove(local_backend._work_folder(found.paths(JobName(folder.name))))
+            remove_tree.remove(local_backend._work_folder(found.paths(JobName(folder.name))))
 
 
 def left_behind(case: LocalCase) -> tuple[OpenAttempt, AttemptPaths]:
@@ -448,7 +448,7 @@ def test_memory_that_an_attempt_shared_goes_with_its_folder(anyone: LocalCase) -
         assert backend.prune(datetime.now(UTC) + timedelta(days=1), keep=[]) == 1
         assert not shared.exists()
     finally:
-        broom.remove(shared)
+        remove_tree.remove(shared)
 
 
 @pytest.mark.parametrize("locked", ["", "out/artifacts"])

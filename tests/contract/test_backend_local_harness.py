@@ -16,7 +16,7 @@ from kbslurm.domain.manifest import manifest_for, manifest_text, time_limit_s
 from kbslurm.domain.run import Ending, OpenAttempt, Seen, new_job_name
 from kbslurm.ports import JobSpec
 from kbslurm.problems.loading import load
-from kbslurm_eval import wire
+from kbslurm_eval.shared import wire
 from tests.contract.backend_suite import REPOSITORY, attempt_of, is_alive, key_of, wait_seen, wait_until
 from tests.contract.test_backend_local import LocalCase, end_all, owner_of
 

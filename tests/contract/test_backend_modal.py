@@ -24,7 +24,7 @@ from kbslurm.domain.finding import Grade
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
 from kbslurm.ports import JobSpec
-from kbslurm_eval import wire
+from kbslurm_eval.shared import wire
 from tests.contract import submitter
 from tests.contract.backend_suite import (
     REPOSITORY,

@@ -21,7 +21,7 @@ from kbslurm.config import shared_folders, sites
 from kbslurm.domain.run import JobName
 from kbslurm.flow.script import script_for
 from kbslurm.images import pins
-from kbslurm_eval.image import UNREADABLE
+from kbslurm_eval.shared.image_digest import UNREADABLE
 
 NOBODY = 65534
 NOW = datetime(2026, 11, 22, tzinfo=UTC)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kbslurm_eval import wire
+from kbslurm_eval.shared import wire
 from tests.services import SYSTEM_PYTHON
 
 ROOT = Path(__file__).resolve().parents[2]

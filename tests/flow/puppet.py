@@ -12,7 +12,7 @@ from typing import Any
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting, Work
 from kbslurm.errors import BackendTrouble
 from kbslurm.ports import JobSpec
-from kbslurm_eval.wire import PHASES, WIRE_VERSION, Isolation, PhaseResult, Report, commitment, seal
+from kbslurm_eval.shared.wire import PHASES, WIRE_VERSION, Isolation, PhaseResult, Report, commitment, seal
 from tests.timed import a_launch, timed
 
 UNKNOWN = Sighting(seen=Seen.UNKNOWN)

@@ -26,7 +26,7 @@ from kbslurm.flow.submit import accept
 from kbslurm.observe import logs
 from kbslurm.ports import Clock, Receipt
 from kbslurm.store.postgres import PostgresStore
-from kbslurm_eval.wire import Mode
+from kbslurm_eval.shared.wire import Mode
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 PATIENCE_S = 180.0

@@ -15,7 +15,7 @@ import pytest
 from kbslurm.domain.run import SubmissionId
 from kbslurm_bot import live_cards
 from kbslurm_bot.discord_client import DiscordClient
-from kbslurm_eval import wire
+from kbslurm_eval.shared import wire
 from tests.fakes import discord as fake
 from tests.fakes.discord import Discord, User
 from tests.flow.held import Held, held

@@ -20,7 +20,7 @@ from kbslurm.cli.output.trial import measured
 from kbslurm.domain.placement import Rules
 from kbslurm.domain.run import Ending, Handle, OpenAttempt, Seen, Sighting, Slot
 from kbslurm.store.postgres import PostgresStore
-from kbslurm_eval.wire import BenchmarkResult
+from kbslurm_eval.shared.wire import BenchmarkResult
 from tests.command_line import CommandLine
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"

@@ -21,7 +21,7 @@ from kbslurm.flow.place import Place
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
 from kbslurm.flow.submit import accept
-from kbslurm_eval import wire
+from kbslurm_eval.shared import wire
 from tests.command_line import CommandLine, Said
 from tests.flow.puppet import Puppet, sealed_report
 from tests.flow.stage import HandClock

@@ -22,7 +22,7 @@ from kbslurm.daemon.loop import Daemon
 from kbslurm.flow.place import Place
 from kbslurm.observe.crash_points import GITHUB_CRASH_POINTS
 from kbslurm.problems import loading
-from kbslurm_eval.wire import Budget
+from kbslurm_eval.shared.wire import Budget
 from tests.command_line import CommandLine
 from tests.fakes.github import REPOSITORY, TOKEN, FakeGithub, Fault
 from tests.fakes.github.lent import lent_for

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kbslurm_eval import archive, border, wire, workshop
+from kbslurm_eval.build import archive, compiler, cpp_signatures
+from kbslurm_eval.shared import wire
 from tests.flow import harness_ground as ground
 from tests.services import GXX, USER_NAMESPACES, missing, needs, pointless
 
@@ -125,7 +126,7 @@ def test_a_compiled_submission_passes_every_phase(tmp_path: Path, level: int, wa
     ],
 )
 def test_one_verdict_for_compiled_code(tmp_path: Path, change: tuple[str, str], verdict: str | None, said: str) -> None:
-    if verdict is None and any(workshop.find(name) for name in ("nvcc", "hipcc")):
+    if verdict is None and any(compiler.find(name) for name in ("nvcc", "hipcc")):
         pointless("this machine has a compiler for devices")
     report = ground.judged(tmp_path, _compiled(SCALES.replace(*change))).told
     assert report.verdict == (verdict or "infrastructure"), report.reason
@@ -294,18 +295,18 @@ else:
     "forges the archive": (
         """
 import sys, struct
-from kbslurm_eval import workshop
+from kbslurm_eval.build import built_files
 name = b"../../../../tmp/kbslurm-cheat-was-here"
 blob = b"KBBUILD1" + struct.pack("<I", 1) + struct.pack("<HBQQ", len(name), 0, 0, 4) + name + b"evil"
-workshop.collected = lambda cache, cap: (0, str(len(blob)), blob)
+built_files.collected = lambda cache, cap: (0, str(len(blob)), blob)
 """,
         "violation",
         "evil",
     ),
     "forges its size": (
         """
-from kbslurm_eval import workshop
-workshop.collected = lambda cache, cap: (0, "99999999999", b"")
+from kbslurm_eval.build import built_files
+built_files.collected = lambda cache, cap: (0, "99999999999", b"")
 """,
         "violation",
         "evil",
@@ -401,12 +402,12 @@ def test_no_other_bytes_are_an_archive(blob: bytes) -> None:
 def test_parameters_are_read_off_cpp() -> None:
     text = "// int generate_input(int no) {\nstatic input_t generate_input(int seed, const std::string &kind,\n"
     text += "  double p = .5) {"
-    assert border.parameters(text) == [["int", "seed"], ["std::string", "kind"], ["double", "p"]]
-    assert border.parameters("input_t generate_input() {") == []
-    assert border.parameters("input_t generate_input(int a);") is None
+    assert cpp_signatures.parameters(text) == [["int", "seed"], ["std::string", "kind"], ["double", "p"]]
+    assert cpp_signatures.parameters("input_t generate_input() {") == []
+    assert cpp_signatures.parameters("input_t generate_input(int a);") is None
 
 
 def test_the_first_errors_are_what_is_told() -> None:
     said = "In file included from x\nsubmission.cu:3:1: error: one\n  3 | foo\nsubmission.cu:4:1: error: two\n"
-    assert workshop.excerpt(said) == "submission.cu:3:1: error: one; submission.cu:4:1: error: two"
-    assert workshop.excerpt("nothing known\nlast line\n") == "nothing known; last line"
+    assert compiler.excerpt(said) == "submission.cu:3:1: error: one; submission.cu:4:1: error: two"
+    assert compiler.excerpt("nothing known\nlast line\n") == "nothing known; last line"

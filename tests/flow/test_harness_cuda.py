@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm_eval import wire
+from kbslurm_eval.shared import wire
 from tests.flow import harness_ground as ground
 from tests.flow.test_harness_build import SCALED
 from tests.services import GPU, GXX, NVCC, NVCC_HOME, need, needs, pointless

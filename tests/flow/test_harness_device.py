@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kbslurm_eval import wire
+from kbslurm_eval.shared import wire
 from tests import standin
 from tests.flow import harness_ground as ground
 
@@ -37,7 +37,7 @@ def check_implementation(data, output):
 # The device's memory is the host's, so that Python can do what a kernel would.
 KERNEL = """
 import ctypes
-import kbslurm_eval.mapped as mapped
+import kbslurm_eval.runner.device_arrays as device_arrays
 
 gpu = ctypes.CDLL("libcuda.so.1")
 gpu.standin_write.argtypes = [ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64]
@@ -59,9 +59,9 @@ HONEST = KERNEL + "\ncustom_kernel = kernel\n"
 HURRIED = (
     KERNEL
     + """
-import kbslurm_eval.values
+import kbslurm_eval.shared.values
 
-mapped.Side.end = lambda side: 1000
+device_arrays.Side.end = lambda side: 1000
 
 
 def later(y, found, ns):
@@ -71,7 +71,7 @@ def later(y, found, ns):
 
 
 def place():
-    return kbslurm_eval.values.device_side._out  # where the judge looks
+    return kbslurm_eval.shared.values.device_side._out  # where the judge looks
 """
 )
 IN_C = """
@@ -115,7 +115,7 @@ def _judged(folder: Path, env: dict[str, str], source: str, **changed: Any) -> w
 CALLS = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from kbslurm_eval import driver
+from kbslurm_eval.device import driver
 device = driver.found().open(0)
 mine, fd = device.share(100_000)
 theirs = device.imported(fd, mine.size)
@@ -248,7 +248,7 @@ def custom_kernel(data):
 TWICE = AFTER_DONE.replace(
     "class Nothing",
     """
-again = kbslurm_eval.values.device_side.device._mapped(2, 65536).at
+again = kbslurm_eval.shared.values.device_side.device._mapped(2, 65536).at
 
 
 class Nothing""",
@@ -256,7 +256,7 @@ class Nothing""",
 SWAPPED = (
     KERNEL
     + """
-import kbslurm_eval.values
+import kbslurm_eval.shared.values
 
 libc = ctypes.CDLL(None)
 libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
@@ -264,7 +264,7 @@ libc.mmap.restype = ctypes.c_void_p
 
 
 def custom_kernel(data):
-    at = kbslurm_eval.values.device_side._out
+    at = kbslurm_eval.shared.values.device_side._out
     libc.mmap(at, 65536, 3, 0x32, -1, 0)  # private memory where the judge's was
     return kernel(data)
 """
@@ -273,13 +273,13 @@ OTHER_FD = (
     KERNEL
     + """
 import os
-import kbslurm_eval.child as child
-import kbslurm_eval.values
+import kbslurm_eval.runner.serve as serve
+import kbslurm_eval.shared.values
 
 mine = os.open("/tmp", os.O_TMPFILE | os.O_RDWR)
 os.ftruncate(mine, 4 << 20)
-child._line.sendmsg([b"swap"], [(1, 1, mine.to_bytes(4, "little"))])  # SCM_RIGHTS: nobody takes it
-side = kbslurm_eval.values.device_side
+serve._line.sendmsg([b"swap"], [(1, 1, mine.to_bytes(4, "little"))])  # SCM_RIGHTS: nobody takes it
+side = kbslurm_eval.shared.values.device_side
 side._out = side.device.imported(mine, 65536).at
 custom_kernel = kernel
 """
@@ -287,11 +287,11 @@ custom_kernel = kernel
 UNMAPPED = (
     KERNEL
     + """
-import kbslurm_eval.values
+import kbslurm_eval.shared.values
 
 
 def custom_kernel(data):
-    gpu.cuMemUnmap(ctypes.c_uint64(kbslurm_eval.values.device_side._out), ctypes.c_size_t(65536))
+    gpu.cuMemUnmap(ctypes.c_uint64(kbslurm_eval.shared.values.device_side._out), ctypes.c_size_t(65536))
     return kernel(data)
 """
 )
@@ -326,7 +326,7 @@ def custom_kernel(data):
 LEFT_BUSY = (
     KERNEL
     + """
-mapped.Side.end = lambda side: gpu.standin_busy(BUSY) or 1000
+device_arrays.Side.end = lambda side: gpu.standin_busy(BUSY) or 1000
 custom_kernel = kernel
 """
 )
@@ -370,8 +370,8 @@ def test_a_claimed_device_time_is_a_claim(tmp_path: Path, gpu: Any) -> None:
         + """
 import time
 
-ended = mapped.Side.end
-mapped.Side.end = lambda side: ended(side) // 1000
+ended = device_arrays.Side.end
+device_arrays.Side.end = lambda side: ended(side) // 1000
 
 
 def custom_kernel(data):
@@ -420,7 +420,7 @@ def test_host_copies_where_memory_can_t_be_lent(tmp_path: Path, gpu: Any, settin
 
 # Only who has an exclusive device to himself can open it: a check can do so when no runner is left.
 LOOKING = f"""
-from kbslurm_eval import driver
+from kbslurm_eval.device import driver
 
 {DOUBLING.replace("def check_implementation", "def right")}
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm_eval import wire
+from kbslurm_eval.shared import wire
 from tests import standin
 from tests.flow import harness_ground as ground
 from tests.flow.test_harness_device import HONEST, on_device

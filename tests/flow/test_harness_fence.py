@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm_eval import fence, guard
+from kbslurm_eval.cage import kernel, landlock, limits, mounts, places, seen_inside, users
 from tests.flow import harness_ground as ground
 from tests.services import LANDLOCK, PYTHON, ROOT, missing, needs, pointless
 
@@ -92,7 +92,7 @@ def known(tmp_path: Path) -> Iterator[Path]:
     (place / "secret").write_text("secret")
     (place / "secret").chmod(0o666)
     yield place
-    for path in (path for folder in guard.OPEN for path in Path(folder).glob("kb-fence-*")):
+    for path in (path for folder in places.WRITABLE_BY_ALL for path in Path(folder).glob("kb-fence-*")):
         path.unlink()
 
 
@@ -121,7 +121,7 @@ def test_below_namespaces_nothing_is_left_and_nothing_of_others_is_read(tmp_path
     assert report.verdict == "passed", report.log[-2000:]
     assert report.isolation.level == 1, report.isolation.notes
     assert (known / "secret").read_text() == "secret"
-    assert [path for folder in guard.OPEN for path in Path(folder).glob("kb-fence-*")] == []
+    assert [path for folder in places.WRITABLE_BY_ALL for path in Path(folder).glob("kb-fence-*")] == []
 
 
 @needs(LANDLOCK, ROOT, PYTHON)
@@ -129,7 +129,7 @@ def test_an_ordinary_user_is_fenced_in_as_well(known: Path) -> None:
     """Its runners belong to the same user as the judge: only Landlock stands between them and that user's files."""
     report = ground.judged_for_an_ordinary_user(known, ground.manifest(attack(known), mode="test"))
     assert report.verdict == "passed", report.log[-2000:]
-    expected = 1 if fence.version() >= fence.TRUNCATES else 0
+    expected = 1 if landlock.version() >= landlock.TRUNCATES else 0
     assert report.isolation.level == expected, report.isolation.notes
     assert (known / "secret").read_text() == "secret"
 
@@ -156,12 +156,12 @@ def test_orphans_that_have_ended_dont_count_and_each_launch_is_another_user(tmp_
     told = ground.manifest(ORPHANS, mode="benchmark", limits=ground.limits(processes=64))
     report = ground.judged(tmp_path, told, env={"KBSLURM_EVAL_LEVEL": "1"}).told
     assert report.verdict == "passed", report.reason
-    users = {int(line.split()[-1]) for line in report.log.splitlines() if line.startswith("judged as")}
+    seen = {int(line.split()[-1]) for line in report.log.splitlines() if line.startswith("judged as")}
     if os.getuid() == 0:
-        assert len(users) == 1 + told.budget.launches, users
-        assert min(users) >= guard.CAGED_UID
+        assert len(seen) == 1 + told.budget.launches, seen
+        assert min(seen) >= users.CAGED_UID
     else:
-        assert users == {os.getuid()}
+        assert seen == {os.getuid()}
 
 
 OTHERS = """
@@ -250,7 +250,7 @@ else:
 @needs(LANDLOCK)
 def test_nobody_is_spoken_to_by_a_path(tmp_path: Path) -> None:
     """Who answers there works outside the fence: a service manager would start anything for its user."""
-    if guard.gpu_devices():
+    if limits.gpu_devices():
         pointless("a GPU's memory comes by a socket with a path")
     with tempfile.TemporaryDirectory(prefix="kb-") as short, contextlib.ExitStack() as open_ones:
         Path(short).chmod(0o755)
@@ -328,18 +328,20 @@ def test_the_memory_of_a_submissions_orphan_is_not_the_baselines(tmp_path: Path)
 def test_a_level_is_what_was_found(changed: dict[str, object], level: int, note: str) -> None:
     own = {"uid": 1000, "spaces": {"mnt": 1, "pid": 1, "ipc": 1, "net": 1}}
     seen = {
-        "uid": guard.CAGED_UID, "seccomp": 2, "no_new_privs": 1, "proc": True, "landlock": 7, "open": [],
+        "uid": users.CAGED_UID, "seccomp": 2, "no_new_privs": 1, "proc": True, "landlock": 7, "open": [],
         "read_only_root": True, "spaces": own["spaces"],
     }  # fmt: skip
-    found, notes = guard.level_of({**seen, **changed}, own, container=False)
+    found, notes = seen_inside.level_of({**seen, **changed}, own, container=False)
     assert found == level
     assert any(said.startswith(note) for said in notes), notes
 
 
 def test_a_judge_that_cannot_see_who_runs_reaches_no_level() -> None:
-    found, notes = guard.level_of({"seccomp": 2, "no_new_privs": 1}, {"blind": "/proc hides processes"}, container=True)
+    found, notes = seen_inside.level_of(
+        {"seccomp": 2, "no_new_privs": 1}, {"blind": "/proc hides processes"}, container=True
+    )
     assert (found, notes) == (0, ["/proc hides processes"])
-    assert guard.seen_by_judge()["blind"] == ""
+    assert seen_inside.seen_by_judge()["blind"] == ""
 
 
 @needs(ROOT)
@@ -349,14 +351,14 @@ def test_a_proc_that_hides_processes_is_noticed(hidepid: str) -> None:
     pid = os.fork()
     if pid == 0:
         try:
-            guard._call("unshare", guard.NEW_NS)
-            guard._call("mount", None, b"/", None, guard.MS_REC | guard.MS_PRIVATE, None)
-            guard._call("mount", b"proc", b"/proc", b"proc", 0, f"hidepid={hidepid}".encode())
+            kernel.libc_call("unshare", kernel.NEW_NS)
+            kernel.libc_call("mount", None, b"/", None, mounts.MS_REC | mounts.MS_PRIVATE, None)
+            kernel.libc_call("mount", b"proc", b"/proc", b"proc", 0, f"hidepid={hidepid}".encode())
             os.setgroups([])
             os.setresgid(12_345, 12_345, 12_345)
             os.setresuid(12_345, 12_345, 12_345)
-            guard.prctl(guard.PR_SET_DUMPABLE, 1)
-            os.write(tell, (guard._blind() or "nothing is hidden").encode())
+            kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
+            os.write(tell, (seen_inside._blind() or "nothing is hidden").encode())
         except BaseException as error:
             os.write(tell, repr(error).encode())
         finally:
@@ -378,4 +380,4 @@ def test_the_program_says_what_was_found() -> None:
         capture_output=True, text=True, timeout=ground.GENEROUS_S, check=True,
     )  # fmt: skip
     found = json.loads(done.stdout)
-    assert found["level"] == (1 if found["seen"]["landlock"] >= fence.TRUNCATES else 0), found["notes"]
+    assert found["level"] == (1 if found["seen"]["landlock"] >= landlock.TRUNCATES else 0), found["notes"]

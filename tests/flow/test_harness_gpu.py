@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from kbslurm_eval import driver, wire
+from kbslurm_eval.device import driver
+from kbslurm_eval.shared import wire
 from tests.flow import harness_ground as ground
 from tests.flow.test_harness_device import DOUBLING
 from tests.services import GPU, TORCH, missing, needs
@@ -50,11 +51,11 @@ def custom_kernel(data):
 # A kernel that begins some milliseconds late, on a stream of its own, in a runner that doesn't wait for it.
 LATE = """
 import torch
-import kbslurm_eval.mapped as mapped
-import kbslurm_eval.values as values
+import kbslurm_eval.runner.device_arrays as device_arrays
+import kbslurm_eval.shared.values as values
 
-mapped.Side.end = lambda side: 1000
-mapped.Side.take = lambda side, node, value, out, where: None
+device_arrays.Side.end = lambda side: 1000
+device_arrays.Side.take = lambda side, node, value, out, where: None
 stream = torch.cuda.Stream()
 
 

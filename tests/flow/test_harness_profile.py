@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from kbslurm.domain.profiler import around
-from kbslurm_eval import profile, wire
+from kbslurm_eval.judge import profiling
+from kbslurm_eval.shared import wire
 from tests.flow import harness_ground as ground
 
 RIGHT = "def custom_kernel(data):\n    return sorted(data)\n"
@@ -33,7 +34,7 @@ def custom_kernel(data):
 HANGS = ENDS.replace("os._exit(3)", "while True: pass")
 FORGES = """
 import struct
-from kbslurm_eval import tracer
+from kbslurm_eval.runner import profiling
 
 def traced(call, told, fresh, out):
     (_, first, cap), (_, second, _), (_, third, room) = told["slots"]
@@ -43,7 +44,7 @@ def traced(call, told, fresh, out):
     struct.pack_into("<Q", out, third, room)
     return "\\x1b[2J" + "x" * 100_000
 
-tracer.traced = traced
+profiling.traced = traced
 
 def custom_kernel(data):
     return sorted(data)
@@ -137,8 +138,8 @@ def test_what_a_program_around_the_runner_left_is_read_only_when_it_is_a_plain_f
     os.mkfifo(pipe)
     with large.open("wb") as file:
         file.truncate(wire.ARTIFACT_CAP + 1)
-    assert profile.read_left(plain) == b"a report"
-    assert [profile.read_left(path) for path in (link, hard, pipe, large, tmp_path, tmp_path / "none")] == [b""] * 6
+    assert profiling.read_left(plain) == b"a report"
+    assert [profiling.read_left(path) for path in (link, hard, pipe, large, tmp_path, tmp_path / "none")] == [b""] * 6
 
 
 def test_the_programs_argv() -> None:

@@ -14,7 +14,7 @@ import pytest
 from kbslurm.domain.manifest import manifest_for
 from kbslurm.domain.run import new_job_name
 from kbslurm.problems.loading import load
-from kbslurm_eval import wire
+from kbslurm_eval.shared import wire
 from tests.flow.harness_ground import SECRET, achieved_level, judged
 from tests.services import USER_NAMESPACES, missing
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from kbslurm.domain.manifest import manifest_for
 from kbslurm.problems import loading
-from kbslurm_eval import build, clock, judge, ranks, values, wire
+from kbslurm_eval.judge import builds, call_checks, judge, launch, output_checks, ranks
+from kbslurm_eval.shared import clock, wire
 from tests.flow import harness_ground as ground
 from tests.services import GXX, needs
 
@@ -102,15 +103,15 @@ def test_where_the_judge_looks_first_is_in_no_seed() -> None:
     import random
 
     random.seed(5)
-    first = list(judge._places(1 << 20))
+    first = list(launch._places(1 << 20))
     random.seed(5)
-    assert list(judge._places(1 << 20)) != first
+    assert list(launch._places(1 << 20)) != first
 
 
 def test_finite_sees_every_kind_of_number() -> None:
-    assert values.finite([1, 2.0, {"a": (True, None, "nan", b"x")}, 1j])
+    assert output_checks.finite([1, 2.0, {"a": (True, None, "nan", b"x")}, 1j])
     for bad in (float("nan"), [0.0, float("inf")], {"a": [1, float("nan")]}, complex(0, float("inf"))):
-        assert not values.finite(bad)
+        assert not output_checks.finite(bad)
 
 
 def test_another_answer_to_the_same_input_is_flagged_with_its_evidence(tmp_path: Path) -> None:
@@ -119,7 +120,7 @@ def test_another_answer_to_the_same_input_is_flagged_with_its_evidence(tmp_path:
         "    return list(data) if again and data else sorted(data)\n"
     )
     report = ground.judged(tmp_path, ground.manifest(source, mode="test")).told
-    assert (report.verdict, report.flags) == ("wrong", [judge.NONDETERMINISTIC])
+    assert (report.verdict, report.flags) == ("wrong", [call_checks.NONDETERMINISTIC])
     assert "n: 40; seed: 1: right at first, and then an answer is wrong" in report.host["evidence"][report.flags[0]]
 
 
@@ -140,9 +141,9 @@ def test_an_answer_that_brings_a_compiled_check_down_is_wrong(tmp_path: Path) ->
 def test_where_the_references_number_is_finite_the_answers_must_be() -> None:
     inf, nan = float("inf"), float("nan")
     expected = [1.0, (inf, {"a": -inf}), 2]
-    assert values.finite_where([3.0, (nan, {"a": inf}), 5], expected)
+    assert output_checks.finite_where([3.0, (nan, {"a": inf}), 5], expected)
     for bad in ([nan, (inf, {"a": -inf}), 2], [1.0, (inf, {"a": -inf}, 1), 2], [1.0, (inf, {}), 2]):
-        assert not values.finite_where(bad, expected)
+        assert not output_checks.finite_where(bad, expected)
 
 
 def test_what_a_baselines_compiler_says_is_for_staff(tmp_path: Path) -> None:
@@ -157,7 +158,7 @@ def test_what_a_baselines_compiler_says_is_for_staff(tmp_path: Path) -> None:
 
 def test_no_submission_reads_off_a_folders_name_in_which_role_it_is_there() -> None:
     told = ground.manifest("# the same text\n", config={"role": "rival0"})
-    names = {build._key(ground.manifest(told.source, nonce=nonce, config=told.config)) for nonce in ("a", "b")}
+    names = {builds._key(ground.manifest(told.source, nonce=nonce, config=told.config)) for nonce in ("a", "b")}
     assert len(names) == 2
 
 
@@ -181,9 +182,9 @@ def test_time_that_goes_into_clearing_up_after_a_submission_is_its_own(tmp_path:
         means, notes = "none", ()
 
     found = judge.Judge(ground.manifest("", limits=ground.limits(total_s=100)), Nothing())  # type: ignore[arg-type]
-    found._allowances.append(judge.Allowance(left_s=40, whole_s=60))
+    found._run.allowances.append(launch.Allowance(left_s=40, whole_s=60))
     assert found._out_of_time()[0] == "infrastructure"
-    found._allowances[0].aside_s += 40
+    found._run.allowances[0].cleanup_s += 40
     assert found._out_of_time()[0] == "timeout"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kbslurm_eval import clock, samples, wire
+from kbslurm_eval.shared import clock, samples, wire
 from tests.flow import harness_ground as ground
 
 RIGHT = "def custom_kernel(data):\n    return sorted(data)\n"

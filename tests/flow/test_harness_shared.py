@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm_eval import fence, guard, refused
+from kbslurm_eval.cage import landlock, syscall_filter
+from kbslurm_eval.runner import isolation_hints
 from tests.adversarial import corpus
 from tests.flow import harness_ground as ground
 from tests.services import LANDLOCK, PYTHON, ROOT, needs, pointless
@@ -98,7 +99,8 @@ def custom_kernel(data):
 
 @needs(LANDLOCK)
 @pytest.mark.parametrize(
-    ("source", "sentence"), [(C_CODE, refused.NAMED), (MANAGER, refused.SOCKETS), (TMP, refused.FILES)]
+    ("source", "sentence"),
+    [(C_CODE, isolation_hints.NAMED), (MANAGER, isolation_hints.SOCKETS), (TMP, isolation_hints.FILES)],
 )
 def test_what_is_not_to_be_had_is_said_with_the_reason(tmp_path: Path, source: str, sentence: str) -> None:
     report = ground.judged(tmp_path, ground.manifest(source, mode="test"), env=AT_1).told
@@ -141,8 +143,8 @@ def custom_kernel(data):
 @needs(LANDLOCK)
 @pytest.mark.parametrize(
     ("source", "sentence"),
-    [(PLAIN_FILE, refused.FILES), (IN_A_POOL, refused.SOCKETS)]
-    + ([(CONTINUES, refused.ANOTHERS)] if fence.keeps_signals() else []),
+    [(PLAIN_FILE, isolation_hints.FILES), (IN_A_POOL, isolation_hints.SOCKETS)]
+    + ([(CONTINUES, isolation_hints.ANOTHERS)] if landlock.keeps_signals() else []),
 )
 def test_the_sentence_is_about_what_was_refused(tmp_path: Path, source: str, sentence: str) -> None:
     report = ground.judged(tmp_path, ground.manifest(source, mode="test"), env=AT_1).told
@@ -209,14 +211,14 @@ def older(tmp_path: Path) -> Path:
     launcher, judge = tmp_path / "launcher.py", tmp_path / "judge.py"
     first = f"import subprocess, sys\nsys.path.insert(0, {str(ground.EVAL)!r})\n"
     launcher.write_text(
-        f"{first}from kbslurm_eval import fence, guard\n"
-        "fence.keeps_signals = lambda: False\nraise SystemExit(guard.launcher())\n"
+        f"{first}from kbslurm_eval.cage import landlock, launcher\n"
+        "landlock.keeps_signals = lambda: False\nraise SystemExit(launcher.launch())\n"
     )
     judge.write_text(
-        f"{first}from kbslurm_eval import run, supervisor\nreal = subprocess.Popen\n"
+        f"{first}from kbslurm_eval import run\nfrom kbslurm_eval.cage import local_runners\nreal = subprocess.Popen\n"
         "def popen(argv, **more):\n"
         f"    return real([*argv[:-2], {str(launcher)!r}] if argv[-1] == '--jail' else argv, **more)\n"
-        "supervisor.subprocess.Popen = popen\nraise SystemExit(run.main())\n"
+        "local_runners.subprocess.Popen = popen\nraise SystemExit(run.main())\n"
     )
     return judge
 
@@ -225,8 +227,8 @@ def older(tmp_path: Path) -> Path:
 def test_where_the_kernel_keeps_no_signals_inside_that_is_said(tmp_path: Path, older: Path) -> None:
     report = ground.judged(tmp_path / "run", ground.manifest(ENDS, mode="test"), env=AT_1, program=older).told
     assert (report.verdict, report.isolation.level) == ("error", 1), report.isolation.notes
-    assert report.reason.endswith(f" - {refused.SIGNALS}")
-    if fence.keeps_signals():
+    assert report.reason.endswith(f" - {isolation_hints.SIGNALS}")
+    if landlock.keeps_signals():
         report = ground.judged(tmp_path / "now", ground.manifest(ENDS, mode="test"), env=AT_1).told
         assert report.verdict == "passed", report.reason
 
@@ -241,6 +243,8 @@ def test_processes_of_pythons_are_ended_on_every_kernel(tmp_path: Path, older: P
 
 def test_below_namespaces_only_the_fence_lets_signals_go() -> None:
     own = os.getpid()
-    strict = guard.seccomp_filter(bare=True, own_pid=own)
-    assert len(guard.seccomp_filter(bare=True, own_pid=own, scoped=True)) < len(strict)
-    assert guard.seccomp_filter(bare=False, own_pid=own, scoped=True) == guard.seccomp_filter(bare=False, own_pid=own)
+    strict = syscall_filter.seccomp_filter(bare=True, own_pid=own)
+    assert len(syscall_filter.seccomp_filter(bare=True, own_pid=own, scoped=True)) < len(strict)
+    assert syscall_filter.seccomp_filter(bare=False, own_pid=own, scoped=True) == syscall_filter.seccomp_filter(
+        bare=False, own_pid=own
+    )

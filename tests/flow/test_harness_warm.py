@@ -18,21 +18,22 @@ from pathlib import Path
 
 import pytest
 
-from kbslurm_eval import judge, supervisor, warm
-from kbslurm_eval.check import Case, Prepared
-from kbslurm_eval.values import Layout
+from kbslurm_eval.cage import core_warmer, judge_children, process_tree, processes
+from kbslurm_eval.judge import launch
+from kbslurm_eval.judge.reference import Case, Prepared
+from kbslurm_eval.shared.layouts import Layout
 from tests.adversarial import trial
 from tests.services import PYTHON, SYSTEM_PYTHON, needs, pointless
 
 
 @pytest.fixture
-def warmer() -> Iterator[warm.Warmer]:
-    made = warm.Warmer()
+def warmer() -> Iterator[core_warmer.CoreWarmer]:
+    made = core_warmer.CoreWarmer()
     yield made
     made.close()
 
 
-def started(made: warm.Warmer) -> int:
+def started(made: core_warmer.CoreWarmer) -> int:
     made.turn(min(os.sched_getaffinity(0)))
     assert made._process is not None
     return made._process.pid
@@ -52,10 +53,10 @@ def until(good: Callable[[], bool], said: str) -> None:
 
 
 def asleep(pid: int) -> bool:
-    return supervisor._state(pid) == "S"
+    return processes.state_of(pid) == "S"
 
 
-def test_it_turns_at_the_core_that_it_is_told_and_yields_to_everybody(warmer: warm.Warmer) -> None:
+def test_it_turns_at_the_core_that_it_is_told_and_yields_to_everybody(warmer: core_warmer.CoreWarmer) -> None:
     pid = started(warmer)
     until(lambda: os.sched_getscheduler(pid) == os.SCHED_IDLE, "it isn't of the lowest class")
     until(lambda: asleep(pid), "it never waits for its bell")
@@ -82,7 +83,7 @@ def of_anybody(folder: Path) -> Iterator[tuple[int, int]]:
     shutil.copytree(trial.EVAL, program, ignore=shutil.ignore_patterns("__pycache__"))
     for place in (folder, *folder.parents[:2]):
         place.chmod(0o755)
-    argv = [SYSTEM_PYTHON, "-I", "-S", "-B", str(program), "--warm", str(shared), str(eventfd), str(os.getpid())]
+    argv = [SYSTEM_PYTHON, "-I", "-S", "-B", str(program), "--keep-awake", str(shared), str(eventfd), str(os.getpid())]
     with subprocess.Popen(argv, pass_fds=(shared, eventfd), start_new_session=True, user=user) as process:
         try:
             yield process.pid, eventfd
@@ -134,7 +135,7 @@ def test_its_session_weighs_little_although_the_kernel_did_not_hear_it_at_first(
         until(lambda: light(pid, bell), "its weight is anybody's")
 
 
-def test_it_falls_silent_at_once_when_a_runner_goes_on(warmer: warm.Warmer) -> None:
+def test_it_falls_silent_at_once_when_a_runner_goes_on(warmer: core_warmer.CoreWarmer) -> None:
     pid = started(warmer)
     until(lambda: asleep(pid), "it never waits for its bell")
     warmer.turn(min(os.sched_getaffinity(0)))
@@ -143,12 +144,12 @@ def test_it_falls_silent_at_once_when_a_runner_goes_on(warmer: warm.Warmer) -> N
     assert ticks(pid) < 100
 
 
-def test_it_stops_by_itself_when_it_isn_t_asked_again(warmer: warm.Warmer) -> None:
+def test_it_stops_by_itself_when_it_isn_t_asked_again(warmer: core_warmer.CoreWarmer) -> None:
     pid = started(warmer)
     until(lambda: asleep(pid), "it turns for ever")
 
 
-def test_nothing_of_it_is_left_and_a_lost_one_costs_nothing(warmer: warm.Warmer) -> None:
+def test_nothing_of_it_is_left_and_a_lost_one_costs_nothing(warmer: core_warmer.CoreWarmer) -> None:
     pid = started(warmer)
     os.kill(pid, signal.SIGKILL)
     core = min(os.sched_getaffinity(0))
@@ -156,22 +157,23 @@ def test_nothing_of_it_is_left_and_a_lost_one_costs_nothing(warmer: warm.Warmer)
         warmer.turn(core)
         warmer.rest()
     warmer.close()
-    assert supervisor._gone(pid)
-    assert pid not in supervisor._MAINS  # an orphan of a submission's may have the number next, and is to be stopped
+    assert processes.has_ended(pid)
+    # an orphan of a submission's may have the number next, and is to be stopped
+    assert pid not in judge_children.OWN_CHILDREN
     warmer.turn(core)
     warmer.rest()
 
 
 def test_it_ends_with_its_judge() -> None:
-    told = f"import sys, time; sys.path.insert(0, {str(trial.EVAL)!r})\nfrom kbslurm_eval import warm\n"
-    told += "w = warm.Warmer(); w.turn(0); print(w._process.pid, flush=True); time.sleep(600)"
+    told = f"import sys, time; sys.path.insert(0, {str(trial.EVAL)!r})\nfrom kbslurm_eval.cage import core_warmer\n"
+    told += "w = core_warmer.CoreWarmer(); w.turn(0); print(w._process.pid, flush=True); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", told], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         pid = int(process.stdout.readline())
         until(lambda: asleep(pid), "it never waits for its bell")
         process.kill()
         process.wait()
-    until(lambda: supervisor._gone(pid), "it outlives its judge")
+    until(lambda: processes.has_ended(pid), "it outlives its judge")
 
 
 class Scripted:
@@ -179,7 +181,7 @@ class Scripted:
 
     def __init__(self, took_us: list[int]) -> None:
         self._took, self.calls = took_us, 0
-        self._allowance = judge.Allowance(left_s=10, whole_s=10)
+        self._allowance = launch.Allowance(left_s=10, whole_s=10)
         self.ran: list[tuple[int, float]] = []  # after how many calls it was let run, and for how long
 
     def _go_on(self) -> None:
@@ -204,31 +206,31 @@ PREPARED = Prepared(
 @pytest.mark.parametrize("took", [[3000] * 3 + [40], [100_000, 40], [40, 40, 3000, 3000, 3000, 41]])
 def test_null_calls_count_once_they_are_alike(took: list[int]) -> None:
     scripted = Scripted(took)
-    judge.Launch.settle(scripted, PREPARED)  # type: ignore[arg-type]
-    assert scripted.calls >= len(took) + judge.SETTLED - 1
+    launch.Launch.settle(scripted, PREPARED)  # type: ignore[arg-type]
+    assert scripted.calls >= len(took) + launch.SETTLED - 1
     assert scripted._allowance.theirs_s == 0  # a busy machine's time is not the submission's
 
 
 def test_libraries_come_to_rest_before_null_calls_count() -> None:
     scripted = Scripted([150_000] + [3000] * 10_000)  # threads of theirs that turn make each of them late, all alike
-    judge.Launch.settle(scripted, PREPARED)  # type: ignore[arg-type]
+    launch.Launch.settle(scripted, PREPARED)  # type: ignore[arg-type]
     [(calls, seconds)] = scripted.ran
     assert calls == 1  # it has imported what it needs then
-    assert seconds >= judge.SETTLE_LEAST_S
+    assert seconds >= launch.SETTLE_LEAST_S
 
 
 def test_null_calls_that_are_never_alike_cost_a_moment_only() -> None:
     scripted = Scripted([40, 3000] * 10_000)
     began = time.monotonic()
-    judge.Launch.settle(scripted, PREPARED)  # type: ignore[arg-type]
-    assert scripted.calls > judge.SETTLED
+    launch.Launch.settle(scripted, PREPARED)  # type: ignore[arg-type]
+    assert scripted.calls > launch.SETTLED
     assert time.monotonic() - began < 60
 
 
 def test_a_process_of_a_runner_s_is_listed_once() -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
         try:
-            tree = supervisor._Tree([process.pid, os.getpid()], process.pid)
+            tree = process_tree.ProcessTree([process.pid, os.getpid()], process.pid)
             found = tree.all()
             assert len(found) == len(set(found))
             assert {process.pid, os.getpid()} <= set(found)
@@ -237,9 +239,9 @@ def test_a_process_of_a_runner_s_is_listed_once() -> None:
             process.kill()
 
 
-def looked(pages: supervisor._Pages, pid: int) -> tuple[bool, list[int]]:
+def looked(pages: processes.ProcessPages, pid: int) -> tuple[bool, list[int]]:
     threads, below = pages.look(pid)
-    return supervisor._stand(threads), below
+    return processes.are_stopped(threads), below
 
 
 @pytest.fixture
@@ -252,7 +254,7 @@ def sleeping() -> Iterator[subprocess.Popen[str]]:
         try:
             yield process
         finally:
-            for pid in (*supervisor._descendants(process.pid), process.pid):
+            for pid in (*processes.descendants_of(process.pid), process.pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
@@ -260,7 +262,7 @@ def sleeping() -> Iterator[subprocess.Popen[str]]:
 def test_a_page_that_is_held_open_tells_what_is_now(sleeping: subprocess.Popen[str]) -> None:
     assert sleeping.stdout is not None
     child = int(sleeping.stdout.readline())
-    pages = supervisor._Pages()
+    pages = processes.ProcessPages()
     until(lambda: looked(pages, sleeping.pid) == (False, [child]), "it doesn't run with one child")
     os.kill(sleeping.pid, signal.SIGSTOP)
     until(lambda: looked(pages, sleeping.pid) == (True, [child]), "it isn't seen to have stopped")
@@ -280,7 +282,7 @@ def test_a_page_that_is_held_open_tells_what_is_now(sleeping: subprocess.Popen[s
 def test_the_number_of_one_that_has_gone_is_looked_up_anew(sleeping: subprocess.Popen[str]) -> None:
     assert sleeping.stdout is not None
     child = int(sleeping.stdout.readline())
-    pages, number = supervisor._Pages(), sleeping.pid
+    pages, number = processes.ProcessPages(), sleeping.pid
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as gone:
         looked(pages, gone.pid)
         pages.resident(gone.pid)
@@ -295,7 +297,7 @@ def test_the_number_of_one_that_has_gone_is_looked_up_anew(sleeping: subprocess.
 
 
 def test_no_more_pages_are_held_open_than_the_judge_can_spare(sleeping: subprocess.Popen[str]) -> None:
-    pages = supervisor._Pages()
+    pages = processes.ProcessPages()
     before = len(os.listdir("/proc/self/fd"))
     held = [subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) for _ in range(30)]
     try:
@@ -307,7 +309,7 @@ def test_no_more_pages_are_held_open_than_the_judge_can_spare(sleeping: subproce
 
             until(runs, "one isn't seen")
             assert pages.resident(process.pid) > 0
-        assert len(os.listdir("/proc/self/fd")) - opened <= 4 * supervisor.HELD_OPEN
+        assert len(os.listdir("/proc/self/fd")) - opened <= 4 * processes.HELD_OPEN
     finally:
         for process in held:
             process.kill()
@@ -322,7 +324,7 @@ def test_what_can_t_be_read_is_not_taken_for_stopped(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(os, "open", full)
     with pytest.raises(OSError, match="too many"):
-        supervisor._Pages().look(os.getpid())
+        processes.ProcessPages().look(os.getpid())
 
 
 RUNGS = 8
@@ -348,15 +350,15 @@ def test_who_climbs_past_the_looks_is_stopped(monkeypatch: pytest.MonkeyPatch) -
         assert process.stdout is not None
         rungs = [int(process.stdout.readline()) for _ in range(RUNGS + 1)]
         climber = rungs[-1]
-        tree = supervisor._Tree([process.pid], process.pid)
+        tree = process_tree.ProcessTree([process.pid], process.pid)
         look = tree._pages.look
 
         def parent() -> int:
             return int(Path(f"/proc/{climber}/stat").read_text().rpartition(")")[2].split()[1])
 
-        def climbing(pid: int) -> tuple[supervisor.Threads, list[int]]:
+        def climbing(pid: int) -> tuple[processes.Threads, list[int]]:
             # whoever climbs ends its parent after that one's parent was looked at
-            if pid == parent() != process.pid and supervisor._state(climber) == "R":
+            if pid == parent() != process.pid and processes.state_of(climber) == "R":
                 os.kill(pid, signal.SIGKILL)
                 until(lambda: parent() != pid, "it has its dead parent still")
             return look(pid)
@@ -364,7 +366,7 @@ def test_who_climbs_past_the_looks_is_stopped(monkeypatch: pytest.MonkeyPatch) -
         try:
             monkeypatch.setattr(tree._pages, "look", climbing)
             tree.freeze(None)
-            assert supervisor._state(climber) == "T"
+            assert processes.state_of(climber) == "T"
         finally:
             for pid in rungs:
                 with contextlib.suppress(ProcessLookupError):

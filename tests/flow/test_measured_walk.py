@@ -8,7 +8,7 @@ from pathlib import Path
 from kbslurm.daemon.clock import WallClock
 from kbslurm.daemon.loop import Daemon
 from kbslurm.problems import loading
-from kbslurm_eval.wire import Budget
+from kbslurm_eval.shared.wire import Budget
 from tests.flow.stage import QUICK, Stage, running
 from tests.flow.test_walk import TRANSPOSE, local
 

@@ -27,7 +27,7 @@ from kbslurm.store.postgres import PostgresStore
 from kbslurm.store.rejudgings import Wanted
 from kbslurm.store.scores import Scores
 from kbslurm.store.second_measurements import TEND_LOCK
-from kbslurm_eval import clock
+from kbslurm_eval.shared import clock
 from tests.command_line import CommandLine
 from tests.flow.puppet import RUNNING, Puppet, sealed_report
 from tests.flow.stage import PROBLEM, Stage

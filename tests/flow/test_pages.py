@@ -28,7 +28,7 @@ from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.remove import remove
 from kbslurm.flow.score import score
 from kbslurm.flow.submit import accept
-from kbslurm_eval import wire
+from kbslurm_eval.shared import wire
 from tests.flow.puppet import Puppet, sealed_report
 from tests.flow.stage import HandClock
 from tests.popcorn.served_api import ADMIN, GOOD, ServedApi, served

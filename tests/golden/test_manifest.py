@@ -26,7 +26,7 @@ from kbslurm.domain.run import (
 )
 from kbslurm.flow import render
 from kbslurm.flow.place import Place
-from kbslurm_eval.wire import Mode, read_manifest
+from kbslurm_eval.shared.wire import Mode, read_manifest
 from tests.flow.puppet import Puppet
 
 DATA = Path(__file__).with_name("data")

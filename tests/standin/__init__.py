@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from kbslurm_eval import driver
+from kbslurm_eval.device import driver
 from tests.services import GXX, need
 
 SOURCE = Path(__file__).with_name("driver.cpp")

@@ -36,7 +36,7 @@ from kbslurm.config.settings import load as load_config
 from kbslurm.domain.finding import Finding, Grade, worst
 from kbslurm.domain.site import Container, GpuType, Paths, Poll, Scheduler, Site
 from kbslurm.errors import Misconfigured
-from kbslurm_eval.wire import WIRE_VERSION, Isolation, Report
+from kbslurm_eval.shared.wire import WIRE_VERSION, Isolation, Report
 from tests.services import SHELLCHECK, needs
 
 TOLD = Path(__file__).resolve().parents[1] / "golden" / "data" / "slurm-24.11"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy
 import pytest
 
-from kbslurm_eval import values
+from kbslurm_eval.shared import layouts, values
 
 np: Any = numpy
 ARRAY: Any = np.ndarray
@@ -33,9 +33,9 @@ def test_an_array_comes_back_as_it_went(value: Any) -> None:
     found = values.copied(values.pack((value, [value])))[0]
     assert (type(found), found.dtype, found.shape) == (type(value), value.dtype, value.shape)
     assert np.array_equal(found, value)
-    layout = values.Layout.of((value,))
+    layout = layouts.Layout.of((value,))
     room = bytearray(layout.size)
-    values.layout_from(layout.text()).write((value,), memoryview(room))
+    layouts.layout_from(layout.text()).write((value,), memoryview(room))
     (back,) = layout.read(room)
     assert (back.dtype, back.shape) == (value.dtype, value.shape)
     assert np.array_equal(back, value)
@@ -74,8 +74,8 @@ class _Lying(ARRAY):  # type: ignore[misc]
     ids=lambda v: type(v).__name__ + str(getattr(v, "dtype", "")),
 )
 def test_an_array_of_another_form_is_refused(output: Any) -> None:
-    layout = values.Layout.of(np.zeros(4))
-    with pytest.raises((values.Misfit, ValueError)):
+    layout = layouts.Layout.of(np.zeros(4))
+    with pytest.raises((layouts.Misfit, ValueError)):
         layout.write(output, memoryview(bytearray(layout.size)))
 
 
@@ -84,4 +84,4 @@ def test_objects_and_records_have_no_place() -> None:
         with pytest.raises(values.Unsendable):
             values.pack(value)
         with pytest.raises(values.Unsendable):
-            values.Layout.of(value)
+            layouts.Layout.of(value)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbslurm_eval import clock
+from kbslurm_eval.shared import clock
 
 POSITIVE = st.floats(min_value=1.0, max_value=1e12)
 

@@ -11,7 +11,8 @@ from typing import NoReturn
 
 import pytest
 
-from kbslurm_eval import guard, refused
+from kbslurm_eval.cage import seen_inside
+from kbslurm_eval.runner import isolation_hints
 
 DENIED = "PermissionError: [Errno 1] Operation not permitted"
 TORCH = "unable to open shared memory object </torch_12_34_0> in read-write mode: Permission denied (13)"
@@ -66,16 +67,19 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (raised(RuntimeError(TORCH)), refused.NAMED),
-        (raised(denied(errno.EACCES, "/dev/shm/of-its-own")), refused.FILES),
-        (raised(RuntimeError(f"Caught RuntimeError in DataLoader worker process 0.\n{TORCH}")), refused.NAMED),
-        (behind(ValueError("no"), RuntimeError(TORCH)), refused.NAMED),
-        (raised(denied(errno.EACCES, "/nowhere/else")), refused.FILES),
-        (signalling, refused.ANOTHERS),
-        (pinning, refused.PINS),
-        (behind(ValueError("no"), RemoteTraceback(f'  File "/usr/lib/socket.py", line 1\n{DENIED}')), refused.SOCKETS),
+        (raised(RuntimeError(TORCH)), isolation_hints.NAMED),
+        (raised(denied(errno.EACCES, "/dev/shm/of-its-own")), isolation_hints.FILES),
+        (raised(RuntimeError(f"Caught RuntimeError in DataLoader worker process 0.\n{TORCH}")), isolation_hints.NAMED),
+        (behind(ValueError("no"), RuntimeError(TORCH)), isolation_hints.NAMED),
+        (raised(denied(errno.EACCES, "/nowhere/else")), isolation_hints.FILES),
+        (signalling, isolation_hints.ANOTHERS),
+        (pinning, isolation_hints.PINS),
+        (
+            behind(ValueError("no"), RemoteTraceback(f'  File "/usr/lib/socket.py", line 1\n{DENIED}')),
+            isolation_hints.SOCKETS,
+        ),
         (behind(ValueError("no"), RemoteTraceback(f'  File "/usr/lib/pool.py", line 1\n{DENIED}')), ""),
-        (no_socket(socket.AF_UNIX), refused.SOCKETS),
+        (no_socket(socket.AF_UNIX), isolation_hints.SOCKETS),
         (no_socket(socket.AF_INET), ""),
         (raised(denied(errno.EACCES, "/etc/passwd")), ""),
         (raised(denied(errno.ENOSPC, "/dev/shm/x")), ""),
@@ -88,24 +92,24 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_sentence_is_the_one_for_this_error(call: Callable[[], None], sentence: str) -> None:
     with pytest.raises(Exception) as found:
         call()
-    assert refused.said(found.value) == sentence
+    assert isolation_hints.said(found.value) == sentence
 
 
 def test_where_the_filter_refuses_signals_that_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "may_signal_its_own", lambda: False)
+    monkeypatch.setattr(seen_inside, "may_signal_its_own", lambda: False)
     with pytest.raises(OSError) as found:
         signalling()
-    assert refused.said(found.value) == refused.SIGNALS
+    assert isolation_hints.said(found.value) == isolation_hints.SIGNALS
 
 
 def test_one_in_its_own_folder_is_its_own_affair(own: Path) -> None:
     with pytest.raises(OSError) as found:
         raised(denied(errno.EACCES, f"{own}/x"))()
-    assert refused.said(found.value) == ""
+    assert isolation_hints.said(found.value) == ""
 
 
 def test_every_sentence_is_one_and_says_why_and_what_next() -> None:
-    for sentence in (refused.NAMED, refused.SOCKETS, refused.FILES, refused.SIGNALS):
+    for sentence in (isolation_hints.NAMED, isolation_hints.SOCKETS, isolation_hints.FILES, isolation_hints.SIGNALS):
         assert "level 1" in sentence and sentence.isprintable() and not sentence.endswith(".")
         assert "because" in sentence or "which wouldn't" in sentence
         assert "kbslurm try" in sentence or "$TMPDIR" in sentence

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from kbslurm_eval import semaphores, sharing
+from kbslurm_eval.runner import named_files, semaphores, sharing
 
 EVAL = Path(__file__).resolve().parents[2] / "eval"
 RECURSIVE, PLAIN = 0, 1
@@ -24,8 +24,8 @@ RECURSIVE, PLAIN = 0, 1
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(sharing, "_folder", str(tmp_path / sharing.FOLDER))
-    return tmp_path / sharing.FOLDER
+    monkeypatch.setattr(named_files, "folder", str(tmp_path / named_files.FOLDER))
+    return tmp_path / named_files.FOLDER
 
 
 @pytest.fixture(params=["ours", "Python's"])
@@ -192,7 +192,7 @@ import sys
 
 if __name__ == "__main__":
     sys.path.insert(0, EVAL)
-    from kbslurm_eval import sharing
+    from kbslurm_eval.runner import sharing
     sharing.install(PLACE)
     sys.path.remove(EVAL)
 
@@ -241,18 +241,18 @@ def test_every_way_to_start_processes_finds_ours(tmp_path: Path, method: str) ->
     )
     assert (done.returncode, done.stderr) == (0, "")
     left = {path.relative_to(place) for path in place.rglob("*") if sharing.PYTHONS not in path.parts}
-    assert left <= {Path(sharing.FOLDER)}
+    assert left <= {Path(named_files.FOLDER)}
 
 
 def test_who_shares_nothing_imports_nothing_for_it() -> None:
     code = f"""
 import sys, importlib.util
 sys.path.insert(0, {str(EVAL)!r})
-from kbslurm_eval import sharing
+from kbslurm_eval.runner import sharing
 sharing.install("/nowhere")
 sharing.install("/nowhere")
 assert [type(finder).__name__ for finder in sys.meta_path].count("_Finder") == 1
-for name in ("ctypes", "mmap", "multiprocessing", "kbslurm_eval.semaphores"):
+for name in ("ctypes", "mmap", "multiprocessing", "kbslurm_eval.runner.semaphores"):
     assert name not in sys.modules, name
 import json, multiprocessing.context
 assert multiprocessing.context.__spec__.loader.get_source("multiprocessing.context")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbslurm_eval import values
+from kbslurm_eval.shared import layouts, values
 
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(), st.binary(),
@@ -44,19 +44,19 @@ def test_what_is_packed_comes_back(value: Any) -> None:
 
 @given(ANY)
 def test_an_output_of_its_own_layout_comes_back(value: Any) -> None:
-    layout = values.Layout.of(value)
+    layout = layouts.Layout.of(value)
     room = bytearray(os.urandom(layout.size))
-    values.layout_from(layout.text()).write(value, memoryview(room))
+    layouts.layout_from(layout.text()).write(value, memoryview(room))
     assert _typed(layout.read(bytes(room))) == _typed(value)
 
 
 @given(ANY, st.binary(max_size=4096))
 def test_whatever_bytes_a_runner_left_are_read_or_refused(value: Any, noise: bytes) -> None:
-    layout = values.Layout.of(value)
+    layout = layouts.Layout.of(value)
     found = (noise * (layout.size // max(1, len(noise)) + 1))[: layout.size]
     try:
         read = layout.read(found)
-    except values.Misfit:
+    except layouts.Misfit:
         return
     assert _types(read) == _types(values.copied(values.pack(value))), "what the layout says, not what the bytes say"
 
@@ -70,8 +70,8 @@ def _types(value: Any) -> Any:
 
 
 def test_fewer_bytes_than_declared_are_refused() -> None:
-    layout = values.Layout.of([1.0] * 10)
-    with pytest.raises(values.Misfit):
+    layout = layouts.Layout.of([1.0] * 10)
+    with pytest.raises(layouts.Misfit):
         layout.read(bytes(layout.size - 1))
 
 
@@ -113,8 +113,8 @@ class _Hostile(list[float]):
     ],
 )
 def test_an_output_of_another_form_is_refused(reference: Any, output: Any, shape: bool) -> None:
-    layout = values.Layout.of(reference)
-    with pytest.raises(values.Misfit) as misfit:
+    layout = layouts.Layout.of(reference)
+    with pytest.raises(layouts.Misfit) as misfit:
         layout.write(output, memoryview(bytearray(layout.size)))
     assert misfit.value.shape == shape
 
@@ -124,7 +124,7 @@ def test_what_has_no_place_in_the_link_is_told() -> None:
         with pytest.raises(values.Unsendable):
             values.pack(value)
         with pytest.raises(values.Unsendable):
-            values.Layout.of(value)
+            layouts.Layout.of(value)
     deep: list[Any] = []
     for _ in range(100):
         deep = [deep]

@@ -17,7 +17,7 @@ from kbslurm.errors import Invalid, Misconfigured, NotFound
 from kbslurm.images import apptainer, pins, recipes, verifying
 from kbslurm.images.apptainer import Maker
 from kbslurm.images.pins import Pin
-from kbslurm_eval.image import UNREADABLE
+from kbslurm_eval.shared.image_digest import UNREADABLE
 
 NOW = datetime(2026, 11, 22, 1, 0, tzinfo=UTC)
 DIGEST = "sha256:" + "0" * 64
@@ -182,7 +182,8 @@ def test_what_this_account_may_not_read_is_said_by_a_status_of_its_own(tmp_path:
     (tmp_path / "image" / "shadow").write_text("x")
     (tmp_path / "image" / "shadow").chmod(0)
     asked = (
-        "import os, sys; from kbslurm_eval import image, run\n"  # as root, who alone may reach this Python
+        # as root, who alone may reach this Python
+        "import os, sys\nfrom kbslurm_eval import run\nfrom kbslurm_eval.shared import image_digest\n"
         "if os.getuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "sys.exit(run.main(['--image-digest', 'image']))"
     )

@@ -10,7 +10,7 @@ import pytest
 from kbslurm.domain.manifest import job_s, manifest_for, manifest_text, time_limit_s
 from kbslurm.domain.problem import Problem
 from kbslurm.errors import Invalid
-from kbslurm_eval.wire import MANIFEST_CAP, PHASES, Limits, Manifest, Mode, read_manifest
+from kbslurm_eval.shared.wire import MANIFEST_CAP, PHASES, Limits, Manifest, Mode, read_manifest
 
 PROBLEM = Problem(
     name="p",

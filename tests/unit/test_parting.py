@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbslurm_eval import clock, parting, values
-from kbslurm_eval.parting import Choice
+from kbslurm_eval.device import call_parts
+from kbslurm_eval.device.call_parts import DeviceChoice
+from kbslurm_eval.shared import clock, layouts, values
 
-ARRAYS = Choice(arrays=True)
-NATIVE = Choice(arrays=True, native=True)
+ARRAYS = DeviceChoice(arrays=True)
+NATIVE = DeviceChoice(arrays=True, native=True)
 DATA = (array.array("d", [1.5, 2.5]), [1, 2, 3, 4, 5], {"k": array.array("i", []), "b": b"xyz"}, 7)
 
 
@@ -30,7 +31,7 @@ class _Device:
         return values.made(node, memoryview(bytearray(self.image)) if blocks is None else blocks)
 
     def take(self, node: Any, value: Any, out: memoryview | None, where: str) -> None:
-        values.Layout(tree=node, size=0).write(value, memoryview(self.out) if out is None else out)
+        layouts.Layout(tree=node, size=0).write(value, memoryview(self.out) if out is None else out)
 
 
 @pytest.fixture
@@ -45,14 +46,14 @@ def device() -> Iterator[Any]:
 
 def test_nothing_is_the_device_s_where_nobody_says_so() -> None:
     packed = values.pack(DATA)
-    assert parting.sent(packed, Choice()) is None
-    assert parting.placed(values.Layout.of(DATA), Choice()) is None
+    assert call_parts.split_input(packed, DeviceChoice()) is None
+    assert call_parts.split_layout(layouts.Layout.of(DATA), DeviceChoice()) is None
 
 
 @pytest.mark.parametrize("choice", [ARRAYS, NATIVE], ids=["python", "native"])
 @pytest.mark.parametrize("mark", ["G", "H"])
-def test_an_input_in_two_parts_is_the_same_input(device: Any, choice: Choice, mark: str) -> None:
-    found = parting.sent(values.pack(DATA), choice, mark)
+def test_an_input_in_two_parts_is_the_same_input(device: Any, choice: DeviceChoice, mark: str) -> None:
+    found = call_parts.split_input(values.pack(DATA), choice, mark)
     assert found is not None
     device(found.image())
     assert values.copied(found.payload) == DATA
@@ -62,7 +63,7 @@ def test_an_input_in_two_parts_is_the_same_input(device: Any, choice: Choice, ma
 def test_what_is_the_device_s_doesn_t_travel_by_the_link() -> None:
     secret = array.array("d", [3.25] * 40)
     packed = values.pack((secret, b"plain"))
-    found = parting.sent(packed, ARRAYS)
+    found = call_parts.split_input(packed, ARRAYS)
     assert found is not None
     assert struct.pack("<d", 3.25) in packed
     assert struct.pack("<d", 3.25) not in found.payload
@@ -70,9 +71,9 @@ def test_what_is_the_device_s_doesn_t_travel_by_the_link() -> None:
 
 
 def test_blocks_on_a_device_are_aligned() -> None:
-    found = parting.sent(values.pack([array.array("b", b"x" * n) for n in (1, 300, 0, 5)]), ARRAYS)
+    found = call_parts.split_input(values.pack([array.array("b", b"x" * n) for n in (1, 300, 0, 5)]), ARRAYS)
     assert found is not None
-    assert [at % parting.ALIGN for at, _ in found.blocks] == [0] * 4
+    assert [at % call_parts.ALIGN for at, _ in found.blocks] == [0] * 4
     assert found.image()[256:556] == b"x" * 300
 
 
@@ -83,33 +84,33 @@ def test_an_output_in_two_parts_is_the_same_output(device: Any, seed: int) -> No
         "y": array.array("d", [dice.random() for _ in range(dice.randrange(50))]),
         "rest": [dice.randrange(9), (array.array("q", range(dice.randrange(9))), "text"), dice.random()],
     }
-    layout = values.Layout.of(output)
-    place = parting.placed(layout, ARRAYS)
+    layout = layouts.Layout.of(output)
+    place = call_parts.split_layout(layout, ARRAYS)
     assert place is not None
     side = device(b"", place.size)
     host = bytearray(place.layout.size)
-    told = values.layout_from(place.layout.text())
+    told = layouts.layout_from(place.layout.text())
     told.write(output, memoryview(host))
     assert layout.read(place.whole(bytes(host), bytes(side.out), layout.size)) == output
 
 
 def test_an_output_that_is_all_the_device_s_needs_nothing_of_the_link() -> None:
-    place = parting.placed(values.Layout.of((array.array("d", [1.0]), None)), ARRAYS)
+    place = call_parts.split_layout(layouts.Layout.of((array.array("d", [1.0]), None)), ARRAYS)
     assert place is not None
     assert place.layout.size == 0
 
 
 def test_too_few_bytes_are_no_output() -> None:
-    layout = values.Layout.of(array.array("d", [1.0, 2.0]))
-    place = parting.placed(layout, ARRAYS)
+    layout = layouts.Layout.of(array.array("d", [1.0, 2.0]))
+    place = call_parts.split_layout(layout, ARRAYS)
     assert place is not None
-    with pytest.raises(values.Misfit):
+    with pytest.raises(layouts.Misfit):
         layout.read(place.whole(b"", bytes(8), layout.size))
 
 
 def test_compiled_code_gets_arrays_in_c_order(device: Any) -> None:
     given = np.arange(6.0).reshape(2, 3).T
-    found = parting.sent(values.pack(given), NATIVE)
+    found = call_parts.split_input(values.pack(given), NATIVE)
     assert found is not None
     (mark, node) = json.loads(found.payload[16 : 16 + int.from_bytes(found.payload[:8], "little")])
     assert (mark, node[2], node[4]) == ("G", [3, 2], [0, 1])

@@ -16,7 +16,7 @@ from kbslurm.domain.verdict import FOLDERS
 from kbslurm.errors import Invalid, NotFound, TooLarge
 from kbslurm.problems.loading import load
 from kbslurm.problems.problem_set import load_each, load_set
-from kbslurm_eval.wire import Budget
+from kbslurm_eval.shared.wire import Budget
 
 REFERENCE = """
 from task import input_t

@@ -23,7 +23,7 @@ from kbslurm.problems.marked_yaml import parsed_yaml
 from kbslurm.problems.problem_set import ENTRY_KEYS, SET_KEYS, load_set
 from kbslurm.problems.python_code import parsed_code
 from kbslurm.problems.task_yml import OWN_KEYS, TASK_KEYS
-from kbslurm_eval.wire import Mode, read_manifest
+from kbslurm_eval.shared.wire import Mode, read_manifest
 
 T = TypeVar("T")
 REFERENCE = "def generate_input(**case): ...\ndef ref_kernel(data): ...\ndef check_implementation(data, output): ...\n"

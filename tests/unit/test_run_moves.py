@@ -20,7 +20,7 @@ from kbslurm.domain.run import (
     new_job_name,
     tries_owed,
 )
-from kbslurm_eval.wire import VerdictName
+from kbslurm_eval.shared.wire import VerdictName
 
 OTHERS_FAULT = [
     e for e in Ending if e not in OWN_FAULT and e not in (Ending.REPORTED, Ending.REFUSED, Ending.WITHDRAWN)

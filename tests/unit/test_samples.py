@@ -17,9 +17,9 @@ import pytest
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.verdict import of_report, too_short
 from kbslurm.flow import recount
-from kbslurm_eval import clock, samples
-from kbslurm_eval.wire import Budget, Report, WireError, commitment, read_report
-from kbslurm_eval.wire import dumps as text_of
+from kbslurm_eval.shared import clock, samples
+from kbslurm_eval.shared.wire import Budget, Report, WireError, commitment, read_report
+from kbslurm_eval.shared.wire import dumps as text_of
 from tests.timed import a_launch, timed
 from tests.unit.test_verdict import report
 

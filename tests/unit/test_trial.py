@@ -11,14 +11,14 @@ from kbslurm.domain.problem import Problem
 from kbslurm.errors import Invalid
 from kbslurm.trial.run import Trial, as_try_json, exit_code, run_trial
 from kbslurm.trial.verifying import expected_verdicts, fullest_mode, verify
-from kbslurm_eval.wire import PHASES, Isolation, PhaseResult, Report
+from kbslurm_eval.shared.wire import PHASES, Isolation, PhaseResult, Report
 
 PROBLEM = Problem(name="p", files={"reference.py": ""}, tests=({},), benchmarks=({},), hidden=({},))
 # The harness can't be made to lie, so another program stands in for it here; it knows the manifest and the key.
 HEAD = f"""
 import dataclasses, json, os, sys, time
 sys.path.insert(0, {str(Path(__file__).resolve().parents[2] / "eval")!r})
-from kbslurm_eval import wire
+from kbslurm_eval.shared import wire
 manifest = wire.read_manifest(open(sys.argv[1]).read())
 key, out = open(sys.argv[3], "rb").read(), sys.argv[5]
 now = time.time_ns()

@@ -10,7 +10,7 @@ import pytest
 
 from kbslurm.domain.verdict import FOLDERS, POPCORN, of_report
 from kbslurm.domain.waterfall import Stamps, moment, waterfall
-from kbslurm_eval.wire import PHASES, WIRE_VERSION, Isolation, PhaseResult, Report, VerdictName
+from kbslurm_eval.shared.wire import PHASES, WIRE_VERSION, Isolation, PhaseResult, Report, VerdictName
 
 START = datetime(2026, 5, 1, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kbslurm_eval import wire
+from kbslurm_eval.shared import wire
 from tests.flow import harness_ground as ground
 
 REPORT = wire.Report(

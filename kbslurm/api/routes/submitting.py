@@ -23,7 +23,7 @@ from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import Invalid, KbslurmError, NotFound
 from kbslurm.flow.submit import accept
 from kbslurm.store.views import RunView, SubmissionView
-from kbslurm_eval.wire import Mode
+from kbslurm_eval.shared.wire import Mode
 
 HEARTBEAT_S = 10.0
 VIA = "api"

@@ -33,7 +33,7 @@ from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sight
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
 from kbslurm.observe.logs import teller
 from kbslurm.ports import JobSpec
-from kbslurm_eval.wire import ARTIFACT_CAP, REPORT_CAP
+from kbslurm_eval.shared.wire import ARTIFACT_CAP, REPORT_CAP
 
 tell = teller("github")
 

@@ -40,8 +40,8 @@ from kbslurm.backends.paths import (
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear, Misconfigured
 from kbslurm.ports import JobSpec
-from kbslurm_eval import broom
-from kbslurm_eval.wire import ARTIFACT_CAP, REPORT_CAP
+from kbslurm_eval.shared import remove_tree
+from kbslurm_eval.shared.wire import ARTIFACT_CAP, REPORT_CAP
 
 SUPERVISE = Path(__file__).with_name("supervise.py")
 # A sealed report quotes the report's text, so that every quotation mark in it takes two bytes.
@@ -210,7 +210,7 @@ class LocalBackend:
                 ):
                     continue
                 if entry.name.startswith((".new-", ".old-")):
-                    broom.remove(entry.path)
+                    remove_tree.remove(entry.path)
                 elif entry.name.startswith("kb-") and entry.name not in kept:
                     paths = self.paths(JobName(entry.name))
                     gone += in_spite_of_locks(paths, partial(self._prune_one, paths, before))
@@ -279,7 +279,7 @@ class LocalBackend:
     def _settle(self, paths: AttemptPaths, ending: Ending, reason: str, *, started_at: datetime | None) -> Sighting:
         """Write down how it ended, unless somebody has; what then stands there."""
         paths.forget_secrets()
-        broom.remove(_work_folder(paths))
+        remove_tree.remove(_work_folder(paths))
         facts = {
             "ending": ending.value,
             "exit_code": None,
@@ -414,10 +414,10 @@ class LocalBackend:
                 return False
         elif paths.exit.stat().st_mtime > before.timestamp():
             return False
-        broom.remove(_work_folder(paths))
+        remove_tree.remove(_work_folder(paths))
         leaving = self.root / f".old-{paths.name}-{secrets.token_hex(4)}"
         paths.dir.rename(leaving)
-        broom.remove(leaving)
+        remove_tree.remove(leaving)
         return True
 
     def _empty_doorbell(self) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kbslurm.domain.run import Ending
-from kbslurm_eval.wire import ARTIFACT_CAP, ARTIFACTS_CAP, ARTIFACTS_TOTAL, REPORT_CAP
+from kbslurm_eval.shared.wire import ARTIFACT_CAP, ARTIFACTS_CAP, ARTIFACTS_TOTAL, REPORT_CAP
 
 # A sealed report quotes the report's text, so that every quotation mark in it takes two bytes; the envelope quotes it
 # once more.

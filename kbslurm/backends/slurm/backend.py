@@ -41,8 +41,8 @@ from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
 from kbslurm.flow.script import attempts_folder, harness_folder
 from kbslurm.observe.logs import teller
 from kbslurm.ports import JobSpec, PaceReport
-from kbslurm_eval import broom
-from kbslurm_eval.wire import ARTIFACT_CAP
+from kbslurm_eval.shared import remove_tree
+from kbslurm_eval.shared.wire import ARTIFACT_CAP
 
 tell = teller("slurm")
 
@@ -256,7 +256,7 @@ class SlurmBackend:
                 if entry.is_dir(follow_symlinks=False) and _last_change(Path(entry.path)) < before.timestamp():
                     leaving = self.root / f".old-{secrets.token_hex(8)}"
                     Path(entry.path).rename(leaving)
-                    broom.remove(leaving)
+                    remove_tree.remove(leaving)
                     gone += entry.name.startswith("kb-")
             for harness in prune_harnesses(self._harness, self.root, before.timestamp()):
                 tell("pruned harness", site=self.name, folder=harness)

@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 from kbslurm.backends.paths import AttemptPaths, read_capped
 from kbslurm.backends.slurm.executor import JOB_ID_FILE
 from kbslurm.domain.run import Ending, Handle, Seen, Sighting
-from kbslurm_eval.wire import REPORT_CAP
+from kbslurm_eval.shared.wire import REPORT_CAP
 
 NOTE_CAP = 65_536
 WHY_CAP = 300

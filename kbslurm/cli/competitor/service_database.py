@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kbslurm.ports import Clock
     from kbslurm.store.postgres import PostgresStore
     from kbslurm.store.views import ArtifactView, Person, SubmissionView
-    from kbslurm_eval.wire import Mode
+    from kbslurm_eval.shared.wire import Mode
 
 
 class DatabaseService:

@@ -13,7 +13,7 @@ from kbslurm.domain.run import SubmissionId
 if TYPE_CHECKING:
     from kbslurm.client.http import Client
     from kbslurm.store.views import ArtifactView, SubmissionView
-    from kbslurm_eval.wire import Mode
+    from kbslurm_eval.shared.wire import Mode
 
 
 def _is_safe_name(name: str) -> bool:

@@ -12,7 +12,7 @@ from kbslurm.domain.amounts import score, seconds, span
 
 if TYPE_CHECKING:
     from kbslurm.trial.run import Trial
-    from kbslurm_eval.wire import BenchmarkResult
+    from kbslurm_eval.shared.wire import BenchmarkResult
 
 UNRESOLVED = "UNRESOLVED"  # the harness's flag on a benchmark
 

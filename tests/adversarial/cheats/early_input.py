@@ -15,7 +15,7 @@ ready = {}
 
 def watch():
     line = next(t for t in gc.get_objects() if type(t).__name__ == "RunnerEnd")
-    from kbslurm_eval import values
+    from kbslurm_eval.shared import values
 
     while True:
         before = bytes(line.views["in"][:4096])

@@ -8,9 +8,9 @@ import gc
 import json
 import time
 
-from kbslurm_eval import guard
+from kbslurm_eval.cage import seen_inside
 
-guard.seen_from_inside = lambda: {"spaces": {}, "seccomp": 2, "no_new_privs": 1, "read_only_root": True}
+seen_inside.seen_from_inside = lambda: {"spaces": {}, "seccomp": 2, "no_new_privs": 1, "read_only_root": True}
 _line = next(t for t in gc.get_objects() if type(t).__name__ == "RunnerEnd")
 _text = json.dumps({"spaces": {}, "seccomp": 0}).encode()
 _line.bell[4096 : 4096 + len(_text)] = _text

@@ -9,7 +9,7 @@ import gc
 import sys
 import time
 
-from kbslurm_eval import values
+from kbslurm_eval.shared import values
 
 _honest = values.unpack
 

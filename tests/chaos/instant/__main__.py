@@ -16,7 +16,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[3] / "eval"), str(Path(__file__).resolve().parents[3])]
 
-from kbslurm_eval.wire import (  # noqa: E402
+from kbslurm_eval.shared.wire import (  # noqa: E402
     PHASES,
     Isolation,
     Manifest,

@@ -35,7 +35,7 @@ from kbslurm.domain.site import GpuType, Site
 from kbslurm.flow.place import Place
 from kbslurm.flow.script import attempts_folder, harness_folder, script_writer
 from kbslurm.store import migrate
-from kbslurm_eval.wire import unseal
+from kbslurm_eval.shared.wire import unseal
 from tests import bench, databases
 from tests.bench import Row, percentile, scaled
 from tests.cluster.inside.site import site_text
@@ -164,11 +164,10 @@ def _furnished(
 
 
 def _harness(folder: Path) -> Path:
-    package = folder / "kbslurm_eval"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("")
-    for name in ("wire.py", "image.py"):
-        shutil.copy(REPOSITORY / "eval" / "kbslurm_eval" / name, package / name)
+    for file in ("__init__.py", "shared/__init__.py", "shared/wire.py", "shared/image_digest.py"):
+        placed = folder / "kbslurm_eval" / file
+        placed.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPOSITORY / "eval" / "kbslurm_eval" / file, placed)
     shutil.copy(HARNESS, folder / "__main__.py")
     return folder
 

@@ -13,12 +13,12 @@ import hashlib  # noqa: E402
 import sys  # noqa: E402
 from pathlib import Path  # noqa: E402
 
-from kbslurm_eval import image, wire  # noqa: E402
+from kbslurm_eval.shared import image_digest, wire  # noqa: E402
 
 
 def main() -> int:
     if sys.argv[1] == "--image-digest":  # asked once per node, and again for every job if it weren't answered
-        print(image.digest_of(Path(sys.argv[2])))
+        print(image_digest.digest_of(Path(sys.argv[2])))
         return 0
     parser = argparse.ArgumentParser()
     parser.add_argument("manifest", type=Path)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kbslurm_eval.wire import unseal
+from kbslurm_eval.shared.wire import unseal
 from tests import databases
 from tests.cluster.inside import control
 from tests.cluster.inside.lending import lending_at

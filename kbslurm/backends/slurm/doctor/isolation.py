@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from kbslurm.backends.slurm.doctor.node_facts import Sight
 from kbslurm.domain.finding import Finding, caution, failed, passed
 from kbslurm.domain.site import Site
-from kbslurm_eval.wire import Report
+from kbslurm_eval.shared.wire import Report
 
 
 def isolation_findings(site: Site, sight: Sight, boards: Mapping[str, int], where: str) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from kbslurm_eval.wire import Report
+from kbslurm_eval.shared.wire import Report
 
 
 @dataclass(kw_only=True)

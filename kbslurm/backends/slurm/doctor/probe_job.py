@@ -18,7 +18,7 @@ from kbslurm.backends.slurm.doctor.shared_root import RACES, made_by_us
 from kbslurm.domain.finding import Finding, caution, failed, unseen
 from kbslurm.domain.site import GpuType, Site
 from kbslurm.errors import BackendTrouble, KbslurmError
-from kbslurm_eval.wire import Report
+from kbslurm_eval.shared.wire import Report
 
 LOOK_S = 0.02
 RACE_S = 30.0

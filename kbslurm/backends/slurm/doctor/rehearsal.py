@@ -18,7 +18,7 @@ from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import JobName
 from kbslurm.domain.site import GpuType, Site
 from kbslurm.flow.script import script_for
-from kbslurm_eval.wire import Limits, Report, WireError, unseal
+from kbslurm_eval.shared.wire import Limits, Report, WireError, unseal
 
 NAME = JobName("kb-rehearsal")
 SCRIPT = "rehearsal.sh"

@@ -1,0 +1,156 @@
+"""Inside the builder: compilers are called, and what they leave is put into one archive.
+
+No secret is here and no network; whatever goes wrong is told in one short text, the compiler's own words go to the log.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+from kbslurm_eval.shared.runner_link import Status
+
+OUTPUT_CAP = 65_536
+FIRST_ERRORS = 3
+# Compute capabilities by the names that GPU types have; the longest name that fits counts.
+_CAPABILITY = {
+    "T4": "75", "V100": "70", "A100": "80", "A30": "80", "A10": "86", "A40": "86", "A6000": "86", "RTX3090": "86",
+    "L4": "89", "L40": "89", "RTX4090": "89", "RTX5000": "89", "RTX6000": "89", "H100": "90a", "H200": "90a",
+    "GH200": "90a", "B100": "100a", "B200": "100a", "GB200": "100a", "B300": "103a", "RTX5090": "120a",
+}  # fmt: skip
+_GPUS = tuple(f"nvidia{n}" for n in range(64))
+_DEVICE_CODE = re.compile(r"__global__|__device__|<<<|\bcub::|\bthrust::|cutlass/|\bcooperative_groups\b")
+_NVCC_ONLY = re.compile(
+    r"--?(use_fast_math|expt-|extended-lambda|gencode|arch|threads|lineinfo|rdc|ptxas|maxrregcount|fmad|ftz|prec-|diag"
+    r"|extra-device|split-compile|t\b|forward-unknown|device)|-Xptxas|-Xnvlink|-Xfatbin|-lcu|-lnv"
+)
+
+
+def compiled(told: dict[str, Any], cache: str) -> tuple[int, str]:
+    """Compile one library as the recipe says; a status of the link and a text."""
+    os.makedirs(cache, exist_ok=True)
+    work = os.path.join(os.path.dirname(cache), f"{os.path.basename(cache)}.work")
+    os.makedirs(work, exist_ok=True)
+    for name, text in {**told["files"], "kbslurm.h": told["header"], "kb_unit.cu": told["unit"]}.items():
+        _written(os.path.join(work, name), text)
+    text = "\n".join(told["files"].values())
+    compiler = _compiler(_DEVICE_CODE.search(text) is not None)
+    if compiler is None:
+        return Status.NO_COMPILER, _missing(_DEVICE_CODE.search(text) is not None)
+    library = os.path.join(cache, told["library"])
+    argv = _argv(compiler, told, work, library)
+    code, said = _ran(argv, work)
+    print(said, flush=True)
+    if code != 0 or not os.path.isfile(library):
+        if code == -9 or "Killed" in said or "virtual memory exhausted" in said or "out of memory" in said.lower():
+            return Status.MEMORY, "the compiler ran out of memory"
+        return Status.NOT_BUILT, excerpt(said) or f"{os.path.basename(compiler)} ended with {code}"
+    return Status.OK, ""
+
+
+def excerpt(said: str) -> str:
+    """The first errors of a compiler's words."""
+    lines = [line.strip() for line in said.splitlines()]
+    errors = [line for line in lines if re.search(r"\b(error|undefined reference|undefined symbol)\b", line)]
+    return "; ".join(errors[:FIRST_ERRORS] or lines[-FIRST_ERRORS:])
+
+
+def find(name: str) -> str | None:
+    """A compiler's path: on PATH, in the toolkit's folder, or in a wheel of this Python's."""
+    path = os.environ.get("PATH", "")
+    homes = [os.environ.get(n, "") for n in ("CUDA_HOME", "CUDA_PATH", "ROCM_PATH")] + ["/usr/local/cuda", "/opt/rocm"]
+    more = [os.path.join(home, "bin") for home in homes if home]
+    for root in sys.path:
+        more += [os.path.join(root, "nvidia", kind, "bin") for kind in ("cu13", "cuda_nvcc")]
+    return shutil.which(name, path=os.pathsep.join([path, *more]))
+
+
+def _compiler(device: bool) -> str | None:
+    """nvcc or hipcc where a device or device code is; g++ for the rest, so that host parts run anywhere."""
+    gpu = _is_there("nvidiactl", "kfd", *_GPUS)
+    names = ("nvcc", "hipcc") if device else ("nvcc", "hipcc", "g++", "c++") if gpu else ("g++", "c++", "nvcc")
+    return next((path for name in names if (path := find(name))), None)
+
+
+def _is_there(*devices: str) -> bool:
+    """Whether one of these is, asked by name: a fenced builder can't list what devices there are."""
+    return any(os.path.exists(f"/dev/{name}") for name in devices)
+
+
+def _missing(device: bool) -> str:
+    return "there is no nvcc or hipcc here, and this is device code" if device else "there is no g++ here"
+
+
+def _argv(compiler: str, told: dict[str, Any], work: str, library: str) -> list[str]:
+    name = os.path.basename(compiler)
+    flags = [str(f) for f in told["flags"]]
+    nvidia, amd = name == "nvcc", name == "hipcc"
+    argv = [compiler, "-shared", *([] if any("-std=" in f for f in flags) else ["-std=c++17"])]
+    argv += [] if any(f.startswith("-O") for f in flags) else ["-O3"]
+    if nvidia:
+        argv += ["-Xcompiler", "-fPIC,-fdiagnostics-color=never", *_target(told["gpu"], flags), *flags]
+    elif amd:
+        argv += ["-fPIC", "-fno-color-diagnostics", *_host(flags)]
+    else:
+        argv += ["-fPIC", "-fdiagnostics-color=never", *_host(flags)]
+        shim = os.path.join(work, "kb_host_cuda")
+        for header in ("cuda_runtime.h", "cuda_runtime_api.h"):
+            _written(os.path.join(shim, header), told["host_cuda"])
+        argv += ["-I", shim, "-include", os.path.join(shim, "cuda_runtime.h")]
+    argv += [f"-D{d}" for d in told["defines"]] + ["-I", "."]
+    for folder in told["include_dirs"]:
+        argv += ["-I", folder]
+    argv += ["-x", "cu" if nvidia else "hip" if amd else "c++", "kb_unit.cu", *told["sources"]]
+    return [*argv, "-o", library]
+
+
+def _target(gpu: str, flags: list[str]) -> list[str]:
+    if any(f.startswith(("-arch", "--gpu-architecture", "-gencode", "--generate-code")) for f in flags):
+        return []
+    plain = gpu.upper().replace("-", "").replace("_", "").replace(" ", "")
+    fits = [name for name in _CAPABILITY if plain.startswith(name)]
+    if fits:
+        return [f"-arch=sm_{_CAPABILITY[max(fits, key=len)]}"]
+    return ["-arch=native"] if _is_there(*_GPUS) else []
+
+
+def _host(flags: list[str]) -> list[str]:
+    """nvcc's flags as far as they mean something to a host compiler."""
+    kept: list[str] = []
+    passed = skipped = False
+    for flag in flags:
+        if skipped:
+            skipped = False
+        elif passed:
+            kept += flag.split(",")
+            passed = False
+        elif flag in ("-Xcompiler", "--compiler-options"):
+            passed = True
+        elif flag in ("-Xptxas", "-Xnvlink", "-gencode", "-arch", "--generate-code", "--gpu-architecture"):
+            skipped = True
+        elif not _NVCC_ONLY.match(flag):
+            kept.append(flag)
+    return kept
+
+
+def _ran(argv: list[str], work: str) -> tuple[int, str]:
+    kept = bytearray()
+    environment = {**os.environ, "LC_ALL": "C"}
+    with subprocess.Popen(
+        argv, cwd=work, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
+    ) as process:
+        assert process.stdout is not None
+        while part := process.stdout.read1(65_536):  # type: ignore[attr-defined]
+            kept += part[: max(0, OUTPUT_CAP - len(kept))]
+    said = kept.decode("utf-8", "replace").replace(f"{work}/", "")
+    return process.returncode, said
+
+
+def _written(path: str, text: str) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        file.write(text)

@@ -1,0 +1,366 @@
+"""What lies between the harness and compiled code, in C++: the header that submissions may include, and what is put
+around a submission and around a reference so that both are called with plain arrays.
+
+The one symbol of a submission's library is `kb_call`; a reference's has `kb_generate`, `kb_answer`, `kb_check` and what
+reads the arrays that they give. Nothing here is trusted in a runner: a submission shares its library with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+HEADER = r"""
+#ifndef KBSLURM_H
+#define KBSLURM_H
+
+/* An array of an input or an output, C order. The layout of outputs is the judge's: fill what data points to. */
+typedef struct kb_array {
+  void *data;             /* the first element; for a tensor of the GPU's a device pointer */
+  long long size;         /* how many elements */
+  int dtype;              /* one of the numbers below */
+  int ndim;               /* 0 for a single number */
+  const long long *shape; /* ndim numbers */
+} kb_array;
+
+enum {
+  KB_BOOL = 1, KB_U8, KB_I8, KB_I16, KB_U16, KB_I32, KB_U32, KB_I64, KB_U64, KB_F16, KB_BF16, KB_F32, KB_F64, KB_C64,
+  KB_C128, KB_OTHER
+};
+
+#ifdef __cplusplus
+#define KB_ENTRY extern "C"
+#else
+#define KB_ENTRY
+#endif
+
+#endif
+"""
+# Host code that names a few calls of CUDA's runtime compiles without it; there is one memory then.
+HOST_CUDA = r"""
+#ifndef KBSLURM_HOST_CUDA_H
+#define KBSLURM_HOST_CUDA_H
+#include <cstdlib>
+#include <cstring>
+#define __host__
+#define __device__
+#define __forceinline__ inline
+typedef int cudaError_t;
+typedef int cudaStream_t;
+enum { cudaSuccess = 0, cudaErrorMemoryAllocation = 2 };
+enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice,
+                      cudaMemcpyDefault };
+inline const char *cudaGetErrorString(cudaError_t e) { return e ? "out of memory" : "no error"; }
+inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+inline cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+template <class T> cudaError_t cudaMalloc(T **at, size_t size) {
+  *at = static_cast<T *>(std::malloc(size ? size : 1));
+  return *at ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+inline cudaError_t cudaFree(void *at) { std::free(at); return cudaSuccess; }
+inline cudaError_t cudaMemcpy(void *to, const void *from, size_t size, cudaMemcpyKind) {
+  std::memmove(to, from, size);
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemset(void *at, int value, size_t size) { std::memset(at, value, size); return cudaSuccess; }
+#endif
+"""
+
+# Values of C++ as arrays and back: numbers, containers of them, containers of containers, tuples, strings.
+MARSHAL = r"""
+#include <array>
+#include <complex>
+#include <cstdio>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace kb {
+struct Misfit : std::runtime_error { using std::runtime_error::runtime_error; };
+
+template <class T> struct Plain : std::bool_constant<
+    std::is_arithmetic<T>::value || std::is_enum<T>::value ||
+    (std::is_class<T>::value && std::is_trivially_copyable<T>::value && sizeof(T) <= 4)> {};
+template <class T> struct Plain<std::complex<T>> : std::true_type {};
+
+struct Leaf { char code; std::string bytes; };
+
+template <class T> constexpr char code() {
+  if constexpr (std::is_same<T, float>::value) return 'f';
+  else if constexpr (std::is_same<T, double>::value) return 'd';
+  else if constexpr (std::is_same<T, bool>::value) return 'B';
+  else if constexpr (std::is_integral<T>::value && std::is_signed<T>::value)
+    return sizeof(T) == 1 ? 'b' : sizeof(T) == 2 ? 'h' : sizeof(T) == 4 ? 'i' : 'q';
+  else return sizeof(T) == 2 ? 'H' : sizeof(T) == 4 ? 'I' : sizeof(T) == 8 ? 'Q' : 'B';
+}
+inline long long width(char c) {
+  switch (c) { case 'h': case 'H': return 2; case 'i': case 'I': case 'f': return 4;
+               case 'q': case 'Q': case 'd': return 8; default: return 1; }
+}
+
+// Where arrays are written to: leaves of our own (a reference's), or places that the judge has laid out (a call's).
+struct Sink {
+  std::vector<Leaf> *leaves = nullptr;
+  kb_array *at = nullptr;
+  int left = 0, number = 0;
+  void put(char c, const void *data, size_t bytes) {
+    ++number;
+    if (leaves) {
+      leaves->push_back({c, std::string(static_cast<const char *>(data), bytes)});
+      return;
+    }
+    if (left == 0) throw Misfit("there are more arrays in the output than expected");
+    const long long room = at->size * width_of(at->dtype);
+    if ((long long)bytes != room)
+      throw Misfit("array " + std::to_string(number) + " of the output has " + std::to_string(bytes) + " bytes; " +
+                   std::to_string(room) + " were expected");
+    if (bytes) std::memcpy(at->data, data, bytes);
+    ++at;
+    --left;
+  }
+  static long long width_of(int dtype) {
+    switch (dtype) { case KB_I16: case KB_U16: case KB_F16: case KB_BF16: return 2;
+      case KB_I32: case KB_U32: case KB_F32: return 4;
+      case KB_I64: case KB_U64: case KB_F64: case KB_C64: return 8;
+      case KB_C128: return 16; default: return 1; }
+  }
+};
+struct Source {
+  const kb_array *at;
+  int left;
+  const kb_array &next() {
+    if (left == 0) throw Misfit("there are fewer arrays than the type needs");
+    --left;
+    return *at++;
+  }
+  size_t bytes(const kb_array &a) const { return (size_t)(a.size * Sink::width_of(a.dtype)); }
+};
+
+template <class T, class = void> struct Flat;
+
+template <class T> struct Flat<T, std::enable_if_t<Plain<T>::value>> {
+  static void put(const T &v, Sink &to) { to.put(code<T>(), &v, sizeof(T)); }
+  static void get(T &v, Source &from) {
+    const kb_array &a = from.next();
+    if (from.bytes(a) != sizeof(T)) throw Misfit("a single value was expected");
+    std::memcpy(&v, a.data, sizeof(T));
+  }
+};
+template <class T> void put_all(const T *v, size_t n, Sink &to) {
+  if constexpr (Plain<T>::value) to.put(code<T>(), v, n * sizeof(T));
+  else for (size_t i = 0; i < n; ++i) Flat<T>::put(v[i], to);
+}
+template <class T, class A> struct Flat<std::vector<T, A>> {
+  static void put(const std::vector<T, A> &v, Sink &to) {
+    if constexpr (std::is_same<T, bool>::value) {
+      std::vector<unsigned char> wide(v.begin(), v.end());
+      to.put('B', wide.data(), wide.size());
+    } else {
+      if constexpr (!Plain<T>::value) Flat<int64_t>::put((int64_t)v.size(), to);
+      put_all(v.data(), v.size(), to);
+    }
+  }
+  static void get(std::vector<T, A> &v, Source &from) {
+    if constexpr (std::is_same<T, bool>::value) {
+      const kb_array &a = from.next();
+      const unsigned char *p = static_cast<const unsigned char *>(a.data);
+      v.assign(p, p + a.size);
+    } else if constexpr (Plain<T>::value) {
+      const kb_array &a = from.next();
+      v.resize(from.bytes(a) / sizeof(T));
+      if (!v.empty()) std::memcpy(v.data(), a.data, v.size() * sizeof(T));
+    } else {
+      int64_t n = 0;
+      Flat<int64_t>::get(n, from);
+      if (n < 0 || n > from.left) throw Misfit("a count that can't be");
+      v.resize((size_t)n);
+      for (auto &inner : v) Flat<T>::get(inner, from);
+    }
+  }
+};
+template <class T, size_t N> struct Flat<std::array<T, N>, std::enable_if_t<!Plain<std::array<T, N>>::value>> {
+  static void put(const std::array<T, N> &v, Sink &to) { put_all(v.data(), N, to); }
+  static void get(std::array<T, N> &v, Source &from) {
+    if constexpr (Plain<T>::value) {
+      const kb_array &a = from.next();
+      if (from.bytes(a) != N * sizeof(T)) throw Misfit("an array of another length was expected");
+      std::memcpy(v.data(), a.data, N * sizeof(T));
+    } else for (auto &inner : v) Flat<T>::get(inner, from);
+  }
+};
+template <> struct Flat<std::string> {
+  static void put(const std::string &v, Sink &to) { to.put('B', v.data(), v.size()); }
+  static void get(std::string &v, Source &from) {
+    const kb_array &a = from.next();
+    v.assign(static_cast<const char *>(a.data), (size_t)a.size);
+  }
+};
+template <class... T> struct Flat<std::tuple<T...>> {
+  static void put(const std::tuple<T...> &v, Sink &to) {
+    std::apply([&](const auto &...x) { (Flat<std::decay_t<decltype(x)>>::put(x, to), ...); }, v);
+  }
+  static void get(std::tuple<T...> &v, Source &from) {
+    std::apply([&](auto &...x) { (Flat<std::decay_t<decltype(x)>>::get(x, from), ...); }, v);
+  }
+};
+template <class A, class B> struct Flat<std::pair<A, B>> {
+  static void put(const std::pair<A, B> &v, Sink &to) { Flat<A>::put(v.first, to); Flat<B>::put(v.second, to); }
+  static void get(std::pair<A, B> &v, Source &from) { Flat<A>::get(v.first, from); Flat<B>::get(v.second, from); }
+};
+
+template <class T> struct Flat<T, std::void_t<decltype(std::declval<T &>().kb_tied())>> {
+  static void put(const T &v, Sink &to) {
+    std::apply([&](auto &...x) { (Flat<std::decay_t<decltype(x)>>::put(x, to), ...); }, const_cast<T &>(v).kb_tied());
+  }
+  static void get(T &v, Source &from) {
+    std::apply([&](auto &...x) { (Flat<std::decay_t<decltype(x)>>::get(x, from), ...); }, v.kb_tied());
+  }
+};
+
+template <class T> T taken(const kb_array *in, int inputs) {
+  T value{};
+  Source from{in, inputs};
+  Flat<T>::get(value, from);
+  if (from.left) throw Misfit("there are more arrays than the type takes");
+  return value;
+}
+template <class F> int guarded(F &&body, char *said, int cap) {
+  try { return body(); }
+  catch (const Misfit &e) { std::snprintf(said, (size_t)cap, "%s", e.what()); return 1; }
+  catch (const std::bad_alloc &) { std::snprintf(said, (size_t)cap, "std::bad_alloc"); return 3; }
+  catch (const std::exception &e) { std::snprintf(said, (size_t)cap, "exception: %s", e.what()); return 2; }
+  catch (...) { std::snprintf(said, (size_t)cap, "an exception of another type"); return 2; }
+}
+}  // namespace kb
+
+// A struct of plain numbers without pointers, copied as its bytes; and, inside a struct, the fields that make it up.
+#define KB_PLAIN(type) template <> struct kb::Plain<type> : std::true_type {}
+#define KB_FIELDS(...) auto kb_tied() { return std::tie(__VA_ARGS__); }
+#if defined(__CUDACC__) || defined(__HIPCC__)
+KB_PLAIN(float2); KB_PLAIN(float3); KB_PLAIN(float4); KB_PLAIN(double2);
+KB_PLAIN(int2); KB_PLAIN(int3); KB_PLAIN(int4); KB_PLAIN(uint2); KB_PLAIN(uint4);
+#endif
+"""
+
+# What many a reference's check reports to; problems whose own headers define it keep theirs.
+REPORTER = r"""
+#include <iostream>
+class TestReporter {
+ public:
+  void pass() { said_ = true; good_ = true; }
+  std::stringstream &fail() { said_ = true; good_ = false; return text_; }
+  template <class A, class B> bool check_equal(const std::string &name, const A &a, const B &b) {
+    if (a == b) return true;
+    fail() << name << " (" << a << " and " << b << ")";
+    return false;
+  }
+  bool has_passed() const { return said_ && good_; }
+  std::string message() const { return text_.str(); }
+ private:
+  bool said_ = false, good_ = false;
+  std::stringstream text_;
+};
+"""
+
+
+def call_unit(entry_file: str, adapter: Mapping[str, Any], call: str) -> str:
+    """One translation unit: the submission, and `kb_call` around it."""
+    front = f'#include "kbslurm.h"\n{MARSHAL}\n'
+    own = f'#include "{entry_file}"\n'
+    if not adapter:
+        return front + own + _CALL.format(body=f"return {call}(in, inputs, out, outputs) ? 2 : 0;")
+    headers = "".join(f'#include "{name}"\n' for name in adapter["shared"])
+    body = (
+        f"input_t data = kb::taken<input_t>(in, inputs); output_t found = {call}(data); "
+        "kb::Sink to; to.at = out; to.left = outputs; kb::Flat<output_t>::put(found, to); "
+        'if (to.left) throw kb::Misfit("there are fewer arrays in the output than expected"); return 0;'
+    )
+    return front + headers + own + _CALL.format(body=body)
+
+
+_CALL = """
+extern "C" int kb_call(const kb_array *in, int inputs, kb_array *out, int outputs, char *said, int cap) {{
+  return kb::guarded([&]() -> int {{ {body} }}, said, cap);
+}}
+"""
+
+
+def reference_unit(adapter: Mapping[str, Any]) -> str:
+    """One translation unit: the problem's three functions, and what calls them with arrays."""
+    headers = [*adapter["headers"], adapter["file"]]
+    includes = "".join(f'#include "{name}"\n' for name in headers)
+    own = "" if adapter["own_reporter"] else REPORTER
+    given = ", ".join(f"kb_given<{kind}>({n}, p)" for n, (kind, _) in enumerate(adapter["generate"]))
+    data, out = "kb::taken<input_t>(in, inputs)", "kb::taken<output_t>(found, founds)"
+    match adapter["check"]:
+        case "reporter":
+            checked = (
+                f"TestReporter reporter; check_implementation(reporter, {data}, {out}); "
+                "return kb_passed(reporter, said, cap);"
+            )
+        case "output_reference":  # the first is the output here, as the judge gives it
+            checked = f"return kb_verdict(check_implementation(kb::taken<output_t>(in, inputs), {out}), said, cap);"
+        case _:
+            checked = f"return kb_verdict(check_implementation({data}, {out}), said, cap);"
+    return (
+        f'#include "kbslurm.h"\n{MARSHAL}\n{own}\n{includes}\n{_REFERENCE_FRONT}'
+        'extern "C" void *kb_generate(const kb_param *p, char *said, int cap) {\n'
+        f"  return kb_kept([&] {{ return generate_input({given}); }}, said, cap);\n}}\n"
+        'extern "C" void *kb_answer(const kb_array *in, int inputs, char *said, int cap) {\n'
+        f"  return kb_kept([&] {{ return {adapter['answer']}({data}); }}, said, cap);\n}}\n"
+        'extern "C" int kb_check(const kb_array *in, int inputs, const kb_array *found, int founds, char *said,\n'
+        f"                        int cap) {{\n  return kb::guarded([&]() -> int {{ {checked} }}, said, cap);\n}}\n"
+    )
+
+
+_REFERENCE_FRONT = r"""
+extern "C" { typedef struct kb_param { double real; long long whole; const char *text; } kb_param; }
+template <class T> T kb_given(int n, const kb_param *p) {
+  if constexpr (std::is_floating_point<T>::value) return (T)p[n].real;
+  else if constexpr (std::is_convertible<const char *, T>::value && !std::is_arithmetic<T>::value) return T(p[n].text);
+  else return (T)p[n].whole;
+}
+template <class F> void *kb_kept(F &&body, char *said, int cap) {
+  auto *kept = new std::vector<kb::Leaf>();
+  const int bad = kb::guarded([&]() -> int {
+    auto value = body();
+    kb::Sink to;
+    to.leaves = kept;
+    kb::Flat<decltype(value)>::put(value, to);
+    return 0;
+  }, said, cap);
+  if (!bad) return kept;
+  delete kept;
+  return nullptr;
+}
+extern "C" int kb_leaves(void *kept) { return (int)static_cast<std::vector<kb::Leaf> *>(kept)->size(); }
+extern "C" const char *kb_leaf(void *kept, int n, char *code, long long *size) {
+  const kb::Leaf &leaf = (*static_cast<std::vector<kb::Leaf> *>(kept))[(size_t)n];
+  *code = leaf.code;
+  *size = (long long)leaf.bytes.size();
+  return leaf.bytes.data();
+}
+extern "C" void kb_free(void *kept) { delete static_cast<std::vector<kb::Leaf> *>(kept); }
+
+inline int kb_told(bool good, const std::string &text, char *said, int cap) {
+  std::snprintf(said, (size_t)cap, "%s", text.c_str());
+  return good ? 10 : 11;
+}
+inline int kb_verdict(bool good, char *said, int cap) { return kb_told(good, "", said, cap); }
+inline int kb_verdict(const std::string &text, char *said, int cap) {
+  return kb_told(text.empty(), text, said, cap);
+}
+inline int kb_verdict(const std::pair<bool, std::string> &found, char *said, int cap) {
+  return kb_told(found.first, found.second, said, cap);
+}
+template <class R> auto kb_passed(R &r, char *said, int cap) -> decltype(r.has_passed(), r.message(), 0) {
+  return kb_told(r.has_passed(), r.message(), said, cap);
+}
+"""

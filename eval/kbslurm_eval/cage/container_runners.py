@@ -1,0 +1,232 @@
+"""Who starts and stops runners: this machine's own processes (`Local`) or a job script's containers (`Doorbell`).
+
+The protocol of `--supervisor DIR --link LINK` (the job script is the supervisor; the judge runs in a container too)
+-----------------------------------------------------------------------------------------------------------------
+Before the judge starts, the script makes two folders, mode 0700, and binds both into the judge's container, read-write:
+`DIR` for asking (never bound into a runner) and `LINK` on /dev/shm of the node (only its subfolder N goes into
+runner N).
+
+    DIR/ask            a FIFO made by the script (mkfifo). The judge writes whole lines, each below 64 bytes; the script
+                       holds it open for reading and writing (`exec 3<>"$dir/ask"`) and reads lines from it.
+      run N            start runner container N (N = 1, 2, 3 …; each number is used once). Before it asks, the judge has
+                       made LINK/N with the files bell, in, out and the FIFO log (and, where a GPU's memory is lent,
+                       the socket lent). The script binds LINK/N at /link
+                       (read-write) and the eval folder at /eval (read-only), nothing else of the attempt, and runs
+                       `python3 -I -B /eval --runner /link` in it, in the background, with stdin from /dev/null and
+                       its own stdout and stderr into DIR/run.N.err (the runner itself writes to LINK/N/log).
+                       LINK/N.built is bound at /built, read-only; where the judge made none, the script makes an
+                       empty one. A builder is started like a runner and finds nothing there.
+      prof N           the same with a profiler around it, which leaves its files in /link. Only asked for where facts
+                       names one.
+      stop N           kill runner N: SIGKILL to the process of run.N.pid and whatever of it is left. No answer;
+                       run.N.status appears as for every end. Asking for a runner that has ended is allowed and does
+                       nothing.
+      end              the judge is done: kill every runner that is left and leave the loop. Also do so, and end the
+                       job's work, when the judge's container has exited without saying `end`.
+    DIR/run.N.pid      written by the script at once after the start (temp + mv): the decimal pid, as the host sees
+                       it, of the container's first process (`$!`). The judge waits at most 60 s for it.
+    DIR/run.N.status   written by the script when the container has ended (temp + mv): its exit status in decimal
+                       (128 + signal when it was killed, as the shell says it).
+    DIR/facts          optional, written by the script before the judge starts: lines `name=value`.
+                       `container=apptainer` names the means; `profiler=ncu` a profiler (see `prof`);
+                       `exclusive=1` says that GPU and cores are this job's alone: with it and with what the
+                       runner finds inside the isolation level is 3 instead of 2.
+                       `image=…`, `image_digest=…` (what it is), `image_pinned=…` (what it has to be) and
+                       `image_seen=file|tree|record` (how the digest was found: over its bytes, or as it is written
+                       down beside it) go into the report as they are. `scratch=…` says in words what bounds all that
+                       a runner may write; the report's notes hold it.
+    DIR/run.N.over     written by the script before it ends a runner that wrote more than that: how many MiB it may.
+
+The judge's container has no PID namespace of its own (no `--pid`), so that it sees the runners' processes: it stops
+a runner between any two calls with SIGSTOP to run.N.pid and all its descendants, continues them with SIGCONT, and
+ends them with SIGKILL. The script must therefore not take a stopped child for an ended one (a plain `wait` in sh
+doesn't), and must forward no signal to runners. On SIGTERM the script kills runners and judge; the judge then writes
+no report.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kbslurm_eval.cage import places
+from kbslurm_eval.cage.core_warmer import CoreWarmer
+from kbslurm_eval.cage.process_tree import ProcessTree
+from kbslurm_eval.cage.processes import has_ended, resident_bytes, send_signal
+from kbslurm_eval.cage.runner_log import RunnerLog
+from kbslurm_eval.cage.runners import CALL_STOP_S, IMAGE_FACTS, START_S, CantStart, Runner, end_in_words
+from kbslurm_eval.shared.wire import LOG_CAP, Limits
+
+
+class ContainerRunners:
+    """Runners as containers that the job script starts when it is asked to: see the protocol above."""
+
+    bare = False
+    container = False
+    highest = 3
+
+    def __init__(self, folder: Path, link: Path, limits: Limits, *, ranks: int = 1) -> None:
+        self._folder, self._link, self._limits, self.ranks = folder, link, limits, ranks
+        facts = _read_facts(folder / "facts")
+        self.means = facts.get("container", "container")
+        self.container = facts.get("exclusive") == "1"
+        self.profiler, self.profiling = facts.get("profiler", ""), False
+        self.image: Mapping[str, str] = {name: facts[name] for name in IMAGE_FACTS if facts.get(name)}
+        self.notes: Sequence[str] = (
+            (f"all that a runner may write: {facts['scratch']}",) if facts.get("scratch") else ()
+        )
+        self._count = 0
+        self._live: list[ContainerRunner] = []
+        self.warmer = CoreWarmer()
+        try:
+            self._ask = os.open(folder / "ask", os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise CantStart(f"the supervisor's FIFO can't be opened: {error}") from None
+
+    def prepare(self) -> Path:
+        """The folder of the next launch's link."""
+        self._count += 1
+        return self._link / str(self._count)
+
+    def hello(self) -> dict[str, Any]:
+        """The container is the outer part of the cage; limits and filter the runner puts on itself when it reads
+        this."""
+        limits = {
+            "memory_bytes": self._limits.memory_bytes,
+            "processes": self._limits.processes,
+            "file_bytes": self._limits.file_bytes,
+        }
+        return {"supervised": True, "limits": limits, "inet": self.ranks > 1, "places": places.WRITABLE_BY_ALL}
+
+    def start(self, folder: Path, place: Path | None = None) -> Runner:
+        """Ask the script for the container of this link and wait until it has started."""
+        number = int(folder.name)
+        os.mkfifo(folder / "log", 0o666)
+        (folder / "log").chmod(0o666)
+        drain = os.open(folder / "log", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self.say(f"{'prof' if self.profiling else 'run'} {number}")
+        runner = ContainerRunner(self, number, folder, drain, self._limits)
+        self._live.append(runner)
+        return runner
+
+    def say(self, line: str) -> None:
+        """One line into the FIFO: short, so it is written whole."""
+        os.write(self._ask, line.encode("ascii") + b"\n")
+
+    def file(self, name: str) -> Path:
+        """A file of the protocol."""
+        return self._folder / name
+
+    def close(self) -> None:
+        """Every runner ended; the script leaves its loop."""
+        self.warmer.close()
+        for runner in self._live:
+            runner.kill()
+        with contextlib.suppress(OSError):
+            self.say("end")
+        os.close(self._ask)
+
+
+def _read_facts(path: Path) -> dict[str, str]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return {}
+    return {name.strip(): value.strip() for name, found, value in (line.partition("=") for line in lines) if found}
+
+
+class ContainerRunner:
+    """One launch in a container of the job script's."""
+
+    furnished = False
+    work: Path | None = None
+
+    def __init__(self, bell: ContainerRunners, number: int, folder: Path, drain: int, limits: Limits) -> None:
+        self._bell, self._number, self._folder, self._limits = bell, number, folder, limits
+        self._killed, self._peak = False, 0
+        self._drain = RunnerLog(drain, limits.log_bytes)
+        self._text: str | None = None
+        self._pid = self._awaited()
+        self._tree = ProcessTree([self._pid], None, inner=True)
+
+    @property
+    def folder(self) -> Path:
+        """Where its link's files are."""
+        return self._folder
+
+    def _awaited(self) -> int:
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError, ValueError):
+                return int(self._bell.file(f"run.{self._number}.pid").read_text())
+            if (status := self._status()) is not None:
+                raise CantStart(f"the job script started no container (status {status})")
+            time.sleep(0.002)
+        raise CantStart(f"the job script started no container within {START_S:.0f} s")
+
+    def thaw(self) -> None:
+        """Let every process of it go on."""
+        self._tree.thaw()
+
+    def freeze(self) -> None:
+        """Every process of it is stopped when this returns."""
+        self._tree.freeze(None)
+
+    def core(self) -> int | None:
+        """The core that it was last on."""
+        return self._tree.core()
+
+    def _status(self) -> int | None:
+        with contextlib.suppress(OSError, ValueError):
+            return int(self._bell.file(f"run.{self._number}.status").read_text())
+        return None
+
+    def ended(self) -> str | None:
+        """How it ended, in words for the person."""
+        status = self._status()
+        if status is None:
+            return None
+        with contextlib.suppress(OSError, ValueError):
+            over = int(self._bell.file(f"run.{self._number}.over").read_text())
+            return f"it wrote more than {over} MiB of files and was stopped"
+        return end_in_words(status - 128) if status > 128 else f"exit code {status}"
+
+    def out_of_memory(self) -> bool:
+        """Whether it holds more memory than allowed, or was killed by the kernel rather than by the judge."""
+        status = self._status()
+        if status is not None:
+            return status == 128 + signal.SIGKILL and not self._killed and self._peak > self._limits.memory_bytes // 2
+        held = resident_bytes(self._tree.known(), self._limits.memory_bytes, self._tree.resident)
+        self._peak = max(self._peak, held)
+        return held > self._limits.memory_bytes
+
+    def kill(self) -> None:
+        """Asks the script and signals the tree itself; waits a moment for the script's word."""
+        if self._killed:
+            return
+        self._killed = True
+        if self._status() is None:
+            members = self._tree.all()
+            for pid in members:
+                send_signal(pid, signal.SIGKILL)
+            self._bell.say(f"stop {self._number}")
+            deadline = time.monotonic() + CALL_STOP_S
+            while self._status() is None and not all(has_ended(p) for p in members) and time.monotonic() < deadline:
+                time.sleep(0.002)
+        self._tree.close()
+
+    def log(self) -> str:
+        """What it wrote to stdout and stderr, capped; what the container said when it never came to run."""
+        if self._text is None:
+            self._text = self._drain.text()
+            if not self._text:
+                with contextlib.suppress(OSError):
+                    self._text = (
+                        self._bell.file(f"run.{self._number}.err").read_bytes()[:LOG_CAP].decode("utf-8", "replace")
+                    )
+        return self._text

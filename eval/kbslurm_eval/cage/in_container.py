@@ -1,0 +1,46 @@
+"""What a runner in a container puts on itself; the rest of its cage is the container's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from kbslurm_eval.cage.kernel import NEW_USER, libc_call
+from kbslurm_eval.cage.limits import gpu_devices, set_limits
+from kbslurm_eval.cage.syscall_filter import put_on_seccomp, seccomp_filter
+from kbslurm_eval.cage.users import drop_capabilities, map_ids
+
+
+def put_on_inner_cage(told: Mapping[str, Any], folder: str) -> None:
+    """What a runner in a container puts on itself: its log, limits and the filter. The rest is the container's."""
+    log = f"{folder}/log"
+    if os.path.exists(log):
+        fd = os.open(log, os.O_WRONLY)
+        os.dup2(fd, 1)
+        os.dup2(fd, 2)
+        os.close(fd)
+    with contextlib.suppress(OSError):
+        os.setsid()
+    set_limits(told["limits"], own_namespace=False, gpu=bool(gpu_devices()))
+    _leave_the_first_process()
+    try:
+        gpu, inet = bool(gpu_devices()), bool(told.get("inet"))
+        put_on_seccomp(seccomp_filter(bare=False, own_pid=os.getpid(), inet=inet, memfd=gpu))
+    except (OSError, KeyError) as error:
+        print(f"no filter for system calls: {error}", file=sys.stderr)
+
+
+def _leave_the_first_process() -> None:
+    """A user namespace below the container's: the memory of its first process, which has no filter, is out of reach.
+
+    It belongs to the same user, so that a submission could otherwise write code of its own into it, to be run without
+    the filter. Whether that is shut off now, by this or by the machine's own ways, is looked at: see `level_of`.
+    """
+    uid, gid = os.getuid(), os.getgid()
+    with contextlib.suppress(OSError):
+        libc_call("unshare", NEW_USER)
+        map_ids(os.getpid(), f"{uid} {uid} 1\n", f"{gid} {gid} 1\n")
+        drop_capabilities()

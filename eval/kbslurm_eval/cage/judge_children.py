@@ -1,0 +1,49 @@
+"""The judge's children: those that it started itself, and orphans of runners that came to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+
+from kbslurm_eval.cage.processes import children_of, descendants_of, has_ended, send_signal
+
+LAUNCH_OF_ORPHAN: dict[int, int] = {}  # orphans, and the first process of the launch that they came from
+# the first processes of runners without a PID namespace, and processes of the judge's own
+OWN_CHILDREN: set[int] = set()
+
+
+def own_process(pid: int) -> None:
+    """This child of the judge is no orphan of a runner's: it is neither stopped nor ended as one."""
+    OWN_CHILDREN.add(pid)
+
+
+def disown_process(pid: int) -> None:
+    """It is gone, and its number may be an orphan's next."""
+    OWN_CHILDREN.discard(pid)
+
+
+def orphans_now() -> list[int]:
+    """Children of the judge's that it never started. Those that have ended are let go: each would count as one of the
+    processes that its user may have."""
+    found = [p for p in children_of(os.getpid()) if p not in OWN_CHILDREN]
+    for pid in tuple(found):
+        with contextlib.suppress(ChildProcessError):
+            if has_ended(pid) and os.waitpid(pid, os.WNOHANG)[0]:
+                found.remove(pid)
+    for pid in LAUNCH_OF_ORPHAN.keys() - set(found):
+        del LAUNCH_OF_ORPHAN[pid]
+    return found
+
+
+def end_orphans() -> None:
+    """Without a PID namespace orphans of a runner come to the judge (it is their subreaper): end them here."""
+    for _ in range(200):
+        left = orphans_now()
+        if not left:
+            return
+        for pid in left:
+            for below in [*descendants_of(pid), pid]:
+                send_signal(below, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)

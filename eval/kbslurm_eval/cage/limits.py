@@ -1,0 +1,48 @@
+"""What a runner may use, as limits that the kernel holds it to, and the devices that it may see."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+from collections.abc import Mapping
+
+GPU_DEVICES = ("nvidia", "kfd", "dri")
+
+
+def set_limits(limits: Mapping[str, int], *, own_namespace: bool, gpu: bool) -> None:
+    """From here on, for this process and all that it starts."""
+
+    def at_most(kind: int, value: int) -> None:
+        hard = resource.getrlimit(kind)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (value, value))
+
+    at_most(resource.RLIMIT_CORE, 0)
+    at_most(resource.RLIMIT_NOFILE, 1024)
+    at_most(resource.RLIMIT_FSIZE, limits["file_bytes"])
+    at_most(resource.RLIMIT_MEMLOCK, 64 << 20)
+    at_most(resource.RLIMIT_SIGPENDING, 1024)  # all processes of one user draw on one sum
+    # the kernel counts a user's tasks; in a user namespace of its own these are only the runner's
+    others = 0 if own_namespace else _tasks_of(os.getuid())
+    at_most(resource.RLIMIT_NPROC, limits["processes"] + others)
+    if not gpu:  # a GPU driver reserves far more address space than memory
+        at_most(resource.RLIMIT_DATA, limits["memory_bytes"] + (256 << 20))
+        at_most(resource.RLIMIT_AS, 4 * limits["memory_bytes"] + (8 << 30))
+
+
+def _tasks_of(uid: int) -> int:
+    count = 0
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                if os.stat(f"/proc/{name}").st_uid == uid:
+                    count += len(os.listdir(f"/proc/{name}/task"))
+    return count
+
+
+def gpu_devices() -> list[str]:
+    """Device files of a GPU on this machine."""
+    with contextlib.suppress(OSError):
+        return [f"/dev/{n}" for n in sorted(os.listdir("/dev")) if n.startswith(GPU_DEVICES[0]) or n in GPU_DEVICES[1:]]
+    return []

@@ -1,0 +1,328 @@
+"""Runners as children of the judge, in the cage that this machine allows."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kbslurm_eval.cage import users
+from kbslurm_eval.cage.core_warmer import CoreWarmer
+from kbslurm_eval.cage.judge_children import LAUNCH_OF_ORPHAN, OWN_CHILDREN, end_orphans, orphans_now
+from kbslurm_eval.cage.limits import gpu_devices
+from kbslurm_eval.cage.process_tree import ProcessTree
+from kbslurm_eval.cage.processes import descendants_of, resident_bytes, send_signal
+from kbslurm_eval.cage.runner_environment import interpreter_paths, places_for_all, runner_environment, toolkit_paths
+from kbslurm_eval.cage.runner_log import RunnerLog
+from kbslurm_eval.cage.runners import IMAGE_FACTS, START_S, CantStart, Runner, end_in_words
+from kbslurm_eval.shared import remove_tree
+from kbslurm_eval.shared.program import eval_folder
+from kbslurm_eval.shared.runner_link import BUILT_SUFFIX, FILES, LENT, rank_folder
+from kbslurm_eval.shared.wire import Limits
+
+# what makes libraries go without memory that is shared by name, which level 1 doesn't allow
+UNSHARED = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "NCCL_SHM_DISABLE": "1"}
+
+
+class LocalRunners:
+    """Runners as children of the judge, in the cage that this machine allows."""
+
+    container = False
+    profiler = ""
+    profiling = False
+
+    def __init__(self, limits: Limits, *, level: int, shm: str | None = None, ranks: int = 1) -> None:
+        self._limits, self._level, self.ranks, self.bare = limits, level, ranks, level < 2
+        self.highest = level
+        told = {name: os.environ.get(f"KBSLURM_{name.upper()}", "") for name in IMAGE_FACTS}
+        self.image: Mapping[str, str] = {name: text for name, text in told.items() if text}
+        self.notes: Sequence[str] = ()
+        self.means = {2: "unshare", 1: "seccomp", 0: "process"}[level]
+        self._base = Path(tempfile.mkdtemp(prefix="kb-", dir=shm or _shared_memory()))
+        self._lock = _sweep_and_hold(self._base)
+        if level < 2 and os.getuid() == 0:
+            self._base.chmod(0o711)
+        self._count = 0
+        self._live: list[LocalRunner] = []
+        self.warmer = CoreWarmer()
+
+    def prepare(self) -> Path:
+        """The folder of the next launch's link."""
+        self._count += 1
+        return self._base / str(self._count)
+
+    def hello(self) -> dict[str, Any]:
+        """Local runners have everything on before they start."""
+        fenced = self._level == 1
+        return {"supervised": False, "places": places_for_all() if fenced else [], "unshared": fenced}
+
+    def start(self, folder: Path, place: Path | None = None) -> Runner:
+        """A fresh runner in a fresh cage."""
+        uid = _uid_of_its_own(self._count) if self._level < 2 and os.getuid() == 0 else 0
+        if uid:
+            for reached in (folder, *(rank_folder(folder, n) for n in range(self.ranks if self.ranks > 1 else 0))):
+                _let_in(reached, uid)
+        runner = LocalRunner(folder, self._limits, self._level, self.ranks, place, uid)
+        self._live.append(runner)
+        return runner
+
+    def close(self) -> None:
+        """Every runner ended, every folder of ours removed."""
+        self.warmer.close()
+        for runner in self._live:
+            runner.kill()
+        remove_tree.remove(self._base)
+        os.close(self._lock)
+
+
+def _sweep_and_hold(mine: Path) -> int:
+    """Hold a lock on our folder as long as we live, and remove folders whose judge was killed: nobody holds theirs."""
+    for folder in mine.parent.glob("kb-*"):
+        if folder == mine:
+            continue
+        with contextlib.suppress(OSError):
+            fd = os.open(folder / "lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove_tree.remove(folder)
+            finally:
+                os.close(fd)
+    fd = os.open(mine / "lock.new", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    (mine / "lock.new").rename(mine / "lock")  # nobody ever finds it unlocked while we live
+    return fd
+
+
+def _let_in(folder: Path, uid: int) -> None:
+    """This launch's user gets through this folder of root's, and nobody else."""
+    try:
+        os.chown(folder, -1, uid)
+        folder.chmod(0o710)
+    except OSError:  # no such group in this user namespace
+        folder.chmod(0o711)
+
+
+def _uid_of_its_own(launch: int) -> int:
+    """A user for one launch of this judge, whom no other judge on this machine has meanwhile."""
+    own = users.OWN_UIDS + users.UIDS_OF_A_JUDGE * os.getpid() + launch % users.UIDS_OF_A_JUDGE
+    return own if all(_is_mapped(own, kind) for kind in ("uid", "gid")) else users.CAGED_UID
+
+
+def _is_mapped(number: int, kind: str) -> bool:
+    with contextlib.suppress(OSError), open(f"/proc/self/{kind}_map", encoding="ascii") as file:
+        return any(int(first) <= number < int(first) + int(count) for first, _, count in map(str.split, file))
+    return False
+
+
+def _shared_memory() -> str:
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK | os.X_OK) else tempfile.gettempdir()
+
+
+def _built_beside(link: Path) -> str:
+    """The folder of what was built for this launch, when there is one."""
+    beside = link.with_name(link.name + BUILT_SUFFIX)
+    return str(beside) if beside.is_dir() else ""
+
+
+class LocalRunner:
+    """One launch on this machine."""
+
+    def __init__(self, folder: Path, limits: Limits, level: int, ranks: int, place: Path | None, uid: int) -> None:
+        self._folder, self._limits, self._level, self._ranks = folder, limits, level, ranks
+        self._place, self._uid = place, uid
+        self.furnished = level >= 2
+        self._status: int | None = None
+        self._reaped: set[int] = set()
+        self._keeper: int | None = None
+        self._killed, self._peak = False, 0
+        self.work = None if level >= 2 else folder / "work"
+        if self.work is not None:
+            self.work.mkdir()
+            self.work.chmod(0o777)
+        (folder / "root").mkdir(exist_ok=True)
+        log_read, log_write = os.pipe()
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(log_write, 1031, 1 << 18)  # F_SETPIPE_SZ
+        try:
+            self._keeper, self._main = self._launched(log_write)
+        except BaseException:
+            os.close(log_read)
+            raise
+        finally:
+            os.close(log_write)
+        OWN_CHILDREN.add(self._main)
+        # without a PID namespace a process that leaves its family comes to the judge, and has to be stopped there
+        self._tree = ProcessTree(
+            [p for p in (self._main, self._keeper) if p], self._main, orphans=None if self._keeper else orphans_now
+        )
+        self._drain = RunnerLog(log_read, limits.log_bytes)
+        self._text: str | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where its link's files are."""
+        return self._folder
+
+    def _launched(self, log_write: int) -> tuple[int | None, int]:
+        said, said_fd = os.pipe()
+        spec = self._spec(log_write, said_fd)
+        argv = [sys.executable, "-I", "-S", "-B", eval_folder(), "--jail"]
+        try:
+            launcher = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(log_write, said_fd),
+                env={"LANG": "C.UTF-8"},
+                cwd="/",
+            )
+        finally:
+            os.close(said_fd)
+        with launcher, contextlib.suppress(BrokenPipeError):
+            assert launcher.stdin is not None
+            launcher.stdin.write(json.dumps(spec).encode() + b"\n")
+            launcher.stdin.close()
+            told = _all_of(said, START_S)
+        os.close(said)
+        words = dict(line.split(" ", 1) for line in told.splitlines() if " " in line)
+        keeper = int(words["keeper"]) if "keeper" in words else None
+        main = int(words["runner"]) if "runner" in words else None
+        if "error" in words or main is None:
+            for pid in (keeper, main):
+                if pid:
+                    send_signal(pid, signal.SIGKILL)
+                    with contextlib.suppress(ChildProcessError):
+                        os.waitpid(pid, 0)
+            raise CantStart(words.get("error", "the launcher said nothing"))
+        return keeper, main
+
+    def _spec(self, log_write: int, said_fd: int) -> dict[str, Any]:
+        caged = self._level >= 2
+        program, link = ("/eval", "/link") if caged else (eval_folder(), str(self._folder))
+        limits = {
+            "memory_bytes": self._limits.memory_bytes,
+            "processes": self._limits.processes,
+            "file_bytes": self._limits.file_bytes,
+        }
+        return {
+            "level": self._level,
+            "root": str(self._folder / "root"),
+            "link": str(self._folder),
+            "links": [
+                *FILES,
+                *([LENT] if (self._folder / LENT).exists() else ()),
+                *(f"{rank_folder(Path(), n)}/{f}" for n in range(self._ranks if self._ranks > 1 else 0) for f in FILES),
+            ],
+            "ranks": self._ranks,
+            "eval": eval_folder(),
+            "built": _built_beside(self._folder),
+            "binds": [*interpreter_paths(), *toolkit_paths()],
+            "libraries": [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p.strip("/")],
+            "own": [str(path) for path in (self.work, self._place) if path is not None],
+            "uid": self._uid,
+            "devices": gpu_devices(),
+            "limits": limits,
+            "log_fd": log_write,
+            "said_fd": said_fd,
+            "argv": [sys.executable, "-I", "-B", program, "--runner", link],
+            "env": runner_environment("/tmp")
+            if caged
+            else {**runner_environment(str(self.work)), **(UNSHARED if self._level else {})},
+            "reached": [os.path.realpath(sys.executable), os.path.realpath(eval_folder()), sys.prefix],
+        }
+
+    def thaw(self) -> None:
+        """Let every process of it go on."""
+        self._tree.thaw()
+
+    def freeze(self) -> None:
+        """Every process of it is stopped when this returns."""
+        self._tree.freeze(self._keeper)
+        if not self._keeper:  # only this launch ran: whoever left its family meanwhile is its own
+            for pid in orphans_now():
+                LAUNCH_OF_ORPHAN.setdefault(pid, self._main)
+
+    def core(self) -> int | None:
+        """The core that it was last on."""
+        return self._tree.core()
+
+    def _own(self) -> list[int]:
+        """Its processes, without those that another launch's left with the judge."""
+        if self._keeper:
+            return self._tree.known()
+        roots = [self._main, *(p for p in orphans_now() if LAUNCH_OF_ORPHAN.get(p, self._main) == self._main)]
+        return [*roots, *(below for root in roots for below in descendants_of(root))]
+
+    def _reap(self, pid: int, flags: int) -> int | None:
+        if pid in self._reaped:
+            return self._status if pid == self._main else 0
+        try:
+            found, status, used = os.wait4(pid, flags)
+            self._peak = max(self._peak, used.ru_maxrss * 1024 if pid == self._main else 0)
+        except ChildProcessError:
+            found, status = pid, 0
+        if found == 0:
+            return None
+        self._reaped.add(pid)
+        if pid == self._main:
+            OWN_CHILDREN.discard(pid)
+            self._status = status
+        return status
+
+    def ended(self) -> str | None:
+        """How it ended, in words for the person."""
+        status = self._reap(self._main, os.WNOHANG)
+        return None if status is None else end_in_words(status)
+
+    def out_of_memory(self) -> bool:
+        """Whether it holds more memory than allowed, or was killed by the kernel rather than by the judge."""
+        if self._status is not None:
+            by_kernel = (
+                os.WIFSIGNALED(self._status) and os.WTERMSIG(self._status) == signal.SIGKILL and not self._killed
+            )
+            return by_kernel and self._peak > self._limits.memory_bytes // 2
+        held = resident_bytes(self._own(), self._limits.memory_bytes, self._tree.resident)
+        self._peak = max(self._peak, held)
+        return held > self._limits.memory_bytes
+
+    def kill(self) -> None:
+        """Nothing of it is left when this returns."""
+        self._killed = True
+        # once it is reaped its number may be somebody else's
+        below = [] if self._keeper or self._main in self._reaped else descendants_of(self._main)
+        for pid in [p for p in (self._keeper, self._main) if p and p not in self._reaped] + below:
+            send_signal(pid, signal.SIGKILL)
+        for mine in (self._main, self._keeper):
+            if mine:
+                self._reap(mine, 0)
+        if not self._keeper:
+            end_orphans()
+        self._tree.close()
+
+    def log(self) -> str:
+        """What it wrote to stdout and stderr, capped."""
+        if self._text is None:
+            self._text = self._drain.text()
+        return self._text
+
+
+def _all_of(fd: int, wait_s: float) -> str:
+    parts: list[bytes] = []
+    deadline = time.monotonic() + wait_s
+    while select.select([fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        part = os.read(fd, 4096)
+        if not part:
+            return b"".join(parts).decode("utf-8", "replace")
+        parts.append(part)
+    return "error the launcher took too long\n"

@@ -1,0 +1,131 @@
+"""The file system of a cage with a root of its own: what is bound into it, and how it is entered."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import platform
+import struct
+from pathlib import Path
+from typing import Any
+
+from kbslurm_eval.cage.kernel import CageError, libc, libc_call
+from kbslurm_eval.cage.places import DEVICES, ETC
+from kbslurm_eval.cage.users import INNER_UID
+
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = (
+    1,
+    2,
+    4,
+    8,
+    32,
+    4096,
+    16384,
+    1 << 18,
+)
+MNT_DETACH = 2
+
+
+def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    def text(value: str | None) -> bytes | None:
+        return None if value is None else value.encode()
+
+    try:
+        libc_call("mount", text(source), text(target), text(kind), ctypes.c_ulong(flags), text(data))
+    except CageError as error:
+        raise CageError(error.errno, f"mount {target}: {error.strerror}") from None
+
+
+def _bind(source: str, target: str, *, writable: bool = False) -> None:
+    _mount(source, target, None, MS_BIND | MS_REC)
+    if not writable:
+        _read_only(target)
+
+
+def _read_only(target: str) -> None:
+    told = struct.pack("<QQQQ", 1 | 2, 0, 0, 0)  # MOUNT_ATTR_RDONLY | NOSUID, for the whole tree
+    path = target.encode()
+    number = {"x86_64": 442, "aarch64": 442}[platform.machine()]
+    if libc.syscall(number, -100, path, 0x8000, told, len(told)) == 0:
+        return
+    # a kernel before 5.12: what is locked on the mount must be repeated
+    found = os.statvfs(target).f_flag
+    locked = {2: MS_NOSUID, 4: MS_NODEV, 8: MS_NOEXEC, 1024: 1024, 2048: 2048, 4096: 1 << 21}
+    flags = sum(ms for st, ms in locked.items() if found & st)
+    _mount(None, target, None, MS_BIND | MS_REMOUNT | MS_RDONLY | flags)
+
+
+def make_root(spec: dict[str, Any]) -> None:
+    """A root of its own below spec['root']: private places first, then what is bound, so that a path below /tmp is
+    reachable."""
+    root = spec["root"]
+    _mount(None, "/", None, MS_REC | MS_PRIVATE)
+    _mount("kb", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755")
+    for name in ("tmp", "dev", "proc", "etc", "sys", "link", "eval"):
+        os.mkdir(f"{root}/{name}", 0o755)
+    size = spec["limits"]["file_bytes"]
+    _mount("kb", f"{root}/tmp", "tmpfs", MS_NOSUID | MS_NODEV, f"size={size},nr_inodes=65536,mode=1777")
+    for source in spec["binds"]:
+        _place(root, source)
+    for name in ETC:
+        if os.path.exists(f"/etc/{name}"):
+            _place(root, f"/etc/{name}")
+    Path(f"{root}/etc/passwd").write_text(f"runner:x:{INNER_UID}:{INNER_UID}::/tmp:/bin/sh\n", encoding="ascii")
+    Path(f"{root}/etc/group").write_text(f"runner:x:{INNER_UID}:\n", encoding="ascii")
+    for name in DEVICES:
+        _place(root, f"/dev/{name}", writable=True)
+    for device in spec["devices"]:
+        _place(root, device, writable=True)
+    os.mkdir(f"{root}/dev/shm", 0o755)
+    shared = f"size={64 * spec['ranks']}m,nr_inodes=4096,mode=1777"
+    _mount("kb", f"{root}/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, shared)
+    for name, to in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
+        os.symlink(to, f"{root}/dev/{name}")
+    with contextlib.suppress(OSError):
+        _place(root, "/sys/devices/system")
+    _bind(spec["eval"], f"{root}/eval")
+    if spec["built"]:
+        os.mkdir(f"{root}/built", 0o755)
+        _bind(spec["built"], f"{root}/built")
+    for name in spec["links"]:
+        os.makedirs(os.path.dirname(f"{root}/link/{name}"), mode=0o755, exist_ok=True)
+        Path(f"{root}/link/{name}").touch()
+        _bind(f"{spec['link']}/{name}", f"{root}/link/{name}", writable=True)
+
+
+def _place(root: str, source: str, *, writable: bool = False) -> None:
+    """`source` at the same path below root; a symbolic link stays one (its target has to be bound as well)."""
+    target = root + source
+    if os.path.lexists(target) and not os.path.isdir(source):
+        return
+    os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
+    if os.path.islink(source):
+        os.symlink(os.readlink(source), target)
+    elif os.path.isdir(source):
+        os.makedirs(target, mode=0o755, exist_ok=True)
+        _bind(source, target, writable=writable)
+    else:
+        Path(target).touch()
+        _bind(source, target, writable=writable)
+
+
+def enter_root(root: str) -> None:
+    try:
+        _mount("proc", f"{root}/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    except CageError:
+        pass  # where the host's own /proc is partly covered a new one is refused: the runner goes without
+    for name in (
+        "sys",
+        "sysrq-trigger",
+    ):  # the kernel's switches obey the host's root by number, whatever it may else do
+        with contextlib.suppress(OSError):
+            _bind(f"{root}/proc/{name}", f"{root}/proc/{name}")
+    os.chdir(root)
+    number = {"x86_64": 155, "aarch64": 41}[platform.machine()]
+    if libc.syscall(number, b".", b".") != 0:
+        code = ctypes.get_errno()
+        raise CageError(code, f"pivot_root: {os.strerror(code)}")
+    libc_call("umount2", b".", MNT_DETACH)
+    os.chdir("/")
+    _mount(None, "/", None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)

@@ -1,0 +1,16 @@
+"""Places of this machine that a cage shows, or that everybody can leave something in."""
+
+from __future__ import annotations
+
+KEPT_ENV = (
+    "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ROCM_PATH", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+)  # fmt: skip
+ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
+ETC_BELOW = ("passwd", "group", "nsswitch.conf")  # without a root of its own there are no others than the machine's
+CPU_SHARE = tuple(  # libraries ask how many processes are worth their while, and fail where they see but can't read it
+    f"/sys/fs/cgroup/{name}" for name in ("cpu.max", "cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")
+)
+DEVICES = ("null", "zero", "full", "random", "urandom")
+WRITABLE_BY_ALL = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock")  # where everybody can leave something

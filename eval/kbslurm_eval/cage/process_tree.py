@@ -1,0 +1,138 @@
+"""Stopping and continuing every process of a runner."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+
+from kbslurm_eval.cage.processes import ProcessPages, Threads, are_stopped, namespace_depth, send_signal
+from kbslurm_eval.cage.runners import CALL_STOP_S, Unstoppable
+
+PASSES = 4  # how often in a row a tree must be found wholly stopped: one that seems to be alone may be forking
+_PROCESSOR = 36  # of the words behind the name in /proc/PID/stat
+
+
+class ProcessTree:
+    """Stopping and continuing a tree of processes below some roots.
+
+    With `inner` only those in a PID namespace below ours are stopped, where there are any: what a container program
+    runs beside its payload (the server of its image's file system, say) has to go on, or the payload can't even stop.
+    """
+
+    def __init__(
+        self,
+        roots: list[int],
+        main: int | None,
+        *,
+        inner: bool = False,
+        orphans: Callable[[], list[int]] | None = None,
+    ) -> None:
+        self.roots, self.main, self._inner, self._orphans = roots, main, inner, orphans
+        self._inside: set[int] = set()
+        self._held: list[int] = []
+        self._still: list[int] | None = None
+        self._called: int | None = None
+        self._pages = ProcessPages()
+
+    def all(self) -> list[int]:
+        """Every process of it now, once."""
+        return list(self._look())
+
+    def known(self) -> list[int]:
+        """While it is stopped, those that were found then; every process of it now otherwise."""
+        return self.all() if self._still is None else self._still
+
+    def _look(self) -> dict[int, Threads]:
+        """Every process of it, and how its threads are."""
+        found: dict[int, Threads] = {}
+        for root in (*self.roots, *(self._orphans() if self._orphans else ())):
+            waiting = [root]
+            while waiting:
+                if (pid := waiting.pop()) not in found:
+                    found[pid], below = self._pages.look(pid)
+                    waiting += reversed(below)
+        return found
+
+    def _members(self, found: Iterable[int], spare: int | None) -> list[int]:
+        mine = [p for p in found if p != spare]
+        if not self._inner:
+            return mine
+        depth = namespace_depth(os.getpid())
+        for pid in mine:
+            # only a process known to be inside is remembered: a pid from outside may come again inside
+            if pid not in self._inside and namespace_depth(pid) > depth:
+                self._inside.add(pid)
+        return [p for p in mine if p in self._inside] or mine
+
+    def freeze(self, spare: int | None) -> None:
+        """Stop all but `spare` (the keeper, which is ours), and see that they stopped."""
+        if self.main is not None:
+            send_signal(self.main, signal.SIGSTOP)
+        deadline = time.monotonic() + CALL_STOP_S
+        seen: set[int] = set() if self.main is None else {self.main}
+        idle: set[int] = set()
+        passes = -1  # the first look is none of those that count
+        last: dict[int, Threads] = {}
+        while True:
+            found = self._look()
+            members = self._members(found, spare)
+            last, before = {p: found[p] for p in members}, last
+            fresh = [p for p in members if p not in seen]
+            for pid in fresh:
+                if are_stopped(
+                    found[pid]
+                ):  # not ours to continue: it stopped itself, or another runner's left it with us
+                    idle.add(pid)
+                send_signal(pid, signal.SIGSTOP)
+            seen.update(fresh)
+            if not fresh and all(map(are_stopped, last.values())) and (last == before or passes < 0):
+                # Processes that come and go, or wake each other, can look stopped one after another while one of them
+                # always runs. Whoever slips past one look has to slip past each of these, and changes nothing that they
+                # see: who ends a stopped process above himself, to be its parent's, whose children were read, does.
+                passes += 1
+                if passes >= PASSES:
+                    self._held, self._still = [p for p in members if p not in idle], list(found)
+                    return
+                continue
+            passes = 0
+            if time.monotonic() > deadline:
+                raise Unstoppable("a process of it doesn't stop")
+            if not fresh:
+                time.sleep(2e-5)
+                for pid, threads in last.items():  # one that was continued by a sibling in between
+                    if not are_stopped(threads):
+                        send_signal(pid, signal.SIGSTOP)
+
+    def core(self) -> int | None:
+        """Where the one that is called was last.
+
+        Which one that is shows when this is first asked, before a submission is there: the runner itself, what a
+        container's first process started, or the last of several ranks.
+        """
+        if self._called is None:
+            below = [p for p in self._held if p in self._inside or not self._inside]
+            self._called = below[-1] if below else self.main
+        if self._called is not None:
+            with contextlib.suppress(IndexError, ValueError):
+                return int(self._pages.stat(self._called).rpartition(b")")[2].split()[_PROCESSOR])
+        return None
+
+    def thaw(self) -> None:
+        """The one that is called goes on first, where it is known."""
+        self._still = None
+        if self.main is not None:
+            send_signal(self.main, signal.SIGCONT)
+        for pid in self._held:
+            if pid != self.main:
+                send_signal(pid, signal.SIGCONT)
+
+    def resident(self, pid: int) -> int:
+        """The memory that one of its processes holds."""
+        return self._pages.resident(pid)
+
+    def close(self) -> None:
+        """It has ended."""
+        self._pages.close()

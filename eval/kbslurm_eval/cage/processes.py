@@ -1,0 +1,212 @@
+"""What /proc tells of processes and their threads."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+STOPPED = (b"T", b"t", b"Z", b"X")
+GONE = (FileNotFoundError, ProcessLookupError)  # what /proc says of a task that is no more
+STAT_SIZE, HELD_OPEN = 1024, 12  # more than a line of /proc/PID/stat has; a judge has 1,024 files, and several runners
+
+
+def children_of(pid: int) -> list[int]:
+    """Its children now."""
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/children", "rb") as file:
+                found += map(int, file.read().split())
+    except OSError:
+        pass
+    return found
+
+
+def descendants_of(pid: int) -> list[int]:
+    """Every process below it now."""
+    found, waiting = [], [pid]
+    while waiting:
+        below = children_of(waiting.pop())
+        found += below
+        waiting += below
+    return found
+
+
+def state_of(pid: int) -> str:
+    """The letter that the kernel has for how it is; X for one that is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return chr(file.read().rpartition(b")")[2].split()[0][0])
+    except (OSError, IndexError):
+        return "X"
+
+
+def has_ended(pid: int) -> bool:
+    """No thread of it is left."""
+    return state_of(pid) in "ZX" and _proc_folder(pid) == f"/proc/{pid}"
+
+
+def _state_in(stat: bytes) -> bytes:
+    """The letter behind the name, which may hold anything; of a task that is gone X."""
+    return stat.rpartition(b")")[2][1:2] or b"X"
+
+
+def send_signal(pid: int, number: int) -> bool:
+    try:
+        os.kill(pid, number)
+    except OSError:
+        return False
+    return True
+
+
+def _proc_folder(pid: int) -> str:
+    """Where the kernel tells of its memory: of one whose first thread has ended, at a thread that hasn't."""
+    if state_of(pid) == "Z":
+        with contextlib.suppress(OSError):
+            for task in os.listdir(f"/proc/{pid}/task"):
+                if task != str(pid):
+                    return f"/proc/{pid}/task/{task}"
+    return f"/proc/{pid}"
+
+
+def _resident_in(statm: bytes) -> int:
+    words = statm.split()
+    return int(words[1]) * _PAGE if len(words) > 1 else 0
+
+
+def resident_bytes(pids: list[int], limit: int, of: Callable[[int], int]) -> int:
+    """The memory that these processes hold; where it seems to be over the limit pages that they share count once."""
+    resident = sum(map(of, pids))
+    if resident <= limit or len(pids) < 2:
+        return resident
+    shared = 0
+    for pid in pids:
+        try:
+            with open(f"{_proc_folder(pid)}/smaps_rollup", "rb") as file:
+                shared += sum(int(line.split()[1]) * 1024 for line in file if line.startswith(b"Pss:"))
+        except (OSError, IndexError, ValueError):
+            if not has_ended(pid):
+                return resident  # it can't be told apart: the plain sum counts
+    return shared
+
+
+def namespace_depth(pid: int) -> int:
+    """In how many nested PID namespaces a process is, as seen from ours; 0 when that can't be known."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:
+        for line in file:
+            if line.startswith(b"NSpid:"):
+                return len(line.split()) - 1
+    return 0
+
+
+Threads = tuple[tuple[str, bytes], ...]
+
+
+def are_stopped(threads: Threads) -> bool:
+    return all(state in STOPPED for _, state in threads)
+
+
+class ProcessPages:
+    """What /proc tells of the tasks of one tree, held open: a page takes three times as long to open as to read again.
+
+    A page is its task's, not its number's. It can't be read any more once the task is gone, and the number is then
+    looked up anew.
+    """
+
+    def __init__(self) -> None:
+        self._folders: dict[int, int] = {}
+        self._held: dict[tuple[int, str], tuple[int, int]] = {}
+        self._sizes: dict[int, int] = {}
+
+    def look(self, pid: int) -> tuple[Threads, list[int]]:
+        """Its threads with their states, none of one that is gone, and who its children are: of each thread the state
+        first, so that a stopped one's children are all that it has."""
+        threads = []
+        below: list[int] = []
+        for task in self._tasks(pid):
+            stat, children = self._task(pid, task)
+            threads.append((task, _state_in(stat)))
+            below += map(int, children.split())
+        return tuple(threads), below
+
+    def stat(self, pid: int) -> bytes:
+        """/proc/PID/task/PID/stat, or nothing."""
+        return self._task(pid, str(pid))[0]
+
+    def resident(self, pid: int) -> int:
+        """The memory that it holds, in bytes."""
+        fd = self._sizes.get(pid)
+        if fd is not None:
+            with contextlib.suppress(*GONE):
+                if found := _resident_in(os.pread(fd, STAT_SIZE, 0)):
+                    return found
+            os.close(self._sizes.pop(pid))
+        with contextlib.suppress(*GONE):
+            place = _proc_folder(pid)
+            fd = os.open(f"{place}/statm", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return _resident_in(os.pread(fd, STAT_SIZE, 0))
+            finally:
+                if place == f"/proc/{pid}" and len(self._sizes) < HELD_OPEN:
+                    self._sizes[pid] = fd
+                else:
+                    os.close(fd)
+        return 0
+
+    def close(self) -> None:
+        """Nothing is held any more."""
+        both = (fd for pair in self._held.values() for fd in pair)
+        for fd in (*self._folders.values(), *self._sizes.values(), *both):
+            os.close(fd)
+        self._folders.clear()
+        self._sizes.clear()
+        self._held.clear()
+
+    def _tasks(self, pid: int) -> list[str]:
+        fd = self._folders.get(pid)
+        if fd is not None:
+            with contextlib.suppress(*GONE):
+                if found := os.listdir(fd):
+                    return found
+            os.close(self._folders.pop(pid))
+        try:
+            if len(self._folders) >= HELD_OPEN:
+                return os.listdir(f"/proc/{pid}/task")
+            fd = self._folders[pid] = os.open(f"/proc/{pid}/task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            return os.listdir(fd)
+        except GONE:  # and nothing else: a page that can't be had for another reason doesn't make a task a stopped one
+            return []
+
+    def _task(self, pid: int, task: str) -> tuple[bytes, bytes]:
+        key = (pid, task)
+        both = self._held.get(key)
+        if both is not None:
+            with contextlib.suppress(*GONE):
+                return os.pread(both[0], STAT_SIZE, 0), _whole(both[1])
+            for fd in self._held.pop(key):
+                os.close(fd)
+        with contextlib.suppress(*GONE), contextlib.ExitStack() as opened:
+            stat = os.open(f"/proc/{pid}/task/{task}/stat", os.O_RDONLY | os.O_CLOEXEC)
+            opened.callback(os.close, stat)
+            told = os.pread(stat, STAT_SIZE, 0)
+            try:
+                below = os.open(f"/proc/{pid}/task/{task}/children", os.O_RDONLY | os.O_CLOEXEC)
+            except GONE:  # or a kernel that doesn't tell
+                return told, b""
+            opened.callback(os.close, below)
+            children = _whole(below)
+            if len(self._held) < HELD_OPEN:
+                self._held[key] = (stat, below)
+                opened.pop_all()
+            return told, children
+        return b"", b""
+
+
+def _whole(fd: int) -> bytes:
+    found = part = os.pread(fd, 4096, 0)
+    while part:
+        part = os.pread(fd, 4096, len(found))
+        found += part
+    return found

@@ -1,0 +1,108 @@
+"""What the judge asks of whoever starts its runners, wherever they run."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from kbslurm_eval.cage.core_warmer import CoreWarmer
+
+CALL_STOP_S = 5.0
+IMAGE_FACTS = ("image", "image_digest", "image_pinned", "image_seen")
+START_S = 60.0
+
+
+class CantStart(RuntimeError):
+    """No runner could be started: the machine's trouble, not the submission's."""
+
+
+class Unstoppable(RuntimeError):
+    """The runner's processes didn't stop when they were told to."""
+
+
+class Runner(Protocol):
+    """One launch. The judge holds it frozen except while a call runs."""
+
+    furnished: bool
+    work: Path | None
+
+    @property
+    def folder(self) -> Path:
+        """Where its link's files are, as the judge sees them."""
+        ...
+
+    def thaw(self) -> None:
+        """Let every process of it go on."""
+        ...
+
+    def freeze(self) -> None:
+        """Every process of it is stopped when this returns; Unstoppable otherwise."""
+        ...
+
+    def core(self) -> int | None:
+        """The core that the process which is called was on when it was stopped."""
+        ...
+
+    def ended(self) -> str | None:
+        """How it ended, in words for the person; None while it lives."""
+        ...
+
+    def out_of_memory(self) -> bool:
+        """Whether it ended, or should, because it took more memory than allowed."""
+        ...
+
+    def kill(self) -> None:
+        """Nothing of it is left when this returns."""
+        ...
+
+    def log(self) -> str:
+        """What it wrote to stdout and stderr, capped."""
+        ...
+
+
+class Runners(Protocol):
+    """Starts runners and says what kind of cage they are in. `image`: what their container's image is and has to be.
+    `ranks`: how many processes of the submission each of them holds. `bare`: they have no file system of their own.
+    `profiler`: the program that can be started around a runner here, or none; while `profiling` is true it is.
+    `notes`: what the report says of the cage. `warmer`: what keeps a stopped runner's core awake."""
+
+    bare: bool
+    container: bool
+    image: Mapping[str, str]
+    notes: Sequence[str]
+    means: str
+    highest: int
+    ranks: int
+    profiler: str
+    profiling: bool
+    warmer: CoreWarmer
+
+    def prepare(self) -> Path:
+        """The folder of the next launch's link, not made yet."""
+        ...
+
+    def start(self, folder: Path, place: Path | None = None) -> Runner:
+        """A runner on this link, whose files are there; CantStart otherwise. `place`: one more folder that a bare one
+        may write to."""
+        ...
+
+    def hello(self) -> dict[str, Any]:
+        """What a runner has to be told before it says what it sees."""
+        ...
+
+    def close(self) -> None:
+        """Every runner ended, every folder of ours removed."""
+        ...
+
+
+def end_in_words(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        try:
+            return f"signal {signal.Signals(number).name}"
+        except ValueError:
+            return f"signal {number}"
+    return f"exit code {os.WEXITSTATUS(status)}"

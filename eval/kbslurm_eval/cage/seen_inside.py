@@ -1,0 +1,167 @@
+"""What a process finds about its own cage, and the isolation level that it amounts to."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kbslurm_eval.cage import landlock
+from kbslurm_eval.cage.kernel import PR_SET_DUMPABLE, libc, prctl
+
+NOBODY = 0x7FFF_FFF0  # no process has this number: Linux goes up to 2**22
+
+
+def seen_from_inside() -> dict[str, Any]:
+    """What this process finds about its own cage: numbers of its namespaces, whether seccomp is on, whether / can be
+    written."""
+    spaces = {}
+    for name in ("user", "mnt", "pid", "ipc", "net"):
+        with contextlib.suppress(OSError):
+            spaces[name] = os.stat(f"/proc/self/ns/{name}").st_ino
+    seccomp, privileges, capabilities = _from_status()
+    return {
+        "spaces": spaces, "seccomp": seccomp, "no_new_privs": privileges, "capabilities": capabilities,
+        "read_only_root": not _root_can_be_written(), "uid": os.getuid(), "proc": bool(spaces),
+        "first_process_open": _first_process_is_open(), "landlock": landlock.version(),
+    }  # fmt: skip
+
+
+def seen_by_judge() -> dict[str, Any]:
+    """The same for a judge, which also has to see when other processes stand."""
+    return {**seen_from_inside(), "blind": _blind()}
+
+
+def _blind() -> str:
+    """Why a process of a submission's could seem to be gone while it runs; empty where none could.
+
+    Where /proc hides other people's processes (hidepid), one that closes itself is hidden even from its own user.
+    """
+    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        return "this kernel doesn't say whose children processes are (/proc/PID/task/TID/children)"
+    told, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            prctl(PR_SET_DUMPABLE, 0)
+            os.write(tell, b"x")
+            signal.pause()
+        finally:
+            os._exit(0)
+    try:
+        os.read(told, 1)
+        with open(f"/proc/{pid}/task/{pid}/stat", "rb") as file:
+            return "" if file.read() else "/proc says nothing of other processes"
+    except OSError:
+        return "/proc hides processes from the judge (hidepid), so a submission's can't be seen to have stopped"
+    finally:
+        os.close(told)
+        os.close(tell)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _root_can_be_written() -> bool:
+    return _takes_files("/")
+
+
+def _takes_files(folder: str) -> bool:
+    probe = f"{folder.rstrip('/')}/.kb-probe-{os.getpid()}"
+    try:
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        os.unlink(probe)
+    except OSError as error:  # a disk that is full now needn't be so later
+        return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
+    return True
+
+
+def places_left_open(places: Iterable[str]) -> list[str]:
+    """In which of these folders this process can leave a file."""
+    return [place for place in places if _takes_files(place)]
+
+
+def may_signal_its_own() -> bool:
+    """Whether signals of this process are for the kernel to judge, rather than refused by the filter."""
+    try:
+        os.kill(NOBODY, 0)
+    except OSError as error:
+        return error.errno == errno.ESRCH
+    return True
+
+
+def signals_get_out() -> bool:
+    """Whether this process may signal the one that started it."""
+    try:
+        os.kill(os.getppid(), 0)
+    except PermissionError:
+        return False
+    return True
+
+
+def _from_status() -> tuple[int, int, str]:
+    found = {"Seccomp": "", "NoNewPrivs": "", "CapEff": ""}
+    with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        for line in file:
+            name, _, value = line.partition(":")
+            if name in found:
+                found[name] = value.strip()
+    if not found["Seccomp"]:  # no /proc in the cage: PR_GET_SECCOMP and PR_GET_NO_NEW_PRIVS say it
+        return int(libc.prctl(21, 0, 0, 0, 0)), int(libc.prctl(39, 0, 0, 0, 0)), ""
+    return int(found["Seccomp"]), int(found["NoNewPrivs"] or 0), found["CapEff"]
+
+
+def _first_process_is_open() -> bool:
+    """Whether the memory of the first process of this PID namespace can be opened, which is never ours."""
+    if os.getpid() == 1:
+        return False
+    try:
+        os.close(os.open("/proc/1/mem", os.O_RDWR))
+    except OSError:
+        return False
+    return True
+
+
+def level_of(seen: Mapping[str, Any], own: Mapping[str, Any], *, container: bool) -> tuple[int, list[str]]:
+    """The level that these findings amount to, and what keeps it from being higher."""
+    notes = []
+    if blind := own.get("blind"):
+        return 0, [str(blind)]
+    if not (seen.get("seccomp") == 2 and seen.get("no_new_privs") == 1):
+        return 0, ["no filter for system calls (seccomp)"]
+    spaces, mine = seen.get("spaces", {}), own.get("spaces", {})
+    if not seen.get("furnished") and spaces.get("mnt") in (None, mine.get("mnt")) and (why := _unconfined(seen, own)):
+        return 0, [why]
+    if seen.get("proc"):
+        for name in ("pid", "mnt", "ipc", "net"):
+            if spaces.get(name) is None or spaces.get(name) == mine.get(name):
+                notes.append(f"no {name} namespace of its own")
+    elif not seen.get("furnished"):
+        notes.append("its namespaces can't be seen (no /proc)")
+    if not seen.get("read_only_root"):
+        notes.append("its root can be written")
+    if others := sorted(set(seen.get("interfaces") or ()) - {"lo"}):
+        notes.append(f"network interfaces besides loopback are up: {', '.join(others)[:100]}")
+    if strays := seen.get("strays"):
+        notes.append(str(strays))
+    if seen.get("first_process_open"):
+        notes.append("the memory of its container's first process, which has no filter, is open to it")
+    if notes:
+        return 1, notes
+    return (3 if container else 2), notes
+
+
+def _unconfined(seen: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+    """Why what a runner writes outlives it, where the file system is the judge's own; empty where it doesn't."""
+    if left := seen.get("open"):
+        return f"files can be left for the next launch in {', '.join(map(str, left))[:200]}"
+    if seen.get("signals"):
+        return "processes of others can be signalled"
+    if not int(seen.get("landlock") or 0):  # what is closed are the usual places only
+        return "files can be left wherever its user may write (this kernel has no Landlock)"
+    another = seen.get("uid") != own.get("uid") and int(str(seen.get("capabilities") or 0), 16) == 0
+    if not another and int(seen.get("landlock") or 0) < landlock.TRUNCATES:
+        return "files of its user can be emptied (this kernel's Landlock doesn't say who may)"
+    return ""

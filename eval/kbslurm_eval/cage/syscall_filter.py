@@ -1,0 +1,197 @@
+"""The filter of system calls (seccomp) that a runner can't take off again."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import signal
+import socket
+import struct
+
+from kbslurm_eval.cage.kernel import (
+    CLONE_PARENT,
+    NEW_CGROUP,
+    NEW_IPC,
+    NEW_NET,
+    NEW_NS,
+    NEW_PID,
+    NEW_USER,
+    NEW_UTS,
+    PR_SET_NO_NEW_PRIVS,
+    PR_SET_PDEATHSIG,
+    PR_SET_SECCOMP,
+    libc_call,
+    prctl,
+)
+
+# name: (x86_64, aarch64); None where an architecture hasn't got it
+_CALLS: dict[str, tuple[int | None, int | None]] = {
+    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "pidfd_getfd": (438, 438),
+    "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "keyctl": (250, 219), "add_key": (248, 217),
+    "request_key": (249, 218), "mount": (165, 40), "umount2": (166, 39), "unshare": (272, 97), "setns": (308, 268),
+    "pivot_root": (155, 41), "chroot": (161, 51), "kexec_load": (246, 104), "kexec_file_load": (320, 294),
+    "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106), "open_by_handle_at": (304, 265),
+    "name_to_handle_at": (303, 264), "swapon": (167, 224), "swapoff": (168, 225), "reboot": (169, 142),
+    "sethostname": (170, 161), "setdomainname": (171, 162), "fsopen": (430, 430), "fsconfig": (431, 431),
+    "fsmount": (432, 432), "fspick": (433, 433), "open_tree": (428, 428), "move_mount": (429, 429),
+    "mount_setattr": (442, 442), "acct": (163, 89), "quotactl": (179, 60), "syslog": (103, 116), "kcmp": (312, 272),
+    "process_madvise": (440, 440), "ioperm": (173, None), "iopl": (172, None), "modify_ldt": (154, None),
+    "migrate_pages": (256, 238), "move_pages": (279, 239), "settimeofday": (164, 170), "clock_settime": (227, 112),
+    "adjtimex": (159, 171), "clock_adjtime": (305, 266), "shmget": (29, 194), "memfd_secret": (447, 447),
+    # the kernel would send any signal for these two, SIGCONT too, to a process that the judge has stopped
+    "timer_create": (222, 107), "mq_notify": (244, 184),
+    # it goes off while its process is stopped, and whatever watches it is woken in the baseline's turn
+    "timerfd_create": (283, 85),
+}  # fmt: skip
+# without a PID and an IPC namespace of its own a runner could reach others of its user by these
+_CALLS_BARE: dict[str, tuple[int | None, int | None]] = {
+    "tkill": (200, 130), "pidfd_send_signal": (424, 424), "pidfd_open": (434, 434),
+    "sched_setscheduler": (144, 119), "sched_setparam": (142, 118), "sched_setattr": (314, 274),
+    "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180), "ioprio_set": (251, 30),
+    # what others made is reached by its number alone, which /proc tells
+    "shmat": (30, 196), "shmctl": (31, 195), "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187),
+    "semop": (65, 193), "semctl": (66, 191), "semtimedop": (220, 192),
+    # Landlock doesn't ask who watches a file: each watch on another link slows the judge's writes to it
+    "inotify_init": (253, None), "inotify_init1": (294, 26), "fanotify_init": (300, 262),
+    # nor who writes beside a file's bytes: there a later launch would read it
+    "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "setxattrat": (463, 463),
+    "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16), "removexattrat": (466, 466),
+    "file_setattr": (469, 469),
+}  # fmt: skip
+_MEMFD = (319, 279)  # memory that no limit but a control group's counts; GPU drivers want it
+_CLONE, _CLONE3, _SOCKET, _KILL, _TGKILL = (56, 220), (435, 435), (41, 198), (62, 129), (234, 131)
+_SIGQUEUE, _TGSIGQUEUE, _PRLIMIT, _AFFINITY = (129, 138), (297, 240), (302, 261), (203, 122)
+_TKILL, _PIDFD_KILL, _FCNTL, _PRCTL = (200, 130), (424, 424), (72, 25), (157, 167)
+_IOCTL, _SETPRIORITY, _SOCKETPAIR = (16, 29), (141, 140), (53, 199)
+_F_SETSIG, _F_SETLEASE = 10, 1024
+_F_SETOWN, _F_SETOWN_EX, _FIOSETOWN, _SIOCSPGRP = 8, 15, 0x8901, 0x8902
+_TIOCSPTLCK, _TIOCSCTTY = 0x4004_5431, 0x540E
+_ARCH = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
+
+
+def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool = False, scoped: bool = False) -> bytes:
+    """The classic BPF program for this machine. `bare`: there is no PID namespace, so signals to others are refused
+    too, unless they are kept inside otherwise (`scoped`): who starts processes must be able to end them. `inet`: the
+    ranks of one launch speak TCP with each other."""
+    arch, column = _ARCH[platform.machine()]
+    refuse, allow, no_such_call, kill = 0x0005_0001, 0x7FFF_0000, 0x0005_0026, 0x8000_0000
+    code: list[tuple[int, int, int, int]] = []
+
+    def load(offset: int) -> None:
+        code.append((0x20, 0, 0, offset))
+
+    def give(action: int) -> None:
+        code.append((0x06, 0, 0, action))
+
+    def number(pair: tuple[int | None, int | None]) -> int | None:
+        return pair[column]
+
+    def unless_argument(pair: tuple[int, int], allowed: list[int], index: int = 0) -> None:
+        # nr matches? load the argument, allow the listed values, refuse the rest; go on otherwise
+        code.append((0x15, 0, len(allowed) + 3, pair[column]))
+        load(16 + 8 * index)
+        for n, value in enumerate(allowed):
+            code.append((0x15, len(allowed) - n, 0, value))
+        give(refuse)
+        give(allow)
+
+    def refuse_argument(pair: tuple[int, int], value: int, index: int) -> None:
+        # nr matches and this argument is that value? refuse; the number is in the accumulator again otherwise
+        code.append((0x15, 0, 4, pair[column]))
+        load(16 + 8 * index)
+        code.append((0x15, 0, 1, value))
+        give(refuse)
+        load(0)
+
+    load(4)
+    code.append((0x15, 1, 0, arch))
+    give(kill)
+    load(0)
+    if column == 0:  # the x32 numbers are another way to the same calls
+        code.append((0x35, 0, 1, 0x4000_0000))
+        give(refuse)
+    for pair in [*_CALLS.values(), *(_CALLS_BARE.values() if bare else ()), *(() if memfd else (_MEMFD,))]:
+        if (nr := number(pair)) is not None:
+            code.append((0x15, 0, 1, nr))
+            give(refuse)
+    code.append((0x15, 0, 1, _CLONE3[column]))
+    give(no_such_call)  # its flags are out of a filter's sight: the C library then takes clone
+    # Nobody inside continues what the judge has stopped: not by a signal, not by the death of a child (its exit
+    # signal, the parent-death signal), not by a file's owner signal. A partner, or the kernel, would undo stops.
+    for pair, index in ((_KILL, 1), (_TKILL, 1), (_TGKILL, 2), (_SIGQUEUE, 1), (_TGSIGQUEUE, 2), (_PIDFD_KILL, 1)):
+        refuse_argument(pair, signal.SIGCONT, index)
+    refuse_argument(_FCNTL, _F_SETSIG, 1)
+    # Nor by a terminal that is hung up, which the kernel may do long after the last process closed it: a terminal of
+    # one's own can't be unlocked, nor another one taken.
+    for request in (_TIOCSPTLCK, _TIOCSCTTY):
+        refuse_argument(_IOCTL, request, 1)
+    if bare:  # a file's owner may be any process: SIGIO ends those of the same user, the judge among them
+        for pair, command in ((_FCNTL, _F_SETOWN), (_FCNTL, _F_SETOWN_EX), (_IOCTL, _FIOSETOWN), (_IOCTL, _SIOCSPGRP)):
+            refuse_argument(pair, command, 1)
+        refuse_argument(_FCNTL, _F_SETLEASE, 1)  # others who open a file of its user's wait 45 s for one who holds it
+    code.append((0x15, 0, 6, _PRCTL[column]))
+    load(16)
+    code.append((0x15, 0, 3, PR_SET_PDEATHSIG))
+    load(24)
+    code.append((0x15, 0, 1, signal.SIGCONT))
+    give(refuse)
+    load(0)
+    code.append((0x15, 0, 7, _CLONE[column]))
+    load(16)
+    code.append((0x54, 0, 0, 0xFF))  # the exit signal
+    code.append((0x15, 2, 0, signal.SIGCONT))
+    load(16)
+    code.append((0x45, 0, 1, NEW_NS | NEW_CGROUP | NEW_UTS | NEW_IPC | NEW_USER | NEW_PID | NEW_NET | CLONE_PARENT))
+    give(refuse)  # CLONE_PARENT would make a child of the judge, outside of the tree that it stops
+    give(allow)
+    if inet:  # libraries that open sockets ask the kernel's router (netlink, protocol 0) for the interfaces' names
+        code.append((0x15, 0, 7, _SOCKET[column]))
+        load(16)
+        code.append((0x15, 0, 4, 16))
+        load(32)
+        code.append((0x15, 0, 1, 0))
+        give(allow)
+        give(refuse)
+        load(0)
+    # Landlock doesn't ask who is spoken to by a path, and whoever answers there (the user's own service manager, say)
+    # does so outside of it: a runner without a root of its own has pairs only, that can't send elsewhere. A GPU's
+    # runner takes the device's memory by such a socket.
+    paired = bare and not memfd
+    unless_argument(_SOCKET, [*(() if paired else (1,)), *((2, 10) if inet else ())])
+    if paired:
+        code.append((0x15, 0, 6, _SOCKETPAIR[column]))
+        load(24)
+        code.append((0x54, 0, 0, 0xF))
+        code.append((0x15, 2, 0, socket.SOCK_STREAM))
+        code.append((0x15, 1, 0, socket.SOCK_SEQPACKET))
+        give(refuse)
+        give(allow)
+    if bare:
+        for pair in () if scoped else (_KILL, _TGKILL, _SIGQUEUE, _TGSIGQUEUE):
+            unless_argument(pair, [own_pid])
+        for pair in (_PRLIMIT, _AFFINITY):
+            unless_argument(pair, [0, own_pid])
+        code.append((0x15, 0, 7, _SETPRIORITY[column]))  # its own, as in a namespace; never its whole user's
+        load(16)
+        code.append((0x15, 0, 3, os.PRIO_PROCESS))
+        load(24)
+        code.append((0x15, 2, 0, 0))
+        code.append((0x15, 1, 0, own_pid))
+        give(refuse)
+        give(allow)
+    give(allow)
+    return b"".join(struct.pack("<HBBI", *line) for line in code)
+
+
+def put_on_seccomp(program: bytes) -> None:
+    """From here on, for this process and all that it starts."""
+
+    class Program(ctypes.Structure):
+        _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+
+    held = ctypes.create_string_buffer(program, len(program))
+    told = Program(len(program) // 8, ctypes.cast(held, ctypes.c_void_p))
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    libc_call("prctl", PR_SET_SECCOMP, ctypes.c_ulong(2), ctypes.byref(told), ctypes.c_ulong(0), ctypes.c_ulong(0))

@@ -1,0 +1,69 @@
+"""As whom a runner runs: users of its own, user namespaces, and no capabilities."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import stat
+import struct
+from pathlib import Path
+from typing import Any
+
+from kbslurm_eval.cage.kernel import PR_CAP_AMBIENT, PR_SET_KEEPCAPS, libc_call, prctl
+
+CAGED_UID = 65_533
+# Without namespaces each launch of a judge that is root has a user of its own, whom nobody else is: the kernel counts a
+# user's processes, and gives one user's to the other ones of it.
+# They lie above what sssd and FreeIPA give to people (to 2 000 200 000), below systemd's foreign ones (2 147 352 576).
+OWN_UIDS, UIDS_OF_A_JUDGE = 2_010_000_000, 32
+INNER_UID = 1_000
+DAC_READ_SEARCH = 2
+
+
+def map_ids(pid: int, uids: str, gids: str) -> bool:
+    """Give this process's user namespace its users and groups; whether that was allowed."""
+    try:
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{pid}/setgroups").write_text("deny")
+        Path(f"/proc/{pid}/uid_map").write_text(uids)
+        Path(f"/proc/{pid}/gid_map").write_text(gids)
+    except OSError:
+        return False
+    return True
+
+
+def drop_user(spec: dict[str, Any], caged: bool, root: bool, *, fenced: bool) -> None:
+    """A runner of root's becomes a user who may nothing."""
+    if not root:
+        return
+    if caged:
+        if os.getuid() == 0:
+            os.setresgid(INNER_UID, INNER_UID, INNER_UID)
+            os.setresuid(INNER_UID, INNER_UID, INNER_UID)
+        return
+    reached = all(_open_to_all(path) for path in spec["reached"])
+    if not reached and not fenced:
+        drop_capabilities()
+        return
+    if not reached:
+        prctl(PR_SET_KEEPCAPS, 1)
+    os.setgroups([])
+    os.setresgid(spec["uid"], spec["uid"], spec["uid"])
+    os.setresuid(spec["uid"], spec["uid"], spec["uid"])
+    if not reached:  # a Python below root's own folder: past its door, and no further than the fence
+        kept = 1 << DAC_READ_SEARCH
+        libc_call("capset", struct.pack("<II", 0x20080522, 0), struct.pack("<6I", kept, kept, kept, 0, 0, 0))
+        libc_call("prctl", PR_CAP_AMBIENT, *(ctypes.c_ulong(n) for n in (2, DAC_READ_SEARCH, 0, 0)))
+
+
+def drop_capabilities() -> None:
+    """None is left to this process, nor to any that it becomes."""
+    prctl(28, 0x2F)  # securebits first, as long as they may be set: no capability comes back by exec
+    libc_call("capset", struct.pack("<II", 0x20080522, 0), bytes(24))
+
+
+def _open_to_all(path: str) -> bool:
+    """Whether any user gets to this file or folder."""
+    found = Path(path)
+    return all(p.stat().st_mode & stat.S_IXOTH for p in found.parents) and bool(found.stat().st_mode & stat.S_IROTH)

@@ -1,0 +1,135 @@
+"""One call of the submission, judged: made in a launch, and its answer put to the problem's own check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from kbslurm_eval.judge.launch import Launch
+from kbslurm_eval.judge.reference import Case, Prepared, Reference
+from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, claimed, clean
+from kbslurm_eval.judge.run_state import RunState
+from kbslurm_eval.shared import layouts
+from kbslurm_eval.shared.runner_link import Status
+from kbslurm_eval.shared.wire import PhaseName
+
+NONDETERMINISTIC = "NONDETERMINISTIC"
+HELD_CAP = 2 << 30  # of inputs and answers that wait for their runner's end to be checked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What one call of the submission gave, on the host, not yet looked at."""
+
+    prepared: Prepared
+    out: bytes
+
+
+@dataclass(kw_only=True)
+class HeldAnswers:
+    """Answers that are checked when their runner is gone, since the device belongs to it alone until then."""
+
+    answers: list[Answer] = field(default_factory=list)
+    size: int = 0
+
+    def room(self, one: Answer) -> bool:
+        """Whether this one may wait, too."""
+        return self.size + len(one.prepared.packed) + len(one.out) <= HELD_CAP
+
+    def add(self, one: Answer) -> None:
+        """It waits."""
+        self.answers.append(one)
+        self.size += len(one.prepared.packed) + len(one.out)
+
+    def taken(self) -> list[Answer]:
+        """All of them, in the order of their calls; none is left."""
+        found, self.answers, self.size = self.answers, [], 0
+        return found
+
+
+class CallChecks:
+    """Calls of one run. Where the device is the submission's alone, answers wait for their runner's end."""
+
+    def __init__(self, run: RunState) -> None:
+        self._run = run
+        self._held = HeldAnswers()
+
+    def verify(self, case: Case, seed: int | None) -> None:
+        """The reference passes its own check on this case; ProblemTrouble otherwise."""
+        prepared = self._run.reference.prepare(case, seed, exact=True)
+        self.look_at_device(prepared)
+        self._run.reference.verify(prepared)
+
+    def look_at_device(self, prepared: Prepared) -> None:
+        """Whether the device is needed at all."""
+        if self._run.device is not None and isinstance(self._run.reference, Reference):
+            self._run.device.look(prepared)
+
+    def one_call(self, name: PhaseName, case: Case, seed: int | None, launch: Launch) -> tuple[Rejected | None, int]:
+        """One call: what is wrong with it, and how long it took. What ends the launch is raised."""
+        if not isinstance(self._run.reference, Reference):
+            from kbslurm_eval.judge import ranks_launch
+
+            assert isinstance(launch, ranks_launch.RanksLaunch)
+            fault, ns, checked = ranks_launch.one_call(self._run.reference, launch, case, seed)
+            self._run.results.checked += checked
+            return fault, ns
+        prepared = self._run.reference.prepare(case, seed)
+        reply = launch.call(prepared)
+        if reply.status in (Status.WRONG_SHAPE, Status.WRONG_TYPE) and self._run.reference.layout_moved(prepared):
+            again = None if seed is None else seed ^ 1  # a timed call never meets an input twice
+            return self.one_call(name, case, again, launch)
+        if reply.status != Status.OK:
+            return claimed(reply), reply.ns
+        answer = Answer(prepared=prepared, out=reply.out)
+        if self._run.device_alone and self._held.room(answer):
+            self._held.add(answer)
+            return None, reply.ns
+        return self.fault_of(name, answer), reply.ns
+
+    def fault_of(self, name: PhaseName, answer: Answer) -> Rejected | None:
+        """Whether this answer is right, by the problem's own check."""
+        assert isinstance(self._run.reference, Reference)
+        prepared, case = answer.prepared, answer.prepared.case
+        try:
+            output = prepared.layout.read(answer.out)
+        except layouts.Misfit as misfit:
+            return Rejected("wrong", f"an answer is wrong: {misfit}", "an answer is wrong")
+        good, said = self._run.reference.check(prepared, output)
+        self._run.results.checked += 1
+        if good:
+            facts = self._run.results.facts
+            if name == "test" and not facts.get("tolerance", {}).get("times"):  # of the first that differs
+                facts["tolerance"] = {"case": case.spec, "times": self._run.reference.margin(prepared, output)}
+            return None
+        return Rejected("wrong", f"an answer is wrong: {said}" if said else "an answer is wrong", "an answer is wrong")
+
+    def checked_late(self, name: PhaseName) -> Iterator[tuple[Case, Rejected]]:
+        """What had to wait for the runner's end, checked now that it is gone: what is wrong, in the order of calls."""
+        seen: set[int] = set()
+        for answer in self._held.taken():
+            case = answer.prepared.case
+            fault = self.fault_of(name, answer)
+            if fault is not None:
+                if name == "test" and case.index in seen:
+                    self.note_changing(case, fault)
+                yield case, self.with_test(name, case, fault)
+            seen.add(case.index)
+
+    def with_test(self, name: PhaseName, case: Case, fault: Rejected) -> Rejected:
+        """The same, told with the test that it came of where there are several."""
+        if len(self._run.manifest.tests) + len(self._run.manifest.hidden) > 1 and name == "test":
+            fault.said = f"test {case.index + 1} of {len(self._run.manifest.tests)} ({case.spec}): {fault.said}"
+        return fault
+
+    def note_changing(self, case: Case, fault: Rejected) -> None:
+        """The same input was answered right before: staff are told."""
+        if fault.verdict == "wrong":
+            self._run.results.flags.append(NONDETERMINISTIC)
+            said = clean(fault.said, MESSAGE_CAP)
+            evidence = self._run.results.facts.setdefault("evidence", {})
+            evidence[NONDETERMINISTIC] = f"{case.spec}: right at first, and then {said}"
+
+    def drop_held(self) -> None:
+        """Nobody has time to check what waits."""
+        self._held.taken()

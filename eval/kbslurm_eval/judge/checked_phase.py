@@ -1,0 +1,96 @@
+"""The phases whose cases are checked and not timed: the public tests, and the hidden ones."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from kbslurm_eval.judge.call_checks import CallChecks
+from kbslurm_eval.judge.launch import Allowance, Launch
+from kbslurm_eval.judge.launches import Launches
+from kbslurm_eval.judge.reference import Case
+from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, clean, status_of
+from kbslurm_eval.judge.run_state import SECRET, OutOfTime, RunState
+from kbslurm_eval.shared.wire import PhaseName, TestResult
+
+_DICE = random.SystemRandom()
+
+
+class CheckedPhase:
+    """Every case once, in one launch; the first test's input a second time."""
+
+    def __init__(self, run: RunState, launches: Launches, calls: CallChecks) -> None:
+        self._run, self._launches, self._calls = run, launches, calls
+        self._repeated = False
+
+    def check(self, name: PhaseName, allowance: Allowance) -> Rejected | None:
+        """All cases of this phase: the first fault in the order of its calls, or None."""
+        manifest, secret = self._run.manifest, name in SECRET
+        params = [*manifest.hidden, *manifest.tests] if secret else manifest.tests
+        cases = [Case(index=n, params=p) for n, p in enumerate(params)]
+        if not cases:
+            if not secret:  # nothing to check, but it must load
+                self._launches.end(name, self._launches.start_loaded(name, allowance))
+            return None
+        self._run.heartbeat.enter(name, len(cases))
+        results: dict[int, TestResult] = {}
+        faults: dict[int, Rejected] = {}
+        order = _DICE.sample(cases, len(cases)) if secret else cases
+        launch = None
+        try:
+            self._calls.verify(order[0], self._run.seed(name, order[0]))
+            launch = self._launches.start_loaded(name, allowance)
+            for case in order:
+                fault = self._checked(name, case, launch)
+                results[case.index] = self._result(name, case, fault)
+                if fault is not None:
+                    faults[case.index] = fault
+                self._run.heartbeat.step()
+        except Rejected as fault:
+            unseen = next((c for c in order if c.index not in results), None)
+            faults[-1 if unseen is None else unseen.index] = fault
+            if unseen is not None:
+                results[unseen.index] = self._result(name, unseen, fault)
+        except OutOfTime:
+            self._calls.drop_held()
+            raise
+        finally:
+            self._launches.end(name, launch)
+            for case, late in self._calls.checked_late(name):
+                if case.index not in faults:
+                    faults[case.index] = late
+                    results[case.index] = self._result(name, case, late)
+            worst = next((faults[n] for n in (*(c.index for c in order), -1) if n in faults), None)
+            if secret:
+                self._run.results.tests.append(_one_for_all(worst))
+            else:
+                rest = {c.index: TestResult(phase=name, index=c.index, spec=c.spec, status="skipped") for c in cases}
+                self._run.results.tests += [results.get(n, rest[n]) for n in sorted(rest)]
+        return worst
+
+    def _checked(self, name: PhaseName, case: Case, launch: Launch) -> Rejected | None:
+        """One call of one case, judged. What ends the launch is raised; a wrong answer or an exception is returned."""
+        fault, _ = self._calls.one_call(name, case, self._run.seed(name, case), launch)
+        if fault is None and name == "test" and not self._repeated:
+            fault = self._checked_again(name, case, launch)
+        return None if fault is None else self._calls.with_test(name, case, fault)
+
+    def _checked_again(self, name: PhaseName, case: Case, launch: Launch) -> Rejected | None:
+        """The first test's input a second time: a wrong answer now is no question of the input, and staff are told."""
+        self._repeated = True
+        fault, _ = self._calls.one_call(name, case, self._run.seed(name, case), launch)
+        if fault is not None:
+            self._calls.note_changing(case, fault)
+        return fault
+
+    def _result(self, name: PhaseName, case: Case, fault: Rejected | None) -> TestResult:
+        if fault is None:
+            return TestResult(phase=name, index=case.index, spec=case.spec, status="pass")
+        message = clean(fault.said.partition("): ")[2] or fault.said, MESSAGE_CAP)
+        return TestResult(phase=name, index=case.index, spec=case.spec, status=status_of(fault), message=message)
+
+
+def _one_for_all(worst: Rejected | None) -> TestResult:
+    """Of the hidden cases nothing is told but whether all were passed."""
+    plain = TestResult(phase="hidden", index=0, spec="hidden cases", status="pass")
+    return plain if worst is None else replace(plain, status=status_of(worst), message=worst.plain)

@@ -1,0 +1,403 @@
+"""A GPU in a run: the judge owns the memory that inputs and outputs lie in, and lends it to the runner.
+
+The judge allocates, fills from its own layout, exports each piece as a file descriptor (SCM_RIGHTS over the launch's
+socket, on which it never reads) and looks at its own mapping afterwards; the runner maps the same memory. So nothing
+that a submission says of an output counts, only what stands in memory that the judge holds.
+
+Three things differ from a call on a CPU. Work on a device goes on while its process is stopped: therefore an input is
+staged in memory that nobody else has, and is moved to the lent one by a copy on the device when the clock has started;
+the clock ends when the judge's own look at the output is back, so that whatever had to be waited for is in the time;
+and after every call the device must come to rest before anything else happens. Null calls go the same way.
+
+Where the device belongs to one process only (exclusive mode), or memory can't be exported, a call's arrays travel
+through the link and the runner copies them itself: the run is flagged HOST_COPIES. In exclusive mode the judge makes no
+context at all, the reference runs on the CPU, and answers are checked from their copies when the runner has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kbslurm_eval.cage.runners import CantStart, Runners
+from kbslurm_eval.device import call_parts, driver
+from kbslurm_eval.judge import builds
+from kbslurm_eval.judge.heartbeat import Heartbeat
+from kbslurm_eval.judge.launch import LATE_CAP, PROBE_SIZE, PROBES, SMALL_OUTPUT, Allowance, Launch
+from kbslurm_eval.judge.reference import Prepared
+from kbslurm_eval.judge.replies import Rejected, Reply
+from kbslurm_eval.judge.run_device import RunDevice
+from kbslurm_eval.shared import clock, layouts, runner_link, values
+from kbslurm_eval.shared.runner_link import Kind, Status
+from kbslurm_eval.shared.wire import Manifest, PhaseName
+
+LOOKS, REST_S = 5, 2.0
+POISON = 1 << 16
+MOST_PITCH = (1 << 31) - 1
+LEAST_FREE = 512 << 20  # of the device's memory; a fiftieth where that is less
+_DICE = random.SystemRandom()
+
+
+@dataclass(kw_only=True)
+class _LentMemory:
+    """The memory that one launch has: what it was lent, and what is staged for it out of its reach."""
+
+    input: driver.Memory | None = None
+    output: driver.Memory | None = None
+    staged: driver.Memory | None = None
+    old: list[driver.Memory] = field(default_factory=list)
+
+    def all(self) -> list[driver.Memory]:
+        """Every piece of it."""
+        return [*self.old, *(m for m in (self.input, self.output, self.staged) if m is not None)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SplitCall:
+    """One call in its two parts."""
+
+    payload: bytes
+    image: bytes | None
+    in_size: int
+    layout: layouts.Layout
+    placed: call_parts.SplitLayout
+
+    @property
+    def out_size(self) -> int:
+        """What of the output lies on the device."""
+        return self.placed.size
+
+
+class DeviceLaunch(Launch):
+    """One runner that has been lent some of the device's memory."""
+
+    def __init__(
+        self,
+        runners: Runners,
+        allowance: Allowance,
+        heartbeat: Heartbeat,
+        built: builds.Built | None = None,
+        *,
+        run_device: RunDevice,
+    ) -> None:
+        self._run_device, self._lent, self._loaded = run_device, _LentMemory(), False
+        self._ear: socket.socket | None = None
+        self._line: socket.socket | None = None
+        self._layouts: dict[str, call_parts.SplitLayout | None] = {}
+        self._claims: dict[int, list[int]] = {}
+        self._calls = self._busy = self._claim_ns = 0
+        super().__init__(runners, allowance, heartbeat, built)
+        try:
+            self._meet()
+        except BaseException:
+            self.close()
+            raise
+
+    def _opened(self, folder: Path) -> None:
+        self._ear = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        above = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._ear.bind(runner_link.lent_socket(str(folder), above))
+        finally:
+            os.close(above)
+        (folder / runner_link.LENT).chmod(0o666)
+        self._ear.listen(1)
+
+    def _greeting(self, runners: Runners) -> dict[str, Any]:
+        return {**super()._greeting(runners), "lent": True}
+
+    def _meet(self) -> None:
+        """The runner's end of the socket, and its device: nothing of the submission is there yet."""
+        assert self._ear is not None
+        self._ear.settimeout(1.0)
+        try:
+            self._line = self._ear.accept()[0]
+            self._line.setblocking(False)
+        except OSError:
+            if self._run_device.shares:
+                self._run_device.copies("the runner's cage lets no descriptor through")
+        finally:
+            self._ear.close()
+            (self.runner.folder / runner_link.LENT).unlink(missing_ok=True)
+        facts = self._run_device.facts
+        reply = self.ring(Kind.DEVICE, values.pack({"kind": facts.kind, "uuid": facts.uuid, "maps": []}), limit_s=60.0)
+        if reply.status != Status.OK:
+            raise CantStart(f"a runner can't use the device: {reply.text}")
+        if self._run_device.shares:
+            free, whole = self._run_device.device().free_bytes()
+            self._least = min(LEAST_FREE, whole // 50, free // 2)
+            self._room(*self._run_device.sizes)
+
+    def load(self, manifest: Manifest) -> Reply:
+        """Hand the submission over."""
+        self._loaded = True
+        return super().load(manifest)
+
+    # -------------------------------------------------------------------------------------------------- messages
+
+    def call(self, prepared: Prepared) -> Reply:
+        """One call of the submission."""
+        told = self._call_of(prepared.packed, prepared.layout)
+        if told is None:
+            return super().call(prepared)
+        self._calls += 1
+        self.declare(told.placed.layout)
+        if not self._run_device.shares:
+            kind, late = Kind.CALL, len(told.payload) <= LATE_CAP
+            return self.ring(kind, told.payload, layout=told.placed.layout, late=late)
+        return self._ring_there(Kind.DEVICE_CALL, told)
+
+    def null(self, prepared: Prepared) -> int:
+        """A call's way without the call."""
+        return self._nothing(prepared, self._null_payload(prepared))
+
+    def bare_null(self, prepared: Prepared) -> int:
+        """The same with nothing to decode in as many bytes."""
+        return self._nothing(prepared, None)
+
+    def _nothing(self, prepared: Prepared, packed: bytes | None) -> int:
+        told = self._call_of(prepared.packed, prepared.layout)
+        if told is None:
+            return super().bare_null(prepared) if packed is None else super().null(prepared)
+        mark = "G" if self._run_device.shares else "H"
+        arrays = self._null_payload(prepared) if packed is None else packed
+        found = call_parts.split_input(arrays, self._run_device.choice, mark)
+        payload = arrays if found is None else found.payload
+        if packed is None:
+            payload = values.pack(None).ljust(len(payload), b"\0")
+        if not self._run_device.shares:
+            return self.ring(Kind.NULL, payload, late=len(told.payload) <= LATE_CAP).ns
+        nothing = _SplitCall(payload=payload, image=None, in_size=told.in_size, layout=told.layout, placed=told.placed)
+        return self._ring_there(Kind.DEVICE_NULL, nothing).ns
+
+    def by_hand(self, prepared: Prepared) -> bytes:
+        """The input for a call that isn't judged: the runner puts its arrays onto the device."""
+        found = call_parts.split_input(prepared.packed, self._run_device.choice, "H")
+        return prepared.packed if found is None else found.payload
+
+    def _call_of(self, packed: bytes, layout: layouts.Layout) -> _SplitCall | None:
+        """The call in its two parts, with the memory that it needs; None where nothing is the device's."""
+        mark = "G" if self._run_device.shares else "H"
+        found = call_parts.split_input(packed, self._run_device.choice, mark)
+        text = layout.text()
+        if text not in self._layouts:
+            self._layouts[text] = call_parts.split_layout(layout, self._run_device.choice, mark)
+        place = self._layouts[text]
+        if found is None and place is None:
+            return None
+        size = 0 if found is None else found.size
+        plain = call_parts.SplitLayout(layout=layout, pieces=(), size=0)
+        told = _SplitCall(
+            payload=packed if found is None else found.payload,
+            image=found.image() if found is not None and size else None,
+            in_size=size,
+            layout=layout,
+            placed=place or plain,
+        )
+        if self._run_device.shares and not self._room(told.in_size, told.out_size):
+            self._layouts.clear()
+            return self._call_of(packed, layout)
+        return told
+
+    # ---------------------------------------------------------------------------------------------------- memory
+
+    def _room(self, in_size: int, out_size: int) -> bool:
+        """The lent memory holds this much. False where it can't be lent at all: then it is copied from here on."""
+        device, lent, line = self._run_device.device(), self._lent, self._line
+        maps: list[list[Any]] = []
+        assert line is not None
+        try:
+            for name, size in (("in", in_size), ("out", out_size)):
+                held = lent.input if name == "in" else lent.output
+                if size == 0 or (held is not None and held.size >= size):
+                    continue
+                fresh, fd = device.share(size)
+                try:
+                    lent.old += [] if held is None else [held]
+                    if name == "in":
+                        lent.input = fresh
+                    else:
+                        lent.output = fresh
+                    device.cover(fresh.at, os.urandom(POISON), fresh.size)  # what was there before is nobody's business
+                    socket.send_fds(line, [b"m"], [fd])
+                finally:
+                    os.close(fd)
+                maps.append([name, fresh.size])
+            if in_size and (lent.staged is None or lent.staged.size < in_size):
+                if lent.staged is not None:
+                    device.free(lent.staged)
+                    lent.staged = None
+                lent.staged = device.allocate(in_size)
+        except driver.OutOfDeviceMemory:
+            if not self._loaded:
+                raise CantStart("the device has too little memory free for this problem's arrays") from None
+            raise Rejected("memory", "the submission left too little of the device's memory free") from None
+        except (driver.DriverError, OSError) as error:
+            raise self._failed(error) from None
+        if not maps:
+            return True
+        reply = self.ring(Kind.DEVICE, values.pack({"maps": maps}), limit_s=60.0)
+        if reply.status == Status.OK:
+            return True
+        if self._loaded:
+            raise Rejected("error", f"the submission's process can't map its memory: {reply.text}")
+        self._run_device.copies(f"the runner can't map the judge's memory: {reply.text}")
+        return False
+
+    def _failed(self, error: Exception) -> Exception:
+        """Whose trouble a failing device is: before the submission was there, the machine's."""
+        if not self._loaded:
+            return CantStart(f"the device can't be used: {error}")
+        if isinstance(error, driver.Stuck):
+            return Rejected("timeout", f"the device hangs: {error}", "the time limit was reached")
+        return Rejected("error", f"the device failed: {error}", "the device failed")
+
+    # ------------------------------------------------------------------------------------------------------ ring
+
+    def _ring_there(self, kind: Kind, told: _SplitCall) -> Reply:
+        """One message whose arrays lie on the device."""
+        try:
+            return self._rung_there(kind, told)
+        except driver.DriverError as error:
+            raise self._failed(error) from None
+
+    def _rung_there(self, kind: Kind, told: _SplitCall) -> Reply:
+        end, device, lent = self._link, self._run_device.device(), self._lent
+        host = told.placed.layout if kind is Kind.DEVICE_CALL else None
+        host_size = host.size if host is not None else 0
+        token = end.token().to_bytes(8, "little")
+        number = self._ids.get(host.text(), 0) if host is not None else 0
+        end.words(kind, size=len(told.payload), layout=number, out_size=host_size)
+        if host_size:
+            end.room(host_size)
+            end.poison(host_size)
+        source, to = (0, 0) if lent.staged is None or lent.input is None else (lent.staged.at, lent.input.at)
+        out = 0 if lent.output is None else lent.output.at
+        if told.out_size and host is not None:
+            device.cover(out, os.urandom(POISON), told.out_size)
+        if told.image is not None:
+            device.write(source, told.image)
+        device.synchronize()  # nothing of our own is left on it
+        before_ns = time.perf_counter_ns()
+        slept_in_ns = 0
+        self._warmer.turn(self._core)
+        if len(told.payload) <= LATE_CAP:
+            slept_in_ns = self._slept_in(self._wake(self._allowance.left_s))
+            start_ns = time.perf_counter_ns()
+            device.copy(to, source, told.in_size)
+            os.pwrite(end.input, told.payload, 0)
+            os.pwrite(end.bell, token, runner_link.GO)
+        else:
+            end.put(told.payload)
+            start_ns = time.perf_counter_ns()
+            device.copy(to, source, told.in_size)
+            os.pwrite(end.bell, token, runner_link.GO)
+            self._go_on()
+        try:
+            self._answered(token, start_ns, self._allowance.left_s)
+            places = _strided(told.out_size)
+            seen = self._look_at(out, places)
+            done_ns = time.perf_counter_ns()  # whatever the look had to wait for is in the time
+            first = self._probe(host_size, end)
+            self._stop()
+        finally:
+            self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9)
+        self._rest(kind)
+        ns = done_ns - start_ns + slept_in_ns
+        if host is None:
+            return self._collected(kind, token, 0, [], ns)
+        there = device.read(out, told.out_size)
+        # the bytes that the look saw, where they stand now
+        if seen != _at_places(there, places):
+            raise Rejected("violation", "the output was still being written after it was reported done")
+        reply = self._collected(kind, token, host_size, first, ns)
+        self._claim_ns = end.claim()
+        whole = told.placed.whole(reply.out, there, told.layout.size) if told.out_size else reply.out
+        return Reply(ns=reply.ns, status=reply.status, text=reply.text, out=whole)
+
+    def _look_at(self, out: int, places: tuple[int, int, int, int]) -> bytes:
+        start, pitch, width, rows = places
+        return self._run_device.device().gather(out + start, pitch, width, rows) if rows else b""
+
+    def _rest(self, kind: Kind) -> None:
+        """The device is at rest when this returns, and enough of its memory is free for others."""
+        run_device = self._run_device
+        device, held = run_device.device(), self._lent.output or self._lent.input
+        if held is None or kind is not Kind.DEVICE_CALL:
+            return
+        scratch = self._scratch(device)
+        if not any(device.touch(scratch) <= run_device.idle_ns for _ in range(LOOKS)):
+            self._busy += 1
+            until = time.monotonic() + REST_S
+            while device.touch(scratch) > run_device.idle_ns:
+                if time.monotonic() > until:
+                    said = f"work of the submission was still on the device {REST_S:g} s after it was reported done"
+                    raise Rejected("violation", said)
+        free, _ = device.free_bytes()
+        if free < self._least:
+            said = f"the submission left {free >> 20} MiB of the device's memory free; {self._least >> 20} MiB must be"
+            raise Rejected("memory", said, "the submission used more of the device's memory than allowed")
+
+    def _scratch(self, device: driver.Device) -> int:
+        if self._lent.staged is None:
+            self._lent.staged = device.allocate(POISON)
+        return self._lent.staged.at
+
+    # ------------------------------------------------------------------------------------------------- witnesses
+
+    def keep(self, index: int) -> None:
+        """The last call is one that counts."""
+        self._claims.setdefault(index, []).append(self._claim_ns)
+
+    def witness(self, name: PhaseName, times: Mapping[int, clock.LaunchTimes]) -> None:
+        """What the runner claims of its calls beside what the judge saw."""
+        if not self._run_device.shares:
+            return
+        for index, claims in self._claims.items():
+            mine = clock.net(times[index])
+            seen, said = statistics.median(mine.samples_ns), statistics.median(claims)
+            agreed = clock.agrees(seen, said, mine.null_sd_ns)
+            row = {"phase": name, "index": index, "claimed_ns": said, "judge_ns": seen, "agreed": agreed}
+            self._run_device.times.append(row)
+
+    def counted(self) -> None:
+        """This launch was the submission's own: its calls are told in the report."""
+        self._run_device.calls += self._calls
+        self._run_device.busy += self._busy
+
+    def close(self) -> str:
+        """End it; what it wrote. Its memory is taken back."""
+        for one in (self._ear, self._line):
+            if one is not None:
+                one.close()
+        text = super().close()
+        with contextlib.suppress(driver.DriverError, CantStart):
+            for memory in self._lent.all():
+                self._run_device.device().free(memory)
+        self._lent = _LentMemory()
+        return text
+
+
+def _strided(size: int) -> tuple[int, int, int, int]:
+    """Where the judge looks at an output at once: all of a small one; of a large one places at a random distance from a
+    random one, so that one command brings them all. Start, distance, width, how many."""
+    if size == 0:
+        return 0, 0, 0, 0
+    if size <= SMALL_OUTPUT:
+        return 0, size, size, 1
+    pitch = min(_DICE.randint(size // (2 * PROBES), size // PROBES), MOST_PITCH)
+    room = size - pitch * (PROBES - 1) - PROBE_SIZE
+    return _DICE.randint(0, max(0, room)), pitch, PROBE_SIZE, PROBES
+
+
+def _at_places(found: bytes, places: tuple[int, int, int, int]) -> bytes:
+    start, pitch, width, rows = places
+    return b"".join(found[start + n * pitch : start + n * pitch + width] for n in range(rows))

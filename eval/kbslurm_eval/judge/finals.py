@@ -1,0 +1,99 @@
+"""A final: several submissions measured head to head in one job, call by call beside one another.
+
+The manifest's `config.rivals` holds their texts. In the ranked phase each has a runner of its own in every launch, and
+after every call of the manifest's own submission (and of the baseline) each rival makes one too, in an order drawn
+anew each time. A rival that fails is out, with its verdict; it ends nothing for the others.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kbslurm_eval.shared import clock, samples
+
+if TYPE_CHECKING:
+    from kbslurm_eval.judge.reference import Case
+    from kbslurm_eval.shared.wire import LaunchSamples, PhaseName
+
+_DICE = random.SystemRandom()
+Call = Callable[[Any, "Case", tuple[object, ...]], "tuple[Exception | None, int]"]
+
+
+def rivals_of(config: Mapping[str, Any]) -> list[str]:
+    """The texts of those who meet; none in an ordinary run."""
+    found = config.get("rivals")
+    return [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
+
+
+def many(config: Mapping[str, Any]) -> int:
+    """How many runners a final's limits are for, the lead and the baseline among them; 1 in an ordinary run."""
+    return len(rivals_of(config)) + 2 if rivals_of(config) else 1
+
+
+@dataclass(kw_only=True)
+class Rivals:
+    """Whoever is still in, over all launches of the phase."""
+
+    sources: list[str]
+    out: dict[int, dict[str, str]] = field(default_factory=dict)
+
+    def fell(self, rival: int, fault: Exception) -> None:
+        """This one is out, and why."""
+        verdict, plain = getattr(fault, "verdict", "error"), getattr(fault, "plain", str(fault))
+        self.out.setdefault(rival, {"verdict": str(verdict), "reason": str(plain)})
+
+    def told(self) -> list[dict[str, Any]]:
+        """What the report says of them beside their samples."""
+        return [{"rival": n, **self.out.get(n, {"verdict": "passed", "reason": ""})} for n in range(len(self.sources))]
+
+
+@dataclass(kw_only=True)
+class RivalLaunches:
+    """One launch of everybody. `open_one` gives a runner with the text in it and its null calls' times, or raises."""
+
+    rivals: Rivals
+    open_one: Callable[[int, str], tuple[Any, dict[int, clock.LaunchTimes]]]
+    call: Call
+    fault: type[Exception]
+    launches: dict[int, Any] = field(default_factory=dict)
+    times: dict[int, dict[int, clock.LaunchTimes]] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Start whoever is still in."""
+        for rival, source in enumerate(self.rivals.sources):
+            if rival in self.rivals.out:
+                continue
+            try:
+                self.launches[rival], self.times[rival] = self.open_one(rival, source)
+            except self.fault as fault:
+                self.rivals.fell(rival, fault)
+
+    def step(self, case: Case, parts: tuple[object, ...], *, kept: bool) -> None:
+        """One call of each on this case."""
+        for rival in _DICE.sample(sorted(self.launches), len(self.launches)):
+            try:
+                fault, ns = self.call(self.launches[rival], case, (*parts, "rival", rival))
+            except self.fault as raised:
+                fault, ns = raised, 0
+            if fault is not None:
+                self.rivals.fell(rival, fault)
+                self.launches.pop(rival).close()
+            elif kept:
+                self.times[rival][case.index].calls_ns.append(ns)
+
+    def samples(self, phase: PhaseName, number: int, base: Mapping[int, clock.LaunchTimes]) -> list[LaunchSamples]:
+        """What this launch showed of those who are still in."""
+        rows = []
+        for rival in sorted(self.launches):
+            for index, times in self.times[rival].items():
+                times.baseline = base.get(index)
+                rows.append(samples.of_launch(phase, index, number, times, 1 + rival))
+        return rows
+
+    def close(self) -> None:
+        """End every runner of it."""
+        for launch in self.launches.values():
+            launch.close()

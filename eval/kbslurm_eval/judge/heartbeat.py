@@ -1,0 +1,52 @@
+"""How far the run is, for whoever waits for it: heartbeat.json."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+
+class Heartbeat:
+    """heartbeat.json: which phase, how far; at most once a second."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path, self._last = path, 0.0
+        self.phase, self.done, self.of = "start", 0, 0
+
+    def beat(self, *, now: bool = False) -> None:
+        """Write it when a second has passed, or now."""
+        at = time.monotonic()
+        if self._path is None or (at - self._last < 1.0 and not now):
+            return
+        self._last = at
+        told = {"at_ns": time.time_ns(), "phase": self.phase, "done": self.done, "of": self.of}
+        try:
+            put_file(self._path, json.dumps(told))
+        except OSError:
+            self._path = None  # a full disk costs the heartbeat, not the run
+
+    def enter(self, phase: str, of: int) -> None:
+        """A new phase of so many steps."""
+        self.phase, self.done, self.of = phase, 0, of
+        self.beat(now=True)
+
+    def step(self) -> None:
+        """One step more."""
+        self.done += 1
+        self.beat()
+
+
+def put_file(path: Path, text: str) -> None:
+    """The file is there whole or not at all."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with fresh.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.rename(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,191 @@
+"""The judge: holds seed, reference, hidden cases, clock, key and report, and runs a mode's phases one after another.
+
+It believes nothing that comes from a process that has seen the submission, but bytes of a layout it declared, which it
+checks, and the moment at which its own token came back, which it confirms by looking at the output before and after it
+stopped that process.
+
+What remains open, and is known: turning the link's bytes into lists and numbers of Python, and copying an answer into
+its place, is part of the measured time, so a submission that replaces the runner's own decoder saves that much on
+problems whose values aren't arrays. Below isolation level 2 a submission can leave files on the machine. A submission
+may say in its run time what it can't say otherwise. What a GPU adds to all of this is in `device_launch.py`.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+import traceback
+import types
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbslurm_eval.cage import seen_inside
+from kbslurm_eval.cage.runners import CantStart, Runners
+from kbslurm_eval.judge.builds import Builds
+from kbslurm_eval.judge.call_checks import CallChecks
+from kbslurm_eval.judge.checked_phase import CheckedPhase
+from kbslurm_eval.judge.heartbeat import Heartbeat
+from kbslurm_eval.judge.launch import Allowance
+from kbslurm_eval.judge.launches import Launches
+from kbslurm_eval.judge.reference import ProblemTrouble, Reference
+from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, clean
+from kbslurm_eval.judge.report import report_of
+from kbslurm_eval.judge.run_state import SECRET, OutOfTime, RunState
+from kbslurm_eval.judge.timed_phase import TimedPhase
+from kbslurm_eval.shared.wire import PHASES, Manifest, PhaseName, PhaseResult, Report, VerdictName
+
+if TYPE_CHECKING:
+    from kbslurm_eval.judge.rank_reference import RankReference
+
+
+class Judge:
+    """Judges one manifest. `judge()` gives the report whatever happens to the submission."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        runners: Runners,
+        *,
+        heartbeat: Path | None = None,
+        artifacts: Path | None = None,
+        least_level: int = 0,
+        own: dict[str, Any] | None = None,
+    ) -> None:
+        self._run = RunState(
+            manifest=manifest,
+            runners=runners,
+            heartbeat=Heartbeat(heartbeat),
+            least_level=least_level,
+            own=own or seen_inside.seen_by_judge(),
+            builds=Builds(manifest=manifest),
+        )
+        self._artifacts = artifacts
+        self._launches = Launches(self._run)
+        calls = CallChecks(self._run)
+        self._checked = CheckedPhase(self._run, self._launches, calls)
+        self._timed = TimedPhase(self._run, self._launches, calls)
+
+    def note(self, notes: Sequence[str]) -> None:
+        """Something that the report says about the isolation."""
+        self._run.results.notes += notes
+
+    def judge(self) -> Report:
+        """All phases of the mode, up to the first that isn't passed."""
+        started = time.time_ns()
+        self._run.heartbeat.beat(now=True)
+        verdict: VerdictName = "infrastructure"
+        reason = ""
+        try:
+            with _alarm(self._run.manifest.limits.total_s):
+                verdict, reason = self._judged()
+                if verdict == "passed" and self._run.manifest.mode == "profile":
+                    self._profile()
+        except OutOfTime:
+            verdict, reason = self._out_of_time()
+        except (ProblemTrouble, CantStart) as trouble:
+            verdict, reason = "infrastructure", str(trouble)
+        except Exception as error:  # noqa: BLE001 - a bug of ours must not cost the report, nor be blamed on anybody
+            traceback.print_exc()
+            verdict, reason = "infrastructure", f"the harness failed: {type(error).__name__}: {error}"
+        finally:
+            self._run.close()
+        return report_of(self._run, verdict, clean(reason, 2 * MESSAGE_CAP), started)
+
+    def _profile(self) -> None:
+        from kbslurm_eval.judge.profile_phase import profile
+
+        profile(self._run, self._launches, self._artifacts)
+
+    def _out_of_time(self) -> tuple[VerdictName, str]:
+        """Whose fault it is that the whole time is over: theirs whose code took most of it."""
+        total = self._run.manifest.limits.total_s
+        theirs = sum(a.theirs_s for a in (*self._run.allowances, *self._run.rival_allowances.values()))
+        if theirs * 2 < total:
+            return "infrastructure", f"the whole run took longer than {total:g} s, most of it the problem's own code"
+        return "timeout", f"the whole run took longer than {total:g} s"
+
+    def _judged(self) -> tuple[VerdictName, str]:
+        manifest = self._run.manifest
+        if manifest.gpu.lower() != "cpu":
+            from kbslurm_eval.judge import run_device
+
+            self._run.device, why_none = run_device.device_of(manifest)
+            self._run.results.notes += [f"no device: {why_none}"] if why_none else []
+        self._run.loaded_reference = self._reference_of(manifest)
+        for name in PHASES[manifest.mode]:
+            began, fault = time.time_ns(), None
+            try:
+                fault = self._phase(name)
+            except Rejected as rejected:
+                fault = rejected
+            finally:
+                passed = fault is None
+                self._run.results.phases.append(
+                    PhaseResult(name=name, passed=passed, started_at_ns=began, ended_at_ns=time.time_ns())
+                )
+            if fault is not None:
+                return fault.verdict, _reason(name, fault)
+        return "passed", "all phases passed"
+
+    def _reference_of(self, manifest: Manifest) -> Reference | RankReference:
+        from kbslurm_eval.judge import rank_reference, ranks
+
+        world = ranks.world_of(manifest)
+        if world > 1 and manifest.lang == "cu":
+            raise ProblemTrouble("a problem of several ranks takes Python submissions; lang cu has one process")
+        if world > 1:
+            return rank_reference.RankReference(manifest, world)
+        exclusive = self._run.device is not None and self._run.device.facts.exclusive
+        return Reference(manifest, self._launches.compiled_reference(), no_device=exclusive)
+
+    def _phase(self, name: PhaseName) -> Rejected | None:
+        limits = self._run.manifest.limits
+        whole = {
+            "test": limits.test_s,
+            "benchmark": limits.benchmark_s,
+            "ranked": limits.ranked_s,
+            "hidden": limits.ranked_s,
+        }[name]
+        allowance = Allowance(left_s=whole, whole_s=whole)
+        self._run.allowances.append(allowance)
+        if name in ("test", "hidden"):
+            return self._checked.check(name, allowance)
+        return self._timed.measure(name, allowance)
+
+    def compiled_reference(self) -> types.ModuleType | None:
+        """The problem's own C++, for a problem that has its reference there."""
+        return self._launches.compiled_reference()
+
+
+def _reason(name: PhaseName, fault: Rejected) -> str:
+    where = {"test": "test phase", "benchmark": "benchmark phase", "ranked": "ranked phase", "hidden": "hidden cases"}[
+        name
+    ]
+    if fault.verdict == "violation":
+        return f"{where}: {fault.said}"
+    if name in SECRET:
+        return f"{where}: {fault.plain}"
+    said = fault.said
+    return (
+        f"{where}, {said}"
+        if said.startswith(("while building", "while loading", "test ", "benchmark "))
+        else f"{where}: {said}"
+    )
+
+
+@contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
+    """OutOfTime when this much time has passed, wherever the judge is then."""
+
+    def ring(number: int, frame: Any) -> None:
+        raise OutOfTime
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, max(0.001, seconds))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

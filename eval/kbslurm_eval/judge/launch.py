@@ -1,0 +1,351 @@
+"""One runner and the judge's conversation with it, call by call, by the judge's own clock."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import struct
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kbslurm_eval.cage import core_warmer
+from kbslurm_eval.cage.runners import Runner, Runners, Unstoppable
+from kbslurm_eval.device import cuda_on_cpu
+from kbslurm_eval.judge import builds
+from kbslurm_eval.judge.heartbeat import Heartbeat
+from kbslurm_eval.judge.reference import Prepared
+from kbslurm_eval.judge.replies import Rejected, Reply, with_last_line
+from kbslurm_eval.shared import clock, layouts, remove_tree, runner_link, values
+from kbslurm_eval.shared.runner_link import JudgeEnd, Kind, Status
+from kbslurm_eval.shared.wire import (
+    Manifest,
+    PhaseName,
+)
+
+LATE_CAP = 32_768  # an input up to this size is written inside the window, to a runner that is already awake
+SMALL_OUTPUT = 16_384
+PROBES, PROBE_SIZE = 16, 64
+SETTLED, SETTLE_LEAST_S, SETTLE_MOST_S = 6, 0.06, 0.5  # so many null calls in a row are alike, and when that is asked
+SPIN_NS = 400_000
+WAKES_FREE, WAKE_FREE_NS, WAKE_MOST_NS = 8, 1_000_000, 5_000_000  # so many usual times a runner may take to be awake
+START_S = 60.0
+
+
+@dataclass(kw_only=True)
+class Allowance:
+    """A phase's time: only what is spent on the runner counts against it, not the judge's own work."""
+
+    left_s: float
+    whole_s: float
+    cleanup_s: float = 0.0  # what came of it outside of calls: ending its processes, removing what they left
+
+    @property
+    def theirs_s(self) -> float:
+        """All time that the submission's own doing took."""
+        return self.whole_s - self.left_s + self.cleanup_s
+
+    def spend(self, seconds: float) -> None:
+        """Take this from what is left."""
+        self.left_s -= seconds
+
+
+class Launch:
+    """One runner and the judge's conversation with it. Outside of `ring` every process of the runner is stopped."""
+
+    def __init__(
+        self, runners: Runners, allowance: Allowance, heartbeat: Heartbeat, built: builds.Built | None = None
+    ) -> None:
+        self._allowance, self._heartbeat, self._built = allowance, heartbeat, built
+        folder = runners.prepare()
+        self._link = JudgeEnd(folder)
+        if built is not None:
+            built.lay(folder)
+        self._opened(folder)
+        place = built.cache(folder) if built is not None and runners.bare else None
+        self.runner: Runner = runners.start(folder, place)
+        self._ids: dict[str, int] = {}
+        self._null_payloads: dict[int, bytes] = {}
+        self._last = bytes(8)
+        self._warmer = runners.warmer
+        self._core: int | None = None
+        self._awake = 0
+        self._wakes: list[int] = []
+        self._patience_ns: float | None = None
+        try:
+            hello = self.ring(Kind.HELLO, values.pack(self._greeting(runners)), limit_s=START_S)
+            if hello.status != Status.OK:
+                raise Rejected("error", hello.text)
+        except Rejected as fault:
+            fault.said = with_last_line(fault.said, self.close())
+            raise
+        except BaseException:
+            self.close()
+            raise
+        self.seen: dict[str, Any] = _plain_dict(hello.text)
+        self.seen["furnished"] = self.runner.furnished
+
+    def facts(self) -> dict[str, Any]:
+        """What a report says of launches of this kind."""
+        return {}
+
+    def _opened(self, folder: Path) -> None:
+        """Whatever else has to lie in the launch's folder before its runner starts."""
+
+    def _greeting(self, runners: Runners) -> dict[str, Any]:
+        return {**runners.hello(), "native": self._built is not None and self._built.native}
+
+    def ring(
+        self,
+        kind: Kind,
+        payload: bytes,
+        *,
+        layout: layouts.Layout | None = None,
+        late: bool = False,
+        limit_s: float | None = None,
+    ) -> Reply:
+        """One message and its answer; the time between counts from the moment at which the runner could know the
+        input."""
+        out_size = layout.size if layout is not None else 0
+        end = self._link
+        token = end.token().to_bytes(8, "little")
+        end.words(kind, size=len(payload), layout=self._ids.get(layout.text(), 0) if layout else 0, out_size=out_size)
+        if out_size:
+            end.room(out_size)
+            end.poison(out_size)
+        allowed_s = self._allowance.left_s if limit_s is None else limit_s
+        before_ns = time.perf_counter_ns()
+        slept_in_ns = 0
+        self._warmer.turn(self._core)
+        if late:
+            slept_in_ns = self._slept_in(self._wake(allowed_s))
+            start_ns = time.perf_counter_ns()
+            os.pwrite(end.input, payload, 0)
+            os.pwrite(end.bell, token, runner_link.GO)
+        else:
+            end.put(payload)
+            os.pwrite(end.bell, token, runner_link.GO)
+            start_ns = time.perf_counter_ns()
+            self._go_on()
+        try:
+            done_ns = self._answered(token, start_ns, allowed_s)
+            first = self._probe(out_size, end)
+            self._stop()
+        finally:
+            if limit_s is None:
+                self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9)
+        return self._collected(kind, token, out_size, first, done_ns - start_ns + slept_in_ns)
+
+    def _collected(self, kind: Kind, token: bytes, out_size: int, first: list[tuple[int, bytes]], ns: int) -> Reply:
+        """The answer of a runner that is stopped, when nothing of it has moved since it was given."""
+        end = self._link
+        if kind in (Kind.CALL, Kind.DEVICE_CALL) and self.runner.out_of_memory():
+            raise Rejected("memory", "the submission used more memory than allowed")
+        if end.resized():  # filled up, the memory that links live in would end the judge's run, which is then repeated
+            raise Rejected("violation", "the submission changed the size of the link's files")
+        out = end.read_out(out_size)
+        if os.pread(end.bell, 8, runner_link.DONE) != token:
+            raise Rejected("violation", "the submission answered for a call that wasn't made")
+        if len(out) != out_size or any(out[at : at + len(part)] != part for at, part in first):
+            raise Rejected("violation", "the output was still being written after it was reported done")
+        self._last = token
+        status, text = end.status()
+        end.clear_text()
+        return Reply(ns=ns, status=status, text=text, out=out)
+
+    def _go_on(self) -> None:
+        self.runner.thaw()
+        self._warmer.rest()
+
+    def _stop(self) -> None:
+        """Every process of the runner is stopped when this returns, and its core is kept awake for the next message."""
+        try:
+            self.runner.freeze()
+        except Unstoppable:
+            raise self._gone() or Rejected(
+                "violation", "a process of the submission kept running when it was stopped"
+            ) from None
+        self._core = self.runner.core()
+        core_warmer.apart(self._core)
+        self._warmer.turn(self._core)
+
+    def _wake(self, allowed_s: float) -> int:
+        """A runner that runs, has nothing to work on, and looks for its next message."""
+        self._awake += 1
+        word = self._awake.to_bytes(8, "little")
+        os.pwrite(self._link.bell, word, runner_link.PING)
+        began = time.perf_counter_ns()
+        self._go_on()
+        return self._until(runner_link.AWAKE, lambda found: found == word, began, allowed_s, 50_000)[0] - began
+
+    def _slept_in(self, took_ns: int) -> int:
+        """What counts as part of the call of the time that a runner took to be awake.
+
+        Far more than before it had the submission is work that it does before the clock runs: on what the next calls
+        have in common, or on caches that the baseline then finds cold.
+        """
+        if self._patience_ns is None:
+            self._wakes.append(took_ns)
+            return 0
+        return took_ns if took_ns > self._patience_ns else 0
+
+    def _answered(self, token: bytes, start_ns: int, allowed_s: float) -> int:
+        done_ns, found = self._until(runner_link.DONE, lambda found: found != self._last, start_ns, allowed_s)
+        if found != token:
+            raise Rejected("violation", "the submission answered for a call that wasn't made")
+        return done_ns
+
+    def _until(
+        self, offset: int, good: Callable[[bytes], bool], start_ns: int, allowed_s: float, spin_ns: int = SPIN_NS
+    ) -> tuple[int, bytes]:
+        """The moment at which the word at this offset became good. Spins first, for precision, and sleeps then.
+
+        At most a 400th of what it has waited: on a busy machine a judge that spins keeps the runner from a core.
+        """
+        fd, pread, now = self._link.bell, os.pread, time.perf_counter_ns
+        while True:
+            for _ in range(24):
+                found = pread(fd, 8, offset)
+                if good(found):
+                    return now(), found
+            waited = now() - start_ns
+            if waited > spin_ns:
+                time.sleep(min(0.02, max(5e-6, waited / 400e9)))
+                if waited > 1_000_000:
+                    self._look(waited, allowed_s)
+            else:
+                os.sched_yield()
+
+    def _look(self, waited_ns: int, allowed_s: float) -> None:
+        """Whether waiting still makes sense."""
+        self._heartbeat.beat()
+        if (gone := self._gone()) is not None:
+            raise gone
+        if waited_ns / 1e9 > allowed_s:
+            whole = self._allowance.whole_s
+            raise Rejected("timeout", f"no answer within {whole:g} s", "the time limit was reached")
+
+    def _gone(self) -> Rejected | None:
+        """The verdict when the runner is no more, or should be."""
+        how = self.runner.ended()
+        if self.runner.out_of_memory():
+            return Rejected("memory", "the submission used more memory than allowed")
+        if how is None:
+            return None
+        return Rejected("error", f"the submission ended itself ({how})", "the submission ended itself")
+
+    def _probe(self, size: int, end: JudgeEnd) -> list[tuple[int, bytes]]:
+        """Bytes of the output at once, before the runner is stopped: all of a small one, random places of a large
+        one."""
+        if size <= SMALL_OUTPUT:
+            return [(0, os.pread(end.out, size, 0))] if size else []
+        return [(at, os.pread(end.out, PROBE_SIZE, at)) for at in _places(size)]
+
+    def declare(self, layout: layouts.Layout) -> None:
+        """The runner knows this layout from now on."""
+        text = layout.text()
+        if text not in self._ids:
+            self._ids[text] = len(self._ids) + 1
+            self._link.room(layout.size)
+            self.ring(Kind.DECLARE, values.pack(text), layout=layout)
+
+    def load(self, manifest: Manifest) -> Reply:
+        """Hand the submission over. From here on nothing from this runner is believed."""
+        self._lose_patience()
+        return self.ring(Kind.LOAD, values.pack(self._handed(manifest)))
+
+    def _lose_patience(self) -> None:
+        seen = statistics.median(self._wakes) if self._wakes else 0.0
+        self._patience_ns = min(max(WAKE_FREE_NS, WAKES_FREE * seen), WAKE_MOST_NS)
+
+    def _handed(self, manifest: Manifest) -> dict[str, Any]:
+        files = {name: manifest.files[name] for name in manifest.runner_files if name in manifest.files}
+        return {
+            "entry": manifest.entry,
+            "source": manifest.source,
+            "files": files,
+            "call": manifest.config.get("call", "custom_kernel"),
+            "work": None if self.runner.work is None else str(self.runner.work),
+            "cpu_twin": cuda_on_cpu.wanted(manifest.gpu, (manifest.source, *files.values())),
+            "interpreted": cuda_on_cpu.interpreted(manifest.gpu, (manifest.source, *files.values())),
+            **self.built(),
+        }
+
+    def built(self) -> dict[str, Any]:
+        """What the runner has to know of what was built for it."""
+        return {} if self._built is None else self._built.told(self.runner.folder, self.runner.work)
+
+    def settle(self, prepared: Prepared) -> None:
+        """What a library does on its first use is over when this returns, and its threads, which turn for some 30 ms
+        after that, have gone to sleep: while one turns on the judge's core, an answer is seen a slice too late, and so
+        is the next, so that null calls are alike and each 3 ms. Nothing of a submission is here yet."""
+        left_s = self._allowance.left_s
+        took = [self.null(prepared)]
+        began = time.monotonic()
+        self._go_on()
+        time.sleep(SETTLE_LEAST_S)  # on the core that the judge leaves free, too
+        self._stop()
+        while time.monotonic() - began < SETTLE_MOST_S:
+            took.append(self.null(prepared))
+            if len(took) > SETTLED and max(took[-SETTLED:]) <= 2 * min(took):
+                break
+        self._allowance.left_s = left_s  # a busy machine's time is not theirs
+
+    def null(self, prepared: Prepared) -> int:
+        """A call's way without the call."""
+        return self.ring(Kind.NULL, self._null_payload(prepared), late=len(prepared.packed) <= LATE_CAP).ns
+
+    def bare_null(self, prepared: Prepared) -> int:
+        """A null call with nothing to decode in as many bytes: what of it no submission can save."""
+        payload = values.pack(None).ljust(len(self._null_payload(prepared)), b"\0")
+        return self.ring(Kind.NULL, payload, late=len(prepared.packed) <= LATE_CAP).ns
+
+    def _null_payload(self, prepared: Prepared) -> bytes:
+        index = prepared.case.index
+        if index not in self._null_payloads:
+            self._null_payloads[index] = values.pack(values.copied(prepared.packed), arrays_only=True)
+        return self._null_payloads[index]
+
+    def call(self, prepared: Prepared) -> Reply:
+        """One call of the submission."""
+        self.declare(prepared.layout)
+        return self.ring(Kind.CALL, prepared.packed, layout=prepared.layout, late=len(prepared.packed) <= LATE_CAP)
+
+    def by_hand(self, prepared: Prepared) -> bytes:
+        """The input for calls that aren't judged."""
+        return prepared.packed
+
+    def keep(self, index: int) -> None:
+        """The last call is one that counts."""
+
+    def witness(self, name: PhaseName, times: Mapping[int, clock.LaunchTimes]) -> None:
+        """What else than the judge's clock was seen of the calls that count."""
+
+    def counted(self) -> None:
+        """This launch was the submission's own."""
+
+    def close(self) -> str:
+        """End it; what it wrote."""
+        began = time.monotonic()
+        self.runner.kill()
+        text = self.runner.log()
+        self._link.close()
+        remove_tree.remove(self.runner.folder)
+        if self._built is not None:
+            self._built.clear(self.runner.folder, self.runner.work)
+        self._allowance.cleanup_s += time.monotonic() - began
+        return text
+
+
+def _places(size: int) -> list[int]:
+    """Where to look: drawn from the kernel's own numbers, never from the plain module, which is seeded for each input,
+    and a submission sees that seed."""
+    return [drawn % (size - PROBE_SIZE + 1) for drawn in struct.unpack(f"={PROBES}Q", os.urandom(8 * PROBES))]
+
+
+def _plain_dict(text: str) -> dict[str, Any]:
+    found = json.loads(text) if text else {}
+    return found if isinstance(found, dict) else {}

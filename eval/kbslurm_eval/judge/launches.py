@@ -1,0 +1,133 @@
+"""Starting, loading and ending the launches of one run, and building what a submission needs before the first."""
+
+from __future__ import annotations
+
+import types
+
+from kbslurm_eval.cage import seen_inside
+from kbslurm_eval.cage.runners import CantStart
+from kbslurm_eval.judge import builds
+from kbslurm_eval.judge.launch import Allowance, Launch
+from kbslurm_eval.judge.reference import ProblemTrouble, Reference
+from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, claimed, clean
+from kbslurm_eval.judge.run_state import SECRET, RunState
+from kbslurm_eval.shared.runner_link import Status
+from kbslurm_eval.shared.wire import LOG_CAP, Manifest, PhaseName
+
+
+class Launches:
+    """The launches of one run: each is in the cage that was asked for, or the run ends."""
+
+    def __init__(self, run: RunState) -> None:
+        self._run = run
+
+    def start(self, name: PhaseName, allowance: Allowance, built: builds.Built | None = None) -> Launch:
+        """A runner in its cage, nothing of the submission in it; CantStart where the cage isn't what is needed."""
+        try:
+            launch = self._launch(allowance, built)
+        except Rejected as trouble:  # nothing of the submission was there yet
+            raise CantStart(f"a runner ended before it had the submission: {trouble.said}") from None
+        results = self._run.results
+        results.launches += 1
+        results.facts.update(launch.facts())
+        level, notes = seen_inside.level_of(launch.seen, self._run.own, container=self._run.runners.container)
+        level = min(level, self._run.runners.highest)
+        if level < results.level:
+            results.level = level
+        results.notes += [n for n in notes if n not in results.notes]
+        if level < self._run.least_level:
+            self.end(name, launch)
+            said = f"; {notes[0]}" if notes else ""
+            raise CantStart(f"isolation level {level} was reached, {self._run.least_level} is needed here{said}")
+        return launch
+
+    def _launch(self, allowance: Allowance, built: builds.Built | None = None) -> Launch:
+        if self._run.device is not None and self._run.device.needed:
+            from kbslurm_eval.judge import device_launch
+
+            return device_launch.DeviceLaunch(
+                self._run.runners, allowance, self._run.heartbeat, built, run_device=self._run.device
+            )
+        if built is not None or isinstance(self._run.reference, Reference):
+            return Launch(self._run.runners, allowance, self._run.heartbeat, built)
+        from kbslurm_eval.judge import ranks_launch
+
+        return ranks_launch.RanksLaunch(
+            self._run.runners, allowance, self._run.heartbeat, group=self._run.reference.group
+        )
+
+    def start_loaded(self, name: PhaseName, allowance: Allowance) -> Launch:
+        """The same with the submission in it."""
+        launch = self.start(name, allowance, self.built(name, self._run.manifest))
+        try:
+            self.hand_over(launch, self._run.manifest)
+        except BaseException:
+            self.end(name, launch)
+            raise
+        return launch
+
+    def built(self, name: PhaseName, manifest: Manifest) -> builds.Built | None:
+        """What a builder made of this source, when it needs one. The builder is gone when this returns."""
+        of_run, reference = self._run.builds, self._run.reference
+        if not isinstance(reference, Reference) or not of_run.wants(manifest):
+            return None  # ranks compile for themselves
+        if (done := of_run.done(manifest)) is not None:
+            return done
+        builder = self._builder(name, manifest)
+        try:
+            return of_run.build(manifest, builder, reference)
+        except builds.BuildFailed as failed:
+            raise Rejected(failed.verdict, f"while building: {clean(failed.said, MESSAGE_CAP)}") from None
+        except builds.NoCompiler as lacking:
+            raise CantStart(str(lacking)) from None
+        except Rejected as fault:
+            fault.said = f"while building: {fault.said}"
+            raise
+        finally:
+            # a compiler quotes what it complains of: a baseline's lines are for staff only
+            self.end(name if manifest is self._run.manifest else "hidden", builder)
+
+    def _builder(self, name: PhaseName, manifest: Manifest) -> Launch:
+        limit_s = manifest.build.limit_s
+        self._run.allowances.append(Allowance(left_s=limit_s, whole_s=limit_s))
+        self._run.heartbeat.enter("build", 1)
+        return self.start(name, self._run.allowances[-1], self._run.builds.empty(manifest))
+
+    def compiled_reference(self) -> types.ModuleType | None:
+        """The problem's own C++, for a problem that has its reference there."""
+        from kbslurm_eval.judge.compiled_reference import reference_module
+
+        adapter = self._run.manifest.build.adapter
+        if not adapter:
+            return None
+        builder = self._builder("test", self._run.manifest)
+        try:
+            library = self._run.builds.reference(builder)
+        except builds.NoCompiler as lacking:
+            raise CantStart(str(lacking)) from None
+        except Rejected as fault:
+            raise ProblemTrouble(f"the problem's reference can't be built: {fault.said}") from None
+        finally:
+            self.end("hidden", builder)
+        return reference_module(library, "reference", adapter)
+
+    def hand_over(self, launch: Launch, manifest: Manifest) -> None:
+        """The submission is loaded when this returns; Rejected otherwise."""
+        try:
+            reply = launch.load(manifest)
+        except Rejected as fault:
+            fault.said = f"while loading: {fault.said}"
+            raise
+        if reply.status != Status.OK:
+            said = claimed(reply)
+            said.said = f"while loading: {said.said}"
+            raise said
+
+    def end(self, name: PhaseName, launch: Launch | None) -> None:
+        """Nothing of it is left but what it wrote, in the log that its phase belongs to."""
+        if launch is None:
+            return
+        launch.counted()
+        text = launch.close()
+        secret = name in SECRET
+        self._run.results.logs[secret] = (self._run.results.logs[secret] + clean(text, LOG_CAP))[:LOG_CAP]

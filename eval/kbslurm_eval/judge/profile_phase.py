@@ -1,0 +1,58 @@
+"""Profile mode after the verdict: some benchmarks once more, under the profilers that there are."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+from kbslurm_eval.cage.runners import CantStart
+from kbslurm_eval.judge import profiling
+from kbslurm_eval.judge.launch import Allowance
+from kbslurm_eval.judge.launches import Launches
+from kbslurm_eval.judge.profiling import ProfileFiles
+from kbslurm_eval.judge.reference import Case, ProblemTrouble
+from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, clean
+from kbslurm_eval.judge.run_state import OutOfTime, RunState
+
+
+def profile(run: RunState, launches: Launches, artifacts: Path | None) -> None:
+    """After the verdict, and without a word in it: whatever goes wrong here is a line of the profile's text."""
+    results, whole = run.results, run.manifest.limits.benchmark_s
+    files = results.profile = ProfileFiles(folder=artifacts)
+    level, notes, allowance = results.level, list(results.notes), Allowance(left_s=whole, whole_s=whole)
+    cases = [Case(index=n, params=p) for n, p in enumerate(run.manifest.benchmarks)]
+    chosen = profiling.cases_of(cases, ranks=run.runners.ranks > 1)
+    tools = ["", *([run.runners.profiler] if run.runners.profiler else [])]
+    run.heartbeat.enter("profile", len(chosen) * len(tools))
+    try:
+        for case in chosen:
+            for tool in tools:
+                _profile_one(run, launches, case, tool, allowance, files)
+                run.heartbeat.step()
+    except OutOfTime:
+        files.say("the job's time was over before the profile was whole")
+    except Exception as error:  # noqa: BLE001 - the verdict stands, whatever this is
+        traceback.print_exc()
+        files.say(f"the harness failed to profile: {type(error).__name__}: {error}"[:MESSAGE_CAP])
+    results.level, results.notes = level, notes
+
+
+def _profile_one(
+    run: RunState, launches: Launches, case: Case, tool: str, allowance: Allowance, files: ProfileFiles
+) -> None:
+    launch = None
+    run.runners.profiling = bool(tool)
+    try:
+        prepared = run.reference.prepare(case, run.seed("benchmark", case, "profile"))
+        launch = launches.start("benchmark", allowance, launches.built("benchmark", run.manifest))
+        launches.hand_over(launch, run.manifest)
+        if tool:
+            profiling.profile_around(launch, prepared, files, tool)
+        else:
+            profiling.profile_calls(launch, prepared, files)
+    except (Rejected, CantStart, ProblemTrouble) as trouble:
+        said = trouble.said if isinstance(trouble, Rejected) else str(trouble)
+        files.say(f"benchmark-{case.index}: no profile{f' by {tool}' if tool else ''}: {clean(said, MESSAGE_CAP)}")
+    finally:
+        run.runners.profiling = False
+        launches.end("benchmark", launch)

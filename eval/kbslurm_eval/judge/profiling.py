@@ -1,0 +1,144 @@
+"""Profile mode: after all phases were passed, some more calls under a profiler, and files of it for the author.
+
+What comes of it was made where the submission ran. So it is bytes under names of the judge's, capped in size and count,
+and a text that nobody reads for truth: it changes neither the verdict nor a score, whatever it says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import struct
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbslurm_eval.judge.rank_reference import PreparedRanks
+from kbslurm_eval.judge.ranks_launch import RanksLaunch
+from kbslurm_eval.judge.reference import Case, Prepared
+from kbslurm_eval.judge.replies import clean
+from kbslurm_eval.shared import layouts, values
+from kbslurm_eval.shared.runner_link import Kind, Status
+from kbslurm_eval.shared.wire import ARTIFACT_CAP, ARTIFACTS_CAP, ARTIFACTS_TOTAL, PROFILE_TEXT_CAP, Artifact
+
+if TYPE_CHECKING:
+    from kbslurm_eval.judge.launch import Launch
+
+CALLS = 5
+CASES = 2  # the last ones: the last counts in most problems
+RANKS = 2
+ENDS_S = 60.0
+SLOTS = {"table.txt": 256 << 10, "functions.json": 1 << 20, "trace.json.gz": 6 << 20}
+# What the programs leave that a site may start around a runner, in the folder of its link.
+LEFT = {
+    "ncu": ("profile.ncu-rep",),
+    "rocprof": ("profile_kernel_stats.csv", "profile_kernel_trace.csv", "profile_hip_api_trace.csv"),
+}
+
+
+@dataclass(kw_only=True)
+class ProfileFiles:
+    """What has come of profiling so far."""
+
+    folder: Path | None
+    artifacts: list[Artifact] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+    def say(self, text: str) -> None:
+        """A few lines more of the summary."""
+        self.lines.append(text)
+
+    def text(self) -> str:
+        """The summary, capped."""
+        return "\n\n".join(self.lines)[:PROFILE_TEXT_CAP]
+
+    def keep(self, name: str, blob: bytes) -> None:
+        """One file more, when there is room for it."""
+        held = sum(one.size for one in self.artifacts)
+        if self.folder is None or not blob:
+            return
+        if len(self.artifacts) >= ARTIFACTS_CAP or len(blob) > ARTIFACT_CAP or held + len(blob) > ARTIFACTS_TOTAL:
+            self.say(f"{name} ({len(blob)} bytes) was left out: over the limit of what is kept")
+            return
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (self.folder / name).write_bytes(blob)
+        self.artifacts.append(Artifact(name=name, size=len(blob), sha256=hashlib.sha256(blob).hexdigest()))
+
+
+def cases_of(cases: Sequence[Case], *, ranks: bool) -> list[Case]:
+    """Which benchmarks are profiled."""
+    return list(cases)[-1:] if ranks else list(cases)[-CASES:]
+
+
+def profile_calls(launch: Launch, prepared: Prepared, files: ProfileFiles) -> None:
+    """Calls of a loaded submission under the profiler that fits it: torch's, or Python's own."""
+    name = f"benchmark-{prepared.case.index}"
+    layout, slots = _layout()
+    if isinstance(launch, RanksLaunch):
+        assert isinstance(prepared, PreparedRanks)
+        asked = [_asked(part.packed, slots, "auto") for part in prepared.parts]
+        replies = launch.ring_all(Kind.PROFILE, asked, layouts=[layout] * len(asked))
+        for rank, reply in list(enumerate(replies.parts))[:RANKS]:
+            _kept(files, f"{name}.rank{rank}", prepared.case, reply, slots)
+        return
+    reply = launch.ring(Kind.PROFILE, _asked(launch.by_hand(prepared), slots, "auto"), layout=layout)
+    _kept(files, name, prepared.case, reply, slots)
+
+
+def profile_around(launch: Launch, prepared: Prepared, files: ProfileFiles, tool: str) -> None:
+    """The same calls in a runner that was started by a profiler: its file is written when the runner ends."""
+    launch.ring(Kind.PROFILE, _asked(launch.by_hand(prepared), [], tool), layout=layouts.Layout(tree=["0"], size=8))
+    launch.ring(Kind.QUIT, b"")
+    launch.runner.thaw()
+    deadline = time.monotonic() + ENDS_S
+    while launch.runner.ended() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    found = {name: read_left(launch.runner.folder / name) for name in LEFT[tool]}
+    for name, blob in found.items():
+        files.keep(f"benchmark-{prepared.case.index}.{name.removeprefix('profile').lstrip('._')}", blob)
+    if not any(found.values()):
+        files.say(f"{tool} left no file: it isn't in the image, or this site doesn't let it read the counters")
+
+
+def read_left(path: Path) -> bytes:
+    """A file that the runner could have made anything of: read only when it is a plain one, and not too large."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        seen = os.fstat(fd)
+        if not stat.S_ISREG(seen.st_mode) or seen.st_nlink != 1 or seen.st_size > ARTIFACT_CAP:
+            return b""
+        with os.fdopen(os.dup(fd), "rb") as file:
+            return file.read(ARTIFACT_CAP)
+    finally:
+        os.close(fd)
+
+
+def _layout() -> tuple[layouts.Layout, list[tuple[str, int, int]]]:
+    slots, end = [], 0
+    for name, cap in SLOTS.items():
+        slots.append((name, end, cap))
+        end += cap
+    return layouts.Layout(tree=["0"], size=end), slots
+
+
+def _asked(packed: bytes, slots: list[tuple[str, int, int]], tool: str) -> bytes:
+    told: dict[str, Any] = {"tool": tool, "calls": CALLS, "slots": [list(slot) for slot in slots], "input": packed}
+    return values.pack(told)
+
+
+def _kept(files: ProfileFiles, name: str, case: Case, reply: Any, slots: list[tuple[str, int, int]]) -> None:
+    told = clean(reply.text, PROFILE_TEXT_CAP)
+    if reply.status != Status.OK:
+        files.say(f"{name} ({case.spec}): no profile: {told or 'the runner gave none'}")
+        return
+    files.say(f"{name} ({case.spec}): {told}")
+    for slot, at, cap in slots:
+        length = struct.unpack_from("<Q", reply.out, at)[0]
+        if length <= cap - 8:  # more is nothing that our own runner ever says
+            files.keep(f"{name}.{slot}", reply.out[at + 8 : at + 8 + length])

@@ -1,0 +1,286 @@
+"""The problem's own code for several ranks: one process of the judge's for each, all doing the same at one time.
+
+In the public format `generate_input` makes the input of one rank, and `ref_kernel` and `check_implementation` run in
+every rank and speak with the other ranks. So they do here, on the judge's side, in processes that never see a
+submission and are told no secret but the seeds of the calls. They are trusted as the problem's reference is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kbslurm_eval.cage import judge_children, kernel
+from kbslurm_eval.judge.messages import receive, send
+from kbslurm_eval.judge.reference import Case, Prepared, ProblemTrouble, Reference
+from kbslurm_eval.shared import layouts, process_group, values, wire
+from kbslurm_eval.shared.program import eval_folder
+
+START_S = 180.0
+GRACE_S = 5.0  # when one rank of the reference has failed, how long the others may take to notice
+KEPT = 4
+_NO_LAYOUT = layouts.Layout(tree=["0"], size=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedRanks(Prepared):
+    """One call's inputs, one for each rank; of its own it has none."""
+
+    number: int
+    parts: tuple[Prepared, ...]
+    reference: RankReference
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Answer:
+    told: dict[str, Any]
+    blob: bytes
+
+
+class RankReference:
+    """The reference of a problem for `world` ranks. Its processes start with the first call and end with `close`."""
+
+    def __init__(self, manifest: wire.Manifest, world: int) -> None:
+        self.world = world
+        self._told = wire.dumps(replace(manifest, source="", secret_seed="", nonce="", tests=[], benchmarks=[],
+                                        hidden=[])).encode()  # fmt: skip
+        self._processes: list[_RankProcess] = []
+        self._count = 0
+        self.group = ""
+        self._start()
+
+    def _start(self) -> None:
+        port = free_port()
+        self._processes = [_RankProcess(n) for n in range(self.world)]
+        deadline = time.monotonic() + START_S
+        for process in self._processes:
+            process.send({"rank": process.rank, "world": self.world, "port": port}, self._told)
+        found = self._answers(self._processes, deadline, "start")
+        self.group = str(found[0].told.get("group", ""))
+
+    def close(self) -> None:
+        """Every process of it ended."""
+        for process in self._processes:
+            process.end()
+        self._processes = []
+
+    def _asked(self, op: str, number: int, blobs: Sequence[bytes] = (), **more: Any) -> list[_Answer]:
+        if not self._processes:
+            self._start()
+        for process in self._processes:
+            process.send({"op": op, "number": number, **more}, blobs[process.rank] if blobs else b"")
+        return self._answers(self._processes, None, op)
+
+    def _answers(self, processes: Sequence[_RankProcess], deadline: float | None, op: str) -> list[_Answer]:
+        """Every rank's answer. When one has failed and the others wait for it for ever, it is its failure that
+        counts."""
+        found: dict[int, _Answer] = {}
+        by_socket = {process.line.fileno(): process for process in processes}
+        while len(found) < len(processes):
+            waiting = [fd for fd, process in by_socket.items() if process.rank not in found]
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            ready = select.select(waiting, [], [], left)[0]
+            if not ready:
+                if not found:
+                    self.close()
+                    raise ProblemTrouble(f"the problem's reference took longer than {START_S:g} s to {op}")
+                break
+            for fd in ready:
+                process = by_socket[fd]
+                answer = process.receive()
+                if answer is None:
+                    how = process.how_it_ended()
+                    self.close()
+                    raise ProblemTrouble(f"rank {process.rank} of the problem's reference ended itself ({how})")
+                found[process.rank] = answer
+                if _is_bad(answer):
+                    deadline = min(deadline or float("inf"), time.monotonic() + GRACE_S)
+        if len(found) < len(processes):  # the rest hang in a collective: they are of no use any more
+            self.close()
+        for rank in sorted(found):
+            if trouble := found[rank].told.get("trouble"):
+                raise ProblemTrouble(f"{trouble} (rank {rank})")
+        return [found.get(process.rank, _Answer(told={}, blob=b"")) for process in processes]
+
+    # ----------------------------------------------------------------------- what a Reference does, for all ranks
+
+    def prepare(self, case: Case, seed: int | None, *, exact: bool = True) -> PreparedRanks:
+        """Every rank's input, packed, and the layout of its output. The reference's answers are always made: ranks
+        that speak with each other can't do without one of them."""
+        self._count += 1
+        params = {k: list(v) if isinstance(v, list) else v for k, v in case.params.items()}
+        found = self._asked("prepare", self._count, params=params, index=case.index, seed=seed)
+        parts = tuple(
+            Prepared(case=case, packed=a.blob, layout=layouts.layout_from(a.told["layout"]), expected=None, exact=True)
+            for a in found
+        )
+        return PreparedRanks(
+            case=case, packed=b"", layout=_NO_LAYOUT, expected=None, exact=True, number=self._count, parts=parts,
+            reference=self,
+        )  # fmt: skip
+
+    def verify(self, prepared: Prepared) -> None:
+        """The reference's own answers must pass its own check in every rank; ProblemTrouble otherwise."""
+        self._asked("verify", _number(prepared))
+
+    def answer_again(self, prepared: Prepared) -> None:
+        """The reference once more on these inputs."""
+        self._asked("answer", _number(prepared))
+
+    def nothings(self, prepared: PreparedRanks) -> list[bytes]:
+        """What a null call carries to each rank: the arrays of its input."""
+        return [a.blob for a in self._asked("nothing", prepared.number, [part.packed for part in prepared.parts])]
+
+    def misfits(self, prepared: PreparedRanks, outputs: Sequence[bytes]) -> list[str]:
+        """For each rank what keeps its bytes from being an output at all; empty texts where nothing does."""
+        return [str(a.told["misfit"]) for a in self._asked("read", prepared.number, outputs)]
+
+    def check(self, prepared: PreparedRanks) -> list[tuple[bool, str]]:
+        """Whether the outputs that `misfits` was given are right, rank by rank. A rank that waits in vain for one
+        whose check has failed counts as failed, too."""
+        found = self._asked("check", prepared.number)
+        return [(bool(a.told.get("good", False)), str(a.told.get("said", ""))) for a in found]
+
+
+def _number(prepared: Prepared) -> int:
+    assert isinstance(prepared, PreparedRanks)
+    return prepared.number
+
+
+def _is_bad(answer: _Answer) -> bool:
+    return bool(answer.told.get("trouble")) or answer.told.get("good") is False
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as asked:
+        asked.bind((process_group.HOST, 0))
+        return int(asked.getsockname()[1])
+
+
+class _RankProcess:
+    """The judge's end of one rank of the reference."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.line, theirs = socket.socketpair()
+        with theirs:
+            argv = [sys.executable, "-I", "-B", eval_folder(), "--reference-rank", str(theirs.fileno())]
+            self._process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), cwd="/"
+            )
+        judge_children.own_process(self._process.pid)
+
+    def send(self, told: dict[str, Any], blob: bytes) -> None:
+        """One message. A process that has ended is noticed by its answer."""
+        with contextlib.suppress(OSError):
+            send(self.line, told, blob)
+
+    def receive(self) -> _Answer | None:
+        """Its answer; None when it has ended."""
+        try:
+            told, blob = receive(self.line)
+        except (OSError, EOFError):
+            return None
+        return _Answer(told=told, blob=blob)
+
+    def how_it_ended(self) -> str:
+        """In words."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(GRACE_S)
+        code = self._process.returncode
+        return "no word of it" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
+
+    def end(self) -> None:
+        """Ended and waited for."""
+        self.line.close()
+        self._process.kill()
+        self._process.wait()
+        judge_children.disown_process(self._process.pid)
+
+
+# ------------------------------------------------------------------------------------------- one rank's own process
+
+
+def serve_rank(fd: int) -> int:
+    """The program of `--reference-rank`: one rank of the reference, until the judge hangs up."""
+    with contextlib.suppress(OSError):
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    kernel.hide_judge()
+    line = socket.socket(fileno=fd)
+    told, blob = receive(line)
+    rank, world = int(told["rank"]), int(told["world"])
+    os.environ.update(process_group.environment(rank, world, int(told["port"])), GLOO_SOCKET_IFNAME="lo")
+    try:
+        part = _OneRank(wire.read_manifest(blob), rank)
+        group = process_group.join_group(rank=rank, world=world) if "torch" in sys.modules else ""
+    except ProblemTrouble as trouble:
+        send(line, {"trouble": str(trouble)}, b"")
+        return 1
+    except Exception as error:  # noqa: BLE001 - of whatever library; it is told, not thrown
+        send(line, {"trouble": f"the reference's ranks can't meet: {type(error).__name__}: {error}"[:1000]}, b"")
+        return 1
+    send(line, {"group": group}, b"")
+    while True:
+        try:
+            told, blob = receive(line)
+        except (OSError, EOFError):
+            return 0
+        try:
+            answer, out = part.done(told, blob)
+        except ProblemTrouble as trouble:
+            answer, out = {"trouble": str(trouble)}, b""
+        send(line, answer, out)
+
+
+class _OneRank:
+    """What one rank knows of the latest calls."""
+
+    def __init__(self, manifest: wire.Manifest, rank: int) -> None:
+        self._rank, self._reference = rank, Reference(manifest)
+        self._calls: OrderedDict[int, Prepared] = OrderedDict()
+        self._output: Any = None
+
+    def done(self, told: dict[str, Any], blob: bytes) -> tuple[dict[str, Any], bytes]:
+        """One thing that all ranks do now."""
+        if told["op"] == "prepare":
+            return self._prepared(told)
+        if told["op"] == "nothing":
+            return {}, values.pack(values.copied(blob), arrays_only=True)
+        prepared = self._calls[told["number"]]
+        match told["op"]:
+            case "verify":
+                self._reference.verify(prepared)
+            case "answer":
+                self._reference.answer(prepared.packed)
+            case "read":
+                try:
+                    self._output = prepared.layout.read(blob)
+                except layouts.Misfit as misfit:
+                    return {"misfit": str(misfit) or "no output"}, b""
+                return {"misfit": ""}, b""
+            case "check":
+                good, said = self._reference.check(prepared, self._output)
+                self._output = None
+                return {"good": good, "said": said}, b""
+            case _:
+                raise ProblemTrouble(f"the judge asked for {told['op']!r}, which no rank of a reference knows")
+        return {}, b""
+
+    def _prepared(self, told: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        case = Case(index=told["index"], params={**told["params"], "rank": self._rank})
+        prepared = self._reference.prepare(case, told["seed"], exact=True)
+        self._calls[told["number"]] = prepared
+        while len(self._calls) > KEPT:
+            self._calls.popitem(last=False)
+        return {"layout": prepared.layout.text()}, prepared.packed

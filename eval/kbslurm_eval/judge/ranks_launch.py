@@ -1,0 +1,339 @@
+"""Problems for several GPUs: one launch holds all ranks, and a call is over when the last of them is done.
+
+    judge ── link ── the runner's first process
+          ├─ link of rank 0 ── rank 0 ─┐
+          ├─ link of rank 1 ── rank 1 ─┤ loopback of a network namespace of their own
+          └─ …                        ─┘
+The submission is one, in however many processes: between its ranks there are no secrets, and who of them answered when
+means nothing. What counts is that after the last answer, with every process stopped, each rank's output stands in its
+place and is right. A rank that ends, or never answers, ends the launch for all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kbslurm_eval.cage.runners import Runners
+from kbslurm_eval.judge.heartbeat import Heartbeat
+from kbslurm_eval.judge.launch import LATE_CAP, SPIN_NS, START_S, Allowance, Launch
+from kbslurm_eval.judge.rank_reference import PreparedRanks, RankReference, free_port
+from kbslurm_eval.judge.reference import Case, Prepared
+from kbslurm_eval.judge.replies import Rejected, Reply, claimed, with_last_line
+from kbslurm_eval.shared import layouts, runner_link, values
+from kbslurm_eval.shared.runner_link import JudgeEnd, Kind, Status, rank_folder
+from kbslurm_eval.shared.wire import Manifest
+
+GRACE_NS = 1_000_000_000  # when one rank has failed, how long the others may take before its failure counts for all
+_DICE = random.SystemRandom()
+_RANK = re.compile(r"rank \d{1,3}\Z")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankReplies:
+    """What one message to all ranks came to."""
+
+    ns: int
+    parts: tuple[Reply, ...]
+
+    @property
+    def failed(self) -> tuple[int, Reply] | None:
+        """The first rank that says it has no answer, and what it says."""
+        return next(((rank, part) for rank, part in enumerate(self.parts) if part.status != Status.OK), None)
+
+
+class RanksLaunch(Launch):
+    """One runner that holds all ranks, and the judge's conversation with each."""
+
+    def __init__(self, runners: Runners, allowance: Allowance, heartbeat: Heartbeat, *, group: str) -> None:
+        self._world, self._group = runners.ranks, group
+        self._ends: list[JudgeEnd] = []
+        self._lasts = [bytes(8)] * self._world
+        self._numbers: list[dict[str, int]] = [{} for _ in range(self._world)]
+        self._nothing: dict[int, list[bytes]] = {}
+        self._unanswered: list[int] = []
+        self._failed_at_ns: int | None = None
+        super().__init__(runners, allowance, heartbeat)
+        try:
+            asked = [{"rank": rank, "world": self._world, "group": group} for rank in range(self._world)]
+            replies = self.ring_all(
+                Kind.HELLO, list(map(values.pack, asked)), limit_s=2 * START_S if group else START_S
+            )
+            if (failed := replies.failed) is not None:
+                raise Rejected("error", failed[1].text)
+        except Rejected as fault:
+            fault.said = with_last_line(fault.said, self.close())
+            raise
+        except BaseException:
+            self.close()
+            raise
+        self._agree([json.loads(part.text) for part in replies.parts])
+
+    def facts(self) -> dict[str, Any]:
+        """How many ranks, what network they see, and the process group that they find."""
+        return {"ranks": self._world, "interfaces": self.seen.get("interfaces"), "process_group": self._group or "none"}
+
+    def _opened(self, folder: Path) -> None:
+        self._ends = [JudgeEnd(rank_folder(folder, rank)) for rank in range(self._world)]
+
+    def _greeting(self, runners: Runners) -> dict[str, Any]:
+        return {**runners.hello(), "ranks": self._world, "port": free_port()}
+
+    def _agree(self, seen: Sequence[dict[str, Any]]) -> None:
+        """Every rank is in the cage that the first process is in; if one isn't, its own is what counts."""
+        for rank, mine in enumerate(seen):
+            self.seen["interfaces"] = mine.get("interfaces")
+            for name in ("spaces", "seccomp", "no_new_privs", "read_only_root", "proc"):
+                if mine.get(name) != self.seen.get(name):
+                    self.seen[name] = mine.get(name)
+                    self.seen["strays"] = f"rank {rank} is in another cage than the first process ({name})"
+
+    def ring_all(
+        self,
+        kind: Kind,
+        payloads: Sequence[bytes],
+        *,
+        layouts: Sequence[layouts.Layout] = (),
+        late: bool = False,
+        limit_s: float | None = None,
+    ) -> RankReplies:
+        """One message to every rank and all their answers; the time between counts from the first that could know its
+        input to the last that answered."""
+        sizes = [layout.size for layout in layouts] or [0] * self._world
+        tokens = [end.token().to_bytes(8, "little") for end in self._ends]
+        for rank, end in enumerate(self._ends):
+            known = self._numbers[rank].get(layouts[rank].text(), 0) if layouts else 0
+            end.words(kind, size=len(payloads[rank]), layout=known, out_size=sizes[rank])
+            if sizes[rank]:
+                end.room(sizes[rank])
+                end.poison(sizes[rank])
+        allowed_s = self._allowance.left_s if limit_s is None else limit_s
+        before_ns = time.perf_counter_ns()
+        slept_in_ns = 0
+        self._warmer.turn(self._core)
+        if late:
+            slept_in_ns = self._slept_in(self._wake_all(allowed_s))
+            start_ns = time.perf_counter_ns()
+            for end, payload, token in zip(self._ends, payloads, tokens, strict=True):
+                os.pwrite(end.input, payload, 0)
+                os.pwrite(end.bell, token, runner_link.GO)
+        else:
+            for end, payload, token in zip(self._ends, payloads, tokens, strict=True):
+                end.put(payload)
+                os.pwrite(end.bell, token, runner_link.GO)
+            start_ns = time.perf_counter_ns()
+            self._go_on()
+        try:
+            done_ns = self._all_done(tokens, start_ns, allowed_s)
+            # in an order that nobody knows: whoever comes last has the longest to go on writing
+            first: dict[int, list[tuple[int, bytes]]] = {}
+            for rank in _DICE.sample(range(self._world), self._world):
+                first[rank] = self._probe(sizes[rank], self._ends[rank])
+            self._stop()
+        finally:
+            if limit_s is None:
+                self._allowance.spend((time.perf_counter_ns() - before_ns) / 1e9)
+        if kind is Kind.CALL and self.runner.out_of_memory():
+            raise Rejected("memory", "the submission used more memory than allowed")
+        ns = done_ns - start_ns + slept_in_ns
+        parts = [self._taken(rank, tokens[rank], sizes[rank], first[rank], ns) for rank in range(self._world)]
+        return RankReplies(ns=ns, parts=tuple(parts))
+
+    def _taken(self, rank: int, token: bytes, size: int, first: list[tuple[int, bytes]], ns: int) -> Reply:
+        """One rank's answer, when nothing of it has moved since it was given."""
+        end = self._ends[rank]
+        if end.resized():
+            raise Rejected("violation", "the submission changed the size of the link's files")
+        out = end.read_out(size)
+        if os.pread(end.bell, 8, runner_link.DONE) != token:
+            raise Rejected("violation", "the submission answered for a call that wasn't made")
+        if len(out) != size or any(out[at : at + len(part)] != part for at, part in first):
+            raise Rejected("violation", "the output was still being written after it was reported done")
+        self._lasts[rank] = token
+        status, text = end.status()
+        end.clear_text()
+        return Reply(ns=ns, status=status, text=text, out=out)
+
+    def _wake_all(self, allowed_s: float) -> int:
+        self._awake += 1
+        word = self._awake.to_bytes(8, "little")
+        for end in self._ends:
+            os.pwrite(end.bell, word, runner_link.PING)
+        began = time.perf_counter_ns()
+        self._go_on()
+        left = list(self._ends)
+        over = self._wait(
+            lambda: _drop(left, lambda end: os.pread(end.bell, 8, runner_link.AWAKE) == word), began, allowed_s
+        )
+        return over - began
+
+    def _all_done(self, tokens: Sequence[bytes], start_ns: int, allowed_s: float) -> int:
+        left = list(range(self._world))
+        lasts, bells = self._lasts, [end.bell for end in self._ends]
+
+        def is_done(rank: int) -> bool:
+            found = os.pread(bells[rank], 8, runner_link.DONE)
+            if found == lasts[rank]:
+                return False
+            if found != tokens[rank]:
+                raise Rejected("violation", "the submission answered for a call that wasn't made")
+            return True
+
+        self._unanswered = left
+        try:
+            return self._wait(lambda: _drop(left, is_done), start_ns, allowed_s)
+        finally:
+            self._unanswered = []
+
+    def _wait(self, over: Callable[[], bool], start_ns: int, allowed_s: float) -> int:
+        """The moment at which nothing was left to wait for. Others' turns come early: ranks work on other cores."""
+        now = time.perf_counter_ns
+        self._failed_at_ns = None
+        while True:
+            for _ in range(24):
+                if over():
+                    return now()
+            waited = now() - start_ns
+            if waited > SPIN_NS:
+                time.sleep(min(0.02, max(5e-6, waited / 400e9)))
+                if waited > 1_000_000:
+                    self._look(waited, allowed_s)
+            else:
+                os.sched_yield()
+
+    def _look(self, waited_ns: int, allowed_s: float) -> None:
+        left = self._unanswered
+        if left and len(left) < self._world:
+            self._fail_with_one(left)
+        try:
+            super()._look(waited_ns, allowed_s)
+        except Rejected as fault:
+            if fault.verdict == "timeout" and left and len(left) < self._world:
+                fault.said += f" from {_listed(left)}"
+            raise
+
+    def _fail_with_one(self, left: Sequence[int]) -> None:
+        """A rank that raised leaves the others waiting for it: that is its error, not a time-out."""
+        for rank in range(self._world):
+            if rank in left:
+                continue
+            status, text = self._ends[rank].status()
+            if status == Status.OK:
+                continue
+            if self._failed_at_ns is None:
+                self._failed_at_ns = time.perf_counter_ns()
+            elif time.perf_counter_ns() - self._failed_at_ns > GRACE_NS:
+                raise in_rank(rank, claimed(Reply(ns=0, status=status, text=text, out=b"")))
+            return
+
+    def _gone(self) -> Rejected | None:
+        fault = super()._gone()
+        if fault is not None and fault.verdict == "error":
+            text = self._link.status()[1]
+            if _RANK.match(text):
+                fault.said = fault.said.replace("the submission ended itself", f"{text} ended itself", 1)
+        return fault
+
+    def declare_all(self, prepared: PreparedRanks) -> None:
+        """Every rank knows the layout of its output from now on."""
+        layouts = [part.layout for part in prepared.parts]
+        if all(layout.text() in known for layout, known in zip(layouts, self._numbers, strict=True)):
+            return
+        for layout, known, end in zip(layouts, self._numbers, self._ends, strict=True):
+            known.setdefault(layout.text(), len(known) + 1)
+            end.room(layout.size)
+        self.ring_all(Kind.DECLARE, [values.pack(layout.text()) for layout in layouts], layouts=layouts)
+
+    def load(self, manifest: Manifest) -> Reply:
+        """Hand the submission to every rank. The first failure stands for all."""
+        self._lose_patience()
+        asked = []
+        for rank in range(self._world):
+            told = self._handed(manifest)
+            if told["work"] is not None:
+                told["work"] = f"{told['work']}/rank{rank}"
+            asked.append(values.pack(told))
+        replies = self.ring_all(Kind.LOAD, asked)
+        if (failed := replies.failed) is not None:
+            return replace(failed[1], text=f"rank {failed[0]}: {failed[1].text}")
+        return replies.parts[0]
+
+    def null(self, prepared: Prepared) -> int:
+        """All ranks' way without the call."""
+        return self.ring_all(Kind.NULL, self._nothings(prepared), late=_is_late(prepared)).ns
+
+    def bare_null(self, prepared: Prepared) -> int:
+        """The same with nothing to decode in as many bytes."""
+        payloads = [values.pack(None).ljust(len(payload), b"\0") for payload in self._nothings(prepared)]
+        return self.ring_all(Kind.NULL, payloads, late=_is_late(prepared)).ns
+
+    def _nothings(self, prepared: Prepared) -> list[bytes]:
+        assert isinstance(prepared, PreparedRanks)
+        index = prepared.case.index
+        if index not in self._nothing:
+            self._nothing[index] = prepared.reference.nothings(prepared)
+        return self._nothing[index]
+
+    def call_all(self, prepared: PreparedRanks) -> RankReplies:
+        """One call of the submission in every rank."""
+        self.declare_all(prepared)
+        layouts = [part.layout for part in prepared.parts]
+        return self.ring_all(
+            Kind.CALL, [part.packed for part in prepared.parts], layouts=layouts, late=_is_late(prepared)
+        )
+
+    def close(self) -> str:
+        """End it; what it wrote."""
+        for end in self._ends:
+            end.close()
+        self._ends = []
+        return super().close()
+
+
+def _is_late(prepared: Prepared) -> bool:
+    assert isinstance(prepared, PreparedRanks)
+    return sum(len(part.packed) for part in prepared.parts) <= LATE_CAP
+
+
+def _drop(left: list[Any], good: Callable[[Any], bool]) -> bool:
+    """Take out of the list what is good by now; whether nothing is left."""
+    left[:] = [one for one in left if not good(one)]
+    return not left
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    return (
+        ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, ranks[:8])) + (" …" if len(ranks) > 8 else "")
+    )
+
+
+def in_rank(rank: int, fault: Rejected) -> Rejected:
+    """The same verdict, with the rank for the person where it may be told."""
+    return Rejected(fault.verdict, f"rank {rank}: {fault.said}", fault.plain)
+
+
+def one_call(
+    reference: RankReference, launch: RanksLaunch, case: Case, seed: int | None
+) -> tuple[Rejected | None, int, int]:
+    """One call in all ranks, judged: the fault, the time, and how many outputs were checked."""
+    prepared = reference.prepare(case, seed)
+    replies = launch.call_all(prepared)
+    if (failed := replies.failed) is not None:
+        return in_rank(failed[0], claimed(failed[1])), replies.ns, 0
+    for rank, said in enumerate(reference.misfits(prepared, [part.out for part in replies.parts])):
+        if said:
+            return in_rank(rank, Rejected("wrong", f"an answer is wrong: {said}", "an answer is wrong")), replies.ns, 0
+    found = reference.check(prepared)
+    bad = sorted((not said, rank, said) for rank, (good, said) in enumerate(found) if not good)
+    if not bad:
+        return None, replies.ns, len(found)
+    _, rank, said = bad[0]  # the first that has something to say of it
+    told = f"an answer is wrong: {said}" if said else "an answer is wrong"
+    return in_rank(rank, Rejected("wrong", told, "an answer is wrong")), replies.ns, len(found)

@@ -1,0 +1,302 @@
+"""The problem's own code, on the judge's side: inputs, the reference's answers, and the check of what a runner gave.
+
+The problem's files never touch a disk: they are imported from their texts. A trouble here is the problem author's
+and is told as one, never blamed on a submission.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import inspect
+import linecache
+import random
+import sys
+import time
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kbslurm_eval.device import cuda_on_cpu
+from kbslurm_eval.judge import output_checks
+from kbslurm_eval.shared import layouts, values
+from kbslurm_eval.shared.wire import Manifest
+
+MARGIN_S = 0.5  # a slow check isn't asked that often
+ANSWERS = ("ref_kernel", "reference", "ref")
+
+
+class ProblemTrouble(RuntimeError):
+    """The problem's own code doesn't do what it must."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One case of a phase: its parameters as the problem wrote them, and how they are shown."""
+
+    index: int
+    params: Mapping[str, Any]
+
+    @property
+    def spec(self) -> str:
+        """`name: value; …`, as competitors know it."""
+        return "; ".join(f"{k}: {v}" for k, v in self.params.items())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """One call's input, packed; the layout its output must have; and the reference's answer where it was needed."""
+
+    case: Case
+    packed: bytes
+    layout: layouts.Layout
+    expected: Any
+    exact: bool
+
+
+class Reference:
+    """The problem's reference, loaded."""
+
+    def __init__(
+        self, manifest: Manifest, compiled: types.ModuleType | None = None, *, no_device: bool = False
+    ) -> None:
+        """With `no_device` the problem's own code keeps off the device, which belongs to the submission alone."""
+        self._one_file = manifest.style == "one-file"
+        self._layouts: dict[tuple[int, bytes], layouts.Layout] = {}
+        self._moving: set[int] = set()
+        sys.meta_path.insert(0, _ProblemFiles(manifest.files))
+        if cuda_on_cpu.wanted("cpu" if no_device else manifest.gpu, manifest.files.values()):
+            cuda_on_cpu.install(no_device=no_device)
+        self._compiled = compiled
+        module = compiled or self._loaded(manifest.reference)
+        self._generate = self._function(module, ("generate_input",))
+        self._answer = self._function(module, ANSWERS)
+        self._check = self._function(module, ("check_implementation",))
+        self._takes = _named_parameters(self._generate)
+
+    @property
+    def device(self) -> str:
+        """What a problem is given as its device: never a literal of its own."""
+        torch = sys.modules.get("torch")
+        return "cuda" if torch is not None and torch.cuda.is_available() else "cpu"
+
+    @staticmethod
+    def _loaded(file: str) -> types.ModuleType:
+        try:
+            return importlib.import_module(_module_name(file))
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            raise ProblemTrouble(f"the problem's {file} can't be loaded: {_said(error)}") from None
+
+    @staticmethod
+    def _function(module: types.ModuleType, names: Sequence[str]) -> Callable[..., Any]:
+        for name in names:
+            if callable(found := getattr(module, name, None)):
+                return found  # type: ignore[no-any-return]
+        raise ProblemTrouble(f"the problem's {module.__name__}.py defines no {names[0]}")
+
+    def input(self, case: Case, seed: int | None) -> Any:
+        """What generate_input gives for this case. `seed` replaces the case's own where it isn't None."""
+        params: dict[str, Any] = {k: list(v) if isinstance(v, list) else v for k, v in case.params.items()}
+        if "device" in (self._takes or ()):
+            params.setdefault("device", self.device)
+        if seed is not None and ("seed" in params or "seed" in (self._takes or ())):
+            params["seed"] = seed
+        if self._takes is not None and (strange := sorted(set(params) - self._takes)):
+            raise ProblemTrouble(f"generate_input takes no {strange[0]!r}, which the case {case.spec!r} names")
+        own = params.get("seed", case.index)
+        _seed_all(seed if seed is not None else own & 0x7FFFFFFF if isinstance(own, int) else case.index)
+        try:
+            return self._generate(**params)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code
+            raise ProblemTrouble(f"generate_input failed for the case {case.spec!r}: {_said(error)}") from None
+
+    def answer(self, packed: bytes) -> Any:
+        """The reference's answer to a fresh copy of this input."""
+        try:
+            return self._answer(values.copied(packed))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code
+            raise ProblemTrouble(f"the reference failed: {_said(error)}") from None
+
+    def answer_again(self, prepared: Prepared) -> None:
+        """The reference once more on this input: how long that takes is its pace."""
+        self.answer(prepared.packed)
+
+    def close(self) -> None:
+        """Nothing of it is left running. Python's runs here; what was compiled has a process of its own."""
+        if self._compiled is not None:
+            self._compiled.__dict__["close"]()
+
+    def prepare(self, case: Case, seed: int | None, *, exact: bool = False) -> Prepared:
+        """Everything of one call that the judge must know before it."""
+        try:
+            packed = values.pack(self.input(case, seed))
+            # the text before the blocks names every type and shape: the same text, the same layout, until one call
+            # shows otherwise
+            key = (case.index, packed[: 16 + int.from_bytes(packed[:8], "little")])
+            layout = None if self._one_file or exact or case.index in self._moving else self._layouts.get(key)
+            if layout is not None:
+                return Prepared(case=case, packed=packed, layout=layout, expected=None, exact=False)
+            expected = self.answer(packed)
+            layout = layouts.Layout.of(expected)
+        except values.Unsendable as error:
+            raise ProblemTrouble(f"a value of the case {case.spec!r} can't travel: {error}") from None
+        if len(self._layouts) < 10_000:
+            self._layouts[key] = layout
+        return Prepared(case=case, packed=packed, layout=layout, expected=expected, exact=True)
+
+    def layout_moved(self, prepared: Prepared) -> bool:
+        """Whether the layout that was assumed for this input isn't the one that its own reference answer has."""
+        if prepared.exact:
+            return False
+        moved = layouts.Layout.of(self.answer(prepared.packed)) != prepared.layout
+        if moved:
+            self._moving.add(prepared.case.index)
+        return moved
+
+    def verify(self, prepared: Prepared) -> None:
+        """The reference's own answer must pass its own check; ProblemTrouble otherwise."""
+        expected = self.answer(prepared.packed) if prepared.expected is None else prepared.expected
+        try:
+            good, said = self._verdict(prepared, expected, self.answer(prepared.packed) if self._one_file else None)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code
+            raise ProblemTrouble(f"check_implementation failed on the reference's own answer: {_said(error)}") from None
+        if not good:
+            raise ProblemTrouble(
+                f"the reference's own answer fails its check for the case {prepared.case.spec!r}: {said}"
+            )
+
+    def check(self, prepared: Prepared, output: Any) -> tuple[bool, str]:
+        """Whether the output is right, and what the check says to it."""
+        try:
+            good, said = self._verdict(prepared, output, prepared.expected)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code, brought to this by an output
+            return False, f"the check failed on this output: {_said(error)}"
+        if not good or output_checks.finite(output):
+            return good, said
+        # comparisons with NaN are false, so many a check that looks for errors finds none
+        expected = self.answer(prepared.packed) if prepared.expected is None else prepared.expected
+        if output_checks.finite_where(output, expected):
+            return True, said
+        return False, "a number isn't finite where the reference's are"
+
+    def margin(self, prepared: Prepared, output: Any, most: int = 64) -> int | None:
+        """How many times as wrong a right answer might be, in powers of two, before the check takes it for wrong.
+
+        0: it is the reference's own. `most`: as much at least. A slow check isn't asked to the end. None where that
+        can't be said.
+        """
+        try:
+            expected = self.answer(prepared.packed) if prepared.expected is None else prepared.expected
+            if not output_checks.differs(output, expected):
+                return 0
+            factor, until = 1, time.monotonic() + MARGIN_S
+            while (
+                factor < most
+                and time.monotonic() < until
+                and output_checks.differs(far := output_checks.stretched(output, expected, 2.0 * factor), output)
+            ):
+                if not self._verdict(prepared, far, prepared.expected)[0]:
+                    break
+                factor *= 2
+        except (Exception, SystemExit):  # noqa: BLE001 - a figure for the curious; no verdict hangs on it
+            return None
+        return factor
+
+    def _verdict(self, prepared: Prepared, output: Any, expected: Any) -> tuple[bool, str]:
+        if self._one_file:
+            found = self._check(output, expected)
+        else:
+            found = self._check(values.copied(prepared.packed), output)
+        if isinstance(found, tuple) and len(found) == 2:
+            return bool(found[0]), str(found[1] or "")
+        if isinstance(found, str):
+            return found == "", found
+        if isinstance(found, bool) or type(found).__name__ in ("bool_", "bool", "Tensor"):
+            return bool(found), ""
+        raise ProblemTrouble(
+            f"check_implementation gave a {type(found).__name__}; a bool, a text or (bool, text) was expected"
+        )
+
+
+def derived_seed(secret: str, *parts: object) -> int:
+    """A seed of 31 bits that says nothing about any other."""
+    told = "|".join(map(str, parts)).encode()
+    return int.from_bytes(hmac.new(secret.encode(), told, hashlib.sha256).digest()[:8], "little") % ((1 << 31) - 1)
+
+
+def _seed_all(seed: int) -> None:
+    """Problems that draw from global generators get fresh values as well."""
+    random.seed(seed)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(seed)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(seed)
+
+
+def _named_parameters(function: Callable[..., Any]) -> set[str] | None:
+    """The parameters it can be given by name; None when it takes any."""
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(p.kind is p.VAR_KEYWORD for p in found):
+        return None
+    return {p.name for p in found if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+
+
+def _module_name(file: str) -> str:
+    return file.removesuffix(".py").replace("/", ".")
+
+
+def _said(error: BaseException) -> str:
+    where = ""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename.startswith("<problem>/"):
+            where = f" ({trace.tb_frame.f_code.co_filename[10:]}, line {trace.tb_lineno})"
+        trace = trace.tb_next
+    if isinstance(error, SyntaxError) and error.lineno:
+        where = f" (line {error.lineno})"
+    return f"{type(error).__name__}: {error}"[:1000] + where
+
+
+class _ProblemFiles(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):  # type: ignore[misc]
+    """Imports a problem's files from their texts."""
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        self._files = {name.removeprefix("./"): text for name, text in files.items() if name.endswith(".py")}
+
+    def _file(self, name: str) -> str | None:
+        path = name.replace(".", "/")
+        return next((f for f in (f"{path}.py", f"{path}/__init__.py") if f in self._files), None)
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        """Ours, when a file of the problem has this name."""
+        file = self._file(name)
+        if file is not None:
+            return importlib.util.spec_from_loader(name, self, is_package=file.endswith("/__init__.py"))
+        if any(f.startswith(name.replace(".", "/") + "/") for f in self._files):
+            return importlib.util.spec_from_loader(name, None, is_package=True)
+        return None
+
+    def get_filename(self, name: str) -> str:
+        """A name that can't be a path of this machine."""
+        file = self._file(name)
+        if file is None:
+            raise ImportError(name)
+        text = self._files[file]
+        linecache.cache[f"<problem>/{file}"] = (len(text), None, text.splitlines(keepends=True), f"<problem>/{file}")
+        return f"<problem>/{file}"
+
+    def get_data(self, path: Any) -> bytes:
+        """The text of the file."""
+        file = str(path).removeprefix("<problem>/")
+        if file not in self._files:
+            raise OSError(f"no such file in the problem: {file}")
+        return self._files[file].encode()

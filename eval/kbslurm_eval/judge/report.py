@@ -1,0 +1,100 @@
+"""What one run came to, as the report that is sealed."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import replace
+
+from kbslurm_eval.judge import machine
+from kbslurm_eval.judge.run_state import RunState
+from kbslurm_eval.shared import clock, samples
+from kbslurm_eval.shared.program import harness_digest
+from kbslurm_eval.shared.wire import REPORT_CAP, WIRE_VERSION, Isolation, Report, VerdictName, commitment, dumps
+
+
+def report_of(run: RunState, verdict: VerdictName, reason: str, started: int) -> Report:
+    """The report of a run that has ended so."""
+    manifest, results = run.manifest, run.results
+    score = _score(run) if verdict == "passed" else None
+    if run.device is not None:
+        results.flags += run.device.flags()
+        results.facts.update(run.device.told())
+        if found := run.device.evidence():
+            results.facts.setdefault("evidence", {}).update(found)
+    launched = results.launches > 0
+    report = Report(
+        version=WIRE_VERSION,
+        token=manifest.token,
+        attempt=manifest.attempt,
+        nonce=manifest.nonce,
+        mode=manifest.mode,
+        problem_digest=manifest.problem_digest,
+        harness_digest=harness_digest(),
+        verdict=verdict,
+        reason=reason,
+        score_s=None if score is None else score.value / 1e9,
+        interval_s=None if score is None else [min(score.low, score.value) / 1e9, max(score.high, score.value) / 1e9],
+        tests=results.tests,
+        benchmarks=results.benchmarks,
+        phases=results.phases,
+        isolation=Isolation(
+            level=results.level if launched else 0,
+            means=run.runners.means if launched else "none",
+            notes=results.notes,
+        ),
+        started_at_ns=started,
+        ended_at_ns=max(started, time.time_ns()),
+        log=results.logs[False],
+        secret_log=results.logs[True],
+        host={
+            **machine.facts(),
+            **run.runners.image,
+            **results.facts,
+            **run.builds.facts(),
+            "launches": results.launches,
+            "spread": _spread(run),
+            "calls_checked": results.checked,
+        },
+        flags=_flags(run),
+        profile=results.profile.text() if results.profile else "",
+        artifacts=results.profile.artifacts if results.profile else [],
+        samples=results.samples,
+        paired=any(b.baseline_ns is not None for b in results.benchmarks),
+        submission_sha256=hashlib.sha256(manifest.source.encode()).hexdigest(),
+        seed_commitment=commitment(manifest.secret_seed),
+        budget=results.budget,
+    )
+    run.heartbeat.enter("done", 0)
+    return _fitting(report)
+
+
+def _score(run: RunState) -> clock.Estimate | None:
+    wanted = "ranked" if run.manifest.mode == "leaderboard" else "benchmark"
+    found = [b.launch_medians_ns for b in run.results.benchmarks if b.phase == wanted]
+    return clock.combined(found, run.manifest.ranking_by) if found else None
+
+
+def _spread(run: RunState) -> dict[str, list[dict[str, float] | None]]:
+    """By timed phase, for each benchmark: the spread between launches and between the calls of one."""
+    told: dict[str, list[dict[str, float] | None]] = {}
+    for result in run.results.benchmarks:
+        if result.status == "pass":
+            seen = samples.nets(run.results.samples, result.phase, result.index)
+            told.setdefault(result.phase, []).append(samples.components(seen))
+    return told
+
+
+def _flags(run: RunState) -> list[str]:
+    found = {flag for b in run.results.benchmarks for flag in b.flags if flag.isupper()}
+    return [*run.results.flags, *sorted(found)]
+
+
+def _fitting(report: Report) -> Report:
+    """The report below the cap: a thousand failed tests cost their messages, then the logs, never the report."""
+    if len(dumps(report)) < REPORT_CAP // 2:
+        return report
+    short = replace(report, tests=[replace(t, message=t.message[:60], spec=t.spec[:60]) for t in report.tests])
+    if len(dumps(short)) < REPORT_CAP // 2:
+        return short
+    return replace(short, log=short.log[:1000], secret_log=short.secret_log[:1000])

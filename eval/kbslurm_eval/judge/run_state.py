@@ -1,0 +1,88 @@
+"""What the judge knows of the run that it judges, and what has come of it so far: all phases share it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kbslurm_eval.cage.runners import Runners
+from kbslurm_eval.judge.builds import Builds
+from kbslurm_eval.judge.heartbeat import Heartbeat
+from kbslurm_eval.judge.launch import Allowance
+from kbslurm_eval.judge.reference import Case, Reference, derived_seed
+from kbslurm_eval.shared.wire import BenchmarkResult, LaunchSamples, Manifest, PhaseName, PhaseResult, TestResult
+
+if TYPE_CHECKING:
+    from kbslurm_eval.judge.profiling import ProfileFiles
+    from kbslurm_eval.judge.rank_reference import RankReference
+    from kbslurm_eval.judge.run_device import RunDevice
+
+SECRET: tuple[PhaseName, ...] = ("ranked", "hidden")
+
+
+class OutOfTime(BaseException):
+    """The whole attempt's time is over while the judge itself was busy."""
+
+
+@dataclass(kw_only=True)
+class Results:
+    """What has come of the run so far."""
+
+    tests: list[TestResult] = field(default_factory=list)
+    benchmarks: list[BenchmarkResult] = field(default_factory=list)
+    phases: list[PhaseResult] = field(default_factory=list)
+    logs: dict[bool, str] = field(default_factory=lambda: {False: "", True: ""})
+    flags: list[str] = field(default_factory=list)
+    level: int = 3
+    notes: list[str] = field(default_factory=list)
+    launches: int = 0
+    checked: int = 0
+    samples: list[LaunchSamples] = field(default_factory=list)
+    budget: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    profile: ProfileFiles | None = None
+
+
+@dataclass(kw_only=True)
+class RunState:
+    """One run. `own`: what the judge found of its own cage. Allowances of rivals are one for all launches each."""
+
+    manifest: Manifest
+    runners: Runners
+    heartbeat: Heartbeat
+    least_level: int
+    own: dict[str, Any]
+    builds: Builds
+    results: Results = field(default_factory=Results)
+    allowances: list[Allowance] = field(default_factory=list)
+    rival_allowances: dict[int, Allowance] = field(default_factory=dict)
+    loaded_reference: Reference | RankReference | None = None
+    device: RunDevice | None = None
+
+    @property
+    def reference(self) -> Reference | RankReference:
+        """The problem's reference, which is there before any phase begins."""
+        assert self.loaded_reference is not None
+        return self.loaded_reference
+
+    @property
+    def device_alone(self) -> bool:
+        """Whether there is a device, and only one process at a time may use it."""
+        return self.device is not None and self.device.alone
+
+    def seed(self, name: PhaseName, case: Case, *parts: object) -> int | None:
+        """The seed of one call: the problem's own in tests, fresh in benchmarks, secret and fresh where it counts."""
+        manifest = self.manifest
+        if name == "test" and "seed" in case.params:
+            return None
+        if name in SECRET:
+            return derived_seed(manifest.secret_seed, name, manifest.nonce, case.index, *parts)
+        return derived_seed(f"public|{manifest.seed}", name, case.index, case.params.get("seed", ""), *parts)
+
+    def close(self) -> None:
+        """Every process of it is ended, and the device given back."""
+        self.runners.close()
+        if self.loaded_reference is not None:
+            self.loaded_reference.close()
+        if self.device is not None:
+            self.device.close()

@@ -1,0 +1,89 @@
+"""A submission in Python, imported from its text."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from typing import Any
+
+from kbslurm_eval.runner.error_text import one_line
+from kbslurm_eval.shared.runner_link import Status
+
+WRITTEN_AT = 1_000_000_000
+
+
+def import_submission(told: dict[str, Any]) -> tuple[int, str, Any]:
+    entry, work = str(told["entry"]), _workplace(told.get("work"))
+    for name, text in told["files"].items():
+        _written(os.path.join(work, name), text)
+    path = os.path.join(work, entry)
+    _written(path, told["source"])
+    sys.path.insert(0, work)
+    os.chdir(work)
+    name = os.path.splitext(entry)[0]
+    if told.get("cpu_twin"):
+        from kbslurm_eval.device import cuda_on_cpu
+
+        cuda_on_cpu.install()
+    if told.get("interpreted"):
+        os.environ["TRITON_INTERPRET"] = "1"
+    try:
+        compile(told["source"], entry, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        return Status.SYNTAX, one_line(error, entry), None
+    try:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    except MemoryError:
+        return Status.MEMORY, "MemoryError", None
+    except (SystemExit, KeyboardInterrupt) as end:
+        return Status.ENDED, f"{type(end).__name__}: {end}", None
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is the submission's
+        said = one_line(error)
+        if type(error) is ModuleNotFoundError and error.name == "triton":
+            said = f"triton isn't installed where this is judged, and {entry} imports it"
+        return Status.LOAD_RAISED, said, None
+    names = [told["call"]] if isinstance(told["call"], str) else list(told["call"])
+    for wanted in names:
+        if not callable(getattr(module, wanted, None)):
+            return Status.NO_ENTRY, f"{entry} defines no function {wanted}", None
+    if isinstance(told["call"], str):
+        return Status.OK, "", getattr(module, names[0])
+    return Status.OK, "", _each([(wanted, getattr(module, wanted)) for wanted in names])
+
+
+def _each(functions: list[tuple[str, Any]]) -> Any:
+    """Several entry points as one call: each with its own part of the data, a tuple as its arguments."""
+
+    def call(data: dict[str, Any]) -> dict[str, Any]:
+        parts = ((name, function, data[name]) for name, function in functions)
+        return {name: function(*part) if type(part) is tuple else function(part) for name, function, part in parts}
+
+    return call
+
+
+def _workplace(given: str | None) -> str:
+    """A fresh folder: of the cage's own file system, or the one that the judge made for this launch and removes
+    after it."""
+    if given is not None:
+        return given
+    work = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"work{os.environ.get('RANK', '')}")
+    try:
+        os.mkdir(work, 0o700)
+    except FileExistsError:  # a container that keeps its /tmp
+        import tempfile
+
+        return tempfile.mkdtemp()
+    return work
+
+
+def _written(path: str, text: str) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        file.write(text)
+    os.utime(path, (WRITTEN_AT, WRITTEN_AT))  # what was built of it before must not look older

@@ -1,0 +1,235 @@
+"""The runner: the only process that ever imports a submission. Nothing that it says is believed; it is told nothing.
+
+It holds no seed, no reference, no expected value, no clock and no key; it doesn't know which phase it is in or which
+call is timed. Before the judge hands it the submission it says what kind of cage it is in: until then it is trusted
+code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from kbslurm_eval.runner import error_text
+from kbslurm_eval.runner.error_text import one_line
+from kbslurm_eval.runner.importing import import_submission
+from kbslurm_eval.shared import layouts, runner_link, values
+from kbslurm_eval.shared.runner_link import Kind, RunnerEnd, Status
+
+if TYPE_CHECKING:
+    import socket
+
+_kernel_type: Any = None
+_line: socket.socket | None = None  # by which the judge lends memory of a device
+
+
+def serve(folder: str) -> int:
+    """Answer the judge's messages until it says QUIT."""
+    line = RunnerEnd(folder)
+    # a rank has it from the first process, whose log is no file any more that could be asked where it stands
+    if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.line_buffering:
+        sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # its end comes without warning
+    known: dict[int, layouts.Layout] = {}
+    call: Any = None
+    unpacked: Any = values.unpack  # what a call of this runner's does with its input before the submission sees it
+    cache, blob = "", b""
+    device: Any = None  # the runner's half of a GPU, where the judge lends one's memory
+    words = line.words
+    go, ping, awake, kind_at, size_at, layout_at, room_at = (
+        0,
+        runner_link.PING // 8,
+        runner_link.AWAKE // 8,
+        1,
+        2,
+        3,
+        runner_link.OUT_SIZE // 8,
+    )
+    last, last_ping, spins = 0, 0, 0
+    while True:
+        token = words[go]
+        if token == last:
+            spins += 1
+            if words[ping] != last_ping:
+                last_ping = words[ping]
+                words[awake] = last_ping
+            elif spins % 64 == 0:
+                os.sched_yield()  # where cores are scarce the judge may be waiting for this one
+            continue
+        last = token
+        kind, size = words[kind_at], words[size_at]
+        view = line.grow("in", size)
+        if kind == Kind.CALL:
+            layout = known[words[layout_at]]
+            status, text = _called(call, layout, view, line.grow("out", words[room_at]))
+            line.answer(token, status, text)
+        elif kind == Kind.NULL:
+            unpacked(view)
+            line.answer(token, Status.OK)
+        elif kind == Kind.DECLARE:
+            known[words[layout_at]] = layouts.layout_from(values.unpack(view))
+            line.grow("out", words[room_at])
+            line.answer(token, Status.OK)
+        elif kind == Kind.HELLO:
+            told = values.unpack(view)
+            if told.get("native"):
+                from kbslurm_eval.runner import compiled_kernel
+
+                unpacked = compiled_kernel.flattened
+            status, text = _hello(told, folder)
+            if told.get("ranks", 1) > 1:
+                from kbslurm_eval.runner import rank_processes
+
+                return rank_processes.serve_ranks(line, token, text, told, folder, serve)
+            line.answer(token, status, text)
+        elif kind == Kind.DEVICE_CALL:
+            layout = known[words[layout_at]]
+            status, text = _called(_begun(call, device), layout, view, line.grow("out", words[room_at]))
+            line.answer(token, *_ended(device, line, status, text))
+        elif kind == Kind.DEVICE_NULL:
+            unpacked(view)
+            device.begin()
+            line.answer(token, *_ended(device, line, Status.OK, ""))
+        elif kind == Kind.DEVICE:
+            device, status, text = _lent(device, values.unpack(view))
+            line.answer(token, status, text)
+        elif kind == Kind.PROFILE:
+            status, text = _profiled(call, values.unpack(view), line.grow("out", words[room_at]))
+            line.answer(token, status, text)
+        elif kind == Kind.LOAD:
+            status, text, call, cache = _loaded(values.unpack(view), folder)
+            line.answer(token, status, text)
+        elif kind == Kind.BUILD:
+            from kbslurm_eval.build import built_files, compiler
+
+            told = values.unpack(view)
+            cache = str(built_files.furnish(told, folder))
+            line.answer(token, *compiler.compiled(told, cache))
+        elif kind == Kind.COLLECT:
+            from kbslurm_eval.build import built_files
+
+            status, text, blob = built_files.collected(cache, values.unpack(view)["cap"])
+            line.answer(token, status, text)
+        elif kind == Kind.FETCH:
+            line.grow("out", words[room_at])[: len(blob)] = blob
+            line.answer(token, Status.OK)
+        else:
+            line.answer(token, Status.OK)
+            return 0
+
+
+def _called(call: Any, layout: layouts.Layout, view: memoryview, out: memoryview) -> tuple[int, str]:
+    try:
+        if type(call) is _kernel_type:  # compiled: it fills the places itself
+            return call.answers_with(layout, view, out)  # type: ignore[no-any-return]
+        layout.write(call(values.unpack(view)), out)
+    except layouts.Misfit as misfit:
+        return (Status.WRONG_SHAPE if misfit.shape else Status.WRONG_TYPE), str(misfit)
+    except MemoryError:
+        return Status.MEMORY, "MemoryError"
+    except (SystemExit, KeyboardInterrupt) as end:
+        return Status.ENDED, f"{type(end).__name__}: {end}"
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is the submission's
+        return Status.RAISED, one_line(error)
+    return Status.OK, ""
+
+
+def _begun(call: Any, device: Any) -> Any:
+    """The same call, with the device's first event right before it."""
+    if type(call) is _kernel_type:
+        call.before = device.begin
+        return call
+    return device.around(call)
+
+
+def _ended(device: Any, line: RunnerEnd, status: int, text: str) -> tuple[int, str]:
+    """The device is done; the claim of how long it took."""
+    try:
+        line.words[runner_link.CLAIM // 8] = device.end()
+    except RuntimeError as error:
+        return (status, text) if status != Status.OK else (Status.RAISED, one_line(error))
+    return status, text
+
+
+def _lent(device: Any, told: dict[str, Any]) -> tuple[Any, int, str]:
+    """The judge's device, and memory of its own that it lends; it was sent before this was asked."""
+    from kbslurm_eval.runner import device_arrays
+
+    try:
+        if device is None:
+            device = values.device_side = device_arrays.Side(told["kind"], told["uuid"])
+        for name, size in told["maps"]:
+            assert _line is not None
+            device.map(name, device_arrays.received(_line), size)
+    except (OSError, RuntimeError) as error:
+        return device, Status.NO_DEVICE, str(error)
+    return device, Status.OK, ""
+
+
+def _profiled(call: Any, told: dict[str, Any], out: memoryview) -> tuple[int, str]:
+    from kbslurm_eval.runner import profiling
+
+    try:
+        return Status.OK, profiling.traced(call, told, lambda: values.copied(told["input"]), out)
+    except BaseException as error:  # noqa: BLE001 - the submission's, or the profiler's: either is told, no more
+        return Status.RAISED, one_line(error)
+
+
+def _hello(told: dict[str, Any], folder: str) -> tuple[int, str]:
+    """The cage as it is found from inside; in a container the runner puts on the inner part of it now."""
+    from kbslurm_eval.cage import seen_inside
+
+    if told.get("lent"):
+        from kbslurm_eval.runner import device_arrays
+
+        global _line
+        with contextlib.suppress(OSError):  # without it nothing can be lent, and the judge sees that
+            _line = device_arrays.connected(folder)
+    if told.get("supervised"):
+        from kbslurm_eval.cage import in_container
+
+        in_container.put_on_inner_cage(told, folder)
+    seen = seen_inside.seen_from_inside()
+    seen["open"] = seen_inside.places_left_open(told.get("places") or ())
+    if told.get("unshared"):
+        from kbslurm_eval.runner import sharing
+
+        error_text.unshared = True
+        seen["signals"] = seen_inside.signals_get_out()
+        sharing.install(os.environ["TMPDIR"], signals=seen_inside.may_signal_its_own())
+    if "rank" in told:
+        from kbslurm_eval.runner import rank_processes
+        from kbslurm_eval.shared import process_group
+
+        seen["interfaces"] = rank_processes.interfaces_up()
+        if told.get("group"):
+            try:
+                process_group.join_group(rank=told["rank"], world=told["world"])
+            except Exception as error:  # noqa: BLE001 - of whatever library; no submission is here yet
+                return Status.BROKEN, f"rank {told['rank']} can't join the process group: {one_line(error)}"
+    return Status.OK, json.dumps(seen)
+
+
+def _loaded(told: dict[str, Any], folder: str) -> tuple[int, str, Any, str]:
+    cache = ""
+    if told.get("place"):
+        from kbslurm_eval.build import built_files
+
+        cache = str(built_files.furnish(told, folder))
+        if told["native"]:
+            return *_loaded_library(built_files.library(folder, told["library"])), cache
+    return *import_submission(told), cache
+
+
+def _loaded_library(path: str) -> tuple[int, str, Any]:
+    from kbslurm_eval.runner import compiled_kernel
+
+    global _kernel_type
+    _kernel_type = compiled_kernel.Kernel
+    try:
+        return Status.OK, "", compiled_kernel.Kernel(path)
+    except (OSError, AttributeError) as error:
+        return Status.LOAD_RAISED, one_line(error), None

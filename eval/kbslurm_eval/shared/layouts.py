@@ -1,0 +1,282 @@
+"""Layouts of outputs: declared by the judge, filled by a runner, read back by the judge.
+
+What a runner writes never describes itself: the judge derives a `Layout` from its own reference's output and reads
+exactly those bytes (`Layout.read`), so nothing that a submission makes is parsed, unpickled or even sized by it.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import operator
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from kbslurm_eval.shared import values
+from kbslurm_eval.shared.values import (
+    DEPTH_CAP,
+    Unsendable,
+    array_kind,
+    as_block,
+    imported,
+    sendable_key,
+    tensor_from,
+)
+
+
+class Misfit(Exception):
+    """An output that isn't of the declared layout; `shape` says that only its size is wrong."""
+
+    def __init__(self, said: str, *, shape: bool = False) -> None:
+        super().__init__(said)
+        self.shape = shape
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Where each part of an output stands and of what type it is: made from the reference's output, by the judge
+    only."""
+
+    tree: Any
+    size: int
+
+    @staticmethod
+    def of(output: Any) -> Layout:
+        """The layout that an output must have to be compared with this one."""
+        end = 0
+
+        def room(size: int) -> int:
+            nonlocal end
+            at = end
+            end = (at + size + 7) // 8 * 8
+            return at
+
+        tree = _laid(output, room, "output", 0)
+        return Layout(tree=tree, size=end)
+
+    def text(self) -> str:
+        """For the runner."""
+        return json.dumps({"tree": self.tree, "size": self.size}, separators=(",", ":"))
+
+    def write(self, output: Any, buffer: memoryview) -> None:
+        """The runner's part: the output's bytes into the buffer, or Misfit."""
+        _write(self.tree, output, buffer, "output")
+
+    def read(self, found: bytes | bytearray) -> Any:
+        """The judge's part: a plain value out of exactly these bytes, or Misfit. It never looks at a length it
+        didn't set."""
+        if len(found) != self.size:
+            raise Misfit("the output buffer was cut short", shape=True)
+        try:
+            return _read(self.tree, memoryview(found))
+        except (ValueError, OverflowError) as error:  # bytes that no value of that type has: letters beyond the last
+            raise Misfit(f"bytes that no value has: {error}") from None
+
+
+def layout_from(text: str) -> Layout:
+    """The runner's reading of `Layout.text`."""
+    raw = json.loads(text)
+    return Layout(tree=raw["tree"], size=raw["size"])
+
+
+def _laid(value: Any, room: Any, where: str, depth: int) -> Any:
+    if depth > DEPTH_CAP:
+        raise Unsendable(f"{where} is nested more than {DEPTH_CAP} deep")
+    kind = type(value)
+    if value is None:
+        return ["0"]
+    if kind is bool:
+        return ["?", room(1)]
+    if kind is int:
+        width = max(16, value.bit_length() // 8 + 9)
+        return ["i", room(width), width]
+    if kind is float:
+        return ["g", room(8)]
+    if kind is complex:
+        return ["c", room(16)]
+    if kind in (str, bytes, bytearray):
+        cap = 2 * len(value.encode("utf-8", "surrogatepass") if kind is str else value) + 64
+        return [{str: "u", bytes: "b", bytearray: "B"}[kind], room(8 + cap), cap]
+    if kind is list:
+        if (packed := as_block(value)) is not None:
+            return [packed[0], room(8 * len(value)), len(value)]
+        return ["l", [_laid(v, room, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
+    if isinstance(value, tuple):  # named ones, too
+        return ["t", [_laid(v, room, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
+    if kind is dict:
+        return ["d", [[sendable_key(k, where), _laid(v, room, f"{where}[{k!r}]", depth + 1)] for k, v in value.items()]]
+    if kind is array.array and value.typecode not in "uw":
+        return ["a", value.typecode, room(len(value) * value.itemsize), len(value)]
+    match array_kind(value):
+        case "numpy" if not value.dtype.hasobject and not value.dtype.names:
+            np = imported("numpy")
+
+            if not isinstance(value, np.ndarray):
+                return ["s", value.dtype.str, room(value.dtype.itemsize)]
+            return ["n", value.dtype.str, list(value.shape), room(value.nbytes), value.nbytes]
+        case "torch":
+            size = value.numel() * value.element_size()
+            return ["T", str(value.dtype)[6:], list(value.shape), room(size), size, value.device.type]
+        case _:
+            raise Unsendable(f"{where} is a {kind.__name__}, which can't come back from a runner")
+
+
+def fit(condition: bool, said: str, *, shape: bool = False) -> None:
+    if not condition:
+        raise Misfit(said, shape=shape)
+
+
+def _write(node: Any, value: Any, out: memoryview, where: str) -> None:
+    kind = node[0]
+    if kind in ("l", "t"):
+        want = list if kind == "l" else tuple
+        fit(isinstance(value, want), f"{where} is a {type(value).__name__}; a {want.__name__} was expected")
+        fit(len(value) == len(node[1]), f"{where} has {len(value)} items; {len(node[1])} were expected", shape=True)
+        for n, inner in enumerate(node[1]):
+            _write(inner, value[n], out, f"{where}[{n}]")
+    elif kind == "d":
+        fit(isinstance(value, dict), f"{where} is a {type(value).__name__}; a dict was expected")
+        keys = [tuple(k[1]) if isinstance(k, list) else k for k, _ in node[1]]
+        fit(
+            len(value) == len(keys) and all(k in value for k in keys),
+            f"{where} has other keys than expected",
+            shape=True,
+        )
+        for key, (_, inner) in zip(keys, node[1], strict=True):
+            _write(inner, value[key], out, f"{where}[{key!r}]")
+    elif kind == "n":
+        _write_numpy(node, value, out, where)
+    elif kind == "T":
+        write_torch(node, value, out, where)
+    elif kind in ("G", "H") and values.device_side is not None:
+        values.device_side.take(node[1], value, None if kind == "G" else out, where)
+    else:
+        _write_leaf(node, value, out, where)
+
+
+def _write_leaf(node: Any, value: Any, out: memoryview, where: str) -> None:
+    kind = node[0]
+    try:
+        match kind:
+            case "q" | "f":
+                fit(isinstance(value, list), f"{where} is a {type(value).__name__}; a list was expected")
+                fit(len(value) == node[2], f"{where} has {len(value)} items; {node[2]} were expected", shape=True)
+                out[node[1] : node[1] + 8 * node[2]] = memoryview(array.array("q" if kind == "q" else "d", value)).cast(
+                    "B"
+                )
+            case "0":
+                fit(value is None, f"{where} is a {type(value).__name__}; None was expected")
+            case "?":
+                fit(isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"), f"{where} is no bool")
+                out[node[1]] = 1 if value else 0
+            case "i":
+                out[node[1] : node[1] + node[2]] = operator.index(value).to_bytes(node[2], "little", signed=True)
+            case "g":
+                struct.pack_into("<d", out, node[1], value)
+            case "c":
+                struct.pack_into("<dd", out, node[1], complex(value).real, complex(value).imag)
+            case "s":
+                np = imported("numpy")
+
+                np.ndarray((), node[1], out, node[2])[()] = value
+            case "a":
+                fit(isinstance(value, array.array) and value.typecode == node[1], f"{where} is no array of {node[1]!r}")
+                fit(len(value) == node[3], f"{where} has {len(value)} items; {node[3]} were expected", shape=True)
+                out[node[2] : node[2] + len(value) * value.itemsize] = memoryview(value).cast("B")
+            case _:
+                want = {"u": str, "b": bytes, "B": bytearray}[kind]
+                fit(isinstance(value, want), f"{where} is a {type(value).__name__}; {want.__name__} was expected")
+                blob = value.encode("utf-8", "surrogatepass") if kind == "u" else bytes(value)
+                fit(len(blob) <= node[2], f"{where} is too long", shape=True)
+                struct.pack_into("<Q", out, node[1], len(blob))
+                out[node[1] + 8 : node[1] + 8 + len(blob)] = blob
+    except (TypeError, ValueError, OverflowError, struct.error) as error:
+        raise Misfit(f"{where} is a {type(value).__name__} that doesn't fit: {error}") from None
+
+
+def _write_numpy(node: Any, value: Any, out: memoryview, where: str) -> None:
+    np = imported("numpy")
+
+    fit(isinstance(value, np.ndarray), f"{where} is a {type(value).__name__}; a numpy array was expected")
+    dtype, shape = np.dtype(node[1]), tuple(node[2])
+    fit(value.dtype == dtype, f"{where} has dtype {value.dtype}; {dtype} was expected")
+    fit(value.shape == shape, f"{where} has shape {value.shape}; {shape} was expected", shape=True)
+    if node[4]:
+        np.copyto(np.ndarray(shape, dtype, out, node[3]), value)
+
+
+def write_torch(node: Any, value: Any, out: memoryview, where: str) -> None:
+    """A tensor's bytes into its place, or Misfit."""
+    torch = imported("torch")
+
+    fit(isinstance(value, torch.Tensor), f"{where} is a {type(value).__name__}; a tensor was expected")
+    dtype, shape = getattr(torch, node[1]), tuple(node[2])
+    fit(value.dtype == dtype, f"{where} has dtype {value.dtype}; {dtype} was expected")
+    fit(tuple(value.shape) == shape, f"{where} has shape {tuple(value.shape)}; {shape} was expected", shape=True)
+    fit(value.device.type == node[5], f"{where} is on {value.device.type}; {node[5]} was expected")
+    if node[4]:
+        torch.frombuffer(out, dtype=dtype, count=value.numel(), offset=node[3]).reshape(shape).copy_(value.detach())
+
+
+def _read(node: Any, found: memoryview) -> Any:
+    kind = node[0]
+    match kind:
+        case "0":
+            return None
+        case "l":
+            return [_read(n, found) for n in node[1]]
+        case "t":
+            return tuple(_read(n, found) for n in node[1])
+        case "d":
+            return {tuple(k[1]) if isinstance(k, list) else k: _read(n, found) for k, n in node[1]}
+        case "?":
+            fit(found[node[1]] in (0, 1), "a bool that is neither")
+            return bool(found[node[1]])
+        case "i":
+            return int.from_bytes(found[node[1] : node[1] + node[2]], "little", signed=True)
+        case "g":
+            return struct.unpack_from("<d", found, node[1])[0]
+        case "c":
+            return complex(*struct.unpack_from("<dd", found, node[1]))
+        case "q" | "f":
+            numbers = array.array("q" if kind == "q" else "d")
+            numbers.frombytes(found[node[1] : node[1] + 8 * node[2]])
+            return numbers.tolist()
+        case "a":
+            made = array.array(node[1])
+            made.frombytes(found[node[2] : node[2] + node[3] * made.itemsize])
+            return made
+        case "u" | "b" | "B":
+            return _read_text(kind, node, found)
+        case "s":
+            _truths(node[1] == "|b1", found[node[2] : node[2] + 1])
+            return imported("numpy").ndarray((), node[1], found, node[2])[()]
+        case "n":
+            block = bytearray(found[node[3] : node[3] + node[4]])
+            _truths(node[1] == "|b1", block)
+            return imported("numpy").ndarray(tuple(node[2]), node[1], block)
+        case _:
+            block = bytearray(found[node[3] : node[3] + node[4]])
+            _truths(node[1] == "bool", block)
+            made_tensor = tensor_from(node[1], node[2], 0, [], "cpu", memoryview(block))
+            return made_tensor if node[5] == "cpu" else made_tensor.to(node[5])
+
+
+def _truths(are: bool, blob: bytearray | memoryview) -> None:
+    """A library that is told that a byte is a truth value may compute with it; whoever wrote it chose which."""
+    fit(not are or not bytes(blob).translate(None, b"\0\1"), "a bool that is neither")
+
+
+def _read_text(kind: str, node: Any, found: memoryview) -> Any:
+    length = struct.unpack_from("<Q", found, node[1])[0]
+    fit(length <= node[2], "a text longer than its room", shape=True)
+    blob = bytes(found[node[1] + 8 : node[1] + 8 + length])
+    if kind == "b":
+        return blob
+    if kind == "B":
+        return bytearray(blob)
+    try:
+        return blob.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        raise Misfit("a text that isn't UTF-8") from None

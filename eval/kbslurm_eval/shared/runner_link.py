@@ -1,0 +1,215 @@
+"""The link between judge and runner: three files in a private shared-memory folder, and nothing else.
+
+`bell`  16 KiB  words of 64 bits. The judge writes GO, KIND, SIZE, LAYOUT and PING; the runner writes DONE, STATUS,
+                TEXT, AWAKE, CLAIM and, behind them, at most 8 KiB of text. Every GO is a random token of 63 bits;
+DONE is its echo. `in`            what the judge packed (`values.pack`), always complete before GO.
+`out`           bytes of the declared layout.
+
+The judge reads and writes with pread and pwrite only, never through a mapping: a runner that cuts a file short then
+costs itself its life, not the judge. The runner maps all three.
+
+A launch of several ranks has one such folder more for each of them, with tokens of their own. Where a GPU is there is a
+fourth, `lent`: a socket by which the judge hands over descriptors of memory of the device's. It never reads from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import mmap
+import os
+import secrets
+import struct
+import threading
+from pathlib import Path
+
+BELL_SIZE = 16_384
+GO, KIND, SIZE, LAYOUT, PING, OUT_SIZE = 0, 8, 16, 24, 32, 40
+DONE, STATUS, TEXT_SIZE, AWAKE, CLAIM = 2048, 2056, 2064, 2072, 2080
+TEXT_AT, TEXT_CAP = 4096, 8192
+FIRST_SIZE = 65_536
+MASK = (1 << 63) - 1
+POISON = 4096
+FILES = ("bell", "in", "out")
+LENT = "lent"
+BUILT_SUFFIX = ".built"  # beside a launch's folder, what was built for it
+
+
+def rank_folder(folder: Path, rank: int) -> Path:
+    """Where the link of one rank is, in the folder of its launch."""
+    return folder / f"rank{rank}"
+
+
+def lent_socket(folder: str, above: int) -> str:
+    """The socket's path; by the folder's descriptor where it would be longer than a socket's may be."""
+    path = f"{folder}/{LENT}"
+    return path if len(path) < 100 else f"/proc/self/fd/{above}/{LENT}"
+
+
+class Kind(enum.IntEnum):
+    """What the judge asks for."""
+
+    CALL = 1
+    NULL = 2
+    LOAD = 3
+    DECLARE = 4
+    QUIT = 5
+    HELLO = 6
+    BUILD = 7
+    COLLECT = 8
+    FETCH = 9
+    PROFILE = 10
+    DEVICE = 11
+    DEVICE_CALL = 12
+    DEVICE_NULL = 13
+
+
+class Status(enum.IntEnum):
+    """What the runner claims. Anything but OK can only reject; OK proves nothing."""
+
+    OK = 0
+    WRONG_TYPE = 1
+    WRONG_SHAPE = 2
+    RAISED = 3
+    MEMORY = 4
+    SYNTAX = 5
+    LOAD_RAISED = 6
+    NO_ENTRY = 7
+    ENDED = 8
+    BROKEN = 9
+    NOT_BUILT = 10
+    NO_COMPILER = 11
+    TOO_LARGE = 12
+    NO_DEVICE = 13
+
+
+class JudgeEnd:
+    """The judge's end of one launch's link. Files are made here, fresh, and removed with `close`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._fds = {name: self._made(folder / name) for name in FILES}
+        self._sizes = {"bell": BELL_SIZE, "in": FIRST_SIZE, "out": FIRST_SIZE}
+        for name, size in self._sizes.items():
+            os.ftruncate(self._fds[name], size)
+        self.bell, self.input, self.out = self._fds["bell"], self._fds["in"], self._fds["out"]
+
+    @staticmethod
+    def _made(path: Path) -> int:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        os.fchmod(fd, 0o666)  # the folder is private; in its own user namespace the runner is another user
+        return fd
+
+    def token(self) -> int:
+        """A number that no runner can guess: 63 random bits, never 0."""
+        return secrets.randbits(62) + 1
+
+    def words(self, kind: Kind, *, size: int = 0, layout: int = 0, out_size: int = 0) -> None:
+        """Everything of the next message but its token."""
+        os.pwrite(self.bell, struct.pack("<QQQ", kind, size, layout), KIND)
+        os.pwrite(self.bell, struct.pack("<Q", out_size), OUT_SIZE)
+
+    def put(self, payload: bytes) -> None:
+        """The payload into `in`, which grows as needed."""
+        fd = self._fds["in"]
+        self._grow("in", len(payload))
+        at = 0
+        while at < len(payload):
+            at += os.pwrite(fd, memoryview(payload)[at:], at)
+
+    def room(self, size: int) -> None:
+        """`out` holds at least this many bytes."""
+        self._grow("out", size)
+
+    def _grow(self, name: str, size: int) -> None:
+        if self._sizes[name] < size:
+            os.ftruncate(self._fds[name], size)
+            self._sizes[name] = size
+
+    def resized(self) -> bool:
+        """Whether somebody else changed a file's size."""
+        return any(os.fstat(self._fds[name]).st_size != size for name, size in self._sizes.items())
+
+    def poison(self, size: int) -> None:
+        """Random bytes over the output's place: what an earlier call left there is of no use."""
+        block = os.urandom(POISON)
+        block *= min(1 + size // POISON, 64)
+        at = 0
+        while at < size:
+            at += os.pwrite(self.out, memoryview(block)[: size - at], at)
+
+    def read_out(self, size: int) -> bytes:
+        """The output's bytes; fewer when the runner cut the file."""
+        parts, at = [], 0
+        while at < size:
+            part = os.pread(self.out, min(size - at, 1 << 24), at)
+            if not part:
+                break
+            parts.append(part)
+            at += len(part)
+        return b"".join(parts)
+
+    def status(self) -> tuple[int, str]:
+        """The claim of the last DONE: a number, and a text that is capped here and sanitised by whoever shows it."""
+        raw = os.pread(self.bell, 16, STATUS)
+        if len(raw) < 16:
+            return Status.BROKEN, ""
+        number, length = struct.unpack("<QQ", raw)
+        text = os.pread(self.bell, min(length, TEXT_CAP), TEXT_AT) if length else b""
+        return number if number < len(Status) else Status.BROKEN, text.decode("utf-8", "replace")
+
+    def claim(self) -> int:
+        """The device time that the runner says its last call took: nothing but a claim."""
+        raw = os.pread(self.bell, 8, CLAIM)
+        return int.from_bytes(raw, "little") if len(raw) == 8 else 0
+
+    def clear_text(self) -> None:
+        """The next answer comes with its own text or none."""
+        os.pwrite(self.bell, bytes(8), TEXT_SIZE)
+
+    def close(self) -> None:
+        """Close and remove the files."""
+        for name, fd in self._fds.items():
+            os.close(fd)
+            # where the runner sees the folder itself it may have put anything in its place
+            with contextlib.suppress(OSError):
+                (self.folder / name).unlink(missing_ok=True)
+
+
+class RunnerEnd:
+    """The runner's end: everything mapped."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._sizes = {"in": 0, "out": 0}
+        self._fds = {name: os.open(f"{folder}/{name}", os.O_RDWR | os.O_CLOEXEC) for name in FILES}
+        self.bell = memoryview(mmap.mmap(self._fds["bell"], BELL_SIZE))
+        self.words = self.bell.cast("Q")
+        self.views: dict[str, memoryview] = {}
+        self._fence = threading.Lock()
+        self.grow("in", FIRST_SIZE)
+        self.grow("out", FIRST_SIZE)
+
+    def grow(self, name: str, size: int) -> memoryview:
+        """A mapping of at least this size; an older one stays as long as somebody holds a view of it."""
+        if size > self._sizes[name]:
+            found = os.fstat(self._fds[name]).st_size
+            flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
+            self.views[name] = memoryview(mmap.mmap(self._fds[name], found, flags=flags))
+            self._sizes[name] = found
+        return self.views[name]
+
+    def answer(self, token: int, status: int, text: str = "") -> None:
+        """Text first, status then, the token last."""
+        if text:
+            self.say(text)
+        self.words[STATUS // 8] = status
+        with self._fence:  # a lock is a memory barrier: on aarch64 the token must not overtake the output
+            self.words[DONE // 8] = token
+
+    def say(self, text: str) -> None:
+        """A text beside the next answer, or after the last one."""
+        blob = text.encode("utf-8", "replace")[:TEXT_CAP]
+        self.bell[TEXT_AT : TEXT_AT + len(blob)] = blob
+        self.words[TEXT_SIZE // 8] = len(blob)

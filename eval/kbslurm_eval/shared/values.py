@@ -1,0 +1,258 @@
+"""Values on their way to a runner, in a typed form of ours.
+
+The two directions differ on purpose. What the judge packs (`pack`/`unpack`) may describe itself: the runner trusts the
+judge. What comes back never does: see `layouts`.
+numpy and torch are used where a problem has imported them, and never imported for any other reason.
+"""
+
+from __future__ import annotations
+
+import array
+import importlib
+import json
+import struct
+import sys
+from typing import Any, Protocol
+
+ALIGN = 64
+INT64 = range(-(1 << 63), 1 << 63)
+DEPTH_CAP = 60
+
+
+class Unsendable(TypeError):
+    """A value of a kind that has no place in the link: the problem's author has to change it."""
+
+
+class DeviceSide(Protocol):
+    """Who has the arrays that lie on a device, in a runner."""
+
+    def made(self, node: Any, blocks: memoryview | None) -> Any:
+        """The value of a node there: over the judge's memory, or of these bytes."""
+        ...
+
+    def take(self, node: Any, value: Any, out: memoryview | None, where: str) -> None:
+        """The value's bytes into the place of a node there, or into this one; Misfit otherwise."""
+        ...
+
+
+device_side: DeviceSide | None = None  # set in a runner that has a device
+
+
+def pack(value: Any, *, arrays_only: bool = False) -> bytes:
+    """The value as one text and its arrays behind it, each on a boundary of 64 bytes.
+
+    With `arrays_only` everything but arrays and their containers is left out: what a null call carries.
+    """
+    blobs: list[Any] = []
+    end = 0
+
+    def put(blob: Any) -> int:
+        nonlocal end
+        at, view = end, memoryview(blob)
+        end = _rounded(at + view.nbytes)
+        blobs.extend((view if view.contiguous else view.tobytes(), bytes(end - at - view.nbytes)))
+        return at
+
+    tree = _told(value, put, arrays_only, "data", 0)
+    text = json.dumps(tree, separators=(",", ":")).encode()
+    start = _rounded(16 + len(text))
+    head = struct.pack("<QQ", len(text), start) + text
+    return b"".join((head, bytes(start - len(head)), *blobs))
+
+
+def unpack(buffer: memoryview) -> Any:
+    """The value in this buffer; arrays are views of the buffer, not copies."""
+    length, start = struct.unpack_from("<QQ", buffer, 0)
+    return _made(json.loads(bytes(buffer[16 : 16 + length])), buffer, start)
+
+
+def made(node: Any, blocks: memoryview) -> Any:
+    """The value of one node of a packed text; `blocks` begins where its blocks do."""
+    return _made(node, blocks, 0)
+
+
+def empty_tensor(name: str, shape: list[int], device: str) -> Any:
+    """A tensor to be filled, on that device."""
+    torch = imported("torch")
+    return torch.empty(shape, dtype=getattr(torch, name), device=device)
+
+
+def copy_tensor(tensor: Any, out: memoryview) -> None:
+    """A dense tensor's bytes into this place, once the device is done with them."""
+    torch = imported("torch")
+    if tensor.numel():
+        flat = tensor.reshape(-1).view(torch.uint8)
+        torch.frombuffer(out, dtype=torch.uint8, count=flat.numel()).copy_(flat)
+
+
+def copied(packed: bytes) -> Any:
+    """A fresh, writable value of what was packed: nobody else holds any part of it."""
+    return unpack(memoryview(bytearray(packed)))
+
+
+def imported(name: str) -> Any:
+    return sys.modules.get(name) or importlib.import_module(name)
+
+
+def _rounded(size: int) -> int:
+    return (size + ALIGN - 1) // ALIGN * ALIGN
+
+
+def _told(value: Any, put: Any, bare: bool, where: str, depth: int) -> Any:
+    if depth > DEPTH_CAP:
+        raise Unsendable(f"{where} is nested more than {DEPTH_CAP} deep")
+    kind = type(value)
+    if bare and kind not in (list, tuple, dict) and array_kind(value) is None:
+        return None
+    if value is None or kind is bool or kind is str or kind is float or (kind is int and value.bit_length() < 8192):
+        return value
+    if kind is list:
+        if (packed := as_block(value)) is not None:
+            return None if bare else [packed[0], put(packed[1]), len(value)]
+        return ["l", [_told(v, put, bare, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
+    if isinstance(value, tuple):  # named ones, too
+        return ["t", [_told(v, put, bare, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
+    if kind is dict:
+        pairs = [[sendable_key(k, where), _told(v, put, bare, f"{where}[{k!r}]", depth + 1)] for k, v in value.items()]
+        return ["d", pairs]
+    if kind in (bytes, bytearray):
+        return ["b" if kind is bytes else "B", put(value), len(value)]
+    if kind is complex:
+        return ["c", value.real, value.imag]
+    if kind is array.array and value.typecode not in "uw":
+        return ["a", value.typecode, put(value), len(value) * value.itemsize]
+    return _told_array(value, put, where)
+
+
+def sendable_key(key: Any, where: str) -> Any:
+    if type(key) in (str, int, bool, float) or key is None:
+        return key
+    if type(key) is tuple and all(type(k) in (str, int) for k in key):
+        return ["t", list(key)]
+    raise Unsendable(f"{where} has a key of type {type(key).__name__}")
+
+
+def as_block(value: list[Any]) -> tuple[str, Any] | None:
+    """A list of plain ints or of plain floats as one block, or None."""
+    if len(value) < 4:
+        return None
+    kinds = set(map(type, value))
+    if kinds == {float}:
+        return "f", array.array("d", value)
+    if kinds == {int}:
+        try:
+            return "q", array.array("q", value)
+        except OverflowError:
+            return None
+    return None
+
+
+def array_kind(value: Any) -> str | None:
+    root = type(value).__module__.partition(".")[0]
+    if type(value) is array.array:
+        return "array"
+    if root == "numpy" and hasattr(value, "dtype"):
+        return "numpy"
+    if root == "torch" and hasattr(value, "element_size"):
+        return "torch"
+    return None
+
+
+def _order(strides: Any, shape: Any) -> list[int]:
+    return sorted(range(len(shape)), key=lambda d: (-strides[d], d)) if len(shape) > 1 else list(range(len(shape)))
+
+
+def _told_array(value: Any, put: Any, where: str) -> Any:
+    match array_kind(value):
+        case "numpy":
+            np = imported("numpy")
+
+            if value.dtype.hasobject or value.dtype.names:
+                raise Unsendable(f"{where} is a numpy array of dtype {value.dtype}")
+            if not isinstance(value, np.ndarray):
+                return ["s", value.dtype.str, put(value.tobytes())]
+            order = _order(value.strides, value.shape)
+            dense = value.transpose(order)
+            if not dense.flags.c_contiguous:
+                order, dense = list(range(value.ndim)), np.ascontiguousarray(value)
+            plain = dense.reshape(-1).view(np.uint8) if dense.size and dense.itemsize else dense.tobytes()
+            return ["n", value.dtype.str, list(dense.shape), put(plain), order]
+        case "torch":
+            order = _order(value.stride(), value.shape)
+            dense = value.detach().permute(order)
+            if not dense.is_contiguous():
+                order, dense = list(range(value.dim())), value.detach().contiguous()
+            return ["T", str(value.dtype)[6:], list(dense.shape), put(_torch_bytes(dense)), order, value.device.type]
+        case _:
+            raise Unsendable(f"{where} is a {type(value).__name__}, which can't be sent to a runner")
+
+
+def _torch_bytes(tensor: Any) -> Any:
+    torch = imported("torch")
+
+    flat = tensor.cpu().contiguous().reshape(-1).view(torch.uint8)
+    out = bytearray(flat.numel())
+    if flat.numel():
+        torch.frombuffer(out, dtype=torch.uint8).copy_(flat)
+    return out
+
+
+def _undo(order: list[int]) -> list[int]:
+    return sorted(range(len(order)), key=order.__getitem__)
+
+
+def _made(node: Any, buffer: memoryview, start: int) -> Any:
+    if not isinstance(node, list):
+        return node
+    match node:
+        case ["n", dtype, shape, at, order]:
+            np = imported("numpy")
+
+            made = np.ndarray(shape, dtype, buffer, start + at)
+            return made if order == sorted(order) else made.transpose(_undo(order))
+        case ["T", name, shape, at, order, device]:
+            return tensor_from(name, shape, start + at, order, device, buffer)
+        case ["t", inner]:
+            return tuple(_made(v, buffer, start) for v in inner)
+        case ["l", inner]:
+            return [_made(v, buffer, start) for v in inner]
+        case ["d", pairs]:
+            return {_made(k, buffer, start): _made(v, buffer, start) for k, v in pairs}
+        case ["q" | "f" as code, at, count]:
+            block = array.array("q" if code == "q" else "d")
+            block.frombytes(buffer[start + at : start + at + 8 * count])
+            return block.tolist()
+        case ["b", at, size]:
+            return bytes(buffer[start + at : start + at + size])
+        case ["B", at, size]:
+            return bytearray(buffer[start + at : start + at + size])
+        case ["a", typecode, at, size]:
+            made_array = array.array(typecode)
+            made_array.frombytes(buffer[start + at : start + at + size])
+            return made_array
+        case ["c", real, imag]:
+            return complex(real, imag)
+        case ["s", dtype, at]:
+            np = imported("numpy")
+
+            return np.ndarray((), dtype, buffer, start + at)[()]
+        case ["G" | "H" as kind, inner] if device_side is not None:
+            return device_side.made(inner, None if kind == "G" else buffer[start:])
+        case _:
+            raise Unsendable("a packed value that nobody packed")
+
+
+def tensor_from(name: str, shape: list[int], at: int, order: list[int], device: str, buffer: memoryview) -> Any:
+    torch = imported("torch")
+
+    dtype, count = getattr(torch, name), 1
+    for size in shape:
+        count *= size
+    made = (
+        torch.frombuffer(buffer, dtype=dtype, count=count, offset=at).reshape(shape)
+        if count
+        else torch.empty(shape, dtype=dtype)
+    )
+    if order != sorted(order):
+        made = made.permute(_undo(order))
+    return made if device == "cpu" else made.to(device)
