@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from kbslurm_eval.shared import clock, samples
+from kbslurm_eval.shared import timing
 from kbslurm_eval.shared.wire import PHASES, BenchmarkResult, CallTimes, LaunchSamples, Mode, PhaseName
 
 NULL_NS = 1_000
@@ -43,7 +43,7 @@ def timed(
     calls: int,
     score_s: float = 0.5,
     doubt: float = 0.02,
-    ranking_by: samples.RankingBy = "geom",
+    ranking_by: timing.RankingBy = "geom",
     baseline_s: float | None = None,
     specs: Sequence[str] = (),
 ) -> dict[str, Any]:
@@ -61,13 +61,13 @@ def timed(
                 found.append(a_launch(phase, index, launch, net_ns, calls=calls, baseline_ns=base_ns))
             spec = specs[index] if index < len(specs) else f"case {index}"
             plain = BenchmarkResult(phase=phase, index=index, spec=spec, status="pass")
-            nets = samples.nets(found, phase, index)
-            results.append(BenchmarkResult(**{**vars(plain), **samples.figures(nets)}))
+            nets = timing.nets(found, phase, index)
+            results.append(BenchmarkResult(**{**vars(plain), **timing.figures(nets)}))
     last = "ranked" if mode == "leaderboard" else "benchmark"
     medians = [b.launch_medians_ns for b in results if b.phase == last]
     told: dict[str, Any] = {"samples": found, "benchmarks": results, "paired": baseline_s is not None}
     if medians:
-        score = clock.combined(medians, ranking_by)
+        score = timing.combined(medians, ranking_by)
         told |= {"score_s": score.value / 1e9, "interval_s": [score.low / 1e9, score.high / 1e9]}
     return told
 
@@ -76,4 +76,4 @@ def _step(n: int, doubt: float) -> float:
     """How far launches must lie from the middle, half of them to each side, for the interval to be this wide."""
     if n < 2:
         return 0.0
-    return math.log1p(doubt) * math.sqrt(n) / clock.t95(n - 1) * math.sqrt((n - 1) / (n - n % 2))
+    return math.log1p(doubt) * math.sqrt(n) / timing.t95(n - 1) * math.sqrt((n - 1) / (n - n % 2))

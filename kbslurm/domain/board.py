@@ -17,7 +17,7 @@ from datetime import datetime
 from itertools import combinations, islice
 from typing import Protocol, overload
 
-from kbslurm_eval.shared.clock import t95
+from kbslurm_eval.shared.timing import t95
 
 CLOSE = 1e-9
 BLOCK = 32  # rows whose doubt is looked at together first

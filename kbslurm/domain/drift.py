@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kbslurm_eval.shared.clock import t95
+from kbslurm_eval.shared.timing import t95
 
 SHADOW = "shadow"  # `submission.via` of the second one's run; it never ranks
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from kbslurm.domain.board import LEAST_DIFFERENCE
 from kbslurm.domain.problem import Problem
-from kbslurm_eval.shared import clock, samples
+from kbslurm_eval.shared import timing
 from kbslurm_eval.shared.wire import Report
 
 FINAL = "final"  # `submission.via` of such a run; it never ranks itself
@@ -91,7 +91,7 @@ def gaps(report: Report, problem: Problem, order: Sequence[int]) -> list[Gap]:
     for ahead, behind in pairwise(order):
         one, other = (_per_launch(report, problem, 1 + rival) for rival in (ahead, behind))
         if len(one) == len(other) > 0:
-            each = clock.interval([b / a for a, b in zip(one, other, strict=True)])
+            each = timing.interval([b / a for a, b in zip(one, other, strict=True)])
             found.append(Gap(ahead=ahead, behind=behind, ratio=each.value, low=each.low, high=each.high))
     return found
 
@@ -114,20 +114,20 @@ def from_detail(detail: Mapping[str, Any] | None) -> tuple[list[Outcome], list[G
     )
 
 
-def _nets(report: Report, problem: Problem, rival: int) -> list[list[clock.Net]] | None:
-    cases = [samples.nets(report.samples, "ranked", index, rival) for index in range(len(problem.benchmarks))]
-    complete = bool(cases) and all(len(nets) == problem.budget.launches and clock.is_resolved(nets) for nets in cases)
+def _nets(report: Report, problem: Problem, rival: int) -> list[list[timing.Net]] | None:
+    cases = [timing.nets(report.samples, "ranked", index, rival) for index in range(len(problem.benchmarks))]
+    complete = bool(cases) and all(len(nets) == problem.budget.launches and timing.is_resolved(nets) for nets in cases)
     return cases if complete else None
 
 
-def _scored(report: Report, problem: Problem, rival: int, b_ref_s: Sequence[float] | None) -> clock.Estimate | None:
+def _scored(report: Report, problem: Problem, rival: int, b_ref_s: Sequence[float] | None) -> timing.Estimate | None:
     cases = _nets(report, problem, rival)
     if cases is None:
         return None
     if problem.baseline is None:
-        found = clock.combined([clock.paired(nets) for nets in cases], problem.ranking_by)
-        return clock.Estimate(value=found.value / 1e9, low=found.low / 1e9, high=found.high / 1e9)
-    return None if b_ref_s is None else samples.in_units(cases, b_ref_s, problem.ranking_by)
+        found = timing.combined([timing.paired(nets) for nets in cases], problem.ranking_by)
+        return timing.Estimate(value=found.value / 1e9, low=found.low / 1e9, high=found.high / 1e9)
+    return None if b_ref_s is None else timing.in_units(cases, b_ref_s, problem.ranking_by)
 
 
 def _per_launch(report: Report, problem: Problem, rival: int) -> list[float]:
@@ -135,5 +135,5 @@ def _per_launch(report: Report, problem: Problem, rival: int) -> list[float]:
     cases = _nets(report, problem, rival)
     if cases is None:
         return []
-    per_case = [samples.ratios(nets) or [n.median_ns for n in nets] for nets in cases]
-    return [clock.combined([[v] for v in launch], problem.ranking_by).value for launch in zip(*per_case, strict=True)]
+    per_case = [timing.ratios(nets) or [n.median_ns for n in nets] for nets in cases]
+    return [timing.combined([[v] for v in launch], problem.ranking_by).value for launch in zip(*per_case, strict=True)]

@@ -17,7 +17,7 @@ from typing import Literal
 from kbslurm.domain.board import Measured, separated
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.verdict import Verdict
-from kbslurm_eval.shared import samples
+from kbslurm_eval.shared import timing
 from kbslurm_eval.shared.wire import Report
 
 CALIBRATION = "calibration"  # `submission.via` of the house's own; such a run never ranks
@@ -73,8 +73,8 @@ def in_reference_units(verdict: Verdict, report: Report, problem: Problem, b_ref
         return verdict
     if b_ref_s is None or len(b_ref_s) != len(problem.benchmarks):
         return dataclasses.replace(verdict, ranked=False, reason=UNCALIBRATED if verdict.ranked else verdict.reason)
-    nets = [samples.nets(report.samples, "ranked", index) for index in range(len(problem.benchmarks))]
-    found = samples.in_units(nets, b_ref_s, problem.ranking_by)
+    nets = [timing.nets(report.samples, "ranked", index) for index in range(len(problem.benchmarks))]
+    found = timing.in_units(nets, b_ref_s, problem.ranking_by)
     return dataclasses.replace(verdict, score_s=found.value, low_s=found.low, high_s=found.high)
 
 

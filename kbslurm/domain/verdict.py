@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kbslurm_eval.shared.clock import UNRESOLVED
-from kbslurm_eval.shared.samples import RankingBy, that_count
+from kbslurm_eval.shared.timing import UNRESOLVED, RankingBy, that_count
 from kbslurm_eval.shared.wire import Report, VerdictName
 
 FOLDERS: dict[VerdictName, str] = {

@@ -12,7 +12,7 @@ import zlib
 from collections import Counter
 
 from kbslurm.domain.problem import Problem
-from kbslurm_eval.shared import clock, samples
+from kbslurm_eval.shared import timing
 from kbslurm_eval.shared.wire import PHASES, CallTimes, LaunchSamples, PhaseName, Report, WireError, commitment
 
 FEWEST_CALLS = 5  # what a budget is never cut below by the reference's pace; a problem may declare fewer itself
@@ -29,7 +29,7 @@ def check(report: Report, problem: Problem, *, source: str, secret_seed: str) ->
     _check_shape(report.samples)
     for result in report.benchmarks:
         if result.status == "pass" and result.phase in TIMED:
-            said = samples.disagreement(result, samples.nets(report.samples, result.phase, result.index))
+            said = timing.disagreement(result, timing.nets(report.samples, result.phase, result.index))
             if said is not None:
                 raise WireError(f"{result.phase} {result.index} {said}")
     if report.verdict == "passed":
@@ -91,9 +91,9 @@ def _check_score(report: Report, problem: Problem) -> None:
         return
     if not timed:
         raise WireError("a score without a benchmark")
-    found = clock.combined([b.launch_medians_ns for b in timed], problem.ranking_by)
+    found = timing.combined([b.launch_medians_ns for b in timed], problem.ranking_by)
     said = (report.score_s, *report.interval_s)
-    if not all(samples.same(a, b / 1e9) for a, b in zip(said, (found.value, found.low, found.high), strict=True)):
+    if not all(timing.same(a, b / 1e9) for a, b in zip(said, (found.value, found.low, found.high), strict=True)):
         raise WireError(f"says a score of {report.score_s!r} s, its samples say {found.value / 1e9!r}")
 
 

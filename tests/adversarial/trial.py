@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from kbslurm_eval.cage import kernel, users
-from kbslurm_eval.shared import clock, wire
+from kbslurm_eval.shared import timing, wire
 from tests.adversarial.corpus import HIDDEN, PROBLEMS, SMALL, Entry
 
 EVAL = Path(__file__).resolve().parents[2] / "eval"
@@ -34,7 +34,7 @@ MARKER, MARKED_KEY = "kb-marker", 0x6B624D4B
 PLACES = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock", str(Path.home()))
 TOTAL_S, GRACE_S = 200.0, 60.0
 # What the harness says of the clock, and of nobody
-NOTED = {clock.UNRESOLVED, clock.ONE_LAUNCH}
+NOTED = {timing.UNRESOLVED, timing.ONE_LAUNCH}
 QUICK, BRIEF = wire.Budget(launches=1, calls=4), wire.Budget(launches=1, calls=6)
 CLOSE = wire.Budget(launches=5, calls=12)
 SUSPICIOUS, UNFAIR = 0.7, 0.95

@@ -28,7 +28,7 @@ from kbslurm_eval.judge.heartbeat import Heartbeat
 from kbslurm_eval.judge.launch import Allowance, Launch
 from kbslurm_eval.judge.reference import Case, Prepared, Reference
 from kbslurm_eval.run import keep_memory, reachable
-from kbslurm_eval.shared import clock, values, wire
+from kbslurm_eval.shared import timing, values, wire
 from kbslurm_eval.shared.runner_link import DONE, GO, JudgeEnd, Kind
 from tests.adversarial import trial
 from tests.bench import Row, percentile, scaled
@@ -179,7 +179,7 @@ def _bias(ground: LocalRunners, reference: Reference, name: str, words: int, sou
     In both one core writes the input and then waits, and another one calls, the same in both: cores differ.
     """
     call = _function(source)
-    times, here = clock.LaunchTimes(), []
+    times, here = timing.LaunchTimes(), []
     first = _prepared(reference, words, 0)
     room = memoryview(bytearray(first.layout.size))
     with _launched(ground) as launch:
@@ -196,7 +196,7 @@ def _bias(ground: LocalRunners, reference: Reference, name: str, words: int, sou
                 here.append(own)
             if n % 8 == 7:
                 times.null_ns.append(launch.null(first))
-    inside, through = statistics.median(here) / 1000, clock.net(times).median_ns / 1000
+    inside, through = statistics.median(here) / 1000, timing.net(times).median_ns / 1000
     allowed = max(0.5, 0.03 * inside)
     return Row(
         name=f"bias of an honest call: {name} (× what is allowed: max(0.5 µs, 3 %))",
@@ -534,8 +534,8 @@ def _simulated() -> list[Row]:
                 null + base * math.exp(dice.gauss(0, 0.03)) * (1.5 if dice.random() < 0.02 else 1) for _ in range(30)
             ]
             nulls = [int(null * math.exp(abs(dice.gauss(0, 0.05)))) for _ in range(16)]
-            nets.append(clock.net(clock.LaunchTimes(calls_ns=[int(c) for c in calls], trusted_null_ns=nulls)))
-        found = clock.interval([n.median_ns for n in nets])
+            nets.append(timing.net(timing.LaunchTimes(calls_ns=[int(c) for c in calls], trusted_null_ns=nulls)))
+        found = timing.interval([n.median_ns for n in nets])
         held += found.low <= truth <= found.high
     return [
         Row(name=f"95 % intervals that hold the truth, {SIMULATED} simulated", value=100 * held / SIMULATED, unit="%",

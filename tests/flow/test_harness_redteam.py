@@ -7,7 +7,7 @@ from pathlib import Path
 from kbslurm.domain.manifest import manifest_for
 from kbslurm.problems import loading
 from kbslurm_eval.judge import builds, call_checks, judge, launch, output_checks, ranks
-from kbslurm_eval.shared import clock, wire
+from kbslurm_eval.shared import timing, wire
 from tests.flow import harness_ground as ground
 from tests.services import GXX, needs
 
@@ -70,10 +70,10 @@ def test_what_a_faster_decoder_could_save_is_not_resolved() -> None:
     """Calls that come back sooner than a null call does: only a replaced runner can do that."""
     nulls = [30_000, 30_100, 30_200, 30_300]
     bare = [n - 8_000 for n in nulls]
-    quick = clock.net(clock.LaunchTimes(calls_ns=[26_000] * 9, trusted_null_ns=nulls, bare_null_ns=bare))
+    quick = timing.net(timing.LaunchTimes(calls_ns=[26_000] * 9, trusted_null_ns=nulls, bare_null_ns=bare))
     assert quick.median_ns == 8_000
     assert not quick.resolved
-    plain = clock.net(clock.LaunchTimes(calls_ns=[60_000] * 9, trusted_null_ns=nulls, bare_null_ns=bare))
+    plain = timing.net(timing.LaunchTimes(calls_ns=[60_000] * 9, trusted_null_ns=nulls, bare_null_ns=bare))
     assert plain.resolved
     assert 29_000 < plain.median_ns < 31_000
 

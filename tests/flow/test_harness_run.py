@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kbslurm_eval.shared import clock, samples, wire
+from kbslurm_eval.shared import timing, wire
 from tests.flow import harness_ground as ground
 
 RIGHT = "def custom_kernel(data):\n    return sorted(data)\n"
@@ -336,5 +336,5 @@ def test_a_final_measures_rivals_beside_one_another_and_one_that_fails_ends_noth
     counts = {r: sum(s.phase == "ranked" and s.rival == r for s in report.samples) for r in range(5)}
     assert counts == {0: 3, 1: 3, 2: 3, 3: 0, 4: 0}
     assert all(len(s.own.calls_ns) == 5 and s.baseline is not None for s in report.samples if s.rival)
-    times = [clock.interval(clock.paired(samples.nets(report.samples, "ranked", 0, r))).value for r in (1, 2)]
+    times = [timing.interval(timing.paired(timing.nets(report.samples, "ranked", 0, r))).value for r in (1, 2)]
     assert times[0] < times[1]

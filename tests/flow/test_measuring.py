@@ -27,7 +27,7 @@ from kbslurm.store.postgres import PostgresStore
 from kbslurm.store.rejudgings import Wanted
 from kbslurm.store.scores import Scores
 from kbslurm.store.second_measurements import TEND_LOCK
-from kbslurm_eval.shared import clock
+from kbslurm_eval.shared import timing
 from tests.command_line import CommandLine
 from tests.flow.puppet import RUNNING, Puppet, sealed_report
 from tests.flow.stage import PROBLEM, Stage
@@ -403,7 +403,7 @@ def test_resubmitting_for_luck_gains_next_to_nothing(between: float) -> None:
 
     def run() -> Verdict:
         level = source.gauss(0, between)
-        found = clock.interval([math.exp(level + source.gauss(0, 0.01)) for _ in range(5)])
+        found = timing.interval([math.exp(level + source.gauss(0, 0.01)) for _ in range(5)])
         told = {"score_s": found.value, "low_s": found.low, "high_s": found.high}
         return Verdict(name="passed", reason="", ranked=True, **told)  # type: ignore[arg-type]
 

@@ -14,7 +14,7 @@ import pytest
 
 from kbslurm_eval.device import call_parts
 from kbslurm_eval.device.call_parts import DeviceChoice
-from kbslurm_eval.shared import clock, layouts, values
+from kbslurm_eval.shared import layouts, timing, values
 
 ARRAYS = DeviceChoice(arrays=True)
 NATIVE = DeviceChoice(arrays=True, native=True)
@@ -130,4 +130,4 @@ def test_compiled_code_gets_arrays_in_c_order(device: Any) -> None:
     ],
 )
 def test_a_claimed_device_time_agrees_within_bounds(seen: float, claimed: float, sd: float, agreed: bool) -> None:
-    assert clock.agrees(seen, claimed, sd) is agreed
+    assert timing.agrees(seen, claimed, sd) is agreed

@@ -17,7 +17,7 @@ import pytest
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.verdict import of_report, too_short
 from kbslurm.flow import recount
-from kbslurm_eval.shared import clock, samples
+from kbslurm_eval.shared import timing
 from kbslurm_eval.shared.wire import Budget, Report, WireError, commitment, read_report
 from kbslurm_eval.shared.wire import dumps as text_of
 from tests.timed import a_launch, timed
@@ -63,7 +63,7 @@ def _result(given: Report, **changes: Any) -> Report:
 
 def _without_last_launch(given: Report) -> Report:
     left = [s for s in given.samples if s.launch != 4]
-    rows = [dataclasses.replace(b, **samples.figures(samples.nets(left, b.phase, b.index))) for b in given.benchmarks]
+    rows = [dataclasses.replace(b, **timing.figures(timing.nets(left, b.phase, b.index))) for b in given.benchmarks]
     return dataclasses.replace(given, samples=left, benchmarks=rows)
 
 
@@ -104,20 +104,20 @@ def test_a_report_that_measured_less_or_otherwise_than_declared_is_refused() -> 
 
 def test_what_cannot_be_timed_does_not_rank_and_says_so() -> None:
     noisy = [
-        clock.LaunchTimes(calls_ns=[7_000] * 6, trusted_null_ns=[1_000, 2_000, 3_000, 4_000] * 2) for _ in range(5)
+        timing.LaunchTimes(calls_ns=[7_000] * 6, trusted_null_ns=[1_000, 2_000, 3_000, 4_000] * 2) for _ in range(5)
     ]
-    found = [clock.net(times) for times in noisy]
-    assert all(n.resolved for n in found) and not clock.is_resolved(found)
-    assert samples.figures(found)["flags"] == [clock.UNRESOLVED]
-    calm = clock.net(clock.LaunchTimes(calls_ns=[7_000] * 6, trusted_null_ns=[1_000] * 8))
-    assert clock.is_resolved([calm, *found[1:]]), "a busy neighbour doesn't make a kernel short"
-    floored = clock.net(clock.LaunchTimes(calls_ns=[900] * 6, trusted_null_ns=[1_000] * 8))
-    assert not floored.resolved and clock.is_resolved([calm, calm, floored])
-    assert not clock.is_resolved([calm, floored]) and not clock.is_resolved([floored] * 3)
+    found = [timing.net(times) for times in noisy]
+    assert all(n.resolved for n in found) and not timing.is_resolved(found)
+    assert timing.figures(found)["flags"] == [timing.UNRESOLVED]
+    calm = timing.net(timing.LaunchTimes(calls_ns=[7_000] * 6, trusted_null_ns=[1_000] * 8))
+    assert timing.is_resolved([calm, *found[1:]]), "a busy neighbour doesn't make a kernel short"
+    floored = timing.net(timing.LaunchTimes(calls_ns=[900] * 6, trusted_null_ns=[1_000] * 8))
+    assert not floored.resolved and timing.is_resolved([calm, calm, floored])
+    assert not timing.is_resolved([calm, floored]) and not timing.is_resolved([floored] * 3)
     given = an_honest(PLAIN)
     for ranking_by, index, counts in (("last", 0, False), ("last", 1, True), ("geom", 0, True), ("mean", 1, True)):
         rows = [
-            dataclasses.replace(b, flags=[clock.UNRESOLVED]) if (b.phase, b.index) == ("ranked", index) else b
+            dataclasses.replace(b, flags=[timing.UNRESOLVED]) if (b.phase, b.index) == ("ranked", index) else b
             for b in given.benchmarks
         ]
         short = dataclasses.replace(given, benchmarks=rows)
@@ -128,7 +128,7 @@ def test_what_cannot_be_timed_does_not_rank_and_says_so() -> None:
 
 
 @pytest.mark.parametrize("ranking_by", ["last", "mean", "geom"])
-def test_a_score_in_reference_units_is_covered_as_often_as_it_says(ranking_by: samples.RankingBy) -> None:
+def test_a_score_in_reference_units_is_covered_as_often_as_it_says(ranking_by: timing.RankingBy) -> None:
     """A true ratio of 2 on a node whose clock walks and whose launches differ: 95 % of the intervals hold it."""
     source, hits, rounds = random.Random(11), 0, 1000
     truth = {"last": 20e6, "mean": 15e6, "geom": math.sqrt(10e6 * 20e6)}[ranking_by]
@@ -141,36 +141,36 @@ def test_a_score_in_reference_units_is_covered_as_often_as_it_says(ranking_by: s
                 near = node * math.exp(source.gauss(0, 0.02))
                 ours = 2 * unit * near * math.exp(source.gauss(0, 0.01))
                 nets.append(
-                    clock.Net(median_ns=ours, null_ns=1.0, samples_ns=[ours], resolved=True, baseline_ns=unit * near)
+                    timing.Net(median_ns=ours, null_ns=1.0, samples_ns=[ours], resolved=True, baseline_ns=unit * near)
                 )
             cases.append(nets)
-        found = samples.in_units(cases, [5e6, 10e6], ranking_by)
+        found = timing.in_units(cases, [5e6, 10e6], ranking_by)
         hits += found.low <= truth <= found.high
     assert 0.93 <= hits / rounds <= 0.97
 
 
 def test_without_a_baseline_there_are_no_reference_units() -> None:
-    net = clock.Net(median_ns=1.0, null_ns=1.0, samples_ns=[1.0], resolved=True)
+    net = timing.Net(median_ns=1.0, null_ns=1.0, samples_ns=[1.0], resolved=True)
     with pytest.raises(ValueError):
-        samples.in_units([[net, net]], [5e6], "geom")
+        timing.in_units([[net, net]], [5e6], "geom")
 
 
 def test_diagnostics_are_what_they_are_called() -> None:
-    assert samples.quantile([4.0, 1.0, 3.0, 2.0], 0.5) == 2.5
-    assert samples.quantile([7.0], 0.95) == 7.0
-    assert samples.lag1([1.0, 1.0, 1.0]) == 0.0
-    assert samples.lag1([1.0, 2.0] * 20) < -0.9
-    assert samples.lag1([float(n) for n in range(40)]) > 0.8
-    assert samples.far_out([1.0, 1.1, 0.9, 1.0, 1.05, 50.0]) == pytest.approx(1 / 6)
+    assert timing.quantile([4.0, 1.0, 3.0, 2.0], 0.5) == 2.5
+    assert timing.quantile([7.0], 0.95) == 7.0
+    assert timing.lag1([1.0, 1.0, 1.0]) == 0.0
+    assert timing.lag1([1.0, 2.0] * 20) < -0.9
+    assert timing.lag1([float(n) for n in range(40)]) > 0.8
+    assert timing.far_out([1.0, 1.1, 0.9, 1.0, 1.05, 50.0]) == pytest.approx(1 / 6)
     source = random.Random(3)
     walk, likes = 0.0, []
     for _ in range(300):
         walk = 0.9 * walk + source.gauss(0, 1)
         likes.append(100 + walk)
     plain = statistics.stdev(likes) / math.sqrt(len(likes))
-    found = samples.batch_means_error([likes])
+    found = timing.batch_means_error([likes])
     assert found is not None and found > 2 * plain  # neighbours are alike: the plain error is far too small
-    assert samples.batch_means_error([[1.0]]) is None
+    assert timing.batch_means_error([[1.0]]) is None
 
 
 def test_the_spread_falls_into_that_between_launches_and_that_within() -> None:
@@ -179,9 +179,9 @@ def test_the_spread_falls_into_that_between_launches_and_that_within() -> None:
     for _ in range(200):
         launch = 1e6 * math.exp(draw.gauss(0, 0.02))
         calls = [int(launch * math.exp(draw.gauss(0, 0.05))) + 1000 for _ in range(40)]
-        found.append(clock.net(clock.LaunchTimes(calls_ns=calls, trusted_null_ns=[1000] * 8)))
-    told = samples.components(found)
+        found.append(timing.net(timing.LaunchTimes(calls_ns=calls, trusted_null_ns=[1000] * 8)))
+    told = timing.components(found)
     assert told is not None
     assert math.isclose(told["between"], 0.02, rel_tol=0.2)
     assert math.isclose(told["within"], 0.05, rel_tol=0.05)
-    assert samples.components(found[:1]) is None
+    assert timing.components(found[:1]) is None

@@ -35,7 +35,7 @@ from kbslurm_eval.judge.launch import LATE_CAP, PROBE_SIZE, PROBES, SMALL_OUTPUT
 from kbslurm_eval.judge.reference import Prepared
 from kbslurm_eval.judge.replies import Rejected, Reply
 from kbslurm_eval.judge.run_device import RunDevice
-from kbslurm_eval.shared import clock, layouts, runner_link, values
+from kbslurm_eval.shared import layouts, runner_link, timing, values
 from kbslurm_eval.shared.runner_link import Kind, Status
 from kbslurm_eval.shared.wire import Manifest, PhaseName
 
@@ -357,14 +357,14 @@ class DeviceLaunch(Launch):
         """The last call is one that counts."""
         self._claims.setdefault(index, []).append(self._claim_ns)
 
-    def witness(self, name: PhaseName, times: Mapping[int, clock.LaunchTimes]) -> None:
+    def witness(self, name: PhaseName, times: Mapping[int, timing.LaunchTimes]) -> None:
         """What the runner claims of its calls beside what the judge saw."""
         if not self._run_device.shares:
             return
         for index, claims in self._claims.items():
-            mine = clock.net(times[index])
+            mine = timing.net(times[index])
             seen, said = statistics.median(mine.samples_ns), statistics.median(claims)
-            agreed = clock.agrees(seen, said, mine.null_sd_ns)
+            agreed = timing.agrees(seen, said, mine.null_sd_ns)
             row = {"phase": name, "index": index, "claimed_ns": said, "judge_ns": seen, "agreed": agreed}
             self._run_device.times.append(row)
 

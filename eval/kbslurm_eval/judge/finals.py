@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kbslurm_eval.shared import clock, samples
+from kbslurm_eval.shared import timing
 
 if TYPE_CHECKING:
     from kbslurm_eval.judge.reference import Case
@@ -55,11 +55,11 @@ class RivalLaunches:
     """One launch of everybody. `open_one` gives a runner with the text in it and its null calls' times, or raises."""
 
     rivals: Rivals
-    open_one: Callable[[int, str], tuple[Any, dict[int, clock.LaunchTimes]]]
+    open_one: Callable[[int, str], tuple[Any, dict[int, timing.LaunchTimes]]]
     call: Call
     fault: type[Exception]
     launches: dict[int, Any] = field(default_factory=dict)
-    times: dict[int, dict[int, clock.LaunchTimes]] = field(default_factory=dict)
+    times: dict[int, dict[int, timing.LaunchTimes]] = field(default_factory=dict)
 
     def begin(self) -> None:
         """Start whoever is still in."""
@@ -84,13 +84,13 @@ class RivalLaunches:
             elif kept:
                 self.times[rival][case.index].calls_ns.append(ns)
 
-    def samples(self, phase: PhaseName, number: int, base: Mapping[int, clock.LaunchTimes]) -> list[LaunchSamples]:
+    def samples(self, phase: PhaseName, number: int, base: Mapping[int, timing.LaunchTimes]) -> list[LaunchSamples]:
         """What this launch showed of those who are still in."""
         rows = []
         for rival in sorted(self.launches):
             for index, times in self.times[rival].items():
                 times.baseline = base.get(index)
-                rows.append(samples.of_launch(phase, index, number, times, 1 + rival))
+                rows.append(timing.of_launch(phase, index, number, times, 1 + rival))
         return rows
 
     def close(self) -> None:

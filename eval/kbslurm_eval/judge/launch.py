@@ -19,7 +19,7 @@ from kbslurm_eval.judge import builds
 from kbslurm_eval.judge.heartbeat import Heartbeat
 from kbslurm_eval.judge.reference import Prepared
 from kbslurm_eval.judge.replies import Rejected, Reply, with_last_line
-from kbslurm_eval.shared import clock, layouts, remove_tree, runner_link, values
+from kbslurm_eval.shared import layouts, remove_tree, runner_link, timing, values
 from kbslurm_eval.shared.runner_link import JudgeEnd, Kind, Status
 from kbslurm_eval.shared.wire import (
     Manifest,
@@ -321,7 +321,7 @@ class Launch:
     def keep(self, index: int) -> None:
         """The last call is one that counts."""
 
-    def witness(self, name: PhaseName, times: Mapping[int, clock.LaunchTimes]) -> None:
+    def witness(self, name: PhaseName, times: Mapping[int, timing.LaunchTimes]) -> None:
         """What else than the judge's clock was seen of the calls that count."""
 
     def counted(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from kbslurm_eval.judge import machine
 from kbslurm_eval.judge.run_state import RunState
-from kbslurm_eval.shared import clock, samples
+from kbslurm_eval.shared import timing
 from kbslurm_eval.shared.program import harness_digest
 from kbslurm_eval.shared.wire import REPORT_CAP, WIRE_VERSION, Isolation, Report, VerdictName, commitment, dumps
 
@@ -69,10 +69,10 @@ def report_of(run: RunState, verdict: VerdictName, reason: str, started: int) ->
     return _fitting(report)
 
 
-def _score(run: RunState) -> clock.Estimate | None:
+def _score(run: RunState) -> timing.Estimate | None:
     wanted = "ranked" if run.manifest.mode == "leaderboard" else "benchmark"
     found = [b.launch_medians_ns for b in run.results.benchmarks if b.phase == wanted]
-    return clock.combined(found, run.manifest.ranking_by) if found else None
+    return timing.combined(found, run.manifest.ranking_by) if found else None
 
 
 def _spread(run: RunState) -> dict[str, list[dict[str, float] | None]]:
@@ -80,8 +80,8 @@ def _spread(run: RunState) -> dict[str, list[dict[str, float] | None]]:
     told: dict[str, list[dict[str, float] | None]] = {}
     for result in run.results.benchmarks:
         if result.status == "pass":
-            seen = samples.nets(run.results.samples, result.phase, result.index)
-            told.setdefault(result.phase, []).append(samples.components(seen))
+            seen = timing.nets(run.results.samples, result.phase, result.index)
+            told.setdefault(result.phase, []).append(timing.components(seen))
     return told
 
 

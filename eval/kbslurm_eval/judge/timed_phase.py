@@ -17,7 +17,7 @@ from kbslurm_eval.judge.launches import Launches
 from kbslurm_eval.judge.reference import Case, Prepared, ProblemTrouble
 from kbslurm_eval.judge.replies import MESSAGE_CAP, Rejected, clean, status_of
 from kbslurm_eval.judge.run_state import SECRET, RunState
-from kbslurm_eval.shared import clock, samples
+from kbslurm_eval.shared import timing
 from kbslurm_eval.shared.wire import SAMPLES_CAP, BenchmarkResult, PhaseName
 
 WARM_UPS, NULLS, NULLS_DROPPED = 2, 10, 2
@@ -54,7 +54,7 @@ class TimedPhase:
                 times, at, fault = self._measured(name, cases, calls, number, allowance)
                 if fault is not None:
                     return fault
-                self._run.results.samples += [samples.of_launch(name, n, number, found) for n, found in times.items()]
+                self._run.results.samples += [timing.of_launch(name, n, number, found) for n, found in times.items()]
         except Rejected as rejected:
             fault = rejected
             raise
@@ -63,7 +63,7 @@ class TimedPhase:
                 self._run.results.facts["rivals"] = self._rivals.told()
             for case in cases:
                 mine = fault if case.index == at.index else None
-                seen = samples.nets(self._run.results.samples, name, case.index)
+                seen = timing.nets(self._run.results.samples, name, case.index)
                 self._run.results.benchmarks.append(_benchmark(name, case, seen, mine, fault, launches))
         return None
 
@@ -79,11 +79,11 @@ class TimedPhase:
         # What can't be archived isn't measured: the service computes every figure again from the samples.
         rows = 2 * 2 * budget.launches * len(self._run.manifest.benchmarks)
         most = max(1, min(budget.max_calls, SAMPLES_CAP // rows))
-        return clock.budgeted_calls(calls=budget.calls, max_calls=most, target_s=budget.target_s, reference_s=pace)
+        return timing.budgeted_calls(calls=budget.calls, max_calls=most, target_s=budget.target_s, reference_s=pace)
 
     def _measured(
         self, name: PhaseName, cases: Sequence[Case], calls: dict[int, int], number: int, allowance: Allowance
-    ) -> tuple[dict[int, clock.LaunchTimes], Case, Rejected | None]:
+    ) -> tuple[dict[int, timing.LaunchTimes], Case, Rejected | None]:
         patterns = {c.index: self._run.reference.prepare(c, self._run.seed(name, c, number, "null")) for c in cases}
         launch, at, fault = None, cases[0], None
         rivals: finals.RivalLaunches | None = None
@@ -140,7 +140,7 @@ class TimedPhase:
 
     def _baseline(
         self, name: PhaseName, patterns: dict[int, Prepared]
-    ) -> tuple[Launch | None, dict[int, clock.LaunchTimes]]:
+    ) -> tuple[Launch | None, dict[int, timing.LaunchTimes]]:
         """A runner with the problem's own trusted submission, when it has one: stopped while the candidate runs."""
         source = self._run.manifest.config.get("baseline")
         if not isinstance(source, str):
@@ -169,7 +169,7 @@ class TimedPhase:
         plan: Sequence[Case],
         number: int,
         base: Launch,
-        times: dict[int, clock.LaunchTimes],
+        times: dict[int, timing.LaunchTimes],
     ) -> None:
         """All of the baseline's calls before the candidate starts, on a device that only one process may use."""
         counts = dict.fromkeys(times, 0)
@@ -187,7 +187,7 @@ class TimedPhase:
             raise CantStart("a final's kernels take turns, and this device is in exclusive-process mode")
         each_s = self._run.manifest.limits.ranked_s / finals.many(self._run.manifest.config)
 
-        def open_one(rival: int, source: str) -> tuple[Launch, dict[int, clock.LaunchTimes]]:
+        def open_one(rival: int, source: str) -> tuple[Launch, dict[int, timing.LaunchTimes]]:
             theirs = replace(
                 self._run.manifest, source=source, config={**self._run.manifest.config, "role": f"rival{rival}"}
             )
@@ -219,7 +219,7 @@ class TimedPhase:
         case: Case,
         parts: tuple[int, int],
         base: Launch,
-        times: dict[int, clock.LaunchTimes],
+        times: dict[int, timing.LaunchTimes],
         kept: bool,
     ) -> None:
         try:
@@ -232,19 +232,24 @@ class TimedPhase:
             times[case.index].calls_ns.append(ns)
 
 
-def _nulls(launch: Launch, patterns: dict[int, Prepared]) -> dict[int, clock.LaunchTimes]:
+def _nulls(launch: Launch, patterns: dict[int, Prepared]) -> dict[int, timing.LaunchTimes]:
     """What a null call costs in this runner, for each case, before anything of a submission is in it."""
     times = {}
     launch.settle(next(iter(patterns.values())))
     for index, pattern in patterns.items():
         found = [launch.null(pattern) for _ in range(NULLS)]
         bare = [launch.bare_null(pattern) for _ in range(NULLS)]
-        times[index] = clock.LaunchTimes(trusted_null_ns=found[NULLS_DROPPED:], bare_null_ns=bare[NULLS_DROPPED:])
+        times[index] = timing.LaunchTimes(trusted_null_ns=found[NULLS_DROPPED:], bare_null_ns=bare[NULLS_DROPPED:])
     return times
 
 
 def _benchmark(
-    name: PhaseName, case: Case, nets: list[clock.Net], mine: Rejected | None, any_fault: Rejected | None, launches: int
+    name: PhaseName,
+    case: Case,
+    nets: list[timing.Net],
+    mine: Rejected | None,
+    any_fault: Rejected | None,
+    launches: int,
 ) -> BenchmarkResult:
     plain = BenchmarkResult(phase=name, index=case.index, spec=case.spec, status="pass")
     if any_fault is not None or len(nets) < launches:
@@ -252,7 +257,7 @@ def _benchmark(
             return replace(plain, status="skipped")
         said = mine.plain if name in SECRET and mine.verdict != "violation" else mine.said
         return replace(plain, status=status_of(mine), message=clean(said, MESSAGE_CAP))
-    return replace(plain, **samples.figures(nets))
+    return replace(plain, **timing.figures(nets))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ for _name in (
     "utils",
     "task",
     "kbslurm_eval.judge.reference",
-    "kbslurm_eval.shared.clock",
+    "kbslurm_eval.shared.timing",
     "random",
     "statistics",
 ):

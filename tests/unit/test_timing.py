@@ -10,31 +10,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbslurm_eval.shared import clock
+from kbslurm_eval.shared import timing
 
 POSITIVE = st.floats(min_value=1.0, max_value=1e12)
 
 
 def test_the_quantiles_are_students() -> None:
-    assert clock.t95(1) == pytest.approx(12.7062)
-    assert clock.t95(4) == pytest.approx(2.7764)
-    assert clock.t95(30) == pytest.approx(2.0423)
-    assert clock.t95(35) == clock.t95(30)
-    assert clock.t95(1000) == pytest.approx(1.9799)
+    assert timing.t95(1) == pytest.approx(12.7062)
+    assert timing.t95(4) == pytest.approx(2.7764)
+    assert timing.t95(30) == pytest.approx(2.0423)
+    assert timing.t95(35) == timing.t95(30)
+    assert timing.t95(1000) == pytest.approx(1.9799)
     with pytest.raises(ValueError):
-        clock.t95(0)
+        timing.t95(0)
 
 
 @given(st.lists(POSITIVE, min_size=1, max_size=12))
 def test_an_interval_contains_its_value(values: list[float]) -> None:
-    found = clock.interval(values)
+    found = timing.interval(values)
     assert 0 < found.low <= found.value <= found.high
 
 
 def test_the_interval_covers_as_often_as_it_says() -> None:
     source, hits, rounds = random.Random(7), 0, 2000
     for _ in range(rounds):
-        found = clock.interval([1000.0 * math.exp(source.gauss(0, 0.02)) for _ in range(5)])
+        found = timing.interval([1000.0 * math.exp(source.gauss(0, 0.02)) for _ in range(5)])
         hits += found.low <= 1000.0 <= found.high
     assert 0.93 <= hits / rounds <= 0.97
 
@@ -44,25 +44,25 @@ def test_the_interval_covers_as_often_as_it_says() -> None:
 )
 def test_every_way_of_ranking_lies_between_the_cases(rows: list[tuple[float, float, float]], ranking_by: str) -> None:
     cases = [list(case) for case in zip(*rows, strict=True)]
-    found = clock.combined(cases, ranking_by)  # type: ignore[arg-type]
+    found = timing.combined(cases, ranking_by)  # type: ignore[arg-type]
     assert min(map(min, cases)) * 0.999 <= found.value <= max(map(max, cases)) * 1.001
 
 
 def test_last_looks_at_the_last_case_only() -> None:
-    assert clock.combined([[1.0, 1.0], [5.0, 5.0]], "last").value == pytest.approx(5.0)
-    assert clock.combined([[1.0, 1.0], [5.0, 5.0]], "mean").value == pytest.approx(3.0)
-    assert clock.combined([[1.0, 1.0], [4.0, 4.0]], "geom").value == pytest.approx(2.0)
+    assert timing.combined([[1.0, 1.0], [5.0, 5.0]], "last").value == pytest.approx(5.0)
+    assert timing.combined([[1.0, 1.0], [5.0, 5.0]], "mean").value == pytest.approx(3.0)
+    assert timing.combined([[1.0, 1.0], [4.0, 4.0]], "geom").value == pytest.approx(2.0)
 
 
-def _times(calls: list[int], trusted: list[int], seen: list[int]) -> clock.LaunchTimes:
-    return clock.LaunchTimes(calls_ns=calls, trusted_null_ns=trusted, null_ns=seen)
+def _times(calls: list[int], trusted: list[int], seen: list[int]) -> timing.LaunchTimes:
+    return timing.LaunchTimes(calls_ns=calls, trusted_null_ns=trusted, null_ns=seen)
 
 
 def test_slowed_null_calls_gain_nothing_and_fast_ones_cost() -> None:
-    plain = clock.net(_times([10_000] * 9, [2_000] * 9, [2_000] * 9))
+    plain = timing.net(_times([10_000] * 9, [2_000] * 9, [2_000] * 9))
     assert plain.median_ns == 8_000
-    assert clock.net(_times([10_000] * 9, [2_000] * 9, [9_999] * 9)) == plain
-    assert clock.net(_times([10_000] * 9, [2_000] * 9, [500] * 9)).median_ns == 9_500
+    assert timing.net(_times([10_000] * 9, [2_000] * 9, [9_999] * 9)) == plain
+    assert timing.net(_times([10_000] * 9, [2_000] * 9, [500] * 9)).median_ns == 9_500
 
 
 @given(
@@ -71,36 +71,36 @@ def test_slowed_null_calls_gain_nothing_and_fast_ones_cost() -> None:
     st.lists(st.integers(1, 10**9), max_size=5),
 )
 def test_a_net_time_is_never_zero(calls: list[int], trusted: list[int], seen: list[int]) -> None:
-    found = clock.net(_times(calls, trusted, seen))
-    assert found.median_ns >= clock.LEAST_NS
+    found = timing.net(_times(calls, trusted, seen))
+    assert found.median_ns >= timing.LEAST_NS
     if found.resolved:
         assert found.median_ns == statistics.median(found.samples_ns)
 
 
 def test_a_call_as_short_as_the_null_call_is_marked_and_bounded() -> None:
-    found = clock.net(_times([2_000] * 9, [2_000] * 9, []))
+    found = timing.net(_times([2_000] * 9, [2_000] * 9, []))
     assert not found.resolved
-    assert found.median_ns == clock.LEAST_NS
+    assert found.median_ns == timing.LEAST_NS
 
 
 def test_the_budget_depends_on_the_reference_only() -> None:
     def calls(reference_s: float) -> int:
-        return clock.budgeted_calls(calls=30, max_calls=300, target_s=0.5, reference_s=reference_s)
+        return timing.budgeted_calls(calls=30, max_calls=300, target_s=0.5, reference_s=reference_s)
 
     assert [calls(s) for s in (0.0, 1e-6, 0.01, 0.05, 1.0, 100.0)] == [30, 30, 30, 10, 5, 5]
-    assert clock.budgeted_calls(calls=3, max_calls=300, target_s=0.5, reference_s=9.0) == 3
+    assert timing.budgeted_calls(calls=3, max_calls=300, target_s=0.5, reference_s=9.0) == 3
 
 
 def test_what_slows_a_launch_as_a_whole_is_not_in_a_paired_score() -> None:
-    def launch(factor: float) -> clock.Net:
+    def launch(factor: float) -> timing.Net:
         times = _times([int(9_000 * factor) + 1_000] * 5, [1_000] * 5, [])
         times.baseline = _times([int(3_000 * factor) + 1_000] * 5, [1_000] * 5, [])
-        return clock.net(times)
+        return timing.net(times)
 
     nets = [launch(f) for f in (1.0, 1.5, 2.0)]
-    figures = clock.paired(nets)
+    figures = timing.paired(nets)
     assert max(figures) == pytest.approx(min(figures))
-    base = clock.baseline_of(nets)
+    base = timing.baseline_of(nets)
     assert base is not None
     assert figures[0] == pytest.approx(3 * base)
-    assert clock.baseline_of([clock.net(_times([9_000] * 3, [1_000] * 3, []))]) is None
+    assert timing.baseline_of([timing.net(_times([9_000] * 3, [1_000] * 3, []))]) is None

@@ -1,0 +1,339 @@
+"""From raw durations to figures: what a launch, a case and a score come to. Pure.
+
+A launch's calls share one process, one memory layout and one moment, so they aren't independent; launches nearly are.
+All arithmetic is on logarithms, because ratios are what a ranking compares. The harness and the service call the same
+functions on the same samples, so a report whose figures don't follow from its samples is known for what it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from kbslurm_eval.shared.wire import BenchmarkResult, CallTimes, LaunchSamples, PhaseName
+
+UNRESOLVED = "UNRESOLVED"
+ONE_LAUNCH = "ONE_LAUNCH"
+LEAST_NS = 50.0
+AGREE_NS, AGREE_SHARE, AGREE_SPREAD = 2_000.0, 0.03, 3.0  # how far a claimed device time may be from the judge's
+RESOLVABLE = 5.0  # standard deviations of a null call that a net time must be long
+# two-sided 95 % quantiles of Student's t for 1, 2, 3 … 30 degrees of freedom, and then for 40, 60, 120
+_T95 = (
+    12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
+    2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860,
+    2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423,
+)  # fmt: skip
+_T95_FAR = ((40, 2.0211), (60, 2.0003), (120, 1.9799))
+BATCHES = 10
+FAR_OUT = 5.0  # median absolute deviations above the median: counted, never left out
+RankingBy = Literal["last", "mean", "geom"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A positive time with its 95 % interval, which always contains it."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(kw_only=True)
+class LaunchTimes:
+    """What one launch showed of one case: durations of calls, and of null calls before and after the submission was
+    there."""
+
+    calls_ns: list[int] = field(default_factory=list)
+    trusted_null_ns: list[int] = field(default_factory=list)
+    null_ns: list[int] = field(default_factory=list)
+    bare_null_ns: list[int] = field(default_factory=list)
+    baseline: LaunchTimes | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Net:
+    """One launch's figure for one case: the median call less the null call."""
+
+    median_ns: float
+    null_ns: float
+    samples_ns: list[float]
+    resolved: bool
+    baseline_ns: float | None = None
+    null_sd_ns: float = 0.0
+
+
+def t95(degrees: int) -> float:
+    """The two-sided 95 % quantile; between the table's rows the smaller number of degrees counts."""
+    if degrees < 1:
+        raise ValueError("an interval needs two launches")
+    if degrees <= len(_T95):
+        return _T95[degrees - 1]
+    return next((q for row, q in reversed(_T95_FAR) if degrees >= row), _T95[-1])
+
+
+def net(times: LaunchTimes) -> Net:
+    """Calls less the null call. A null measured while the submission was there may only be used where it is the
+    smaller one.
+
+    A submission could slow null calls down to look faster; it can't touch those from before it was loaded. It could
+    also decode its input faster than a null call does: a figure below that part is not resolved.
+    """
+    quarter = statistics.quantiles(times.trusted_null_ns, n=4, method="inclusive")[0]
+    # too large a null would flatter: on a busy machine the lower quarter is nearer to what a null call costs
+    null = min(statistics.median(times.trusted_null_ns), 1.25 * quarter)
+    if times.null_ns:
+        null = min(null, statistics.median(times.null_ns))
+    spread = (quarter - min(times.trusted_null_ns)) * 1.4826
+    samples = [t - null for t in times.calls_ns]
+    median = statistics.median(samples)
+    # What a null call spends on making arrays of the link's bytes is taken off too, and a submission may have replaced
+    # the runner's way of doing that by a faster one of its own
+    decoding = min(times.trusted_null_ns) - min(times.bare_null_ns) if times.bare_null_ns else 0.0
+    least = max(LEAST_NS, 3 * spread / math.sqrt(len(samples)), decoding)
+    base = None if times.baseline is None else net(times.baseline).median_ns
+    return Net(
+        median_ns=max(median, least),
+        null_ns=null,
+        samples_ns=samples,
+        resolved=median > least,
+        baseline_ns=base,
+        null_sd_ns=spread,
+    )
+
+
+def agrees(seen_ns: float, claimed_ns: float, null_sd_ns: float) -> bool:
+    """Whether a device time that a runner claims is what the judge's clock shows: within 2 µs, 3 %, or three standard
+    deviations of a null call, whichever is most."""
+    return abs(seen_ns - claimed_ns) <= max(AGREE_NS, AGREE_SHARE * seen_ns, AGREE_SPREAD * null_sd_ns)
+
+
+def is_resolved(nets: Sequence[Net]) -> bool:
+    """Whether a case's time can be told from the cost of a call, in most launches and over all of them.
+
+    The noise is that of the calmest launch: a neighbour's burst makes an interval wide, it doesn't make a kernel short.
+    A launch below its own resolution counts with that, which is more than it showed.
+    """
+    noise = min(n.null_sd_ns for n in nets)
+    most = 2 * sum(n.resolved for n in nets) > len(nets)
+    return most and statistics.median(n.median_ns for n in nets) > RESOLVABLE * noise
+
+
+def baseline_of(nets: Sequence[Net]) -> float | None:
+    """What the baseline took over all launches; None without one."""
+    found = [n.baseline_ns for n in nets if n.baseline_ns is not None]
+    return math.exp(statistics.fmean(map(math.log, found))) if found and len(found) == len(nets) else None
+
+
+def paired(nets: Sequence[Net]) -> list[float]:
+    """One figure per launch: the net median, or, with a baseline beside it, its ratio to that one in units of all
+    launches'.
+
+    What slows both in one launch (clocks, heat, a neighbour) is not in the ratio.
+    """
+    base = baseline_of(nets)
+    return [n.median_ns if base is None or n.baseline_ns is None else n.median_ns / n.baseline_ns * base for n in nets]
+
+
+def interval(values: Sequence[float]) -> Estimate:
+    """The mean of the logarithms and its t interval; of one value only itself."""
+    logs = [math.log(v) for v in values]
+    centre = statistics.fmean(logs)
+    half = t95(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else 0.0
+    value = math.exp(centre)
+    return Estimate(value=value, low=min(value, math.exp(centre - half)), high=max(value, math.exp(centre + half)))
+
+
+def combined(per_case: Sequence[Sequence[float]], ranking_by: Literal["last", "mean", "geom"]) -> Estimate:
+    """The score over all cases: combined within each launch, then over launches, so that what a launch shares stays
+    in it."""
+    launches = list(zip(*per_case, strict=True))
+    match ranking_by:
+        case "last":
+            each = [launch[-1] for launch in launches]
+        case "mean":
+            each = [statistics.fmean(launch) for launch in launches]
+        case "geom":
+            each = [math.exp(statistics.fmean(map(math.log, launch))) for launch in launches]
+    return interval(each)
+
+
+def budgeted_calls(*, calls: int, max_calls: int, target_s: float, reference_s: float) -> int:
+    """Calls per launch and case: as declared, but not more than fit into target_s at the trusted reference's pace;
+    at least 5.
+
+    Decided before the submission is seen, and never changed by it.
+    """
+    fitting = math.floor(target_s / reference_s) if reference_s > 0 else calls
+    return max(1, min(calls, max_calls, max(5, fitting)))
+
+
+def of_launch(phase: PhaseName, index: int, launch: int, times: LaunchTimes, rival: int = 0) -> LaunchSamples:
+    """A launch's durations as a report carries them."""
+    base = times.baseline
+    return LaunchSamples(
+        phase=phase,
+        index=index,
+        launch=launch,
+        rival=rival,
+        own=_told(times),
+        baseline=None if base is None else _told(base),
+    )
+
+
+def nets(samples: Sequence[LaunchSamples], phase: PhaseName, index: int, rival: int = 0) -> list[Net]:
+    """What each launch came to, in order."""
+    mine = [s for s in samples if (s.phase, s.index, s.rival) == (phase, index, rival)]
+    return [net(_times(s)) for s in sorted(mine, key=lambda s: s.launch)]
+
+
+def figures(found: Sequence[Net]) -> dict[str, Any]:
+    """Every figure of one case's BenchmarkResult, by name."""
+    medians = paired(found)
+    raw = [n.samples_ns for n in found]
+    every = [max(value, LEAST_NS) for launch in raw for value in launch]
+    estimate = interval(medians)
+    flags = [] if is_resolved(found) else [UNRESOLVED]
+    if len(found) == 1:
+        flags.append(ONE_LAUNCH)
+    each = ratios(found)
+    told: dict[str, Any] = {
+        "calls": len(every),
+        "launch_medians_ns": medians,
+        "median_ns": estimate.value,
+        "mean_ns": statistics.fmean(every),
+        "std_ns": statistics.pstdev(every),
+        "best_ns": min(every),
+        "worst_ns": max(every),
+        "null_ns": statistics.median(n.null_ns for n in found),
+        "low_ns": estimate.low,
+        "high_ns": estimate.high,
+        "baseline_ns": baseline_of(found),
+        "flags": flags,
+        "p05_ns": quantile(every, 0.05),
+        "p95_ns": quantile(every, 0.95),
+        "sem_ns": batch_means_error(raw),
+        "lag1": statistics.fmean(lag1(launch) for launch in raw),
+        "outliers": statistics.fmean(far_out(launch) for launch in raw),
+        "null_sd_ns": statistics.median(n.null_sd_ns for n in found),
+    }
+    if each is not None:
+        ratio = interval(each)
+        told |= {"ratio": ratio.value, "ratio_low": ratio.low, "ratio_high": ratio.high}
+    return told
+
+
+def ratios(found: Sequence[Net]) -> list[float] | None:
+    """Per launch, the net time in units of the baseline's beside it; None where there is none."""
+    each = [n.median_ns / n.baseline_ns for n in found if n.baseline_ns is not None]
+    return each if each and len(each) == len(found) else None
+
+
+def components(found: Sequence[Net]) -> dict[str, float] | None:
+    """How much of the spread is between launches and how much between the calls of one, as standard deviations of
+    logarithms, by the method of moments; None of one launch. They say which of the two a larger budget should have."""
+    if len(found) < 2 or min(len(n.samples_ns) for n in found) < 2:
+        return None
+    logs = [[math.log(max(value, LEAST_NS)) for value in n.samples_ns] for n in found]
+    within = statistics.fmean(map(statistics.variance, logs))
+    calls = statistics.harmonic_mean([len(launch) for launch in logs])
+    # a median of n has about π/2 times the variance of a mean of n
+    owed = math.pi / 2 * within / calls
+    between = statistics.variance(map(math.log, paired(found))) - owed
+    return {"between": math.sqrt(max(0.0, between)), "within": math.sqrt(within)}
+
+
+def in_units(cases: Sequence[Sequence[Net]], b_ref_ns: Sequence[float], ranking_by: RankingBy) -> Estimate:
+    """The score over cases in units of the reference times: B_ref x exp(mean over launches of log(t / t_baseline)),
+    combined within each launch, with the t interval over launches. ValueError without a baseline."""
+    per_case = []
+    for found, unit in zip(cases, b_ref_ns, strict=True):
+        each = ratios(found)
+        if each is None or not unit > 0:
+            raise ValueError("no baseline was measured beside it")
+        per_case.append([ratio * unit for ratio in each])
+    return combined(per_case, ranking_by)
+
+
+def that_count(results: Sequence[BenchmarkResult], phase: PhaseName, ranking_by: RankingBy) -> list[BenchmarkResult]:
+    """The cases of this phase that enter the score, in order."""
+    mine = sorted((b for b in results if b.phase == phase), key=lambda b: b.index)
+    return mine[-1:] if ranking_by == "last" else mine
+
+
+def disagreement(result: BenchmarkResult, found: Sequence[Net]) -> str | None:
+    """The first figure that doesn't follow from the samples, or None."""
+    if not found:
+        return "has no samples"
+    said: Mapping[str, Any] = vars(result)
+    for name, value in figures(found).items():
+        if not _same(said[name], value):
+            return f"says {name} = {said[name]!r}, its samples say {value!r}"
+    return None
+
+
+def same(one: float, other: float) -> bool:
+    """Equal but for what another machine's mathematics library may round otherwise."""
+    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The share's quantile, between neighbours where it falls there."""
+    rows = sorted(values)
+    at = share * (len(rows) - 1)
+    below = math.floor(at)
+    return rows[below] + (rows[min(below + 1, len(rows) - 1)] - rows[below]) * (at - below)
+
+
+def batch_means_error(launches: Sequence[Sequence[float]]) -> float | None:
+    """The standard error of the mean from batches of neighbours, which near calls' likeness doesn't make too small."""
+    squares = []
+    for launch in launches:
+        size = max(1, len(launch) // BATCHES)
+        means = [statistics.fmean(launch[at : at + size]) for at in range(0, len(launch) - size + 1, size)]
+        if len(means) < 2:
+            return None
+        squares.append(statistics.variance(means) / len(means))
+    return math.sqrt(math.fsum(squares)) / len(squares)
+
+
+def lag1(values: Sequence[float]) -> float:
+    """How like each call is to the one before it: the autocorrelation at lag one; 0 where nothing varies."""
+    if len(values) < 3:
+        return 0.0
+    centre = statistics.fmean(values)
+    whole = math.fsum((v - centre) ** 2 for v in values)
+    near = math.fsum((a - centre) * (b - centre) for a, b in itertools.pairwise(values))
+    return near / whole if whole > 0 else 0.0
+
+
+def far_out(values: Sequence[float]) -> float:
+    """Which share of the calls took far longer than the median one."""
+    centre = statistics.median(values)
+    spread = statistics.median(abs(v - centre) for v in values)
+    return sum(v > centre + FAR_OUT * spread for v in values) / len(values) if spread > 0 else 0.0
+
+
+def _told(times: LaunchTimes) -> CallTimes:
+    return CallTimes(
+        calls_ns=list(times.calls_ns),
+        trusted_null_ns=list(times.trusted_null_ns),
+        null_ns=list(times.null_ns),
+        bare_null_ns=list(times.bare_null_ns),
+    )
+
+
+def _times(samples: LaunchSamples) -> LaunchTimes:
+    base = samples.baseline
+    return LaunchTimes(**vars(samples.own), baseline=None if base is None else LaunchTimes(**vars(base)))
+
+
+def _same(said: Any, value: Any) -> bool:
+    if isinstance(said, list) and isinstance(value, list):
+        return len(said) == len(value) and all(_same(a, b) for a, b in zip(said, value, strict=True))
+    if isinstance(said, int | float) and isinstance(value, int | float):
+        return same(said, value)
+    return bool(said == value)
