@@ -33,7 +33,7 @@ from kbslurm.domain.apptainer import ApptainerCommand, Bind
 from kbslurm.domain.run import SubmissionId
 from kbslurm.domain.site import GpuType, Site
 from kbslurm.flow.place import Place
-from kbslurm.flow.script import attempts_folder, harness_folder, script_writer
+from kbslurm.flow.script import SUPERVISOR, attempts_folder, harness_folder, script_writer
 from kbslurm.store import migrate
 from kbslurm_eval.wire import unseal
 from tests import bench, databases
@@ -166,6 +166,7 @@ def _harness(folder: Path) -> Path:
     for name in ("wire.py", "image.py"):
         shutil.copy(REPOSITORY / "eval" / "kbslurm_eval" / name, package / name)
     shutil.copy(HARNESS, folder / "__main__.py")
+    shutil.copy(REPOSITORY / "eval" / SUPERVISOR, folder / SUPERVISOR)
     return folder
 
 

@@ -123,6 +123,7 @@ def test_a_real_sbatch_reads_every_line_of_a_shipped_template(name: str, tmp_pat
             gpu=gpu,
             directory=tmp_path,
             harness=tmp_path,
+            supervisor="0" * 64,
             time_limit_s=100,
             memory_bytes=1 << 30,
             templates=shared_folders.path("sbatch_templates"),
