@@ -102,7 +102,7 @@ finish() {
     why=
     [ -n "${4-}" ] && why=$(printf %s "$4" | tr -cd '[:alnum:] ._:/=+,@%()-')
     say "ends: $1, status $2${why:+, $why}"
-    put "$DIR/exit.json" \
+    note "$DIR/exit.json" \
         "{\"cause\":\"$1\",\"status\":$2,\"began\":$began,\"why\":\"$why\",\"job\":\"$JOB\",\"node\":\"$NODE\"}"
     exit "$3"
 }
@@ -169,12 +169,18 @@ can_contain() {
 # What will run is what the image is, not what somebody meant it to be: a digest over its bytes. It is taken once per
 # node and remembered, where no submission can write, for as long as no inode, size or time of it changes; so is that
 # this account can't read all of it (status 77).
+# looks_of_image: by one look at that folder, which must be ours alone, and at the image, behind a link or not
 looks_of_image() {
     if [ "$SEEN" = tree ]; then
-        looks=$(find -H "$IMAGE" -xdev -printf '%i %s %m %C@ %P\n' 2>/dev/null | sha256sum)
+        looks=$(find "$KNOWN" "$IMAGE/." -xdev -path "$KNOWN" -prune -printf '%U %m %y:\n' -o \
+            -printf '%i %s %m %C@ %P\n' 2>/dev/null | { read -r whose; printf %s "$whose"; exec sha256sum; })
+    elif [ -L "$IMAGE" ]; then
+        looks=$(stat --printf='%u %a %F:' "$KNOWN" 2>/dev/null; stat -L -c '%d-%i-%s-%.9Y-%.9Z' "$IMAGE")
     else
-        looks=$(stat -L -c '%d-%i-%s-%.9Y-%.9Z' "$IMAGE")
+        looks=$(stat -c '%u %a %F:%d-%i-%s-%.9Y-%.9Z' "$KNOWN" "$IMAGE" 2>/dev/null)
     fi
+    case $looks in "$me 700 d:"* | "$me 700 directory:"*) ;; *) KNOWN= ;; esac
+    looks=${looks##*:}
     looks=${looks%% *}
     [ -n "$looks" ] || KNOWN=
     looks=$SEEN-$looks
@@ -213,7 +219,6 @@ identify_image() {
     done </proc/self/status
     KNOWN=$SHM_ROOT/.kb-images-$me
     [ -e "$KNOWN" ] || mkdir -m 700 "$KNOWN" 2>/dev/null
-    [ "$(stat -c '%u %a %F' "$KNOWN" 2>/dev/null)" = "$me 700 directory" ] || KNOWN=
     looks_of_image
     DIGEST=
     [ -n "$KNOWN" ] && [ -f "$KNOWN/$looks" ] && read -r DIGEST <"$KNOWN/$looks"

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -76,6 +76,7 @@ class Rig:
     """A folder of somebody without rights, with a stand-in's judge and runner as shell text."""
 
     root: Path
+    foreign: set[Path] = field(default_factory=set)
 
     def run(self, judge: str, runner: str = "", *, path: str = "", **told: str) -> dict[str, object]:
         """Run the script to its end, its programs taken from `path` first; its exit.json. `told`: lines for the site's
@@ -101,8 +102,9 @@ class Rig:
         (self.root / "apptainer").write_text(PROGRAM.replace("ROOT", str(self.root)))
         (self.root / "apptainer").chmod(0o755)
         for folder in (self.root, *self.root.rglob("*")):
-            if os.getuid() == 0 and folder.lstat().st_uid != NOBODY:  # it would change the image's looks
-                os.chown(folder, NOBODY, NOBODY)
+            # what is somebody's already stays as it is: a change would change the image's looks
+            if os.getuid() == 0 and folder.lstat().st_uid != NOBODY and folder not in self.foreign:
+                os.chown(folder, NOBODY, NOBODY, follow_symlinks=False)
         who = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
         subprocess.run(
             ["sh", str(self.root / "script")],
@@ -278,6 +280,36 @@ def test_a_change_is_seen_below_a_link_to_an_image_too(rig: Rig) -> None:
     assert rig.facts()["image_digest"] == "tree:measured"
 
 
+@pytest.mark.parametrize("kind", ["tree", "file", "link"])
+@pytest.mark.parametrize("flaw", ["", "open", "a link", "not ours"])
+def test_what_is_known_of_an_image_is_believed_only_where_nobody_else_could_write(
+    rig: Rig, kind: str, flaw: str
+) -> None:
+    if flaw == "not ours" and os.getuid() != 0:
+        pytest.skip("only root can give a folder away")
+    if kind != "tree":
+        (rig.root / "image").rmdir()
+        (rig.root / "sif").write_text("a SIF, perhaps")
+        (rig.root / "sif").rename(rig.root / "image") if kind == "file" else (rig.root / "image").symlink_to("sif")
+    assert rig.run("exit 0")["status"] == 0
+    true = rig.facts()["image_digest"]
+    (folder,) = (rig.root / "shm").glob(".kb-images-*")
+    (known,) = folder.glob("[tf][ri]*-*")
+    known.write_text("sha256:remembered\n")
+    if flaw == "open":
+        folder.chmod(0o777)
+    elif flaw == "a link":
+        folder.rename(rig.root / "elsewhere")
+        folder.symlink_to(rig.root / "elsewhere")
+    elif flaw:
+        os.chown(folder, 0, 0)
+        folder.chmod(0o755)
+    shutil.rmtree(rig.root / "attempt" / "claim")
+    rig.foreign.add(folder)
+    assert rig.run("exit 0")["status"] == 0
+    assert rig.facts()["image_digest"] == (true if flaw else "sha256:remembered")
+
+
 def test_its_folders_are_its_own_and_their_names_cant_be_guessed(rig: Rig) -> None:
     """Both places are everybody's: whoever could take the name first would own what the job writes."""
     look = 'stat -c "%F %a %u %n" "$SHM" "$SHM"/* ROOT/disk/kb-7-* ROOT/disk/kb-7-*/* | grep ^dir >ROOT/{}'
@@ -316,8 +348,8 @@ def test_a_job_starts_no_process_that_its_shell_can_do_without(rig: Rig) -> None
         (rig.root / "count").chmod(0o666)
         assert rig.run("sleep 0.1", path=f"{rig.root}/bin")["status"] == 0
     counted = sorted((rig.root / "count").read_text().split())
-    # claim, supervisor, the folder, the FIFO, what the image looks like, the folder of what is known, judge, watchdog
-    expected = "mkdir cat sha256sum mkdir mkfifo find sha256sum stat setsid sleep rm mv".split()
+    # the claim, the supervisor, the folder, the FIFO, what the image looks like, the judge, the watchdog, the end
+    expected = "mkdir cat sha256sum mkdir mkfifo find sha256sum setsid sleep rm".split()
     assert counted == sorted([*expected, "sleep"]), "and the judge's own sleep"
 
 
