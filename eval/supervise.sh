@@ -107,7 +107,7 @@ finish() {
     exit "$3"
 }
 
-# set_up: what comes before anything else, and the folders. What must hold on this node is the site's to look at once they are there.
+# set_up: the folders. What else must hold on this node is the site's to look at, once they are there.
 set_up() {
     set -u
     # shellcheck disable=SC3045
