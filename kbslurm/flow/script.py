@@ -228,7 +228,7 @@ def _environment(templates: Path) -> jinja2.Environment:
 _MUST: Mapping[str, str] = {
     "#SBATCH --no-requeue": "Slurm's own requeue must be off",
     "#SBATCH --job-name=": "the job's name is what it is found by",
-    "#SBATCH --export=NIL": "the submitting environment must not reach the job",
+    "--export=NIL": "the submitting environment must not reach the job",
     'mkdir "$DIR/claim"': "the claim is what makes an attempt run at most once",
     'eval "$SUPERVISOR"': "the supervisor is what ends a job and says how it ended",
 }

@@ -281,12 +281,10 @@ def test_a_change_is_seen_below_a_link_to_an_image_too(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("kind", ["tree", "file", "link"])
-@pytest.mark.parametrize("flaw", ["", "open", "a link", "not ours"])
+@pytest.mark.parametrize("flaw", ["", "open", "a link", *(["not ours"] if os.getuid() == 0 else [])])
 def test_what_is_known_of_an_image_is_believed_only_where_nobody_else_could_write(
     rig: Rig, kind: str, flaw: str
 ) -> None:
-    if flaw == "not ours" and os.getuid() != 0:
-        pytest.skip("only root can give a folder away")
     if kind != "tree":
         (rig.root / "image").rmdir()
         (rig.root / "sif").write_text("a SIF, perhaps")
@@ -376,9 +374,8 @@ def test_a_supervisor_that_was_changed_while_the_job_waited_never_runs(rig: Rig)
     file = rig.root / "eval" / SUPERVISOR
     file.write_text(f": >{rig.root}/ran\n{file.read_text()}")
     told = rig.run("exit 0")
-    assert (told["cause"], told["status"], told["began"]) == ("setup", 1, False)
-    assert told["why"] == "eval/supervise.sh was changed after this job was sent"
-    assert (told["job"], told["node"]) == ("7", "n1")
+    why = "eval/supervise.sh was changed after this job was sent"
+    assert told == {"cause": "setup", "status": 1, "why": why, "job": "7", "node": "n1"}
     assert not (rig.root / "ran").exists() and not (rig.root / "argv").exists()
     assert rig.left() == []
 
@@ -390,8 +387,7 @@ def test_a_job_whose_supervisor_was_pruned_while_it_waited_says_so(rig: Rig, gon
     else:
         (rig.root / "eval" / SUPERVISOR).unlink()
     told = rig.run("exit 0")
-    assert (told["cause"], told["status"], told["began"]) == ("setup", 1, False)
-    assert told["why"] == "eval/supervise.sh is gone"
+    assert told == {"cause": "setup", "status": 1, "why": "eval/supervise.sh is gone", "job": "7", "node": "n1"}
     assert not (rig.root / "argv").exists()
 
 

@@ -7,8 +7,7 @@
 #SBATCH --mem=65536M --time=18
 #SBATCH --chdir=/shared/attempts/kb-abcdefghijklmnopqrstuvwxyz
 #SBATCH --output=/shared/attempts/kb-abcdefghijklmnopqrstuvwxyz/log --open-mode=append
-#SBATCH --no-requeue
-#SBATCH --export=NIL
+#SBATCH --no-requeue --export=NIL
 
 # One attempt of a submission. It holds no secret and no user code; docs/site-admin.md says what it does.
 umask 077
@@ -29,8 +28,7 @@ if ! mkdir "$DIR/claim"; then
 fi
 echo "$JOB" >"$DIR/claim/job" && echo "{\"job\":\"$JOB\",\"node\":\"$NODE\"}" >"$DIR/claim/owner.json" || exit 70
 finish() { # CAUSE STATUS EXIT WHY, until the supervisor brings its own
-    echo "{\"cause\":\"$1\",\"status\":$2,\"began\":false,\"why\":\"${4-}\",\"job\":\"$JOB\",\"node\":\"$NODE\"}" \
-        >"$DIR/exit.json"
+    echo "{\"cause\":\"$1\",\"status\":$2,\"why\":\"${4-}\",\"job\":\"$JOB\",\"node\":\"$NODE\"}" >"$DIR/exit.json"
     exit "$3"
 }
 trap 'finish term 143 76' TERM INT HUP
@@ -40,13 +38,10 @@ SUPERVISOR=$(cat "$EVAL/supervise.sh") || finish setup 1 71 "${EVAL##*/}/supervi
 [ "$(printf '%s\n' "$SUPERVISOR" | sha256sum)" = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef  -" ] ||
     finish setup 1 71 "${EVAL##*/}/supervise.sh was changed after this job was sent"
 eval "$SUPERVISOR"
-
-LIMIT_S=975 SHM_ROOT=/dev/shm SCRATCH_MB=1024
-SCRATCH_ROOT=/tmp SCRATCH_NEEDS=''
-RUNTIME=apptainer PYTHON=python3
+LIMIT_S=975 SHM_ROOT=/dev/shm SCRATCH_MB=1024 SCRATCH_ROOT=/tmp SCRATCH_NEEDS=''
+RUNTIME=apptainer PYTHON=python3 VENDOR=nvidia GPU_OPTION=--nv WHOLE=yes
 CONTAINER='apptainer --silent exec --no-home --no-mount home,cwd,hostfs,bind-paths --no-eval --no-privs --net --network none'
 IMAGE=/scratch/gpfs/kbslurm/images/cuda.sif PINNED=''
-VENDOR=nvidia GPU_OPTION=--nv WHOLE=yes
 PROFILER='' PROFILE=''
 set_up
 # A slice of a GPU gives times that mean nothing: better no result than such a one.
