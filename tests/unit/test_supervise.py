@@ -6,10 +6,12 @@ import hashlib
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from kbslurm.backends.github import repository_files, runner_program
 from kbslurm.backends.slurm.staged_harness import stage
 from kbslurm.config import shared_folders, sites
 from kbslurm.domain.run import JobName
@@ -73,6 +75,21 @@ def test_no_variable_of_a_site_gets_in_the_way_of_script_or_supervisor(tmp_path:
         (tmp_path / "here.toml").write_text(plain.replace("[paths]", f'[exports]\n{name} = "x"\n[paths]'))
         with pytest.raises(Misconfigured, match="can't be set in the job"):
             sites.load(tmp_path / "here.toml")
+
+
+def test_the_digests_of_a_report_and_of_a_lent_repository_tell_of_it_too(tmp_path: Path) -> None:
+    lent = repository_files.files(shared_folders.eval_dir())
+    assert lent[f"{repository_files.FOLDER}/eval/{SUPERVISOR}"] == FILE.read_bytes()
+    shutil.copytree(shared_folders.eval_dir(), tmp_path / "eval", ignore=shutil.ignore_patterns("__pycache__"))
+
+    def digests() -> tuple[str, str]:
+        said = [sys.executable, "-I", "-B", str(tmp_path / "eval"), "--digest"]
+        done = subprocess.run(said, text=True, capture_output=True, check=True)
+        return done.stdout, runner_program.harness_digest(tmp_path / "eval")
+
+    before = digests()
+    (tmp_path / "eval" / SUPERVISOR).write_text("# another one\n")
+    assert not set(before) & set(digests())
 
 
 def _script(site: Site, gpu: str, harness: Path) -> str:
