@@ -299,7 +299,13 @@ class _SiteParser:
 
 _PATH_HINT = "Use a path of letters, digits and . _ - / + = ~ only."
 # What the job script calls its own things.
-_SCRIPTS = frozenset("PATH LC_ALL HOME DIR EVAL IMAGE ATTEMPT JOB NODE SHM SCRATCH WATCH N".split())
+# What a job script sets, and what eval/supervise.sh does; a test holds this to both.
+_SCRIPTS = frozenset(
+    "APPTAINER_CACHEDIR APPTAINER_CONFIGDIR APPTAINER_TMPDIR CAN CONTAINER DIGEST DIR ENTER EVAL GPU_OPTION HOME IMAGE"
+    " IFS IN_ROOM JOB KNOWN LC_ALL LIMIT_S LOOK MARK N NODE PATH PINNED PROFILE PROFILER PYTHON ROOM RUNTIME SCRATCH"
+    " SCRATCH_MB SCRATCH_NEEDS SCRATCH_ROOT SEEN SHM SHM_ROOT SINGULARITY_CACHEDIR SINGULARITY_TMPDIR SUPERVISOR VENDOR"
+    " WATCH WHOLE".split()
+)
 _OURS = ("--job-name", "--output", "--error", "--time", "--requeue", "--no-requeue", "--export", "--array", "--wrap")
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from kbslurm.domain.site import Network, Vendor
 
-PLACES = ("EVAL", "SHM", "SCRATCH", "N", "JOB", "IMAGE", "ROOM")
+PLACES = ("SHM", "SCRATCH", "IMAGE")
 _PLACE = re.compile(f"@({'|'.join(PLACES)})@")
 _UNSAFE_IN_BIND = re.compile(r"[:,\n\r\0\\]")
 
@@ -41,9 +41,17 @@ class Bind:
         return f"{self.source}:{self.target}:{'rw' if self.writable else 'ro'}"
 
 
+def hardened(program: str, network: Network, options: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """What every container is started with: no home, no admin's binds, no evaluation, no privileges; `options` are a
+    site's own."""
+    alone = ("--net", "--network", "none") if network == "none" else ()
+    kept_out = ("--no-home", "--no-mount", HOST_MOUNTS, "--no-eval", "--no-privs")
+    return (program, "--silent", "exec", *kept_out, *alone, *options)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ApptainerCommand:
-    """`apptainer exec`, hardened: no home, no admin's binds, no environment, no evaluation, no privileges.
+    """`apptainer exec`, hardened, and without the environment. What a job starts eval/supervise.sh puts together.
 
     `own_pids` gives it a PID namespace of its own (what a runner gets and the judge doesn't, so that it can see, stop
     and end the runner); `network` none takes every interface but loopback away.
@@ -62,18 +70,14 @@ class ApptainerCommand:
 
     def words(self) -> tuple[str, ...]:
         """The argv with its places still open."""
-        found = [self.program, "--silent", "exec"]
+        found = [*hardened(self.program, self.network, self.options), *VENDOR_OPTIONS[self.vendor]]
         found += ["--containall"] if self.own_pids else ["--contain", "--ipc", "--cleanenv"]
-        found += ["--no-home", "--no-mount", HOST_MOUNTS, "--no-eval", "--no-privs"]
-        if self.network == "none":
-            found += ["--net", "--network", "none"]
-        found += VENDOR_OPTIONS[self.vendor]
         if self.workdir:
             found += ["--workdir", self.workdir]
         found += ["--pwd", self.pwd]
         for bind in self.binds:
             found += ["--bind", bind.word()]
-        return (*found, *self.options, self.image, *self.command)
+        return (*found, self.image, *self.command)
 
     def argv(self, places: Mapping[str, str]) -> list[str]:
         """The argv with its places filled in."""

@@ -1,5 +1,6 @@
 """The job script of an attempt: a template of the site's, filled with quoted values. Pure but for reading templates.
 
+What a job does is in the harness's supervise.sh, the same for all; a script holds its digest and what differs.
 It holds no secret and no user code: Slurm shows scripts to whoever may look. Every `{{ value }}` of a template is
 quoted for the shell by the environment itself, so that no template can forget it; an unknown name is an error.
 """
@@ -17,23 +18,14 @@ from typing import Any
 
 import jinja2
 
-from kbslurm.domain.apptainer import ApptainerCommand, Bind, quoted
+from kbslurm.domain.apptainer import VENDOR_OPTIONS, hardened, quoted
 from kbslurm.domain.profiler import around
 from kbslurm.domain.run import JobName, Work
 from kbslurm.domain.site import GpuType, Site
 from kbslurm.errors import Misconfigured
 
-ATTEMPT = "/kb"
-HARNESS = "/eval"
 LINK = "/link"
-MEASURED = "/image"
-BUILT = "/built"
-DEV_SHM = "/dev/shm"  # noqa: S108 - the container's own
-ROOM_SHM = Bind(source="@ROOM@/shm", target=DEV_SHM, writable=True)
-OF_RUNNER = (
-    Bind(source="@SHM@/link/@N@", target=LINK, writable=True),
-    Bind(source="@SHM@/link/@N@.built", target=BUILT),
-)
+SUPERVISOR = "supervise.sh"
 MARGIN_S = 60.0
 JUDGE_MEMORY_BYTES = 1 << 30
 MIB = 1 << 20
@@ -47,11 +39,15 @@ class ShellText(str):
     __slots__ = ()
 
 
+def harness_files(eval_dir: Path) -> list[Path]:
+    """What a harness is made of, sorted: its sources and the supervisor of its jobs."""
+    return sorted(path for path in (*eval_dir.rglob("*.py"), eval_dir / SUPERVISOR) if path.is_file())
+
+
 def harness_digest(eval_dir: Path) -> str:
-    """The name of this harness: a digest over its sorted sources."""
-    sources = sorted(path for path in eval_dir.rglob("*.py") if path.is_file())
+    """The name of this harness: a digest over its files."""
     digest = hashlib.sha256()
-    for path in sources:
+    for path in harness_files(eval_dir):
         digest.update(path.relative_to(eval_dir).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
@@ -61,6 +57,11 @@ def harness_folder(site: Site, eval_dir: Path) -> PurePath:
     return site.paths.shared_root / f"eval-{harness_digest(eval_dir)[:16]}"
 
 
+def supervisor_digest(eval_dir: Path) -> str:
+    """What a job holds the supervisor's bytes to before it runs them: their sha256."""
+    return hashlib.sha256((eval_dir / SUPERVISOR).read_bytes()).hexdigest()
+
+
 def attempts_folder(site: Site) -> Path:
     """Where the attempts' directories are made: the `root` of this site's place."""
     return Path(site.paths.shared_root) / "attempts"
@@ -68,7 +69,7 @@ def attempts_folder(site: Site) -> Path:
 
 def script_writer(site: Site, *, templates: Path, eval_dir: Path) -> Callable[[Work, Path, float], str]:
     """What a Place asks for its scripts: the job script of (work, attempt directory, time limit)."""
-    harness = harness_folder(site, eval_dir)
+    harness, supervisor = harness_folder(site, eval_dir), supervisor_digest(eval_dir)
 
     def write(work: Work, directory: Path, time_limit_s: float) -> str:
         return script_for(
@@ -77,6 +78,7 @@ def script_writer(site: Site, *, templates: Path, eval_dir: Path) -> Callable[[W
             gpu=work.attempt.gpu,
             directory=directory,
             harness=harness,
+            supervisor=supervisor,
             time_limit_s=time_limit_s,
             memory_bytes=work.problem.limits.memory_bytes,
             gpus=work.problem.world_size,
@@ -94,6 +96,7 @@ def script_for(
     gpu: str,
     directory: PurePath,
     harness: PurePath,
+    supervisor: str,
     time_limit_s: float,
     memory_bytes: int,
     templates: Path,
@@ -113,25 +116,20 @@ def script_for(
         "job_name": name,
         "directory": str(directory),
         "harness": str(harness),
+        "supervisor": ShellText(supervisor),
         "minutes": _minutes(site, kind, limit_s),
         "limit_s": limit_s,
         "memory": f"{_memory_mb(site, kind, memory_bytes * gpus, gpus)}M",
         "avoid_nodes": ",".join(avoid_nodes),
         "image": site.image_of(kind),
         "image_digest": kind.image_digest,
-        "contained": site.container.runtime != "none",
-        "whole": kind.whole,
-        "runtime": site.container.executable,
-        "judge": ShellText(_judge(site, kind, directory)),
-        "runner": ShellText(_runner(site, kind)),
-        "roomed_runner": ShellText(_roomed(site, kind)),
-        "room_trial": ShellText(_room_trial(site, kind)),
-        "scratch_mb": site.paths.scratch_mb,
-        "measure": ShellText(_measure(site)),
+        "container": _container(site),
+        "gpu_option": " ".join(VENDOR_OPTIONS[kind.vendor]),
+        "whole": "yes" if kind.whole else "",
         "profiler": "" if kind.profiler == "none" else kind.profiler,
-        "around": " ".join(around(kind.profiler, LINK)),
+        "profile": " ".join(around(kind.profiler, LINK)),
         "scratch": ShellText(node_text(site.paths.node_scratch)) if site.paths.node_scratch else "",
-        "scratch_variables": [ShellText(f'"${{{name}-}}"') for name in _VARIABLE.findall(site.paths.node_scratch)],
+        "scratch_needs": " ".join(_VARIABLE.findall(site.paths.node_scratch)),
     }
     try:
         text = _environment(templates).get_template(site.template).render(values)
@@ -173,99 +171,11 @@ def node_text(path: str) -> str:
     return "".join(text + name for text, name in zip(texts, [*names, ""], strict=True))
 
 
-def _judge(site: Site, gpu: GpuType, directory: PurePath) -> str:
+def _container(site: Site) -> str:
+    """How the container program is called, as shell text; nothing where there is none."""
     if site.container.runtime == "none":
-        return _bare_judge(site, directory)
-    return ApptainerCommand(
-        program=site.container.executable,
-        image="@IMAGE@",
-        vendor=gpu.vendor,
-        network=site.container.network,
-        own_pids=False,
-        binds=(
-            Bind(source="@EVAL@", target=HARNESS),
-            Bind(source=f"{directory}/manifest.json", target=f"{ATTEMPT}/manifest.json"),
-            Bind(source=f"{directory}/key", target=f"{ATTEMPT}/key"),
-            Bind(source=f"{directory}/out", target=f"{ATTEMPT}/out", writable=True),
-            Bind(source="@SHM@/ask", target=f"{ATTEMPT}/ask", writable=True),
-            Bind(source="@SHM@/link", target=f"{ATTEMPT}/link", writable=True),
-        ),
-        workdir="@SCRATCH@/judge" if site.paths.node_scratch else "",
-        pwd="/",
-        options=site.container.options,
-        command=(
-            *("python3", "-I", HARNESS, f"{ATTEMPT}/manifest.json", "--key", f"{ATTEMPT}/key"),
-            *("--out", f"{ATTEMPT}/out", "--supervisor", f"{ATTEMPT}/ask", "--link", f"{ATTEMPT}/link"),
-        ),
-    ).shell()
-
-
-def _bare_judge(site: Site, directory: PurePath) -> str:
-    words = (
-        site.python,
-        "-I",
-        "@EVAL@",
-        f"{directory}/manifest.json",
-        "--key",
-        f"{directory}/key",
-        "--out",
-        f"{directory}/out",
-    )
-    return " ".join(map(quoted, words))
-
-
-def _runner(site: Site, gpu: GpuType) -> str:
-    """A runner whose scratch is the node's disk, its /dev/shm included, or the container program's own memory."""
-    workdir = "@SCRATCH@/run.@N@" if site.paths.node_scratch else ""
-    shm = (Bind(source=f"{workdir}/shm", target=DEV_SHM, writable=True),) if workdir else ()
-    return _runner_with(site, gpu, workdir, (*OF_RUNNER, *shm), ("python3", "-I", "-B", HARNESS, "--runner", LINK))
-
-
-def _roomed(site: Site, gpu: GpuType) -> str:
-    """A runner whose scratch, its /dev/shm included, is a file system of its own that is mounted at `$ROOM`."""
-    return _runner_with(site, gpu, "@ROOM@", (*OF_RUNNER, ROOM_SHM), ("python3", "-I", "-B", HARNESS, "--runner", LINK))
-
-
-def _room_trial(site: Site, gpu: GpuType) -> str:
-    """The same, which only looks whether all it may write to is as large as it should be."""
-    look = (
-        f"import os; raise SystemExit(any(s.f_blocks * s.f_frsize != {site.paths.scratch_mb * MIB}"
-        f" for s in map(os.statvfs, ('/tmp', '/var/tmp', '{DEV_SHM}'))))"
-    )
-    return _runner_with(site, gpu, "@ROOM@", (ROOM_SHM,), ("python3", "-I", "-c", look))
-
-
-def _runner_with(site: Site, gpu: GpuType, workdir: str, binds: tuple[Bind, ...], command: tuple[str, ...]) -> str:
-    if site.container.runtime == "none":
-        return ":"
-    started = ApptainerCommand(
-        program=site.container.executable,
-        image="@IMAGE@",
-        vendor=gpu.vendor,
-        network=site.container.network,
-        binds=(Bind(source="@EVAL@", target=HARNESS), *binds),
-        workdir=workdir,
-        pwd="/tmp",  # noqa: S108 - the container's own
-        options=site.container.options,
-        command=(),
-    ).shell()
-    # $AROUND is the script's: the words of a profiler, none of which needs quoting, or nothing
-    around_it = "$AROUND " if gpu.profiler != "none" and "--runner" in command else ""
-    return f"{started} {around_it}{' '.join(map(quoted, command))}"
-
-
-def _measure(site: Site) -> str:
-    """What says what a directory image is: the harness, in a container of that image, over its files as they lie."""
-    if site.container.runtime == "none":
-        return ":"
-    return ApptainerCommand(
-        program=site.container.executable,
-        image="@IMAGE@",
-        network=site.container.network,
-        binds=(Bind(source="@EVAL@", target=HARNESS), Bind(source="@IMAGE@", target=MEASURED)),
-        options=site.container.options,
-        command=("python3", "-I", "-B", HARNESS, "--image-digest", MEASURED),
-    ).shell()
+        return ""
+    return " ".join(map(quoted, hardened(site.container.executable, site.container.network, site.container.options)))
 
 
 def _minutes(site: Site, gpu: GpuType, limit_s: int) -> int:
@@ -318,8 +228,9 @@ def _environment(templates: Path) -> jinja2.Environment:
 _MUST: Mapping[str, str] = {
     "#SBATCH --no-requeue": "Slurm's own requeue must be off",
     "#SBATCH --job-name=": "the job's name is what it is found by",
-    "#SBATCH --export=NIL": "the submitting environment must not reach the job",
+    "--export=NIL": "the submitting environment must not reach the job",
     'mkdir "$DIR/claim"': "the claim is what makes an attempt run at most once",
+    'eval "$SUPERVISOR"': "the supervisor is what ends a job and says how it ended",
 }
 
 

@@ -23,7 +23,7 @@ from kbslurm.backends.slurm.staged_harness import stage
 from kbslurm.config import shared_folders
 from kbslurm.domain.run import JobName
 from kbslurm.domain.site import Site
-from kbslurm.flow.script import attempts_folder, harness_folder, script_for
+from kbslurm.flow.script import attempts_folder, harness_folder, script_for, supervisor_digest
 from kbslurm_eval.shared import wire
 from tests.adversarial import corpus, trial
 from tests.adversarial.trial import Trial
@@ -83,6 +83,7 @@ def _prepared(site: Site, entry: corpus.Entry, size: int, in_full: bool) -> tupl
         gpu=GPU,
         directory=paths.dir,
         harness=harness_folder(site, shared_folders.eval_dir()),
+        supervisor=supervisor_digest(shared_folders.eval_dir()),
         time_limit_s=told.limits.total_s + trial.GRACE_S,
         memory_bytes=told.limits.memory_bytes,
         templates=shared_folders.path("sbatch_templates"),

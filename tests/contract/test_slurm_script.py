@@ -1,4 +1,4 @@
-"""The job script itself, run by sh with a stand-in for the container program: what it says, and what it leaves."""
+"""The job script and its supervisor, run by sh with a stand-in for the container program: what they say and leave."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,29 +19,34 @@ import pytest
 
 from kbslurm.config import shared_folders, sites
 from kbslurm.domain.run import JobName
-from kbslurm.flow.script import script_for
+from kbslurm.flow.script import SUPERVISOR, script_for, supervisor_digest
 from kbslurm.images import pins
 from kbslurm_eval.shared.image_digest import UNREADABLE
 
 NOBODY = 65534
+LIMIT_S = 4000 + os.getpid() % 4000  # its watchdog is found by it, among those of other sessions on this machine
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 SITE = """\
 name = "standins"
+{site}
 [paths]
 shared_root = "{root}"
 shm = "{root}/shm"
 {scratch}
 [container]
 program = "{root}/apptainer"
+{container}
 [gpus.T4]
 request = "--gres=gpu:1"
-vendor = "none"
+vendor = "{vendor}"
 image = "{root}/image"
 {more}
 """
+USUAL = {"site": "", "scratch": "", "container": "", "vendor": "none", "more": ""}
 # Told by its binds whether it is the judge or a runner.
 PROGRAM = """\
 #!/bin/sh
+printf '%s\\n' ARGV "$0" "$@" >>ROOT/argv
 for word in "$@"; do
     case $word in
         */ask:/kb/ask:rw) SHM=${word%/ask:/kb/ask:rw} ;;
@@ -52,7 +57,7 @@ for word in "$@"; do
             echo tree:measured
             exit 0
             ;;
-        *statvfs*) exit 1 ;;
+        *statvfs*) [ -e ROOT/roomy ]; exit ;;
     esac
 done
 cd / || exit 1
@@ -71,13 +76,14 @@ class Rig:
     """A folder of somebody without rights, with a stand-in's judge and runner as shell text."""
 
     root: Path
+    foreign: set[Path] = field(default_factory=set)
 
-    def run(
-        self, judge: str, runner: str = "", *, scratch: str = "", more: str = "", path: str = "", **environ: str
-    ) -> dict[str, object]:
-        """Run the script to its end, its programs taken from `path` first; its exit.json."""
+    def run(self, judge: str, runner: str = "", *, path: str = "", **told: str) -> dict[str, object]:
+        """Run the script to its end, its programs taken from `path` first; its exit.json. `told`: lines for the site's
+        file by the place where they stand (see SITE), and variables of the job."""
         file = self.root / "site.toml"
-        file.write_text(SITE.format(root=self.root, scratch=scratch, more=more))
+        lines = {place: told.pop(place, usual) for place, usual in USUAL.items()}
+        file.write_text(SITE.format(root=self.root, **lines))
         directory = self.root / "attempt"
         text = script_for(
             sites.load(file),
@@ -85,23 +91,25 @@ class Rig:
             gpu="T4",
             directory=directory,
             harness=self.root / "eval",
-            time_limit_s=4321,
+            supervisor=supervisor_digest(shared_folders.eval_dir()),
+            time_limit_s=LIMIT_S,
             memory_bytes=1 << 30,
             templates=shared_folders.path("sbatch_templates"),
         )
-        text = text.replace("\nPATH=", f"\nPATH={path}:" if path else "\nPATH=", 1)
+        text = text.replace(" PATH=", f" PATH={path}:" if path else " PATH=", 1)
         for name, said in (("judge", judge), ("runner", runner), ("script", text)):
             (self.root / name).write_text(said)
         (self.root / "apptainer").write_text(PROGRAM.replace("ROOT", str(self.root)))
         (self.root / "apptainer").chmod(0o755)
         for folder in (self.root, *self.root.rglob("*")):
-            if os.getuid() == 0 and folder.lstat().st_uid != NOBODY:  # it would change the image's looks
-                os.chown(folder, NOBODY, NOBODY)
+            # what is somebody's already stays as it is: a change would change the image's looks
+            if os.getuid() == 0 and folder.lstat().st_uid != NOBODY and folder not in self.foreign:
+                os.chown(folder, NOBODY, NOBODY, follow_symlinks=False)
         who = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
         subprocess.run(
             ["sh", str(self.root / "script")],
             cwd="/",
-            env={"PATH": os.defpath, "SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", **environ},
+            env={"PATH": os.defpath, "SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", **told},
             stdin=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             timeout=120,
@@ -116,6 +124,18 @@ class Rig:
         left = [path.name for name in ("shm", "disk") for path in (self.root / name).iterdir()]
         return sorted(name for name in left if not name.startswith(".kb-images-"))
 
+    def started(self) -> list[list[str]]:
+        """What the container program was called with, in turn; the names that nobody can guess are left out."""
+        told = re.sub(r"kb(-7)?-[0-9a-f-]{36}", "kb", (self.root / "argv").read_text()).replace(str(self.root), "ROOT")
+        return [one.splitlines() for one in told.split("ARGV\n")[1:]]
+
+    def stand_in(self, name: str, text: str) -> str:
+        """Have this program be this shell text; the folder to be taken first."""
+        (self.root / "bin").mkdir(exist_ok=True)
+        (self.root / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (self.root / "bin" / name).chmod(0o755)
+        return f"{self.root}/bin"
+
     def facts(self) -> dict[str, str]:
         """What the judge was told."""
         return dict(line.split("=", 1) for line in (self.root / "facts").read_text().splitlines())
@@ -127,6 +147,7 @@ def rig() -> Iterator[Rig]:
     for name in ("attempt/out", "eval", "image", "shm", "disk"):
         (root / name).mkdir(parents=True)
     (root / "eval" / "__main__.py").touch()
+    shutil.copy(shared_folders.eval_dir() / SUPERVISOR, root / "eval")
     try:
         yield Rig(root)
     finally:
@@ -259,6 +280,34 @@ def test_a_change_is_seen_below_a_link_to_an_image_too(rig: Rig) -> None:
     assert rig.facts()["image_digest"] == "tree:measured"
 
 
+@pytest.mark.parametrize("kind", ["tree", "file", "link"])
+@pytest.mark.parametrize("flaw", ["", "open", "a link", *(["not ours"] if os.getuid() == 0 else [])])
+def test_what_is_known_of_an_image_is_believed_only_where_nobody_else_could_write(
+    rig: Rig, kind: str, flaw: str
+) -> None:
+    if kind != "tree":
+        (rig.root / "image").rmdir()
+        (rig.root / "sif").write_text("a SIF, perhaps")
+        (rig.root / "sif").rename(rig.root / "image") if kind == "file" else (rig.root / "image").symlink_to("sif")
+    assert rig.run("exit 0")["status"] == 0
+    true = rig.facts()["image_digest"]
+    (folder,) = (rig.root / "shm").glob(".kb-images-*")
+    (known,) = folder.glob("[tf][ri]*-*")
+    known.write_text("sha256:remembered\n")
+    if flaw == "open":
+        folder.chmod(0o777)
+    elif flaw == "a link":
+        folder.rename(rig.root / "elsewhere")
+        folder.symlink_to(rig.root / "elsewhere")
+    elif flaw:
+        os.chown(folder, 0, 0)
+        folder.chmod(0o755)
+    shutil.rmtree(rig.root / "attempt" / "claim")
+    rig.foreign.add(folder)
+    assert rig.run("exit 0")["status"] == 0
+    assert rig.facts()["image_digest"] == (true if flaw else "sha256:remembered")
+
+
 def test_its_folders_are_its_own_and_their_names_cant_be_guessed(rig: Rig) -> None:
     """Both places are everybody's: whoever could take the name first would own what the job writes."""
     look = 'stat -c "%F %a %u %n" "$SHM" "$SHM"/* ROOT/disk/kb-7-* ROOT/disk/kb-7-*/* | grep ^dir >ROOT/{}'
@@ -284,23 +333,21 @@ def test_a_node_without_shared_memory_is_said_plainly(rig: Rig) -> None:
     assert (told["cause"], told["why"], told["began"]) == ("setup", "no shared memory", False)
 
 
-COUNTED = "chmod cut date find id ls mkdir mkfifo mktemp mv rm setsid sha256sum sleep stat tr"
+COUNTED = "cat chmod cut date find id ls mkdir mkfifo mktemp mv rm setsid sha256sum sleep stat tr"
 
 
 def test_a_job_starts_no_process_that_its_shell_can_do_without(rig: Rig) -> None:
     """On a node of short jobs these are most of what a job costs."""
-    (rig.root / "bin").mkdir()
     for name in COUNTED.split():
-        (rig.root / "bin" / name).write_text(f'#!/bin/sh\necho {name} >>{rig.root}/count\nexec /usr/bin/{name} "$@"\n')
-        (rig.root / "bin" / name).chmod(0o755)
+        rig.stand_in(name, f'echo {name} >>{rig.root}/count\nexec /usr/bin/{name} "$@"')
     for _ in range(2):  # the first one on a node looks at the image
         shutil.rmtree(rig.root / "attempt" / "claim", ignore_errors=True)
         (rig.root / "count").write_text("")
         (rig.root / "count").chmod(0o666)
         assert rig.run("sleep 0.1", path=f"{rig.root}/bin")["status"] == 0
     counted = sorted((rig.root / "count").read_text().split())
-    # the claim, the folder, the FIFO, what the image looks like, the folder of what is known, the judge, the watchdog
-    expected = "mkdir mkdir mkfifo find sha256sum stat setsid sleep rm mv".split()
+    # the claim, the supervisor, the folder, the FIFO, what the image looks like, the judge, the watchdog, the end
+    expected = "mkdir cat sha256sum mkdir mkfifo find sha256sum setsid sleep rm".split()
     assert counted == sorted([*expected, "sleep"]), "and the judge's own sleep"
 
 
@@ -309,12 +356,132 @@ def test_a_signal_from_outside_is_never_taken_for_the_time_limit(rig: Rig) -> No
     signal = """
 until [ -n "${nap-}" ]; do
     for process in /proc/[0-9]*; do
-        tr '\\0' ' ' <"$process/cmdline" 2>/dev/null | grep -qx 'sleep 4381 ' && nap=${process#/proc/}
+        tr '\\0' ' ' <"$process/cmdline" 2>/dev/null | grep -qx 'sleep LIMIT ' && nap=${process#/proc/}
     done
 done
 watchdog=$(sed -n 's/^PPid:[^0-9]*//p' "/proc/$nap/status")
 kill -TERM "$nap"
 while grep -q '^State:[^A-Z]*[A-Y]' "/proc/$watchdog/status" 2>/dev/null; do sleep 0.05; done
 """
-    told = rig.run(signal)
+    told = rig.run(signal.replace("LIMIT", str(LIMIT_S + 60)))
     assert (told["cause"], told["status"]) == ("judge", 0)
+
+
+# ------------------------------------------------------------------------------------------------ the supervisor's file
+
+
+def test_a_supervisor_that_was_changed_while_the_job_waited_never_runs(rig: Rig) -> None:
+    file = rig.root / "eval" / SUPERVISOR
+    file.write_text(f": >{rig.root}/ran\n{file.read_text()}")
+    told = rig.run("exit 0")
+    why = "eval/supervise.sh was changed after this job was sent"
+    assert told == {"cause": "setup", "status": 1, "why": why, "job": "7", "node": "n1"}
+    assert not (rig.root / "ran").exists() and not (rig.root / "argv").exists()
+    assert rig.left() == []
+
+
+@pytest.mark.parametrize("gone", ["file", "folder"])
+def test_a_job_whose_supervisor_was_pruned_while_it_waited_says_so(rig: Rig, gone: str) -> None:
+    if gone == "folder":
+        shutil.rmtree(rig.root / "eval")
+    else:
+        (rig.root / "eval" / SUPERVISOR).unlink()
+    told = rig.run("exit 0")
+    assert told == {"cause": "setup", "status": 1, "why": "eval/supervise.sh is gone", "job": "7", "node": "n1"}
+    assert not (rig.root / "argv").exists()
+
+
+def test_what_runs_are_the_bytes_whose_digest_was_taken(rig: Rig) -> None:
+    """Whoever changes the file between the look and the start changes nothing."""
+    late = f'[ -e {rig.root}/argv ] || echo ": >{rig.root}/ran" >{rig.root}/eval/{SUPERVISOR}\nexec /usr/bin/sha256sum'
+    assert rig.run("exit 0", path=rig.stand_in("sha256sum", late))["cause"] == "judge"
+    assert "ran" in (rig.root / "eval" / SUPERVISOR).read_text()
+    assert not (rig.root / "ran").exists()
+
+
+def test_of_two_jobs_of_one_attempt_the_second_ends_before_anything_else(rig: Rig) -> None:
+    assert rig.run("exit 0")["job"] == "7"
+    (rig.root / "argv").unlink()
+    (rig.root / "eval" / SUPERVISOR).unlink()
+    for job, left in (("8", "duplicate-8"), ("7", "restart-7")):
+        assert rig.run("exit 0", SLURM_JOB_ID=job)["cause"] == "judge", "the first one's word stands"
+        assert (rig.root / "attempt" / left).read_text() == "n1\n"
+    assert not (rig.root / "argv").exists()
+
+
+def test_a_job_that_was_cancelled_while_it_waited_starts_nothing(rig: Rig) -> None:
+    (rig.root / "attempt" / "cancelled").touch()
+    told = rig.run("exit 0")
+    assert (told["cause"], told["status"], told["began"]) == ("cancelled", 0, False)
+    assert not (rig.root / "argv").exists() and rig.left() == []
+
+
+def test_a_module_that_isnt_there_is_the_nodes_fault_and_the_claim_is_made_before(rig: Rig) -> None:
+    init = 'module() { test -d ROOT/attempt/claim && echo "$*" >ROOT/asked; return 1; }\n'
+    (rig.root / "init").write_text(init.replace("ROOT", str(rig.root)))
+    site = f'modules = ["apptainer", "cuda"]\nmodule_init = "{rig.root}/init"\n'
+    told = rig.run("exit 0", site=site)
+    assert (told["cause"], told["why"], told["began"]) == ("setup", "a module can not be loaded", False)
+    assert (rig.root / "asked").read_text() == "load apptainer cuda\n"
+
+
+# What each container is started with: what is shown to whom is the isolation of judge and runner.
+HARDENED = (
+    "ROOT/apptainer --silent exec --no-home --no-mount home,cwd,hostfs,bind-paths --no-eval --no-privs"
+    " --net --network none --fakeroot --nv"
+)
+MEASURE = f"{HARDENED.removesuffix(' --nv')} --containall --pwd / --bind ROOT/eval:/eval:ro --bind ROOT/image:/image:ro"
+JUDGE = (
+    f"{HARDENED} --contain --ipc --cleanenv --workdir ROOT/disk/kb/judge --pwd / --bind ROOT/eval:/eval:ro"
+    " --bind ROOT/attempt/manifest.json:/kb/manifest.json:ro --bind ROOT/attempt/key:/kb/key:ro"
+    " --bind ROOT/attempt/out:/kb/out:rw --bind ROOT/shm/kb/ask:/kb/ask:rw --bind ROOT/shm/kb/link:/kb/link:rw"
+    " ROOT/image python3 -I /eval /kb/manifest.json --key /kb/key --out /kb/out --supervisor /kb/ask --link /kb/link"
+)
+RUNNER = (
+    f"{HARDENED} --containall --workdir ROOT/disk/kb/%(room)s --pwd /tmp --bind ROOT/eval:/eval:ro"
+    " --bind ROOT/shm/kb/link/1:/link:rw --bind ROOT/shm/kb/link/1.built:/built:ro"
+    " --bind ROOT/disk/kb/%(room)s/shm:/dev/shm:rw ROOT/image %(around)spython3 -I -B /eval --runner /link"
+)
+TRIAL = (
+    f"{HARDENED} --containall --workdir ROOT/disk/kb/room --pwd /tmp --bind ROOT/eval:/eval:ro"
+    " --bind ROOT/disk/kb/room/shm:/dev/shm:rw ROOT/image python3 -I -c"
+)
+NCU = (
+    "ncu --target-processes all --profile-from-start off --set basic --section SpeedOfLight --section"
+    " MemoryWorkloadAnalysis --launch-count 60 --clock-control none --force-overwrite --export /link/profile "
+)
+
+
+@pytest.mark.parametrize("room", ["room", "run.1"])
+def test_each_container_is_started_with_these_words_and_no_others(rig: Rig, room: str) -> None:
+    if room == "room":  # a file system of the runner's own
+        (rig.root / "roomy").touch()
+    own = rig.stand_in("unshare", 'while [ "$1" != room ]; do shift; done\nmkdir -p "$2/shm"\nshift 2\nexec "$@"')
+    started = []
+    for what in ("run", "prof"):
+        told = rig.run(
+            RUN_ONE.replace("run 1", f"{what} 1", 1),
+            scratch=f'node_scratch = "{rig.root}/disk"',
+            container='options = ["--fakeroot"]',
+            vendor="nvidia",
+            more='profiler = "ncu"\nwhole = false',
+            path=own,
+        )
+        assert (told["cause"], told["status"]) == ("judge", 0)
+        shutil.rmtree(rig.root / "attempt" / "claim")
+        started.append(rig.started())
+        (rig.root / "argv").unlink()
+    measure, trial, judge, runner = started[0]
+    assert measure == [*MEASURE.split(), "ROOT/image", *"python3 -I -B /eval --image-digest /image".split()]
+    assert (trial[:-2], trial[-1]) == (TRIAL.split(), "1024")
+    assert judge == JUDGE.split()
+    assert runner == (RUNNER % {"room": room, "around": ""}).split()
+    # what was found out of image and node is remembered, and only a profile's runner has a profiler around it
+    assert started[1] == [judge, (RUNNER % {"room": room, "around": NCU}).split()]
+
+
+def test_a_sites_options_are_words_whatever_is_in_them(rig: Rig) -> None:
+    odd = "it's $HOME `id` \\* x"
+    assert rig.run("exit 0", container=f'options = ["--comment", {json.dumps(odd)}]')["cause"] == "judge"
+    for words in rig.started():
+        assert words[words.index("--comment") + 1] == odd

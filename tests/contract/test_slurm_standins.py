@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from kbslurm.config import shared_folders, sites
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen
 from kbslurm.domain.site import Submission
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
-from kbslurm.flow.script import harness_folder, script_for
+from kbslurm.flow.script import SUPERVISOR, harness_folder, script_for, supervisor_digest
 from kbslurm.ports import Foresees, JobSpec
 from kbslurm_eval.run import UNWRITTEN
 from tests.contract import ordinary
@@ -91,6 +92,7 @@ class Rig:
             gpu=job.gpu,
             directory=directory,
             harness=harness_folder(self.site, self.eval_dir),
+            supervisor=supervisor_digest(self.eval_dir),
             time_limit_s=job.time_limit_s,
             memory_bytes=job.memory_bytes,
             templates=shared_folders.path("sbatch_templates"),
@@ -576,6 +578,8 @@ rehearsal.prepare(site, site.gpus["T4"], folder, templates=shared_folders.path("
 def test_a_rehearsal_is_written_whatever_the_operators_locale(rig: Rig) -> None:
     folder = rig.folder / "rehearsal"
     folder.mkdir()
+    file = rig.folder / "site.toml"
+    file.write_text(file.read_text().replace("[paths]", 'exports = { MOTTO = "…" }\n[paths]', 1))
     # Without -S a virtual environment below a path with other letters keeps Python itself from starting.
     argv = [sys.executable, "-S", "-c", REHEARSED, str(rig.folder / "site.toml"), str(rig.eval_dir), str(folder)]
     argv += [path for path in sys.path if path]
@@ -613,6 +617,69 @@ def test_harnesses_of_former_versions_go_when_they_are_old_and_no_attempt_is_to_
     assert left() == {current.name, "images"}, "nobody is to run that any more; the current one stays, however old"
     assert rig.calls("squeue") == rig.calls("sacct") == rig.calls("scontrol") == []
     assert len(rig.calls("sbatch")) == asked
+
+
+def ran(rig: Rig, job: JobSpec, number: str) -> dict[str, object]:
+    """What Slurm does once there is room: run the script that was sent, as this job. How it ended."""
+    directory = job.directory
+    assert directory is not None and job.script is not None
+    environ = {"PATH": os.defpath, "SLURM_JOB_ID": number, "SLURMD_NODENAME": "n1"}
+    log = subprocess.run(
+        ["sh"], input=job.script, text=True, env=environ, capture_output=True, check=False, timeout=120
+    )
+    told: dict[str, object] = json.loads((directory / "exit.json").read_text())
+    return {**told, "log": log.stderr}
+
+
+def test_a_job_that_waits_through_an_upgrade_runs_what_it_was_sent_with(rig: Rig) -> None:
+    # Given a job in the queue, a service that is started anew with another harness, and a week that passes
+    rig.says("sbatch", "echo 7")
+    old = rig.finished(rig.job())
+    rig.backend().submit(old)
+    with (rig.eval_dir / SUPERVISOR).open("a") as file:
+        file.write('say "this is the new one"\n')
+    rig.says("sbatch", "echo 8")
+    new = rig.finished(rig.job())
+    upgraded = rig.backend()
+    upgraded.submit(new)
+    harnesses = sorted(path for path in (rig.folder / "root").glob("eval-*"))
+    assert len(harnesses) == 2
+    for harness in harnesses:
+        os.utime(harness, (1, 1))
+    # When harnesses that nobody needs any more are removed, then each job still runs by its own
+    upgraded.prune(datetime.now(UTC) - timedelta(days=1), keep=[old.name, new.name])
+    assert sorted((rig.folder / "root").glob("eval-*")) == harnesses
+    first, second = ran(rig, old, "7"), ran(rig, new, "8")
+    assert [told["cause"] for told in (first, second)] == ["judge", "judge"]
+    assert ["this is the new one" in str(told["log"]) for told in (first, second)] == [False, True]
+    found = upgraded.poll([rig.attempt(old, "7"), rig.attempt(new, "8")])
+    assert {one.ending for one in found.values()} == {Ending.REPORTED}
+
+
+@pytest.mark.parametrize(
+    ("fate", "why"),
+    [("changed", "supervise.sh was changed after this job was sent"), ("pruned", "supervise.sh is gone")],
+)
+def test_a_job_whose_harness_was_tampered_with_is_the_nodes_fault_and_never_runs(rig: Rig, fate: str, why: str) -> None:
+    rig.says("sbatch", "echo 7")
+    job = rig.finished(rig.job())
+    backend = rig.backend()
+    backend.submit(job)
+    harness = Path(harness_folder(rig.site, rig.eval_dir))
+    if fate == "changed":
+        (harness / SUPERVISOR).chmod(0o644)
+        with (harness / SUPERVISOR).open("a") as file:
+            file.write("# a comment\n")
+    else:
+        shutil.rmtree(harness)
+    told = ran(rig, job, "7")
+    assert (told["cause"], told["why"]) == ("setup", f"{harness.name}/{why}")
+    ended = backend.poll([rig.attempt(job, "7")])[job.name]
+    assert (ended.ending, ended.reason) == (
+        Ending.BOOT_FAILURE,
+        f"the node couldn't prepare the job: {harness.name}/{why} on n1",
+    )
+    assert not AttemptPaths(root=backend.root, name=job.name).heartbeat.exists()
 
 
 def test_a_harness_that_is_used_is_never_old(rig: Rig) -> None:

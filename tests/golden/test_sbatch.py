@@ -11,6 +11,7 @@ import pytest
 
 from kbslurm.config import shared_folders, sites
 from kbslurm.domain.run import JobName
+from kbslurm.domain.site import Site
 from kbslurm.flow.script import script_for
 from tests.services import DASH, SHELLCHECK, needs
 
@@ -23,12 +24,17 @@ CASES = [
 
 
 def rendered(name: str, gpu: str) -> str:
+    return text_for(sites.load(shared_folders.path("site-configs") / f"{name}.toml"), gpu)
+
+
+def text_for(site: Site, gpu: str) -> str:
     return script_for(
-        sites.load(shared_folders.path("site-configs") / f"{name}.toml"),
+        site,
         name=JobName("kb-abcdefghijklmnopqrstuvwxyz"),
         gpu=gpu,
         directory=Path("/shared/attempts/kb-abcdefghijklmnopqrstuvwxyz"),
         harness=Path("/shared/eval-0123456789abcdef"),
+        supervisor="0123456789abcdef" * 4,
         time_limit_s=915.0,
         memory_bytes=4 << 30,
         avoid_nodes=("n7", "n8"),
@@ -59,10 +65,35 @@ def test_every_script_is_posix_shell(shell: str) -> None:
 
 @needs(SHELLCHECK)
 def test_shellcheck_has_nothing_to_say() -> None:
+    # what a script sets, the supervisor uses; the files that modules bring are the node's
+    excluded = "--exclude=SC1090,SC1091,SC2015,SC2034"
     for name, gpu in dict(CASES).items():  # one GPU type of each site
-        argv = ["shellcheck", "--shell=sh", "--exclude=SC1091,SC2015", "-"]
+        argv = ["shellcheck", "--shell=sh", excluded, "-"]
         done = subprocess.run(argv, input=rendered(name, gpu), text=True, capture_output=True, check=False)
         assert done.returncode == 0, done.stdout
+
+
+def test_an_admin_has_a_page_to_read(tmp_path: Path) -> None:
+    long = {f"{name}-{gpu}": len(rendered(name, gpu).splitlines()) for name, gpu in CASES}
+    # and a site that makes use of every key
+    text = (shared_folders.path("site-configs") / "example.toml").read_text()
+    text, set_now = re.subn(r'^(account|qos|constraint|reservation|proxy) = ""', r'\1 = "x"', text, flags=re.MULTILINE)
+    (tmp_path / "full.toml").write_text(text.replace("exclusive = false", "exclusive = true"))
+    long["full"] = len(text_for(sites.load(tmp_path / "full.toml"), "H100").splitlines())
+    assert (set_now, max(long.values()) <= 60) == (5, True), long
+
+
+def test_the_claim_comes_first_then_the_supervisor_then_what_is_the_sites() -> None:
+    for name, gpu in CASES:
+        text = rendered(name, gpu)
+        steps = ['mkdir "$DIR/claim"', 'cat "$EVAL/supervise.sh"', 'eval "$SUPERVISOR"', "\nset_up\n", "\nsupervise\n"]
+        places = [text.index(step) for step in steps]
+        assert places == sorted(places)
+        assert text.endswith("\nsupervise\n")
+        before = re.sub(r"\$\(uname -n\)", "", text[: places[0]])
+        assert not re.search(r"\bmodule\b|\$\(|`|^\. ", before, re.MULTILINE), "nothing that can fail, and no process"
+        for of_the_site in ("module load", "/dev/nvidiactl"):
+            assert of_the_site not in text or text.index(of_the_site) > text.index('eval "$SUPERVISOR"')
 
 
 def test_a_script_holds_no_bashism_and_no_secret() -> None:
@@ -74,7 +105,6 @@ def test_a_script_holds_no_bashism_and_no_secret() -> None:
 
 
 def test_a_whole_node_ranks_and_a_slice_says_that_it_is_one() -> None:
-    assert "exclusive=1" in rendered("bunya", "H100")
-    assert "exclusive=1" not in rendered("bunya", "A100-MIG")
-    assert "--rocm" in rendered("bunya", "MI300")
-    assert "--nv" in rendered("bunya", "H100")
+    assert "VENDOR=nvidia GPU_OPTION=--nv WHOLE=yes\n" in rendered("bunya", "H100")
+    assert "VENDOR=nvidia GPU_OPTION=--nv WHOLE=''\n" in rendered("bunya", "A100-MIG")
+    assert "VENDOR=amd GPU_OPTION=--rocm WHOLE=yes\n" in rendered("bunya", "MI300")

@@ -19,6 +19,7 @@ from kbslurm.errors import Misconfigured, NotFound
 from kbslurm.flow.script import node_text, script_for, shell_quoted
 from kbslurm.wiring import slurm_place
 
+SUPERVISOR = "0" * 64
 PLAIN = """\
 name = "here"
 
@@ -96,7 +97,7 @@ def test_a_mistake_is_told_with_its_line_and_the_next_step(
 def several(site: Site, gpus: int) -> str:
     return script_for(
         site, name=JobName("kb-abcdefghijklmnopqrstuvwxyz"), gpu="H100", directory=Path("/shared/kb/a"),
-        harness=Path("/shared/kb/e"), time_limit_s=60.0, memory_bytes=1 << 30, gpus=gpus,
+        harness=Path("/shared/kb/e"), supervisor=SUPERVISOR, time_limit_s=60.0, memory_bytes=1 << 30, gpus=gpus,
         templates=shared_folders.path("sbatch_templates"),
     )  # fmt: skip
 
@@ -108,12 +109,13 @@ def test_a_job_on_several_gpus_asks_for_them_or_says_what_to_configure(tmp_path:
     can = PLAIN.replace("count = 3", 'multi = "--gres=gpu:h100:{n}"\nper_node = 4\ncpus = 3')
     site = sites.load(written(tmp_path, can))
     lines = several(site, 4).splitlines()
-    assert {"#SBATCH --gres=gpu:h100:4", "#SBATCH --cpus-per-task=12", "#SBATCH --mem=9216M"} <= set(lines)
+    assert {"#SBATCH --gres=gpu:h100:4", "#SBATCH --nodes=1 --ntasks=1 --cpus-per-task=12"} <= set(lines)
+    assert "#SBATCH --mem=9216M --time=3" in lines
     assert "#SBATCH --gres=gpu:h100:1" not in lines
     with pytest.raises(Misconfigured, match="needs 8 GPUs on one node, and one of here has 4"):
         several(site, 8)
     bare = sites.load(written(tmp_path, PLAIN.replace("count = 3", 'vendor = "none"').replace("--gres=gpu:h100:1", "")))
-    assert "#SBATCH --cpus-per-task=8" in several(bare, 4), "ranks without GPUs need no request for any"
+    assert "--cpus-per-task=8\n" in several(bare, 4), "ranks without GPUs need no request for any"
 
 
 def test_a_job_has_memory_for_submission_judge_and_scratch_unless_the_file_says_how_much(tmp_path: Path) -> None:
@@ -122,7 +124,7 @@ def test_a_job_has_memory_for_submission_judge_and_scratch_unless_the_file_says_
         (PLAIN.replace("[paths]", '[paths]\nscratch = "3G"'), 5 * 1024),
         (PLAIN.replace("count = 3", 'memory = "7G"'), 7 * 1024),
     ):
-        assert f"#SBATCH --mem={mib}M" in script(written(tmp_path, text)).splitlines()
+        assert f"#SBATCH --mem={mib}M --time=" in script(written(tmp_path, text))
 
 
 def test_a_place_is_as_wide_as_its_script_can_ask_for(tmp_path: Path) -> None:
@@ -180,6 +182,7 @@ def script(site_file: Path, templates: Path | None = None) -> str:
         gpu="H100",
         directory=Path("/shared/kb/attempts/kb-abc"),
         harness=Path("/shared/kb/eval-1"),
+        supervisor=SUPERVISOR,
         time_limit_s=100,
         memory_bytes=1 << 30,
         templates=templates or shared_folders.path("sbatch_templates"),

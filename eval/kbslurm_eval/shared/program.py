@@ -14,7 +14,7 @@ def eval_folder() -> str:
 
 
 def harness_digest() -> str:
-    """sha256 over the sorted sources of this program: the folder's `__main__.py` and this package."""
+    """sha256 over the sorted sources of this program: the folder's `__main__.py`, this package, a job's supervisor."""
     package = _FOLDER / "kbslurm_eval"
     told = hashlib.sha256()
     sources = sorted(package.rglob("*.py"), key=lambda p: p.relative_to(package).as_posix())
@@ -22,6 +22,7 @@ def harness_digest() -> str:
     for name, path in [
         ("__main__.py", main),
         *((f"kbslurm_eval/{p.relative_to(package).as_posix()}", p) for p in sources),
+        ("supervise.sh", _FOLDER / "supervise.sh"),
     ]:
         if path.is_file():
             body = path.read_bytes()

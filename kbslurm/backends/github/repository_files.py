@@ -10,6 +10,7 @@ from typing import Any
 
 from kbslurm.config import shared_folders
 from kbslurm.errors import Invalid
+from kbslurm.flow.script import harness_files
 
 WORKFLOW_PATH = ".github/workflows/kbslurm-run.yml"
 FOLDER = "kbslurm"
@@ -24,7 +25,7 @@ def files(eval_dir: Path) -> dict[str, bytes]:
         f"{FOLDER}/requirements.txt": (here / "requirements.txt").read_bytes(),
         f"{FOLDER}/supervise.py": (here.parent / "local" / "supervise.py").read_bytes(),
     }
-    for path in sorted(eval_dir.rglob("*.py")):
+    for path in harness_files(eval_dir):
         found[f"{FOLDER}/eval/{path.relative_to(eval_dir).as_posix()}"] = path.read_bytes()
     return found
 

@@ -213,9 +213,9 @@ def close(env: Mapping[str, str]) -> int:
 
 
 def harness_digest(folder: Path) -> str:
-    """What the harness in this folder is: sha256 over its sources, with their names."""
+    """What the harness in this folder is: sha256 over its files, with their names."""
     told = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
+    for path in sorted((*folder.rglob("*.py"), *folder.glob("supervise.sh"))):
         body = path.read_bytes()
         told.update(f"{path.relative_to(folder).as_posix()}\0{len(body)}\0".encode() + body)
     return told.hexdigest()

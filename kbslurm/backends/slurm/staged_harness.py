@@ -13,6 +13,7 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 
 from kbslurm.backends.paths import rename_folder
+from kbslurm.flow.script import harness_files
 
 
 def stage(eval_dir: Path, target: Path) -> Path:
@@ -24,7 +25,7 @@ def stage(eval_dir: Path, target: Path) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     building = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
     try:
-        for source in sorted(eval_dir.rglob("*.py")):
+        for source in harness_files(eval_dir):
             placed = building / source.relative_to(eval_dir)
             placed.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, placed)

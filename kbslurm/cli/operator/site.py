@@ -22,7 +22,7 @@ def check(
 ) -> int:
     """Read a cluster's file and render a job for each of its GPU types. Nothing is asked of the cluster."""
     from kbslurm.domain.run import JobName
-    from kbslurm.flow.script import script_for
+    from kbslurm.flow.script import script_for, supervisor_digest
 
     found = site_named(site)
     for gpu in found.gpus:
@@ -32,6 +32,7 @@ def check(
             gpu=gpu,
             directory=Path("/check"),
             harness=Path("/check"),
+            supervisor=supervisor_digest(shared_folders.eval_dir()),
             time_limit_s=60,
             memory_bytes=1 << 30,
             templates=shared_folders.path("sbatch_templates"),

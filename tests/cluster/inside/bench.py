@@ -33,7 +33,7 @@ from kbslurm.domain.apptainer import ApptainerCommand, Bind
 from kbslurm.domain.run import SubmissionId
 from kbslurm.domain.site import GpuType, Site
 from kbslurm.flow.place import Place
-from kbslurm.flow.script import attempts_folder, harness_folder, script_writer
+from kbslurm.flow.script import SUPERVISOR, attempts_folder, harness_folder, script_writer
 from kbslurm.store import migrate
 from kbslurm_eval.shared.wire import unseal
 from tests import bench, databases
@@ -169,6 +169,7 @@ def _harness(folder: Path) -> Path:
         placed.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / "eval" / "kbslurm_eval" / file, placed)
     shutil.copy(HARNESS, folder / "__main__.py")
+    shutil.copy(REPOSITORY / "eval" / SUPERVISOR, folder / SUPERVISOR)
     return folder
 
 

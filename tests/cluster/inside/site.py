@@ -17,7 +17,7 @@ from kbslurm.backends.slurm.backend import SlurmBackend
 from kbslurm.config import shared_folders, sites
 from kbslurm.domain.run import JobName
 from kbslurm.domain.site import Site
-from kbslurm.flow.script import harness_folder, script_for
+from kbslurm.flow.script import harness_folder, script_for, supervisor_digest
 from kbslurm.ports import JobSpec
 from tests.contract.backend_suite import REPOSITORY
 
@@ -104,6 +104,7 @@ def rendered(site: Site, job: JobSpec, eval_dir: Path) -> JobSpec:
         gpu=gpu,
         directory=directory,
         harness=harness_folder(site, eval_dir),
+        supervisor=supervisor_digest(eval_dir),
         time_limit_s=job.time_limit_s,
         memory_bytes=job.memory_bytes,
         templates=shared_folders.path("sbatch_templates"),

@@ -16,10 +16,10 @@ import pytest
 from kbslurm.backends.slurm.commands import Commands
 from kbslurm.backends.slurm.fleet import TextFleet
 from kbslurm.config import shared_folders, sites
-from kbslurm.domain.run import Ending, JobName, Seen
+from kbslurm.domain.run import Ending, Handle, JobName, Seen
 from kbslurm.domain.site import Submission
 from kbslurm.errors import BackendTrouble
-from kbslurm.flow.script import script_for
+from kbslurm.flow.script import SUPERVISOR, harness_folder, script_for
 from tests.cluster.inside import control
 from tests.cluster.inside.site import SlurmCase, site_at
 from tests.contract.backend_suite import (
@@ -123,6 +123,7 @@ def test_a_real_sbatch_reads_every_line_of_a_shipped_template(name: str, tmp_pat
             gpu=gpu,
             directory=tmp_path,
             harness=tmp_path,
+            supervisor="0" * 64,
             time_limit_s=100,
             memory_bytes=1 << 30,
             templates=shared_folders.path("sbatch_templates"),
@@ -224,6 +225,31 @@ def test_a_job_that_an_admin_requeues_never_runs_its_attempt_again(case: SlurmCa
     assert executions(case, job) == 1
     wait_until(case, "it's gone", lambda: control.as_root("squeue", "-h", "-t", "PD,R", "-j", handle) == "")
     assert executions(case, job) == 1
+
+
+@pytest.mark.parametrize(("fate", "why"), [("changed", "was changed after this job was sent"), ("pruned", "is gone")])
+def test_a_job_whose_supervisor_is_tampered_with_while_it_waits_never_runs(
+    case: SlurmCase, fate: str, why: str
+) -> None:
+    # Given a job that waits
+    job = make_job(case, "report")
+    case.submit_unstarted(job)
+    harness = Path(harness_folder(case.site, case.eval_dir))
+    # When its supervisor isn't any more what it was
+    harness.chmod(0o700)
+    if fate == "changed":
+        (harness / SUPERVISOR).chmod(0o600)
+        with (harness / SUPERVISOR).open("a") as file:
+            file.write("# a comment\n")
+    else:
+        (harness / SUPERVISOR).unlink()
+    case.let_start(job)
+    # Then it ends as its node's fault, in one sentence, and nothing has run
+    attempt = attempt_of(case, job, Handle(case.held[job.name]))
+    ended = wait_seen(case, case.backend(), attempt, Seen.ENDED)
+    assert ended.ending is Ending.BOOT_FAILURE, ended
+    assert f"{harness.name}/{SUPERVISOR} {why} on " in ended.reason
+    assert executions(case, job) == 0
 
 
 def test_a_command_that_isnt_there_is_said_plainly(case: SlurmCase) -> None:

@@ -14,7 +14,7 @@ from kbslurm.domain.finding import Finding, caution, failed, passed
 from kbslurm.domain.run import JobName
 from kbslurm.domain.site import GpuType
 from kbslurm.errors import KbslurmError
-from kbslurm.flow.script import script_for
+from kbslurm.flow.script import script_for, supervisor_digest
 
 
 def gpu_findings(gpu: GpuType, partitions: Sequence[Partition]) -> list[Finding]:
@@ -89,6 +89,7 @@ def request_finding(checkup: Checkup, gpu: GpuType) -> Finding:
             gpu=gpu.name,
             directory=folder,
             harness=folder,
+            supervisor=supervisor_digest(checkup.eval_dir),
             time_limit_s=60,
             memory_bytes=1 << 30,
             templates=checkup.templates,

@@ -17,7 +17,7 @@ from kbslurm.domain.manifest import manifest_for, manifest_text
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.run import JobName
 from kbslurm.domain.site import GpuType, Site
-from kbslurm.flow.script import script_for
+from kbslurm.flow.script import script_for, supervisor_digest
 from kbslurm_eval.shared.wire import Limits, Report, WireError, unseal
 
 NAME = JobName("kb-rehearsal")
@@ -99,6 +99,7 @@ def prepare(site: Site, gpu: GpuType, folder: Path, *, templates: Path, eval_dir
         gpu=gpu.name,
         directory=found.paths.dir,
         harness=harness,
+        supervisor=supervisor_digest(eval_dir),
         time_limit_s=LIMIT_S,
         memory_bytes=MEMORY_BYTES,
         templates=templates,

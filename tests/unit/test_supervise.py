@@ -1,0 +1,106 @@
+"""The supervisor of a site's jobs as a file: one text for all of them, staged and digested with the harness."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kbslurm.backends.github import repository_files, runner_program
+from kbslurm.backends.slurm.staged_harness import stage
+from kbslurm.config import shared_folders, sites
+from kbslurm.domain.run import JobName
+from kbslurm.domain.site import Site
+from kbslurm.errors import Misconfigured
+from kbslurm.flow.script import SUPERVISOR, harness_digest, script_for, supervisor_digest
+from tests.services import DASH, SHELLCHECK, needs
+
+FILE = shared_folders.eval_dir() / SUPERVISOR
+TEMPLATES = shared_folders.path("sbatch_templates")
+
+
+@pytest.mark.parametrize("shell", [pytest.param("dash", marks=needs(DASH)), "bash", "sh"])
+def test_it_is_posix_shell(shell: str) -> None:
+    done = subprocess.run([shell, *(["--posix"] if shell == "bash" else []), "-n", str(FILE)], check=False)
+    assert done.returncode == 0
+    code = "\n".join(line for line in FILE.read_text().splitlines() if not line.lstrip().startswith("#"))
+    assert not re.search(r"\[\[|^\s*(local|function|source)\s|<<<|\$'|&>", code, re.MULTILINE)
+
+
+@needs(SHELLCHECK)
+def test_shellcheck_has_nothing_to_say_of_it() -> None:
+    done = subprocess.run(["shellcheck", "--shell=sh", str(FILE)], text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_what_a_shell_reads_of_it_is_what_lies_there() -> None:
+    """`$(cat FILE)` drops NUL bytes and the line ends at its end; sha256sum of the file says the same digest."""
+    raw = FILE.read_bytes()
+    assert raw.isascii() and b"\0" not in raw and raw.endswith(b"\n") and not raw.endswith(b"\n\n")
+    reading = 'text=$(cat "$1"); printf "%s\\n" "$text" | sha256sum'
+    done = subprocess.run(["sh", "-c", reading, "sh", str(FILE)], text=True, capture_output=True, check=True)
+    assert done.stdout == f"{supervisor_digest(FILE.parent)}  -\n"
+
+
+def test_every_site_gets_the_same_bytes_and_every_job_their_digest(tmp_path: Path) -> None:
+    folder = shared_folders.path("site-configs")
+    names = sorted(file.stem for file in folder.glob("*.toml"))
+    for site in sites.load_all(folder, names):
+        harness = stage(shared_folders.eval_dir(), tmp_path / site.name / "eval")
+        assert (harness / SUPERVISOR).read_bytes() == FILE.read_bytes()
+        assert (harness / SUPERVISOR).stat().st_mode & 0o777 == 0o444
+        for gpu in site.gpus:
+            assert f"{hashlib.sha256(FILE.read_bytes()).hexdigest()}  -" in _script(site, gpu, harness)
+
+
+def test_a_harness_with_another_supervisor_is_another_harness(tmp_path: Path) -> None:
+    shutil.copytree(shared_folders.eval_dir(), tmp_path / "eval", ignore=shutil.ignore_patterns("__pycache__"))
+    assert harness_digest(tmp_path / "eval") == harness_digest(shared_folders.eval_dir())
+    with (tmp_path / "eval" / SUPERVISOR).open("a") as file:
+        file.write("# a new one\n")
+    assert harness_digest(tmp_path / "eval") != harness_digest(shared_folders.eval_dir())
+
+
+def test_no_variable_of_a_site_gets_in_the_way_of_script_or_supervisor(tmp_path: Path) -> None:
+    texts = FILE.read_text() + (TEMPLATES / "base.sbatch.j2").read_text()
+    ours = set(re.findall(r"(?:^|[\s(])([A-Z][A-Z0-9_]*)=", texts, re.MULTILINE)) - {"KB_ATTEMPT", "USER"}
+    assert {"DIR", "SHM", "LIMIT_S", "MARK", "PATH", "SUPERVISOR", "GPU_OPTION"} <= ours
+    plain = (shared_folders.path("site-configs") / "bouchet.toml").read_text()
+    for name in sorted(ours):
+        (tmp_path / "here.toml").write_text(plain.replace("[paths]", f'[exports]\n{name} = "x"\n[paths]'))
+        with pytest.raises(Misconfigured, match="can't be set in the job"):
+            sites.load(tmp_path / "here.toml")
+
+
+def test_the_digests_of_a_report_and_of_a_lent_repository_tell_of_it_too(tmp_path: Path) -> None:
+    lent = repository_files.files(shared_folders.eval_dir())
+    assert lent[f"{repository_files.FOLDER}/eval/{SUPERVISOR}"] == FILE.read_bytes()
+    shutil.copytree(shared_folders.eval_dir(), tmp_path / "eval", ignore=shutil.ignore_patterns("__pycache__"))
+
+    def digests() -> tuple[str, str]:
+        said = [sys.executable, "-I", "-B", str(tmp_path / "eval"), "--digest"]
+        done = subprocess.run(said, text=True, capture_output=True, check=True)
+        return done.stdout, runner_program.harness_digest(tmp_path / "eval")
+
+    before = digests()
+    (tmp_path / "eval" / SUPERVISOR).write_text("# another one\n")
+    assert not set(before) & set(digests())
+
+
+def _script(site: Site, gpu: str, harness: Path) -> str:
+    return script_for(
+        site,
+        name=JobName("kb-abc"),
+        gpu=gpu,
+        directory=Path("/shared/kb/attempts/kb-abc"),
+        harness=harness,
+        supervisor=supervisor_digest(shared_folders.eval_dir()),
+        time_limit_s=100,
+        memory_bytes=1 << 30,
+        templates=TEMPLATES,
+    )
