@@ -44,7 +44,7 @@ def parsed(words: Sequence[str]) -> Filter:
 
 def _check(found: Mapping[str, str], key: str, known: Sequence[str]) -> None:
     if key in found and found[key] not in known:
-        raise Invalid(f"there is no {key} {found[key]!r}", hint=f"There are: {', '.join(known)}.")
+        raise Invalid(f"there is no {key} {found[key]!r}", hint=f"Choose one of: {', '.join(known)}.")
 
 
 def rows(matrix: Mapping[tuple[str, str], int]) -> tuple[list[str], list[list[str]]]:

@@ -59,7 +59,7 @@ def expected_verdicts(path: Path) -> list[tuple[Path, VerdictName]]:
             raise Invalid(
                 f"submissions/{kind.name} is called after no verdict",
                 file=base,
-                hint=f"There are: {', '.join(verdicts)}.",
+                hint=f"Choose one of: {', '.join(verdicts)}.",
             )
         files = sorted(file for file in kind.iterdir() if file.is_file() and not file.name.startswith((".", "__")))
         found += [(file, verdicts[kind.name]) for file in files]

@@ -155,7 +155,7 @@ def test_status_tells_of_a_place_that_fails_and_of_its_budget(kbslurm: CommandLi
     found = kbslurm("status")
 
     assert found.code == 1
-    assert "cluster fails again and again: squeue timed out" in found.out
+    assert "cluster keeps failing: squeue timed out" in found.out
     assert "7 scheduler calls, 23 left" in found.out
 
 
@@ -169,7 +169,7 @@ def test_status_tells_what_is_spent_of_each_budget_and_whom_that_keeps_at_home(
         told = {"places": {}, "overflow": {**overflow, **held}}
         assert store.leases.hold("daemon", "here", 60.0, datetime.now(UTC), info=told)
     said = kbslurm("status").out
-    assert "the month: 3.25 of 9.00 EUR spent, open runs at their most" in said
+    assert "the month: 3.25 of 9.00 EUR spent, counting open runs at their maximum" in said
     assert "board transpose: 1.90 of 2.00 EUR spent" in said
     assert "A100 runs: no money\n" in said
     assert "H100 runs of board transpose: no money of its own" in said
@@ -208,7 +208,7 @@ def test_why_a_job_waits_and_why_an_attempt_was_given_up_is_shown(kbslurm: Comma
         first = claimed()
         store.attempts.note_told({first.id: {"waits": "held by the cluster's administrators"}})
         status, watched = kbslurm("status"), kbslurm("watch", str(number), "--once")
-        assert "cluster, H100: 1 submitted and not started: held by the cluster's administrators" in status.out
+        assert "cluster, H100: 1 submitted but not started: held by the cluster's administrators" in status.out
         assert "launching  held by the cluster's administrators" in watched.out
         store.attempts.note_seen(first, Sighting(seen=Seen.RUNNING, node="n1"), now)
         assert "held" not in kbslurm("status").out + kbslurm("watch", str(number), "--once").out
@@ -489,7 +489,7 @@ def test_a_disk_that_takes_nothing_is_one_sentence(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc/none"])
     monkeypatch.setattr(tempfile, "tempdir", None)
     said = CommandLine(cwd=tmp_path)("try", str(EXAMPLES / "transpose"), str(GOOD))
-    assert (said.code, said.err.splitlines()[0]) == (2, "error: no temporary directory can be written")
+    assert (said.code, said.err.splitlines()[0]) == (2, "error: no temporary directory is writable")
 
 
 @pytest.mark.parametrize("words", [("config", "show", "--json"), ("config", "show"), ("config", "schema")])
@@ -513,7 +513,7 @@ def test_words_that_no_database_can_keep_are_the_users_error(kbslurm: CommandLin
     for words in (["user", "ban", "\udcff"], ["user", "ban", "ada", "--reason", "\udcff"]):
         kbslurm("user", "add", "ada")
         said = kbslurm(*words)
-        assert said.code == 2 and "a bug of ours" not in said.err, said.err
+        assert said.code == 2 and "a bug in kbslurm" not in said.err, said.err
 
 
 def test_an_empty_database_is_brought_up(kbslurm: CommandLine, new_database_url: Callable[[], str]) -> None:

@@ -367,7 +367,7 @@ def test_a_wrong_line_about_github_is_named(tmp_path: Path, line: str, said: str
     ("env", "said"),
     [
         ({}, "without GITHUB_TOKEN"),
-        ({"GITHUB_TOKEN": "ghp_…"}, "a character that no token has"),
+        ({"GITHUB_TOKEN": "ghp_…"}, "contains a character that isn't allowed in a token"),
         ({"GITHUB_TOKEN": "t"}, "KBSLURM_RUN_KEY is no key"),
         ({"GITHUB_TOKEN": "t", "KBSLURM_RUN_KEY": "short"}, "KBSLURM_RUN_KEY is no key"),
     ],
@@ -492,7 +492,7 @@ def test_a_place_that_is_not_there_is_told_at_its_line(tmp_path: Path, wrong: st
     with pytest.raises(Misconfigured) as caught:
         wiring.places(settings.load(written(tmp_path, text + wrong), {"HOME": str(tmp_path)}))
     assert caught.value.message.endswith(where)
-    assert caught.value.hint == "There are: box."
+    assert caught.value.hint == "Choose one of: box."
 
 
 def test_discord_roles_are_numbers_and_give_what_there_is(tmp_path: Path) -> None:

@@ -82,4 +82,4 @@ def test_gpus_are_ascii_and_found_in_any_case() -> None:
     assert known_gpu("h100", ["A100", "H100"]) == "H100"
     with pytest.raises(NotFound, match="no GPU 'B200'") as found:
         known_gpu("B200", ["A100", "H100"])
-    assert found.value.hint == "There are: A100, H100."
+    assert found.value.hint == "Choose one of: A100, H100."

@@ -146,7 +146,7 @@ def _accepted(
 def mode_named(text: str) -> Mode:
     """The mode of that name in any case, or Invalid."""
     if text.lower() not in get_args(Mode):
-        raise Invalid(f"there is no mode {text!r}", hint=f"There are: {', '.join(get_args(Mode))}.")
+        raise Invalid(f"there is no mode {text!r}", hint=f"Choose one of: {', '.join(get_args(Mode))}.")
     return cast("Mode", text.lower())
 
 

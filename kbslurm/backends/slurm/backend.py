@@ -91,7 +91,9 @@ class SlurmBackend:
         paths = AttemptPaths(root=self.root, name=job.name)
         if job.gpu not in self.site.gpus:
             known = ", ".join(sorted(self.site.gpus))
-            raise BackendRefused(self.name, f"there is no {job.gpu} here", permanent=True, hint=f"There are: {known}.")
+            raise BackendRefused(
+                self.name, f"there is no {job.gpu} here", permanent=True, hint=f"Choose one of: {known}."
+            )
         if job.script is None:
             raise BackendRefused(self.name, f"job {job.name} has no script", permanent=True)
         try:
