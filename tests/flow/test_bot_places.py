@@ -144,7 +144,7 @@ def test_a_board_made_anew_isnt_the_one_that_was_asked_about(discord: Discord, g
         assert "is another one now" in said and store.boards.find("transpose").id == made.id  # type: ignore[union-attr]
         asked = discord.command(HOSTESS, "admin delete", leaderboard="transpose", force=True)
         discord.answer(asked)
-        assert "is gone" in discord.answer(discord.press(HOSTESS, asked.said[-1], "Delete"))
+        assert "is deleted" in discord.answer(discord.press(HOSTESS, asked.said[-1], "Delete"))
         assert store.boards.find("transpose") is None
     assert not discord.refusals
 

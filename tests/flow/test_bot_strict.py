@@ -83,7 +83,7 @@ def test_a_card_outlives_a_service_that_was_away(
         service.hold()
         judge(ground, 0.5)
         again = discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100")
-        assert "isn't known: look at `/me`" in discord.answer(again), "it may have been taken"
+        assert "check `/me` before you submit again" in discord.answer(again), "it may have been taken"
         service.let_go()
         card(discord, "rank 1 of 1")
     assert len(discord.shown()) == 1 and not discord.refusals
@@ -168,7 +168,9 @@ def test_who_gets_no_card_is_told(discord: Discord, ground: Ground, tmp_path: Pa
     with bot(discord, ground, tmp_path):
         discord.refuses_writes = True
         asked = discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100")
-        discord.wait_for(lambda: "I may not write in this channel, so submission 1 has no card" in asked.text, "a word")
+        discord.wait_for(
+            lambda: "I'm not allowed to write in this channel, so submission 1 has no card" in asked.text, "a word"
+        )
         own = discord.command(ADA, "leaderboard get-submission", submission=1)
         assert "waiting" in discord.answer(own)
     assert not discord.shown()

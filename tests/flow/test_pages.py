@@ -520,7 +520,7 @@ def test_a_real_browser_follows_links_signs_on_and_sees_a_new_record_live(
     chromium.picture(shots / "board.png")
 
     chromium.click(".who a")
-    until(lambda: chromium.title() == "Sign on – kbslurm", "the sign-on opens")
+    until(lambda: chromium.title() == "Sign in – kbslurm", "the sign-in page opens")
     chromium.write("#token", token)
     chromium.click("main button")
     until(lambda: chromium.title() == "My submissions – kbslurm", "one is signed on")
