@@ -1,6 +1,6 @@
-"""What of a report, and of a job that goes on, its submission's owner may see. Pure; every face shows this and no more.
+"""What a submission's owner may see of a report or a running job. Pure; all interfaces show this and no more.
 
-Of the hidden cases that is the class of what happened and nothing else: no count, no moment, no message of one.
+Of the hidden cases that is only the kind of outcome: no count, time or message.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 HIDDEN = "hidden"
-# The hosts': the hidden cases' log, what proves a report, the machine, and how long each phase's launches were.
+# For hosts only: the hidden cases' log, what proves a report, the machine, and the length of each phase's launches.
 WITHHELD = frozenset({"secret_log", "token", "nonce", "host", "budget"})
 PHASES = frozenset({"start", "test", "benchmark", "ranked", HIDDEN, "profile"})
 MOST_CASES = 100_000
@@ -27,14 +27,14 @@ def report(detail: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def phase(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A phase of a report; of the hidden one only whether it passed."""
+    """A phase of a report; of the hidden one, only whether it passed."""
     return {"name": HIDDEN, "passed": bool(row.get("passed"))} if row.get("name") == HIDDEN else dict(row)
 
 
 def progress(beat: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """What a job says of itself while it runs: `phase`, and where its cases may be known `done` and `of`.
+    """A running job's progress: `phase`, and `done` and `of` if its cases are public.
 
-    It comes from where the submission runs: what isn't plainly such a beat is None.
+    It comes from where the submission runs, so anything malformed is None.
     """
     found = (beat or {}).get("phase")
     if not isinstance(found, str) or found not in PHASES:

@@ -122,7 +122,7 @@ def test_creators_make_boards_and_nothing_else(ground: Ground) -> None:
             bot.acting_for("discord:501").create_board("two", "reference.py", ONE_FILE, gpus=["H100"])
         for wrong, said in (
             ({"name": "spring", "gpus": ["H100"]}, "already"),
-            ({"name": "admin", "gpus": ["H100"]}, "can't be a board's name"),
+            ({"name": "admin", "gpus": ["H100"]}, "isn't a valid board name"),
             ({"name": "x"}, "no GPU type"),
             ({"name": "x", "gpus": ["H100"], "deadline": "2001-01-01"}, "has passed"),
             ({"name": "x", "gpus": ["H100"], "deadline": "soon"}, "soon"),
@@ -288,10 +288,10 @@ def test_who_chooses_a_place_and_a_canary_for_each(database_url: str, tmp_path: 
         assert pinned(tried(ada, None)) == {None} and pinned(tried(ada, "LOCAL")) == {"local"}
         assert {name: set(has) for name, has in ada.places_offered().items()} == {"local": {"A100", "H100"}}
         assert set(host.places_offered()) == {"local", "github"}
-        with pytest.raises(Invalid, match="chooses no place"):
+        with pytest.raises(Invalid, match="can't choose its place"):
             tried(ada, "local", "leaderboard")
         for by in (ada, host):  # a role of Discord's is nothing that runs know of
-            with pytest.raises(Refused, match="only hosts choose github"):
+            with pytest.raises(Refused, match="only hosts can choose github"):
                 tried(by, "github")
         with pytest.raises(NotFound, match="no place 'nowhere'") as unknown:
             tried(ada, "nowhere")
@@ -300,7 +300,7 @@ def test_who_chooses_a_place_and_a_canary_for_each(database_url: str, tmp_path: 
         assert pinned(tried(ada, "github")) == {"github"}
         with pytest.raises(Invalid, match="github has no A100") as other:
             tried(ada, "github", gpu="A100")
-        assert "A100 is at local" in str(other.value)
+        assert "Places with A100: local" in str(other.value)
 
         every = hosts.verify("transpose")
         assert every.places == ("local", "github")

@@ -261,7 +261,7 @@ def test_a_forged_button_opens_nothing(discord: Discord, ground: Ground, tmp_pat
 
 def test_a_bad_attachment_is_one_sentence(discord: Discord, ground: Ground, tmp_path: Path) -> None:
     bad = {
-        "photo.png": (b"\x89PNG", "none of the suffixes"),
+        "photo.png": (b"\x89PNG", "must end in one of"),
         "latin.py": (b"# caf\xe9\n", "isn't UTF-8 (line 1)"),
         "nul.py": (b"x = 1\n\x00", "NUL character (line 2)"),
         "empty.py": (b" \n", "is empty"),

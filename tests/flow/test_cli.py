@@ -369,7 +369,7 @@ BAD_INPUT: tuple[tuple[list[str], int, str], ...] = (
     (["usage", "--by", "colour"], 2, "colour"),
     (["usage", "--month", "13"], 2, "2026-11"),
     (["usage", "--board", "nope"], 2, "transpose"),
-    (["usage", "--board", "a b"], 2, "can't be a board's name"),
+    (["usage", "--board", "a b"], 2, "isn't a valid board name"),
     (["--config", "missing.toml", "status"], 2, "missing.toml"),
     (["no-such-command"], 2, "no-such-command"),
 )

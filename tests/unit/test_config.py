@@ -109,12 +109,12 @@ def test_the_first_place_that_has_a_file_wins(tmp_path: Path) -> None:
         ("[daemon]\ntick_s = true\n", ":2: daemon.tick_s: a number was expected", None),
         (
             "[policy]\noverflow = 'always'\n",
-            ":2: policy.overflow: 'always' is no rule for overflow",
+            ":2: policy.overflow: 'always' isn't a valid overflow rule",
             'Write overflow = "never", "when_down", or { when_wait_over = "10m" }.',
         ),
         (
             "[policy]\n\noverflow = { when_wait_over = 10 }\n",
-            ":3: policy.overflow: 10 is no span of time",
+            ":3: policy.overflow: 10 isn't a valid duration",
             'Write "90s", "10m" or "2h".',
         ),
         (
@@ -135,8 +135,8 @@ def test_the_first_place_that_has_a_file_wins(tmp_path: Path) -> None:
         ),
         (
             "[policy.budget]\nteams = { 'a b' = 1 }\n",
-            ":2: policy.budget.teams: 'a b' can't be a team's name",
-            "Letters a-z, digits, and . _ - after the first; at most 64 of them.",
+            ":2: policy.budget.teams: 'a b' isn't a valid team name",
+            "Use at most 64 letters a-z and digits, and . _ - after the first.",
         ),
         ("[daemon]\ntick_s = 0\n", ":2: daemon.tick_s: 0.0 is less than 0.05", "At least 0.05."),
         (
@@ -349,7 +349,7 @@ def test_github_is_a_place_in_a_few_lines(tmp_path: Path) -> None:
         ('repository = "owner/.."', "no repository"),
         ("gpus = { H100 = [] }", "H100 has no runner labels"),
         ('gpus = { H100 = ["a;b"] }', "H100 has no runner labels"),
-        ('gpus = { "H 100" = ["x"] }', "can't be a GPU's name"),
+        ('gpus = { "H 100" = ["x"] }', "isn't a valid GPU name"),
         ('branch = "-x"', "is no branch"),
         ('token = "ghp"', "GITHUB_TOKEN"),
         ('run_key = "00"', "KBSLURM_RUN_KEY"),
@@ -416,7 +416,7 @@ def test_modal_is_a_place_in_five_lines(tmp_path: Path) -> None:
         ("[modal.gpus.H100]\ncpu = nan\n", 2, "a number was expected"),
         ("[modal.gpus.H100]\ntype = 'a b'\n", 2, "no type of GPU"),
         ("[modal.gpus.H100]\nslot = 1\n", 2, "Did you mean slots?"),
-        ("[modal.gpus.'H 100']\nslots = 1\n", 1, "can't be a GPU's name"),
+        ("[modal.gpus.'H 100']\nslots = 1\n", 1, "isn't a valid GPU name"),
     ],
 )
 def test_a_wrong_line_about_modal_is_named(tmp_path: Path, text: str, line: int, said: str) -> None:

@@ -549,4 +549,4 @@ def test_what_site_says_can_be_read(tmp_path: Path) -> None:
 
     assert {"example", "bunya"} <= {row["name"] for row in json.loads(said("site", "list", "--json"))}
     assert "paths.shared_root" in said("site", "show", "example")
-    assert "is fine" in said("site", "check", "example")
+    assert "is valid" in said("site", "check", "example")
