@@ -154,7 +154,7 @@ def test_what_hosts_ask_beside(ground: Ground) -> None:
         ranks(ground, "bob", 2e-3, "spring")
         with pytest.raises(Invalid, match="no run that fits"):
             host.rejudge_preview("transpose", ["mode=leaderboard"])
-        with pytest.raises(Invalid, match="chooses nothing"):
+        with pytest.raises(Invalid, match="isn't a valid filter"):
             host.rejudge_preview("transpose", ["colour=red"])
         assert host.places("transpose") == []
         for shape, method, path, body in (

@@ -110,7 +110,7 @@ def test_a_job_on_several_gpus_asks_for_them_or_says_what_to_configure(tmp_path:
     lines = several(site, 4).splitlines()
     assert {"#SBATCH --gres=gpu:h100:4", "#SBATCH --cpus-per-task=12", "#SBATCH --mem=9216M"} <= set(lines)
     assert "#SBATCH --gres=gpu:h100:1" not in lines
-    with pytest.raises(Misconfigured, match="needs 8 GPUs on one node, and one of here has 4"):
+    with pytest.raises(Misconfigured, match="needs 8 GPUs on one node, and here has 4"):
         several(site, 8)
     bare = sites.load(written(tmp_path, PLAIN.replace("count = 3", 'vendor = "none"').replace("--gres=gpu:h100:1", "")))
     assert "#SBATCH --cpus-per-task=8" in several(bare, 4), "ranks without GPUs need no request for any"
