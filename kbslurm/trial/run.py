@@ -156,7 +156,7 @@ def _judged(
     if sealed is None:
         if code == trial_keeper.OVER_LIMIT:
             return without_report("timeout", f"it was killed at the time limit of {limit_s:g} s")
-        return without_report("infrastructure", f"the harness exited with code {code} and left no report")
+        return without_report("infrastructure", f"the harness ended with exit code {code} and left no report")
     try:
         report = unseal(sealed, key)
     except WireError as error:

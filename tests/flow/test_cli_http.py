@@ -364,9 +364,9 @@ def test_wrong_addresses_and_strangers_are_one_sentence(laptop: Laptop) -> None:
             ("http://h:99999999", 2, "isn't a valid service address"),
             ("https://ada:secret@kernels.example.edu", 2, "isn't a valid service address"),
             ("http://127.0.0.1:9", 6, "can't be reached"),
-            (stranger, 6, "this isn't kbslurm, it seems"),
-            (f"{stranger}/page", 6, "this isn't kbslurm, it seems"),
-            (f"{stranger}/moved", 6, "it sends on to https://elsewhere.example"),
+            (stranger, 6, "this doesn't seem to be kbslurm"),
+            (f"{stranger}/page", 6, "this doesn't seem to be kbslurm"),
+            (f"{stranger}/moved", 6, "it redirects to https://elsewhere.example"),
         ):
             for words in (("login", url), ("board", "list")):
                 told = laptop(*words, KBSLURM_URL=url)

@@ -70,7 +70,7 @@ def test_what_cant_be_a_board_is_refused(text: str) -> None:
     if text == "a\n":
         assert board_name(text) == "a"
         return
-    with pytest.raises(Invalid, match="board('s)? name"):
+    with pytest.raises(Invalid, match=r"board('s)? name"):
         board_name(text)
 
 
