@@ -225,7 +225,7 @@ def zipped(*rows: tuple[str, bytes, int]) -> bytes:
         ("p.zip", b"PK no zip", "can't be read"),
         ("p.zip", zipped(("../task.yml", b"", 0)), "leads out"),
         ("p.zip", zipped(("/task.yml", b"", 0)), "leads out"),
-        ("p.zip", zipped(("task.yml", b"/etc/passwd", stat.S_IFLNK | 0o777)), "no plain file"),
+        ("p.zip", zipped(("task.yml", b"/etc/passwd", stat.S_IFLNK | 0o777)), "isn't a regular file"),
         ("p.zip", zipped(("big", b"\0" * (upload.UNPACKED_CAP + 1), 0)), "unpacks to"),
         ("p.zip", zipped(*((f"f{n}", b"", 0) for n in range(501))), "501 files"),
         ("p.zip", zipped(("readme", b"x", 0)), "no task.yml"),

@@ -248,7 +248,7 @@ def test_problems_come_from_a_repository(discord: Discord, ground: Ground, tmp_p
     local: fake.Json = {"repository": str(place)}
     with bot(discord, ground, tmp_path):
         wrong = said(discord, HOSTESS, "admin update-problems", repository=str(place / "nowhere"))
-        assert "can't be a repository" in wrong
+        assert "isn't a valid repository" in wrong
         assert "gives no access to files on the server" in said(discord, HOSTESS, "admin update-problems", **local)
         forced = discord.command(HOSTESS, "admin update-problems", repository="example/problems", force=True)
         assert "Make everything in" in discord.answer(forced)
