@@ -37,8 +37,9 @@ def read_source(file: Path) -> bytes:
 
     try:
         if not file.is_file():
-            raise Invalid(f"{file} isn't a file" if file.exists() else f"there is no file {file}")
+            what = f"{file} isn't a file" if file.exists() else f"there is no file {file}"
+            raise Invalid(what, hint="Give the path of your kernel's source file.")
         with file.open("rb") as opened:
             return opened.read(SOURCE_CAP + 1)
     except OSError as error:
-        raise Invalid(f"{file} can't be read: {error.strerror}") from None
+        raise Invalid(f"{file} can't be read: {error.strerror}", hint="Check its permissions.") from None

@@ -166,7 +166,7 @@ def test_the_running_bot_announces_and_tells_staff(discord: Discord, ground: Gro
         face.service.client.close()
         asked = discord.command(ADA, "me")
         assert "bug in kbslurm" in discord.answer(asked)
-        card(discord, "A bug of the bot's", channel=3002)
+        card(discord, "A bug in the bot", channel=3002)
     assert sum("leads" in text_of(one) for one in discord.shown(3001)) == 1 and not discord.refusals
 
 

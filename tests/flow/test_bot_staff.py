@@ -144,7 +144,7 @@ def test_what_hosts_do(discord: Discord, ground: Ground, tmp_path: Path) -> None
         assert discord.complete(HOSTESS, "admin ban", "person", "MAL") == [f"person:{mallory.id}"]
         asked = discord.command(HOSTESS, "admin ban", person=f"person:{mallory.id}", reason="shared an account")
         assert "Ban **mallory**" in discord.answer(asked) and store.people.find("mallory").banned_at is None  # type: ignore[union-attr]
-        assert "only the person who used the command" in answered(discord, EVE, asked, "Ban")
+        assert "nly the person who used the command" in answered(discord, EVE, asked, "Ban")
         assert "is banned" in answered(discord, HOSTESS, asked, "Ban")
         assert store.people.find("mallory").ban_reason == "shared an account"  # type: ignore[union-attr]
         assert "has been answered or has expired" in answered(discord, HOSTESS, asked, "Ban")
@@ -183,11 +183,11 @@ def test_what_hosts_do(discord: Discord, ground: Ground, tmp_path: Path) -> None
         assert store.submissions.get(1).removed_at is not None  # type: ignore[arg-type]
         card(discord, "taken back")
 
-        assert "no run that fits" in said(discord, HOSTESS, "admin rejudge-preview", leaderboard="transpose")
+        assert "no matching runs" in said(discord, HOSTESS, "admin rejudge-preview", leaderboard="transpose")
         ranks(ground, "bob", 2e-3)
         order: fake.Json = {"leaderboard": "transpose", "filter": "person=bob mode=leaderboard"}
         assert "0 would change, 1 open" in said(discord, HOSTESS, "admin rejudge-preview", **order)
-        assert "being judged again already" in said(discord, HOSTESS, "admin rejudge-preview", **order)
+        assert "already being rejudged" in said(discord, HOSTESS, "admin rejudge-preview", **order)
         assert "passed           → open" in said(discord, HOSTESS, "admin rejudge-preview", leaderboard="transpose")
         refused = said(discord, HOSTESS, "admin rejudge-preview", leaderboard="transpose", filter="colour=red")
         assert "isn't a valid filter" in refused
@@ -313,7 +313,7 @@ def test_a_try_never_ranks_and_a_canary_tells_which_places_work(
         followed = card(discord, "canary on transpose")
         assert "**H100** at local waiting" in text_of(followed) and "**A100** at local waiting" in text_of(followed)
     with working(ground, tmp_path / "service"), bot(discord, ground, tmp_path):
-        last = card(discord, "2 of 2 work")
+        last = card(discord, "2 of 2 passed")
         assert last["id"] == followed["id"] and text_of(last).count("at local ✓ works") == 2
         assert ground.store.standings.best("transpose", "H100") == []
     assert not discord.refusals

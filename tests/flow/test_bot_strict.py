@@ -65,7 +65,7 @@ def test_every_command_is_acknowledged_before_the_service_is_asked(
             discord.wait_for(lambda one=one: one.acked_at is not None, f"an acknowledgement of /{name}")  # type: ignore[misc]
             said = discord.answer(one)
             if not name.endswith("help"):
-                assert "doesn't answer" in said or "not reachable" in said, f"/{name}: {said}"
+                assert "isn't responding" in said or "not reachable" in said, f"/{name}: {said}"
         lost = discord.answer(discord.command(EVE, "submit", file=FILE, leaderboard="transpose", gpu="H100"))
         assert lost.count(".") <= 3
         service.let_go()
@@ -96,7 +96,7 @@ def test_what_reaches_discord_too_late_is_said_in_the_channel_and_not_done(
     with bot(discord, ground, tmp_path, staff_channel=STAFF):
         discord.late_next()
         late = discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100")
-        said = card(discord, "too late, so nothing was done")
+        said = card(discord, "too late for Discord, so nothing was done")
         assert "<@501>" in text_of(said) and not late.said and late.acked_at is None
         discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100")
         shown = card(discord, "waiting")
@@ -206,7 +206,7 @@ def test_two_bots_with_one_token_do_each_thing_once(discord: Discord, ground: Gr
             discord.wait_for(lambda face=face: face.state.word("announce:seen_at"), "the first look")  # type: ignore[misc]
         asked = discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100")
         discord.answer(asked)
-        card(discord, "Two bots run with one token", STAFF)
+        card(discord, "Two bots are running with one token", STAFF)
         number_of_cards(discord, 1)
         judge(ground, 0.5)
         card(discord, "ada leads transpose", 3001)

@@ -98,7 +98,7 @@ def judged(ground: Ground, by: str, score_s: float, source: bytes = GOOD, doubt_
 def test_a_pasted_token_is_kept_for_nobody_else_and_ended_by_logout(laptop: Laptop) -> None:
     assert (laptop("whoami").code, laptop("history").code) == (4, 4), "nobody is signed on"
     refused = laptop.login(None)
-    assert refused.code == 4 and "Nothing was kept" in refused.err and not laptop.tokens.exists()
+    assert refused.code == 4 and "Nothing was saved" in refused.err and not laptop.tokens.exists()
     told = laptop.login()
     assert told.code == 0 and "as ada (participant)" in told.out
     assert (laptop.tokens.stat().st_mode & 0o777, laptop.tokens.parent.stat().st_mode & 0o777) == (0o600, 0o700)
