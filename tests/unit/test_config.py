@@ -372,8 +372,8 @@ def test_a_wrong_line_about_github_is_named(tmp_path: Path, line: str, said: str
     [
         ({}, "without GITHUB_TOKEN"),
         ({"GITHUB_TOKEN": "ghp_…"}, "contains a character that isn't allowed in a token"),
-        ({"GITHUB_TOKEN": "t"}, "KBSLURM_RUN_KEY is no key"),
-        ({"GITHUB_TOKEN": "t", "KBSLURM_RUN_KEY": "short"}, "KBSLURM_RUN_KEY is no key"),
+        ({"GITHUB_TOKEN": "t"}, "KBSLURM_RUN_KEY isn't a 32-byte key"),
+        ({"GITHUB_TOKEN": "t", "KBSLURM_RUN_KEY": "short"}, "KBSLURM_RUN_KEY isn't a 32-byte key"),
     ],
 )
 def test_github_without_its_secrets_says_what_is_missing(tmp_path: Path, env: dict[str, str], said: str) -> None:

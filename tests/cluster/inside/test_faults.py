@@ -242,7 +242,7 @@ def test_a_judge_that_is_killed_leaves_no_report_and_the_run_goes_on(walk: Walk)
     first = walk.attempts()[0]
     assert first["ending"] == "no_report"
     assert first["reason"].startswith(
-        "the judge was ended by a signal (status 137) and left no report; Slurm: FAILED on "
+        "the judge was killed by a signal (status 137) and left no report; Slurm: FAILED on "
     )
     assert node in first["reason"] and walk.gave_up() == first["reason"]
 
