@@ -29,8 +29,10 @@ _REMEDIES = (
     ),
     (
         r"(?i)do not match the hashes",
-        "The package index sent a different file than the one in the lock."
-        " Try again; if that doesn't help, set PIP_INDEX_URL.",
+        (
+            "The package index sent a different file than the one in the lock."
+            " Try again; if that doesn't help, set PIP_INDEX_URL."
+        ),
     ),
     (
         r"(?i)certificate verify failed|sslerror",
@@ -43,8 +45,8 @@ _REMEDIES = (
             r"|remotedisconnected|incompleteread"
         ),
         (
-            "The download failed. Check the network, and HTTPS_PROXY or PIP_INDEX_URL if this machine needs them; what "
-            "downloads are kept."
+            "The download failed. Check the network, and HTTPS_PROXY or PIP_INDEX_URL if this machine needs them;"
+            " completed downloads are kept."
         ),
     ),
     (
