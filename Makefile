@@ -1,5 +1,5 @@
-# Everything that the README tells a stranger to type. `make help` lists it.
-# Python: any 3.11 to 3.14, chosen by PYTHON=…; nothing else is needed for demo and test but git and make.
+# Every command in the README. `make help` lists them.
+# Needs any Python from 3.11 to 3.14 (choose one with PYTHON=…), git and make; demo and test need nothing else.
 
 SHELL  := /bin/bash
 PYTHON ?= python3
@@ -13,133 +13,133 @@ CLUSTER ?= .cluster/interactive
 comma   := ,
 FLOORS  := unit contract flow chaos golden architecture cluster
 VERSION ?=
-# pip asks neither a local wheel folder nor a private index for what the lock names: a hash that isn't in it is refused.
+# pip refuses any file whose hash isn't in the lock, wherever it comes from.
 PIP     := $(PY) -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test test-fast test-again lint format types bench bench-cluster bench-harness wheel-check docs release cluster cluster-shell \
         cluster-trees cluster-down laptop adversarial demo-slurm demo-discord demo-overflow test-slurm-matrix test-gpu test-live test-popcorn test-pyslurm test-torch lock clean
 
-help:  ## this list
+help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
 
-venv: $(READY)  ## the virtual environment from the committed lock, nothing else
+venv: $(READY)  ## make the virtual environment from the committed lock
 
 $(READY): requirements.lock pyproject.toml hatch_build.py
-	@command -v $(PYTHON) >/dev/null || { echo "kbslurm needs Python 3.11 or newer and $(PYTHON) is not there; choose one with make PYTHON=/path/to/python3." >&2; exit 2; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "kbslurm needs Python 3.11 or newer and $(PYTHON) is $$($(PYTHON) -V 2>&1); choose another with make PYTHON=/path/to/python3." >&2; exit 2; }
+	@command -v $(PYTHON) >/dev/null || { echo "kbslurm needs Python 3.11 or newer, but $(PYTHON) wasn't found; choose one with make PYTHON=/path/to/python3." >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "kbslurm needs Python 3.11 or newer, but $(PYTHON) is $$($(PYTHON) -V 2>&1); choose another with make PYTHON=/path/to/python3." >&2; exit 2; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) can't make virtual environments; on Debian: apt-get install python3-venv." >&2; exit 2; }
 	@rm -f $(READY)
 	@$(PYTHON) .ci/make_venv.py .venv requirements.lock .
 	@touch $(READY)
 
-demo: $(READY)  ## a competition on this machine: eight submissions, one leaderboard (ARGS=--once ends by itself)
+demo: $(READY)  ## run a competition on this machine: eight submissions, one leaderboard (ARGS=--once exits when done)
 	@$(BIN)/kbslurm demo $(ARGS)
 
-demo-discord: $(READY)  ## a conversation with the Discord bot in the terminal, without a token (ARGS=--json)
+demo-discord: $(READY)  ## show a conversation with the Discord bot in the terminal, without a token (ARGS=--json)
 	@$(BIN)/kbslurm demo --discord $(ARGS)
 
-demo-overflow: $(READY)  ## the only site goes down in mid-competition: GitHub and Modal, on loopback, take its runs (ARGS=--json)
+demo-overflow: $(READY)  ## take the only site down mid-competition and let GitHub and Modal stand-ins take its runs (ARGS=--json)
 	@$(BIN)/kbslurm demo --overflow $(ARGS)
 
-test: $(READY)  ## every floor, one command; closes with the count per floor
+test: $(READY)  ## run every test floor; ends with the counts per floor
 	$(PY) -m pytest $(addprefix tests/,$(FLOORS)) $(ARGS)
 
-test-fast: $(READY)  ## unit, golden and architecture floors, side by side, in about a minute
+test-fast: $(READY)  ## run the unit, golden and architecture floors in parallel, in about a minute
 	@.ci/test-fast $(PY) $(ARGS)
 
-test-again: $(READY)  # only what failed the last time
+test-again: $(READY)  # only the tests that failed last time
 	$(PY) -m pytest --last-failed --last-failed-no-failures=none $(addprefix tests/,$(FLOORS)) $(ARGS)
 
-lint: $(READY)  ## ruff, its formatter, and the walls between the packages
+lint: $(READY)  ## run ruff, its formatter, and the import rules between packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
 
-format: $(READY)  ## put the code into the project's format
+format: $(READY)  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-types: $(READY)  ## mypy --strict over service, bot, harness and tests
+types: $(READY)  ## run mypy --strict over service, bot, harness and tests
 	$(BIN)/mypy --strict
 
-adversarial: $(READY)  ## the whole corpus of attacks: every size, every isolation level (ROUNDS=20 SHARD=1/4 ARGS=--races)
+adversarial: $(READY)  ## run the whole corpus of attacks: every size, every isolation level (ROUNDS=20 SHARD=1/4 ARGS=--races)
 	@$(PY) -m tests.adversarial $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SHARD),--shard $(SHARD)) $(ARGS)
 
-bench: $(READY)  ## speed as ratios inside one run, as a table and as JSON lines
+bench: $(READY)  ## measure speed as ratios within one run, as a table and as JSON lines
 	$(PY) -m tests.bench $(ARGS)
 
-bench-harness: $(READY)  ## what measuring costs and how far its figures hold (minutes; ARGS='--scale 0.2' for fewer)
+bench-harness: $(READY)  ## measure the harness's overhead and accuracy (minutes; ARGS='--scale 0.2' for a shorter run)
 	$(PY) -m tests.bench harness $(ARGS)
 
-bench-cluster: $(READY)  ## the same on the test cluster (root)
+bench-cluster: $(READY)  ## run the benchmarks on the test cluster (root)
 	$(PY) -m tests.bench --cluster $(ARGS)
 
 wheel-check: $(READY)  ## build the wheel, install it in a clean environment elsewhere, run the demo from there
 	@PYTHON=$(PYTHON) .ci/wheel-check
 
-docs: $(READY)  ## the docs site from docs/ into build/docs; a link that leads nowhere ends it
+docs: $(READY)  ## build the docs site from docs/ into build/docs; fails on broken links
 	$(BIN)/properdocs build --strict
 	@echo "build/docs/index.html"
 
-release: $(READY)  ## check version, changelog, wheel and sdist; with VERSION=1.2.3 also commit to that version and tag it
+release: $(READY)  ## check version, changelog, wheel and sdist; with VERSION=1.2.3 also commit and tag that version
 	@$(PY) .ci/release.py $(VERSION)
 
-cluster: $(READY)  ## a real Slurm with real Apptainer on this machine (root); stays up until make cluster-down
+cluster: $(READY)  ## start a real Slurm with real Apptainer on this machine (root); stays up until make cluster-down
 	$(PY) tests/cluster/up.py start --dir $(CLUSTER) $(ARGS)
 
-cluster-trees: $(READY)  ## build beforehand what the test cluster runs on (root, minutes; SLURM=24.11,22.05)
+cluster-trees: $(READY)  ## prebuild the test cluster's file trees (root, minutes; SLURM=24.11,22.05)
 	$(foreach slurm,$(subst $(comma), ,$(SLURM)),$(PY) tests/cluster/tree.py build --slurm $(slurm) &&) true
 
-cluster-shell: $(READY)  ## a shell on that cluster's login node
+cluster-shell: $(READY)  ## open a shell on that cluster's login node
 	$(PY) tests/cluster/up.py shell --dir $(CLUSTER) $(ARGS)
 
-laptop:  ## the tests in a fresh clone on a bare Debian 13, as an ordinary user (root; ARGS='--suite sid -- make demo')
+laptop:  ## run the tests in a fresh clone on a bare Debian 13, as an ordinary user (root; ARGS='--suite sid -- make demo')
 	@$(PYTHON) -m tests.laptop $(or $(ARGS),-- make test)
 
-cluster-down: $(READY)  ## end it, all of it
+cluster-down: $(READY)  ## stop that cluster
 	$(PY) tests/cluster/up.py stop --dir $(CLUSTER) $(ARGS)
 
-demo-slurm: $(READY)  ## the demo on that cluster, from nothing (root)
+demo-slurm: $(READY)  ## run the demo on that cluster, from scratch (root)
 	@$(BIN)/kbslurm demo --slurm $(ARGS)
 
-test-slurm-matrix: $(READY)  ## the Slurm contract suite on Slurm 22.05, 24.11 and 26.05 (root)
+test-slurm-matrix: $(READY)  ## run the Slurm contract suite on Slurm 22.05, 24.11 and 26.05 (root)
 	KBSLURM_SLURM_MATRIX=$(SLURM) $(PY) -m pytest tests/cluster tests/contract -m matrix $(ARGS)
 
-nvcc: .nvcc/.ready  ## nvcc from PyPI (130 MB) into .nvcc/, for the tests that compile device code
+nvcc: .nvcc/.ready  ## install nvcc from PyPI (130 MB) into .nvcc/, for the tests that compile device code
 
 .nvcc/.ready: tests/nvcc.lock | $(READY)
 	@if [ "$$(uname -sm)" = "Linux x86_64" ]; then rm -rf .nvcc && \
 	$(PIP) install --quiet --no-deps --require-hashes --target .nvcc -r tests/nvcc.lock && touch $@; \
 	else echo "nvcc's wheels in tests/nvcc.lock are for Linux on x86_64"; fi
 
-test-problems: $(READY)  ## a whole repository of problems, tried on the CPU (KBSLURM_PROBLEM_REPO=DIR)
+test-problems: $(READY)  ## test a whole repository of problems on the CPU (KBSLURM_PROBLEM_REPO=DIR)
 	@$(PY) -m tests.problem_repository $(ARGS)
 
-test-gpu: $(READY)  ## what needs a real GPU
+test-gpu: $(READY)  ## run the tests that need a real GPU
 	KBSLURM_TEST_GPU=1 $(PY) -m pytest tests -m gpu $(ARGS)
 
-test-live: $(READY)  ## what needs real accounts
+test-live: $(READY)  ## run the tests that need real accounts
 	KBSLURM_TEST_LIVE=1 $(PY) -m pytest tests -m live $(ARGS)
 
-test-popcorn: $(READY)  ## the real popcorn-cli against the service (CLI=PATH), after the strict client of ours
+test-popcorn: $(READY)  ## test the service with our strict client, then with a real popcorn-cli (CLI=PATH)
 	$(PY) -m pytest tests/flow/test_popcorn.py $(ARGS)
-	$(if $(CLI),KBSLURM_POPCORN_CLI="$(CLI)" $(PY) -m pytest tests/popcorn/binary.py $(ARGS),@echo "No CLI=PATH of a popcorn-cli binary was given.")
+	$(if $(CLI),KBSLURM_POPCORN_CLI="$(CLI)" $(PY) -m pytest tests/popcorn/binary.py $(ARGS),@echo "To test a real popcorn-cli too, pass CLI=PATH.")
 
-test-torch: $(READY)  ## what needs a real torch and a real Triton, on the CPU (TORCH_PYTHON=/path/to/a/python that has both)
-	@"$(or $(TORCH_PYTHON),$(PYTHON))" -c 'import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, ("torch", "triton"))))' || { echo "$(or $(TORCH_PYTHON),$(PYTHON)) hasn't torch and triton; name a python that has them with make test-torch TORCH_PYTHON=/path/to/python." >&2; exit 2; }
+test-torch: $(READY)  ## run the tests that need torch and Triton, on the CPU (TORCH_PYTHON=/path/to/a/python that has both)
+	@"$(or $(TORCH_PYTHON),$(PYTHON))" -c 'import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, ("torch", "triton"))))' || { echo "$(or $(TORCH_PYTHON),$(PYTHON)) doesn't have torch and triton; choose a Python that has them with make test-torch TORCH_PYTHON=/path/to/python." >&2; exit 2; }
 	KBSLURM_TORCH_PYTHON="$(or $(TORCH_PYTHON),$(PYTHON))" $(PY) -m pytest tests -m torch $(ARGS)
 
-test-pyslurm: $(READY)  ## the state reader's contract against a real pyslurm (PYSLURM_PYTHON=/path/to/python that has it)
-	@"$(or $(PYSLURM_PYTHON),$(PYTHON))" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("pyslurm") is None)' || { echo "$(or $(PYSLURM_PYTHON),$(PYTHON)) has no pyslurm, which is built for one release of Slurm; name a python that has it with make test-pyslurm PYSLURM_PYTHON=/path/to/python, on a login node of that Slurm." >&2; exit 2; }
+test-pyslurm: $(READY)  ## test the fleet reader with a real pyslurm (PYSLURM_PYTHON=/path/to/python that has it)
+	@"$(or $(PYSLURM_PYTHON),$(PYTHON))" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("pyslurm") is None)' || { echo "$(or $(PYSLURM_PYTHON),$(PYTHON)) doesn't have pyslurm, which is built for one release of Slurm; choose a Python that has it with make test-pyslurm PYSLURM_PYTHON=/path/to/python, on a login node of that Slurm." >&2; exit 2; }
 	KBSLURM_PYSLURM_PYTHON="$(or $(PYSLURM_PYTHON),$(PYTHON))" $(PY) -m pytest tests -m pyslurm $(ARGS)
 
-lock:  ## resolve the dependencies anew for Python 3.11 to 3.14 on every platform; writes requirements.lock
+lock:  ## resolve the dependencies again for Python 3.11 to 3.14 on every platform; writes requirements.lock
 	@$(PYTHON) -m venv .venv-lock && .venv-lock/bin/pip install --quiet uv
 	.venv-lock/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
 	    --no-header --no-annotate --no-emit-index-url --no-config --upgrade --quiet --output-file requirements.lock
 	@rm -rf .venv-lock
 
-clean:  ## remove what make made here
+clean:  ## remove everything that make created here
 	rm -rf .venv .venv-lock .nvcc .kbslurm/demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

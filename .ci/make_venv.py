@@ -1,9 +1,9 @@
-"""Makes the virtual environment that `make venv` promises, and says meanwhile what it is doing.
+"""Makes the virtual environment for `make venv`, reporting its progress.
 
     python3 .ci/make_venv.py .venv requirements.lock [CHECKOUT]
 
-Standard library only: nothing is installed yet. On a terminal one line counts along; elsewhere a line comes every
-fifteen seconds. When something fails, the last lines say what and what to try. Exit codes: 0 made, 2 it could not be.
+Standard library only: nothing is installed yet. On a terminal one line shows the progress; elsewhere a line comes every
+fifteen seconds. If something fails, the last lines say what failed and what to try. Exit codes: 0 made, 2 failed.
 """
 
 from __future__ import annotations
@@ -21,19 +21,22 @@ from pathlib import Path
 
 EVERY_S = 15.0
 _PACKAGE = re.compile(r"^\s*(?:Collecting|Processing|Requirement already satisfied:) (\S+)")
-# What pip says, and what whoever reads it may do about it; the first that fits counts.
+# pip's errors and their remedies; the first match counts.
 _REMEDIES = (
     (
         r"(?i)no space left|disk quota exceeded",
-        "The disk is full. Make room where this folder and {tmp} are, or set TMPDIR to a folder with 2 GB.",
+        "The disk is full. Free some space for this folder and {tmp}, or set TMPDIR to a folder with 2 GB free.",
     ),
     (
         r"(?i)do not match the hashes",
-        "The package index sent another file than the lock names. Try again; if it stays so, set PIP_INDEX_URL.",
+        (
+            "The package index sent a different file than the one in the lock."
+            " Try again; if that doesn't help, set PIP_INDEX_URL."
+        ),
     ),
     (
         r"(?i)certificate verify failed|sslerror",
-        "The index's certificate isn't trusted here. Behind a proxy that opens TLS, set PIP_CERT to its certificate.",
+        "The index's certificate isn't trusted here. Behind a TLS-intercepting proxy, set PIP_CERT to its certificate.",
     ),
     (
         (
@@ -42,8 +45,8 @@ _REMEDIES = (
             r"|remotedisconnected|incompleteread"
         ),
         (
-            "The download failed. Check the network, and HTTPS_PROXY or PIP_INDEX_URL if this machine needs them; what "
-            "has arrived is kept."
+            "The download failed. Check the network, and HTTPS_PROXY or PIP_INDEX_URL if this machine needs them;"
+            " completed downloads are kept."
         ),
     ),
     (
@@ -55,10 +58,10 @@ _REMEDIES = (
     ),
     (
         r"(?i)permission denied|read-only file system",
-        "This folder or {tmp} can't be written. Clone into a folder of yours, or set TMPDIR.",
+        "This folder or {tmp} isn't writable. Clone into a folder of your own, or set TMPDIR.",
     ),
 )
-_ELSE = "What pip said above says why."
+_ELSE = "See pip's output above."
 
 
 class Line:
@@ -70,13 +73,13 @@ class Line:
         self._wide = 0
 
     def say(self, text: str) -> None:
-        """Something that stays."""
+        """Print a permanent line."""
         self.clear()
         print(f"venv: {text}", file=sys.stderr, flush=True)
         self._said_at = time.monotonic()
 
     def count(self, text: str) -> None:
-        """Something that the next count replaces."""
+        """Print a line that the next one replaces."""
         if self._terminal:
             shown = f"venv: {text}"[:100]
             print(f"\r{shown:<{self._wide}}", end="", file=sys.stderr, flush=True)
@@ -91,7 +94,7 @@ class Line:
 
 
 class Failed(Exception):
-    """A step that didn't work, with what it printed."""
+    """A failed step, with its output."""
 
     def __init__(self, step: str, printed: str) -> None:
         super().__init__(step)
@@ -99,13 +102,13 @@ class Failed(Exception):
 
 
 def make(place: Path, lock: Path, checkout: Path | None, line: Line) -> None:
-    """The environment at `place`, with what the lock names, and the checkout itself if one is given."""
+    """Make the environment at `place` from the lock, plus the checkout itself if given."""
     began = time.monotonic()
     line.say(f"making {place} with Python {sys.version.split()[0]}; with all downloads this takes a few minutes")
     venv.EnvBuilder(with_pip=True, clear=place.exists()).create(place)
     pip = [str(place / "bin/python"), "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
     wanted = len(re.findall(r"(?m)^[A-Za-z0-9].*==", lock.read_text()))
-    line.say(f"downloading what {lock.name} names: at most {wanted} packages, about 150 MB unless pip has them already")
+    line.say(f"downloading the packages in {lock.name}: at most {wanted}, about 150 MB unless pip has them cached")
     _install([*pip, "--progress-bar=off", "--require-hashes", "-r", str(lock)], place, wanted, line)
     if checkout is not None:
         here = [*pip, "--quiet", "--no-deps", "--no-build-isolation", "-e", str(checkout)]
@@ -129,7 +132,7 @@ def _install(argv: Sequence[str], place: Path, wanted: int, line: Line) -> None:
     counter = threading.Thread(target=_count_installed, args=(place, lambda: fetched, installing, over, line))
     counter.start()
     try:
-        _run(argv, f"installing what {Path(argv[-1]).name} names", heard)
+        _run(argv, f"installing the packages in {Path(argv[-1]).name}", heard)
     finally:
         over.set()
         counter.join()
@@ -138,10 +141,10 @@ def _install(argv: Sequence[str], place: Path, wanted: int, line: Line) -> None:
 def _count_installed(
     place: Path, fetched: Callable[[], int], installing: threading.Event, over: threading.Event, line: Line
 ) -> None:
-    """pip says nothing while it unpacks: what lies there by now is counted."""
+    """pip prints nothing while it unpacks, so count what has been installed so far."""
     while not over.wait(1.0):
         if installing.is_set():
-            there = len(list(place.glob("lib/python3*/site-packages/*.dist-info"))) - 1  # but for pip's own
+            there = len(list(place.glob("lib/python3*/site-packages/*.dist-info"))) - 1  # except pip's own
             line.count(f"installing {min(max(0, there), fetched())} of {fetched()}")
 
 
@@ -166,7 +169,7 @@ def _run(argv: Sequence[str], step: str, heard: Callable[[str], None]) -> None:
 
 
 def remedy(printed: str) -> str:
-    """What to try, by what was printed."""
+    """What to try, based on the output."""
     found = next((then for pattern, then in _REMEDIES if re.search(pattern, printed)), _ELSE)
     return found.format(tmp=tempfile.gettempdir())
 
@@ -196,7 +199,7 @@ def main(argv: Sequence[str]) -> int:
         return 2
     except KeyboardInterrupt:
         line.clear()
-        print("venv: interrupted; the next make begins anew", file=sys.stderr)
+        print("venv: interrupted; the next make starts over", file=sys.stderr)
         return 130
     return 0
 

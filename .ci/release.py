@@ -1,8 +1,8 @@
-"""Checks a release and, when a version is named, makes it: `python .ci/release.py [VERSION]`.
+"""Checks a release and, if a version is given, makes it: `python .ci/release.py [VERSION]`.
 
 Without VERSION nothing changes: it says whether version, changelog and citation agree, builds wheel and sdist in a
 temporary folder and looks into both. With VERSION it writes that version down, checks the same things, leaves both
-archives in dist/, commits, and tags. It pushes nothing and uploads nothing. Exit codes: 0 fine, 2 something isn't.
+archives in dist/, commits, and tags. It pushes nothing and uploads nothing. Exit codes: 0 all fine, 2 not.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NEVER = re.compile(r"(^|/)(\.env|\.venv|__pycache__)(/|$)|\.sif$")
 
 
 class Wrong(Exception):
-    """Why there is no release; the sentence is for whoever makes it."""
+    """Why the release can't be made, as a sentence."""
 
 
 def stated(root: Path, *, released: bool) -> str:
@@ -56,9 +56,9 @@ def stated(root: Path, *, released: bool) -> str:
     if released and not re.fullmatch(r"\d{4}-\d{2}-\d{2}", newest[2]):
         raise Wrong(f"CHANGELOG.md doesn't say when {version} was released")
     if not re.split(r"(?m)^## ", changelog[newest.end() :])[0].strip():
-        raise Wrong(f"CHANGELOG.md says nothing about {version}")
+        raise Wrong(f"CHANGELOG.md has no entries for {version}")
     if (cited := _found(OF_CITATION, root / "CITATION.cff")) != version:
-        raise Wrong(f"CITATION.cff says {cited}, the package {version}")
+        raise Wrong(f"CITATION.cff has version {cited}, but the package has {version}")
     return version
 
 
@@ -101,7 +101,7 @@ def check_archives(wheel: Path, sdist: Path, version: str) -> None:
         f"the sdist holds {name}" for name in names if re.search(r"(^|/)(\.env|\.venv|__pycache__)(/|$)|\.sif$", name)
     ]
     if not (wheel.name.startswith(f"kbslurm-{version}-") and sdist.name == f"kbslurm-{version}.tar.gz"):
-        raise Wrong(f"{wheel.name} and {sdist.name} are of another version than {version}")
+        raise Wrong(f"{wheel.name} and {sdist.name} have a different version than {version}")
     with zipfile.ZipFile(wheel) as packed:
         metadata = email.message_from_bytes(packed.read(f"kbslurm-{version}.dist-info/METADATA"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -135,16 +135,16 @@ def _rehearse() -> None:
         wheel, sdist = build(ROOT, Path(place))
         check_archives(wheel, sdist, version)
         _say(f"{wheel.name} and {sdist.name} are in order")
-    _say(f"nothing was changed; make release VERSION={version} writes the day down, commits and tags v{version}")
+    _say(f"nothing was changed; make release VERSION={version} dates, commits and tags v{version}")
 
 
 def _make(version: str) -> None:
     if not VERSION.fullmatch(version):
         raise Wrong(f"{version} isn't a version like 1.2.3 or 1.2.3rc1")
     if _run(["git", "status", "--porcelain"], ROOT):
-        raise Wrong("there are changes that aren't committed")
+        raise Wrong("there are uncommitted changes")
     if _run(["git", "tag", "--list", f"v{version}"], ROOT):
-        raise Wrong(f"the tag v{version} is there already")
+        raise Wrong(f"the tag v{version} already exists")
     try:
         write_down(ROOT, version, datetime.datetime.now(datetime.UTC).date().isoformat())
         with tempfile.TemporaryDirectory() as place:
@@ -164,7 +164,7 @@ def _make(version: str) -> None:
 def _found(pattern: re.Pattern[str], file: Path) -> str:
     found = pattern.search(file.read_text())
     if found is None:
-        raise Wrong(f"{file.name} doesn't say which version it is of")
+        raise Wrong(f"{file.name} doesn't contain its version")
     return found[1]
 
 

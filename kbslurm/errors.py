@@ -4,16 +4,16 @@ KbslurmError
 ├── Unauthenticated   who are you?                      exit 4   http 401
 │   ├── Unnamed                                                  http 400
 │   └── NoHost
-├── Refused           the person may not do this now    exit 5   http 403
+├── Refused           not allowed, or not now           exit 5   http 403
 │   ├── DeadlinePassed
 │   ├── QuotaSpent                                               http 429
 │   └── NotAccepting                                             http 503
 ├── Invalid           the input is wrong                exit 2   http 400
 │   └── TooLarge                                                 http 413
-├── NotFound          there is no such thing            exit 2   http 404
-├── Misconfigured     an operator must change something exit 2   http 500
-└── BackendTrouble    a cluster or service misbehaved   exit 6   http 503
-    ├── BackendRefused    it said no, and nothing was started
+├── NotFound          nothing has that name             exit 2   http 404
+├── Misconfigured     an operator must fix the set-up   exit 2   http 500
+└── BackendTrouble    a cluster or service failed       exit 6   http 503
+    ├── BackendRefused    it refused, and nothing was started
     └── BackendUnclear    it may or may not have started something
 
 A kernel that fails is a Verdict, not an exception.
@@ -34,7 +34,7 @@ EXIT_INTERRUPTED = 130
 
 
 class KbslurmError(Exception):
-    """Something went wrong in a way that kbslurm foresaw."""
+    """An error that kbslurm expected."""
 
     exit_code: ClassVar[int] = EXIT_BUG
     http_status: ClassVar[int] = 500
@@ -53,17 +53,17 @@ class Unauthenticated(KbslurmError):
 
 
 class Unnamed(Unauthenticated):
-    """You didn't say who you are."""
+    """You didn't identify yourself."""
 
     http_status = 400
 
 
 class NoHost(Unauthenticated):
-    """We know who you are: no host."""
+    """This needs a host's rights."""
 
 
 class Refused(KbslurmError):
-    """You may not do this now."""
+    """You aren't allowed to do this now."""
 
     exit_code = 5
     http_status = 403
@@ -82,7 +82,7 @@ class DeadlinePassed(Refused):
 
 
 class QuotaSpent(Refused):
-    """You have used up what you may use for now."""
+    """You have used up your quota for now."""
 
     http_status = 429
 
@@ -125,7 +125,7 @@ class TooLarge(Invalid):
 
 
 class NotFound(KbslurmError):
-    """There is no such thing."""
+    """Not found."""
 
     exit_code = 2
     http_status = 404
@@ -133,12 +133,12 @@ class NotFound(KbslurmError):
     def __init__(self, what: str, name: str, *, known: Sequence[str] = (), hint: str | None = None) -> None:
         self.what, self.name, self.known = what, name, tuple(known)
         if hint is None and known:
-            hint = f"There are: {', '.join(sorted(known))}."
+            hint = f"Choose one of: {', '.join(sorted(known))}."
         super().__init__(f"there is no {what} {name!r}", hint=hint)
 
 
 class Misconfigured(KbslurmError):
-    """An operator must change something."""
+    """An operator must fix the configuration."""
 
     exit_code = 2
     http_status = 500
@@ -157,7 +157,7 @@ class Misconfigured(KbslurmError):
 
 
 class BackendTrouble(KbslurmError):
-    """A cluster or a service misbehaved."""
+    """A cluster or a service failed."""
 
     exit_code = 6
     http_status = 503
@@ -170,11 +170,11 @@ class BackendTrouble(KbslurmError):
 
 
 class BackendRefused(BackendTrouble):
-    """The backend said no, and nothing was started.
+    """The backend refused, and nothing was started.
 
-    `permanent` is true when the same request would be refused for ever (an unknown partition), false when it may
-    be taken later (a limit on queued jobs). `away` is true when it isn't this request that is the trouble: the place
-    takes none now.
+    `permanent` is true when the same request would always be refused (an unknown partition), false when it may be
+    accepted later (a limit on queued jobs). `away` is true when the request itself is fine but the place accepts none
+    at the moment.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class BackendRefused(BackendTrouble):
 
 
 class BackendUnclear(BackendTrouble):
-    """The backend may or may not have started something: look before trying again."""
+    """The backend may or may not have started something: check before trying again."""
 
 
 def located(message: str, file: Path | None, line: int | None, key: str | None) -> str:

@@ -1,4 +1,5 @@
-"""The ports: what the rooms need of the world. Each fits on a screen; the docstring is the law for every adapter."""
+"""The ports: what the flow needs from the outside. Each fits on a screen; every adapter must do what its docstring
+says."""
 
 from __future__ import annotations
 
@@ -33,14 +34,14 @@ from kbslurm_eval.shared.wire import Mode
 
 
 class Clock(Protocol):
-    """Now, always aware and in UTC."""
+    """The current time, always timezone-aware and in UTC."""
 
     def now(self) -> datetime: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobSpec:
-    """One job as it will run: texts and limits only. `script` is the rendered job script where one is wanted."""
+    """One job as it will run: only text and limits. `script` is the rendered job script, for backends that need one."""
 
     name: JobName
     gpu: str
@@ -53,82 +54,84 @@ class JobSpec:
 
 
 class Backend(Protocol):
-    """A place that runs jobs. It holds no state in memory that matters: a new process finds all it needs by name.
+    """A place that runs jobs. It keeps no state in memory that matters: a new process finds everything it needs by job
+    name.
 
-    Every method may raise BackendTrouble; nothing else is expected of it. No method waits for a job.
+    Every method may raise BackendTrouble and no other exception. No method waits for a job.
     """
 
     name: str
 
     def capacity(self) -> Mapping[str, int]:
-        """How many attempts may be open at once, by GPU type. Asks nobody: it is configuration."""
+        """How many attempts may be open at once, by GPU type. From the configuration; makes no calls."""
 
     def submit(self, job: JobSpec) -> Handle:
-        """Start it. BackendRefused: certainly not started. BackendUnclear, or any other end: perhaps started.
+        """Start it. BackendRefused: certainly not started. BackendUnclear, or any other exception: it may have started.
 
-        Called again with the same name and directory it starts nothing twice: an attempt runs at most once.
+        Calling it again with the same name and directory starts nothing twice: an attempt runs at most once.
         """
 
     def find(self, name: JobName) -> Sighting:
-        """Look in every source for a job of this name. ABSENT only when each source answered and none knows it."""
+        """Look for a job of this name in every source. ABSENT only when every source answered and none knows it."""
 
     def poll(self, attempts: Sequence[OpenAttempt]) -> Mapping[JobName, Sighting]:
-        """One batched look at many. What isn't in the answer, or is UNKNOWN, changes nothing (law 4)."""
+        """Check many in one batch. What is missing from the answer, or is UNKNOWN, changes nothing (law 4)."""
 
     def collect(self, attempt: OpenAttempt) -> bytes | None:
-        """The sealed report, size-capped, or None while there is none. Never parsed here."""
+        """The sealed report, capped in size, or None if there is none yet. Never parsed here."""
 
     def cancel(self, attempt: OpenAttempt) -> None:
-        """End it and all that it started, if it runs; keep it from starting, if it doesn't. Twice is fine.
+        """Kill it and everything it started if it is running; keep it from starting if it isn't. Safe to repeat.
 
-        BackendRefused: not now, it is to be asked again.
+        BackendRefused: not now; ask again later.
         """
 
 
 @runtime_checkable
 class LeavesArtifacts(Protocol):
-    """A backend that brings back the files of a profile, too."""
+    """A backend that also brings back a profile's files."""
 
     def artifacts(self, attempt: OpenAttempt, names: Sequence[str]) -> Mapping[str, bytes]:
-        """Those of these files that are there, each size-capped. Never looked into here."""
+        """The ones of these files that exist, each capped in size. Their contents are never inspected here."""
 
 
 @runtime_checkable
 class TellsProgress(Protocol):
-    """A backend whose running jobs say how far they are."""
+    """A backend whose running jobs report their progress."""
 
     def progress(self, attempt: OpenAttempt) -> Mapping[str, Any] | None:
-        """What the job last said of itself, unchecked: for the eye only. None when nothing is known. Never raises."""
+        """The job's latest progress report, unchecked and only for display. None when nothing is known. Never
+        raises."""
 
 
 @runtime_checkable
 class Foresees(Protocol):
-    """A backend that can be asked when it would start a job that it hasn't been sent."""
+    """A backend that can predict when it would start a job that hasn't been submitted."""
 
     def foresee(self, script: str) -> datetime | None:
-        """When it would start a job of this script, were it sent now; None where it doesn't say. Starts nothing, costs
-        a call, and never raises: what isn't known is just not known."""
+        """When it would start a job with this script if it were submitted now; None if it doesn't say. Starts nothing,
+        costs one call, and never raises."""
 
 
 @runtime_checkable
 class RingsDoorbell(Protocol):
-    """A backend whose jobs ring when they start and end, so that they are looked at at once."""
+    """A backend whose jobs signal when they start and end, so that they are checked immediately."""
 
     def doorbell(self) -> int | None:
-        """A descriptor that can be read from when one has rung; None where there is none. It stays the backend's."""
+        """A descriptor that becomes readable when a job has signalled; None if there is none. The backend owns it."""
 
 
 @runtime_checkable
 class PrunesFiles(Protocol):
-    """A backend that keeps files of attempts that ended."""
+    """A backend that keeps the files of finished attempts."""
 
     def prune(self, before: datetime, *, keep: Collection[JobName]) -> int:
-        """Remove those of attempts that ended before, but for these: of how many."""
+        """Remove the files of attempts that ended before this moment, except these; returns how many were removed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaceReport:
-    """What `kbslurm status` shows of how often a scheduler is asked."""
+    """How often a scheduler is queried, as `kbslurm status` shows it."""
 
     calls: int
     interval_s: float
@@ -139,7 +142,7 @@ class PaceReport:
 
 @runtime_checkable
 class TellsPace(Protocol):
-    """A backend that asks a scheduler, within a budget of calls."""
+    """A backend that queries a scheduler within a budget of calls."""
 
     def pace_report(self) -> PaceReport: ...
 
@@ -149,12 +152,12 @@ class Closes(Protocol):
     """A backend that holds connections or descriptors."""
 
     def close(self) -> None:
-        """Let go of them. What runs goes on running."""
+        """Close them. Running jobs keep running."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewSubmission:
-    """What a person did, checked and ready to become rows. `place`: its runs go there and nowhere else."""
+    """A submission that has been checked and can be stored. `place`: its runs go there and nowhere else."""
 
     person_id: PersonId
     board_id: int
@@ -174,7 +177,7 @@ class NewSubmission:
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
-    """A submission that will not be lost any more."""
+    """A submission that is stored and can't be lost."""
 
     submission_id: SubmissionId
     run_ids: tuple[RunId, ...]
@@ -183,7 +186,7 @@ class Receipt:
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """One thing that happened. `kind` is like `run.scored`, `subject` like `run:12`; data never holds a secret."""
+    """One thing that happened. `kind` is like `run.scored`, `subject` like `run:12`; `data` never holds a secret."""
 
     id: EventId
     kind: str
@@ -193,82 +196,87 @@ class Event:
 
 
 class Intake(Protocol):
-    """Taking submissions. Like every method of the store, each is one transaction, all or nothing, event included."""
+    """Accepting submissions. Each method, as everywhere in the store, is one transaction that includes its event."""
 
     def admission(self, person: PersonId, board: str, mode: Mode = "test") -> Admission:
-        """What accept must know of this person and board, in one read. NotFound names the boards that there are."""
+        """What `accept` needs to know about this person and board, in one read. NotFound lists the existing boards."""
 
     def accept(self, new: NewSubmission, now: datetime) -> Receipt: ...
 
 
 class Submissions(Protocol):
-    """Submissions that are taken back."""
+    """Cancelling and removing submissions."""
 
     def cancel(self, submission: SubmissionId, by: PersonId | None, now: datetime) -> Sequence[OpenAttempt]:
-        """Queued runs end at once; for the others the open attempts are marked (`cancel_at`) and returned.
+        """Queued runs are cancelled now; the open attempts of the others are marked (`cancel_at`) and returned.
 
-        Refused unless `by` owns the submission or is staff; None is the service itself. NotFound when there is none.
+        Refused unless `by` owns the submission or is staff; None is the service itself. NotFound if it doesn't exist.
         """
 
     def take_back(self, submission: SubmissionId, by: str, now: datetime, person: PersonId | None = None) -> None:
-        """Off every list, and without its source. Its open runs are cancelled by `cancel`, not by this."""
+        """Remove it from every list and delete its source. This doesn't cancel open runs; `cancel` does."""
 
 
 class Queue(Protocol):
-    """The runs that wait."""
+    """Queued runs."""
 
     def claim(self, slots: Sequence[Slot], now: datetime, *, rules: Rules | None = None) -> OpenAttempt | None:
-        """Give the fairest waiting run that fits a slot its next attempt (state INTENT), or None. SKIP LOCKED.
+        """Give the next queued run (in fair order) that fits a slot a new attempt (state INTENT); None if none fits.
+        SKIP LOCKED.
 
-        A run doesn't fit where it wants more GPUs than one run may have there, nor where it was refused before, nor,
-        when it was ordered to one place, at any other. With `rules` the slots' conditions hold, too, and what it may
-        cost at most must fit into the month's budget, what is open counted at its most."""
+        A run doesn't fit a place where it needs more GPUs than one run may have, where it was refused before, or that
+        isn't the one it was pinned to. With `rules`, the slots' conditions apply too, and its maximum cost must fit
+        into the month's budget, with open runs counted at their maximum."""
 
     def waiting(self) -> Mapping[str, int]:
         """How many runs are queued, by GPU type."""
 
     def demand(self, now: datetime) -> Backlog:
-        """What the placement policy must know of all that waits, and of the month's money, in one look."""
+        """What the placement policy needs to know about the queue and this month's spending, in one read."""
 
     def next_up(self, gpu: str, backend: str, now: datetime) -> Work | None:
-        """The fairest run that waits for this GPU type and may go there, as if it had an attempt there. Claims nothing;
-        there is no secret in it."""
+        """The next queued run for this GPU type that may go there, as if it had an attempt there. Claims nothing and
+        contains no secret."""
 
 
 class Attempts(Protocol):
-    """Attempts from their claim to their end. Fence: (attempt, number).
+    """Attempts, from claim to end. The fence is (attempt, number).
 
-    False from a method that returns bool means: the attempt is no longer the run's, nothing was changed.
+    A method that returns False changed nothing: the run has moved on to another attempt.
     """
 
     def work(self, attempt: AttemptId) -> Work: ...
     def open(self) -> Sequence[OpenAttempt]: ...
     def lately_dead(self, since: datetime) -> Sequence[OpenAttempt]:
-        """Attempts that ran, were given up after this moment, and whose report may still come, as evidence only."""
+        """Attempts that ran and were given up after this moment; a report may still arrive, but only counts as
+        evidence."""
 
     def note_handle(self, attempt: OpenAttempt, handle: Handle, deadline_at: datetime, now: datetime) -> bool: ...
     def note_ambiguous(self, attempt: OpenAttempt, why: str, now: datetime) -> bool: ...
     def note_clean_sweep(self, attempt: OpenAttempt, now: datetime) -> bool: ...
     def note_resend(self, attempt: OpenAttempt, now: datetime) -> bool:
-        """The same attempt is sent again (same number, name, directory): back to INTENT, sweeps forgotten."""
+        """Send the same attempt again (same number, name, directory): back to INTENT, earlier sweeps discarded."""
 
     def note_seen(self, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> bool: ...
     def note_told(self, told: Mapping[AttemptId, Mapping[str, Any]]) -> None:
-        """What open attempts were heard to say, beside what is known of them, in one go. For the eye: not fenced."""
+        """Store what open attempts last reported, all at once. Only for display, so not fenced."""
 
     def put_off_deadlines(self, by_s: float) -> int:
-        """Give every open attempt so much more time; how many there were. For time that only the clock has seen."""
+        """Extend the deadline of every open attempt by this much; returns how many. For when the clock jumped
+        forward."""
 
     def withdraw(self, attempt: OpenAttempt, slots: Sequence[Slot], why: str, now: datetime) -> bool:
-        """Want it back where one of these slots fits its run: its end is asked for until it is proved or it began."""
+        """Ask for this attempt back if one of these slots fits its run: cancelling is retried until it is confirmed or
+        the job starts."""
 
     def give_up(
         self, attempt: OpenAttempt, ending: Ending, why: str, now: datetime, *, elsewhere: Sequence[str] = ()
     ) -> RunState | None:
-        """Close the attempt; the run goes back to QUEUED or, when no retry is owed, FAILED with verdict infrastructure.
+        """Close the attempt; the run goes back to QUEUED or, if it has no retries left, to FAILED with verdict
+        infrastructure.
 
-        One is also owed while a backend of `elsewhere` hasn't refused this run.
-        None: the attempt is no longer the run's. A run with `cancel_at` isn't queued again: it ends CANCELLED.
+        A retry is also due while a backend in `elsewhere` hasn't refused this run. None: the run has moved on to
+        another attempt. A run with `cancel_at` isn't queued again; it becomes CANCELLED.
         """
 
     def end_cancelled(self, attempt: OpenAttempt, now: datetime) -> bool: ...
@@ -276,7 +284,7 @@ class Attempts(Protocol):
 
 
 class Scores(Protocol):
-    """Verdicts: one per run, ever."""
+    """Verdicts: at most one per run."""
 
     def record(
         self,
@@ -291,12 +299,12 @@ class Scores(Protocol):
         b_ref_s: Sequence[float] | None = None,
         artifacts: Mapping[str, bytes] | None = None,
     ) -> bool:
-        """Run, attempt, verdict, raw samples, a profile's files and event in one fenced statement. False: the report
-        is stale; see keep_stale. With `second_seed` a second measurement is queued that counts instead; `b_ref_s` is a
-        calibration's result."""
+        """Store run, attempt, verdict, raw samples, a profile's files and the event in one fenced statement. False: the
+        report is stale; see keep_stale. With `second_seed`, a second measurement is queued and counts instead;
+        `b_ref_s` is a calibration's result."""
 
     def yardstick(self, attempt: OpenAttempt, node: str) -> Yardstick:
-        """What the score of a leaderboard run is made and judged by."""
+        """What is needed to score a leaderboard run."""
 
     def note_baseline(self, attempt: AttemptId, node: str, level: float, now: datetime, *, inside: bool) -> None: ...
 
@@ -305,34 +313,34 @@ class Calibrations(Protocol):
     """Reference times, and the runs that are held for them."""
 
     def tend(self, now: datetime) -> int:
-        """Order calibrations that are due, and let runs go that waited for what is there now: how many."""
+        """Order due calibrations, and release runs whose reference times are now known; returns how many."""
 
 
 class Artifacts(Protocol):
     """The files of profiles."""
 
     def forget(self, before: datetime) -> int:
-        """Remove those that are older; how many."""
+        """Remove files older than this; returns how many."""
 
 
 class Places(Protocol):
-    """How places fare."""
+    """The health of places."""
 
     def outcomes(self, now: datetime) -> Mapping[str, Outcomes]:
-        """What runs came to lately, by backend."""
+        """Recent run outcomes, by backend."""
 
     def breakers(self) -> Mapping[str, Breaker]: ...
     def keep_breaker(self, backend: str, breaker: Breaker) -> None: ...
 
 
 class Shadows(Protocol):
-    """Runs that are measured at another place, too. They never rank."""
+    """Shadows: runs that are also measured at another place. They never rank."""
 
     def candidates(self, now: datetime) -> Sequence[Ranked]:
-        """Runs that ranked lately and were measured nowhere else."""
+        """Runs that ranked recently and were measured nowhere else."""
 
     def order_once(self, ranked: Ranked, place: str, now: datetime) -> bool:
-        """Have this run measured at this place, too, unless it has been ordered at any."""
+        """Order this run to be measured at this place too, unless that was already ordered at some place."""
 
 
 class Events(Protocol):
@@ -340,25 +348,25 @@ class Events(Protocol):
 
     def after(self, after: EventId, limit: int = 500) -> Sequence[Event]: ...
     def last(self) -> EventId:
-        """The newest event that can be read."""
+        """The newest visible event."""
 
     def wait(self, timeout_s: float) -> bool:
-        """Sleep until a NOTIFY says "look", or the time is over. Only a hint: no message is load-bearing."""
+        """Sleep until a NOTIFY arrives or the timeout passes. Only a hint: nothing depends on any message arriving."""
 
 
 class Leases(Protocol):
-    """Who leads."""
+    """Leader election."""
 
     def hold(
         self, name: str, holder: str, ttl_s: float, now: datetime, *, info: Mapping[str, Any] | None = None
     ) -> bool:
-        """Take or keep it. `info` is what the holder tells whoever asks for the state of things."""
+        """Take or renew the lease. `info` is what the holder publishes about its state."""
 
     def release(self, name: str, holder: str) -> None: ...
 
 
 class Results(Protocol):
-    """What `collect` and `score` ask for: the end of an attempt and its verdict are written by either."""
+    """What `collect` and `score` need: both write the end of an attempt and its verdict."""
 
     @property
     def attempts(self) -> Attempts: ...
@@ -367,7 +375,7 @@ class Results(Protocol):
 
 
 class Store(Results, Protocol):
-    """What the daemon asks for: all of the walk but its first step."""
+    """What the daemon needs: every step of the walk except the first."""
 
     @property
     def queue(self) -> Queue: ...

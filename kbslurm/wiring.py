@@ -1,4 +1,4 @@
-"""The only file that knows every concrete class: a configuration becomes a store and places. Imports what is used."""
+"""The only file that knows every concrete class: it turns a configuration into a store and places. Imports lazily."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ ATTEMPTS = "attempts"
 MODAL = "modal"
 SHARED_GRACE_S = 25.0
 GITHUB_SLOTS = 4
-GITHUB_QUEUE_S = 26 * 3_600.0  # GitHub gives up what no runner took within a day
+GITHUB_QUEUE_S = 26 * 3_600.0  # GitHub cancels a job that no runner picked up within a day
 
 
 @contextmanager
 def database(config: Config) -> Iterator[str]:
-    """The database's URL: the configured one, or that of an embedded server that runs at least as long as this."""
+    """The database's URL: the configured one, or that of an embedded server that runs at least as long as this
+    process."""
     if config.database_url is not None:
         yield config.database_url
         return
@@ -45,9 +46,9 @@ def database(config: Config) -> Iterator[str]:
 
 @contextmanager
 def opened_store(config: Config, *, migrated: bool = True) -> Iterator[PostgresStore]:
-    """The rows. An empty database gets its schema, one of our own the newest, too; for another it takes an admin.
+    """The store. An empty database gets the schema and an embedded one is upgraded; any other is upgraded by an admin.
 
-    With `migrated` false nothing is looked at and nothing changed: for who only wants to say how things stand.
+    With `migrated` false, the schema is neither checked nor changed: for commands that only report the state.
     """
     from kbslurm.store import migrate
     from kbslurm.store.postgres import PostgresStore
@@ -67,7 +68,7 @@ def opened_store(config: Config, *, migrated: bool = True) -> Iterator[PostgresS
 
 
 def places(config: Config) -> list[Place]:
-    """Where runs may go, the preferred first: the sites as listed, then this machine, then what others lend."""
+    """Where runs may go, in order of preference: the sites as listed, then this machine, then external services."""
     found = [slurm_place(site) for site in sites(config)]
     if config.daemon.local.slots:
         found.append(local_place(config))
@@ -79,12 +80,12 @@ def places(config: Config) -> list[Place]:
     names = [place.name for place in found]
     _check_named(config, names)
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise Misconfigured(f"two places are called {twice}", fix="Change daemon.local.name, or the site's.")
+        raise Misconfigured(f"two places are named {twice}", fix="Change daemon.local.name or the site's name.")
     return found
 
 
 def _as_decided(place: Place, config: Config) -> Place:
-    """The place with what the configuration says of it beside itself."""
+    """The place together with its settings from the rest of the configuration."""
     said = config.policy.places.get(place.name)
     if said is None:
         return place
@@ -98,7 +99,7 @@ def _as_decided(place: Place, config: Config) -> Place:
 
 
 def _check_named(config: Config, names: Sequence[str]) -> None:
-    """A place that is spelled otherwise than it is called would be a rule that never holds."""
+    """Refuse names of unknown places: a rule for a misspelled place would never apply."""
     named = [(f"policy.places.{name}", name) for name in config.policy.places]
     named += [
         (f"policy.overflow_boards.{board}", name)
@@ -114,12 +115,12 @@ def _check_named(config: Config, names: Sequence[str]) -> None:
                 file=file,
                 line=toml_file.read(file).line(here) if file is not None else None,
                 key=key,
-                fix=f"There are: {', '.join(names)}." if names else "No place is configured.",
+                fix=f"Choose one of: {', '.join(names)}." if names else "No place is configured.",
             )
 
 
 def rules(config: Config) -> Rules:
-    """What the hosts decided on where runs go."""
+    """The hosts' rules for where runs go."""
     decided = config.policy
     return Rules(
         overflow=decided.overflow,
@@ -132,7 +133,7 @@ def rules(config: Config) -> Rules:
 
 
 def budget(config: Config) -> Budget:
-    """What may be spent in a month."""
+    """The monthly budget."""
     decided = config.policy.budget
     return Budget(
         month=decided.month,
@@ -144,7 +145,7 @@ def budget(config: Config) -> Budget:
 
 
 def sites(config: Config) -> tuple[Site, ...]:
-    """The sites that are used."""
+    """The sites in use."""
     if not config.sites.use:
         return ()
     from kbslurm.config.sites import load_all
@@ -153,7 +154,7 @@ def sites(config: Config) -> tuple[Site, ...]:
 
 
 def slots(config: Config) -> Mapping[str, int]:
-    """How many attempts may be open at once, by GPU type, over all places. Asks nobody."""
+    """How many attempts may be open at once, by GPU type, across all places. Makes no calls."""
     found: dict[str, int] = dict(config.daemon.local.slots)
     for site in sites(config):
         for name, gpu in site.gpus.items():
@@ -166,7 +167,7 @@ def slots(config: Config) -> Mapping[str, int]:
 
 
 def offers(config: Config) -> tuple[Offer, ...]:
-    """What there is to choose from for a try, in the order of `places`. Needs no secret of a place, and asks nobody."""
+    """The places that a test run may be pinned to, in the order of `places`. Needs no secrets and makes no calls."""
     found = [
         Offer(
             name=site.name,
@@ -187,7 +188,7 @@ def offers(config: Config) -> tuple[Offer, ...]:
 
 
 def fleet(site: Site) -> Fleet:
-    """What the site's machines are doing, asked now: two calls, by pyslurm where that is configured and fits."""
+    """The current state of the site's nodes: two calls, through pyslurm if it is configured and compatible."""
     from kbslurm.backends.slurm.commands import Commands
     from kbslurm.backends.slurm.fleet import fleet_reader
 
@@ -195,7 +196,7 @@ def fleet(site: Site) -> Fleet:
 
 
 def local_place(config: Config, *, eval_dir: Path | None = None) -> Place:
-    """This machine. Its jobs ring when they start and end, so it is looked at seldom; its files are never late."""
+    """This machine. Its jobs signal when they start and end, so it is polled rarely; its files are never late."""
     from kbslurm.backends.local.backend import LocalBackend
 
     return Place(
@@ -217,7 +218,8 @@ def local_place(config: Config, *, eval_dir: Path | None = None) -> Place:
 
 
 def github_place(config: Config, *, eval_dir: Path | None = None) -> Place:
-    """GitHub Actions. Its API is asked seldom; its queue may keep a run for a day, which is no time of the run's."""
+    """GitHub Actions. Its API is polled rarely; its queue may hold a run for a day, which doesn't count towards the
+    run's time limit."""
     from kbslurm.backends.github.backend import GithubBackend
 
     told = config.github
@@ -254,30 +256,34 @@ def github_slots(config: Config) -> Mapping[str, int]:
 
 
 def github_tokens(config: Config) -> list[str]:
-    """The tokens, which are used in turn."""
+    """The tokens, used in turn."""
     found = (config.secret("GITHUB_TOKEN") or "").replace(",", " ").split()
     if not config.github.repository or not found:
         what = "github.gpus is set without github.repository" if found else "github.gpus is set without GITHUB_TOKEN"
-        raise Misconfigured(what, file=config.file, key="github", fix="docs/overflow.md says what it takes.")
+        raise Misconfigured(what, file=config.file, key="github", fix="docs/overflow.md lists what to set.")
     if not all(token.isascii() and token.isprintable() for token in found):
-        raise Misconfigured("GITHUB_TOKEN has a character that no token has", fix="Copy it anew; it is letters and _.")
+        raise Misconfigured(
+            "GITHUB_TOKEN contains a character that isn't allowed in a token",
+            fix="Copy it again; a token consists of ASCII letters, digits and _.",
+        )
     return found
 
 
 def github_key(config: Config) -> bytes:
-    """The key that seals what the repository carries."""
+    """The key that encrypts what the repository stores."""
     from kbslurm.backends.github.runner_program import OrderFailed, key_in
 
     try:
         return key_in(config.secret("KBSLURM_RUN_KEY") or "")
     except OrderFailed as error:
         raise Misconfigured(
-            str(error), fix="Make one with: openssl rand -hex 32. The repository needs the same as an Actions secret."
+            str(error),
+            fix="Make one with: openssl rand -hex 32. The repository needs the same key as an Actions secret.",
         ) from None
 
 
 def modal_place(config: Config) -> Place:
-    """Modal. A call that was sent and lost is waited out there, so its sweeps may follow one another closely."""
+    """Modal. A lost call is waited out there, so sweeps may follow one another closely."""
     from kbslurm.backends.modal.backend import ModalBackend, ModalGpu
 
     told = config.modal
@@ -314,7 +320,7 @@ def modal_token(config: Config) -> tuple[str, str]:
 
 
 def modal_connection(config: Config) -> Connection:
-    """The connection to Modal. Nobody is asked before it is used."""
+    """The connection to Modal. Nothing is called before it is used."""
     from kbslurm.backends.modal.connection import Connection
 
     if not config.modal.gpus:
@@ -325,7 +331,7 @@ def modal_connection(config: Config) -> Connection:
 
 
 def modal_facts(config: Config) -> Mapping[str, Any]:
-    """What the deployed app is, as [modal] describes it."""
+    """The deployed app, as [modal] describes it."""
     from kbslurm.backends.modal import deploy
     from kbslurm.flow.script import harness_digest
 
@@ -350,7 +356,7 @@ def modal_facts(config: Config) -> Mapping[str, Any]:
 
 
 def modal_folder(config: Config, facts: Mapping[str, Any], to: Path | None = None) -> Path:
-    """The folder of these facts, written anew; the app's file in it."""
+    """Write the folder for these settings and return the app file in it."""
     from kbslurm.backends.modal import deploy
 
     app_file = shared_folders.path("containers") / "modal_app.py"
@@ -358,7 +364,7 @@ def modal_folder(config: Config, facts: Mapping[str, Any], to: Path | None = Non
 
 
 def slurm_place(site: Site) -> Place:
-    """A cluster. Its controller is asked as seldom as the site wants; its files may be late."""
+    """A cluster. Its controller is polled only as often as the site allows; its files may arrive late."""
     from kbslurm.backends.slurm.backend import SlurmBackend
     from kbslurm.flow.script import script_writer
 
@@ -370,7 +376,7 @@ def slurm_place(site: Site) -> Place:
         script=script_writer(site, templates=shared_folders.path("sbatch_templates"), eval_dir=eval_dir),
         untrusted=site.untrusted,
         ranked_min_isolation=site.ranked_min_isolation,
-        poll_s=min(1.0, site.poll.min_interval_s),  # files are looked at each time, the controller at its own pace
+        poll_s=min(1.0, site.poll.min_interval_s),  # files are checked each time, the controller at its own pace
         grace_s=site.paths.visibility_delay_s + SHARED_GRACE_S,
         peaks={name: _peak(gpu) for name, gpu in site.gpus.items()},
         widest={name: gpu.most for name, gpu in site.gpus.items() if gpu.most is not None},

@@ -1,1 +1,1 @@
-"""The Discord face: a client of the HTTP interface with an event cursor and no database password."""
+"""The Discord bot: a client of the HTTP API with an event cursor and no database password."""

@@ -1,4 +1,4 @@
-"""`python -m kbslurm_bot`: the bot until SIGTERM. `python -m kbslurm_bot check [--json]`: is all set up?"""
+"""`python -m kbslurm_bot`: run the bot until SIGTERM. `python -m kbslurm_bot check [--json]`: check its set-up."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ tell = teller("bot")
 
 
 def main(argv: list[str]) -> int:
-    """Exit codes as everywhere: 2 for what an operator has to change."""
+    """Exit codes as everywhere: 2 for what an operator has to fix."""
     os.environ.pop("DATABASE_URL", None)
     try:
         settings = Settings.of(os.environ, checks=argv[:1] == ["check"])
@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
 
 
 async def run(settings: Settings) -> None:
-    """Connect and stay until SIGTERM, SIGINT or the end of whoever started us."""
+    """Connect and stay until SIGTERM, SIGINT or the end of the parent process."""
     service = Service(settings.url, settings.bot_token)
     with state.opened(settings.state_file) as kept, contextlib.closing(service):
         client = DiscordClient(settings, kept, service)
@@ -58,14 +58,14 @@ async def run(settings: Settings) -> None:
 
 
 async def start(client: DiscordClient) -> None:
-    """Stay connected; what only an operator can change is told as such."""
+    """Stay connected; errors that only an operator can fix are reported as such."""
     try:
         await client.start(client.settings.token)
     except discord.LoginFailure as error:
-        fix = "Reset it in the developer portal (Bot, Reset Token) and put it into DISCORD_TOKEN."
-        raise Misconfigured("Discord doesn't take the token", fix=fix) from error
+        fix = "Reset it in the developer portal (Bot, Reset Token) and set DISCORD_TOKEN to the new one."
+        raise Misconfigured("Discord rejects the token", fix=fix) from error
     except discord.PrivilegedIntentsRequired as error:
-        raise Misconfigured("Discord refuses the intents", fix="Run: kbslurm bot check") from error
+        raise Misconfigured("Discord rejects the intents", fix="Run: kbslurm bot check") from error
 
 
 def _end_with_parent(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

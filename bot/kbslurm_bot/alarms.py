@@ -1,5 +1,5 @@
-"""What an operator has to know, in the staff's channel: one card for one trouble. While it comes again its card is
-edited, with the numbers of the last time and how often it was; once it has been quiet for a while it is news again.
+"""What an operator has to know, in the staff channel: one card per problem. While the problem repeats, its card is
+edited with the latest numbers and the count; after a quiet while it gets a new card.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kbslurm_bot.messages import Gone, Messages
 tell = teller("bot")
 QUIET_S = 600.0
 EDIT_GAP_S = 10.0
-# Seconds, submissions, interactions, addresses. What hangs on a word is its name: node17, A100.
+# Seconds, submissions, interactions, addresses. Digits that are part of a word are a name: node17, A100.
 NUMBER = re.compile(r"0x[0-9a-f]+|(?<![\w-])\d[\d.,:]*", re.IGNORECASE)
 
 
@@ -37,7 +37,7 @@ class _Alarm:
 
 
 class Alarms:
-    """Into one channel; without one nobody is told. `link`: where an operator looks next."""
+    """Posts into one channel; without one it posts nothing. `link`: where an operator looks next."""
 
     def __init__(
         self, board: Messages, channel: int | None, link: str = "", steady: Callable[[], float] = time.monotonic
@@ -52,7 +52,7 @@ class Alarms:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def raised(self, text: str, *, about: str = "") -> None:
-        """Say it, or say once more what is said already. `about` is what makes two the same; else their words are."""
+        """Post an alarm, or count a repeat. Two alarms are the same if `about` is, or without it if their words are."""
         if self._channel is None:
             return
         now, about = self._steady(), about or NUMBER.sub("#", text)
@@ -70,7 +70,7 @@ class Alarms:
             task.add_done_callback(self._tasks.discard)
 
     async def _again(self, alarm: _Alarm) -> None:
-        """A storm of the same is an edit now and then."""
+        """Many repeats become an edit now and then."""
         await asyncio.sleep(EDIT_GAP_S - (self._steady() - alarm.shown_at))
         alarm.is_due = False
         await self._show(alarm)
@@ -87,8 +87,8 @@ class Alarms:
                         await self._board.edit(self._channel, alarm.message, note)
                         return
                     except Gone:
-                        alarm.message = None  # somebody swept it away, and it goes on
+                        alarm.message = None  # someone deleted the card, and the problem persists
                 nonce = hashlib.sha256(f"{alarm.text}{alarm.shown_at}".encode()).hexdigest()[:24]
                 alarm.message = await self._board.post(self._channel, note, nonce)
             except (Gone, discord.HTTPException) as error:
-                tell("the staff's channel takes nothing", level="error", why=str(error))
+                tell("can't post in the staff channel", level="error", why=str(error))

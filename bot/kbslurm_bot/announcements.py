@@ -1,7 +1,7 @@
-"""What the whole channel is told, each thing once: records, podiums, new boards, deadlines that come, a digest a day.
+"""Announcements to the whole channel, each once: records, podiums, new boards, coming deadlines, a daily digest.
 
-Nothing hangs on a message: what the public may see now is compared with what was told last. Whoever was away for long
-catches up in silence, and nobody is ever pinged.
+No single event matters: what is public now is compared with what was announced last. After a long absence the bot
+catches up silently, and nobody is ever pinged.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from kbslurm_bot.state import State
 tell = teller("bot")
 LOOK_S = 60.0
 GAP_S = 2.0
-# After a longer absence what happened meanwhile is no news any more.
+# After a longer absence, what happened in between isn't news any more.
 TOLD_WITHIN = timedelta(minutes=15)
 REMIND = (timedelta(hours=1), timedelta(hours=24))
 DIGEST_HOUR = 8
 WATCHED, PODIUM = 10, 3
-ABOUT = 1500  # of a description: what follows it has to fit, too
+ABOUT = 1500  # of a description: what follows it has to fit as well
 SEEN_AT = "announce:seen_at"
 Rankings = dict[str, list[StandingInfo]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Announcement:
-    """One message: `key` is what it is about, so that it is said once."""
+    """One message: `key` is what it is about, so that it is posted once."""
 
     key: str
     text: str
@@ -47,7 +47,7 @@ class Announcement:
 
 
 class Announcer:
-    """Announces into one channel. `run` for ever; `heard` for every event."""
+    """Announces into one channel. `run` runs forever; call `heard` for every event."""
 
     def __init__(
         self, state: State, service: Service, board: Messages, channel: int, now: Callable[[], datetime] | None = None
@@ -57,7 +57,7 @@ class Announcer:
         self._wake = asyncio.Event()
 
     def heard(self, event: FeedEvent) -> None:
-        """Something happened that may be worth a look."""
+        """Something happened that may be worth checking."""
         if event.kind == "board.created" or (event.kind == "run.scored" and event.data.get("ranked")):
             self._wake.set()
 
@@ -66,11 +66,11 @@ class Announcer:
             try:
                 await self.look()
             except KbslurmError as error:
-                tell("nothing can be announced now", level="warning", why=error.message)
+                tell("announcements are failing", level="warning", why=error.message)
             except Gone as error:
-                tell("the announcements' channel takes nothing", level="error", why=str(error))
+                tell("can't post in the announcements channel", level="error", why=str(error))
             except Exception as error:  # noqa: BLE001 - the next look finds the same things to say
-                tell("an announcement waits", level="warning", why=repr(error))
+                tell("an announcement is delayed", level="warning", why=repr(error))
             await asyncio.sleep(GAP_S)
             try:
                 async with asyncio.timeout(LOOK_S):
@@ -80,14 +80,14 @@ class Announcer:
             self._wake.clear()
 
     async def look(self) -> None:
-        """Say what is new since the last look; nothing of it when that was long ago."""
+        """Announce what is new since the last check; nothing if that was long ago."""
         now, before = self._now(), self._state.word(SEEN_AT)
         silent = before is None or now - datetime.fromisoformat(before) > TOLD_WITHIN
         boards = await self._service.ask(_public)
         for board, rankings in boards:
             for saying in [*self._of_board(board, now), *self._of_rankings(board, rankings)]:
                 await self._say(saying, silent=silent)
-            # Not before all of it was said: what Discord doesn't take now is still news at the next look.
+            # Only after everything was posted: what Discord refuses now is still news at the next check.
             for gpu, places in rankings.items():
                 self._state.keep(_first(board, gpu), json.dumps([one.submission_id for one in places]))
         digest = self._digest(boards, now)
@@ -96,7 +96,7 @@ class Announcer:
         self._state.keep(SEEN_AT, now.isoformat())
 
     async def _say(self, saying: Announcement, *, silent: bool) -> None:
-        """Said and then kept; after a kill in between Discord knows it by its nonce."""
+        """Post it, then record it; if we are killed in between, Discord recognises the nonce."""
         name = f"said:{saying.key}"
         if self._state.word(name) is not None:
             return
@@ -124,7 +124,7 @@ class Announcer:
         return found
 
     def _of_rankings(self, board: BoardInfo, rankings: Rankings) -> list[Announcement]:
-        """Who got onto a podium by a submission that wasn't among the first before."""
+        """Who reached the podium with a submission that wasn't on it before."""
         found = []
         for gpu, places in rankings.items():
             known = set(json.loads(self._state.word(_first(board, gpu)) or "[]"))
@@ -145,7 +145,7 @@ class Announcer:
                 if places:
                     recent = sum(one.at > since for one in places)
                     lead = f"{cards.escaped(places[0].person)} {score(places[0].score_s)}"
-                    fresh = f" · {recent} of the first {len(places)} are from the last day" if recent else ""
+                    fresh = f" · {recent} of the top {len(places)} are from the last day" if recent else ""
                     lines.append(f"**{cards.escaped(board.name)}** {cards.escaped(gpu)}: {lead}{fresh}")
         if not lines:
             return None
@@ -175,7 +175,7 @@ def _until(ends: datetime | None) -> str:
 
 
 def _public(client: Client) -> list[tuple[BoardInfo, Rankings]]:
-    """What anybody may see: asked for as nobody."""
+    """What anyone may see: requested anonymously."""
     with Client(client.url) as anybody:
         return [
             (board, {gpu: anybody.ranking(board.name, gpu, limit=WATCHED) for gpu in board.gpus})

@@ -1,4 +1,5 @@
-"""The buttons on a card. Their ids say what they mean, so they work after a restart; who may is the API's word."""
+"""The buttons on a card. Their IDs say what they do, so they work after a restart; the API decides who may press
+them."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ INLINE = 1800
 
 
 class Pressed(discord.ui.DynamicItem[discord.ui.Button[Any]], template=cards.PRESSED):
-    """Any of them, told apart by its id."""
+    """Any of them, distinguished by its ID."""
 
     def __init__(self, button: discord.ui.Button[Any], act: str, submission: int) -> None:
         super().__init__(button)
@@ -46,14 +47,14 @@ class Pressed(discord.ui.DynamicItem[discord.ui.Button[Any]], template=cards.PRE
 
 
 async def cancel(interaction: Asked, submission: int) -> None:
-    """End what is still open of it."""
+    """Cancel its open runs."""
     service, user = bot_of(interaction).service, interaction.user
     await service.for_user(user.id, user.display_name, lambda client: client.cancel(submission))
-    await interaction.followup.send(f"Submission {submission} is cancelled; verdicts that it has stay.", ephemeral=True)
+    await interaction.followup.send(f"Submission {submission} is cancelled; existing verdicts stay.", ephemeral=True)
 
 
 async def log(interaction: Asked, submission: int) -> None:
-    """Reasons and log, for its owner's eyes."""
+    """Reasons and log, for its owner only."""
     service, user = bot_of(interaction).service, interaction.user
     full = await service.for_user(user.id, user.display_name, lambda client: client.whole(submission))
     text = cards.log(full)
@@ -65,8 +66,8 @@ async def log(interaction: Asked, submission: int) -> None:
 
 
 async def again(interaction: Asked, submission: int) -> None:
-    """The same file for the same GPU types, at the same place if it was sent to one, as a new submission with a card
-    of its own. Where that place isn't to be had any more the service says why, and nothing is sent."""
+    """Submit the same file for the same GPU types, and at the same place if one was chosen, as a new submission with
+    its own card. If that place is no longer available, the service says why and nothing is submitted."""
     service, user = bot_of(interaction).service, interaction.user
 
     def asked(client: Client) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
@@ -75,7 +76,7 @@ async def again(interaction: Asked, submission: int) -> None:
     full, whys = await service.for_user(user.id, user.display_name, asked)
     told = full["submission"]
     if not told["source"]:
-        raise Invalid("its file isn't kept any more", hint="Submit the file itself.")
+        raise Invalid("its file is no longer stored", hint="Submit the file itself.")
     await submitted(
         interaction,
         told["board"],
@@ -88,7 +89,7 @@ async def again(interaction: Asked, submission: int) -> None:
 
 
 async def compare(interaction: Asked, submission: int) -> None:
-    """Beside one's own best before it, whoever is next, and the first."""
+    """Compare it with one's own previous best, the next ahead, and the leader."""
     service, user = bot_of(interaction).service, interaction.user
     full = await service.for_user(user.id, user.display_name, lambda client: client.whole(submission))
     contexts = await service.score_contexts(user.id, full)

@@ -1,7 +1,7 @@
-"""What a submission looks like on Discord: `kbslurm`'s own view of it → Components V2 as JSON. Pure.
+"""A submission's card on Discord: kbslurm's view of it → Components V2 as JSON. Pure.
 
-A card is seen by the whole channel: it says how it stands and what it came to. Messages of tests, logs and sources are
-the owner's, and are only told to whoever asks the API in the owner's name.
+The whole channel sees a card: it shows state and result. Test messages, logs and sources belong to the owner, and only
+calls in the owner's name get them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TEXT_CAP = 4000
 PICTURES = 4
 BAR = 8
 WENT_CAP = 200
-# Discord's word for what our modes are called.
+# Our modes as Discord shows them.
 MODES = {"test": "test", "benchmark": "benchmark", "profile": "profile", "leaderboard": "ranked"}
 VERDICTS = {
     "passed": "passed",
@@ -37,7 +37,7 @@ VERDICTS = {
     "timeout": "timed out",
     "memory": "out of memory",
     "violation": "against the rules",
-    "infrastructure": "no result: the machines failed, not the submission",
+    "infrastructure": "no result: the infrastructure failed, not the submission",
 }
 LABELS: dict[Act, str] = {"cancel": "Cancel", "log": "Log", "again": "Again", "compare": "Compare"}
 PRESSED = re.compile(r"kb:(?P<act>cancel|log|again|compare):(?P<submission>[0-9]{1,18})")
@@ -45,19 +45,19 @@ PRESSED = re.compile(r"kb:(?P<act>cancel|log|again|compare):(?P<submission>[0-9]
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreContext:
-    """Where a score stands on its board: against the owner's best before it, and against who is next."""
+    """A score's standing on its board: against the owner's previous best, and against the next ahead."""
 
     rank: int | None = None
     of: int | None = None
     best_before_s: float | None = None
     next_s: float | None = None
-    # The owner's own scores there, oldest first, this one the last.
+    # The owner's own scores there, oldest first, ending with this one.
     history: tuple[Point, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A file that a card shows: its name, what it says to who can't see it, and what is in it."""
+    """A file that a card shows: its name, its alt text, and its contents."""
 
     name: str
     says: str
@@ -66,7 +66,7 @@ class Picture:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """All that a card is made of. `full` is what the API tells a submission's owner; `contexts` are by GPU type."""
+    """Everything that a card is made of. `full` is the API's answer to the owner; `contexts` are by GPU type."""
 
     full: Row
     owner: int
@@ -75,18 +75,18 @@ class Shown:
 
 
 def pressed(act: Act, submission: int) -> str:
-    """The custom id of a button: it says all, so that it works without a memory of ours."""
+    """A button's custom ID: it says everything, so that the button works without any stored state."""
     return f"kb:{act}:{submission}"
 
 
 def escaped(text: str) -> str:
-    """Somebody's text as Discord shows it: no markup, no mention, one line."""
+    """User-supplied text, made safe for Discord: no markup, no mention, one line."""
     text = " ".join(text.split())
     return re.sub(r"([\\*_~|`>#\[\]()<@:-])", r"\\\1", text)
 
 
 def message(shown: Shown) -> dict[str, Any]:
-    """The whole message, ready to be sent: it pings nobody."""
+    """The complete message, ready to send; it pings nobody."""
     sent = {"flags": IS_COMPONENTS_V2, "allowed_mentions": {"parse": []}, "components": [card(shown)]}
     if not shown.pictures:
         return sent
@@ -95,7 +95,7 @@ def message(shown: Shown) -> dict[str, Any]:
 
 
 def verification(told: Row) -> dict[str, Any]:
-    """How a canary stands, by place and GPU type."""
+    """A canary's state, by place and GPU type."""
     head = f"### #{told['submission_id']} canary on {escaped(told['leaderboard'])} · {MODES[told['mode']]}"
     runs = told["runs"]
     passed = sum(row["verdict"] == "passed" for row in runs)
@@ -103,7 +103,7 @@ def verification(told: Row) -> dict[str, Any]:
     colour = BLURPLE if ended < len(runs) else GREEN if passed == len(runs) else RED
     if passed < ended:
         colour = RED
-    foot = f"-# {passed} of {len(runs)} work" if told["done"] else f"-# {ended} of {len(runs)} have ended"
+    foot = f"-# {passed} of {len(runs)} passed" if told["done"] else f"-# {ended} of {len(runs)} finished"
     return note("\n".join([head, *(_verified(row) for row in runs), foot]), colour)
 
 
@@ -126,24 +126,24 @@ def _verified(row: Row) -> str:
 
 
 def taken_back(submission: int, owner: int | None) -> dict[str, Any]:
-    """What is left of a card whose submission is gone; that of a canary is nobody's."""
+    """The card of a deleted submission; a canary's has no owner."""
     whose = "canary" if owner is None else f"<@{owner}>"
     return note(f"### #{submission}\n-# {whose} · taken back", GREY)
 
 
 def note(text: str, accent: int) -> dict[str, Any]:
-    """A message of one text."""
+    """A message with a single text."""
     container = {"type": CONTAINER, "accent_color": accent, "components": [{"type": TEXT, "content": text[:TEXT_CAP]}]}
     return {"flags": IS_COMPONENTS_V2, "allowed_mentions": {"parse": []}, "components": [container]}
 
 
 def digest(sent: Mapping[str, Any]) -> str:
-    """What tells two messages apart."""
+    """A digest that differs between messages."""
     return hashlib.sha256(json.dumps(sent, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def card(shown: Shown) -> dict[str, Any]:
-    """One container: a head, a line per GPU type, and what can be done."""
+    """One container: a header, a line per GPU type, and the buttons."""
     told = shown.full["submission"]
     head, *rest = lines(shown)
     items = [{"media": {"url": f"attachment://{one.name}"}, "description": one.says} for one in shown.pictures]
@@ -160,7 +160,7 @@ def card(shown: Shown) -> dict[str, Any]:
 
 
 def lines(shown: Shown) -> list[str]:
-    """The head, then a line or two per GPU type."""
+    """The header, then a line or two per GPU type."""
     told = shown.full["submission"]
     head = f"### #{told['id']} {escaped(told['board'])} · {MODES[told['mode']]}"
     return [
@@ -170,18 +170,18 @@ def lines(shown: Shown) -> list[str]:
 
 
 def acts(done: bool) -> tuple[Act, ...]:
-    """What its owner can do with it now."""
+    """The actions that its owner has now."""
     return ("log", "again", "compare") if done else ("cancel", "log")
 
 
 def button(act: Act, submission: int) -> dict[str, Any]:
-    """A button that is known again by its id alone."""
+    """A button that is recognised by its ID alone."""
     style = DANGER if act == "cancel" else SECONDARY
     return {"type": BUTTON, "style": style, "label": LABELS[act], "custom_id": pressed(act, submission)}
 
 
 def colour(runs: Sequence[Row]) -> int:
-    """Of the worst that happened, once it is known."""
+    """The colour of the worst outcome, once known."""
     names = {row["verdict"]["name"] for row in runs if row["verdict"]}
     if names - {"passed", "infrastructure"}:
         return RED
@@ -193,13 +193,13 @@ def colour(runs: Sequence[Row]) -> int:
 
 
 def run_line(shown: Shown, row: Row) -> str:
-    """How one GPU type stands."""
+    """One GPU type's state."""
     gpu = f"**{escaped(row['gpu'])}**"
     match row["state"]:
         case "queued":
             return f"{gpu} waiting{_place(shown, row)}"
         case "launching":
-            return f"{gpu} being started{_went(row)}"
+            return f"{gpu} starting{_went(row)}"
         case "running":
             return f"{gpu} {_progress(row['progress'])}{_went(row)}"
         case "cancelled":
@@ -209,7 +209,7 @@ def run_line(shown: Shown, row: Row) -> str:
 
 
 def _went(row: Row) -> str:
-    """Where it went and why, where that isn't simply home. A server of before doesn't tell."""
+    """Where it went and why, unless that is simply home. Older servers don't say."""
     last = row["attempts"][-1] if row["attempts"] else {}
     said = placement.went(str(last.get("backend", "")), str(last.get("why", "")))
     return f"\n-# {escaped(said[:WENT_CAP])}" if said else ""
@@ -243,12 +243,12 @@ def _context_text(score_s: float, stands: ScoreContext | None) -> str:
 
 
 def history_told(board: str, gpu: str, history: Sequence[Point]) -> str:
-    """A history for who can't see its picture."""
+    """A history's alt text."""
     return f"{len(history)} own scores on {board}, {gpu}; the best {seconds(best(history).score_s)}"[:1000]
 
 
 def percent(now_s: float, before_s: float) -> str:
-    """How much less or more time: `−6.1 %`."""
+    """The change in time: `−6.1 %`."""
     if before_s <= 0:
         return "–"
     change = (now_s / before_s - 1) * 100
@@ -281,7 +281,7 @@ def _progress(told: Row | None) -> str:
 
 
 def log(full: Row) -> str:
-    """What its owner may read of a submission: the verdicts with their reasons, each case that failed, the log."""
+    """What a submission's owner may read: the verdicts with their reasons, each failed case, the log."""
     told = full["submission"]
     lines = [f"#{told['id']} {told['board']} {told['file_name']} ({MODES[told['mode']]})"]
     for row in told["runs"]:
@@ -302,7 +302,7 @@ def log(full: Row) -> str:
 
 
 def comparison(full: Row, contexts: Mapping[str, ScoreContext], leaders: Mapping[str, float]) -> str:
-    """This submission beside its owner's best and the board's."""
+    """This submission compared with its owner's best and the board's."""
     told = full["submission"]
     lines = [f"**#{told['id']} {escaped(told['board'])}**"]
     for row in told["runs"]:
@@ -314,7 +314,7 @@ def comparison(full: Row, contexts: Mapping[str, ScoreContext], leaders: Mapping
         parts = [f"{escaped(row['gpu'])}: {score(here, found['low_s'], found['high_s'])}"]
         stands = contexts.get(row["gpu"], ScoreContext())
         if stands.best_before_s is not None:
-            parts.append(f"own best before {seconds(stands.best_before_s)} ({percent(here, stands.best_before_s)})")
+            parts.append(f"own previous best {seconds(stands.best_before_s)} ({percent(here, stands.best_before_s)})")
         if stands.next_s is not None:
             parts.append(f"next ahead {seconds(stands.next_s)} ({percent(here, stands.next_s)})")
         if row["gpu"] in leaders:

@@ -1,4 +1,4 @@
-"""`kbslurm bot check`: token, servers, permissions, our own API. Each failure says what to do about it."""
+"""`kbslurm bot check`: token, servers, permissions, our own API. Each failure says how to fix it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from kbslurm.errors import KbslurmError
 from kbslurm_bot.permissions import invite_url, missing_here
 from kbslurm_bot.settings import Settings
 
-COPY = "Is it the right number (Developer Mode, right click, Copy Channel ID), and may the bot view the channel?"
+COPY = "Check the channel ID (Developer Mode, right click, Copy Channel ID) and that the bot may view the channel."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """One thing that was looked at. `fix` is empty where all is well."""
+    """One check. `fix` is empty if it passed."""
 
     what: str
     ok: bool
@@ -31,7 +31,7 @@ class Found:
 
 
 async def run(settings: Settings, *, as_json: bool) -> int:
-    """Print what was found; 2 when something has to be changed."""
+    """Print the findings; 2 if something has to be fixed."""
     found = [*await discords(settings), *await asyncio.to_thread(ours, settings)]
     if as_json:
         print(json.dumps({"ok": all(one.ok for one in found), "checks": [asdict(one) for one in found]}))
@@ -44,28 +44,28 @@ async def run(settings: Settings, *, as_json: bool) -> int:
 
 
 async def discords(settings: Settings) -> list[Found]:
-    """What Discord says. Opens no gateway: a bot that runs isn't disturbed."""
+    """The checks at Discord. Opens no gateway, so a running bot isn't disturbed."""
     found: list[Found] = []
     async with discord.Client(intents=discord.Intents.none(), proxy=settings.proxy) as client:
         try:
             await client.login(settings.token)
         except discord.LoginFailure:
-            fix = "Reset it in the developer portal (Bot, Reset Token) and put it into DISCORD_TOKEN."
-            return [Found(what="token", ok=False, said="Discord doesn't take it", fix=fix)]
+            fix = "Reset it in the developer portal (Bot, Reset Token) and set DISCORD_TOKEN to the new one."
+            return [Found(what="token", ok=False, said="Discord rejects it", fix=fix)]
         except (discord.HTTPException, OSError) as error:
-            fix = "Can this host reach Discord? A proxy is named by HTTPS_PROXY."
-            return [Found(what="token", ok=False, said=f"Discord can't be asked ({error})", fix=fix)]
-        found.append(Found(what="token", ok=True, said=f"it is {client.user}'s"))
-        found.append(Found(what="intents", ok=True, said="none that has to be allowed is used"))
+            fix = "Check that this host can reach Discord; set HTTPS_PROXY if it needs a proxy."
+            return [Found(what="token", ok=False, said=f"Discord can't be reached ({error})", fix=fix)]
+        found.append(Found(what="token", ok=True, said=f"it belongs to {client.user}"))
+        found.append(Found(what="intents", ok=True, said="the bot uses no privileged intents"))
         assert client.application_id is not None
         link = invite_url(client.application_id)
-        # What the bot's roles allow in each server, as Discord itself adds them up.
+        # What the bot's roles allow in each server, as computed by Discord.
         guilds = await client.http.get_guilds(200)
         if not guilds:
-            found.append(Found(what="servers", ok=False, said="the bot is in none", fix=f"Open {link}"))
+            found.append(Found(what="servers", ok=False, said="the bot isn't in any server", fix=f"Open {link}"))
         for guild in guilds:
             lacking = missing_here(discord.Permissions(int(guild.get("permissions", 0))))
-            said = f"it lacks {', '.join(lacking)}" if lacking else "it may all that it needs"
+            said = f"it lacks {', '.join(lacking)}" if lacking else "it has all permissions it needs"
             fix = f"Open {link}" if lacking else ""
             found.append(Found(what=f"server {guild['name']}", ok=not lacking, said=said, fix=fix))
         held = {int(one["id"]): discord.Permissions(int(one.get("permissions", 0))) for one in guilds}
@@ -77,21 +77,21 @@ async def discords(settings: Settings) -> list[Found]:
 async def _channel(
     client: discord.Client, name: str, number: int | None, held: dict[int, discord.Permissions]
 ) -> Found:
-    """Whether the bot may write there, as Discord's own overwrites of the channel add up."""
+    """Whether the bot may write there, given the channel's permission overwrites."""
     what = f"[discord] {name}"
     if number is None:
-        return Found(what=what, ok=True, said="none is named, so nothing is told there")
+        return Found(what=what, ok=True, said="not configured, so nothing is posted there")
     try:
         told: Any = await client.http.get_channel(number)
         guild = int(told.get("guild_id") or 0)
         if guild not in held:
-            return Found(what=what, ok=False, said=f"{number} is no channel of the bot's servers", fix=COPY)
+            return Found(what=what, ok=False, said=f"{number} isn't a channel in the bot's servers", fix=COPY)
         assert client.user is not None
         member = await client.http.get_member(guild, client.user.id)
     except (discord.NotFound, discord.Forbidden) as error:
-        return Found(what=what, ok=False, said=f"the bot doesn't see {number} ({error.text or error.status})", fix=COPY)
+        return Found(what=what, ok=False, said=f"the bot can't see {number} ({error.text or error.status})", fix=COPY)
     except discord.HTTPException as error:
-        return Found(what=what, ok=False, said=f"Discord can't be asked ({error})", fix="Try again.")
+        return Found(what=what, ok=False, said=f"Discord can't be reached ({error})", fix="Try again.")
     may = allowed(held[guild], told.get("permission_overwrites") or [], guild, member)
     lacking = [one for one in missing_here(may) if one != "Attach Files"]
     said = f"in #{told['name']} it lacks {', '.join(lacking)}" if lacking else f"it may write in #{told['name']}"
@@ -100,7 +100,7 @@ async def _channel(
 
 
 def allowed(base: discord.Permissions, overwrites: Sequence[Any], guild: int, member: Any) -> discord.Permissions:
-    """What a member may in a channel: everybody's overwrite, then those of its roles together, then its own."""
+    """A member's permissions in a channel: the overwrite for @everyone, then those of its roles, then its own."""
     if base.administrator:
         return discord.Permissions.all()
     may, roles = discord.Permissions(base.value), {int(one) for one in member.get("roles") or ()}
@@ -117,16 +117,16 @@ def _or(bits: Iterable[int]) -> int:
 
 
 def ours(settings: Settings) -> list[Found]:
-    """What our own API says to the bot."""
+    """The check at our own API."""
     with Client(settings.url, admin=settings.bot_token or None) as client:
         try:
             client.check()
             if not settings.bot_token:
-                said = f"{settings.url} is up; kbslurm up makes the token by which it knows the bot"
+                said = f"{settings.url} is up; kbslurm up makes the bot's token for it"
                 return [Found(what="service", ok=True, said=said)]
             for _ in client.events("now", stream=False):
                 break
         except KbslurmError as error:
-            fix = "Is kbslurm up? Have both the same KBSLURM_BOT_TOKEN?"
+            fix = "Check that kbslurm is running and that both have the same KBSLURM_BOT_TOKEN."
             return [Found(what="service", ok=False, said=error.message, fix=error.hint or fix)]
-    return [Found(what="service", ok=True, said=f"{settings.url} knows the bot")]
+    return [Found(what="service", ok=True, said=f"{settings.url} accepts the bot's token")]

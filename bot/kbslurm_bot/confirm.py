@@ -1,6 +1,6 @@
-"""Asked once more before what can't be undone: a question that only whoever asked can answer, once, and not for long.
+"""Confirmation before what can't be undone: only the person who asked can answer, once, and not for long.
 
-What is to be done is kept in memory alone. After a restart the question has expired, and its button says so.
+The pending action is kept only in memory. After a restart the question has expired, and its button says so.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Act = Callable[[discord.Interaction[Any]], Awaitable[str]]
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """`act` is done when `user` says yes, and says what was done."""
+    """`act` runs when `user` confirms, and returns what was done."""
 
     user: int
     act: Act
@@ -33,14 +33,14 @@ class Question:
 
 
 class Questions:
-    """Those that wait for an answer. `take` gives each away once."""
+    """The pending confirmations. `take` returns each once."""
 
     def __init__(self, steady: Callable[[], float] = time.monotonic) -> None:
         self._steady = steady
         self._open: dict[str, Question] = {}
 
     def put(self, user: int, act: Act) -> str:
-        """Keep it; its key is nobody's to guess."""
+        """Store it under an unguessable key."""
         now = self._steady()
         fresh = {key: one for key, one in self._open.items() if now - one.at < GOOD_FOR_S}
         self._open = dict(list(fresh.items())[-MOST + 1 :])
@@ -49,18 +49,18 @@ class Questions:
         return key
 
     def take(self, key: str, user: int) -> Act:
-        """What is to be done, for whoever asked; Refused when it isn't theirs, was answered, or is too old."""
+        """The pending action, for the person who asked; Refused if it isn't theirs, was answered, or has expired."""
         found = self._open.get(key)
         if found is None or self._steady() - found.at >= GOOD_FOR_S:
-            raise Refused("this question has been answered or has expired", hint="Type the command once more.")
+            raise Refused("this question has been answered or has expired", hint="Use the command again.")
         if found.user != user:
-            raise Refused("this question was asked by somebody else", hint="Type the command yourself.")
+            raise Refused("only the person who used the command can answer this", hint="Use the command yourself.")
         del self._open[key]
         return found.act
 
 
 class ConfirmButton(discord.ui.DynamicItem[discord.ui.Button[Any]], template=SAID):
-    """Yes or no."""
+    """The two buttons."""
 
     def __init__(self, button: discord.ui.Button[Any], say: str, key: str) -> None:
         super().__init__(button)
@@ -68,7 +68,7 @@ class ConfirmButton(discord.ui.DynamicItem[discord.ui.Button[Any]], template=SAI
 
     @classmethod
     def of(cls, label: str, say: str, key: str) -> Self:
-        """A button that says this."""
+        """A button with this label."""
         style = discord.ButtonStyle.danger if say == "yes" else discord.ButtonStyle.secondary
         return cls(discord.ui.Button(label=label, style=style, custom_id=f"kb:sure:{say}:{key}"), say, key)
 
@@ -92,9 +92,9 @@ class ConfirmButton(discord.ui.DynamicItem[discord.ui.Button[Any]], template=SAI
 
 
 async def ask(interaction: discord.Interaction[Any], question: str, label: str, act: Act) -> None:
-    """Put it to whoever typed the command, and nobody else. The interaction has been deferred."""
+    """Ask the person who used the command, and no one else. The interaction has been deferred."""
     key = interaction.client.questions.put(interaction.user.id, act)
     view = discord.ui.View(timeout=None)
-    view.add_item(ConfirmButton.of(label, "yes", key)).add_item(ConfirmButton.of("Leave it", "no", key))
-    view.stop()  # its buttons are known by their ids: nothing is remembered of the message
+    view.add_item(ConfirmButton.of(label, "yes", key)).add_item(ConfirmButton.of("Cancel", "no", key))
+    view.stop()  # the buttons are recognised by their IDs: nothing about the message is stored
     await interaction.followup.send(question[:2000], view=view, ephemeral=True)

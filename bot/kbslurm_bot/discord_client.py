@@ -1,6 +1,6 @@
-"""The bot as Discord knows it: one connection, its commands, its buttons and its cards.
+"""The bot's Discord client: one connection, its commands, buttons and cards.
 
-It asks for no privileged intent: commands and buttons come to it by themselves, messages of people never do.
+It needs no privileged intent: it receives commands and buttons, never people's messages.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from kbslurm_bot.state import State
 
 tell = teller("bot")
 SYNCED = "commands"
-SERVERS_LOOKS, SERVERS_GAP_S = 150, 0.2  # so long after everything else Discord may tell of a server
+SERVERS_LOOKS, SERVERS_GAP_S = 150, 0.2  # Discord may describe a server this long after everything else
 
 
 def _is_away(guild: discord.Guild) -> bool:
-    """Whether nothing but its number is known of this server yet."""
+    """Whether only this server's ID is known so far."""
     return guild.unavailable or guild.me is None
 
 
 def connect_to(settings: Settings) -> None:
-    """Where Discord is, for this process."""
+    """Discord's addresses, for this process."""
     Route.BASE = settings.api_url
     discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(settings.gateway_url)
 
 
 class Tree(app_commands.CommandTree["DiscordClient"]):
-    """Commands whose every failure is one sentence for whoever typed it."""
+    """A command tree that turns every failure into one sentence for the person."""
 
     async def on_error(
         self, interaction: discord.Interaction[DiscordClient], error: app_commands.AppCommandError
@@ -61,7 +61,7 @@ class Tree(app_commands.CommandTree["DiscordClient"]):
 
 
 class DiscordClient(discord.Client):
-    """One for a process. `settings` say where everything is; `state` and `service` are closed by whoever made them."""
+    """One per process. `settings` has all addresses; the creator of `state` and `service` closes them."""
 
     def __init__(self, settings: Settings, state: State, service: Service, **more: Any) -> None:
         super().__init__(
@@ -95,7 +95,7 @@ class DiscordClient(discord.Client):
         self._tasks.append(asyncio.create_task(follow(self.service, self.live_cards, *listeners), name="feed"))
 
     async def _sync(self) -> None:
-        """Tell Discord of the commands, but only when they have changed: it counts how often it is told."""
+        """Register the commands with Discord, but only if they changed, since registrations are rate-limited."""
         payload = [one.to_dict(self.tree) for one in self.tree.get_commands()]
         told = json.dumps([self.application_id, payload], sort_keys=True, default=str)
         digest = hashlib.sha256(told.encode()).hexdigest()
@@ -105,7 +105,8 @@ class DiscordClient(discord.Client):
             tell("commands synced", commands=len(payload))
 
     async def synced_anew(self, guild: int | None) -> int:
-        """Tell Discord of all commands whatever it knows; what this guild has of its own is another bot version's."""
+        """Register all commands with Discord again; the guild's own ones come from another bot version and are
+        cleared."""
         count = len(await self.tree.sync())
         if guild is not None:
             await self.tree.sync(guild=discord.Object(guild))
@@ -114,14 +115,16 @@ class DiscordClient(discord.Client):
     async def on_ready(self) -> None:
         tell("ready", guilds=len(self.guilds), user=str(self.user))
         if not self.guilds and self.application_id is not None:
-            tell("the bot is in no server", level="warning", fix=f"Open {invite_url(self.application_id)}")
+            tell("the bot isn't in any server", level="warning", fix=f"Open {invite_url(self.application_id)}")
         for _ in range(SERVERS_LOOKS):
             if not any(map(_is_away, self.guilds)):
                 break
             await asyncio.sleep(SERVERS_GAP_S)
         for guild in self.guilds:
             if _is_away(guild):
-                tell("a server doesn't answer", level="warning", guild=str(guild.id), why="Discord has an outage there")
+                tell(
+                    "a server isn't responding", level="warning", guild=str(guild.id), why="Discord has an outage there"
+                )
                 continue
             lacking = missing_here(guild.me.guild_permissions)
             if lacking:
@@ -130,7 +133,7 @@ class DiscordClient(discord.Client):
                     level="warning",
                     guild=guild.name,
                     missing=", ".join(lacking),
-                    fix="Invite the bot anew by the link that kbslurm bot check prints.",
+                    fix="Invite the bot again with the link that kbslurm bot check prints.",
                 )
         for name, number in self.settings.channels().items():
             channel = self.get_channel(number)
@@ -145,15 +148,15 @@ class DiscordClient(discord.Client):
                 where = f"#{channel.name} of {channel.guild.name}"
             if lacking:
                 tell(
-                    f"the bot can't write into [discord] {name}",
+                    f"the bot can't write in [discord] {name}",
                     level="warning",
                     channel=where,
                     missing=", ".join(lacking),
-                    fix="Allow it in the channel's settings, Permissions; kbslurm bot check looks again.",
+                    fix="Allow it in the channel's settings, Permissions, then run kbslurm bot check.",
                 )
 
     def _operators(self, event: FeedEvent) -> None:
-        """A run that ends without a result is the machines' fault, and an operator's to mend."""
+        """A run that ends without a result is an infrastructure failure, for an operator to fix."""
         if event.kind != "run.failed":
             return
         told = event.data
@@ -167,7 +170,7 @@ class DiscordClient(discord.Client):
         alarm.add_done_callback(self._raising.discard)
 
     async def alarm(self, text: str, *, about: str = "") -> None:
-        """Tell the staff's channel what an operator has to know; of the same trouble it is told in one card."""
+        """Post what an operator has to know in the staff channel, in one card per problem."""
         await self.alarms.raised(text, about=about)
 
     async def close(self) -> None:

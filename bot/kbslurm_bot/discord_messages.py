@@ -1,4 +1,4 @@
-"""Discord's messages, in the JSON that cards are."""
+"""Discord messages, in the JSON of cards."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from discord.http import Route
 from kbslurm_bot import cards
 from kbslurm_bot.messages import Gone, NoFiles, Shelved
 
-ARCHIVED = 50083  # a thread that must be opened again first
+ARCHIVED = 50083  # a thread that must be reopened first
 
 
 class DiscordMessages:
-    """Discord's messages, in the JSON that cards are."""
+    """Discord messages, in the JSON of cards."""
 
     def __init__(self, client: discord.Client) -> None:
         self._client = client
@@ -25,7 +25,7 @@ class DiscordMessages:
     async def post(
         self, channel: int, message: dict[str, Any], nonce: str, pictures: Sequence[cards.Picture] = ()
     ) -> int:
-        # Posted again within minutes, after a kill in between, it is the same message: Discord keeps the nonce.
+        # If we are killed and post it again within minutes, Discord recognises the nonce: it is the same message.
         sent = {**message, "nonce": nonce, "enforce_nonce": True}
         route = Route("POST", "/channels/{channel_id}/messages", channel_id=channel)
         return int((await self._sent(route, sent, pictures))["id"])
@@ -61,6 +61,6 @@ class DiscordMessages:
             if files and error.status in (400, 403, 413):
                 raise NoFiles(str(error)) from error
             if error.status == 403:
-                raise Gone("the bot may not write there: allow it View Channel and Send Messages") from error
+                raise Gone("the bot isn't allowed to write there: give it View Channel and Send Messages") from error
             raise
         return told

@@ -1,4 +1,4 @@
-"""The API's feed of events, followed for ever."""
+"""Follows the API's event feed forever."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BACK_OFF_S = (1.0, 30.0)
 
 
 async def follow(service: Service, cards: LiveCards, *others: Callable[[FeedEvent], None]) -> None:
-    """Tell the cards, and others, what happens, for ever. After a feed that broke off everything is looked at once."""
+    """Forward events to the cards and others, forever. After the feed was interrupted, everything is checked once."""
     since, back_off = "now", BACK_OFF_S[0]
     while True:
         try:
@@ -29,11 +29,11 @@ async def follow(service: Service, cards: LiveCards, *others: Callable[[FeedEven
                     try:
                         listener(event)
                     except Exception as error:  # noqa: BLE001 - one event isn't the end of all others
-                        tell("an event was left out", level="error", token=since, why=repr(error))
+                        tell("an event was skipped", level="error", token=since, why=repr(error))
         except Invalid:
-            since = "now"  # it is another feed: an other database
+            since = "now"  # it is another feed: a different database
         except KbslurmError as error:
-            tell("the feed is away", level="warning", why=error.message)
+            tell("the feed is unreachable", level="warning", why=error.message)
         except Exception as error:  # noqa: BLE001 - asked for again it would be no better: go on behind it
             tell("the feed can't be read", level="error", since=since, why=repr(error))
             since = "now"

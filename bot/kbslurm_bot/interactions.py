@@ -1,4 +1,4 @@
-"""What every command and button shares: the bot behind an interaction, and the service asked in the asker's name."""
+"""What all commands and buttons share: the bot behind an interaction, and calls to the service in the person's name."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from kbslurm_bot.settings import Settings
 T = TypeVar("T")
 
 Asked = discord.Interaction[Any]
-# Discord waits three seconds for completions; a late one is worth less than none.
+# Discord waits three seconds for completions; a late one is worse than none.
 PATIENCE_S = 2.0
 
 
 class Bot(Protocol):
-    """What commands and buttons use of the bot."""
+    """The parts of the bot that commands and buttons use."""
 
     settings: Settings
     service: Service
@@ -44,14 +44,14 @@ class Bot(Protocol):
 
 
 def bot_of(interaction: Asked) -> Bot:
-    """The bot that was asked."""
+    """The bot that received the interaction."""
     return cast("Bot", interaction.client)
 
 
 def roles_of(interaction: Asked) -> str | None:
-    """Which Discord roles whoever asks has here, as the service is told of them; it decides what they give.
+    """The person's Discord roles here, as sent to the service, which decides what rights they give.
 
-    None outside of a server, and in one that the bot isn't in: there nothing is known of roles.
+    None outside a server, and in one that the bot isn't in: roles are unknown there.
     """
     who = interaction.user
     if interaction.guild_id is None or not isinstance(who, discord.Member):
@@ -61,13 +61,13 @@ def roles_of(interaction: Asked) -> str | None:
 
 
 async def as_asker(interaction: Asked, call: Callable[[Client], T]) -> T:
-    """Ask in the name of whoever typed or pressed just now, with what their Discord roles give them."""
+    """Call the service in the name of the person who typed or pressed, with the rights from their Discord roles."""
     user = interaction.user
     return await bot_of(interaction).service.for_user(user.id, user.display_name, call, roles=roles_of(interaction))
 
 
 async def may(interaction: Asked) -> May:
-    """What whoever asks may beside submitting. Makes nobody a person who has no role here."""
+    """The person's rights beyond submitting. Doesn't create people who have no role here."""
     try:
         if roles_of(interaction):
             return await as_asker(interaction, Client.may)
@@ -77,7 +77,7 @@ async def may(interaction: Asked) -> May:
 
 
 async def boards_of(interaction: Asked) -> list[BoardInfo]:
-    """The boards that may be shown to whoever types; none when the API is too slow for that."""
+    """The boards that may be shown to the person; none if the API is too slow."""
     try:
         async with asyncio.timeout(PATIENCE_S):
             return await bot_of(interaction).service.boards(interaction.user.id, roles_of(interaction))
@@ -86,7 +86,7 @@ async def boards_of(interaction: Asked) -> list[BoardInfo]:
 
 
 async def board_of(interaction: Asked, name: str) -> BoardInfo:
-    """The board of that name, or NotFound with those that there are."""
+    """The board with that name, or NotFound with the existing ones."""
     found = await bot_of(interaction).service.boards(interaction.user.id, roles_of(interaction))
     for board in found:
         if board.name.lower() == name.strip().lower():

@@ -1,8 +1,9 @@
-"""Cards that live: each open submission's message follows it, is edited seldom, and is found again after a restart.
+"""Live cards: each open submission's message follows it, is edited sparingly, and is found again after a restart.
 
-A card is due when the feed named its submission, and every `LOOK_S` for what has no event (place, progress). One task
-per channel edits, since Discord counts per channel; what ended goes first, and while many wait nobody is told of mere
-progress. So a channel with 200 submissions at once has about two edits per card, the last of which is the verdict.
+A card is due when the feed names its submission, and every `LOOK_S` for what has no event (place, progress). One task
+per channel does the editing, since Discord limits edits per channel; finished ones go first, and while many wait, mere
+progress isn't shown. So a channel with 200 simultaneous submissions has about two edits per card, the last of which is
+the verdict.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ LOOK_S = 15.0
 GAP_S = 2.0
 AWAY_S = 5.0
 CROWD = 5
-NOBODY = 0  # the owner of a card that follows a canary: nobody's submission, told to the bot itself
+NOBODY = 0  # the owner of a canary's card: it belongs to nobody and is read as the bot itself
 
 
 @dataclasses.dataclass
 class _LiveCard:
     card: Card
     lost: Callable[[], Awaitable[None]] | None = None
-    also: frozenset[int] = frozenset()  # what it tells of beside its own submission
+    also: frozenset[int] = frozenset()  # the other submissions that it covers
     looked_at: float = -LOOK_S
     is_stirred: bool = True
 
@@ -57,12 +58,12 @@ class LiveCards:
         self._wakes: dict[int, asyncio.Event] = {}
 
     def start(self) -> None:
-        """Go on with every card that was open."""
+        """Resume every open card."""
         found = self._state.open_cards()
         for card in found:
             self._keep(card)
         if found:
-            tell("cards found again", cards=len(found))
+            tell("cards resumed", cards=len(found))
 
     async def stop(self) -> None:
         for task in self._tasks.values():
@@ -78,8 +79,8 @@ class LiveCards:
         *,
         also: Sequence[int] = (),
     ) -> None:
-        """A new submission: its card is kept before anybody sees it. `lost` is called when it can't be put up. `also`:
-        submissions that this card follows, too."""
+        """A new submission: its card is stored before anyone sees it. `lost` is called if it can't be posted. `also`:
+        other submissions that this card follows."""
         card = Card(submission=submission, channel=channel, owner=owner)
         self._state.put(card)
         self._keep(card, lost, also)
@@ -96,7 +97,7 @@ class LiveCards:
                 self._wakes[channel].set()
 
     def stir(self) -> None:
-        """The feed was away: look at everything."""
+        """The feed was unreachable: check everything."""
         for channel, kept in self._open.items():
             for one in kept.values():
                 one.is_stirred = True
@@ -113,7 +114,7 @@ class LiveCards:
         while True:
             self._wakes[channel].clear()
             now = self._steady()
-            # News before routine, older before newer.
+            # Events before routine checks, older before newer.
             due = sorted(
                 (one for one in kept.values() if one.due_at <= now),
                 key=lambda one: (not one.is_stirred, one.card.submission),
@@ -123,16 +124,16 @@ class LiveCards:
                 try:
                     await self._freshen(channel, one)
                 except Away as error:
-                    tell("the cards wait for the service", level="warning", cards=len(kept), why=error.why)
+                    tell("cards are waiting for the service", level="warning", cards=len(kept), why=error.why)
                     one.is_stirred = True
                     await asyncio.sleep(AWAY_S)
                     break
                 except Exception as error:  # noqa: BLE001 - what can't be drawn now is drawn later, whatever it was
-                    tell("a card waits", level="warning", submission=one.card.submission, why=repr(error))
+                    tell("a card is delayed", level="warning", submission=one.card.submission, why=repr(error))
             await self._rest(channel)
 
     async def _rest(self, channel: int) -> None:
-        """Until the next is due; what stirs may be due sooner."""
+        """Sleep until the next card is due, or an event makes one due sooner."""
         while True:
             wait_s = min((one.due_at for one in self._open[channel].values()), default=math.inf) - self._steady()
             if wait_s <= 0:
@@ -152,7 +153,7 @@ class LiveCards:
             except NoSuch:
                 await self._put_up(channel, kept, cards.taken_back(number, None), done=True)
                 return
-            kept.also = frozenset(told["submission_ids"])  # after a restart this says it
+            kept.also = frozenset(told["submission_ids"])  # needed after a restart
             await self._put_up(channel, kept, cards.verification(told), done=told["done"])
             return
         try:
@@ -163,7 +164,7 @@ class LiveCards:
         done = full["submission"]["done"]
         crowd = sum(one.is_stirred or one.card.message is None for one in self._open[channel].values())
         if kept.card.message is not None and not done and crowd >= CROWD:
-            return  # many wait for an edit: this one would only say that it goes on
+            return  # many are waiting for an edit, and this one would only show progress
         contexts = await self._service.score_contexts(owner, full) if done else {}
         shown = cards.Shown(full=full, owner=owner, contexts=contexts)
         if pictures := await self._pictures(owner, full, contexts):
@@ -172,13 +173,13 @@ class LiveCards:
                 await self._put_up(channel, kept, cards.message(more), done=done, pictures=pictures)
                 return
             except (NoFiles, OSError) as error:
-                tell("a card goes without its picture", level="warning", submission=number, why=str(error))
+                tell("a card is posted without its picture", level="warning", submission=number, why=str(error))
         await self._put_up(channel, kept, cards.message(shown), done=done)
 
     async def _pictures(
         self, owner: int, full: cards.Row, contexts: Mapping[str, cards.ScoreContext]
     ) -> list[cards.Picture]:
-        """The owner's histories where this submission has a score, on a board that everybody may see."""
+        """The owner's histories where this submission has a score, on a public board."""
         told = full["submission"]
         found: list[cards.Picture] = []
         wanted = {gpu: stands.history for gpu, stands in contexts.items() if len(stands.history) > 1}
@@ -192,7 +193,7 @@ class LiveCards:
                     says = cards.history_told(told["board"], gpu, history)
                     found.append(cards.Picture(name=f"history-{len(found)}.png", says=says, data=data))
         except Exception as error:  # noqa: BLE001 - a verdict never waits for its picture
-            tell("a history wasn't drawn", level="warning", submission=told["id"], why=repr(error))
+            tell("a history couldn't be drawn", level="warning", submission=told["id"], why=repr(error))
             return []
         return found
 
@@ -213,7 +214,7 @@ class LiveCards:
             elif digest != card.shown:
                 card = await self._edited(channel, card, sent, done, pictures)
         except Gone as error:
-            tell("a card is gone", level="warning", submission=card.submission, why=str(error))
+            tell("a card was deleted", level="warning", submission=card.submission, why=str(error))
             done = True
             if card.message is None and kept.lost is not None:
                 with contextlib.suppress(Exception):
@@ -228,7 +229,7 @@ class LiveCards:
     async def _edited(
         self, channel: int, card: Card, sent: dict[str, Any], done: bool, pictures: Sequence[cards.Picture]
     ) -> Card:
-        """The card as it is now. One that has been archived is left in peace until there is an end to tell, anew."""
+        """Post or edit the card. In an archived thread it is left alone until there is a result to post."""
         assert card.message is not None
         message = card.message
         try:

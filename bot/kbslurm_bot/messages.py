@@ -1,4 +1,4 @@
-"""Where messages are posted and edited, and what may be wrong with that."""
+"""Where messages are posted and edited, and the errors of that."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from kbslurm_bot import cards
 
 
 class Gone(Exception):
-    """The message or its channel isn't there any more, or isn't ours to write in; the sentence says which."""
+    """The message or its channel is gone, or we may not write there; the text says which."""
 
 
 class Shelved(Exception):
-    """The message is in a thread that Discord has archived: no edit there, but a new message opens it again."""
+    """The message is in an archived thread, where it can't be edited, but a new message reopens the thread."""
 
 
 class NoFiles(Exception):
-    """Discord takes the message, but not its pictures."""
+    """Discord accepts the message, but not its pictures."""
 
 
 class Messages(Protocol):

@@ -1,4 +1,4 @@
-"""What the bot needs to be allowed on Discord, and nothing more."""
+"""The permissions that the bot needs on Discord, and no others."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ del IN_THREADS["send_messages"]
 
 
 def missing_here(has: discord.Permissions, *, in_thread: bool = False) -> list[str]:
-    """By Discord's names, in the order in which its settings show them."""
+    """Discord's names, in the order of its settings."""
     if has.administrator:
         return []
     return [shown for name, shown in (IN_THREADS if in_thread else NAMES).items() if not getattr(has, name)]
 
 
 def invite_url(application: int) -> str:
-    """The link by which somebody who manages a server lets the bot in, with exactly these permissions."""
+    """The link that invites the bot to a server with exactly these permissions."""
     return (
         f"https://discord.com/oauth2/authorize?client_id={application}"
         f"&scope=bot+applications.commands&permissions={NEEDED.value}"

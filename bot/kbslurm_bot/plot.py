@@ -1,7 +1,7 @@
-"""A history as a picture that is readable on dark and on light: nothing but one grey and one colour that both show.
+"""A history plot that is readable on dark and light backgrounds: one grey and one colour that work on both.
 
-matplotlib is imported when one is drawn: the bot starts without it. It is drawn in one thread of its own, since
-matplotlib isn't made for several, and so that the connection's heartbeat never waits for it.
+matplotlib is imported only for drawing, so the bot starts without it. One dedicated thread draws, since matplotlib
+isn't thread-safe and the connection's heartbeat mustn't wait for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from kbslurm.domain.amounts import seconds
 
-# Between Discord's white and its lightest dark ground there is little room: both stand 3 : 1 from either.
+# Both colours have a contrast of 3 : 1 against Discord's white and its lightest dark background.
 OWN, INK = "#D96A10", "#868A92"
 SIZE, DPI = (7.2, 3.6), 150
 KEPT = 32
@@ -25,7 +25,7 @@ _drawing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plot")
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """A score at a moment, and the interval in which it is known."""
+    """A score at a moment, with its interval."""
 
     at: datetime
     score_s: float
@@ -34,7 +34,7 @@ class Point:
 
 
 async def picture(mine: Sequence[Point], others: Sequence[Point], title: str) -> bytes | None:
-    """The history as a PNG; None where there is none yet. The same asked for again isn't drawn again."""
+    """The history as a PNG; None if there is none yet. Cached, so the same plot isn't drawn twice."""
     if len(mine) < 2:
         return None
     return await asyncio.get_running_loop().run_in_executor(_drawing, _kept, tuple(mine), tuple(others), title)
@@ -46,7 +46,8 @@ def _kept(mine: tuple[Point, ...], others: tuple[Point, ...], title: str) -> byt
 
 
 def history(mine: Sequence[Point], others: Sequence[Point], title: str) -> bytes:
-    """A PNG with a transparent ground: one's own scores with a bold line, the best marked, the others' bests behind."""
+    """A PNG with a transparent background: one's own scores as a bold line, the best marked, the others' bests
+    behind."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
     from matplotlib.figure import Figure
@@ -84,5 +85,5 @@ def history(mine: Sequence[Point], others: Sequence[Point], title: str) -> bytes
 
 
 def best(points: Sequence[Point]) -> Point:
-    """The first of those that nobody of them was better than."""
+    """The best score; the earliest if several are equal."""
     return min(points, key=lambda one: one.score_s)

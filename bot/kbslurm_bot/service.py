@@ -1,6 +1,6 @@
-"""How the bot speaks with kbslurm's API: in the name of the Discord user who asked, and only for them.
+"""The bot's calls to kbslurm's API: in the name of the Discord user who asked, and only for them.
 
-Calls block, so each runs in a thread. What somebody may is the API's decision, never the bot's.
+Calls block, so each runs in a thread. The API decides what a person may do, never the bot.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from kbslurm_bot.text import printable
 tell = teller("bot")
 T = TypeVar("T")
 BOARDS_FRESH_S = 10.0
-# Threads of its own: a service that hangs must not take those with which Discord's names are looked up.
+# Its own threads: a hanging service must not use up those that resolve Discord's host names.
 THREADS = 32
-# Each call gives up by itself; this bounds those that wait for a thread, and a sync of problems takes minutes.
+# Each call times out itself; this bounds waiting for a thread, and syncing problems takes minutes.
 PATIENCE_S = 200.0
 PLACES = 100
 LINES = 100
 
 
 class Away(ServerGone):
-    """The service doesn't answer at the moment; what it has accepted goes on"""
+    """The service isn't responding at the moment; accepted submissions go on"""
 
     def __init__(self, why: str, *, hint: str = "Try again in a minute.") -> None:
         super().__init__("service", why, hint=hint)
@@ -41,7 +41,7 @@ class Away(ServerGone):
 
 
 class Service:
-    """One for the whole bot; `url` is the API's, `token` shows us as the bot. Whoever hangs is waited for so long."""
+    """One per bot; `url` is the API's, `token` identifies us as the bot. Calls time out after this long."""
 
     def __init__(self, url: str, token: str, *, patience_s: float = PATIENCE_S) -> None:
         self.client = Client(url, admin=token)
@@ -65,14 +65,14 @@ class Service:
             raise Away("no answer") from error
 
     async def ask(self, call: Callable[[Client], T]) -> T:
-        """Ask as the bot itself."""
+        """Call as the bot itself."""
         return await self._called(call, self.client)
 
     async def person(self, user: int, name: str) -> PersonInfo:
-        """Who this Discord user is to kbslurm; somebody new is made a person."""
+        """This Discord user's person in kbslurm, created if new."""
         if (known := self._people.get(user)) is not None:
             return known
-        # One after the other: somebody new who types twice at once is made one person.
+        # One after the other: a new user who types twice at once becomes one person.
         try:
             async with asyncio.timeout(self._patience_s), self._meeting:
                 known = self._people.get(user)
@@ -84,16 +84,16 @@ class Service:
             raise Away("no answer") from error
 
     async def for_user(self, user: int, name: str, call: Callable[[Client], T], *, roles: str | None = None) -> T:
-        """Ask in the name of whoever has just pressed or typed something, with these Discord roles."""
+        """Call in the name of the user who just typed or pressed, with these Discord roles."""
         await self.person(user, name)
         return await self.for_owner(user, call, roles=roles)
 
     async def for_owner(self, user: int, call: Callable[[Client], T], *, roles: str | None = None) -> T:
-        """Ask in the name of somebody who is known already."""
+        """Call in the name of a user who is already known."""
         return await self._called(call, self.client.acting_for(f"discord:{user}", roles=roles))
 
     async def boards(self, user: int, roles: str | None = None) -> list[BoardInfo]:
-        """The boards that this user may see, not asked for at every letter typed. Makes nobody a person."""
+        """The boards that this user may see, cached between keystrokes. Doesn't create a person."""
         at, known = self._boards.get((user, roles), (0.0, []))
         if at and time.monotonic() - at < BOARDS_FRESH_S:
             return known
@@ -104,7 +104,7 @@ class Service:
         return found
 
     async def score_contexts(self, owner: int, full: Row) -> dict[str, ScoreContext]:
-        """Where each score of a ranked submission stands. What can't be asked for now is left out."""
+        """The standing of each score of a ranked submission. What can't be read at the moment is left out."""
         told = full["submission"]
         gpus = [row["gpu"] for row in told["runs"] if row["verdict"] and row["verdict"]["ranked"]]
         if told["mode"] != "leaderboard" or not gpus:
@@ -123,7 +123,7 @@ class Service:
             return {}
 
     async def leaders(self, user: int, full: Row) -> dict[str, float]:
-        """The first score of each of its GPU types."""
+        """The leader's score for each of its GPU types."""
         told = full["submission"]
 
         def asked(client: Client) -> dict[str, float]:
@@ -134,7 +134,7 @@ class Service:
 
 
 def score_context(told: Row, gpu: str, lines: Sequence[Row], places: Sequence[StandingInfo]) -> ScoreContext:
-    """Pure: one's own list and the board's first places → where this submission stands."""
+    """Pure: one's own list and the board's top places → this submission's standing."""
     history = history_of([line for line in lines if line["id"] <= told["id"]], gpu)
     before = [one.score_s for n, one in history if n < told["id"]]
     mine = next((n for n, place in enumerate(places) if place.person_id == int(told["person_id"])), None)
@@ -149,7 +149,7 @@ def score_context(told: Row, gpu: str, lines: Sequence[Row], places: Sequence[St
 
 
 def history_of(lines: Sequence[Row], gpu: str) -> list[tuple[int, Point]]:
-    """The scores that rank of one's own list, newest first → by number, oldest first."""
+    """The ranked scores in one's own list (newest first) → by number, oldest first."""
     return [
         (
             line["id"],

@@ -1,4 +1,4 @@
-"""What the bot is told, all of it by its environment: no file is read, so none can tell it a database password."""
+"""The bot's settings, all from its environment: it reads no file, so it can't learn a database password."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ GATEWAY_URL = "wss://gateway.discord.gg/"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """`token` is Discord's, `bot_token` shows us to our own API at `url`. `public_url` is what people reach that by."""
+    """`token` is Discord's, `bot_token` identifies us to our own API at `url`. `public_url` is the API's address for
+    people."""
 
     token: str
     bot_token: str
@@ -29,17 +30,17 @@ class Settings:
 
     @classmethod
     def of(cls, env: Mapping[str, str], *, checks: bool = False) -> Settings:
-        """What this environment says, or Misconfigured. For who only `checks`, the bot's token may be missing."""
+        """The settings in this environment, or Misconfigured. With `checks`, the bot's token may be missing."""
         return cls(
-            token=_needed(env, "DISCORD_TOKEN", "Take it from Discord's developer portal, Bot, Reset Token."),
+            token=_needed(env, "DISCORD_TOKEN", "Get it from Discord's developer portal: Bot, Reset Token."),
             bot_token=(
                 env.get("KBSLURM_BOT_TOKEN", "")
                 if checks
-                else _needed(env, "KBSLURM_BOT_TOKEN", "Give the API and the bot the same long random text.")
+                else _needed(env, "KBSLURM_BOT_TOKEN", "Give the API and the bot the same long random string.")
             ),
-            url=_needed(env, "KBSLURM_URL", "Name the address of kbslurm's API."),
+            url=_needed(env, "KBSLURM_URL", "Set it to the address of kbslurm's API."),
             public_url=env.get("KBSLURM_PUBLIC_URL", ""),
-            state_file=Path(_needed(env, "KBSLURM_BOT_MEMORY", "Name a file that the bot may keep its cards in.")),
+            state_file=Path(_needed(env, "KBSLURM_BOT_MEMORY", "Set it to a file where the bot may store its cards.")),
             api_url=env.get("KBSLURM_DISCORD_API") or API_URL,
             gateway_url=env.get("KBSLURM_DISCORD_GATEWAY") or GATEWAY_URL,
             channel=int(env.get("KBSLURM_DISCORD_CHANNEL") or 0) or None,
@@ -48,7 +49,7 @@ class Settings:
         )
 
     def channels(self) -> dict[str, int]:
-        """The channels that were named, by the names of their settings."""
+        """The configured channels, by setting name."""
         named = {"channel": self.channel, "staff_channel": self.staff_channel}
         return {name: number for name, number in named.items() if number is not None}
 

@@ -1,4 +1,4 @@
-"""What the bot has to know again after a restart: its cards, and what it has said. One SQLite file."""
+"""What the bot has to remember across restarts: its cards, and what it has announced. One SQLite file."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Card:
 
 
 class State:
-    """Small and synchronous: a write is a page of a local file. What is written is there after a kill."""
+    """Small and synchronous: a write is one page of a local file. What is written survives a kill."""
 
     def __init__(self, path: Path) -> None:
-        # What a full disk didn't take is still known until we end: nothing is said twice for it.
+        # If the disk is full, keep it in memory until we exit, so that nothing is announced twice.
         self._words: dict[str, str] = {}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -53,12 +53,17 @@ class State:
                 path.rename(broken)
                 for beside in ("-wal", "-shm"):
                     path.with_name(path.name + beside).unlink(missing_ok=True)
-                tell("the bot's memory is broken; it begins anew", level="error", why=str(error), kept_as=str(broken))
+                tell(
+                    "the bot's state file is corrupt; starting with a new one",
+                    level="error",
+                    why=str(error),
+                    kept_as=str(broken),
+                )
                 self._open(path)
         except (OSError, sqlite3.Error) as error:
             raise Misconfigured(
-                f"the bot's memory {path} can't be opened ({error})",
-                fix="Name a file on a local disk in [daemon] state_dir.",
+                f"the bot's state file {path} can't be opened ({error})",
+                fix="Set [daemon] state_dir to a folder on a local disk.",
             ) from error
 
     def _open(self, path: Path) -> None:
@@ -74,14 +79,19 @@ class State:
         self._db.close()
 
     def _written(self, statement: str, values: tuple[Any, ...]) -> None:
-        """A card that can't be kept lives until the bot ends; nothing that was accepted hangs on it."""
+        """A card that can't be stored lives until the bot exits; no submission depends on it."""
         try:
             self._db.execute(statement, values)
         except sqlite3.Error as error:
-            tell("the bot's memory takes nothing", level="error", why=str(error), fix="Is its disk full or read-only?")
+            tell(
+                "can't write the bot's state file",
+                level="error",
+                why=str(error),
+                fix="Check whether its disk is full or read-only.",
+            )
 
     def put(self, card: Card) -> None:
-        """Keep the card as it is now."""
+        """Store the card."""
         self._written(
             "INSERT INTO card (submission, channel, owner, message, shown, done) VALUES (?, ?, ?, ?, ?, ?)"
             " ON CONFLICT (submission) DO UPDATE SET channel = excluded.channel, owner = excluded.owner,"
@@ -90,7 +100,7 @@ class State:
         )
 
     def open_cards(self) -> list[Card]:
-        """Those that still change."""
+        """The cards that still change."""
         return [self._card(row) for row in self._db.execute("SELECT * FROM card WHERE done = 0 ORDER BY submission")]
 
     def card(self, submission: int) -> Card | None:
@@ -99,14 +109,14 @@ class State:
         return None if row is None else self._card(row)
 
     def word(self, name: str) -> str | None:
-        """What was kept under this name."""
+        """The value stored under this name."""
         if name in self._words:
             return self._words[name]
         row = self._db.execute("SELECT value FROM word WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
 
     def keep(self, name: str, value: str) -> None:
-        """Keep a word under this name."""
+        """Store a value under this name."""
         self._words[name] = value
         self._written("INSERT OR REPLACE INTO word (name, value) VALUES (?, ?)", (name, value))
 
@@ -118,7 +128,7 @@ class State:
 
 @contextmanager
 def opened(path: Path) -> Iterator[State]:
-    """The memory in this file, made where there is none."""
+    """The state in this file, created if needed."""
     state = State(path)
     try:
         yield state

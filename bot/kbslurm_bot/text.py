@@ -1,4 +1,4 @@
-"""Words as people type and read them: lists with commas, names, errors, and messages that fit."""
+"""Text helpers: comma-separated lists, names, errors, and messages that fit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def printable(name: str) -> str:
 def sentence(error: KbslurmError) -> str:
     """What went wrong and what to do next, in one or two sentences."""
     text = f"{error.message}." if not error.message.endswith((".", "!", "?")) else error.message
-    # A word at its begin is made a sentence's; a file's or a board's name stays as it is written.
+    # Capitalise the first word, unless it is the name of a file or board.
     if text.partition(" ")[0].isalpha():
         text = text[:1].upper() + text[1:]
     return f"{text} {error.hint}" if error.hint else text
@@ -26,7 +26,7 @@ ALL_GPUS = "all"
 
 
 def gpus_named(text: str | None, board: BoardInfo | None) -> list[str]:
-    """`H100, A100` → both; `all` is every type of the board; nothing said is nothing."""
+    """`H100, A100` → both; `all` is every type of the board; empty is none."""
     named = gpus_typed(text)
     if [one.lower() for one in named] == [ALL_GPUS] and board is not None:
         return list(board.gpus)
@@ -39,7 +39,7 @@ def gpus_typed(text: str | None) -> list[str]:
 
 
 def fitting(lines: list[str], cap: int = 2000) -> str:
-    """As many lines as a message takes, one that is too long cut; a block of code that was cut is ended."""
+    """As many lines as fit into a message; a line that is too long is cut, and a cut code block is closed."""
     text, fence = "", False
     for line in lines:
         room = cap - len(text) - 8

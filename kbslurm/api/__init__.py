@@ -1,1 +1,1 @@
-"""The HTTP face: what popcorn-cli calls, the hosts' calls, the event feed and the web pages."""
+"""The HTTP API for popcorn-cli, hosts and the event feed, and the web pages."""

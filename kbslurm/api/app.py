@@ -1,4 +1,4 @@
-"""The app: every router in the order that matters, errors as one sentence, and what is refused before any handler."""
+"""The app: the routers in the required order, errors as one sentence, and what is refused before any handler."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kbslurm.errors import KbslurmError
 
 
 def create_app(context: Context, *, more: Sequence[APIRouter] = ()) -> FastAPI:
-    """The app of this service. `more` are routers of other faces; they go before the streams' greedy path."""
+    """The app of this service. `more` are other routers; they go before the streams' greedy path."""
     histories = waiting.Histories()
     standings = StandingsCache(context)
 
@@ -85,7 +85,7 @@ def create_app(context: Context, *, more: Sequence[APIRouter] = ()) -> FastAPI:
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, with the examples whole: the framework would leave out whatever is null in them."""
+    """The OpenAPI document with complete examples: the framework would leave out null values."""
     found = app.openapi_schema
     if found is None:
         found = FastAPI.openapi(app)

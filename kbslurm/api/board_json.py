@@ -1,4 +1,4 @@
-"""A board as JSON, with what a competitor may know of its problem."""
+"""A board as JSON, with what a competitor may know about its problem."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def board_told(context: Context, board: Board) -> dict[str, Any]:
 
 
 def is_open(board: Board, now: datetime) -> bool:
-    """Whether it takes submissions now."""
+    """Whether it accepts submissions now."""
     return board.closed_at is None and not contest.closed(board.deadline_at, now)
 
 
 def task(board: Board) -> dict[str, Any]:
-    """What is judged, as far as a competitor may know: cases that are no secret, limits, templates. No reference."""
+    """The problem as far as a competitor may know it: public cases, limits, templates. No reference."""
     problem = board.problem
     return {
         "name": board.problem_name,

@@ -1,4 +1,4 @@
-"""What every call of the API needs: the rows, the clock, the configuration, and who waits for an event."""
+"""What every API call needs: the store, the clock, the configuration, and the event listener."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kbslurm.config.settings import Config
     from kbslurm.store.postgres import PostgresStore
 
-# As many as there are connections to keep: more threads would only wait for one another, or connect anew each time.
+# As many as there are pooled connections: more threads would only wait, or open a new connection each time.
 THREADS = 16
 PATIENT_THREADS = 4
 T = TypeVar("T")
@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """One for a whole app. `slots` is how many attempts may be open at once, by GPU type, over all places;
-    `offers` says which place has what."""
+    """One per app. `slots` is how many attempts may be open at once, by GPU type, across all places; `offers` says
+    which place has what."""
 
     store: PostgresStore
     config: Config
@@ -38,15 +38,15 @@ class Context:
     patient: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(PATIENT_THREADS))
 
     async def patiently(self, call: Callable[[], T]) -> T:
-        """Call what waits for others (a sign-on provider, git) where it holds up nobody's poll."""
+        """Run a call that waits for others (a sign-in provider, git) where it doesn't delay polls."""
         return await to_thread.run_sync(call, limiter=self.patient)
 
     @property
     def bot_token(self) -> str | None:
-        """The secret by which the Discord bot is known; None: there is no bot."""
+        """The Discord bot's token; None: there is no bot."""
         return self.config.secret("KBSLURM_BOT_TOKEN") or None
 
     @property
     def admin_token(self) -> str | None:
-        """The secret of the hosts' calls; None: those are off."""
+        """The token for the hosts' calls; None: they are off."""
         return self.config.secret("POPCORN_ADMIN_TOKEN") or None

@@ -1,4 +1,4 @@
-"""Secrets of one sign-on that are derived from a key of ours, so that none has to be kept."""
+"""Secrets of one sign-in, derived from a key of ours so that none has to be stored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from kbslurm.api.context import Context
 
 
 def derived(context: Context, purpose: str, text: str) -> str:
-    """What only we can make of this text, for this purpose: states, nonces and verifiers need not be kept."""
+    """A value that only we can derive from this text for this purpose, so that states, nonces and verifiers needn't be
+    stored."""
     key = context.store.settings.secret("sign_on")
     return hmac.new(key, f"{purpose}:{text}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 

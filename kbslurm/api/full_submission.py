@@ -1,7 +1,7 @@
 """All of a submission, as `kbslurm watch` shows it to its owner: with attempts, where the time went, and the report.
 
-`as_json` tells it, and `from_json` makes the same value again on a laptop: so the command line shows the same by the
-database and over HTTP. Pure; what only the hosts may see never comes here.
+`as_json` writes it and `from_json` reads it back on the client, so that the command line shows the same from the
+database and over HTTP. Pure; contains nothing that only hosts may see.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _text(at: datetime | None) -> str | None:
 
 
 def from_json(row: Mapping[str, Any]) -> SubmissionView:
-    """The value that `as_json` told of; what it left out is empty. KeyError, TypeError, ValueError: it isn't one."""
+    """The value that `as_json` wrote; what it left out is empty. KeyError, TypeError, ValueError: it isn't valid."""
     return SubmissionView(
         id=SubmissionId(row["id"]),
         person_id=PersonId(int(row["person_id"])),

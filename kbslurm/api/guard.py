@@ -1,4 +1,4 @@
-"""Around the whole app: caps on headers and bodies, safe headers on every answer, HEAD for whatever GET can get."""
+"""Around the whole app: caps on headers and bodies, security headers on every answer, HEAD wherever there is GET."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ HEADERS = (
 
 
 class Guarded:
-    """Around everything: bodies that no call of ours takes are refused unread, every answer carries safe headers, and
-    whatever can be got has a head.
+    """Around everything: bodies larger than any call accepts are refused unread, every answer carries security headers,
+    and HEAD works wherever GET does.
 
-    Uploads have a cap and a drain of their own (see `upload`); they alone may be larger than `BODY_CAP`.
+    Uploads have their own cap and draining (see `upload`); only they may be larger than `BODY_CAP`.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -34,7 +34,7 @@ class Guarded:
             await self.app(scope, receive, send)
             return
         is_head = scope["method"] == "HEAD"
-        if is_head:  # what GET would say, without the saying
+        if is_head:  # the headers that GET would send, without the body
             scope = {**scope, "method": "GET"}
 
         async def sent(message: Message) -> None:
@@ -46,7 +46,7 @@ class Guarded:
                     await send({"type": "http.response.body", "body": b""})
             elif is_head:
                 if message.get("more_body"):
-                    raise _HeadTold  # a stream would go on for ever, for nobody
+                    raise _HeadTold  # a stream would go on forever with no reader
             else:
                 await send(message)
 
@@ -64,7 +64,7 @@ class Guarded:
 
 
 class _HeadTold(Exception):
-    """All that was asked for has been said."""
+    """The answer is complete."""
 
 
 def _is_upload(scope: Scope) -> bool:

@@ -1,4 +1,4 @@
-"""The board or person that a host names."""
+"""Look up the board or person that a host named."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HOSTS_FAILURES = (400, 401, 404)
 
 
 def held(context: Context, name: str) -> Board:
-    """The board of that name, or NotFound."""
+    """The board with that name, or NotFound."""
     found = context.store.boards.find(name)
     if found is None:
         raise NotFound("board", name, known=context.store.boards.names())
@@ -18,7 +18,7 @@ def held(context: Context, name: str) -> Board:
 
 
 def whom(context: Context, text: str) -> Person:
-    """The person that is meant: person:ID, discord:ID, github:ID, a number of ours, else an account, else a name."""
+    """The person meant by person:ID, discord:ID, github:ID, one of our numbers, else an account, else a name."""
     provider, colon, account = text.partition(":")
     found: Person | None
     if colon and provider in ("discord", "github"):

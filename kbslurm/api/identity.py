@@ -30,7 +30,7 @@ _bearer = HTTPBearer(scheme_name="hosts", description="POPCORN_ADMIN_TOKEN.", au
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """What a request says of its sender, believed by nobody yet."""
+    """What a request claims about its sender, not verified yet."""
 
     key: str | None
     bearer: str | None
@@ -40,9 +40,9 @@ class Given:
 
 @dataclass(frozen=True, kw_only=True)
 class Asker:
-    """Somebody, and what they may beside submitting: by their own role here, or for this one call by one on Discord.
+    """A person and their rights beyond submitting: by their own role here, or for this one call by a Discord role.
 
-    `by` is their name as the audit log has it. A right by a Discord role is written nowhere else.
+    `by` is their name in the audit log. Rights from a Discord role are recorded nowhere else.
     """
 
     person: Person
@@ -58,18 +58,18 @@ async def given(
         str | None,
         Header(
             alias="X-Kbslurm-Acting-For",
-            description="With the hosts' bearer: whom the call is for, as person:ID, discord:ID or github:ID.",
+            description="With the hosts' bearer token: whom the call is for, as person:ID, discord:ID or github:ID.",
         ),
     ] = None,
     roles: Annotated[
         str | None,
         Header(
             alias="X-Kbslurm-Discord-Roles",
-            description="With the bot's bearer: the Discord roles of whom the call is for, as GUILD:ROLE,ROLE.",
+            description="With the bot's bearer token: the Discord roles of that person, as GUILD:ROLE,ROLE.",
         ),
     ] = None,
 ) -> Given:
-    """Read the headers; asks nobody."""
+    """Read the headers; makes no queries."""
     return Given(key=cli or web, bearer=bearer.credentials if bearer else None, acting=acting, roles=roles)
 
 
@@ -77,11 +77,11 @@ Sender = Annotated[Given, Security(given)]
 
 
 def caller(context: Context, sender: Given) -> Person:
-    """The person who calls. Unnamed without a token, Unauthenticated with one that isn't good any more."""
+    """The person who calls. Unnamed without a token, Unauthenticated with an unknown or revoked one."""
     if sender.acting and sender.bearer:
         if is_bot(context, sender):
             found = asker(context, sender)
-            # A host by a Discord role sees what hosts see. Rows, and what may run where, know nothing of it.
+            # A host by a Discord role sees what hosts see, but the database and the placement of runs ignore that role.
             is_host = found.right == "host" and not found.person.is_staff
             return dataclasses.replace(found.person, role="staff") if is_host else found.person
         host(context, sender)
@@ -91,16 +91,16 @@ def caller(context: Context, sender: Given) -> Person:
     person = context.store.tokens.person_of(sender.key[:SECRET_CAP], now=context.clock.now())
     if person is None:
         raise Unauthenticated(
-            "this token isn't known, was revoked, or waits to be linked",
-            hint="Link it (/link on Discord, or a host), or get another: popcorn reregister discord",
+            "this token is unknown, was revoked, or isn't linked yet",
+            hint="Link it (/link on Discord, or ask a host), or get a new one: popcorn reregister discord",
         )
     return person
 
 
 def maybe_caller(context: Context, sender: Given) -> Person | None:
-    """The person who calls, or None for anybody: where a token is not needed, a bad one does no harm.
+    """The person who calls, or None if anonymous: where no token is needed, a bad one is ignored.
 
-    Nor does a Discord account of which nobody has heard yet: the bot asks for whoever types.
+    So is an unknown Discord account: the bot asks on behalf of anyone who types.
     """
     try:
         return caller(context, sender)
@@ -109,51 +109,56 @@ def maybe_caller(context: Context, sender: Given) -> Person | None:
 
 
 def host(context: Context, sender: Given) -> str:
-    """Who acts as a host: `admin` by the configured token, or a member of staff by a token of their own.
+    """Who acts as a host: `admin` with the configured token, or a staff member with their own token.
 
-    With no admin token configured every such call is off. The bot is no host: what it asks for somebody who is, it may,
-    be they one here or by a Discord role that the configuration names.
+    Without a configured admin token every such call is off. The bot itself isn't a host, but it may act for a person
+    who is one, by their role here or by a Discord role that the configuration names.
     """
     if is_bot(context, sender):
         found = asker(context, sender)
         if found.right != "host":
-            raise NoHost(f"{found.person.name} is no host", hint="Hosts decide who is, in kbslurm or by role.")
+            raise NoHost(
+                f"{found.person.name} isn't a host",
+                hint="Ask an owner to make you one.",
+            )
         return found.by
     wanted = context.admin_token
     if wanted is None:
-        raise Unauthenticated("the hosts' calls are off", hint="POPCORN_ADMIN_TOKEN isn't set on the server.")
+        raise Unauthenticated("the hosts' calls are turned off", hint="Set POPCORN_ADMIN_TOKEN on the server.")
     if not sender.bearer:
         raise Unauthenticated("the header Authorization: Bearer … is missing")
     if hmac.compare_digest(sender.bearer.encode("utf-8", "replace"), wanted.encode()):
         return ADMIN
     person = context.store.tokens.person_of(sender.bearer[:SECRET_CAP], now=context.clock.now())
     if person is None:
-        raise Unauthenticated("this bearer is no host's")
+        raise Unauthenticated("this bearer token doesn't belong to a host")
     if not person.is_staff:
-        raise NoHost("this bearer is no host's")
+        raise NoHost("this bearer token doesn't belong to a host")
     return person.name
 
 
 def check_reaches_files(context: Context, sender: Given) -> None:
-    """Refuse whoever is a host by a Discord role alone: the server's own files aren't theirs to name."""
+    """Refuse hosts who are so only by a Discord role: they may not name files on the server."""
     if is_bot(context, sender) and not asker(context, sender).person.is_staff:
-        raise Refused("a Discord role doesn't reach the server's own files", hint="Name OWNER/NAME or an https:// URL.")
+        raise Refused(
+            "a Discord role gives no access to files on the server", hint="Use OWNER/NAME or an https:// URL."
+        )
 
 
 def creator(context: Context, sender: Given) -> tuple[str, PersonId | None]:
-    """Who makes a board: their name for the audit log, and the person where one is known. Every host may."""
+    """Who creates a board: their name for the audit log, and the person if known. Every host may."""
     if not is_bot(context, sender):
         return host(context, sender), None
     found = asker(context, sender)
     if found.right is None:
-        raise NoHost(f"{found.person.name} may not make boards", hint="Hosts and creators may.")
+        raise NoHost(f"{found.person.name} may not create boards", hint="This needs a host's or a creator's rights.")
     return found.by, found.person.id
 
 
 def asker(context: Context, sender: Given) -> Asker:
-    """Whom the bot calls for, and what they may now. Only the bot's word on Discord roles is taken."""
+    """Whom the bot calls for, and their rights now. Only the bot is trusted about Discord roles."""
     if not sender.acting:
-        raise NoHost("the bot is no host", hint="It says for whom it calls: X-Kbslurm-Acting-For.")
+        raise NoHost("the bot isn't a host", hint="Name the person it acts for in X-Kbslurm-Acting-For.")
     person = _behind_the_bot(context, sender.acting)
     if person.banned_at is not None:
         return Asker(person=person, right=None, by=person.name)
@@ -173,17 +178,17 @@ def _discord_roles(text: str | None) -> tuple[str, list[str]]:
         return "", []
     found = _ROLES.fullmatch(text)
     if found is None:
-        raise NoHost("the roles can't be read", hint="X-Kbslurm-Discord-Roles is GUILD:ROLE,ROLE.")
+        raise NoHost("the roles can't be read", hint="X-Kbslurm-Discord-Roles must be GUILD:ROLE,ROLE.")
     return found[1], found[2].split(",") if found[2] else []
 
 
 def service(context: Context, sender: Given) -> str:
-    """Who reads the feed and knows people by their Discord accounts: the bot by its own token, or a host."""
+    """Who may read the feed and look people up by Discord account: the bot with its own token, or a host."""
     return BOT if is_bot(context, sender) else host(context, sender)
 
 
 def is_bot(context: Context, sender: Given) -> bool:
-    """Whether the bearer is the bot's. It stands for nobody by itself."""
+    """Whether the bearer token is the bot's, which by itself acts for nobody."""
     wanted = context.bot_token
     if wanted is None or not sender.bearer:
         return False
@@ -191,7 +196,7 @@ def is_bot(context: Context, sender: Given) -> bool:
 
 
 def _behind_the_bot(context: Context, whom: str) -> Person:
-    """Discord has proved its users to the bot and nobody else: no other account is believed from there."""
+    """Discord authenticates only its own users to the bot, so no other account is accepted from it."""
     if whom.partition(":")[0] != BOTS_PROVIDER:
         raise NoHost("the bot may only act for discord:ID")
     return _acted_for(context, whom)

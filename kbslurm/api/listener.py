@@ -1,6 +1,6 @@
-"""Wakes whoever follows something: one thread reads the outbox, any number of coroutines wait for their subject.
+"""Wakes the followers of events: one thread reads the outbox, any number of coroutines wait for their subject.
 
-A wake-up says only "look": who is woken reads the rows. So a lost one costs a heartbeat's time and nothing else.
+A wake-up carries no data: the woken coroutine reads the database. A lost one costs one heartbeat and nothing else.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ class EventListener:
 
     @property
     def is_over(self) -> bool:
-        """Whether the server is stopping: streams end now, their readers come back with what they saw last."""
+        """Whether the server is stopping: streams end now, and readers reconnect with their last token."""
         return self._over.is_set()
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to listen."""
+        """Start listening."""
         self._loop = loop
         self._thread = threading.Thread(target=self._listen, name="api-listener", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Wake everybody for the last time. Twice is fine."""
+        """Wake everyone for the last time. Safe to repeat."""
         self._over.set()
         self._call(list(self._followers))
 
     def join(self) -> None:
-        """Wait until the listening thread has let go of the store."""
+        """Wait until the listening thread has released the store."""
         if self._thread is not None:
             self._thread.join(LOOK_EVERY_S + 5)
 
     @contextmanager
     def follow(self, submission: int = EVERYTHING) -> Iterator[asyncio.Event]:
-        """An event that is set whenever something happened to this submission, or without one to anything."""
+        """An event that is set whenever something happens to this submission, or to anything if none is given."""
         ring = asyncio.Event()
         self._followers.setdefault(submission, set()).add(ring)
         try:
@@ -71,13 +71,13 @@ class EventListener:
                 del self._followers[submission]
 
     def followers(self) -> tuple[int, int]:
-        """How many follow one submission, and how many everything. From any thread."""
+        """How many followers one submission has, and how many everything has. From any thread."""
         counts = {subject: len(rings) for subject, rings in self._followers.copy().items()}
         everything = counts.pop(EVERYTHING, 0)
         return sum(counts.values()), everything
 
     async def rest(self, ring: asyncio.Event, seconds: float) -> None:
-        """Sleep until it rings or the time is over."""
+        """Sleep until it rings or the timeout passes."""
         if not self.is_over:
             try:
                 await asyncio.wait_for(ring.wait(), seconds)

@@ -11,7 +11,7 @@ from kbslurm.store.views import Board, Person, SubmissionView
 
 
 def own(context: Context, sender: identity.Given, number: int, *, staff_too: bool = False) -> SubmissionView:
-    """The submission, when it is the caller's own and wasn't taken back."""
+    """The submission, if it is the caller's own and hasn't been removed."""
     person = identity.caller(context, sender)
     view = context.store.submissions.get(SubmissionId(number))
     may_see = access.may_see_reasons if staff_too else access.may_see_submission
@@ -23,7 +23,7 @@ def own(context: Context, sender: identity.Given, number: int, *, staff_too: boo
 
 
 def seen_board(context: Context, name: str, person: Person | None) -> Board:
-    """The board, or NotFound: the same for one that isn't there and for one that the caller may not see."""
+    """The board, or NotFound, which looks the same for a missing board and for one that the caller may not see."""
     known = context.store.boards.names(public_only=True)
     try:
         board = context.store.boards.find(contest.board_name(name), counted=False)
@@ -39,6 +39,6 @@ def seen_board(context: Context, name: str, person: Person | None) -> Board:
 
 
 def may_see_board(board: Board, person: Person | None, joined: frozenset[int]) -> bool:
-    """Whether the board may be shown to whoever asks."""
+    """Whether the board may be shown to the caller."""
     staff = person is not None and person.is_staff
     return access.may_see_board(board.visibility, invited=board.id in joined, staff=staff)

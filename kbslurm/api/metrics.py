@@ -1,6 +1,7 @@
-"""What Prometheus may know of the API: how much is asked and answered, no path, no person, no source.
+"""The API's metrics for Prometheus: counts of requests and answers; no paths, people or sources.
 
-Every label has a fixed set of values, or one that only hosts can add to (GPU types): nobody's requests make it grow.
+Every label has a fixed set of values, or one that only hosts can add to (GPU types), so that no request can make it
+grow.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ OTHER = "other"
 UNMATCHED = "unmatched"
 GONE = "gone"
 LOOK_EVERY_S = 5.0
-# The first that fits: what comes of a submission, by what refused it.
+# The first match: a submission's outcome, by what refused it.
 REFUSALS: tuple[tuple[type[KbslurmError], str], ...] = (
     (DeadlinePassed, "deadline"),
     (QuotaSpent, "quota"),
@@ -59,7 +60,7 @@ DATABASE, ELSEWHERE, MISCONFIGURED, BUG = "database", "elsewhere", "misconfigure
 
 
 class ApiMetrics:
-    """One API's numbers, in a registry of their own."""
+    """One API's metrics, in their own registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -68,22 +69,22 @@ class ApiMetrics:
         )
         self.answer_s = Histogram(
             "kbslurm_api_request_seconds",
-            "Until the answer begins",
+            "Time until the answer begins",
             ["route", "status"],
             buckets=ANSWER_BUCKETS,
             registry=self.registry,
         )
         self.submissions = Counter(
-            "kbslurm_api_submissions", "Submissions, by what came of them", ["mode", "came"], registry=self.registry
+            "kbslurm_api_submissions", "Submissions, by outcome", ["mode", "came"], registry=self.registry
         )
-        self.trouble = Counter("kbslurm_api_trouble", "What went wrong on our side", ["kind"], registry=self.registry)
+        self.trouble = Counter("kbslurm_api_trouble", "Server-side errors", ["kind"], registry=self.registry)
         for kind in (DATABASE, ELSEWHERE, MISCONFIGURED, BUG):
             self.trouble.labels(kind)
         for mode in get_args(Mode):
             self.submissions.labels(mode, "accepted")
 
     def look_at(self, store: PostgresStore, listener: EventListener, clock: Clock) -> None:
-        """From now on every scrape also tells how the rows stand, and who follows them."""
+        """From now on every scrape also reports the database's state and its followers."""
         watchers = Gauge("kbslurm_api_watchers", "Open streams", ["of"], registry=self.registry)
         watchers.labels("submission").set_function(lambda: listener.followers()[0])
         watchers.labels("everything").set_function(lambda: listener.followers()[1])
@@ -103,7 +104,7 @@ class ApiMetrics:
 
     @contextmanager
     def submitting(self, mode: str) -> Iterator[None]:
-        """Count what comes of a submission."""
+        """Count a submission's outcome."""
         named = mode.lower() if mode.lower() in get_args(Mode) else OTHER
         try:
             yield
@@ -119,7 +120,7 @@ class ApiMetrics:
 
 
 class _Rows(Collector):
-    """What the rows say at a scrape, asked at most every `LOOK_EVERY_S`: queue, leader, or that they are away."""
+    """The database's state at a scrape, read at most every `LOOK_EVERY_S`: queue, leader, or that it is unreachable."""
 
     def __init__(self, metrics: ApiMetrics, store: PostgresStore, clock: Clock) -> None:
         self._metrics, self._store, self._clock = metrics, store, clock
@@ -128,10 +129,10 @@ class _Rows(Collector):
         self._looked_at: float | None = None
 
     def describe(self) -> Iterable[Metric]:
-        return ()  # else registering would ask the database
+        return ()  # otherwise registering would query the database
 
     def collect(self) -> Iterable[Metric]:
-        # While the database hangs one scrape waits for it; the others get what is known.
+        # While the database hangs, one scrape waits for it; the others get the last known values.
         if self._lock.acquire(blocking=False):
             try:
                 if self._looked_at is None or time.monotonic() - self._looked_at >= LOOK_EVERY_S:
@@ -142,7 +143,7 @@ class _Rows(Collector):
         return self._known
 
     def _look(self) -> list[Metric]:
-        up = GaugeMetricFamily("kbslurm_api_database_up", "1 while the database answers")
+        up = GaugeMetricFamily("kbslurm_api_database_up", "1 while the database is reachable")
         try:
             waiting = self._store.queue.waiting()
             leads = any(lease.expires_at > self._clock.now() for lease in self._store.leases.all())
@@ -151,16 +152,16 @@ class _Rows(Collector):
             up.add_metric([], 0)
             return [up]
         up.add_metric([], 1)
-        queue = GaugeMetricFamily("kbslurm_api_runs_waiting", "Queued runs, by the rows", labels=["gpu"])
+        queue = GaugeMetricFamily("kbslurm_api_runs_waiting", "Queued runs, from the database", labels=["gpu"])
         for gpu, count in waiting.items():
             queue.add_metric([gpu], count)
-        led = GaugeMetricFamily("kbslurm_api_daemon_leads", "1 while some daemon holds the lease, by the rows")
+        led = GaugeMetricFamily("kbslurm_api_daemon_leads", "1 while some daemon holds the lease, from the database")
         led.add_metric([], 1 if leads else 0)
         return [up, queue, led]
 
 
 class Measured:
-    """Around everything: counts each request by the template of its route, and times it until its answer begins."""
+    """Around everything: counts each request by its route's template, and times it until its answer begins."""
 
     def __init__(self, app: ASGIApp, metrics: ApiMetrics) -> None:
         self.app, self.metrics = app, metrics
@@ -195,7 +196,7 @@ class Measured:
 
 
 def template(scope: Scope) -> str:
-    """The route's own path with its {parameters}, never what was sent; `unmatched` when no route took it."""
+    """The route's path with its {parameters}, never the path that was sent; `unmatched` if no route matched."""
     route: Any = scope.get("route")
     found = getattr(route, "path", None)
     return found if isinstance(found, str) else UNMATCHED

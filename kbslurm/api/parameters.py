@@ -1,4 +1,4 @@
-"""The parameters that several calls have, with their bounds."""
+"""Parameters that several calls share, with their bounds."""
 
 from __future__ import annotations
 

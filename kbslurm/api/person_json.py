@@ -8,7 +8,7 @@ from kbslurm.store.views import Person
 
 
 def person_told(person: Person) -> dict[str, Any]:
-    """Somebody, as they and the hosts may know them."""
+    """A person, as they and the hosts may see them."""
     return {
         "id": str(person.id),
         "name": person.name,

@@ -1,6 +1,6 @@
 """A submission in popcorn's words: one RUN per phase of a report, flat result keys, one short report. Pure.
 
-What only hosts may see never comes here: of the hidden phase nothing but whether it passed.
+Contains nothing that only hosts may see: of the hidden phase, only whether it passed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOLD_LINES = 12
 TOLD_CHARACTERS = 2000
 # The phases of a report as popcorn calls them.
 PHASES = {"test": "test", "benchmark": "benchmark", "ranked": "leaderboard", access.HIDDEN: "leaderboard"}
-# When runs of one submission ended differently, the submission is called after the worst.
+# When the runs of one submission ended differently, the worst one gives the submission's status.
 WORST = ("hacked", "timed_out", "failed", "succeeded")
 STATUS = {"pass": "pass", "fail": "fail", "error": "fail", "timeout": "fail", "skipped": "skipped"}
 
@@ -74,7 +74,7 @@ def _interval(run: RunView) -> list[float] | None:
 
 
 def job(view: SubmissionView) -> dict[str, Any]:
-    """How the whole stands; `error` is the one text that the client shows when it didn't go well."""
+    """The overall status; `error` is the only text that the client shows on failure."""
     status = job_status(view)
     return {
         "status": status,
@@ -92,7 +92,7 @@ def job_status(view: SubmissionView) -> str:
 
 
 def runs(view: SubmissionView, run: RunView) -> list[dict[str, Any]]:
-    """The phases of a run, each as a RUN; a run that ended without a report is one of its submission's mode."""
+    """The phases of a run, each as a RUN; a run that ended without a report counts as one of its submission's mode."""
     if run.verdict is None:
         return []
     detail = run.verdict.detail or {}
@@ -120,7 +120,7 @@ def runs(view: SubmissionView, run: RunView) -> list[dict[str, Any]]:
 
 
 def result(detail: Mapping[str, Any], phase: str) -> dict[str, str]:
-    """The flat keys of a public test or benchmark phase; every value a text, times in nanoseconds."""
+    """The flat keys of a public test or benchmark phase; every value is a string, times are in nanoseconds."""
     tests = [row for row in detail.get("tests", ()) if row["phase"] == phase]
     timed = [row for row in detail.get("benchmarks", ()) if row["phase"] == phase]
     found: dict[str, str] = {}
@@ -142,8 +142,8 @@ def result(detail: Mapping[str, Any], phase: str) -> dict[str, str]:
 
 
 def full(view: SubmissionView, run: RunView, profile: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """One run as a stream's last event carries it. Under `runs`, a profile's phases are called profile.N, and the first
-    of them carries what the profiler left."""
+    """One run as a stream's last event carries it. Under `runs`, a profile's phases are named profile.N, and the first
+    one carries the profiler's files."""
     found = runs(view, run)
     verdict = run.verdict
     return {
@@ -169,19 +169,19 @@ def markdown(view: SubmissionView, run: RunView) -> str:
     if name != "passed":
         lines += ["", *fenced(report_of(run))]
     if drawn := str(((verdict.detail if verdict else None) or {}).get("profile", "")):
-        lines += ["", "Profile, as the submission's own process drew it:", "", *fenced(drawn)]
+        lines += ["", "Profile, produced by the submission's own process:", "", *fenced(drawn)]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def fenced(text: str) -> list[str]:
-    """The text as a block of code that nothing in it can end: the fence is longer than any run of backticks in it."""
+    """The text as a code block that its contents can't close: the fence is longer than any run of backticks in it."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return [fence, text, fence]
 
 
 def report(view: SubmissionView) -> str:
-    """What went wrong, short: each run that didn't pass, with its reason and its first failures."""
+    """A short failure report: each run that didn't pass, with its reason and first failures."""
     bad = [run for run in view.runs if run.verdict is None or run.verdict.name != "passed"]
     texts = [f"{run.gpu}: {report_of(run)}" if len(view.runs) > 1 else report_of(run) for run in bad]
     return "\n".join(texts)[:TOLD_CHARACTERS]
@@ -190,7 +190,7 @@ def report(view: SubmissionView) -> str:
 def report_of(run: RunView) -> str:
     """Why one run didn't pass."""
     if run.verdict is None:
-        return "it was cancelled" if run.state == RunState.CANCELLED else run.reason or "it has not ended yet"
+        return "it was cancelled" if run.state == RunState.CANCELLED else run.reason or "it hasn't finished yet"
     lines = [f"{run.verdict.name}: {run.verdict.reason}" if run.verdict.reason else run.verdict.name]
     detail = run.verdict.detail or {}
     lines += _failures(access.shown_cases(detail, "tests"))
@@ -288,7 +288,7 @@ def _number(value: float) -> str:
 
 
 def decimal(value: float) -> str:
-    """A number as a decimal text, never in powers of ten."""
+    """A number as a decimal string, never in scientific notation."""
     text = f"{value:.12f}".rstrip("0").rstrip(".")
     return text or "0"
 

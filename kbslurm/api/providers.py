@@ -1,4 +1,4 @@
-"""Whom one can sign on with (GitHub, Discord, a university's OpenID Connect provider), and whom they say came back."""
+"""The sign-in providers (GitHub, Discord, a university's OpenID Connect provider) and the identities they return."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ProviderName = Literal["github", "discord", "oidc"]
 
 @dataclass(frozen=True, kw_only=True)
 class Provider:
-    """Where to send a browser, and where to ask who came back."""
+    """Where to send a browser, and where to ask who signed in."""
 
     name: ProviderName
     client_id: str
@@ -43,14 +43,14 @@ class Provider:
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """Whom a provider means: its own number for them, and what they are called."""
+    """A provider's identity: its own ID for the person, and their name."""
 
     subject: str
     name: str
 
 
 def providers(context: Context) -> list[tuple[ProviderName, str]]:
-    """Those that one can sign on with, and what people know them by."""
+    """The providers that are set up, and their display names."""
     config = context.config
     found: list[tuple[ProviderName, str]] = []
     if config.oidc.issuer and config.oidc.client_id:
@@ -63,10 +63,10 @@ def providers(context: Context) -> list[tuple[ProviderName, str]]:
 
 
 def configured(context: Context, name: ProviderName) -> Provider:
-    """The provider of that name, or NotFound when it isn't set up."""
+    """The provider with that name, or NotFound if it isn't set up."""
     config = context.config
     if name not in [known for known, _ in providers(context)]:
-        raise NotFound("sign-on provider", name, known=[known for known, _ in providers(context)])
+        raise NotFound("sign-in provider", name, known=[known for known, _ in providers(context)])
     if name == "oidc":
         return _discovered(context)
     if name == "github":
@@ -107,17 +107,17 @@ def account_of(context: Context, asked: Provider, code: str, proof: str, redirec
             return _of_token(context, asked, http, told, derived(context, "nonce", proof))
         token = told.get("access_token")
         if not isinstance(token, str) or str(told.get("token_type", "")).lower() != "bearer":
-            raise Refused(f"{asked.name} did not let you in", hint="Try again.")
+            raise Refused(f"{asked.name} rejected the sign-in", hint="Try again.")
         user = _asked(asked, http, "GET", asked.user_url, headers={"Authorization": f"Bearer {token}"})
     number = str(user.get("id") or "")
     if not number.isascii() or not number.isdecimal():
-        raise BackendTrouble(asked.name, "it didn't say who you are")
+        raise BackendTrouble(asked.name, "it didn't return your identity")
     called = user.get("login") or user.get("global_name") or user.get("username") or "somebody"
     return Account(subject=number, name=str(called)[:200])
 
 
 def _of_token(context: Context, asked: Provider, http: httpx.Client, told: Mapping[str, Any], nonce: str) -> Account:
-    """Whom the signed ID token names, when it is for us, from them, for this sign-on, and now."""
+    """The identity in the signed ID token, if it is for us, from them, for this sign-in, and current."""
     try:
         keys = KeySet.import_key_set(_asked(asked, http, "GET", asked.keys_url))  # type: ignore[arg-type]
         token = jwt.decode(str(told.get("id_token", "")), keys, algorithms=KEYS)
@@ -132,11 +132,11 @@ def _of_token(context: Context, asked: Provider, http: httpx.Client, told: Mappi
         ).validate(token.claims)
     except (JoseError, ValueError, KeyError, TypeError) as error:
         tell("an ID token was refused", level="warning", why=type(error).__name__)
-        raise Refused("your university did not let you in", hint="Try again, or ask a host.") from None
+        raise Refused("your university rejected the sign-in", hint="Try again, or ask a host.") from None
     claims = token.claims
     audience = claims["aud"]
     if isinstance(audience, list) and len(audience) > 1 and claims.get("azp") != asked.client_id:
-        raise Refused("your university let you in somewhere else", hint="Ask a host.")
+        raise Refused("your university's answer is for a different application", hint="Ask a host.")
     called = claims.get("preferred_username") or claims.get("name") or "somebody"
     return Account(subject=str(claims["sub"])[:255], name=str(called)[:200])
 
@@ -156,11 +156,11 @@ def _discovered(context: Context) -> Provider:
     with httpx.Client(timeout=TIMEOUT_S) as http:
         told = _asked(start, http, "GET", f"{config.issuer}/.well-known/openid-configuration")
     if str(told.get("issuer", "")).rstrip("/") != config.issuer:
-        raise BackendTrouble("sign-on", "the provider says that it is somebody else")
+        raise BackendTrouble("sign-on", "the provider's metadata names a different issuer")
     places = {key: str(told.get(key, "")) for key in ("authorization_endpoint", "token_endpoint", "jwks_uri")}
     secure = urlsplit(config.issuer).scheme == "https"
     if any(urlsplit(url).scheme not in (("https",) if secure else ("http", "https")) for url in places.values()):
-        raise BackendTrouble("sign-on", "the provider names addresses that aren't safe")
+        raise BackendTrouble("sign-on", "the provider's metadata contains unsafe addresses")
     return Provider(
         **{
             **vars(start),
@@ -173,15 +173,15 @@ def _discovered(context: Context) -> Provider:
 
 
 def _asked(asked: Provider, http: httpx.Client, method: str, url: str, **more: Any) -> dict[str, Any]:
-    """The provider's JSON object, or BackendTrouble; what it says of an error may hold secrets and stays unsaid."""
+    """The provider's JSON object, or BackendTrouble; its error texts may contain secrets and aren't repeated."""
     headers = {"Accept": "application/json", **more.pop("headers", {})}
     try:
         answer = http.request(method, url, headers=headers, follow_redirects=False, **more)
         told = answer.json() if len(answer.content) <= ANSWER_CAP else None
     except (httpx.HTTPError, ValueError) as error:
-        raise BackendTrouble("sign-on", f"{asked.name} can't be asked ({type(error).__name__})") from None
+        raise BackendTrouble("sign-on", f"{asked.name} can't be reached ({type(error).__name__})") from None
     if answer.status_code in (400, 401, 403) or (isinstance(told, dict) and "error" in told):
-        raise Refused(f"{asked.name} did not let you in", hint="Try again.")
+        raise Refused(f"{asked.name} rejected the sign-in", hint="Try again.")
     if answer.status_code != 200 or not isinstance(told, dict):
-        raise BackendTrouble("sign-on", f"{asked.name} answered {answer.status_code}")
+        raise BackendTrouble("sign-on", f"{asked.name} answered with status {answer.status_code}")
     return told

@@ -1,8 +1,8 @@
-"""Who comes in, by address: how often, how many at once, and how often with a token that isn't one.
+"""Limits per address: how many requests, how many at once, and how many with an unknown token.
 
-Limits of a person are in the rows (see `domain.policy`); these are in memory, one set per process, and only keep one
-address from using the service up for all others. A university is one address for many: they are wide. Behind a proxy
-the address is the one that the proxy names, if it is one that we trust; who is on this very machine isn't counted.
+Limits per person are in the database (see `domain.policy`); these are in memory, one set per process, and only keep one
+address from using up the service. They are generous, since a whole university may share one address. Behind a trusted
+proxy, the address is the one that the proxy names; requests from this machine aren't counted.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 MOST_KNOWN = 50_000
 HOPS = 32
 MARK = "kbslurm.rate_limits"
-V6_PREFIX = 64  # what a household or a machine gets, and may take any address of
+V6_PREFIX = 64  # the prefix that one household or machine gets, with all its addresses
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """So many at once, and so many more a minute."""
+    """A burst size, and a rate per minute."""
 
     burst: float
     per_minute: float
@@ -40,7 +40,7 @@ class Limit:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What one address may do. `at_once`: requests that are open, streams among them."""
+    """The limits of one address. `at_once`: concurrent requests, including streams."""
 
     requests: Limit = field(default_factory=lambda: Limit(burst=6000, per_minute=6000))
     sign_on: Limit = field(default_factory=lambda: Limit(burst=120, per_minute=60))
@@ -50,19 +50,19 @@ class Limits:
 
     @classmethod
     def of(cls, requests_per_minute: int) -> Limits:
-        """The usual ones, with so many requests a minute."""
+        """The defaults, with this many requests per minute."""
         return cls(requests=Limit(burst=requests_per_minute, per_minute=requests_per_minute))
 
 
 class Buckets:
-    """What is left of one limit, by address. The longest unseen are forgotten: theirs would be full again."""
+    """What is left of one limit, by address. The least recently seen are dropped: theirs would be full again."""
 
     def __init__(self, limit: Limit, steady: Callable[[], float]) -> None:
         self._limit, self._steady = limit, steady
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, who: str, count: float = 1.0) -> float:
-        """0 when there was one left, which is taken; else in how many seconds there will be."""
+        """Take one: 0 if one was left, else the seconds until there will be one."""
         left, at = self._now(who)
         wait_s = max(0.0, count - left) * 60 / self._limit.per_minute
         self._left[who] = (left - count if wait_s == 0 else left, at)
@@ -72,7 +72,7 @@ class Buckets:
         return wait_s
 
     def wait_s(self, who: str) -> float:
-        """The same without taking one."""
+        """The same, without taking one."""
         return max(0.0, 1.0 - self._now(who)[0]) * 60 / self._limit.per_minute
 
     def _now(self, who: str) -> tuple[float, float]:
@@ -82,7 +82,7 @@ class Buckets:
 
 
 class RateLimiter:
-    """Around the app. `refused` makes an answer of a sentence; `trusted` are the proxies that are believed."""
+    """Around the app. `refused` turns a sentence into an answer; `trusted` are the trusted proxies."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class RateLimiter:
         if (said := self._too_much(who, scope)) is not None:
             await self._turn_away(scope, receive, send, *said)
             return
-        # One dict for all that make a scope of this one.
+        # One dict, shared by everything that copies this scope.
         scope[MARK] = {"known": False}
         self._open[who] = self._open.get(who, 0) + 1
         try:
@@ -122,7 +122,7 @@ class RateLimiter:
                 del self._open[who]
 
     def _come_in(self, scope: Scope) -> str | None:
-        """Whom to count this for; what a trusted proxy says of its client is believed from here on."""
+        """The address to count this for; from here on, what a trusted proxy says about its client is believed."""
         peer = address((scope.get("client") or ("", 0))[0])
         if peer is None:
             return None
@@ -139,16 +139,16 @@ class RateLimiter:
 
     def _too_much(self, who: str, scope: Scope) -> tuple[str, float] | None:
         if self._open.get(who, 0) >= self._limits.at_once:
-            return f"{self._limits.at_once} requests of your address are open already", 5.0
+            return f"your address already has {self._limits.at_once} open requests", 5.0
         if wait_s := self._requests.take(who):
-            return "too many requests come from your address", wait_s
+            return "too many requests from your address", wait_s
         kind = kind_of(scope["method"], scope["path"])
         if kind == "sign on" and (wait_s := self._sign_on.take(who)):
-            return "too many try to sign on from your address", wait_s
+            return "too many sign-in attempts from your address", wait_s
         if kind == "register" and (wait_s := self._register.take(who)):
-            return "too many devices were registered from your address", wait_s
+            return "too many devices registered from your address", wait_s
         if _has_secret(scope) and (wait_s := self._strangers.wait_s(who)):
-            return "too many tokens from your address weren't known", wait_s
+            return "too many unknown tokens from your address", wait_s
         return None
 
     def _watched(self, who: str, scope: Scope, send: Send) -> Send:
@@ -161,7 +161,7 @@ class RateLimiter:
         return sent
 
     async def _turn_away(self, scope: Scope, receive: Receive, send: Send, why: str, wait_s: float) -> None:
-        # What still comes is read first: an answer before that is lost by some clients.
+        # The rest of the request is read first: some clients lose an answer that comes before.
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_S):
                 await _drained(receive)
@@ -172,10 +172,10 @@ class RateLimiter:
 
 
 def is_known(scope: Scope) -> None:
-    """Whoever asked showed a secret that is one: what they may not do is no guess at another.
+    """The caller showed a valid secret, so a refusal isn't counted as guessing.
 
-    The bot asks for everybody who types, from one address: somebody who keeps asking for what only hosts may must not
-    keep all others out.
+    The bot calls for everyone from one address: one person who keeps asking for hosts' commands must not lock out the
+    others.
     """
     scope.get(MARK, {})["known"] = True
 
@@ -189,7 +189,8 @@ async def _drained(receive: Receive) -> None:
 
 
 def kind_of(method: str, path: str) -> str:
-    """`sign on`: what takes or gives a session or guesses at a secret. `register`: what makes a token. Else nothing."""
+    """`sign on`: requests that open or end a session, or could guess a secret. `register`: requests that make a token.
+    Else nothing."""
     if path == "/auth/init":
         return "register"
     if path.startswith(("/auth/login/", "/auth/callback/")):
@@ -200,12 +201,12 @@ def kind_of(method: str, path: str) -> str:
 
 
 def networks(texts: Iterable[str]) -> tuple[Network, ...]:
-    """Addresses and networks as one kind of thing. ValueError when one isn't."""
+    """Addresses and networks, all as networks. ValueError if one isn't valid."""
     return tuple(ipaddress.ip_network(text, strict=False) for text in texts)
 
 
 def address(text: str) -> Address | None:
-    """The address in `1.2.3.4`, `1.2.3.4:5678`, `2001:db8::1` or `[2001:db8::1]:5678`; None when it is none."""
+    """The address in `1.2.3.4`, `1.2.3.4:5678`, `2001:db8::1` or `[2001:db8::1]:5678`; None if it isn't one."""
     text = text.strip()
     if text.startswith("["):
         text = text[1:].partition("]")[0]
@@ -220,9 +221,10 @@ def address(text: str) -> Address | None:
 
 
 def behind(chain: Sequence[str], trusted: Sequence[Network]) -> Address | None:
-    """Whom our own proxies met: of X-Forwarded-For the last that isn't one of them. What stands before that is hearsay.
+    """The client as our own proxies saw it: the last entry of X-Forwarded-For that isn't one of them. Earlier entries
+    can be forged.
 
-    None when it names nobody.
+    None if there is none.
     """
     found: Address | None = None
     for text in reversed([part for line in chain for part in line.split(",")][-HOPS:]):
@@ -236,7 +238,7 @@ def behind(chain: Sequence[str], trusted: Sequence[Network]) -> Address | None:
 
 
 def key(client: Address) -> str:
-    """What is counted together: an IPv4 address, or an IPv6 network of /64."""
+    """The unit that is counted: an IPv4 address or an IPv6 /64 network."""
     if isinstance(client, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((client, V6_PREFIX), strict=False))
     return str(client)

@@ -1,4 +1,4 @@
-"""Every error as one sentence: JSON, or a page for whoever asked for one."""
+"""Every error as one sentence: JSON, or a page for browsers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ tell = teller("api")
 
 
 def refusal(request: Request, detail: str, status: int, headers: dict[str, str] | None = None) -> Response:
-    """What went wrong: a page for whoever asked for one, JSON for everybody else."""
+    """What went wrong: a page for browsers, JSON for everyone else."""
     found = page_of_error(request, status, detail)
     if found is not None:
         found.headers.update(headers or {})
@@ -29,7 +29,7 @@ def refusal(request: Request, detail: str, status: int, headers: dict[str, str] 
 
 
 def sentence(error: KbslurmError) -> str:
-    """What went wrong and what to do next, as one text."""
+    """What went wrong and what to do next, as one string."""
     return f"{error.message}. {error.hint}" if error.hint else error.message
 
 
@@ -39,12 +39,12 @@ async def of_our_error(request: Request, error: Exception) -> Response:
     headers: dict[str, str] = {}
     detail = sentence(error)
     if isinstance(error, Misconfigured):
-        # Where files are is the hosts' business: they find it in the log.
+        # File paths are only for the hosts, who find them in the log.
         tell("misconfigured", level="error", path=request.url.path, why=detail)
-        detail = "the server is misconfigured; a host finds the reason in its log"
+        detail = "the server is misconfigured; its log has the reason, ask a host"
     if isinstance(error, BackendTrouble):
         tell("trouble", level="warning", path=request.url.path, why=detail)
-        detail = f"{error.backend} is in trouble; try again soon"
+        detail = f"{error.backend} has a problem; try again soon"
         headers["Retry-After"] = str(max(1, round(error.retry_after_s or 5)))
     if isinstance(error, QuotaSpent):
         left_s = (error.resets_at - request.app.state.context.clock.now()).total_seconds()
@@ -70,7 +70,7 @@ async def of_http_error(request: Request, error: Exception) -> Response:
 
 
 def _without_slash(request: Request) -> str | None:
-    """Where the page is that a browser was sent to with a slash too many; None when there is none."""
+    """The page that a browser asked for with an extra trailing slash; None if there is none."""
     path, scope = request.url.path, request.scope
     wanted = path.rstrip("/")
     if path == wanted or "text/html" not in request.headers.get("accept", "") or path.startswith("//"):
@@ -82,14 +82,14 @@ def _without_slash(request: Request) -> str | None:
 
 
 async def of_unkeepable_text(request: Request, error: Exception) -> Response:
-    """NUL, half of a surrogate pair, a number out of range: nothing that we keep is called so."""
-    return refusal(request, "a text or number of the request is one that can't be kept", 400)
+    """NUL, half a surrogate pair, or a number out of range: no stored value can contain these."""
+    return refusal(request, "the request contains a text or number that can't be stored", 400)
 
 
 async def of_a_bug(request: Request, error: Exception) -> Response:
     request.app.state.context.metrics.met(error)
     tell("a bug", level="error", path=request.url.path, error=repr(error), trace=_trace(error))
-    return refusal(request, "a bug of ours; the server's log says more", 500)
+    return refusal(request, "this is a bug in kbslurm; the server's log has the details", 500)
 
 
 def _trace(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""uvicorn as this service runs it: one process, connections kept for slow pollers, an orderly end."""
+"""uvicorn as this service runs it: one process, long keep-alive for slow pollers, an orderly shutdown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kbslurm.store.postgres import PostgresStore
 
 tell = teller("api")
-# popcorn-cli polls every 5 s on one connection and never repeats a request that met a closed one.
+# popcorn-cli polls every 5 s on one connection and doesn't retry if it has been closed.
 KEEP_ALIVE_S = 120
 STOP_WITHIN_S = 15
 HEAD_CAP = 32_768
@@ -37,14 +37,14 @@ BACKLOG = 2048
 
 
 class WallClock:
-    """Now, by this machine."""
+    """This machine's time."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)
 
 
 def context_of(config: Config, store: PostgresStore, *, clock: Clock | None = None) -> Context:
-    """The context that this configuration describes."""
+    """The context for this configuration."""
     metrics, time = ApiMetrics(), clock or WallClock()
     listener = EventListener(store, met=metrics.met)
     metrics.look_at(store, listener, time)
@@ -60,7 +60,7 @@ def context_of(config: Config, store: PostgresStore, *, clock: Clock | None = No
 
 
 class _Server(uvicorn.Server):
-    """Streams are told to end before uvicorn waits for them, and signals are the caller's business."""
+    """Streams are told to end before uvicorn waits for them, and signals are left to the caller."""
 
     def __init__(self, config: uvicorn.Config, context: Context) -> None:
         super().__init__(config)
@@ -76,7 +76,7 @@ class _Server(uvicorn.Server):
 
 
 class Serving:
-    """A server in a thread of its own while it is entered. Port 0 takes any free one; `url` says which."""
+    """A server in its own thread, as a context manager. Port 0 takes any free port; `url` has it."""
 
     def __init__(self, context: Context, *, host: str, port: int, app: Any = None) -> None:
         self._socket = _bound(host, port)
@@ -96,7 +96,7 @@ class Serving:
                 timeout_graceful_shutdown=STOP_WITHIN_S,
                 h11_max_incomplete_event_size=HEAD_CAP,
                 limit_concurrency=MOST_AT_ONCE,
-                proxy_headers=False,  # the rate limiter does, by what server.trusted_proxies says
+                proxy_headers=False,  # the rate limiter does this, using server.trusted_proxies
             ),
             context,
         )
@@ -113,7 +113,7 @@ class Serving:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still serves."""
+        """Whether it is still serving."""
         return self._thread.is_alive()
 
 
@@ -127,7 +127,7 @@ def run_api(config: Config, stop: threading.Event, *, log_json: bool = False, ve
             tell("serving", url=config.server.public_url or serving.url)
             while not stop.wait(1.0):
                 if not serving.is_alive:
-                    raise Misconfigured("the API ended by itself", fix="Look at the lines above.")
+                    raise Misconfigured("the API stopped unexpectedly", fix="See its output above.")
             tell("stopping")
 
 
@@ -139,13 +139,13 @@ def _metrics_page(config: Config, context: Context) -> AbstractContextManager[ob
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    # The protocol is named, or asyncio would not know that small answers must leave at once (TCP_NODELAY).
+    # The protocol is named so that asyncio sets TCP_NODELAY and small answers leave immediately.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((host, port))
-        found.listen(BACKLOG)  # who comes before uvicorn has started waits in line
+        found.listen(BACKLOG)  # connections made before uvicorn has started wait in the backlog
     except OSError as error:
         found.close()
         raise Misconfigured(

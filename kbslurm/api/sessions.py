@@ -1,4 +1,4 @@
-"""A browser's session: opened when somebody signs on, kept in a cookie."""
+"""A browser's session: opened by signing in, stored in a cookie."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _NEXT = re.compile(r"/(?![/\\])[\x21-\x7e]*\Z")
 
 
 def open_session(context: Context, request: Request, answer: RedirectResponse, person: Person, device: str) -> None:
-    """Let the browser that gets this answer be this person's for a while."""
+    """Sign the browser that gets this answer in as this person for a while."""
     now = context.clock.now()
     secret = context.store.tokens.issue(person.id, kind="web", device=device, expires_at=now + SESSION_FOR, now=now)
     set_cookie(context, request, answer, SESSION, secret, SESSION_FOR)
 
 
 def safe_next(text: str) -> str:
-    """Where to go after signing on: an address of ours, or the first page."""
+    """Where to go after signing in: one of our own pages, or the start page."""
     return text if _NEXT.match(text) else "/"
 
 
 def signed_on(context: Context, request: Request) -> Person | None:
-    """Whose session this browser holds. For pages: calls of the API know nobody by a cookie."""
+    """The person whose session this browser holds. Only for pages: API calls never use cookies."""
     secret = request.cookies.get(SESSION)
     return context.store.tokens.person_of(secret, now=context.clock.now()) if secret else None
 
@@ -51,6 +51,6 @@ def set_cookie(
 
 
 def check_same_site(request: Request) -> None:
-    """A form of another site can't end a session: browsers say where a request comes from."""
+    """Keep another site's form from ending a session: browsers say where a request comes from."""
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise Refused("this request comes from another site")

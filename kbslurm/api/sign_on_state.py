@@ -33,7 +33,7 @@ def new_state(context: Context, name: ProviderName, proof: str, person: Person |
 
 def checked_state(context: Context, name: ProviderName, state: str, proof: str) -> dict[str, Any]:
     body, _, signature = state.partition(".")
-    refused = Refused("this sign-on isn't good any more", hint="Begin again.")
+    refused = Refused("this sign-in has expired", hint="Start again.")
     if not hmac.compare_digest(signature.encode("utf-8", "replace"), _signature(context, body).encode()):
         raise refused
     told: dict[str, Any] = json.loads(base64.urlsafe_b64decode(body))

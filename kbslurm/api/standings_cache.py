@@ -1,4 +1,4 @@
-"""Boards from memory: recomputed only when something happened that can move a place."""
+"""Standings from memory: recomputed only after an event that can change them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kbslurm.domain.run import EventId, PersonId
 from kbslurm.store.finals import Final
 from kbslurm.store.views import Board
 
-KEPT = 100_000  # places, of all boards together: some 60 MB
+KEPT = 100_000  # entries across all boards: some 60 MB
 
 
 class _Known:
-    """What is known of one board and GPU type. Whoever reads it anew holds the lock, so that one does for all."""
+    """The cached standings of one board and GPU type. The thread that reloads them holds the lock, so only one does."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -29,10 +29,10 @@ class _Known:
 
 
 class StandingsCache:
-    """The standings of every board that somebody looked at; never older than the last event of the database.
+    """The standings of every board that was viewed; never older than the database's last event.
 
-    After an event only those whom it may have moved are read again. Boards that nobody looked at for longest are
-    forgotten when there are too many places.
+    After an event only the people it may affect are read again. When there are too many entries, the least recently
+    viewed boards are dropped.
     """
 
     def __init__(self, context: Context, *, kept: int = KEPT) -> None:
@@ -41,11 +41,11 @@ class StandingsCache:
         self._lock = threading.Lock()
 
     def of(self, board: Board, gpu: str) -> Sequence[Standing]:
-        """The ranked of this board and GPU type, best first."""
+        """The ranking of this board and GPU type, best first."""
         return self._now(board, gpu)[0]
 
     def records(self, board: Board, gpu: str) -> list[Entry]:
-        """Of all that rank there those that were better than all before them, oldest first."""
+        """The records: entries that were better than all before them, oldest first."""
         return self._now(board, gpu)[1]
 
     def _now(self, board: Board, gpu: str) -> tuple[Ranking, list[Entry]]:
@@ -71,7 +71,7 @@ class StandingsCache:
                     self._reread(known, board, gpu, moved.people)
                 known.upto = moved.upto
                 return
-        known.upto = None  # until all of it was read
+        known.upto = None  # until all of it has been read
         upto = store.events.last()
         known.rows = Ranking(store.standings.best(board.name, gpu))
         known.records = store.standings.records(board.name, gpu)
@@ -81,18 +81,18 @@ class StandingsCache:
         store = self._context.store
         theirs = store.standings.scored_of(board.name, gpu, people)
         rows = Ranking([*(one for one in known.rows.entries if one.person_id not in people), *theirs])
-        # What beat all before it still does, and what didn't has still been beaten, as long as no record is gone.
+        # Records stay records, and the rest stays beaten, as long as no record disappears.
         still = {one for one in known.records if one.person_id in people} <= set(theirs)
         records = boards.records([*known.records, *theirs]) if still else store.standings.records(board.name, gpu)
         known.rows, known.records = rows, records
 
     def page(self, board: Board, gpu: str, *, offset: int, limit: int) -> list[dict[str, Any]]:
-        """So many of the same as popcorn reads it."""
+        """One page of it in popcorn's format."""
         return [row_json(board, gpu, row) for row in self.of(board, gpu)[offset : offset + limit]]
 
 
 def final_told(found: Final) -> dict[str, Any]:
-    """A final that counts, as everybody may read it: who met whom, and what came of it."""
+    """A final that counts, as everyone may see it: who took part, and the results."""
     return {
         "leaderboard_name": found.board,
         "gpu_type": found.gpu,
@@ -124,7 +124,7 @@ def final_told(found: Final) -> dict[str, Any]:
 
 
 def row_json(board: Board, gpu: str, row: Standing) -> dict[str, Any]:
-    """One place of a board."""
+    """One line of a leaderboard."""
     entry = row.entry
     return {
         "submission_id": entry.submission_id,

@@ -1,4 +1,4 @@
-"""The one file of an upload: read to its end whatever it is, with a cap, so that a refusal reaches the client."""
+"""The single file of an upload: always read to its end, with a cap, so that a refusal reaches the client."""
 
 from __future__ import annotations
 
@@ -35,26 +35,27 @@ OPENAPI = {
 
 
 class TooSlow(Invalid):
-    """The upload came too slowly."""
+    """The upload was too slow."""
 
     http_status = 408
 
 
 @dataclass(frozen=True, kw_only=True)
 class Upload:
-    """What was sent."""
+    """The uploaded file."""
 
     file_name: str
     data: bytes
 
 
 async def read(request: Request, *, cap: int = SOURCE_CAP, hint: str = SOURCES_ONLY) -> Upload:
-    """The file, or Invalid; at most `cap` bytes. It is read to its end first: some clients lose an earlier answer."""
+    """The file, or Invalid; at most `cap` bytes. It is read to its end first, since some clients lose an answer that
+    comes earlier."""
     try:
         async with asyncio.timeout(PATIENCE_S):
             body = await _body(request, cap, hint)
     except TimeoutError:
-        raise TooSlow("the upload came too slowly", hint="Try again on a better line.") from None
+        raise TooSlow("the upload was too slow", hint="Check your connection and try again.") from None
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise Invalid("the upload isn't multipart/form-data", hint="Send one part, `file`, with a file name.")
     return await _parsed(request, body)
@@ -71,7 +72,7 @@ async def _body(request: Request, most: int, hint: str) -> bytes:
         elif size > DRAIN_CAP:
             break
     if size > cap:
-        raise TooLarge(f"the upload is over {most:,} bytes", hint=hint)
+        raise TooLarge(f"the upload is larger than {most:,} bytes", hint=hint)
     return bytes(found)
 
 
@@ -84,7 +85,9 @@ async def _parsed(request: Request, body: bytes) -> Upload:
         form = await parser.parse()
     except (MultiPartException, KeyError, UnicodeDecodeError, LookupError) as error:
         said = (getattr(error, "message", "") or "it can't be read").rstrip(".")
-        raise Invalid(f"the upload isn't one file: {said}", hint="Send one part, `file`, with a file name.") from None
+        raise Invalid(
+            f"the upload isn't a single file: {said}", hint="Send one part, `file`, with a file name."
+        ) from None
     try:
         part = form.get(PART)
         if not isinstance(part, UploadFile) or not part.filename:

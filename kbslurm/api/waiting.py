@@ -1,4 +1,4 @@
-"""How long the queue is: `runner_queue` of a GPU type, with place and expected start for a submission that waits."""
+"""The queue's length: `runner_queue` of a GPU type, with position and expected start for a waiting submission."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FRESH_S = 20.0
 
 
 class Rows(Protocol):
-    """What is asked: the rows, how many attempts may be open at once by GPU type, and what time it is."""
+    """What is needed: the store, how many attempts may be open at once by GPU type, and the clock."""
 
     @property
     def store(self) -> PostgresStore: ...
@@ -33,14 +33,14 @@ class Rows(Protocol):
 
 
 class Histories:
-    """How long runs took lately, by GPU type: asked seldom, since many poll and it changes slowly."""
+    """How long recent runs took, by GPU type: read rarely, since many clients poll and it changes slowly."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, Service | None]] = {}
         self._lock = threading.Lock()
 
     def of(self, context: Rows, gpu: str) -> Service | None:
-        """What the rows said of this type not long ago."""
+        """What the database said about this type recently."""
         with self._lock:
             known = self._known.get(gpu)
         if known is not None and time.monotonic() - known[0] < FRESH_S:
@@ -52,8 +52,8 @@ class Histories:
 
 
 def runner_queue(context: Rows, histories: Histories, gpu: str, run: RunView | None = None) -> dict[str, Any]:
-    """RQ for this GPU type; with a run that waits its place, when it will start, as a range in seconds, and what its
-    job waits for."""
+    """RQ for this GPU type; for a waiting run also its position, when it will start (a range in seconds), and what its
+    job is waiting for."""
     known = {name.lower(): name for name in context.slots}
     named = known.get(gpu.lower())
     found: dict[str, Any] = {
@@ -69,9 +69,9 @@ def runner_queue(context: Rows, histories: Histories, gpu: str, run: RunView | N
         return {**found, "error": "no place here has this GPU"}
     slots = context.slots.get(named or gpu, 0)
     now = context.store.queue.now(named or gpu, context.clock.now(), before=run)
-    error = None if slots else "no place here has this GPU now"
+    error = None if slots else "no place here has this GPU at the moment"
     if slots and not now.led:
-        error = "the scheduler is down; what waits will be started when it is back"
+        error = "the scheduler is down; queued runs will start when it is back"
     found |= {
         "queued_jobs": now.queued,
         "running_jobs": now.open_now,
@@ -93,23 +93,23 @@ def runner_queue(context: Rows, histories: Histories, gpu: str, run: RunView | N
 
 
 def _heard(run: RunView, key: str) -> Any:
-    """What the daemon heard of the run's open attempt."""
+    """What the daemon last learned about the run's open attempt."""
     return run.attempts[-1].telemetry.get(key) if run.attempts else None
 
 
 def _expected_at(run: RunView) -> datetime | None:
-    """When the cluster means to start its job, as far as it has said."""
+    """When the cluster plans to start its job, if it has said so."""
     said = _heard(run, "expected_at")
     return datetime.fromisoformat(said) if isinstance(said, str) else None
 
 
 def progress(run: RunView) -> dict[str, Any] | None:
-    """How far its job is, while it runs."""
+    """Its job's progress, while it is running."""
     return access.shown_progress(_heard(run, "progress")) if run.state == RunState.RUNNING else None
 
 
 def of_submission(context: Rows, histories: Histories, view: SubmissionView) -> dict[str, Any] | None:
-    """RQ of the first run that is still open, from the first poll on; None when all have ended."""
+    """RQ of the first run that is still open, from the first poll on; None if all have ended."""
     for run in view.runs:
         if run.state in OPEN_RUNS:
             return runner_queue(context, histories, run.gpu, run)
@@ -131,7 +131,7 @@ def words(view: SubmissionView, queue: dict[str, Any] | None) -> str:
         return f"running on {run.gpu}{went}{f', node {node}' if node else ''}{f', {far}' if far else ''}{of}"
     if run.state == RunState.LAUNCHING:
         why = run.waits_for
-        return f"being started on {run.gpu}{went}{f', {why}' if why else ''}{_soon(queue.get('starts_in_s'))}{of}"
+        return f"starting on {run.gpu}{went}{f', {why}' if why else ''}{_soon(queue.get('starts_in_s'))}{of}"
     place, held_up = queue.get("place"), queue.get("waits_for")
     why = f"; {held_up}" if held_up else ""
     return f"waiting for {run.gpu}, place {place}{_soon(queue.get('starts_in_s'))}{of}{why}"

@@ -1,1 +1,1 @@
-"""The places that run jobs: each an adapter of `ports.Backend`, each only transport for the same two JSON texts."""
+"""The places that run jobs: adapters of `ports.Backend` that all transport the same two JSON texts."""

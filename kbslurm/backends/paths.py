@@ -58,7 +58,9 @@ class AttemptPaths:
 
     def __post_init__(self) -> None:
         if NAME.fullmatch(self.name) is None:
-            raise Invalid(f"{self.name!r} can't be a job's name", hint="A job's name is kb- and letters and digits.")
+            raise Invalid(
+                f"{self.name!r} isn't a valid job name", hint="A job name is kb- followed by letters and digits."
+            )
 
     def spelled(self, name: str) -> str:
         """One of these names as a text, for a look at thousands: a Path costs more than the look."""
@@ -346,7 +348,10 @@ def read_artifacts(folder: Path, names: Sequence[str], cap: int) -> dict[str, by
 def said(error: OSError, where: Path) -> tuple[str, str]:
     """What a failed read or write means to the operator: the sentence and the next step."""
     if error.errno in FULL:
-        return f"the disk of the state folder {where} is full", "Make room there; nothing half-written was left."
+        return (
+            f"the disk of the state folder {where} is full",
+            "Free some space there; no half-written files were left.",
+        )
     if error.errno in CLOSED:
-        return f"the state folder {where} can't be written", "Give its owner write access, or name another folder."
-    return f"the state folder {where} can't be used: {error.strerror or error}", "Look whether that folder is there."
+        return f"the state folder {where} can't be written", "Give its owner write access, or choose another folder."
+    return f"the state folder {where} can't be used: {error.strerror or error}", "Check that the folder exists."

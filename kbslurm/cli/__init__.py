@@ -1,4 +1,4 @@
-"""`kbslurm …`: what competitors, hosts and operators type. `commands` lists it all, `app` makes it a program."""
+"""The `kbslurm` command line for competitors, hosts and operators. `commands` lists the commands, `app` runs them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kbslurm.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, KbslurmError, Mi
 
 
 def main() -> int:
-    """Run one command line. What we foresaw is one sentence and an exit code; a bug of ours says where its log is."""
+    """Run one command line. An expected error is one sentence and an exit code; a bug says where its traceback is."""
     try:
         _interrupt_by_name()
         from kbslurm.cli.app import app
@@ -31,20 +31,20 @@ def main() -> int:
     except OSError as error:
         found = _of_the_disk(error)
         return _bug(error) if found is None else _told(found)
-    except Exception as error:  # noqa: BLE001 - no traceback reaches a user; the whole of it is kept in a file
+    except Exception as error:  # noqa: BLE001 - users never see a traceback; it is saved to a file
         return _usage(error)
 
 
 class Interrupted(KeyboardInterrupt):
-    """^C. By a name of its own: Python ends itself by a signal, whatever its caller made of it, once a plain
-    KeyboardInterrupt has left an `exec`, and every dataclass is made by one."""
+    """^C, as a subclass: once a plain KeyboardInterrupt has left an `exec` (every dataclass runs one), Python kills
+    itself with the signal even if the caller handled the exception."""
 
 
 def _interrupt_by_name() -> None:
     def interrupted(*_: object) -> Never:
         raise Interrupted
 
-    # Where nobody is to be interrupted (a script's `&`), it stays so.
+    # Where SIGINT is ignored (a script's `&`), keep it ignored.
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, interrupted)
 
@@ -59,34 +59,36 @@ def _told(error: KbslurmError) -> int:
     try:
         printing.error(error, as_json="--json" in sys.argv)
     except OSError:
-        _hush()  # standard output is what takes nothing
+        _hush()  # standard output is what failed
         with suppress(OSError):
             printing.error(error, as_json=False)
     return error.exit_code
 
 
 def _hush() -> None:
-    """Nobody takes what we print: else Python would try again at its end, and complain."""
+    """Nobody reads our output: redirect it, or Python would flush again at exit and complain."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _of_the_disk(error: OSError) -> Misconfigured | None:
-    """What isn't our bug wherever it is met: a disk that takes nothing more."""
+    """Disk errors, which are never a bug of ours: a disk that can't be written to."""
     if error.errno == errno.ENOENT and "temporary directory" in (error.strerror or ""):
-        return Misconfigured("no temporary directory can be written", fix="Name one that can be in TMPDIR.")
+        return Misconfigured("no temporary directory is writable", fix="Set TMPDIR to a writable directory.")
     said = {
         errno.ENOSPC: "the disk is full",
-        errno.EDQUOT: "the disk quota is used up",
+        errno.EDQUOT: "the disk quota is exhausted",
         errno.EROFS: "the file system is read-only",
     }.get(error.errno or 0)
     if said is None:
         return None
     where = f"{error.filename} can't be written: " if error.filename else ""
-    return Misconfigured(f"{where}{said}", fix="Make room there, or name another place (TMPDIR, [daemon] state_dir).")
+    return Misconfigured(
+        f"{where}{said}", fix="Free some space there, or choose another directory (TMPDIR, [daemon] state_dir)."
+    )
 
 
 def _usage(error: Exception) -> int:
-    """A wrong command line by click's own words; anything else is a bug of ours."""
+    """A usage error in click's own words; anything else is a bug of ours."""
     import typer
 
     if isinstance(error, typer.Abort):
@@ -111,9 +113,9 @@ def _bug(error: Exception) -> int:
     try:
         with tempfile.NamedTemporaryFile("w", prefix="kbslurm-bug-", suffix=".txt", delete=False) as file:
             file.write(text)
-        report = f"please report {file.name}; KBSLURM_DEBUG=1 shows it here"
+        report = f"please report it with {file.name}; KBSLURM_DEBUG=1 shows the traceback here"
     except OSError:
-        report = "KBSLURM_DEBUG=1 shows it; no place here takes a file of it"
-    print(f"error: a bug of ours ({type(error).__name__})", file=sys.stderr)
+        report = "KBSLURM_DEBUG=1 shows the traceback, which couldn't be saved to a file"
+    print(f"error: this is a bug in kbslurm ({type(error).__name__})", file=sys.stderr)
     print(f" hint: {report}.", file=sys.stderr)
     return EXIT_BUG

@@ -1,4 +1,4 @@
-"""The command tree of `kbslurm`. It imports no command: each is imported when it is asked for (`commands.py`)."""
+"""The command tree of `kbslurm`. It imports no command: each is imported when it is used (`commands.py`)."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class _Loading(MutableMapping[str, Any]):
 
 
 class _LazyGroup(typer.core.TyperGroup):
-    """A group that lists its commands by the words of the table. A first word that is no command of it goes to the
-    command `otherwise`, where it has one."""
+    """A group that lists its commands from the table. A first word that isn't one of its commands goes to the command
+    `otherwise`, if it has one."""
 
     def __init__(self, *, listed: Mapping[str, Command | Group], otherwise: str | None = None, **attributes: Any):
         super().__init__(**attributes)
@@ -111,11 +111,12 @@ def _say_version(asked: bool) -> None:
 @app.callback()
 def before(
     config: Annotated[
-        Path | None, typer.Option("--config", help="kbslurm.toml to use.", envvar="KBSLURM_CONFIG", show_envvar=True)
+        Path | None,
+        typer.Option("--config", help="The kbslurm.toml to use.", envvar="KBSLURM_CONFIG", show_envvar=True),
     ] = None,
     version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version and end.")
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Keep what stood before the command's name."""
+    """Store the options given before the command's name."""
     chosen.config = config

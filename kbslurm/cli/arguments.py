@@ -19,26 +19,27 @@ ServiceAddress = Annotated[
     str | None, typer.Argument(help="The service's address (default: $KBSLURM_URL).", show_default=False)
 ]
 LogJson = Annotated[bool, typer.Option("--log-json", "--json", help="One JSON object per line.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show more detail.")]
 
 
 def checked_mode(mode: str) -> Mode:
-    """The mode of that name, or Invalid."""
+    """The mode with that name, or Invalid."""
     lower = mode.lower()
     if lower not in get_args(Mode):
-        raise Invalid(f"there is no mode {mode!r}", hint=f"There are: {', '.join(get_args(Mode))}.")
+        raise Invalid(f"there is no mode {mode!r}", hint=f"Choose one of: {', '.join(get_args(Mode))}.")
     found: Mode = lower  # type: ignore[assignment]
     return found
 
 
 def read_source(file: Path) -> bytes:
-    """The bytes of a submission's file, at most one more than may be submitted; Invalid when it can't be read."""
+    """The bytes of a submission's file, at most one more than the limit; Invalid if it can't be read."""
     from kbslurm.domain.source import SOURCE_CAP
 
     try:
         if not file.is_file():
-            raise Invalid(f"{file} is no file" if file.exists() else f"there is no file {file}")
+            what = f"{file} isn't a file" if file.exists() else f"there is no file {file}"
+            raise Invalid(what, hint="Give the path of your kernel's source file.")
         with file.open("rb") as opened:
             return opened.read(SOURCE_CAP + 1)
     except OSError as error:
-        raise Invalid(f"{file} can't be read: {error.strerror}") from None
+        raise Invalid(f"{file} can't be read: {error.strerror}", hint="Check its permissions.") from None

@@ -1,4 +1,4 @@
-"""What every command works with: the configuration, the database, and the person who asks."""
+"""What every command uses: the configuration, the database, and the current person."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Chosen:
-    """What stood before the command's name."""
+    """The options given before the command's name."""
 
     config: Path | None = None
 
@@ -35,7 +35,7 @@ def configuration() -> Config:
 
 @contextmanager
 def opened_store() -> Iterator[PostgresStore]:
-    """The database, migrated; an embedded one of our own when none is named."""
+    """The database, migrated; an embedded one if none is configured."""
     from kbslurm import wiring
 
     with wiring.opened_store(configuration()) as store:
@@ -43,13 +43,13 @@ def opened_store() -> Iterator[PostgresStore]:
 
 
 def own_name() -> str:
-    """Who is at the keyboard: $KBSLURM_PERSON, else the login name."""
+    """The current person's name: $KBSLURM_PERSON, else the login name."""
     try:
         return os.environ.get("KBSLURM_PERSON") or getpass.getuser()
     except (KeyError, OSError):
-        raise Invalid("who you are isn't known: this account has no name", hint="Say it with --as NAME.") from None
+        raise Invalid("can't tell who you are: this account has no name", hint="Pass --as NAME.") from None
 
 
 def acting_person(store: PostgresStore, name: str | None) -> Person:
-    """Who acts. Whoever can open the database is known by its login name from the first time on, as a participant."""
+    """The current person. Anyone who can open the database is added by login name on first use, as a participant."""
     return store.people.ensure(name or own_name())

@@ -1,4 +1,4 @@
-"""Boards, people, problems and sites by the name that somebody typed; NotFound says which there are."""
+"""Look up boards, people, problems and sites by name; NotFound lists the existing ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def board_named(store: PostgresStore, name: str) -> Board:
-    """The board of that name in any case, or NotFound with those that there are."""
+    """The board with that name in any case, or NotFound with the existing ones."""
     found = store.boards.find(contest.board_name(name))
     if found is None:
         raise NotFound("board", name, known=store.boards.names())
@@ -26,7 +26,7 @@ def board_named(store: PostgresStore, name: str) -> Board:
 
 
 def newest_problem(store: PostgresStore, name: str) -> Problem:
-    """The newest version of the problem of that name, or NotFound with those that there are."""
+    """The newest version of the problem with that name, or NotFound with the existing ones."""
     known = store.problems.all()
     ids = [version.id for version in known if version.name.lower() == name.lower()]
     if not ids:
@@ -35,15 +35,15 @@ def newest_problem(store: PostgresStore, name: str) -> Problem:
 
 
 def person_named(store: PostgresStore, name: str) -> Person:
-    """The person of that name, or NotFound."""
+    """The person with that name, or NotFound."""
     person = store.people.find(name)
     if person is None:
-        raise NotFound("person", name, hint="kbslurm user list shows everybody.")
+        raise NotFound("person", name, hint="kbslurm user list shows everyone.")
     return person
 
 
 def site_named(name: str) -> Site:
-    """The site of this name among the configured ones and those that are here, or of this file."""
+    """The site with this name, among the configured ones and the files found here, or the site in this file."""
     from kbslurm.config import sites
 
     if name.endswith(".toml") or "/" in name:
@@ -56,5 +56,5 @@ def site_named(name: str) -> Site:
 
 
 def sites_folder() -> Path:
-    """Where the clusters' files are."""
+    """The folder of the cluster files."""
     return configuration().sites_dir or shared_folders.path("site-configs")

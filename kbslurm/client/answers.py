@@ -1,7 +1,7 @@
-"""What the service answers, as values: each field by a plain name, and by the name that the API has for it.
+"""The service's answers as values: each field has a plain name, and the API's name for it.
 
-They are dataclasses and not the contract's models: those cost every command on a laptop the start-up of a library, and
-they refuse fields that a newer server adds. A test holds every name here to the contract.
+They are dataclasses rather than the contract's models: those would slow down the start of every command, and they
+refuse fields that a newer server adds. A test checks every name here against the contract.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class BoardInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Queue:
-    """How it stands with a GPU type; place, start (a range in seconds) and why while a submission of ours waits."""
+    """A GPU type's queue; with place, start (a range in seconds) and reason while a submission of ours is waiting."""
 
     gpu: str
     queued: int | None = field(metadata=named("queued_jobs"))
@@ -51,7 +51,7 @@ class Queue:
 
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:
-    """One phase of a run. `score_s` is exact as the server said it."""
+    """One phase of a run. `score_s` is exactly as the server sent it."""
 
     mode: str
     secret: bool
@@ -81,7 +81,7 @@ class SubmissionInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class ArtifactInfo:
-    """A file that a profile left: whatever the submission wrote, under a name of the judge's."""
+    """A profile's file: its contents come from the submission, its name from the judge."""
 
     gpu: str
     name: str
@@ -91,7 +91,7 @@ class ArtifactInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class SubmissionSummary:
-    """A submission in a list; `scores` by GPU type, None where it doesn't rank."""
+    """A submission in a list; `scores` by GPU type, None if it doesn't rank."""
 
     id: int
     board: str = field(metadata=named("leaderboard_name"))
@@ -123,7 +123,7 @@ class StandingInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Accepted:
-    """It will not be lost any more."""
+    """It is stored and can't be lost."""
 
     submission_id: int = field(metadata=named("details", itemgetter("id")))
     queue: Queue = field(metadata=named("runner_queue"))
@@ -142,7 +142,7 @@ class PersonInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class FeedEvent:
-    """One thing that happened; `token` is where to go on from."""
+    """One event; `token` is where to continue from."""
 
     token: str
     kind: str = field(metadata=named("type"))
@@ -153,7 +153,7 @@ class FeedEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class May:
-    """What somebody may beside submitting; `gpus` are what places offer, for those who may something."""
+    """A person's rights beyond submitting; `gpus` are what places offer, for people with such rights."""
 
     host: bool
     creator: bool
@@ -162,7 +162,7 @@ class May:
 
 @dataclass(frozen=True, kw_only=True)
 class MadeBoard:
-    """A new board; `warnings` are its problem's, and what no place offers."""
+    """A new board; `warnings` are its problem's, and GPU types that no place offers."""
 
     name: str = field(metadata=named("leaderboard"))
     gpus: tuple[str, ...] = field(metadata=named("gpu_types"))
@@ -171,8 +171,8 @@ class MadeBoard:
 
 @dataclass(frozen=True, kw_only=True)
 class Verifying:
-    """A canary on its way, one submission for each place; the first gives all of them its number. `left_out` are GPU
-    types that places offer and the board hasn't."""
+    """A canary in progress, one submission per place; the first one's number stands for all. `left_out` are GPU types
+    that places offer but the board doesn't have."""
 
     submission_id: int
     submission_ids: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What the Discord bot asks, for the person that it acts for."""
+"""The Discord bot's calls, for the person that it acts for."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from kbslurm.client.parsing import parsed
 
 
 class BotCalls(Connection):
-    """What the Discord bot asks."""
+    """The Discord bot's calls."""
 
     def discord_user(self, account: str, name: str) -> PersonInfo:
-        """The bot's call: the person of this Discord account, made when there is none."""
+        """The person with this Discord account, created if needed."""
         return parsed(PersonInfo, self._told("POST", "/bot/people", json={"account": account, "name": name}))
 
     def link_mine(self, token: str) -> PersonInfo:
-        """The bot's call: give a pending token to the person that this client acts for."""
+        """Link a pending token to the person that this client acts for."""
         return parsed(PersonInfo, self._told("POST", "/bot/link", json={"token": token}))
 
     def may(self) -> May:
-        """The bot's call: what the person that this client acts for may beside submitting."""
+        """The rights beyond submitting of the person that this client acts for."""
         return parsed(May, self._get("/bot/may"))
 
     def resync(self) -> None:
-        """The bot's call: refused unless a host asks for it."""
+        """Refused unless the person is a host."""
         self._told("POST", "/bot/resync")
 
     def verification(self, number: int) -> Mapping[str, Any]:
-        """The bot's call: how a canary stands."""
+        """A canary's state."""
         found: Mapping[str, Any] = self._get(f"/bot/verifications/{number}")
         return found

@@ -1,4 +1,4 @@
-"""One connection to the service: whom it speaks for, and how its answers are read."""
+"""One connection to the service: whom it acts for, and how answers are read."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kbslurm.client.errors import ServerGone, is_ours, refusal, why_unreachable
 TIMEOUT_S = 30.0
 UPLOAD_TIMEOUT_S = 60.0
 SYNC_TIMEOUT_S = 150.0
-# The feed says something at least every 20 s; a longer silence is a dead connection.
+# The feed sends something at least every 20 s; a longer silence means a dead connection.
 FEED_SILENCE_S = 70.0
 
 
 class Connection:
-    """A kept connection to one service, and who calls through it. `close` gives it back."""
+    """A persistent connection to one service, and who calls through it. `close` closes it."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Connection:
 
     @property
     def url(self) -> str:
-        """Where the service is."""
+        """The service's address."""
         return self._url
 
     def close(self) -> None:
@@ -67,30 +67,30 @@ class Connection:
         try:
             answer = self._http.request(method, path, headers=self._headers, **more)
         except httpx.HTTPError as error:
-            raise ServerGone(self._url, why_unreachable(error), hint="Is it running? Try again soon.") from error
+            raise ServerGone(
+                self._url, why_unreachable(error), hint="Check that it is running, or try again soon."
+            ) from error
         if answer.is_redirect:
             where = answer.headers.get("Location", "elsewhere")
-            raise ServerGone(self._url, f"it sends on to {where}", hint="Name the service's own address.")
+            raise ServerGone(self._url, f"it redirects to {where}", hint="Use that address, if you trust it.")
         if not answer.is_success:
             if answer.status_code < 500 and not is_ours(answer):
                 kind = answer.headers.get("Content-Type", "nothing").partition(";")[0]
-                raise self._stranger(f"{answer.status_code} with {kind}")
+                raise self._stranger(f"status {answer.status_code} with {kind}")
             raise refusal(answer)
         return answer
 
     def _stranger(self, said: str) -> ServerGone:
-        return ServerGone(
-            self._url, f"this isn't kbslurm, it seems: it answers {said}", hint="Look at the address once more."
-        )
+        return ServerGone(self._url, f"this doesn't seem to be kbslurm: it answers {said}", hint="Check the address.")
 
     def _told(self, method: str, path: str, **more: Any) -> Any:
         answer = self._answered(method, path, **more)
         try:
             return answer.json()
         except ValueError:
-            raise self._stranger("no JSON") from None
+            raise self._stranger("invalid JSON") from None
 
 
 def part(text: str) -> str:
-    """A text as one part of a path."""
+    """A text as a single path segment."""
     return quote(text, safe="")

@@ -1,4 +1,4 @@
-"""What can go wrong between a client and the service: the server's own refusals, and no answer at all."""
+"""Errors between a client and the service: the server's own refusals, and no answer at all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ServerGone(BackendTrouble):
 
 
 class LimitReached(QuotaSpent):
-    """You have used up what you may use for now."""
+    """You have used up your quota for now."""
 
     def __init__(self, said: str, resets_at: datetime) -> None:
         super().__init__(said, used=0, limit=0, resets_at=resets_at)
@@ -33,7 +33,7 @@ class LimitReached(QuotaSpent):
 
 
 class NoSuch(NotFound):
-    """There is no such thing."""
+    """Not found."""
 
     def __init__(self, said: str) -> None:
         super().__init__("thing", "")
@@ -42,7 +42,7 @@ class NoSuch(NotFound):
 
 
 def is_ours(answer: httpx.Response) -> bool:
-    """Whether an error has the shape that ours have."""
+    """Whether an error has the shape of ours."""
     try:
         return isinstance(answer.json()["detail"], str)
     except (ValueError, KeyError, TypeError):
@@ -50,12 +50,12 @@ def is_ours(answer: httpx.Response) -> bool:
 
 
 def refusal(answer: httpx.Response) -> KbslurmError:
-    """The error that the server meant."""
+    """The error that the server sent."""
     try:
         told = answer.json()
         said = str(told["detail"])
     except (ValueError, KeyError, TypeError):
-        said = f"the server answered {answer.status_code}"
+        said = f"the server answered with status {answer.status_code}"
     match answer.status_code:
         case 401:
             return Unauthenticated(said)

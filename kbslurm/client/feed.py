@@ -17,12 +17,12 @@ from kbslurm.client.parsing import parsed
 
 
 class Feed(Connection):
-    """What happens, as it happens."""
+    """Events as they happen."""
 
     def events(self, since: str | None = None, *, stream: bool = True) -> Iterator[FeedEvent]:
-        """What happened after this token, then what happens, until the connection ends: come back with the last token.
+        """Events after this token, then new ones, until the connection ends: reconnect with the last token.
 
-        Trouble is ServerGone; a token that the feed doesn't know is Invalid. Each event comes at least once.
+        Connection errors raise ServerGone; an unknown token is Invalid. Each event comes at least once.
         """
         wanted: dict[str, Any] = {"stream": stream, **({"since_token": since} if since else {})}
         patience = httpx.Timeout(self._timeout_s, read=FEED_SILENCE_S)
@@ -35,10 +35,12 @@ class Feed(Connection):
                     if text.strip():
                         yield parsed(FeedEvent, json.loads(text))
         except httpx.HTTPError as error:
-            raise ServerGone("server", why_unreachable(error), hint="Is it running? Try again soon.") from error
+            raise ServerGone(
+                "server", why_unreachable(error), hint="Check that it is running, or try again soon."
+            ) from error
 
     async def follow(self, since: str) -> AsyncIterator[FeedEvent]:
-        """As `events`, for whoever has an event loop: it ends at once when its task is cancelled."""
+        """Like `events`, for use in an event loop: it ends immediately when its task is cancelled."""
         patience = httpx.Timeout(self._timeout_s, read=FEED_SILENCE_S)
         wanted: dict[str, Any] = {"stream": True, "since_token": since}
         try:
@@ -53,4 +55,6 @@ class Feed(Connection):
                     if text.strip():
                         yield parsed(FeedEvent, json.loads(text))
         except httpx.HTTPError as error:
-            raise ServerGone("server", why_unreachable(error), hint="Is it running? Try again soon.") from error
+            raise ServerGone(
+                "server", why_unreachable(error), hint="Check that it is running, or try again soon."
+            ) from error

@@ -1,6 +1,7 @@
-"""The service over HTTP: for the bot, and for commands on a laptop. Every refusal is the same error as at the server.
+"""The service over HTTP: for the bot, and for commands on a laptop. Every refusal raises the same error as on the
+server.
 
-One `Client` may be shared by threads. `acting_for` gives the hosts' client the voice of one person: the bot's way.
+One `Client` may be shared by threads. `acting_for` lets the hosts' client act for one person, as the bot does.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from kbslurm.client.public_calls import PublicCalls
 
 
 class Client(PublicCalls, PersonCalls, BotCalls, HostCalls, HostBoardCalls, Feed):
-    """Calls by method; JSON becomes values. Connections are kept; `close` gives them back."""
+    """One method per call; JSON becomes values. Connections are kept open until `close`."""
 
     def acting_for(self, whom: str, *, roles: str | None = None) -> Client:
-        """The same hosts' client as this person: `discord:ID`, `github:ID` or `person:ID`. Shares its connections.
+        """The same client, acting for this person: `discord:ID`, `github:ID` or `person:ID`. Shares its connections.
 
-        `roles` are the person's on Discord, as `GUILD:ROLE,ROLE`; only the bot is believed.
+        `roles` are the person's Discord roles, as `GUILD:ROLE,ROLE`; only the bot is trusted with them.
         """
         return Client(
             self._url, admin=self._admin, timeout_s=self._timeout_s, _shared=self._http, _acting=whom, _roles=roles

@@ -1,4 +1,4 @@
-"""A dataclass made of an answer's JSON: its fields say under which name a value stands there, and what it is."""
+"""Builds a dataclass from an answer's JSON: its fields give the name and type of each value."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _known: dict[type[Any], Plan] = {}
 
 
 def named(name: str, read: Read | None = None) -> Mapping[str, Any]:
-    """For a field's metadata: its name in the answer, and how to get at its value in what stands there."""
+    """For a field's metadata: its name in the answer, and how to convert its value."""
     return {"name": name, "read": read}
 
 
 def parsed(kind: type[T], row: Mapping[str, Any]) -> T:
-    """The value that a row of an answer tells. What has a default may be missing; what isn't a field is passed over."""
+    """Parse a row of an answer. Fields with a default may be missing; unknown keys are ignored."""
     plan = _known.get(kind) or _known.setdefault(kind, _plan(kind))
     return kind(**{name: read(row[key]) for name, key, read, needed in plan if needed or key in row})
 
 
 def _plan(kind: type[Any]) -> Plan:
-    """By field: its name, its name in the answer, how it is read, and whether it must be there."""
+    """By field: its name, its name in the answer, how it is read, and whether it is required."""
     hints, plan = get_type_hints(kind), []
     for one in fields(kind):
         first, then = one.metadata.get("read"), _reader(hints[one.name])
@@ -41,7 +41,7 @@ def _one_after_the_other(first: Read, then: Read) -> Read:
 
 
 def _reader(hint: Any) -> Read:
-    """How a value of this type is made of JSON."""
+    """How to build a value of this type from JSON."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (types.UnionType, Union):
         (one,) = (_reader(arm) for arm in inner if arm is not types.NoneType)

@@ -1,4 +1,4 @@
-"""What anybody may ask: boards, rankings and queues."""
+"""Calls open to anyone: boards, rankings and queues."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from kbslurm.errors import (
 
 
 class PublicCalls(Connection):
-    """What anybody may ask."""
+    """Calls open to anyone."""
 
     def boards(self) -> list[BoardInfo]:
         """The boards that the caller may see, newest first."""
         return [parsed(BoardInfo, row) for row in self._get("/leaderboards")]
 
     def board(self, name: str) -> BoardInfo:
-        """The board of that name in any case, or NotFound with those that there are."""
+        """The board with that name in any case, or NotFound with the existing ones."""
         found = self.boards()
         for board in found:
             if board.name.lower() == name.strip().lower():
@@ -38,14 +38,14 @@ class PublicCalls(Connection):
         return [parsed(StandingInfo, row) for row in self._get(path, limit=limit, offset=offset)]
 
     def queue(self, gpu: str) -> Queue:
-        """How it stands with a GPU type."""
+        """The state of a GPU type's queue."""
         return parsed(Queue, self._get(f"/runner_queue/{part(gpu)}"))
 
     def board_rows(self) -> list[Mapping[str, Any]]:
-        """The boards that the caller may see, as the server tells them."""
+        """The boards that the caller may see, as the server sends them."""
         return list(self._get("/leaderboards"))
 
     def check(self) -> None:
-        """ServerGone unless a kbslurm answers there."""
+        """ServerGone unless kbslurm answers there."""
         if self._get("/health") != {"status": "ok"} or not isinstance(self._get("/leaderboards"), list):
             raise self._stranger("something else")

@@ -1,1 +1,1 @@
-"""What a host and a site configure: kbslurm.toml, the sites' files, and the folders that come with kbslurm."""
+"""Configuration: kbslurm.toml, the sites' files, and the folders that come with kbslurm."""

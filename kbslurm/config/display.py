@@ -15,7 +15,7 @@ from kbslurm.domain.secret_names import SECRET_VARIABLES
 
 def shown(config: Config) -> Iterator[tuple[str, str, str]]:
     """Every setting as (key, value, where it came from), secrets masked."""
-    yield "file", str(config.file or "none"), "the first that was found" if config.file else "no kbslurm.toml was found"
+    yield "file", str(config.file or "none"), "the first one found" if config.file else "no kbslurm.toml found"
     for key, value in leaves(config):
         yield key, _as_text(value), config.origins.get(key, "default")
     for name in SECRET_VARIABLES:

@@ -1,4 +1,4 @@
-"""The environment with `.env` below it, the user's home in it, and which of the two a name came from."""
+"""The environment on top of `.env`, the user's home directory, and where each variable came from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kbslurm.errors import Misconfigured
 
 
 def default_state_dir(env: Mapping[str, str]) -> Path:
-    """kbslurm's folder in the user's state folder; below the temporary folder for a user without a home."""
+    """kbslurm's folder in the user's state folder; in the temporary folder for a user without a home directory."""
     if env.get("XDG_STATE_HOME"):
         return Path(env["XDG_STATE_HOME"]) / "kbslurm"
     home = home_in(env)
@@ -20,22 +20,22 @@ def default_state_dir(env: Mapping[str, str]) -> Path:
 
 
 def home_in(env: Mapping[str, str]) -> Path | None:
-    """The user's home, where there is one."""
+    """The user's home directory, if there is one."""
     if env.get("HOME"):
         return Path(env["HOME"])
     try:
-        # Only the real environment may fall back on the account's entry: another is somebody's idea of a world.
+        # Only the real environment may fall back on the account's entry; others are made up by a caller.
         return Path.home() if env is os.environ and "HOME" not in env else None
     except RuntimeError:
         return None
 
 
 def with_dotenv(env: Mapping[str, str], file: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """The environment with `.env` below it, and on which line of it each name stands."""
+    """The environment on top of `.env`, and the line in `.env` of each name."""
     try:
         text = file.read_text(encoding="utf-8") if file.is_file() else ""
     except (OSError, UnicodeDecodeError) as error:
-        raise Misconfigured("it can't be read", file=file, fix="Correct its permissions, or remove it.") from error
+        raise Misconfigured("it can't be read", file=file, fix="Fix its permissions, or remove it.") from error
     found: dict[str, str] = {}
     lines: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
@@ -44,7 +44,7 @@ def with_dotenv(env: Mapping[str, str], file: Path) -> tuple[dict[str, str], dic
             continue
         name, sep, value = words.partition("=")
         if not sep or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name.strip()):
-            raise Misconfigured("a line of it is no NAME=value", file=file, line=number, fix="Correct it there.")
+            raise Misconfigured("this line isn't NAME=value", file=file, line=number, fix="Fix this line.")
         found[name.strip()] = _unquoted(value.strip())
         lines[name.strip()] = f"{file}:{number}"
     return {**found, **env}, lines

@@ -10,7 +10,7 @@ from pathlib import Path
 from kbslurm.config import toml_file
 from kbslurm.errors import Misconfigured
 
-# Where people would write a secret, and what they are told.
+# Where people might write a secret, and the message for that.
 MISPLACED = {
     "database_url": "DATABASE_URL",
     "server.database_url": "DATABASE_URL",
@@ -30,7 +30,7 @@ MASK = "********"
 
 
 class Secret:
-    """A text that doesn't show itself when it, or what holds it, is printed by mistake."""
+    """A string that isn't shown when it, or an object containing it, is printed by mistake."""
 
     __slots__ = ("_text",)
 
@@ -38,7 +38,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """Give it away."""
+        """Reveal it."""
         return self._text
 
     def __eq__(self, other: object) -> bool:
@@ -52,14 +52,14 @@ class Secret:
 
 
 def masked_url(url: str) -> str:
-    """The URL without its password, wherever that stands in it."""
+    """The URL without its password, wherever that is in it."""
     masked = re.sub(r"(?<=://)([^/?#]*):([^/?#]*)@", rf"\1:{MASK}@", url)
     masked = re.sub(r"([?&]\w*password=)[^&#]*", rf"\1{MASK}", masked)
     return masked if "://" in url else MASK
 
 
 def secret_in(name: str, env: Mapping[str, str], here: Path) -> str | None:
-    """The secret that this environment holds under this name, or in the file that NAME_FILE names."""
+    """The secret from this environment variable, or from the file named by NAME_FILE."""
     named, file = env.get(name), env.get(f"{name}_FILE")
     if named and file:
         raise Misconfigured(f"both {name} and {name}_FILE are set", fix="Unset one of them.")
@@ -70,7 +70,7 @@ def secret_in(name: str, env: Mapping[str, str], here: Path) -> str | None:
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         said = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise Misconfigured(f"{name}_FILE names a file that can't be read ({said})", file=path) from None
+        raise Misconfigured(f"the file in {name}_FILE can't be read ({said})", file=path) from None
     if not text:
-        raise Misconfigured(f"{name}_FILE names an empty file", file=path)
+        raise Misconfigured(f"the file in {name}_FILE is empty", file=path)
     return text

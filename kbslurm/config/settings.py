@@ -1,9 +1,9 @@
-"""kbslurm.toml and the environment → one frozen value, that knows where each part of it came from.
+"""kbslurm.toml and the environment → one frozen value that knows where each part came from.
 
 The file is the first of: `--config`, $KBSLURM_CONFIG, ./kbslurm.toml, kbslurm/kbslurm.toml in the user's config folder;
-without any, the defaults hold. Secrets never stand in it: each is an environment variable, or a file named by the
-variable's name with _FILE at its end. A `.env` beside the file (or in the current directory) is read as if it were the
-environment; what really is in the environment goes first.
+without any, the defaults apply. It never contains secrets: each is an environment variable, or a file named by the
+variable with _FILE appended. A `.env` next to the file (or in the current directory) is read like the environment; the
+real environment takes precedence.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOCAL = "local"
 
 @dataclass(frozen=True, kw_only=True)
 class Config(KbslurmToml):
-    """All that is configured. `file` is the kbslurm.toml in use; `origins` says where each dotted key came from."""
+    """The whole configuration. `file` is the kbslurm.toml in use; `origins` says where each dotted key came from."""
 
     file: Path | None = None
     secrets: Mapping[str, Secret] = field(default_factory=dict)
@@ -39,18 +39,18 @@ class Config(KbslurmToml):
 
     @property
     def database_url(self) -> str | None:
-        """Where the database is; None: an embedded one of our own, below `state_dir`."""
+        """The database's URL; None: an embedded one below `state_dir`."""
         return self.secret("DATABASE_URL")
 
     @property
     def state_dir(self) -> Path:
-        """Where this installation keeps what isn't in the database. Nothing is made by asking."""
+        """The folder for everything that isn't in the database. Reading this doesn't create it."""
         return self.daemon.state_dir or default_state_dir(os.environ)
 
     @property
     def local_name(self) -> str:
-        """What this machine is called as a place. A database that others reach may have runs of other machines, too:
-        there the name says whose they are, so that no daemon looks for them where they can't be."""
+        """This machine's name as a place. A shared database may have runs of other machines too: the name says whose
+        they are, so that no daemon looks for them in the wrong place."""
         if self.daemon.local.name or self.database_url is None:
             return self.daemon.local.name or LOCAL
         host = re.sub(r"[^A-Za-z0-9._-]", "-", platform.node())
@@ -58,26 +58,29 @@ class Config(KbslurmToml):
 
     @property
     def sites_dir(self) -> Path | None:
-        """The folder of the sites' files, when the configuration says one or stands beside one."""
+        """The folder of the sites' files, if the configuration names one or there is one next to it."""
         if self.sites.dir is not None or self.file is None:
             return self.sites.dir
         beside = self.file.parent / "site-configs"
         return beside if beside.is_dir() else None
 
     def secret(self, name: str) -> str | None:
-        """The secret of this environment variable, in clear."""
+        """The secret in this environment variable, in clear text."""
         found = self.secrets.get(name)
         return None if found is None else found.reveal()
 
 
 def load(path: Path | None = None, env: Mapping[str, str] | None = None, *, cwd: Path | None = None) -> Config:
-    """What holds here and now, or Misconfigured at file, line and key."""
+    """The configuration in effect, or Misconfigured with file, line and key."""
     env = os.environ if env is None else env
     here = Path.cwd() if cwd is None else cwd
     file = _found(path, env, here)
     around, lines = with_dotenv(env, (file.parent if file else here) / ".env")
     known = toml_file.parsed("", Path(FILE_NAME)) if file is None else toml_file.read(file)
-    hints = {key: f"Secrets never stand here: set {name} or {name}_FILE." for key, name in MISPLACED.items()}
+    hints = {
+        key: f"Secrets don't belong here: set {name} or {name}_FILE in the environment."
+        for key, name in MISPLACED.items()
+    }
     told = known.built(KbslurmToml, hints=hints)
     origins = {key: f"{known.path}:{known.line(path_of(key)) or 1}" for key, _ in leaves(told) if _is_in(known, key)}
     if around.get("KBSLURM_STATE_DIR"):

@@ -1,4 +1,4 @@
-"""Where the folders are that are not Python packages: in the checkout, or in the wheel's `_share`."""
+"""The folders that aren't Python packages: in the checkout, or in the wheel's `_share`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def path(name: Shared) -> Path:
-    """The folder of that name. Read it, never write into it: in an installation it belongs to the package."""
+    """The folder with that name. Read-only: in an installation it belongs to the package."""
     folder = (checkout() or PACKAGE / "_share") / name
     if not folder.is_dir():
         raise Misconfigured(f"the folder {name}/ is missing from {folder.parent}", fix="Install kbslurm again.")
@@ -22,16 +22,16 @@ def path(name: Shared) -> Path:
 
 
 def eval_dir() -> Path:
-    """The harness as a program: `python3 -I <eval_dir> manifest.json`, the same files here and in the wheel.
+    """The harness as a program: `python3 -I <eval_dir> manifest.json`, with the same files here and in the wheel.
 
-    In the wheel this is a second copy of `kbslurm_eval` beside its `__main__.py`, and the one that runs is this one;
-    the importable package of that name only lends its wire format to the server.
+    In the wheel this is a second copy of `kbslurm_eval` next to its `__main__.py`, and this is the one that runs; the
+    server only uses the importable package for its wire format.
     """
     return path("eval")
 
 
 def workflow() -> Path:
-    """The workflow that a host copies into the repository that lends its runners."""
+    """The workflow that a host copies into the repository whose runners are used."""
     root = checkout()
     file = root / ".github" / "workflows" / WORKFLOW if root else PACKAGE / "_share" / WORKFLOW
     if not file.is_file():

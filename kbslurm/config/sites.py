@@ -1,7 +1,8 @@
-"""site-configs/*.toml → domain.site.Site. Whatever is wrong there is said with file, line, key and the next step.
+"""site-configs/*.toml → domain.site.Site. Every error names file, line, key and the next step.
 
-A key is called like the field of `domain.site` that it fills; amounts lose their unit's ending and may carry one
-themselves: `max_time = "2h"` fills `max_time_s`, `memory = "16G"` fills `memory_mb`. A number means seconds, or MiB.
+A key is named like the field of `domain.site` that it fills; amounts drop the field's unit suffix and may carry a unit
+themselves: `max_time = "2h"` fills `max_time_s`, `memory = "16G"` fills `memory_mb`. A plain number means seconds or
+MiB.
 """
 
 from __future__ import annotations
@@ -31,25 +32,25 @@ _SUFFIXES = {"_s": "", "_mb": ""}
 
 
 def load(path: Path) -> Site:
-    """The site that this file describes, or Misconfigured."""
+    """The site in this file, or Misconfigured."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise Misconfigured(
-            f"can't be read: {error}", file=path, fix="Name a TOML file; see docs/site-admin.md."
+            f"can't be read: {error}", file=path, fix="Give a TOML file; see docs/site-admin.md."
         ) from None
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"at line (\d+)", str(error))
         raise Misconfigured(
-            f"not TOML: {error}", file=path, line=int(found[1]) if found else None, fix="Correct it there."
+            f"not valid TOML: {error}", file=path, line=int(found[1]) if found else None, fix="Fix it on that line."
         ) from None
     return _SiteParser(file=path, lines=_lines_of(text)).site(raw)
 
 
 def load_all(folder: Path, names: Sequence[str]) -> tuple[Site, ...]:
-    """The named sites of a folder. A name that ends in .toml is a file of its own."""
+    """The named sites of a folder. A name that ends in .toml is a path."""
     known = sorted(path.stem for path in folder.glob("*.toml"))
     found = []
     for name in names:
@@ -60,7 +61,7 @@ def load_all(folder: Path, names: Sequence[str]) -> tuple[Site, ...]:
         found.append(load(path))
     twins = {site.name for site in found if sum(other.name == site.name for other in found) > 1}
     if twins:
-        raise Misconfigured(f"two sites are called {min(twins)}", file=folder, fix="Give each site its own `name`.")
+        raise Misconfigured(f"two sites are named {min(twins)}", file=folder, fix="Give each site its own `name`.")
     return tuple(found)
 
 
@@ -92,13 +93,13 @@ class _SiteParser:
 
     def table(self, kind: type[T], raw: Any, where: tuple[str, ...], **given: Any) -> T:
         if not isinstance(raw, dict):
-            self.wrong(where, "a table was expected", f"Write [{'.'.join(where)}] above its keys.")
+            self.wrong(where, "must be a table", f"Write [{'.'.join(where)}] above its keys.")
         fields = {_key_of(f.name): f for f in dataclasses.fields(kind) if f.name not in given}  # type: ignore[arg-type]
         hints = typing.get_type_hints(kind)
         for key in raw:
             if key not in fields:
                 near = difflib.get_close_matches(key, fields, n=1)
-                fix = f"Did you mean {near[0]}?" if near else f"Known here: {', '.join(sorted(fields))}."
+                fix = f"Did you mean {near[0]}?" if near else f"Known keys here: {', '.join(sorted(fields))}."
                 self.wrong((*where, key), "unknown key", fix)
         built = dict(given)
         for key, field in fields.items():
@@ -114,11 +115,11 @@ class _SiteParser:
             return self.value(name, next(h for h in inner if h is not type(None)), raw, where)
         if origin is Literal:
             if raw not in inner:
-                self.wrong(where, f"{raw!r} is none of {', '.join(inner)}", "Choose one of them.")
+                self.wrong(where, f"{raw!r} isn't one of {', '.join(inner)}", "Choose one of them.")
             return raw
         if origin is tuple:
             if not isinstance(raw, list):
-                self.wrong(where, "a list was expected", 'Write ["…", "…"].')
+                self.wrong(where, "must be a list", 'Write ["…", "…"].')
             return tuple(self.value(name, inner[0], item, where) for item in raw)
         if hint == Mapping[str, GpuType]:
             if not isinstance(raw, dict) or not raw:
@@ -129,7 +130,7 @@ class _SiteParser:
             }
         if origin is not None and issubclass(origin, Mapping):
             if not isinstance(raw, dict):
-                self.wrong(where, "a table was expected", 'Write { NAME = "value" }.')
+                self.wrong(where, "must be a table", 'Write { NAME = "value" }.')
             return {str(k): self.value(name, str, v, (*where, k)) for k, v in raw.items()}
         if dataclasses.is_dataclass(hint):
             return self.table(typing.cast("type[Any]", hint), raw, where)
@@ -145,26 +146,25 @@ class _SiteParser:
         if hint is float and isinstance(raw, int) and not isinstance(raw, bool):
             raw = float(raw)
         if type(raw) is not hint:
-            wanted = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}[hint]
+            wanted = {str: "a string", bool: "true or false", int: "a whole number", float: "a number"}[hint]
             self.wrong(where, f"{raw!r} isn't {wanted}", f"Write {wanted}.")
         if isinstance(raw, str) and re.search(r"[\n\r\0]", raw):
-            self.wrong(where, "holds a line end", "Write it in one line.")
+            self.wrong(where, "contains a line break", "Write it on one line.")
         if isinstance(raw, int | float) and not isinstance(raw, bool) and raw < 0:
-            self.wrong(where, f"{raw} is below zero", "Write an amount.")
+            self.wrong(where, f"{raw} is negative", "Write 0 or more.")
         return raw
 
     def gpu_name(self, name: str, where: tuple[str, ...]) -> str:
         if not NAME.fullmatch(name):
-            self.wrong(where, f"{name!r} can't be a GPU type's name", "Use letters, digits, dot, dash, underscore.")
+            self.wrong(where, f"{name!r} isn't a valid GPU type name", "Use letters, digits, dot, dash, underscore.")
         return name
 
     def path(self, raw: Any, where: tuple[str, ...]) -> str:
         if not isinstance(raw, str) or not raw.startswith("/"):
             self.wrong(where, f"{raw!r} isn't an absolute path", "Write a path that begins with /.")
         if _UNSAFE_PATH.search(raw) or "$" in raw:
-            self.wrong(
-                where, f"{raw!r} holds a character that would change what --bind or the job's script means", _PATH_HINT
-            )
+            why = f"{raw!r} contains a character that would change the meaning of --bind or the job script"
+            self.wrong(where, why, _PATH_HINT)
         return raw
 
     def seconds(self, raw: Any, where: tuple[str, ...]) -> float:
@@ -172,7 +172,7 @@ class _SiteParser:
             return float(raw)
         found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", raw) if isinstance(raw, str) else None
         if found is None:
-            self.wrong(where, f"{raw!r} isn't a span of time", 'Write seconds, or "90s", "15m", "2h", "7d".')
+            self.wrong(where, f"{raw!r} isn't a valid duration", 'Write seconds, or "90s", "15m", "2h", "7d".')
         return float(found[1]) * _SECONDS[found[2]]
 
     def mebibytes(self, raw: Any, where: tuple[str, ...]) -> int:
@@ -180,7 +180,7 @@ class _SiteParser:
             return raw
         found = re.fullmatch(r"0*([1-9]\d*)([MGT])", raw) if isinstance(raw, str) else None
         if found is None:
-            self.wrong(where, f"{raw!r} isn't an amount of memory", 'Write MiB, or "16G".')
+            self.wrong(where, f"{raw!r} isn't a valid amount of memory", 'Write MiB, or "16G".')
         return int(found[1]) * _MEBIBYTES[found[2]]
 
     # ---------------------------------------------------------------------------------------- what must fit together
@@ -188,14 +188,14 @@ class _SiteParser:
     def _check(self, site: Site, raw: Mapping[str, Any]) -> None:
         if not NAME.fullmatch(site.name):
             self.wrong(
-                ("name",), f"{site.name!r} can't be a site's name", "Use letters, digits, dot, dash, underscore."
+                ("name",), f"{site.name!r} isn't a valid site name", "Use letters, digits, dot, dash, underscore."
             )
         if not re.fullmatch(r"[A-Za-z0-9_.-]+\.sbatch\.j2", site.template):
-            self.wrong(("template",), f"{site.template!r} isn't a template's file name", "It ends in .sbatch.j2.")
+            self.wrong(("template",), f"{site.template!r} isn't a template file name", "It must end in .sbatch.j2.")
         if site.submit.via == "ssh" and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", site.submit.host):
             self.wrong(("submit", "host"), "submission by ssh needs a host", 'Add host = "login.example.edu".')
         if site.submit.host.startswith("-") or site.submit.user.startswith("-"):
-            self.wrong(("submit",), "begins with a dash", "Write a host's and a user's name.")
+            self.wrong(("submit",), "begins with a dash", "Write plain host and user names.")
         self._check_isolation(site, raw)
         self._check_texts(site)
         for name, gpu in site.gpus.items():
@@ -206,17 +206,17 @@ class _SiteParser:
             if site.container.network == "shared" and "untrusted" not in raw:
                 self.wrong(
                     ("container", "network"),
-                    "a submission would reach this site's network, and nothing says whether that may be",
-                    "Write untrusted = false (only staff's submissions then run here), or untrusted = true.",
+                    "submissions could reach this site's network, and the file doesn't say whether that is acceptable",
+                    "Write untrusted = false (then only staff's submissions run here) or untrusted = true.",
                 )
             return
         told = raw.get("untrusted"), raw.get("ranked_min_isolation")
         if told != (False, 0):
             self.wrong(
                 ("container", "runtime"),
-                "without containers nothing keeps a submission from the service's own files on this site",
-                "Choose apptainer or singularity; or accept it in so many words: untrusted = false and "
-                "ranked_min_isolation = 0 (only staff's submissions then run here).",
+                "without containers nothing protects the service's own files on this site from submissions",
+                "Choose apptainer or singularity, or accept this explicitly: untrusted = false and"
+                " ranked_min_isolation = 0 (then only staff's submissions run here).",
             )
 
     def _check_texts(self, site: Site) -> None:
@@ -234,34 +234,36 @@ class _SiteParser:
         for folder, where in ((site.paths.node_scratch, ("paths", "node_scratch")),):
             bare = _VARIABLE.sub("x", folder)
             if folder and (_UNSAFE_PATH.search(bare) or "$" in bare or not folder.startswith(("/", "$"))):
-                self.wrong(
-                    where, f"{folder!r} can't be a folder on a node", "Write a path; $NAME stands for a variable."
-                )
+                self.wrong(where, f"{folder!r} isn't a valid folder on a node", "Write a path; $NAME is a variable.")
         if site.slurm.cluster and not NAME.fullmatch(site.slurm.cluster):
             self.wrong(
-                ("slurm", "cluster"), f"{site.slurm.cluster!r} isn't a cluster's name", "See sacctmgr show cluster."
+                ("slurm", "cluster"),
+                f"{site.slurm.cluster!r} isn't a valid cluster name",
+                "Run sacctmgr show cluster to see it.",
             )
         for name in site.exports:
             ours = name.startswith(("SLURM_", "KB_")) or name in _SCRIPTS
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or ours:
                 self.wrong(
-                    ("exports", name), "can't be set in the job", "Choose a variable that isn't Slurm's or ours."
+                    ("exports", name),
+                    "can't be set in the job",
+                    "Choose a variable that neither Slurm nor kbslurm uses.",
                 )
         if re.search(r"//[^/]*@", site.proxy):
             self.wrong(
                 ("proxy",),
-                "holds a user's name or password, and Slurm shows scripts to others",
-                "Ask the admins for a proxy without one, or put it into a module or `module_init`.",
+                "contains a user name or password, and Slurm shows scripts to others",
+                "Ask the admins for a proxy without a password, or set it in a module or `module_init`.",
             )
         if site.poll.calls_per_minute < 1:
-            self.wrong(("poll", "calls_per_minute"), "with less than one call nothing is ever seen", "Write 1 or more.")
+            self.wrong(
+                ("poll", "calls_per_minute"), "with less than one call nothing can be monitored", "Write 1 or more."
+            )
         if not 1 <= site.submit.port <= 65535:
-            self.wrong(("submit", "port"), f"{site.submit.port} isn't a port", "ssh's is 22.")
+            self.wrong(("submit", "port"), f"{site.submit.port} isn't a valid port", "ssh's is 22.")
         for module in site.modules:
             if not re.fullmatch(r"[A-Za-z0-9_+./-]+", module):
-                self.wrong(
-                    ("modules",), f"{module!r} isn't a module's name", "Write it like module load would have it."
-                )
+                self.wrong(("modules",), f"{module!r} isn't a valid module name", "Write it as for module load.")
 
     def _check_gpu(self, site: Site, gpu: GpuType, where: tuple[str, ...]) -> None:
         if gpu.request and not re.fullmatch(r"--[a-z-]+=\S+", gpu.request):
@@ -277,28 +279,30 @@ class _SiteParser:
         told += [("multi", gpu.multi)] if gpu.multi else []
         for key, option in [*told, *([("request", gpu.request)] if gpu.request else [])]:
             word = option.split("=")[0]
-            # sbatch takes a beginning of an option's name for the whole
+            # sbatch accepts abbreviated option names
             if not re.fullmatch(r"--[a-z][a-z0-9-]+", word) or any(ours.startswith(word) for ours in _OURS):
                 self.wrong(
                     (*where, key),
-                    f"{option!r} can't be added",
-                    f"One --option=value each; never {', '.join(_OURS)}.",
+                    f"{option!r} isn't allowed here",
+                    f"Write one --option=value each, but not {', '.join(_OURS)}.",
                 )
         if site.container.runtime != "none" and not gpu.image:
             self.wrong(
-                (*where, "image"), "no image is named", 'Add image = "cuda.sif" (a file below image_dir, or a path).'
+                (*where, "image"),
+                "no image is configured",
+                'Add image = "cuda.sif" (a file below image_dir, or a path).',
             )
         if gpu.image:
             self.path(gpu.image if gpu.image.startswith("/") else f"/{gpu.image}", (*where, "image"))
         if gpu.cpus < 1:
-            self.wrong((*where, "cpus"), "a job needs a processor", "The judge and the runner want two.")
+            self.wrong((*where, "cpus"), "a job needs a processor", "The judge and the runner need two.")
         limits = [limit for limit in (gpu.max_time_s, site.max_time_s) if limit is not None]
         if limits and min(limits) < 60:
-            self.wrong((*where, "max_time"), "is below a minute", "Slurm counts in minutes.")
+            self.wrong((*where, "max_time"), "is below a minute", "Slurm's limits are in minutes.")
 
 
-_PATH_HINT = "Use a path of letters, digits and . _ - / + = ~ only."
-# What the job script calls its own things.
+_PATH_HINT = "Use only letters, digits and . _ - / + = ~ in the path."
+# The job script's own variables.
 # What a job script sets, and what eval/supervise.sh does; a test holds this to both.
 _SCRIPTS = frozenset(
     "APPTAINER_CACHEDIR APPTAINER_CONFIGDIR APPTAINER_TMPDIR CAN CONTAINER DIGEST DIR ENTER EVAL GPU_OPTION HOME IMAGE"
@@ -317,7 +321,7 @@ def _key_of(field: str) -> str:
 
 
 def _lines_of(text: str) -> dict[tuple[str, ...], int]:
-    """Where each table and key stands. Good enough for plain TOML: a key below its header, one to a line."""
+    """The line of each table and key. Good enough for plain TOML: keys below their header, one per line."""
     found: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):

@@ -1,4 +1,4 @@
-"""On which line of a TOML file each key stands: tomllib doesn't say."""
+"""The line of each key in a TOML file, which tomllib doesn't tell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def lines_of(text: str) -> dict[Where, int]:
-    """On which line each key of valid TOML stands. Strings, comments and nested brackets are stepped over."""
+    """The line of each key in valid TOML. Strings, comments and nested brackets are skipped."""
     lines: dict[Where, int] = {}
     counts: dict[Where, int] = {}
     table: Where = ()
@@ -44,7 +44,7 @@ def _absolute(name: Where, counts: Mapping[Where, int]) -> Where:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Each key = value and each [header] with the line that it begins on."""
+    """Each key = value and each [header] with its first line."""
     at, line, depth = 0, 1, 0
     start: int | None = None
     began = 1
@@ -73,7 +73,7 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _string_end(text: str, at: int) -> int:
-    """Just behind the string that begins here."""
+    """The position after the string that begins here."""
     quote = text[at]
     mark = quote * 3 if text.startswith(quote * 3, at) else quote
     at += len(mark)
@@ -83,7 +83,7 @@ def _string_end(text: str, at: int) -> int:
         elif text.startswith(mark, at):
             at += len(mark)
             while len(mark) == 3 and text.startswith(quote, at):
-                at += 1  # up to two quotation marks may stand before the closing three
+                at += 1  # up to two quotation marks may precede the closing three
             return at
         else:
             at += 1
@@ -91,7 +91,7 @@ def _string_end(text: str, at: int) -> int:
 
 
 def _keys(text: str) -> tuple[Where, int]:
-    """The dotted key that this text begins with, and where it ends."""
+    """The dotted key at the start of this text, and where it ends."""
     keys: list[str | int] = []
     at = 0
     while True:

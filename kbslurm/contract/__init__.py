@@ -1,1 +1,1 @@
-"""What the API takes and answers: one model for each answer, by subject, for server, client and documents."""
+"""The API's requests and answers: one model each, by subject, for server, client and documents."""

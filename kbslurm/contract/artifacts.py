@@ -1,4 +1,4 @@
-"""The files that profiles left."""
+"""The files of profiles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kbslurm.contract.base import Shape
 
 
 class ArtifactTold(Shape):
-    """A file that a profile left: bytes of the submission's making under a name of the judge's."""
+    """A profile's file: its bytes come from the submission, its name from the judge."""
 
     gpu: str
     name: str

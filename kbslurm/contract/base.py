@@ -1,4 +1,4 @@
-"""What every model is built on, and the two answers that belong to no subject: a failure, and a plain yes."""
+"""The base of every model, and the two general answers: a failure, and a plain ok."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Id = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
-WITHOUT_NUL = r"^[^\x00]*$"  # no file and no program's argument has one in its name
+WITHOUT_NUL = r"^[^\x00]*$"  # neither file names nor program arguments can contain one
 
 
 class Shape(BaseModel):
-    """Nothing but what is listed."""
+    """Only the listed fields."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Wanted(BaseModel):
-    """What a caller sends. A field that we don't know is another version's business."""
+    """A request body. Unknown fields, from other versions, are ignored."""
 
 
 class Failure(Shape):

@@ -1,4 +1,4 @@
-"""Leaderboards: what anybody may know of one, and what hosts do with them."""
+"""Leaderboards: what anyone may know about one, and what hosts do with them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kbslurm.contract.base import WITHOUT_NUL, Id, Shape, Wanted
 
 
 class Leaderboard(Shape):
-    """A board as anybody may know it. `task` says what is judged: no secret seed, no hidden case.
+    """A board as anyone may see it. `task` is the problem: no secret seed, no hidden case.
 
-    `paired`: scores are in units of a baseline's times, whose state stands in `calibration` by GPU type; else raw
-    times. `notes` says what is to be known of the scores, by GPU type; mostly nothing.
+    `paired`: scores are in units of a baseline's times, with the state in `calibration` by GPU type; else they are raw
+    times. `notes` are remarks on the scores, by GPU type; usually empty.
     """
 
     model_config = ConfigDict(
@@ -50,7 +50,7 @@ class Leaderboard(Shape):
 
 
 class NewBoard(Wanted):
-    """`directory` is one of the server's."""
+    """`directory` is on the server."""
 
     model_config = ConfigDict(
         json_schema_extra={"example": {"directory": "/srv/problems/transpose", "visibility": "public"}},
@@ -88,7 +88,7 @@ class VisibilityTold(BoardNamed):
 
 
 class Extension(Wanted):
-    """Until when a person may submit: `2026-12-24`, `2026-12-24 18:00`, or with an offset; null takes it away."""
+    """Until when a person may submit: `2026-12-24`, `2026-12-24 18:00`, or with a UTC offset; null removes it."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"person": "person:7", "until": "2026-12-24 18:00"}})
     person: Annotated[str, Field(min_length=3, max_length=100)]
@@ -96,7 +96,7 @@ class Extension(Wanted):
 
 
 class BoardMade(BoardNamed):
-    """`warnings` are the problem's, and GPU types that no place offers now."""
+    """`warnings` are the problem's, and GPU types that no place offers at the moment."""
 
     model_config = ConfigDict(
         extra="forbid",

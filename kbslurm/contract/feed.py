@@ -10,7 +10,7 @@ from kbslurm.contract.base import Shape
 
 
 class FeedLine(Shape):
-    """One thing that happened. `subject` is like `run:12`; `token` is where a reader goes on from."""
+    """One event. `subject` is like `run:12`; `token` is where a reader continues from."""
 
     model_config = ConfigDict(
         extra="forbid",

@@ -11,7 +11,7 @@ from kbslurm.contract.queue import RQ, RunnerQueue
 
 
 class Progress(Shape):
-    """How far a job is: cases done in this phase. Of the hidden cases not even how many there are."""
+    """A job's progress: cases done in this phase. Not even the number of hidden cases."""
 
     phase: Literal["start", "test", "benchmark", "ranked", "hidden", "profile"]
     done: int | None = None
@@ -19,7 +19,7 @@ class Progress(Shape):
 
 
 class FullVerdict(Shape):
-    """What a run came to. `report` is the judge's, without what only the hosts may see."""
+    """A run's result. `report` is the judge's, without what only hosts may see."""
 
     name: str
     reason: str
@@ -32,7 +32,7 @@ class FullVerdict(Shape):
 
 
 class FullAttempt(Shape):
-    """One try; `why` it went there. `harness_…_at_ns` are by the node's clock."""
+    """One attempt; `why` it went there. `harness_…_at_ns` are by the node's clock."""
 
     number: int
     backend: str
@@ -50,7 +50,7 @@ class FullAttempt(Shape):
 
 
 class FullRun(Shape):
-    """A run. `standing` is its state in the word that people are shown."""
+    """A run. `standing` is its state as shown to people."""
 
     id: Id
     gpu: str

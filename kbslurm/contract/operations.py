@@ -1,4 +1,4 @@
-"""How the service as a whole stands: health, queue, counts, and the audit log."""
+"""The state of the service: health, queue, counts, and the audit log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class GpuStats(Shape):
 
 
 class StatsTold(Shape):
-    """Counts. Submissions that were taken back are left out."""
+    """Counts, without deleted submissions."""
 
     submissions: int
     people: int
@@ -90,7 +90,7 @@ class AttentionTold(Shape):
 
 
 class Overview(Shape):
-    """What a host looks at first."""
+    """An overview for hosts."""
 
     accepts_jobs: bool
     leader: str | None

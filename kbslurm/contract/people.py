@@ -1,4 +1,4 @@
-"""People, their accounts and tokens, and what they may."""
+"""People, their accounts, tokens and rights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kbslurm.contract.base import Shape, Wanted
 
 
 class Pending(Shape):
-    """A token that nobody has yet; it is linked on Discord, on our page, or by a host."""
+    """A pending token; it is linked on Discord, on our page, or by a host."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"state": "kZ0…"}})
     state: str
@@ -26,7 +26,7 @@ class Banned(Shape):
 
 
 class NewPerson(Wanted):
-    """Somebody by the account that stands for them; asked for again it is the same person."""
+    """A person by their account; the same account always gives the same person."""
 
     model_config = ConfigDict(
         json_schema_extra={"example": {"name": "ada", "provider": "discord", "account": "81384788765712384"}},
@@ -37,7 +37,7 @@ class NewPerson(Wanted):
 
 
 class DiscordUser(Wanted):
-    """Somebody by their number on Discord; asked for again it is the same person."""
+    """A person by their Discord ID; the same ID always gives the same person."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"account": "81384788765712384", "name": "ada"}})
     account: Annotated[str, Field(pattern=r"^[0-9]{1,20}$")]
@@ -66,7 +66,7 @@ class PersonTold(Shape):
 
 
 class Link(Wanted):
-    """A pending token (the state of `/auth/init`) and whom it is to stand for: person:ID, discord:ID or github:ID."""
+    """A pending token (the state of `/auth/init`) and whom to link it to: person:ID, discord:ID or github:ID."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"token": "kZ0…", "person": "discord:8138"}})
     token: Annotated[str, Field(min_length=1, max_length=512)]
@@ -78,7 +78,7 @@ class People(Shape):
 
 
 class May(Shape):
-    """`gpu_types`: what places offer; told to hosts and creators only."""
+    """`gpu_types`: what places offer; only for hosts and creators."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"example": {"host": False, "creator": True, "gpu_types": ["A100", "H100"]}}

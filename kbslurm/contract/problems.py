@@ -1,4 +1,4 @@
-"""Bringing boards up to date with a repository of problems."""
+"""Updating boards from a repository of problems."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kbslurm.contract.base import WITHOUT_NUL, Shape, Wanted
 
 
 class SyncWanted(Wanted):
-    """`repository`: https:// or file:/// URL, a directory of the server, or OWNER/NAME. No `problem_set`: all."""
+    """`repository`: https:// or file:/// URL, a directory on the server, or OWNER/NAME. Without `problem_set`: all."""
 
     model_config = ConfigDict(
         json_schema_extra={

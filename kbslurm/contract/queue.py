@@ -1,4 +1,4 @@
-"""How it stands with the queue of a GPU type."""
+"""The state of a GPU type's queue."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from kbslurm.contract.base import Shape
 
 
 class RunnerQueue(Shape):
-    """How it stands with a GPU type. `place` and `starts_in_s` (a range) are there while a submission waits;
-    `waits_for` while its job waits where it was sent and that place says why."""
+    """The state of a GPU type's queue. `place` and `starts_in_s` (a range) are present while a submission is queued;
+    `waits_for` while its job is waiting at its place and that place says why."""
 
     runner: str
     gpu: str

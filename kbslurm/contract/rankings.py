@@ -1,4 +1,4 @@
-"""Who is where on a board: the ranking, a final, and what `kbslurm export` writes."""
+"""A board's rankings: the standings, a final, and what `kbslurm export` writes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kbslurm.contract.base import Id, Shape
 
 
 class FinalRival(Shape):
-    """One who met the others: the place and the score before, and what came of it."""
+    """One participant: the place and score before, and the result."""
 
     place: int
     user_name: str
@@ -20,7 +20,7 @@ class FinalRival(Shape):
 
 
 class FinalGap(Shape):
-    """How many times as long the one behind takes as the one ahead, launch by launch."""
+    """The ratio of the time of the one behind to that of the one ahead, launch by launch."""
 
     ahead: Id
     behind: Id
@@ -60,8 +60,8 @@ class FinalTold(Shape):
 
 
 class Standing(Shape):
-    """One line of a leaderboard; `interval` is that of the measurement, `tied_with` the ranks it can't be told from
-    (the nearest fifty), `best_rank` and `worst_rank` the places that the measurements allow."""
+    """One line of a leaderboard; `interval` is the measurement's, `tied_with` the ranks that it is tied with within
+    measurement error (the nearest fifty), `best_rank` and `worst_rank` the range of possible ranks."""
 
     model_config = ConfigDict(
         extra="forbid",

@@ -1,4 +1,4 @@
-"""What a rejudging would change."""
+"""What a rejudge would change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from kbslurm.contract.base import Id, Shape, Wanted
 
 
 class RejudgeWanted(Wanted):
-    """`filter`: KEY=VALUE, of submission, gpu, verdict, mode, person. `version` of the problem; null: the live one."""
+    """`filter`: KEY=VALUE, with submission, gpu, verdict, mode or person. `version` of the problem; null: the live
+    one."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"filter": ["mode=leaderboard"], "version": 7}})
     filter: Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=5)] | None = None
@@ -24,7 +25,7 @@ class Change(Shape):
 
 
 class RejudgingTold(Shape):
-    """How many runs would go from which verdict to which; `open` are not judged yet."""
+    """How many runs would change from which verdict to which; `open` ones are not judged yet."""
 
     model_config = ConfigDict(
         extra="forbid",

@@ -1,4 +1,4 @@
-"""A submission as popcorn-cli knows it, in full and as a line of a list, and as hosts see it."""
+"""A submission as popcorn-cli sees it, in full and in a list, and as hosts see it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Details(Shape):
 
 
 class Accepted(Shape):
-    """It will not be lost any more."""
+    """It is stored and can't be lost."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -30,7 +30,7 @@ class Accepted(Shape):
 
 
 class Run(Shape):
-    """One phase of a run. Of a secret one only whether it passed."""
+    """One phase of a run. Of a secret one, only whether it passed."""
 
     start_time: str | None
     end_time: str | None
@@ -96,7 +96,7 @@ class Submission(Shape):
 
 
 class RunSummary(Shape):
-    """`standing`: the verdict, or where the run stands; `interval`: that of a score that ranks."""
+    """`standing`: the verdict, or the run's state; `interval`: that of a ranked score."""
 
     gpu_type: str
     score: float | None
@@ -145,7 +145,7 @@ class Count(Shape):
 
 
 class HostsSubmission(Submission):
-    """A submission as the hosts see it."""
+    """A submission as hosts see it."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={})
     user_name: str

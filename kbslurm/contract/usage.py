@@ -1,4 +1,4 @@
-"""GPU-seconds and money of a month."""
+"""GPU-seconds and cost of a month."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kbslurm.contract.base import Shape
 
 
 class UsageRow(Shape):
-    """`name` is null for people without a team; `budget` what it may spend in a month, where that is bounded."""
+    """`name` is null for people without a team; `budget` is the monthly budget, if there is one."""
 
     name: str | None
     attempts: int
@@ -23,7 +23,7 @@ class UsageRow(Shape):
 
 
 class UsageTold(Shape):
-    """What was used in a month (UTC), the dearest first; what is open counts at its most."""
+    """A month's usage (UTC), most expensive first; open runs count at their maximum."""
 
     model_config = ConfigDict(
         extra="forbid",

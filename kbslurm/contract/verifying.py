@@ -1,4 +1,4 @@
-"""Trying a board at the places that run it, with a submission that is known to be right."""
+"""Testing the places that run a board, with a known-correct submission."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class PlaceOffered(Shape):
 
 
 class PlacesOffered(Shape):
-    """Places that may be chosen for a try."""
+    """Places that may be chosen for a test run."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"example": {"places": [{"name": "della", "gpu_types": ["A100", "H100"]}]}}
@@ -25,7 +25,7 @@ class PlacesOffered(Shape):
 
 
 class VerifyWanted(Wanted):
-    """`gpus`: the board's GPU types that are meant, `place`: the one that is; nothing is all of them."""
+    """`gpus`: these GPU types of the board; `place`: this place; left out: all of them."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"mode": "test", "gpus": ["H100"]}})
     mode: Literal["test", "benchmark"] = "test"
@@ -34,8 +34,8 @@ class VerifyWanted(Wanted):
 
 
 class Verifies(BoardNamed):
-    """`submission_ids`: one for each of `places`, perhaps one for types that none has now; `submission_id` is the
-    first. `left_out`: GPU types that places offer and this board hasn't."""
+    """`submission_ids`: one for each of `places`, and possibly one for types that no place has at the moment;
+    `submission_id` is the first. `left_out`: GPU types that places offer but this board doesn't have."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -69,7 +69,7 @@ class VerifiedRun(Shape):
 
 
 class Verification(Shape):
-    """How a canary stands, by place and GPU type; `place` is where it was ordered, `backend` who has it or had it."""
+    """A canary's state, by place and GPU type; `place` is where it was ordered, `backend` where it is or was."""
 
     model_config = ConfigDict(
         extra="forbid",

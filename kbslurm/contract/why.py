@@ -1,4 +1,4 @@
-"""Why a run is where it is."""
+"""The explanation of a run's state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kbslurm.contract.base import Id, Shape
 
 
 class WhyAttempt(Shape):
-    """One try and why it went there. Open ones cost what they may at the most; null for who isn't staff."""
+    """One attempt and why it went there. Open ones count at their maximum cost; null unless the caller is staff."""
 
     number: int
     backend: str
@@ -24,7 +24,7 @@ class WhyAttempt(Shape):
 
 
 class WhyTold(Shape):
-    """Why a run is where it is, in sentences, with the facts behind them."""
+    """A run's state explained in sentences, with the facts behind them."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -38,7 +38,7 @@ class WhyTold(Shape):
                 "verdict": None,
                 "place": 3,
                 "pinned": None,
-                "why": ["it has waited 4 min; 2 before it want H100", "cluster: all 4 slots are in use"],
+                "why": ["it has waited 4 min; 2 runs for H100 are ahead of it", "cluster: all 4 slots are in use"],
                 "attempts": [],
                 "currency": "EUR",
             }

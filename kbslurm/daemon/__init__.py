@@ -1,1 +1,1 @@
-"""The daemon: it gives runs to places, watches them, and writes down what became of them."""
+"""The daemon: gives runs to places, watches them, and records the results."""

@@ -1,6 +1,6 @@
-"""A lane: the thread that does all calls to one place's backend, and what it knows of that place.
+"""A lane: the thread that makes all calls to one place's backend, and what it knows about that place.
 
-A lane that meets trouble is left alone for a while, longer each time.
+After an error a lane pauses for a while, longer each time.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ FORESEE_AGAIN_S = 600.0
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """What a lane is given to do: its open attempts as the rows said, those that were claimed for it just now, and
-    those that were given up lately. `give_back`: what it has certainly not sent goes elsewhere. `knock`: ask whether
-    the place answers. `foresee`: GPU types of which it is to say when it would start the next run."""
+    """A lane's work for one turn: its open attempts from the database, those just claimed for it, and those given up
+    recently. `give_back`: what it has certainly not sent goes elsewhere. `knock`: check whether the place answers.
+    `foresee`: GPU types for which to predict when it would start the next run."""
 
     attempts: Sequence[OpenAttempt]
     claimed: Sequence[OpenAttempt]
@@ -57,19 +57,19 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True)
 class Foreseen:
-    """What a place said of when it would start the next run of a GPU type, were it sent; `at` None: nothing."""
+    """A place's prediction of when it would start the next run of a GPU type; `at` None: it has none."""
 
     at: datetime | None
     asked_at: datetime
 
     def holds(self, now: datetime) -> bool:
-        """Whether it isn't asked again yet: a place that can't say is asked more seldom."""
+        """Whether it is too early to ask again: a place that can't say is asked less often."""
         return now < self.asked_at + timedelta(seconds=FORESEE_AGAIN_S if self.at is None else FORESEE_EVERY_S)
 
 
 @dataclass(kw_only=True)
 class Lane:
-    """One place's worker. The main thread reads and writes its fields only while it isn't `busy`, but for `rung`."""
+    """One place's worker. The main thread reads and writes its fields only while it isn't `busy`, except `rung`."""
 
     store: Store
     place: Place
@@ -111,7 +111,8 @@ class Lane:
         *,
         give_back: bool = False,
     ) -> Turn | None:
-        """What this lane should do now, if anything. Nothing open, nothing asked: an idle site is left in peace."""
+        """What this lane should do now, if anything. With nothing open it makes no calls: an idle site isn't
+        bothered."""
         foresee, self.foresee = self.foresee, ()
         if not attempts and not claimed and not dead and not self.knock and not foresee:
             return None
@@ -127,7 +128,7 @@ class Lane:
         return dataclasses.replace(turn, give_back=give_back, knock=knock, foresee=foresee)
 
     def wakes_at(self, attempts: Sequence[OpenAttempt], now: datetime) -> datetime | None:
-        """When it has something to do, should nothing else happen."""
+        """When it next has something to do, if nothing else happens."""
         if self.busy or not attempts:
             return None
         moments = [self.poll_at, *self.notes.unsent.values(), *self._cancels_due(attempts)]
@@ -136,14 +137,14 @@ class Lane:
         return max(self.ready_at, min(moments))
 
     def begin(self, turn: Turn) -> None:
-        """Hand it a turn. It rings when it is done."""
+        """Give it a turn. It rings when it is done."""
         self.busy = True
         if turn.poll:
             self.rung = False
         self._turns.put(turn)
 
     def keep_time(self, now: datetime) -> None:
-        """After the clock was set back, what was due then is due now: not when it gets there for the second time."""
+        """After the clock was set back, everything is due now, not when the clock gets there again."""
         if went_back(self.known_at, now):
             self.ready_at = self.poll_at = self.sweep_at = self.prune_at = NEVER
             self.notes.unsent = dict.fromkeys(self.notes.unsent, now)
@@ -153,7 +154,7 @@ class Lane:
         self.known_at = now
 
     def told(self) -> dict[str, Any]:
-        """How it stands, for the state of things."""
+        """Its state, for the leader's published state."""
         backend = self.place.backend
         return {
             "troubles": self.troubles,
@@ -169,8 +170,8 @@ class Lane:
         }
 
     def expects(self, attempts: Sequence[OpenAttempt], now: datetime, *, last: bool = False) -> Mapping[str, Planned]:
-        """When the place means to start the first of our jobs that wait there, by GPU type, as far as it has told;
-        where it hasn't, when it said that it would start the next one. `last`: what it said last, however long ago."""
+        """When the place plans to start our first waiting job, by GPU type, if it has said so; otherwise its prediction
+        for the next one. `last`: its latest prediction, however old."""
         found: dict[str, Planned] = {}
         for attempt in attempts:
             said = self.notes.told.get(attempt.id, {}).get("expected_at")
@@ -184,13 +185,13 @@ class Lane:
         return found
 
     def forget(self) -> None:
-        """Begin like a new process: after this one has led before, others may have."""
+        """Start like a new process: since this one last led, others may have."""
         self.notes, self.rung, self.troubles, self.in_vain = AttemptNotes(), True, 0, 0
         self.foresee, self.foreseen = (), {}
         self.ready_at = self.poll_at = self.sweep_at = NEVER
 
     def close(self, within_s: float) -> None:
-        """Let it finish what it is doing, for so long."""
+        """Let it finish what it is doing, for at most this long."""
         self._turns.put(None)
         self._thread.join(timeout=within_s)
         if self._thread.is_alive():
@@ -202,8 +203,8 @@ class Lane:
         return any(attempt.id not in self.notes.unsent for attempt in unsettled(attempts, now))
 
     def _cancels_due(self, attempts: Sequence[OpenAttempt]) -> list[datetime]:
-        """When a sweep should act on cancels that it can act on; whether a job without a handle exists needs its own
-        time."""
+        """When a sweep should act on pending cancels; finding out whether a job without a handle exists has its own
+        schedule."""
         return [
             self.notes.ask_at.get(a.id, NEVER)
             for a in attempts
@@ -243,7 +244,7 @@ class Lane:
         if turn.give_back:
             for attempt in turn.attempts:
                 give_back(self.store.attempts, self.place, attempt, self.notes, now)
-        # Trouble with one of these must not keep the others from being seen to.
+        # An error in one of these must not hold up the others.
         with contextlib.ExitStack() as steps:
             steps.callback(self._tidy, turn, now)
             steps.callback(self._collect, turn)
@@ -253,12 +254,12 @@ class Lane:
             self._sweep(turn, now)
 
     def _knock(self, turn: Turn) -> None:
-        """Ask for a job that isn't there: who says so surely has looked everywhere, and works."""
+        """Ask for a job that doesn't exist: a place that confirms that has checked everywhere, so it works."""
         if turn.knock and self.place.backend.find(new_job_name()).seen is Seen.ABSENT:
             self.answered_at = self.clock.now()
 
     def _foresee(self, turn: Turn) -> None:
-        """Whoever waits for the answer goes on without one where there is none: that is noted first."""
+        """The waiting runs go on without an answer if there is none, so that is noted first."""
         for gpu in turn.foresee:
             now = self.clock.now()
             self.foreseen = {**self.foreseen, gpu: Foreseen(at=None, asked_at=now)}
@@ -266,7 +267,7 @@ class Lane:
             self.foreseen = {**self.foreseen, gpu: Foreseen(at=at, asked_at=now)}
 
     def _sweep(self, turn: Turn, now: datetime) -> None:
-        """Before launches: a site that allows so many calls a minute is to be spared first, then given more."""
+        """Before launches: on a site with a call budget, cancelling comes before giving it more jobs."""
         if turn.sweep:
             self.sweep_at = self.clock.now() + timedelta(seconds=max(0.05, self.place.sweep_gap_s))
             sweep(self.store.attempts, self.place, unsettled(turn.attempts, now), self.notes, self.clock.now())
@@ -298,12 +299,12 @@ class Lane:
             self._launch_each(attempts, came_of)
 
     def _judge_launches(self, came_of: Sequence[Launched]) -> None:
-        """One that it took, and the place works; none, and one that came to nothing, and it is one more in vain."""
+        """One accepted launch shows that the place works; if none was and one failed, it counts as a failure."""
         if Launched.SUBMITTED in came_of:
             self.in_vain, self.breaker = 0, breakers.launched(self.breaker)
         elif Launched.AWAY in came_of or Launched.AMBIGUOUS in came_of:
             self.in_vain += 1
-            why = "what was sent there wasn't taken, or nobody knows whether it was"
+            why = "a job sent there was refused, or it is unclear whether it was accepted"
             self._fails(self.in_vain, why)
 
     def _fails(self, in_a_row: int, why: str) -> None:
@@ -315,7 +316,7 @@ class Lane:
             due = self.notes.unsent.get(attempt.id)
             if due is None or due > now or attempt.cancel_at is not None:
                 continue
-            # From here on it was perhaps sent: if this dies or fails, the sweep looks for it by name.
+            # From here on it may have been sent: if this dies or fails, the sweep looks for it by name.
             del self.notes.unsent[attempt.id]
             came = launch(self.store.attempts, self.place, attempt, now, others=self.places)
             came_of.append(came)
@@ -326,7 +327,7 @@ class Lane:
     def _put_off(self, attempt: OpenAttempt) -> None:
         times = self.notes.put_off.get(attempt.id, 0) + 1
         self.notes.put_off[attempt.id] = times
-        first_s = 2.0 * min(1.0, self.place.sweep_gap_s)  # where things are soon known, they are soon tried again
+        first_s = 2.0 * min(1.0, self.place.sweep_gap_s)  # a place that is polled often is also retried soon
         wait_s = back_off_s(times, first_s=first_s, most_s=LONGEST_PUT_OFF_S)
         self.notes.unsent[attempt.id] = self.clock.now() + timedelta(seconds=wait_s)
 

@@ -1,8 +1,8 @@
-"""The daemon's main loop: one leader at a time looks at the rows and has the lanes do what is due.
+"""The daemon's main loop: one leader at a time reads the database and has the lanes do what is due.
 
 The main thread holds the lease, claims runs and hands out turns; a lane launches, collects and sweeps at one place, so
-that a hung sbatch holds up its own site and nobody else. Nothing is remembered here that a new process would need: it
-can be killed at any moment.
+that a hung sbatch holds up only its own site. A new process needs nothing that is remembered here, so this one can be
+killed at any time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ tell = teller("daemon")
 
 LEASE = "daemon"
 CLAIMS_PER_TICK = 64
-UNKNOWN_PLACE = "this daemon doesn't have it: another host's own slots, or a site that isn't configured any more"
+UNKNOWN_PLACE = "this daemon doesn't know it: it belongs to another host, or its site is no longer configured"
 STOP_LOOK_S = 0.5
 COUNT_EVERY_S = 2.0
 FORGET_EVERY_S = 3_600.0
@@ -45,7 +45,7 @@ TEND_EVERY_S = 0.5
 
 
 class Daemon:
-    """Leads while it holds the lease; else stands by, says so, and takes over when the leader is gone."""
+    """Leads while it holds the lease; otherwise it stands by, says so, and takes over when the leader is gone."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Daemon:
         rules: Rules | None = None,
     ) -> None:
         self.store, self.clock, self.timing = store, clock or WallClock(), timing or Timing()
-        # Seconds that nobody can set and that don't count sleep; without them a clock of a test's own is believed.
+        # A monotonic clock that doesn't count sleep; without it, a test's own clock is trusted.
         self._steady = steady or (time.monotonic if clock is None else None)
         self._steady_at = 0.0
         self.metrics = metrics or Metrics()
@@ -88,7 +88,7 @@ class Daemon:
         self._over = threading.Event()
 
     def run(self, stop: threading.Event, *, once: bool = False) -> None:
-        """Walk until `stop`, or, with `once`, until no run waits and no attempt is open."""
+        """Run until `stop`, or, with `once`, until no run is queued and no attempt is open."""
         listener = threading.Thread(target=self._listen, name="events", daemon=True)
         listener.start()
         tell("started", holder=self.holder, places=",".join(self.lanes))
@@ -102,13 +102,13 @@ class Daemon:
             self._close(listener)
 
     def tick(self) -> tuple[int, float]:
-        """Go once through the rows: (how many attempts are open, how long nothing else is to be done)."""
+        """Go through the database once; returns how many attempts are open, and how long until there is more to do."""
         now = self.clock.now()
         self._keep_time(now)
         if not self._lead(now):
             return 0, self.timing.lease_s / 3
         began = time.perf_counter()
-        # Only lanes that rest before the rows are read: what a lane does meanwhile isn't in them yet.
+        # Only lanes that were idle before the read: what a busy lane does meanwhile isn't in the data yet.
         resting = {name: lane for name, lane in self.lanes.items() if not lane.busy and now >= lane.ready_at}
         attempts = self.store.attempts.open()
         by_place = self._by_place(attempts)
@@ -144,9 +144,9 @@ class Daemon:
                 lane.keep_time(now)
 
     def _give_time(self, by_s: float) -> None:
-        """A job doesn't outlive its deadline by our clock's leap: its submitter would be blamed for a timeout."""
+        """Extend deadlines when the clock jumps, so that no submitter is blamed for a timeout."""
         put_off = self.store.attempts.put_off_deadlines(by_s)
-        tell("the clock went forward, or this machine slept", level="warning", by_s=by_s, deadlines_put_off=put_off)
+        tell("the clock jumped forward, or this machine slept", level="warning", by_s=by_s, deadlines_put_off=put_off)
 
     def _lately_dead(self, now: datetime) -> Sequence[OpenAttempt]:
         if now < self._late_at:
@@ -155,7 +155,7 @@ class Daemon:
         return self.store.attempts.lately_dead(now - timedelta(seconds=LATE_FOR_S))
 
     def _tend(self, now: datetime) -> None:
-        """Order calibrations that are due, and let go the runs that waited for one: now and then, never forgotten."""
+        """From time to time, order due calibrations and release the runs that waited for one."""
         self._untended = now < self._tend_at
         if self._untended:
             return
@@ -167,10 +167,10 @@ class Daemon:
         if now >= self._forget_at:
             self._forget_at = now + timedelta(seconds=FORGET_EVERY_S)
             if gone := self.store.artifacts.forget(now - timedelta(seconds=self.timing.keep_artifacts_s)):
-                tell("forgot artifacts", files=gone)
+                tell("deleted old artifacts", files=gone)
 
     def _told(self) -> dict[str, Any]:
-        """What `kbslurm status` shows of this process: how each place is doing, and how much of its budget is left."""
+        """What `kbslurm status` shows about this process: each place's health, and the rest of its call budget."""
         return {
             "places": {name: lane.told() for name, lane in self.lanes.items()},
             "overflow": self.placement.told(),
@@ -186,7 +186,7 @@ class Daemon:
             calm_s = self._tick(once)
         except KbslurmError as error:
             return self._trouble(error.message)
-        except Exception as error:  # noqa: BLE001 - the daemon outlives its bugs; they are told in full
+        except Exception as error:  # noqa: BLE001 - the daemon outlives its bugs; they are logged in full
             tell("a bug", level="error", error=repr(error), trace=trace_of(error))
             return self._trouble(repr(error))
         if self._troubles:
@@ -223,7 +223,7 @@ class Daemon:
         return held
 
     def _claim(self, places: Sequence[Place], attempts: Sequence[OpenAttempt], now: datetime) -> list[OpenAttempt]:
-        """Lanes that are at work or left alone get no new runs: they go elsewhere, or wait the moment."""
+        """Busy or paused lanes get no new runs: those go elsewhere or wait a moment."""
         slots = free_slots(
             {place.name: place.backend.capacity() for place in places},
             attempts,
@@ -253,12 +253,12 @@ class Daemon:
                 level="warning",
                 backend=name,
                 open_attempts=len(found[name]),
-                why=f"{UNKNOWN_PLACE}; its attempts stay open until one that has it leads, or they are cancelled",
+                why=f"{UNKNOWN_PLACE}; its attempts stay open until a daemon that knows it leads or they are cancelled",
             )
         return found
 
     def _end_cancelled_at_unknown_places(self, by_place: Mapping[str, list[OpenAttempt]], now: datetime) -> None:
-        """Nobody can ask a place that isn't there any more, and the report of a cancelled attempt can't count."""
+        """Close cancelled attempts of unknown places: no one can query such a place, and their reports can't count."""
         for name in set(by_place) - set(self.lanes):
             for attempt in by_place[name]:
                 if attempt.cancel_at is not None:
@@ -301,7 +301,7 @@ class Daemon:
 
     def _close(self, listener: threading.Thread) -> None:
         self._over.set()
-        tell("stopping", open="in-flight attempts go on and are found again by the next start")
+        tell("stopping", open="running attempts go on, and the next start finds them again")
         until = time.monotonic() + self.timing.stop_within_s
         for lane in self.lanes.values():
             lane.close(max(0.1, until - time.monotonic()))

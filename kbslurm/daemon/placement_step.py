@@ -1,4 +1,4 @@
-"""The placement step of a tick: which free slots are offered, what comes home, and which places are left alone."""
+"""The placement step of a tick: which free slots are offered, which runs come home, and which places are paused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ tell = teller("daemon")
 
 
 class PlacementStep:
-    """What the hosts' rules say of where runs go, asked in each tick. Without such rules every free slot is offered."""
+    """Applies the hosts' placement rules in each tick. Without rules, every free slot is offered."""
 
     def __init__(self, store: Store, lanes: Mapping[str, Lane], rules: Rules, timing: Timing) -> None:
         self.store, self.lanes, self.rules, self.timing = store, lanes, rules, timing
@@ -40,7 +40,7 @@ class PlacementStep:
         }
 
     def take_over(self) -> None:
-        """Begin with the breakers that the last leader kept."""
+        """Start with the breakers stored by the last leader."""
         self._breakers = dict(self.store.places.breakers()) if self.has_policy else {}
         for name, lane in self.lanes.items():
             if not lane.busy:
@@ -48,13 +48,13 @@ class PlacementStep:
                 lane.breaker = self._breakers.get(name, CLOSED)
 
     def keep_time(self) -> None:
-        """After the clock was set back, what was due then is due now."""
+        """After the clock was set back, everything is due now."""
         self._shadow_at = NEVER
 
     def before_claims(
         self, resting: Mapping[str, Lane], attempts: Sequence[OpenAttempt], now: datetime
     ) -> Sequence[OpenAttempt]:
-        """Move the breakers, want back what home could run, order shadows. The open attempts, as they are then."""
+        """Update the breakers, withdraw what home could run, order shadows. Returns the open attempts afterwards."""
         if not self.has_policy:
             return attempts
         self._move_breakers(now)
@@ -63,23 +63,23 @@ class PlacementStep:
         return attempts
 
     def offered(self, slots: Sequence[Slot], attempts: Sequence[OpenAttempt], now: datetime) -> list[Slot]:
-        """The free slots that may be claimed for now."""
+        """The free slots that may be claimed now."""
         return list(self._plan(slots, attempts, now).slots) if self.has_policy else list(slots)
 
     def claim_rules(self) -> Rules | None:
-        """What a claim must heed, too."""
+        """The rules that a claim must also follow."""
         return self.rules if self.has_policy else None
 
     def gives_back(self, lane: Lane) -> bool:
-        """Whether what this place has certainly not been sent goes elsewhere: it is down, and there is a place."""
+        """Whether runs certainly not sent to this place go elsewhere: it is down, and there is another place."""
         return self.has_policy and lane.breaker.state is breakers.State.OPEN and self._has_others(lane.place)
 
     def tries_at(self, lane: Lane) -> datetime | None:
-        """When a place that is left alone is tried again."""
+        """When a paused place is tested again."""
         return lane.breaker.try_at if self.has_policy and not lane.busy else None
 
     def told(self) -> dict[str, Any]:
-        """How overflow stands, for the state of things."""
+        """The state of overflow, for the leader's published state."""
         return {
             "rule": str(self.rules.overflow) if self.has_policy else "",
             "other_class": self.rules.other_class,
@@ -97,7 +97,7 @@ class PlacementStep:
         return [lane.place.for_policy(lane.breaker) for lane in self.lanes.values()]
 
     def _has_others(self, place: Place) -> bool:
-        """Whether what this place was to run may go to another."""
+        """Whether this place's runs may go to another."""
         return any(
             other.place is not place
             and set(other.place.backend.capacity()) & set(place.backend.capacity())
@@ -106,7 +106,7 @@ class PlacementStep:
         )
 
     def _plan(self, slots: Sequence[Slot], attempts: Sequence[OpenAttempt], now: datetime) -> Plan:
-        """Which of the free slots are offered now. What else is open counts, too: a lane at work has its slots used."""
+        """Which of the free slots are offered now. Other open attempts count too: a busy lane's slots are in use."""
         backlog = self.store.queue.demand(now)
         starts = self._starts(attempts, now)
         asked = self._asks_ahead(slots, backlog, starts, now)
@@ -118,7 +118,7 @@ class PlacementStep:
     def _starts(
         self, attempts: Sequence[OpenAttempt], now: datetime, *, last: bool = False
     ) -> Mapping[tuple[str, str], Planned]:
-        """What home places said of when they start what is ours, by place and GPU type."""
+        """Home places' predictions of when they start our jobs, by place and GPU type."""
         return {
             (name, gpu): start
             for name, lane in self.lanes.items()
@@ -129,8 +129,9 @@ class PlacementStep:
     def _asks_ahead(
         self, slots: Sequence[Slot], backlog: Backlog, starts: Mapping[tuple[str, str], Planned], now: datetime
     ) -> set[tuple[str, str]]:
-        """Of which free slots their place is asked first when it would start what waits for them. That is worth a call
-        where the rule goes by waits, a run is about to be sent, another place could take it, and nobody has said."""
+        """The free slots whose place is first asked when it would start the next run. That is worth a call if the rule
+        depends on waiting times, a run is about to be sent, another place could take it, and there is no prediction
+        yet."""
         if self.rules.overflow.when != "when_wait_over":
             return set()
         others = {
@@ -148,13 +149,14 @@ class PlacementStep:
             known = (slot.backend, slot.gpu) in starts or (seen is not None and seen.holds(now))
             can_say = isinstance(lane.place.backend, Foresees)
             if works and slot.gpu in others and not known and can_say:
-                # Where nothing waits nobody is asked; what comes before the claim waits for the next tick, which asks.
+                # With an empty queue nothing is asked; a run that arrives before the claim waits for the next tick,
+                # which asks.
                 lane.foresee = (*lane.foresee, slot.gpu) if waits else lane.foresee
                 found.add((slot.backend, slot.gpu))
         return found
 
     def _move_breakers(self, now: datetime) -> None:
-        """Let what runs came to move the breakers, and keep each that moved: the next process begins with them."""
+        """Update the breakers from run outcomes, and store each change for the next process."""
         outcomes = self.store.places.outcomes(now)
         for name, lane in self.lanes.items():
             if not lane.busy:
@@ -170,7 +172,7 @@ class PlacementStep:
                 self._breakers[name] = found
 
     def _shadow(self, now: datetime) -> None:
-        """Have some of what ranked at home measured elsewhere, too, as many as the hosts want."""
+        """Have some of the runs ranked at home measured elsewhere too, as many as the hosts want."""
         if self.rules.shadow <= 0 or now < self._shadow_at:
             return
         self._shadow_at = now + timedelta(seconds=self.timing.shadow_s)
@@ -185,10 +187,10 @@ class PlacementStep:
     def _bring_home(
         self, resting: Mapping[str, Lane], attempts: Sequence[OpenAttempt], now: datetime
     ) -> Sequence[OpenAttempt]:
-        """Want back what waits elsewhere to be started, where home has room for it: its end is asked for.
+        """Withdraw attempts that wait elsewhere if home has room for them: they are cancelled there.
 
-        Not to a home that said that it starts nothing soon. That was why it went; its last word holds until its moment
-        is near, or what comes next has had it asked again.
+        Not if home said that it starts nothing soon, which is why they went. Its last prediction holds until its time
+        is near, or until the next run has it asked again.
         """
         if not any(self._is_away(one) and placement.movable(one) for one in attempts):
             return attempts
@@ -208,11 +210,11 @@ class PlacementStep:
             if self.store.attempts.withdraw(attempt, homes, "home has room for it again", now):
                 crash_point("withdraw.after_wish")
                 done[attempt.id] = dataclasses.replace(attempt, withdraw_at=now)
-                tell("wanted back", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend)
+                tell("withdrawn", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend)
         return [done.get(one.id, one) for one in attempts]
 
     def _knocked(self, resting: Mapping[str, Lane]) -> set[str]:
-        """Homes that are to be tried again and answered since; the others are asked."""
+        """Homes that are due for a test and have answered since; the others are asked."""
         answers = set()
         for name, lane in resting.items():
             if lane.place.role == "home" and lane.breaker.state is breakers.State.HALF_OPEN:

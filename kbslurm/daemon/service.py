@@ -1,4 +1,4 @@
-"""The daemon of a configuration: its places, its database, its logs and metrics."""
+"""The daemon for a configuration: its places, database, logs and metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run_daemon(
     log_json: bool = False,
     verbose: bool = False,
 ) -> None:
-    """Serve this configuration until `stop`, or without one until SIGTERM or ^C. What runs then goes on running."""
+    """Serve this configuration until `stop`, or without one until SIGTERM or ^C. Running jobs keep running."""
     logs.set_up(as_json=log_json, level="debug" if verbose else "info")
     with contextlib.ExitStack() as stack:
         stop = stop or stack.enter_context(stop_on_signals())

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def stop_on_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set. For the main thread only; the old handlers come back."""
+    """An event that SIGTERM and SIGINT set. For the main thread only; the old handlers are restored."""
     stop = threading.Event()
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

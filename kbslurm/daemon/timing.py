@@ -1,4 +1,4 @@
-"""How often the daemon does what, and how long it leaves alone what failed."""
+"""The daemon's intervals and back-off times."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kbslurm.domain import breaker as breakers
 
 
 def back_off_s(times: int, *, first_s: float, most_s: float) -> float:
-    """How long to leave something alone after so many failures in a row: twice as long each time, up to `most_s`."""
+    """The back-off after this many failures in a row: twice as long each time, up to `most_s`."""
     return float(min(most_s, first_s * 2.0 ** min(30, max(0, times - 1))))
 
 
@@ -16,10 +16,10 @@ def back_off_s(times: int, *, first_s: float, most_s: float) -> float:
 class Timing:
     """The daemon's intervals.
 
-    `idle_s`: a look at the rows at least this often, should every message be lost. `late_s`: how often we look for
-    reports of attempts that were given up within the last hour. `keep_artifacts_s`: how long the files of a profile are
-    kept. `breaker_s`: how long a place that fails is left alone at first. `shadow_s`: how often we look whether a run
-    that ranked is to be measured elsewhere, too.
+    `idle_s`: read the database at least this often, in case messages are lost. `late_s`: how often we check for reports
+    of attempts given up within the last hour. `keep_artifacts_s`: how long a profile's files are kept. `breaker_s`: how
+    long a failing place is first paused. `shadow_s`: how often we check whether a ranked run should be measured
+    elsewhere too.
     """
 
     lease_s: float = 15.0

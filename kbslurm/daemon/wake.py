@@ -1,4 +1,4 @@
-"""What the daemon's main thread sleeps on: any thread, and any job on this machine, may wake it."""
+"""What the daemon's main thread sleeps on: any thread, or any job on this machine, can wake it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 
 class Wake:
-    """A bell that any thread may ring, and descriptors beside it."""
+    """A bell that any thread may ring, plus descriptors."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -20,7 +20,7 @@ class Wake:
             os.write(self._write, b"!")
 
     def wait(self, timeout_s: float, doorbells: Iterable[int]) -> frozenset[int] | None:
-        """Wait for the bell or a doorbell: which doorbells rang, or None when the time was over. They are emptied."""
+        """Wait for the bell or a doorbell; returns which doorbells rang, or None on timeout. They are drained."""
         poller = select.poll()
         for fd in (self._read, *doorbells):
             poller.register(fd, select.POLLIN)
@@ -30,7 +30,7 @@ class Wake:
         return frozenset(rang) - {self._read} if rang else None
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """Close it; nothing may wait on it any more."""
         os.close(self._read)
         os.close(self._write)
 

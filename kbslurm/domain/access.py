@@ -28,7 +28,7 @@ Visibility = Literal["public", "closed"]
 CaseList = Literal["tests", "benchmarks"]
 
 HIDDEN = "hidden"
-# The hosts': the hidden cases' log, what proves a report, the machine, and how long each phase's launches were.
+# For hosts only: the hidden cases' log, what proves a report, the machine, and the length of each phase's launches.
 WITHHELD = frozenset({"secret_log", "token", "nonce", "host", "budget"})
 PHASES = frozenset({"start", "test", "benchmark", "ranked", HIDDEN, "profile"})
 MOST_CASES = 100_000
@@ -125,9 +125,9 @@ def _shown_phase(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shown_progress(beat: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """What a job says of itself while it runs: `phase`, and where its cases may be known `done` and `of`.
+    """A running job's progress: `phase`, and `done` and `of` if its cases are public.
 
-    It comes from where the submission runs: what isn't plainly such a beat is None.
+    It comes from where the submission runs, so anything malformed is None.
     """
     found = (beat or {}).get("phase")
     if not isinstance(found, str) or found not in PHASES:

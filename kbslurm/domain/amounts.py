@@ -1,4 +1,4 @@
-"""How long something took, in the words that every face uses: three digits and the unit that fits."""
+"""Durations as shown everywhere: three significant digits and a suitable unit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 def seconds(value: float | None) -> str:
-    """1.234e-3 → `1.23 ms`: three digits and the unit that fits."""
+    """1.234e-3 → `1.23 ms`: three significant digits and a suitable unit."""
     if value is None:
         return "–"
     size, unit = next((u for u in UNITS if abs(value) >= u[0]), UNITS[-1])
@@ -16,7 +16,7 @@ def seconds(value: float | None) -> str:
 
 
 def span(amount_s: float) -> str:
-    """An amount of time in one unit, or in ms below a second."""
+    """A duration in a single unit; in ms below a second."""
     if amount_s < 1:
         return f"{max(0.0, amount_s) * 1000:.0f} ms"
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
@@ -26,7 +26,7 @@ def span(amount_s: float) -> str:
 
 
 def score(value: float | None, low: float | None = None, high: float | None = None) -> str:
-    """A score with its interval: `7.2 ms ± 0.4`, or `10 ms +13 −6` where the sides differ much."""
+    """A score with its interval: `7.2 ms ± 0.4`, or `10 ms +13 −6` where the sides differ a lot."""
     if value is None:
         return "–"
     size, unit = next((u for u in UNITS if abs(value) >= u[0]), UNITS[-1])

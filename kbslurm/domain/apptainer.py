@@ -1,7 +1,7 @@
 """The argv that starts a container: typed, built on the login node, run on the compute node. Pure.
 
-A word may hold places that only the job knows, written `@NAME@` for one of PLACES: `argv` fills them in, `shell`
-leaves them as quoted shell variables. Everything else in a word is quoted, whatever it is.
+A word may contain placeholders for values that only the job knows, written `@NAME@` for one of PLACES: `argv` fills
+them in, `shell` turns them into quoted shell variables. Everything else in a word is quoted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HOST_MOUNTS = "home,cwd,hostfs,bind-paths"
 
 @dataclass(frozen=True, kw_only=True)
 class Bind:
-    """One folder or file shown inside. Read-only unless said otherwise."""
+    """One folder or file bound into the container. Read-only by default."""
 
     source: str
     target: str
@@ -33,7 +33,7 @@ class Bind:
         for path in (self.source, self.target):
             if not path or _UNSAFE_IN_BIND.search(path):
                 raise ValueError(
-                    f"{path!r} can't be bound: a comma, a colon or a line end would change what --bind means"
+                    f"{path!r} can't be bound: a comma, colon or line break would change the meaning of --bind"
                 )
 
     def word(self) -> str:
@@ -53,8 +53,8 @@ def hardened(program: str, network: Network, options: tuple[str, ...] = ()) -> t
 class ApptainerCommand:
     """`apptainer exec`, hardened, and without the environment. What a job starts eval/supervise.sh puts together.
 
-    `own_pids` gives it a PID namespace of its own (what a runner gets and the judge doesn't, so that it can see, stop
-    and end the runner); `network` none takes every interface but loopback away.
+    `own_pids` gives it its own PID namespace (for the runner but not the judge, so that the judge can see, stop and
+    kill the runner); `network` none removes every interface except loopback.
     """
 
     image: str
@@ -69,7 +69,7 @@ class ApptainerCommand:
     options: tuple[str, ...] = field(default=())
 
     def words(self) -> tuple[str, ...]:
-        """The argv with its places still open."""
+        """The argv with its placeholders."""
         found = [*hardened(self.program, self.network, self.options), *VENDOR_OPTIONS[self.vendor]]
         found += ["--containall"] if self.own_pids else ["--contain", "--ipc", "--cleanenv"]
         if self.workdir:
@@ -80,11 +80,11 @@ class ApptainerCommand:
         return (*found, self.image, *self.command)
 
     def argv(self, places: Mapping[str, str]) -> list[str]:
-        """The argv with its places filled in."""
+        """The argv with its placeholders filled in."""
         return [_PLACE.sub(lambda found: places[found[1]], word) for word in self.words()]
 
     def shell(self) -> str:
-        """The same as shell text: places are quoted variables, all else is quoted text."""
+        """The same as shell text: placeholders are quoted variables, everything else is quoted text."""
         return " ".join(map(quoted, self.words()))
 
 

@@ -1,10 +1,10 @@
-"""Who leads: ranking as a pure function of scored runs. The caller gives the entries of one board and one GPU type.
+"""Ranking as a pure function of scored runs. The caller passes the entries of one board and one GPU type.
 
 A score is an interval, not a number: two entries can't be separated, whatever their order, where the 95 % interval of
-the difference of their logarithms holds zero, or where they differ by no more than 0.5 %. Among the first twenty there
-are 190 pairs, of which one in twenty would be told apart by luck alone; there Holm's procedure asks for more, so that
-no pair at all is told apart by luck on 19 boards of 20.
-The order stays total all the same (score, then who came first), since a page has lines; `tied_with` tells the truth.
+the difference of their logarithms contains zero, or where they differ by no more than 0.5 %. The first twenty form 190
+pairs, of which one in twenty would be separated by chance; for those, Holm's procedure is stricter, so that on 19
+boards out of 20 no pair is separated by chance. The order is still total (score, then the earlier submission), since a
+table has rows; `tied_with` has the ties.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Protocol, overload
 from kbslurm_eval.shared.timing import t95
 
 CLOSE = 1e-9
-BLOCK = 32  # rows whose doubt is looked at together first
+BLOCK = 32  # rows whose uncertainty is first checked as one block
 TIES_TOLD = 50
-LEAST_DIFFERENCE = 0.005  # of the logarithms: nobody's rank hangs on less
-TOP = 20  # whose pairs are judged together
+LEAST_DIFFERENCE = 0.005  # of the logarithms: smaller differences never decide a rank
+TOP = 20  # whose pairs are tested together
 ALPHA = 0.05
-DEGREES = 4  # of each interval: five launches, as problems have unless they say otherwise
+DEGREES = 4  # of each interval: five launches, the default of problems
 
 
 class Timed(Protocol):
@@ -41,7 +41,7 @@ class Timed(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A score with its 95 % interval, whoever's it is."""
+    """A score with its 95 % interval."""
 
     score_s: float
     low_s: float
@@ -50,7 +50,7 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """One run that ranks: seconds, lower is better, with the 95 % interval of the measurement."""
+    """A run that ranks: seconds, lower is better, with the 95 % interval of the measurement."""
 
     person_id: int
     person: str
@@ -65,8 +65,8 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """One line of a leaderboard. `tied_with` are the ranks that this one can't be told apart from, the nearest
-    `TIES_TOLD` where there are more; `best_rank` and `worst_rank` are the places that the measurements allow."""
+    """One line of a leaderboard. `tied_with` are the ranks that it is tied with within measurement error, at most the
+    nearest `TIES_TOLD`; `best_rank` and `worst_rank` limit the ranks that the measurements allow."""
 
     rank: int
     tied_with: tuple[int, ...]
@@ -76,12 +76,12 @@ class Standing:
 
 
 def ranked(entries: Iterable[Entry]) -> list[Standing]:
-    """Each person's best entry, in order. Equal scores: the earlier submission is ahead."""
+    """Each person's best entry, in order. With equal scores, the earlier submission is ahead."""
     return list(Ranking(entries))
 
 
 class Ranking(Sequence[Standing]):
-    """The same, each row's ties looked for when somebody looks at it: boards have thousands of rows, pages a few."""
+    """The same, but computing a row's ties only when it is read: boards have thousands of rows, pages a few."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         best: dict[int, Entry] = {}
@@ -111,7 +111,7 @@ class Ranking(Sequence[Standing]):
         above, below = self._above(row), self._below(row)
         near = [*islice(self._tied(row, above[::-1]), TIES_TOLD), *islice(self._tied(row, below), TIES_TOLD)]
         far = [*islice(self._tied(row, above), 1), *islice(self._tied(row, below[::-1]), 1)]
-        if row < TOP:  # among the first also those that all pairs together leave in doubt
+        if row < TOP:  # among the first, also the ties from testing all pairs together
             near += (n for n in range(min(TOP, len(self))) if n != row and (row, n) not in self._apart)
         told = sorted(set(near), key=lambda other: (abs(other - row), other))[:TIES_TOLD]
         return Standing(
@@ -123,19 +123,19 @@ class Ranking(Sequence[Standing]):
         )
 
     def _above(self, row: int) -> range:
-        """Where those can be that are ahead and yet tied: no further than the largest doubt of all reaches."""
+        """Where ties ahead can start: no further than the largest uncertainty reaches."""
         return range(bisect_left(self._logs, self._logs[row] - self._reach(row, self._most), hi=row), row)
 
     def _below(self, row: int) -> range:
         return range(row + 1, bisect_right(self._logs, self._logs[row] + self._reach(row, self._most), lo=row + 1))
 
     def _tied(self, row: int, where: range) -> Iterator[int]:
-        """Of these rows, in their order, those that this one can't be told from. Blocks that nobody's doubt spans are
-        passed over."""
+        """The rows among these, in order, that this one is tied with. Blocks beyond everyone's uncertainty are
+        skipped."""
         step, here = where.step, where.start
         while here in where:
             block = here // BLOCK
-            # The first row beyond this block, on the way.
+            # The first row beyond this block, in search direction.
             beyond = (block + 1) * BLOCK if step > 0 else block * BLOCK - 1
             part = range(here, min(beyond, where.stop) if step > 0 else max(beyond, where.stop), step)
             nearest = part[0] if (step > 0) == (here > row) else part[-1]
@@ -144,35 +144,38 @@ class Ranking(Sequence[Standing]):
             here = beyond
 
     def _reach(self, row: int, widest: float) -> float:
-        """A little further than doubt reaches: what is at its very end is for `_ties` to say."""
+        """Slightly beyond the uncertainty: `_ties` decides about the rows at its edge."""
         return max(LEAST_DIFFERENCE, math.hypot(self._doubts[row], widest)) + CLOSE
 
     def _ties(self, row: int, other: int) -> bool:
         apart = abs(self._logs[other] - self._logs[row])
         doubt = max(LEAST_DIFFERENCE, math.hypot(self._doubts[row], self._doubts[other]))
-        if abs(apart - doubt) < CLOSE:  # a difference of two logarithms isn't quite the logarithm of the ratio
+        if (
+            abs(apart - doubt) < CLOSE
+        ):  # in floating point, a difference of logarithms isn't exactly the logarithm of the ratio
             apart = _difference(self.entries[row], self.entries[other])
         return not apart > doubt
 
 
 def separated(one: Timed, other: Timed) -> bool:
-    """Whether the measurements tell the two apart: the interval of the difference leaves zero out, and it is no
-    trifle. The two were measured on their own, so the half-widths of their logarithms add as squares."""
+    """Whether the two differ by more than measurement error: the interval of the difference excludes zero, and the
+    difference isn't negligible. They were measured independently, so the half-widths of their logarithms add as
+    squares."""
     return _difference(one, other) > max(LEAST_DIFFERENCE, math.hypot(_half_width(one), _half_width(other)))
 
 
 def overlap(one: Timed, other: Timed) -> bool:
-    """Whether the measurements can't tell the two apart."""
+    """Whether the two are equal within measurement error."""
     return not separated(one, other)
 
 
 def _difference(one: Timed, other: Timed) -> float:
-    """Of the logarithms, the same whoever is asked about first."""
+    """The difference of the logarithms, symmetric in its arguments."""
     return math.log(max(one.score_s, other.score_s) / min(one.score_s, other.score_s))
 
 
 def _apart(rows: Sequence[Timed]) -> set[tuple[int, int]]:
-    """The pairs of these, by their places, that are told apart when all of them are judged together (Holm)."""
+    """The pairs of these, by index, that are separated when all are tested together (Holm)."""
     pairs = sorted((_luck(rows[one], rows[other]), one, other) for one, other in combinations(range(len(rows)), 2))
     found = set()
     for held, (luck, one, other) in enumerate(pairs):
@@ -183,7 +186,7 @@ def _apart(rows: Sequence[Timed]) -> set[tuple[int, int]]:
 
 
 def _luck(one: Timed, other: Timed) -> float:
-    """How likely two that are equally fast differ by so much, by a t test for two that vary differently (Welch)."""
+    """The probability that two equally fast ones differ this much, by a t test with unequal variances (Welch)."""
     first, second = (_half_width(timed) / t95(DEGREES) for timed in (one, other))
     difference, doubt = _difference(one, other), math.hypot(first, second)
     if doubt == 0:
@@ -193,7 +196,7 @@ def _luck(one: Timed, other: Timed) -> float:
 
 
 def _two_sided(t: float, degrees: int) -> float:
-    """The share of Student's t beyond ±t, for an even number of degrees of freedom."""
+    """Student's t probability beyond ±t, for an even number of degrees of freedom."""
     angle = math.atan(t / math.sqrt(degrees))
     square, term, total = math.cos(angle) ** 2, 1.0, 1.0
     for step in range(1, degrees // 2):
@@ -208,7 +211,7 @@ def _half_width(timed: Timed) -> float:
 
 
 def records(entries: Iterable[Entry]) -> list[Entry]:
-    """Those that were better than all that came before them, oldest first."""
+    """The entries that were better than all before them, oldest first."""
     found: list[Entry] = []
     for entry in sorted(entries, key=lambda one: (one.at, one.submission_id, one.score_s, one.run_id)):
         if not found or entry.score_s < found[-1].score_s:
@@ -221,5 +224,5 @@ def _order(entry: Entry) -> tuple[float, datetime, int, int]:
 
 
 def _largest(doubts: Sequence[float]) -> float:
-    """Of these the largest; one that isn't a number is without bound."""
+    """The largest of these; NaN counts as infinite."""
     return max((math.inf if math.isnan(doubt) else doubt for doubt in doubts), default=0.0)

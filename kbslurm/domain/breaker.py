@@ -1,8 +1,8 @@
-"""Whether a place is to be trusted with runs: closed, open, or half-open with one run to try it. Pure.
+"""A circuit breaker per place: closed, open, or half-open with one test run. Pure.
 
-A place fails when its controller doesn't answer several times in a row, when launches come to nothing or stay unclear
-as often, or when runs of several people end there without a fault of their own and none ends well. Then it is left
-alone for a while, longer each time; after that one run is let in. What comes of it closes the breaker or opens it anew.
+A place fails when its controller repeatedly doesn't answer, when launches repeatedly fail or stay unclear, or when runs
+of several people fail there through no fault of their own and none succeeds. Then it gets no runs for a while, longer
+each time; after that one run is let in, whose outcome closes the breaker or opens it again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 FAILURES = 3
-PEOPLE = 3  # whose runs must have failed: no one person takes a place away from everybody
+PEOPLE = 3  # people whose runs must have failed: no single person can close a place for everyone
 FIRST_S = 30.0
 LONGEST_S = 600.0
 
@@ -22,7 +22,7 @@ Cause = Literal["calls", "runs"]
 
 
 class State(StrEnum):
-    """Closed: runs go there. Open: none does. Half-open: one at a time, to see."""
+    """Closed: runs go there. Open: none does. Half-open: one at a time, to test it."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -31,7 +31,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Breaker:
-    """`since`: when it came to this state. `times`: how often it opened without having been closed between."""
+    """`since`: when it entered this state. `times`: how often it opened without closing in between."""
 
     state: State = State.CLOSED
     cause: Cause = "calls"
@@ -46,8 +46,8 @@ CLOSED = Breaker()
 
 @dataclass(frozen=True, kw_only=True)
 class Outcomes:
-    """What runs came to at a place lately: how many people's failed through no fault of theirs since the last good one,
-    and when the last of either kind ended."""
+    """Recent outcomes at a place: how many people's runs failed through no fault of theirs since the last success, and
+    when the latest of either kind ended."""
 
     people: int = 0
     bad_at: datetime | None = None
@@ -55,7 +55,7 @@ class Outcomes:
 
 
 def opened(breaker: Breaker, cause: Cause, why: str, now: datetime, *, first_s: float = FIRST_S) -> Breaker:
-    """Leave it alone from now on, twice as long as the time before. One that is open already stays as it is."""
+    """Open it now, for twice as long as last time. An open one stays as it is."""
     if breaker.state is State.OPEN:
         return replace(breaker, why=why, cause=cause)
     times = breaker.times + 1
@@ -66,33 +66,33 @@ def opened(breaker: Breaker, cause: Cause, why: str, now: datetime, *, first_s: 
 
 
 def failed(breaker: Breaker, in_a_row: int, why: str, now: datetime, *, first_s: float = FIRST_S) -> Breaker:
-    """After a call or a launch that came to nothing, the so-manieth in a row."""
+    """After a failed call or launch, with the number of failures in a row."""
     if breaker.state is State.HALF_OPEN or in_a_row >= FAILURES:
         return opened(breaker, "calls", why, now, first_s=first_s)
     return breaker
 
 
 def answered(breaker: Breaker, now: datetime) -> Breaker:
-    """After it answered again where it hadn't: it may be tried at once. That alone doesn't close it."""
+    """After it answered again: it may be tested immediately. That alone doesn't close the breaker."""
     if breaker.state is State.OPEN and breaker.cause == "calls":
         return replace(breaker, try_at=now)
     return breaker
 
 
 def launched(breaker: Breaker) -> Breaker:
-    """After it took a run: closed, unless what runs came to was the trouble."""
+    """After it accepted a run: closed, unless it opened because of run outcomes."""
     return CLOSED if breaker.state is not State.CLOSED and breaker.cause == "calls" else breaker
 
 
 def looked(breaker: Breaker, outcomes: Outcomes, now: datetime, *, first_s: float = FIRST_S) -> Breaker:
-    """After a look at what runs came to there, and at the clock."""
+    """After checking recent outcomes and the clock."""
     since = breaker.since
     if breaker.state is not State.CLOSED and since is not None and _after(outcomes.good_at, since):
         return CLOSED
     if breaker.state is State.HALF_OPEN and since is not None and _after(outcomes.bad_at, since):
-        return opened(breaker, "runs", "the run that tried it failed through no fault of its own", now, first_s=first_s)
+        return opened(breaker, "runs", "the test run failed through no fault of its own", now, first_s=first_s)
     if breaker.state is State.CLOSED and outcomes.people >= PEOPLE:
-        why = f"runs of {outcomes.people} people failed there through no fault of theirs, and none ended well since"
+        why = f"runs of {outcomes.people} people failed there through no fault of theirs, and none has succeeded since"
         return opened(breaker, "runs", why, now, first_s=first_s)
     if breaker.state is State.OPEN and (breaker.try_at is None or now >= breaker.try_at):
         return replace(breaker, state=State.HALF_OPEN, since=now, try_at=None)
@@ -104,7 +104,7 @@ def _after(moment: datetime | None, since: datetime) -> bool:
 
 
 def told(breaker: Breaker) -> dict[str, Any]:
-    """As it is kept, and shown."""
+    """The stored and displayed form."""
     return {
         "state": breaker.state.value,
         "cause": breaker.cause,
@@ -116,7 +116,7 @@ def told(breaker: Breaker) -> dict[str, Any]:
 
 
 def kept(said: Mapping[str, Any]) -> Breaker:
-    """The same, read again. What isn't one is closed: then it is found out anew."""
+    """Read the stored form. Invalid data counts as closed; failures will open it again."""
     try:
         return Breaker(
             state=State(said["state"]),

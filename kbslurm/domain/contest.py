@@ -1,4 +1,4 @@
-"""A contest's pure rules: what boards and GPUs may be called, and when a board closes."""
+"""A contest's pure rules: names of boards and GPUs, and when a board closes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from kbslurm.errors import Invalid, NotFound
 
-# Words that popcorn-cli's paths use where a board's name would stand.
+# Words that popcorn-cli's paths use in place of a board name.
 RESERVED_NAMES = frozenset({"admin", "submission", "user", "auth", "health", "leaderboards", "gpus"})
 NAME_CAP = 64
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*\Z")
@@ -21,25 +21,26 @@ _HINT = "Write 2026-05-31 (the end of that day), 2026-05-31 18:00, or 2026-05-31
 
 
 def board_name(text: str) -> str:
-    """The board's name in its one spelling, or Invalid. Names go into paths unescaped, and case doesn't count."""
+    """The board's name in canonical form, or Invalid. Names go into paths unescaped and are case-insensitive."""
     name = text.strip().lower()
     if not _NAME.match(name) or len(name) > NAME_CAP:
         raise Invalid(
-            f"{text!r} can't be a board's name",
-            hint=f"Letters a-z, digits, and . _ - after the first; at most {NAME_CAP} of them.",
+            f"{text!r} isn't a valid board name",
+            hint=f"Use at most {NAME_CAP} letters a-z and digits, and . _ - after the first.",
         )
     if name in RESERVED_NAMES:
-        raise Invalid(f"{name!r} can't be a board's name: the API uses the word itself", hint="Pick another name.")
+        raise Invalid(f"{name!r} can't be a board's name: the API reserves this word", hint="Pick another name.")
     return name
 
 
 def team_name(text: str) -> str:
-    """The team's name in its one spelling, or Invalid: it stands in the configuration, too, and case doesn't count."""
+    """The team's name in canonical form, or Invalid: it is used in the configuration as well and is
+    case-insensitive."""
     name = text.strip().lower()
     if not _NAME.match(name) or len(name) > NAME_CAP:
         raise Invalid(
-            f"{text[: 2 * NAME_CAP]!r} can't be a team's name",
-            hint=f"Letters a-z, digits, and . _ - after the first; at most {NAME_CAP} of them.",
+            f"{text[: 2 * NAME_CAP]!r} isn't a valid team name",
+            hint=f"Use at most {NAME_CAP} letters a-z and digits, and . _ - after the first.",
         )
     return name
 
@@ -48,12 +49,12 @@ def gpu_name(text: str) -> str:
     """A GPU type's name as written, or Invalid: clients cut names by bytes, so they are ASCII."""
     name = text.strip()
     if not _GPU.match(name) or len(name) > NAME_CAP:
-        raise Invalid(f"{text!r} can't be a GPU's name", hint="Letters, digits, and . _ - after the first.")
+        raise Invalid(f"{text!r} isn't a valid GPU name", hint="Use letters and digits, and . _ - after the first.")
     return name
 
 
 def known_gpu(text: str, known: Sequence[str]) -> str:
-    """The GPU type of this list that is meant, whatever case it was written in; NotFound with the list otherwise."""
+    """The matching GPU type of this list, in any case; otherwise NotFound with the list."""
     for name in known:
         if name.lower() == text.strip().lower():
             return name
@@ -61,19 +62,19 @@ def known_gpu(text: str, known: Sequence[str]) -> str:
 
 
 def zone(name: str) -> ZoneInfo:
-    """The time zone of this name, or Invalid."""
+    """The time zone with this name, or Invalid."""
     try:
         return ZoneInfo(name)
     except (LookupError, ValueError, OSError):
         # ZoneInfoNotFoundError is a LookupError; "America" is a folder of zones (IsADirectoryError), ".." a ValueError.
-        raise Invalid(f"there is no time zone {name!r}", hint="Name a place, like Europe/Berlin, or UTC.") from None
+        raise Invalid(f"{name!r} isn't a known time zone", hint="Use a name like Europe/Berlin, or UTC.") from None
 
 
 def parsed_deadline(text: str, zone_name: str = "UTC") -> datetime:
-    """The moment at which a board closes, in UTC.
+    """The time at which a board closes, in UTC.
 
-    `YYYY-MM-DD` lasts to the end of that day (23:59:59), since that is what people mean by "until the 31st".
-    `YYYY-MM-DD HH:MM[:SS]` is that moment. Both are meant in `zone_name`, unless they carry an offset of their own.
+    `YYYY-MM-DD` means the end of that day (23:59:59), since that is what people mean by "until the 31st".
+    `YYYY-MM-DD HH:MM[:SS]` is that exact time. Both are in `zone_name` unless they have their own offset.
     """
     home = zone(zone_name)
     written = _ONE_DIGIT_HOUR.sub(r"\g<1>0\g<2>", text.strip())
@@ -86,9 +87,10 @@ def parsed_deadline(text: str, zone_name: str = "UTC") -> datetime:
                 raise ValueError("no time of day")
         return (moment if moment.tzinfo else moment.replace(tzinfo=home)).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise Invalid(f"{text!r} is no deadline", hint=_HINT) from None
+        raise Invalid(f"{text!r} isn't a valid deadline", hint=_HINT) from None
 
 
 def closed(deadline: datetime | None, now: datetime) -> bool:
-    """Whether the deadline has passed. A board without one never closes; the deadline itself is still in time."""
+    """Whether the deadline has passed. A board without one never closes; a submission exactly at the deadline is still
+    in time."""
     return deadline is not None and now > deadline

@@ -1,4 +1,4 @@
-"""How much slower another place times the same submissions: pairs of scores, one from home, one from there. Pure."""
+"""How much slower another place is with the same submissions: pairs of scores, one from home, one from there. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from kbslurm_eval.shared.timing import t95
 
-SHADOW = "shadow"  # `submission.via` of the second one's run; it never ranks
+SHADOW = "shadow"  # `submission.via` of the shadow run; it never ranks
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """A run that ranked lately and has no shadow, where that was, and what one would hold at its most."""
+    """A run that ranked recently and has no shadow, where it ran, and the maximum GPU time of a shadow."""
 
     run: int
     submission: int
@@ -38,7 +38,8 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """There, times are `ratio` times those at home; between `low` and `high` with 95 % confidence, of `pairs` pairs."""
+    """Times there are `ratio` times those at home; between `low` and `high` with 95 % confidence, from `pairs`
+    pairs."""
 
     ratio: float
     low: float
@@ -47,13 +48,13 @@ class Drift:
 
     @property
     def is_drift(self) -> bool:
-        """Whether it is more than the measurements' doubt."""
+        """Whether it exceeds measurement error."""
         return not self.low <= 1 <= self.high
 
 
 def drift(pairs: Sequence[Pair]) -> Drift | None:
-    """The geometric mean of the ratios. What single measurements doubt is in it where it is more than what they differ
-    by; None without a pair."""
+    """The geometric mean of the ratios. Its interval uses the single measurements' uncertainty if that is larger than
+    their scatter; None without a pair."""
     logs = [math.log(pair.there_s / pair.home_s) for pair in pairs if pair.there_s > 0 and pair.home_s > 0]
     if not logs:
         return None
@@ -66,12 +67,12 @@ def drift(pairs: Sequence[Pair]) -> Drift | None:
 
 
 def coin(run: int) -> float:
-    """From 0 to below 1, and for one run always the same: who asks again, or after a takeover, gets no other answer."""
+    """In [0, 1), and always the same for one run, even after another daemon takes over."""
     return int.from_bytes(hashlib.sha256(f"shadow of {run}".encode()).digest()[:8]) / 2**64
 
 
 def _doubt(pair: Pair) -> float:
-    """Half of the 95 % interval of the logarithm of the ratio."""
+    """Half the 95 % interval of the logarithm of the ratio."""
     return math.hypot(_half(pair.home_low_s, pair.home_high_s), _half(pair.there_low_s, pair.there_high_s))
 
 

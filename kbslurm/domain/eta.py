@@ -10,22 +10,22 @@ LAUNCH_S = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """How long runs of a GPU type held their slot lately: the tenth and the ninetieth of a hundred, in seconds."""
+    """How long recent runs of a GPU type held their slot: the 10th and 90th percentiles, in seconds."""
 
     quick_s: float
     slow_s: float
 
 
 def planned_in_s(expected_in_s: float) -> tuple[float, float]:
-    """The same for a job that the cluster has planned: it counts on all before it to use up their limits, so it will
-    hardly be later, and may be at once."""
+    """The same for a job that the cluster has planned: the plan assumes that all jobs before it use up their limits, so
+    it will hardly start later, and possibly right now."""
     return 0.0, max(0.0, expected_in_s) + LAUNCH_S
 
 
 def starts_in_s(ahead: int, open_now: int, slots: int, service: Service | None) -> tuple[float, float] | None:
-    """Between how many seconds from now a run with `ahead` runs before it will start. None: nobody can know yet.
+    """The range, in seconds from now, in which a run with `ahead` runs before it will start. None: not known yet.
 
-    `open_now` runs hold a slot already. A slot that is free now means: as soon as the daemon looks.
+    `open_now` runs hold a slot already. A free slot means: at the daemon's next check.
     """
     if slots < 1:
         return None

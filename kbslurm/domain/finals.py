@@ -1,7 +1,7 @@
-"""A final: the leaders of a board measured head to head on one node in one job, beside the scores that they have.
+"""A final: the leaders of a board measured head to head on one node in one job, in addition to their scores.
 
-Nothing counts until a host applies it. The job is an ordinary run of the house; what makes it a final stands in its
-manifest's `config`.
+Nothing counts until a host applies it. The job is an ordinary run by the service; its manifest's `config` makes it a
+final.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from kbslurm.domain.problem import Problem
 from kbslurm_eval.shared import timing
 from kbslurm_eval.shared.wire import Report
 
-FINAL = "final"  # `submission.via` of such a run; it never ranks itself
+FINAL = "final"  # `submission.via` of such a run; it doesn't rank itself
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What one rival came to. No score: it fell out, and the verdict says how."""
+    """One rival's result. No score: it dropped out, for the reason in the verdict."""
 
     rival: int
     verdict: str
@@ -35,7 +35,7 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
-    """How much slower the one behind is than the one ahead, by their launches side by side, with the 95 % interval."""
+    """How much slower the one behind is than the one ahead, launch by launch, with the 95 % interval."""
 
     ahead: int
     behind: int
@@ -45,12 +45,12 @@ class Gap:
 
     @property
     def separated(self) -> bool:
-        """Whether the two can be told apart."""
+        """Whether the difference exceeds measurement error."""
         return self.low > 1 and math.log(self.ratio) > LEAST_DIFFERENCE
 
 
 def staged(problem: Problem, rivals: Sequence[str]) -> Problem:
-    """The problem with those who meet, and with time and memory for all of them at once."""
+    """The problem with all rivals, and with time and memory for all of them together."""
     many = len(rivals) + 2
     limits = dataclasses.replace(
         problem.limits,
@@ -62,7 +62,7 @@ def staged(problem: Problem, rivals: Sequence[str]) -> Problem:
 
 
 def outcomes(report: Report, problem: Problem, b_ref_s: Sequence[float] | None) -> list[Outcome]:
-    """What the report says of each rival, counted from its samples, in the board's own units."""
+    """Each rival's result, computed from the report's samples, in the board's units."""
     told = report.host.get("rivals")
     found = []
     for number, row in enumerate(told if isinstance(told, list) else ()):
@@ -86,7 +86,7 @@ def outcomes(report: Report, problem: Problem, b_ref_s: Sequence[float] | None) 
 
 
 def gaps(report: Report, problem: Problem, order: Sequence[int]) -> list[Gap]:
-    """Between neighbours of this order: launch by launch, so that what a launch shares is in no difference."""
+    """Between neighbours in this order, launch by launch, so that effects shared within a launch cancel out."""
     found = []
     for ahead, behind in pairwise(order):
         one, other = (_per_launch(report, problem, 1 + rival) for rival in (ahead, behind))
@@ -97,7 +97,7 @@ def gaps(report: Report, problem: Problem, order: Sequence[int]) -> list[Gap]:
 
 
 def as_detail(report: Report, problem: Problem, b_ref_s: Sequence[float] | None) -> dict[str, Any]:
-    """What the verdict's detail keeps of it."""
+    """The part stored in the verdict's detail."""
     found = outcomes(report, problem, b_ref_s)
     order = [o.rival for o in sorted(found, key=lambda o: (o.score_s is None, o.score_s or 0.0)) if o.score_s]
     told = [{**dataclasses.asdict(gap), "separated": gap.separated} for gap in gaps(report, problem, order)]
@@ -105,7 +105,7 @@ def as_detail(report: Report, problem: Problem, b_ref_s: Sequence[float] | None)
 
 
 def from_detail(detail: Mapping[str, Any] | None) -> tuple[list[Outcome], list[Gap]]:
-    """What `as_detail` kept."""
+    """Read what `as_detail` stored."""
     told = (detail or {}).get("final") or {}
     kept = ("ahead", "behind", "ratio", "low", "high")
     return (

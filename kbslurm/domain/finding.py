@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Grade(StrEnum):
-    """How a check went. UNSEEN: nobody looked; it is neither good nor bad."""
+    """A check's grade. UNSEEN: not checked, neither good nor bad."""
 
     PASS = "PASS"
     CAUTION = "CAUTION"
@@ -18,9 +18,9 @@ class Grade(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that was looked at. Whatever isn't PASS has a remedy: what to change, or whom to ask for what.
+    """One check. Anything but PASS has a remedy: what to change, or whom to ask for what.
 
-    `where` is empty for this machine, else the node or the GPU type that it was seen at.
+    `where` is empty for this machine, else the node or GPU type concerned.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Finding:
 
     def __post_init__(self) -> None:
         if self.grade is not Grade.PASS and not self.remedy:
-            raise ValueError(f"{self.name}: whoever reads {self.grade} wants to know what to do")
+            raise ValueError(f"{self.name}: a {self.grade} needs a remedy")
 
 
 def passed(name: str, text: str, *, where: str = "") -> Finding:
@@ -40,21 +40,21 @@ def passed(name: str, text: str, *, where: str = "") -> Finding:
 
 
 def caution(name: str, text: str, remedy: str, *, where: str = "") -> Finding:
-    """It works, but not as well, or not as safely, as it could."""
+    """It works, but not as well or as safely as it could."""
     return Finding(name=name, grade=Grade.CAUTION, text=text, remedy=remedy, where=where)
 
 
 def failed(name: str, text: str, remedy: str, *, where: str = "") -> Finding:
-    """Runs will fail, or won't be kept apart."""
+    """Runs will fail, or won't be isolated."""
     return Finding(name=name, grade=Grade.FAIL, text=text, remedy=remedy, where=where)
 
 
 def unseen(name: str, text: str, remedy: str, *, where: str = "") -> Finding:
-    """Nobody looked."""
+    """Not checked."""
     return Finding(name=name, grade=Grade.UNSEEN, text=text, remedy=remedy, where=where)
 
 
 def worst(findings: Iterable[Finding]) -> Grade:
-    """The grade of the whole: FAIL before CAUTION before PASS; what nobody looked at doesn't count."""
+    """The overall grade: FAIL before CAUTION before PASS; unchecked ones don't count."""
     grades = {finding.grade for finding in findings}
     return next((grade for grade in (Grade.FAIL, Grade.CAUTION) if grade in grades), Grade.PASS)

@@ -1,4 +1,4 @@
-"""Who may submit what where: the rules of the first room, pure. The facts come from the store in one read."""
+"""Who may submit what where: the rules of the walk's first step. Pure; the facts come from the store in one read."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from kbslurm_eval.shared.wire import Mode
 
 @dataclass(frozen=True, kw_only=True)
 class Basis:
-    """What an intake rests on, all of it in one text: what was decided by it holds while that is still the same.
+    """Everything that the decision depends on, as one string: the decision is valid as long as that is unchanged.
 
-    With the last open run of the person, which the next one's place in the queue follows from.
+    Includes the person's last open run, which determines the next one's place in the queue.
     """
 
     seen: str
@@ -29,9 +29,10 @@ class Basis:
 
 @dataclass(frozen=True, kw_only=True)
 class Admission:
-    """What accept must know of a person, a board and the house. `gpus` are the board's; `closed` is the host's act.
+    """What `accept` must know about a person, a board and the service. `gpus` are the board's; `closed`: closed by a
+    host.
 
-    There is no `basis` where something has to be counted, and so to be decided where nobody can change it meanwhile.
+    There is no `basis` if something has to be counted, which must be decided inside the transaction.
     """
 
     person_id: PersonId
@@ -52,7 +53,7 @@ class Admission:
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """What a place has for those who choose where their try goes: its GPU types, and whose runs it takes."""
+    """What a place offers people who choose where their test run goes: its GPU types, and whose runs it accepts."""
 
     name: str
     gpus: tuple[str, ...]
@@ -60,12 +61,12 @@ class Offer:
     staff_only: bool = False
 
     def is_for(self, *, staff: bool) -> bool:
-        """Whether they may choose it. Other places than home cost money, by a rule that isn't the competitor's."""
+        """Whether they may choose it. Places other than home cost money, so competitors can't choose them."""
         return staff or (self.role == "home" and not self.staff_only)
 
 
 def check_may_submit(admission: Admission, now: datetime) -> None:
-    """Refuse whoever may not submit here now. Staff may while intake is paused or the board is closed, to try it."""
+    """Refuse people who may not submit here now. Staff may even when submissions are paused or the board is closed."""
     if admission.banned is not None:
         raise Refused(
             f"{admission.person} may not submit: {admission.banned or 'banned by the hosts'}", hint="Ask a host."
@@ -73,7 +74,7 @@ def check_may_submit(admission: Admission, now: datetime) -> None:
     if admission.by_staff:
         return
     if not admission.accepting:
-        raise NotAccepting("submissions are paused", hint="Nothing was stored. Try again later; a host can say when.")
+        raise NotAccepting("submissions are paused", hint="Nothing was stored. Try again later, or ask a host when.")
     if admission.closed:
         raise Refused(f"board {admission.board} is closed", hint="Pick another board.")
     if admission.deadline_at is not None and contest.closed(admission.deadline_at, now):
@@ -91,26 +92,31 @@ def check_mode(admission: Admission, mode: Mode, source: Source) -> None:
 
 
 def chosen_gpus(admission: Admission, asked: Sequence[str]) -> tuple[str, ...]:
-    """The board's GPU types that are meant, each once, in the order asked. Nothing asked: all that the board has."""
+    """The requested GPU types of the board, each once, in the requested order; all of the board's if none are
+    requested."""
     if not admission.gpus:
-        raise Refused(f"board {admission.board} has no GPU type", hint="A host must give it one.")
+        raise Refused(f"board {admission.board} has no GPU type", hint="A host has to add one.")
     known = [contest.known_gpu(name, admission.gpus) for name in asked] or list(admission.gpus)
     return tuple(dict.fromkeys(known))
 
 
 def chosen_place(admission: Admission, mode: Mode, gpus: Sequence[str], asked: str, offers: Sequence[Offer]) -> str:
-    """The place that was asked for by name, if this submission may be ordered there."""
+    """The place requested by name, if this submission may be pinned there."""
     if mode == "leaderboard":
-        raise Invalid("a leaderboard submission chooses no place", hint="Try test, benchmark or profile there.")
+        raise Invalid(
+            "a leaderboard submission can't choose its place", hint="Use mode test, benchmark or profile there."
+        )
     mine = [offer for offer in offers if offer.is_for(staff=admission.by_staff)]
     found = next((offer for offer in offers if offer.name.lower() == asked.strip().lower()), None)
     if found is None:
         raise NotFound("place", asked, known=[offer.name for offer in mine])
     if found not in mine:
-        raise Refused(f"only hosts choose {found.name}", hint="Leave it out: runs go there by the hosts' rule.")
+        raise Refused(
+            f"only hosts can choose {found.name}", hint="Leave it out: the hosts' rules decide which runs go there."
+        )
     for gpu in gpus:
         if gpu not in found.gpus:
             having = [offer.name for offer in mine if gpu in offer.gpus]
-            hint = f"{gpu} is at {', '.join(having)}." if having else f"No place that you may choose has {gpu}."
+            hint = f"Places with {gpu}: {', '.join(having)}." if having else f"No place that you may choose has {gpu}."
             raise Invalid(f"{found.name} has no {gpu}", hint=hint)
     return found.name

@@ -1,4 +1,4 @@
-"""What the harness is told: where a problem and a source become a manifest. Pure; `render` and `try` share it."""
+"""Turns a problem and a source into the manifest for the harness. Pure; shared by `render` and `try`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kbslurm.domain.problem import Problem
 from kbslurm.errors import Invalid
 from kbslurm_eval.shared.wire import MANIFEST_CAP, PHASES, WIRE_VERSION, Limits, Manifest, Mode, dumps
 
-# Phases count what the submission takes; inputs, answers and checks are the judge's own work and take as long again.
+# Phase limits cover the submission's time; inputs, answers and checks are the judge's work and take as long again.
 JUDGES_SHARE = 1.5
 STARTING_S = 60.0
 ENDING_S = 30.0
@@ -27,7 +27,7 @@ def manifest_for(
     problem_digest: str | None = None,
     log_bytes: int | None = None,
 ) -> Manifest:
-    """The manifest of one attempt. It names no person and no board, and the key that seals its report isn't in it.
+    """The manifest of one attempt. It names no person and no board, and doesn't contain the key that seals its report.
 
     `problem_digest` is the recorded digest of the problem version; without it the problem's own is used.
     """
@@ -68,21 +68,23 @@ def manifest_for(
 
 
 def manifest_text(manifest: Manifest) -> str:
-    """The manifest's one text, refused when the harness would refuse it for its size."""
+    """The manifest as text, refused if it is too large for the harness."""
     text = dumps(manifest)
     if len(text) > MANIFEST_CAP:
-        raise Invalid(f"problem {manifest.problem} and its submission come to {len(text)} bytes, over {MANIFEST_CAP}")
+        raise Invalid(
+            f"problem {manifest.problem} and its submission have {len(text)} bytes, over the limit of {MANIFEST_CAP}"
+        )
     return text
 
 
 def job_s(limits: Limits, mode: Mode) -> float:
-    """How long the harness may take in all for this mode: the problem's `total_s`, or what its phases come to."""
+    """How long the harness may take in total for this mode: the problem's `total_s`, or the sum of its phases."""
     test_s, benchmark_s, ranked_s = limits.test_s, limits.benchmark_s, limits.ranked_s
     each = {"test": test_s, "benchmark": benchmark_s, "ranked": ranked_s, "hidden": ranked_s}
-    more_s = benchmark_s if mode == "profile" else 0.0  # some more calls, under a profiler
+    more_s = benchmark_s if mode == "profile" else 0.0  # a few more calls, under a profiler
     return min(limits.total_s, JUDGES_SHARE * sum(each[phase] for phase in PHASES[mode]) + more_s + STARTING_S)
 
 
 def time_limit_s(limits: Limits, mode: Mode) -> float:
-    """How long a whole job of this mode may take: what a backend enforces from outside, should the harness not end."""
+    """How long a whole job of this mode may take; a backend enforces this from outside if the harness doesn't end."""
     return job_s(limits, mode) + ENDING_S

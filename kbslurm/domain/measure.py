@@ -1,7 +1,7 @@
-"""What a ranked time is measured by: reference times, a second measurement, and whether the node was itself. Pure.
+"""How ranked times are assessed: reference times, a second measurement, and a check of the node. Pure.
 
 A board whose problem has a baseline ranks in units of reference times (B_ref): what that baseline took there in the
-house's own calibration run, once per board, problem version and GPU type, never changed afterwards.
+service's own calibration run, once per board, problem version and GPU type, never changed afterwards.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from kbslurm.domain.verdict import Verdict
 from kbslurm_eval.shared import timing
 from kbslurm_eval.shared.wire import Report
 
-CALIBRATION = "calibration"  # `submission.via` of the house's own; such a run never ranks
+CALIBRATION = "calibration"  # `submission.via` of the service's own runs, which never rank
 CHART_LENGTH = 50
-CHART_PER_PERSON = 10  # no one person's runs can move a node's chart
+CHART_PER_PERSON = 10  # so that no single person's runs can move a node's chart
 CHART_FEWEST = 10
 CHART_WIDTH = 3.0
-LEAST_SPREAD = 0.01  # a node can't be steadier than this and be caught for it
-AGAIN_AFTER_S = 900.0  # how long after a calibration that failed the next one is ordered
-TOO_NEAR = "passed, but not faster than your standing score by more than the two can be told apart; that one stays"
-AS_TAKEN_BACK = "passed, as fast as one that you took back, as far as the two can be told apart: that one's score stays"
+LEAST_SPREAD = 0.01  # a smaller spread isn't assumed of any node
+AGAIN_AFTER_S = 900.0  # delay before a failed calibration is ordered again
+TOO_NEAR = "passed, but the improvement is within measurement error; your previous score stands"
+AS_TAKEN_BACK = "passed, but within measurement error of a submission that you deleted; that one's score stands"
 UNCALIBRATED = "measured before its board was calibrated, so it isn't ranked; ask a host to rejudge it"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Yardstick:
-    """What the score room must know of a leaderboard run. `previous` is its author's score so far.
+    """What scoring needs to know about a leaderboard run. `previous` is its author's score so far.
 
-    `may_confirm`: a first measurement whose board wants improvements confirmed. `latest_counts`: the board ranks the
-    latest, not the best. `taken_back`: the best that its author had and removed. `chart`: what the baseline took on
-    that node lately, as logarithms, the newest first.
+    `may_confirm`: a first measurement on a board that wants improvements confirmed. `latest_counts`: the board ranks
+    the latest submission, not the best. `taken_back`: the author's best deleted score. `chart`: the baseline's recent
+    times on that node, as logarithms, newest first.
     """
 
     calibrates: bool
@@ -52,7 +52,7 @@ class Yardstick:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """How a board stands with one GPU type. `b_ref_s`: the reference times, one per benchmark, once they are known."""
+    """A board's calibration for one GPU type. `b_ref_s`: the reference times, one per benchmark, once known."""
 
     gpu: str
     state: Literal["calibrated", "calibrating", "failed"]
@@ -62,13 +62,13 @@ class Calibration:
 
 
 def reference_times(report: Report) -> tuple[float, ...]:
-    """What the baseline took in this report's ranked phase, in seconds, by benchmark: a calibration's result."""
+    """The baseline's times in this report's ranked phase, in seconds, by benchmark: a calibration's result."""
     timed = sorted((b for b in report.benchmarks if b.phase == "ranked"), key=lambda b: b.index)
     return tuple((b.baseline_ns or math.nan) / 1e9 for b in timed)
 
 
 def in_reference_units(verdict: Verdict, report: Report, problem: Problem, b_ref_s: Sequence[float] | None) -> Verdict:
-    """The verdict with its score and interval in units of the reference times. Without these it doesn't rank."""
+    """The verdict with score and interval in units of the reference times. Without those it doesn't rank."""
     if verdict.score_s is None:
         return verdict
     if b_ref_s is None or len(b_ref_s) != len(problem.benchmarks):
@@ -79,11 +79,11 @@ def in_reference_units(verdict: Verdict, report: Report, problem: Problem, b_ref
 
 
 def settled(verdict: Verdict, yard: Yardstick) -> tuple[Verdict, bool]:
-    """The verdict of a first measurement, and whether it would improve its author's rank and is measured once more.
+    """The verdict of a first measurement, and whether it would improve its author's rank and has to be measured again.
 
-    Where the best counts, a score that is better than the standing one by less than the two can be told apart is no
-    improvement: it would make luck of every resubmission, so the standing one stays. Nor does it help to take that one
-    back before: what can't be told from it has its score.
+    Where the best counts, an improvement within measurement error doesn't count: otherwise every resubmission would be
+    a lottery ticket. Deleting the earlier submission first doesn't help: its score still stands for one that is equal
+    within measurement error.
     """
     verdict, again = _settled(verdict, yard)
     gone = yard.taken_back
@@ -113,14 +113,14 @@ def _settled(verdict: Verdict, yard: Yardstick) -> tuple[Verdict, bool]:
 
 
 def baseline_level(report: Report) -> float | None:
-    """The mean logarithm of what the baseline took in the ranked phase; None where none was measured."""
+    """The mean logarithm of the baseline's times in the ranked phase; None if it wasn't measured."""
     found = [b.baseline_ns for b in report.benchmarks if b.phase == "ranked" and b.baseline_ns is not None]
     return statistics.fmean(map(math.log, found)) if found else None
 
 
 def drift(chart: Sequence[float], level: float) -> str | None:
-    """Why this run's node wasn't itself: its baseline lies outside of the median ± 3 robust standard deviations of
-    those before it. None when it lies inside, or too few are known."""
+    """What was abnormal about this run's node: its baseline is outside the median ± 3 robust standard deviations of
+    earlier ones. None if it is inside, or too few are known."""
     if len(chart) < CHART_FEWEST:
         return None
     centre = statistics.median(chart)
@@ -128,11 +128,13 @@ def drift(chart: Sequence[float], level: float) -> str | None:
     if abs(level - centre) <= CHART_WIDTH * spread:
         return None
     off, usual = math.expm1(level - centre), math.expm1(CHART_WIDTH * spread)
-    return f"the baseline took {off:+.1%} there, against ±{usual:.1%} in the last {len(chart)} runs"
+    return (
+        f"the baseline's time was off by {off:+.1%} there, while ±{usual:.1%} was usual in the last {len(chart)} runs"
+    )
 
 
 def as_json(found: Mapping[str, Calibration], *, paired: bool) -> dict[str, object]:
-    """How every face tells it."""
+    """The form shown everywhere."""
     return {
         "paired": paired,
         "calibration": {
@@ -143,12 +145,12 @@ def as_json(found: Mapping[str, Calibration], *, paired: bool) -> dict[str, obje
 
 
 def sentence(gpu: str, found: Mapping[str, Calibration], *, paired: bool) -> str:
-    """What a board says of its scores on this GPU type; nothing when there is nothing to say."""
+    """A board's note on its scores on this GPU type; empty if there is none."""
     if not paired:
-        return "unpaired: the problem has no baseline, so scores are raw times and nodes may differ"
+        return "unpaired: the problem has no baseline, so scores are raw times, and nodes may differ"
     one = found.get(gpu)
     if one is None or one.state == "calibrating":
-        return "calibrating: ranked runs wait until the baseline's time is known here"
+        return "calibrating: ranked runs wait until the baseline has been timed here"
     if one.state == "failed":
-        return f"calibrating: the last attempt failed ({one.reason}), another follows; ranked runs wait"
+        return f"calibrating: the last attempt failed ({one.reason}) and will be repeated; ranked runs wait"
     return ""

@@ -1,7 +1,7 @@
-"""What hardware can't do: a problem's work against a GPU's peak. Pure, and trusts nothing that was measured.
+"""Physical limits: a problem's work against a GPU's peak. Pure, and independent of any measurement.
 
-A problem says how many floating-point operations and bytes a case needs at the very least, as formulas over the case's
-parameters; a site says what its GPUs can do. Nobody is faster than both allow, whatever the clock said.
+A problem declares the minimum number of floating-point operations and bytes that a case needs, as formulas over its
+parameters; a site declares what its GPUs can do. No submission can be faster than both allow, whatever the clock says.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kbslurm_eval.shared.wire import Params, Report
 FORMULA_CAP = 500
 DEPTH_CAP = 40
 LARGEST_POWER = 64.0
-IMPOSSIBLE = 1e-3  # of the least time: no slack of a formula explains that
+IMPOSSIBLE = 1e-3  # of the minimum time: no imprecise formula explains that
 SUSPICIOUS = 0.9
 FLAG = "FASTER_THAN_HARDWARE"
 FORMULAS = ("flops", "bytes")
@@ -36,14 +36,15 @@ _FUNCTIONS: dict[str, tuple[int, Callable[..., float]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Peak:
-    """What one GPU can do at most; None: not known."""
+    """What one GPU can do at most; None if unknown."""
 
     flops_per_s: float | None = None
     bytes_per_s: float | None = None
 
 
 class _FormulaParser:
-    """A formula while it is read: numbers, parameters, + - * / **, brackets, and a few functions. Nothing is run."""
+    """A formula while it is read: numbers, parameters, + - * / **, parentheses, and a few functions. Nothing is
+    executed."""
 
     def __init__(self, text: str, params: Params) -> None:
         self._text, self._params, self._depth = text, params, 0
@@ -55,7 +56,7 @@ class _FormulaParser:
         if self._now != ("end", ""):
             raise self._wrong(f"{self._now[1]!r} isn't expected there")
         if not math.isfinite(found) or found < 0:
-            raise self._wrong("it comes to no amount")
+            raise self._wrong("its result isn't a valid amount")
         return found
 
     def _split(self) -> Iterator[tuple[str, str]]:
@@ -65,7 +66,7 @@ class _FormulaParser:
         while text[at:].strip():
             found = _TOKEN.match(text, at)
             if found is None:
-                raise self._wrong(f"{text[at:].strip()[0]!r} can't stand in a formula")
+                raise self._wrong(f"{text[at:].strip()[0]!r} isn't allowed in a formula")
             number, name, sign = found.groups()
             at = found.end()
             yield ("number", number) if number else ("name", name) if name else ("sign", sign)
@@ -108,11 +109,11 @@ class _FormulaParser:
         self._take()
         exponent = self._atom()
         if abs(exponent) > LARGEST_POWER or (base == 0 and exponent < 0) or base < 0:
-            raise self._wrong("a power is too large, or of what has none")
+            raise self._wrong("a power is too large or undefined")
         try:
             return float(base**exponent)
         except OverflowError:
-            raise self._wrong("a power is too large, or of what has none") from None
+            raise self._wrong("a power is too large or undefined") from None
 
     def _atom(self) -> float:
         kind, text = self._take()
@@ -124,7 +125,9 @@ class _FormulaParser:
             value = self._params.get(text)
             if isinstance(value, bool | int | float):
                 return float(value)
-            raise self._wrong(f"{text} is no number of this case" if text in self._params else f"there is no {text}")
+            raise self._wrong(
+                f"{text} isn't a number in this case" if text in self._params else f"there is no parameter {text}"
+            )
         if (kind, text) == ("sign", "-"):
             return -self._atom()
         if (kind, text) == ("sign", "("):
@@ -148,11 +151,11 @@ class _FormulaParser:
         try:
             return float(function(*given))
         except ValueError:
-            raise self._wrong(f"{name}() of what has none") from None
+            raise self._wrong(f"{name}() is undefined there") from None
 
     def _close(self) -> None:
         if not self._is(")"):
-            raise self._wrong("a bracket isn't closed")
+            raise self._wrong("a parenthesis isn't closed")
         self._take()
 
     def _wrong(self, what: str) -> Invalid:
@@ -160,15 +163,15 @@ class _FormulaParser:
 
 
 def amount(formula: str, params: Params) -> float:
-    """What this formula comes to for a case, never negative; Invalid when it isn't one."""
+    """This formula's value for a case, never negative; Invalid if it has none."""
     try:
         return _FormulaParser(formula, params).value()
     except OverflowError:
-        raise Invalid(f"the formula {formula[:80]!r} can't be used: it is too large") from None
+        raise Invalid(f"the formula {formula[:80]!r} can't be used: its result is too large") from None
 
 
 def least_s(problem: Problem, params: Params, peak: Peak) -> float | None:
-    """The shortest time in which this case can be done there; None where nothing is declared or known."""
+    """The shortest possible time for this case there; None if nothing is declared or known."""
     found = []
     for name, rate in (("flops", peak.flops_per_s), ("bytes", peak.bytes_per_s)):
         formula = problem.config.get(name)
@@ -178,7 +181,7 @@ def least_s(problem: Problem, params: Params, peak: Peak) -> float | None:
 
 
 def held_to(verdict: Verdict, report: Report, problem: Problem, peak: Peak | None) -> Verdict:
-    """The verdict, held to the physics: rejected far below the least time, flagged with the evidence below it."""
+    """The verdict after the physics check: rejected far below the minimum time, flagged with evidence below it."""
     if peak is None or verdict.name != "passed" or verdict.detail is None:
         return verdict
     told: list[dict[str, Any]] = []
@@ -186,7 +189,7 @@ def held_to(verdict: Verdict, report: Report, problem: Problem, peak: Peak | Non
         least = least_s(problem, problem.benchmarks[result.index], peak) if result.median_ns is not None else None
         if not least or result.median_ns is None:
             continue
-        share = least / (result.median_ns / 1e9)  # 1: as fast as the hardware can be
+        share = least / (result.median_ns / 1e9)  # 1: as fast as the hardware allows
         told.append({"phase": result.phase, "index": result.index, "least_s": least, "share": share})
     if not told:
         return verdict
@@ -194,7 +197,7 @@ def held_to(verdict: Verdict, report: Report, problem: Problem, peak: Peak | Non
     worst = max(told, key=lambda row: float(row["share"]))
     if worst["share"] > 1 / IMPOSSIBLE:
         which = f"{worst['phase']} phase: benchmark {worst['index'] + 1}"
-        reason = f"{which} took less than a thousandth of what the GPU needs"
+        reason = f"{which} took less than a thousandth of the time that the GPU needs at least"
         return Verdict(name="violation", reason=reason, isolation=verdict.isolation, detail=dict(detail))
     if worst["share"] > 1 / SUSPICIOUS:
         flags = [*verdict.detail.get("flags", ()), FLAG]

@@ -1,11 +1,11 @@
-"""Where a run goes when there is more than one place for it: the cluster at home, or others that cost money. Pure.
+"""Where a run goes if there are several places: the cluster at home, or others that cost money. Pure.
 
 Home comes first. The others are for overflow: they are offered by the hosts' rule (never, when home is down, when the
-wait would be too long), for boards that may use them, within the month's budget. What they time must be the same class
-of GPU as the board's, or it doesn't rank, or doesn't go there at all: one leaderboard never mixes classes.
+wait would be too long), for boards that may use them, within the month's budget. Their GPUs must be of the board's
+class, or runs there don't rank, or don't go there at all: one leaderboard never mixes classes.
 
-The caller gives what is known in one look; the answer is slots with their conditions, and for each GPU type a sentence
-on why the others are used or not. The store's claim holds each run to its slot's conditions, and to the budget.
+The caller passes the current facts; the answer is slots with their conditions, and for each GPU type a sentence on why
+overflow is used or not. The store's claim enforces each slot's conditions and the budget.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Source = Literal["squeue --start", "sbatch --test-only"]
 
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)\Z")
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
-BUDGET_SPENT = "the month's budget for other places is used up: it waits for the cluster"
-TEAM_SPENT = "its team's budget of this month for other places is used up: it waits for the cluster"
-BOARD_SPENT = "its board's budget of this month for other places is used up: it waits for the cluster"
+BUDGET_SPENT = "this month's budget for other places is used up: it waits for the cluster"
+TEAM_SPENT = "its team's budget for other places this month is used up: it waits for the cluster"
+BOARD_SPENT = "its board's budget for other places this month is used up: it waits for the cluster"
 HAD_ROOM = "had a free slot"
 _RULES = 'Write overflow = "never", "when_down", or { when_wait_over = "10m" }.'
 _MONTH = re.compile(r"(\d{4})-(\d{2})\Z")
@@ -43,7 +43,7 @@ _MONTH = re.compile(r"(\d{4})-(\d{2})\Z")
 
 @dataclass(frozen=True, kw_only=True)
 class Overflow:
-    """When other places than the cluster take runs. `after_s` is how long a wait is too long."""
+    """When places other than the cluster take runs. A wait longer than `after_s` is too long."""
 
     when: When = "never"
     after_s: float = 0.0
@@ -54,8 +54,8 @@ class Overflow:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What may be spent in a month (UTC): in all, for a board, for each team, for a team that is named; None and what
-    isn't named: no bound. Who is in no team has none of a team's."""
+    """The monthly budget (UTC): in total, per board, for each team, for a named team; None or not named: no limit. A
+    team's limit doesn't apply to people without a team."""
 
     month: float | None = None
     boards: Mapping[str, float] = field(default_factory=dict)
@@ -65,19 +65,19 @@ class Budget:
 
     @property
     def is_set(self) -> bool:
-        """Whether anything is bounded."""
+        """Whether there is any limit."""
         return self.month is not None or self.team is not None or bool(self.boards or self.teams)
 
     def of_team(self, name: str | None) -> float | None:
-        """What this team may spend."""
+        """This team's budget."""
         return None if name is None else self.teams.get(name, self.team)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What the hosts decided. `boards`: which overflow places the runs of a board may use, where not all of them.
-    `classes`: the class of GPU that boards of a type are about, where it isn't the first home place's. `shadow`: which
-    fraction of the runs that rank at home is measured at an overflow place, too."""
+    """The hosts' rules. `boards`: the overflow places that a board's runs may use, if not all. `classes`: the GPU class
+    of a type's leaderboards, if it isn't the first home place's. `shadow`: the fraction of runs ranked at home that is
+    also measured at an overflow place."""
 
     overflow: Overflow = field(default_factory=Overflow)
     other_class: OtherClass = "refuse"
@@ -99,15 +99,15 @@ class PlaceView:
     breaker: Breaker = field(default_factory=Breaker)
 
     def class_of(self, gpu: str) -> str:
-        """What its GPUs of this type are. Somebody else's machines are a class of their own until a host says that
-        they are the same."""
+        """The class of its GPUs of this type. External machines are a class of their own until a host says that they
+        are the same."""
         return self.classes.get(gpu) or (gpu if self.role == "home" else f"{gpu} at {self.name}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """What waits for a GPU type: how many runs, the least that one of them may hold (GPU-seconds), of all, by board and
-    by team, how long runs took lately."""
+    """The demand for a GPU type: how many runs are queued, the least GPU-seconds that one of them may use (overall, by
+    board and by team), and how long recent runs took."""
 
     waiting: int = 0
     least_gpu_s: float = 0.0
@@ -118,8 +118,8 @@ class Demand:
 
 @dataclass(frozen=True, kw_only=True)
 class Backlog:
-    """What the rows say of all that waits. `pinned`: places that runs were ordered to; `spent`: money of this month,
-    what open attempts may still cost included, in all, by board and by team."""
+    """The database's facts about the queue. `pinned`: places that runs are pinned to; `spent`: this month's spending
+    including what open attempts may still cost, in total, by board and by team."""
 
     demand: Mapping[str, Demand] = field(default_factory=dict)
     pinned: frozenset[str] = frozenset()
@@ -130,22 +130,22 @@ class Backlog:
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """When a cluster means to start the first of ours of a GPU type, and who says so: its plan for what waits there,
-    or a trial of what isn't sent yet."""
+    """When a cluster plans to start our first job of a GPU type, and the source: its plan for a queued job, or a dry
+    run for one that isn't submitted yet."""
 
     at: datetime
     by: Source
 
     def told(self, now: datetime) -> str:
-        """In how long, and by whom it is known."""
+        """How soon, and according to what."""
         wait_s = (self.at - now).total_seconds()
-        return f"{'at once' if wait_s < 1 else f'in {span(wait_s)}'}, says {self.by}"
+        return f"{'immediately' if wait_s < 1 else f'in {span(wait_s)}'}, says {self.by}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Which slots are offered, the preferred first, and by GPU type why overflow is used or isn't. `held_up`: where it
-    would be used, were it not for this; `held_boards`, `held_teams`: the same for runs of a board or a team alone."""
+    """The offered slots, preferred first, and by GPU type why overflow is used or not. `held_up`: what keeps it from
+    being used; `held_boards`, `held_teams`: the same for the runs of single boards or teams."""
 
     slots: tuple[Slot, ...]
     why: Mapping[str, str]
@@ -155,47 +155,47 @@ class Plan:
 
 
 def overflow_of(raw: Any) -> Overflow:
-    """The rule as a configuration says it, or Invalid."""
+    """The rule from a configuration value, or Invalid."""
     if raw in ("never", "when_down"):
         return Overflow(when=raw)
     if isinstance(raw, Mapping) and list(raw) == ["when_wait_over"]:
         return Overflow(when="when_wait_over", after_s=seconds_of(raw["when_wait_over"]))
-    raise Invalid(f"{raw!r} is no rule for overflow", hint=_RULES)
+    raise Invalid(f"{raw!r} isn't a valid overflow rule", hint=_RULES)
 
 
 def seconds_of(raw: Any) -> float:
-    """A span of time like "90s", "10m", "2h", or Invalid."""
+    """A duration like "90s", "10m", "2h", or Invalid."""
     found = _SPAN.match(raw.strip()) if isinstance(raw, str) else None
     if found is None:
-        raise Invalid(f"{raw!r} is no span of time", hint='Write "90s", "10m" or "2h".')
+        raise Invalid(f"{raw!r} isn't a valid duration", hint='Write "90s", "10m" or "2h".')
     return float(found[1]) * _UNITS[found[2]]
 
 
 def allowed_places(raw: Mapping[str, Sequence[str]]) -> Mapping[str, tuple[str, ...]]:
-    """The list of overflow places by board, its names as boards are called."""
+    """The overflow places by board, with canonical board names."""
     return {contest.board_name(name): tuple(places) for name, places in raw.items()}
 
 
 def month_named(text: str) -> tuple[datetime, datetime]:
-    """The beginning of this month (2026-11) and of the one after it, or Invalid."""
+    """The start of this month (2026-11) and of the next, or Invalid."""
     found = _MONTH.match(text.strip())
     if found is None or not 1 <= int(found[2]) <= 12 or int(found[1]) < 1:
-        raise Invalid(f"{text!r} is no month", hint="Write 2026-11.")
+        raise Invalid(f"{text!r} isn't a valid month", hint="Write it like 2026-11.")
     year, month = int(found[1]), int(found[2])
     following = (year + 1, 1) if month == 12 else (year, month + 1)
     if following[0] > 9999:
-        raise Invalid(f"{text!r} is no month", hint="Write 2026-11.")
+        raise Invalid(f"{text!r} isn't a valid month", hint="Write it like 2026-11.")
     return datetime(year, month, 1, tzinfo=UTC), datetime(*following, 1, tzinfo=UTC)
 
 
 def month_of(now: datetime) -> tuple[datetime, datetime]:
-    """The same of the month that is now, by UTC."""
+    """The same for the current month, in UTC."""
     return month_named(f"{now.astimezone(UTC):%Y-%m}")
 
 
 def board_class(gpu: str, places: Sequence[PlaceView], rules: Rules) -> str:
-    """The one class that leaderboards of this GPU type are about: as set, else the first home place's, else the first
-    place's that has it."""
+    """The GPU class of this type's leaderboards: as configured, else the first home place's, else that of the first
+    place that has the type."""
     if gpu in rules.classes:
         return rules.classes[gpu]
     having = [place for place in places if place.slots.get(gpu)]
@@ -204,14 +204,14 @@ def board_class(gpu: str, places: Sequence[PlaceView], rules: Rules) -> str:
 
 
 def leaderboard_runs(gpu: str, place: PlaceView, places: Sequence[PlaceView], rules: Rules) -> Leaderboard:
-    """What becomes of leaderboard runs there: they rank, are run without ranking, or don't go there."""
+    """What happens to leaderboard runs there: they rank, run unranked, or don't go there."""
     if place.class_of(gpu) == board_class(gpu, places, rules):
         return "yes"
     return "unranked" if rules.other_class == "unranked" else "no"
 
 
 def needs_policy(places: Sequence[PlaceView], rules: Rules) -> bool:
-    """Whether there is anything to decide. Home places of one class each are claimed for as ever."""
+    """Whether there is anything to decide. With only home places of one class each there isn't."""
     gpus = {gpu for place in places for gpu in place.slots}
     mixed = any(len({place.class_of(gpu) for place in places if place.slots.get(gpu)}) > 1 for gpu in gpus)
     other = any(place.class_of(gpu) != board_class(gpu, places, rules) for place in places for gpu in place.slots)
@@ -228,9 +228,9 @@ def planned(
     *,
     starts: Mapping[tuple[str, str], Planned] | None = None,
 ) -> Plan:
-    """Which of these free slots are offered, under which conditions.
+    """The free slots that are offered, with their conditions.
 
-    `starts`: by home place and GPU type, when the next of ours would be started there, where it told.
+    `starts`: by home place and GPU type, when it would start our next run, if it said so.
     """
     tried = list(attempts)
     by_name = {place.name: place for place in places}
@@ -256,7 +256,7 @@ def planned(
         if let_in is None:
             continue
         if place.role == "home":
-            trial = ", to try whether it works again" if place.breaker.state is State.HALF_OPEN else ""
+            trial = ", to test whether it works again" if place.breaker.state is State.HALF_OPEN else ""
             start = said.get((slot.backend, slot.gpu))
             soon = "" if start is None else f", and would start it {start.told(now)}"
             home.append(replace(let_in, why=f"{place.name} {HAD_ROOM}{trial}{soon}"))
@@ -271,12 +271,12 @@ def planned(
 
 
 def went(backend: str, why: str) -> str:
-    """Where an attempt went and why, for its author; empty where home simply had room for it."""
-    return f"at {backend}, since {why}" if why and HAD_ROOM not in why else ""
+    """Where an attempt went and why, for its author; empty if home simply had room for it."""
+    return f"at {backend}, because {why}" if why and HAD_ROOM not in why else ""
 
 
 def budget_told(budget: Budget, backlog: Backlog) -> dict[str, Any]:
-    """The bounds and what is spent of each, open runs at their most: for the hosts, as JSON."""
+    """Each budget and what is spent of it, counting open runs at their maximum: for the hosts, as JSON."""
     return {
         "month": budget.month,
         "spent": backlog.spent,
@@ -293,8 +293,8 @@ def budget_told(budget: Budget, backlog: Backlog) -> dict[str, Any]:
 
 
 def shadow_at(one: Ranked, places: Sequence[PlaceView], rules: Rules, backlog: Backlog) -> str | None:
-    """The place where this run is measured once more, if it is one of those that are: it works, its board may use it,
-    it has no order to wait for already, and what it costs at most fits into the month. The coin chooses among them."""
+    """The place for this run's shadow, if it gets one: the place works, its board may use it, no other order is waiting
+    there, and the maximum cost fits into the month's budget. The coin chooses among several."""
     tossed = coin(one.run)
     homes = {place.name for place in places if place.role == "home"}
     if tossed >= rules.shadow or one.backend not in homes:
@@ -313,14 +313,14 @@ def shadow_at(one: Ranked, places: Sequence[PlaceView], rules: Rules, backlog: B
 
 
 def is_late(start: Planned | None, rule: Overflow, now: datetime) -> bool:
-    """Whether a cluster said that it starts nothing of ours for longer than the hosts would wait."""
+    """Whether a cluster said that it won't start any of our jobs for longer than the hosts would wait."""
     if start is None or rule.when != "when_wait_over":
         return False
     return (start.at - now).total_seconds() > rule.after_s
 
 
 def movable(attempt: OpenAttempt) -> bool:
-    """Whether it could be withdrawn where it is: taken there, not started, and nobody has asked for its end yet."""
+    """Whether it could be withdrawn: accepted there, not started, and not cancelled yet."""
     return (
         attempt.state is AttemptState.SUBMITTED
         and attempt.started_at is None
@@ -337,10 +337,10 @@ def coming_home(
     *,
     answers: Collection[str] = (),
 ) -> list[tuple[OpenAttempt, list[Slot]]]:
-    """Attempts that wait elsewhere for what home has free now and nobody else waits for, with the home slots that
-    each may go to. Those that were opened last come first: the others are the nearest to their turn there.
+    """Attempts waiting elsewhere for what home has free now and nobody else is waiting for, with the home slots that
+    each may go to. The newest come first: the older ones are closer to their turn there.
 
-    `answers`: homes that are tried again and have just answered. One attempt goes there, to see whether it runs.
+    `answers`: homes being tested that have just answered. One attempt goes there as the test run.
     """
     home = [place for place in places if place.role == "home"]
     trying = {
@@ -363,7 +363,7 @@ def coming_home(
 
 @dataclass(frozen=True, kw_only=True)
 class _Gate:
-    """Whether overflow takes runs of a GPU type: as many as `most`, those queued before `queued_before`."""
+    """Whether overflow takes runs of a GPU type: at most `most`, and only those queued before `queued_before`."""
 
     is_open: bool
     why: str
@@ -383,7 +383,7 @@ def _gate(
 ) -> _Gate:
     rule = rules.overflow
     if rule.when == "never":
-        return _Gate(is_open=False, why="the hosts use no overflow")
+        return _Gate(is_open=False, why="overflow is turned off")
     homes = [place for place in places if place.role == "home" and place.slots.get(gpu)]
     if not homes:
         return _Gate(is_open=True, why=f"no home place has {gpu}")
@@ -392,7 +392,7 @@ def _gate(
         said = "; ".join(f"{place.name} is down ({place.breaker.why})" for place in homes)
         return _Gate(is_open=True, why=said)
     if rule.when == "when_down":
-        return _Gate(is_open=False, why=f"{up[0].name} works, and overflow is for when it doesn't")
+        return _Gate(is_open=False, why=f"{up[0].name} works, and overflow is only used when it doesn't")
     return _wait_gate(gpu, up, rule, demand, attempts, now, starts)
 
 
@@ -405,8 +405,9 @@ def _wait_gate(
     now: datetime,
     starts: Mapping[tuple[str, str], Planned],
 ) -> _Gate:
-    """By the wait: all of them where the cluster itself says that nothing starts soon; else as many as would wait too
-    long, the fairest first; else those that have. A place with free slots that doesn't tell is taken to start at once.
+    """By waiting time: all runs if the cluster itself says that nothing starts soon; else as many as would wait too
+    long, in fair order; else those that have waited too long. A place with free slots that says nothing is assumed to
+    start immediately.
     """
     too_long = span(rule.after_s)
     held = Counter[str]()
@@ -417,7 +418,7 @@ def _wait_gate(
     where, first = min(told, key=lambda one: one[1].at, default=(up[0], None))
     if first is not None and not silent and is_late(first, rule, now):
         wait = span((first.at - now).total_seconds())
-        why = f"the cluster starts nothing of ours for {wait}, says {first.by}"
+        why = f"the cluster won't start any of our jobs for {wait}, says {first.by}"
         return _Gate(is_open=True, before_home=True, why=why)
     soon = "" if first is None else f", and {where.name} would start the next {first.told(now)}"
     slots = sum(place.slots[gpu] for place in up)
@@ -426,14 +427,14 @@ def _wait_gate(
         return _Gate(is_open=False, why=f"{up[0].name} has free slots{soon}")
     excess = demand.waiting - _in_time(demand, open_now, slots, rule.after_s)
     if excess > 0:
-        why = f"{excess} of those that wait would wait over {too_long}, by how long runs took lately"
+        why = f"{excess} queued runs would wait over {too_long}, judging by recent runs"
         return _Gate(is_open=True, most=excess, why=why)
     before = now - timedelta(seconds=rule.after_s)
-    return _Gate(is_open=True, queued_before=before, why=f"for those that have waited over {too_long}")
+    return _Gate(is_open=True, queued_before=before, why=f"runs that have waited over {too_long} may use it")
 
 
 def _in_time(demand: Demand, open_now: int, slots: int, after_s: float) -> int:
-    """How many of those that wait will start within that time, as runs went lately. All, where nobody can know."""
+    """How many queued runs will start within that time, judging by recent runs. All, if that isn't known."""
 
     def wait_s(ahead: int) -> float:
         found = eta.starts_in_s(ahead, open_now, slots, demand.service)
@@ -445,7 +446,7 @@ def _in_time(demand: Demand, open_now: int, slots: int, after_s: float) -> int:
 def _let_in(
     slot: Slot, place: PlaceView, places: Sequence[PlaceView], rules: Rules, attempts: Sequence[OpenAttempt]
 ) -> Slot | None:
-    """The slot, as far as the place's breaker lets runs in. Where a run has nowhere else to go, it goes and waits."""
+    """The slot, if the place's breaker lets runs in. A run that has nowhere else to go is let in anyway and waits."""
     if place.breaker.state is State.CLOSED:
         return slot
     elsewhere = [
@@ -461,27 +462,27 @@ def _let_in(
 
 
 def _tried(place: PlaceView, attempts: Sequence[OpenAttempt]) -> bool:
-    """Whether a run is there to see whether the place works again."""
+    """Whether a test run is there already."""
     since = place.breaker.since
     return any(one.backend == place.name and (since is None or one.opened_at >= since) for one in attempts)
 
 
 def _through(slot: Slot, gate: _Gate, backlog: Backlog) -> Slot | None:
     if not gate.is_open:
-        return replace(slot, pinned_only=True, why="it was ordered there") if slot.backend in backlog.pinned else None
+        return replace(slot, pinned_only=True, why="it was pinned there") if slot.backend in backlog.pinned else None
     free = slot.free if gate.most is None else min(slot.free, gate.most)
     return replace(slot, free=free, queued_before=gate.queued_before, why=gate.why)
 
 
 def _affords(cost: float, board: str, budget: Budget, backlog: Backlog) -> bool:
-    """Whether so much more fits into what may be spent this month, in all and for the board."""
+    """Whether this much more fits into the month's budget, in total and for the board."""
     in_all = budget.month is None or backlog.spent + cost <= budget.month
     bound = budget.boards.get(board)
     return cost <= 0 or (in_all and (bound is None or backlog.spent_by_board.get(board, 0.0) + cost <= bound))
 
 
 def _spent_up(price: float, bound: float | None, spent: float, least_gpu_s: float) -> bool:
-    """Whether a bound has no room for even the least that waits, at this price."""
+    """Whether a budget has no room for even the cheapest queued run at this price."""
     if price <= 0 or bound is None:
         return False
     left = bound - spent
@@ -489,9 +490,9 @@ def _spent_up(price: float, bound: float | None, spent: float, least_gpu_s: floa
 
 
 def _held(gates: Mapping[str, _Gate], places: Sequence[PlaceView], rules: Rules, backlog: Backlog) -> Plan:
-    """A plan's words, without its slots: why overflow is used or isn't, and what only money keeps at home.
+    """A plan's explanations, without its slots: why overflow is used or not, and what only the budget keeps at home.
 
-    By places, not by what is free there now: that a place is at work for a moment gives nobody's money back.
+    By places, not by what is free there now: a momentarily busy place doesn't change the budget.
     """
     budget = rules.budget
     held_up: dict[str, str] = {}
@@ -506,7 +507,7 @@ def _held(gates: Mapping[str, _Gate], places: Sequence[PlaceView], rules: Rules,
         prices = {g.name: g.prices.get(gpu, 0.0) for g in away}
         shut = [_spent_up(price, budget.month, backlog.spent, demand.least_gpu_s) for price in prices.values()]
         if any(shut):
-            why[gpu] = f"{gate.why}; the month's budget is used up: it waits for home"
+            why[gpu] = f"{gate.why}; this month's budget is used up: it waits for home"
         if all(shut):
             held_up[gpu] = BUDGET_SPENT
             continue

@@ -1,4 +1,4 @@
-"""A board's places as a table, for grades and papers: each person's best per GPU type, with the scores unrounded."""
+"""A board's standings as a table, for grades and papers: each person's best per GPU type, with unrounded scores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLUMNS = (
 
 
 def row(board: str, gpu: str, one: Standing, *, paired: bool) -> dict[str, Any]:
-    """One place. `paired`: scores are in units of a baseline's times."""
+    """One line. `paired`: scores are in units of a baseline's times."""
     entry = one.entry
     values = (
         board, gpu, one.rank, one.best_rank, one.worst_rank, entry.person, entry.person_id,
@@ -27,7 +27,7 @@ def row(board: str, gpu: str, one: Standing, *, paired: bool) -> dict[str, Any]:
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The table as CSV, with a head."""
+    """The table as CSV, with a header."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -37,7 +37,7 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _inert(value: Any) -> Any:
-    """People choose their names and those of their files: a spreadsheet must not take one for a formula."""
+    """People choose their own names and file names: a spreadsheet must not treat one as a formula."""
     if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
         return f"'{value}"
     return value

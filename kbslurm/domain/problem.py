@@ -1,4 +1,4 @@
-"""A problem as read from its task.yml or its one reference file: a value, with a digest that names its version."""
+"""A problem as read from its task.yml or single reference file: a value, with a digest that identifies its version."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ RankingBy = Literal["last", "mean", "geom"]
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """What is judged and how. `files` are texts by name, the submission's own file not among them.
+    """What is judged and how. `files` are texts by name, without the submission's own file.
 
-    `files` named in `runner_files` may be seen by the submission; the rest (the reference, and what only it imports)
-    stays with the judge. `hidden` are cases that only ever run under the secret seed of a run.
+    The submission may see the `files` named in `runner_files`; the rest (the reference, and what only it imports) stays
+    with the judge. `hidden` are cases that only run with a run's secret seed.
     """
 
     name: str
@@ -49,34 +49,34 @@ class Problem:
 
     @property
     def baseline(self) -> str | None:
-        """The trusted submission that every measurement is paired with; None: scores are raw times, unpaired."""
+        """The trusted submission that every measurement is paired with; None: scores are raw times."""
         found = self.config.get("baseline")
         return found if isinstance(found, str) else None
 
     @property
     def world_size(self) -> int:
-        """How many ranks, and so GPUs, one run of it has."""
+        """The number of ranks, and so of GPUs, in one run."""
         found = self.tests[0].get("world_size") if self.multi_gpu and self.tests else None
         return found if isinstance(found, int) else 1
 
     @property
     def digest(self) -> str:
-        """What judges: the same digest, the same verdicts. Name, description, templates and warnings don't count."""
+        """A digest of everything that affects verdicts. Name, description, templates and warnings don't count."""
         told = dataclasses.asdict(self)
         for name in ("name", "description", "templates", "warnings", "gpus"):
             del told[name]
-        if self.build == Build():  # as it was before there were builders
+        if self.build == Build():  # as before builders existed
             del told["build"]
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def as_json(problem: Problem) -> dict[str, Any]:
-    """The value that the problem_version row keeps."""
+    """The value stored in the problem_version row."""
     return dataclasses.asdict(problem)
 
 
 def from_json(raw: Mapping[str, Any]) -> Problem:
-    """The problem that `as_json` was given."""
+    """Read what `as_json` wrote."""
     told = dict(raw)
     for name in ("runner_files", "tests", "benchmarks", "hidden", "gpus", "modes", "warnings"):
         told[name] = tuple(told[name])

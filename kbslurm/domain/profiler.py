@@ -1,7 +1,7 @@
-"""The programs that a site may start around a runner for a profile, as argv. Pure.
+"""The profilers that a site may run around a runner, as argv. Pure.
 
-They look at GPU counters from outside of the submission's process and leave their file in the folder of the link. Which
-of them a site has, and whether its driver lets an ordinary user read counters, its configuration says.
+They read GPU counters from outside the submission's process and leave their file in the link's folder. The site's
+configuration says which of them it has, and whether its driver lets ordinary users read counters.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LEFT_AS = "profile"
 
 
 def around(profiler: Profiler, link: str) -> tuple[str, ...]:
-    """What stands before the runner's own command; nothing without a profiler."""
+    """The prefix of the runner's command; empty without a profiler."""
     match profiler:
         case "none":
             return ()
@@ -28,8 +28,8 @@ def around(profiler: Profiler, link: str) -> tuple[str, ...]:
 
 
 def _ncu(link: str) -> tuple[str, ...]:
-    """Nsight Compute: only kernels between cuProfilerStart and cuProfilerStop, so many, with what bounds
-    them; clocks as they are, for the site sets those."""
+    """Nsight Compute: only kernels between cuProfilerStart and cuProfilerStop, up to a number, with what limits them;
+    it leaves the clocks alone, since the site sets them."""
     return (
         *("ncu", "--target-processes", "all", "--profile-from-start", "off", "--set", "basic"),
         *("--section", "SpeedOfLight", "--section", "MemoryWorkloadAnalysis", "--launch-count", str(MOST_KERNELS)),

@@ -1,8 +1,8 @@
 """The life of a run and of its attempts: states, the moves between them, and what an ending means.
 
 QUEUED → LAUNCHING → RUNNING → SCORED | FAILED | CANCELLED. The only edges back are LAUNCHING | RUNNING → QUEUED:
-a new attempt. SCORED means that the submission's own fate is known, nearly always by an accepted report, else by
-proof that it ran into its own limit (time, memory). FAILED means that no report will come and it isn't its fault.
+a new attempt. SCORED means that the submission's outcome is known, nearly always by an accepted report, else by proof
+that it hit its own limit (time, memory). FAILED means that no report will come, through no fault of the submission.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WITHOUT_END = 1 << 30
 
 
 class RunState(StrEnum):
-    """Where a run stands."""
+    """A run's state."""
 
     QUEUED = "queued"
     LAUNCHING = "launching"
@@ -64,7 +64,7 @@ MOVES: frozenset[tuple[RunState, RunState]] = frozenset(
 
 
 class AttemptState(StrEnum):
-    """Where one try on one backend stands. INTENT: committed, perhaps not yet sent. AMBIGUOUS: perhaps sent."""
+    """The state of one attempt on one backend. INTENT: committed, perhaps not sent yet. AMBIGUOUS: perhaps sent."""
 
     INTENT = "intent"
     AMBIGUOUS = "ambiguous"
@@ -80,34 +80,33 @@ OPEN_ATTEMPTS = frozenset({AttemptState.INTENT, AttemptState.AMBIGUOUS, AttemptS
 
 
 class Ending(StrEnum):
-    """How an attempt ended, as far as evidence says."""
+    """How an attempt ended, according to the evidence."""
 
-    REPORTED = "reported"  # a report came
+    REPORTED = "reported"  # there is a report
     TIMEOUT = "timeout"  # its own time limit
     MEMORY = "memory"  # its own memory limit
     NODE_FAILURE = "node_failure"
     PREEMPTED = "preempted"
     BOOT_FAILURE = "boot_failure"
     IMAGE = "image"  # the image is missing, broken, or its container wouldn't start
-    NO_REPORT = "no_report"  # it ended in some way, without a report and without a limit hit
-    BAD_REPORT = "bad_report"  # a report that isn't one
-    CANCELLED = "cancelled"  # somebody ended it from outside
-    REFUSED = "refused"  # the backend wouldn't take it
+    NO_REPORT = "no_report"  # it ended without a report and without hitting a limit
+    BAD_REPORT = "bad_report"  # the report isn't valid
+    CANCELLED = "cancelled"  # it was killed from outside
+    REFUSED = "refused"  # the backend refused it
     VANISHED = "vanished"  # every source was asked, twice, and none knows it
-    UNSTEADY = "unsteady"  # the trusted baseline wasn't its usual self on that node
-    WITHDRAWN = "withdrawn"  # it hadn't begun, and its run goes elsewhere
+    UNSTEADY = "unsteady"  # the trusted baseline was abnormal on that node
+    WITHDRAWN = "withdrawn"  # it hadn't started, and its run goes elsewhere
 
 
 OWN_FAULT: dict[Ending, VerdictName] = {Ending.TIMEOUT: "timeout", Ending.MEMORY: "memory"}
 
 
 def tries_owed(ending: Ending) -> int:
-    """After how many attempts none is owed any more. Own failures are never tried again, others at most thrice.
+    """The maximum number of attempts. A submission's own failures are never retried, others at most three times.
 
-    Neither is a refusal at the same place: an attempt is only given up as REFUSED when the same request would be
-    refused there for ever. Whether another place may still take the run, the store sees by who has refused it; and
-    what was refused isn't counted here, it was never tried and costs the places that do take it nothing. The same
-    holds for what was withdrawn before it began.
+    Refusals aren't retried at the same place: an attempt is only given up as REFUSED if the same request would always
+    be refused there. The store knows by the refusals whether another place may still take the run; refused attempts
+    aren't counted here, since they never ran. Neither are attempts withdrawn before they started.
     """
     if ending is Ending.WITHDRAWN:
         return WITHOUT_END
@@ -117,13 +116,13 @@ def tries_owed(ending: Ending) -> int:
 
 
 def new_job_name() -> JobName:
-    """A name that no other job has: the one key that both squeue and sacct always show."""
+    """A unique job name: the only key that both squeue and sacct always show."""
     token = base64.b32encode(secrets.token_bytes(16)).decode().rstrip("=").lower()
     return JobName(JOB_PREFIX + token)
 
 
 class Seen(StrEnum):
-    """What a backend says of an attempt. ABSENT: every source was asked and none knows it. UNKNOWN: couldn't look."""
+    """A backend's view of an attempt. ABSENT: every source was asked and none knows it. UNKNOWN: couldn't check."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -134,7 +133,7 @@ class Seen(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Sighting:
-    """One look at one attempt. `ending` is set exactly when it is seen ENDED, `expected_at` at most while it waits."""
+    """One observation of an attempt. `ending` is set exactly if it is ENDED, `expected_at` only while it waits."""
 
     seen: Seen
     handle: Handle | None = None
@@ -149,15 +148,15 @@ class Sighting:
 
 @dataclass(frozen=True, kw_only=True)
 class Slot:
-    """The right to have `free` more attempts open at a backend for a GPU type. Earlier slots are preferred.
+    """Capacity for `free` more open attempts at a backend for a GPU type. Earlier slots are preferred.
 
-    `staff_only`: the place can't keep a submission from the rest of the site, so only trusted people's runs go there.
-    `most`: how many GPUs one run may have there; None: as many as it wants.
+    `staff_only`: the place can't isolate submissions from the rest of the site, so only trusted people's runs go there.
+    `most`: how many GPUs one run may have there; None: no limit.
 
-    The rest is the policy's, where there is one (domain.placement). `overflow`: only boards that may use the place.
-    `queued_before`: only runs that have waited since before then. `pinned_only`: only runs that were ordered there.
-    `leaderboard`: whether leaderboard runs rank there, are run without ranking, or don't go there. `price`: money per
-    GPU and second. `alone`: after one attempt the place is offered no more. `why`: what is recorded of the choice.
+    The rest is for the placement policy, if there is one (domain.placement). `overflow`: only boards that may use the
+    place. `queued_before`: only runs that have waited since before then. `pinned_only`: only runs pinned there.
+    `leaderboard`: whether leaderboard runs rank there, run unranked, or don't go there. `price`: cost per GPU and
+    second. `alone`: only one attempt is offered. `why`: the recorded reason for the choice.
     """
 
     backend: str
@@ -177,9 +176,9 @@ class Slot:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenAttempt:
-    """An attempt that may still come to something. `number` is the fence for every later write.
+    """An attempt that may still produce a result. `number` is the fence for every later write.
 
-    `ranks`: false where its GPU isn't of its board's class. `withdraw_at`: since when it is wanted back.
+    `ranks`: false if its GPU isn't of its board's class. `withdraw_at`: since when it is being withdrawn.
     """
 
     id: AttemptId
@@ -205,7 +204,7 @@ class OpenAttempt:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """All that is needed to render and judge one attempt."""
+    """Everything needed to render and judge one attempt."""
 
     attempt: OpenAttempt
     submission_id: SubmissionId

@@ -1,4 +1,5 @@
-"""The environment variables that hold secrets. They are masked when shown, blanked in logs, and kept from the bot."""
+"""The environment variables that hold secrets. They are masked when shown, redacted in logs, and withheld from the
+bot."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""A site as a value: everything about one cluster that an attempt needs, and what its fleet looks like right now.
+"""A site as a value: everything about one cluster that an attempt needs, and the current state of its nodes.
 
-A GPU type is a name in a configuration file, never a member of an enum: what it asks Slurm for is text of the site's.
+A GPU type is a name in a configuration file, never a member of an enum: what it asks Slurm for is text from the site's
+file.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ BARE_LEVEL = 0
 class GpuType:
     """One kind of GPU at a site and how a job asks for it. `request` is one sbatch option, like `--gres=gpu:h100:1`,
     and `multi` the same for several on one node, with `{n}` for how many; `per_node` is how many a node has.
-    `profiler`: what may be started around a runner for a profile, where the image has it and the driver allows it.
+    `profiler`: what may run around a runner for a profile, if the image has it and the driver allows it.
 
-    `whole`: the device is one job's alone; false for MIG slices and shared devices, whose timings others disturb.
-    `peak_tflops`, `peak_tbytes`: what one GPU can do in a second at the very most, for the problems that declare their
-    work; in the fastest number format that a submission may use.
+    `whole`: the device belongs to one job; false for MIG slices and shared devices, where others disturb timings.
+    `peak_tflops`, `peak_tbytes`: one GPU's theoretical peak per second, for problems that declare their work; in the
+    fastest number format that a submission may use.
     """
 
     name: str
@@ -59,12 +60,13 @@ class GpuType:
 
     @property
     def slots(self) -> int:
-        """How many attempts may be open at once: enough that no GPU waits for us, few enough that the queue is ours."""
+        """How many attempts may be open at once: enough to keep the GPUs busy, few enough that we keep control of the
+        order."""
         return self.max_open if self.max_open is not None else max(LEAST_OPEN, 2 * self.count)
 
     @property
     def most(self) -> int | None:
-        """How many GPUs of one node one job may ask for; None: nothing says that there is an end to it."""
+        """How many GPUs of one node a job may request; None: no known limit."""
         if self.vendor != "none" and not self.multi:
             return 1
         return self.per_node or None
@@ -72,7 +74,7 @@ class GpuType:
 
 @dataclass(frozen=True, kw_only=True)
 class Container:
-    """How code is kept apart on the node. `runtime = "none"` means: not at all but by processes of one user."""
+    """How code is isolated on the node. `runtime = "none"` means only by processes of one user."""
 
     runtime: Runtime = "apptainer"
     program: str = ""
@@ -81,13 +83,13 @@ class Container:
 
     @property
     def executable(self) -> str:
-        """What is called on the node."""
+        """The commands run on the node."""
         return self.program or self.runtime
 
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """Where sbatch is called: here, or through ssh with keys only and one kept connection."""
+    """Where sbatch is called: here, or through ssh with keys only and one persistent connection."""
 
     via: Via = "local"
     host: str = ""
@@ -102,7 +104,7 @@ class Submission:
 
 @dataclass(frozen=True, kw_only=True)
 class Scheduler:
-    """How Slurm's commands are called and what this Slurm has."""
+    """How to call Slurm's commands, and this Slurm's features."""
 
     bin_dir: str = ""
     conf: str = ""
@@ -115,7 +117,7 @@ class Scheduler:
 
 @dataclass(frozen=True, kw_only=True)
 class Poll:
-    """How often Slurm may be asked. The floor is the admin's; both are enforced in code."""
+    """How often Slurm may be queried. The admin sets the minimum interval; both limits are enforced in code."""
 
     min_interval_s: float = 15.0
     calls_per_minute: float = 30.0
@@ -124,9 +126,9 @@ class Poll:
 
 @dataclass(frozen=True, kw_only=True)
 class Paths:
-    """Where things lie. `shared_root` is the same on the login node and on every compute node; `node_scratch` may name
-    variables that Slurm sets in the job (`$TMPDIR`, `/localscratch/$SLURM_JOB_ID`). `scratch_mb` bounds what one runner
-    may write in all: in memory where the node allows a file system of a runner's own, else below `node_scratch`."""
+    """Paths. `shared_root` is the same on the login node and on every compute node; `node_scratch` may contain
+    variables that Slurm sets in the job (`$TMPDIR`, `/localscratch/$SLURM_JOB_ID`). `scratch_mb` limits what one runner
+    may write in total: in memory if the node allows a private file system, else below `node_scratch`."""
 
     shared_root: PurePosixPath
     image_dir: PurePosixPath | None = None
@@ -164,7 +166,7 @@ class Site:
 
     @property
     def best_isolation(self) -> int:
-        """The level that a run here can reach at most (design: isolation levels)."""
+        """The highest isolation level that a run here can reach."""
         contained = self.container.runtime != "none"
         return CONTAINED_LEVEL if contained and self.container.network == "none" else BARE_LEVEL
 
@@ -188,14 +190,14 @@ class FleetNode:
 
     @property
     def usable(self) -> bool:
-        """Whether a job could start here, now or when others end."""
+        """Whether a job could start here, now or after others end."""
         words = self.state.upper().replace("*", "+").replace("$", "+").split("+")
         return not {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "MAINT", "UNKNOWN", "INVAL"} & set(words)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reservation:
-    """A span of time that the admins keep some nodes for."""
+    """A period for which the admins reserve some nodes."""
 
     name: str
     state: str
@@ -207,7 +209,7 @@ class Reservation:
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """What a site's scheduler says of its machines."""
+    """A scheduler's view of its machines."""
 
     nodes: tuple[FleetNode, ...]
     reservations: tuple[Reservation, ...] = ()

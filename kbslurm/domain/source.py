@@ -1,4 +1,4 @@
-"""A submission's one file: what may be one, and what its leading comment block says about where it goes."""
+"""A submission's single file: what is accepted, and what its leading comment block says about where it goes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _POPCORN = re.compile(r"(?:#|//)\s*!POPCORN\s+(\S+)(.*)", re.IGNORECASE)
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A submission's file, checked. `sha256` is that of its bytes."""
+    """A submission's file, checked. `sha256` is the hash of its bytes."""
 
     file_name: str
     text: str
@@ -29,18 +29,19 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Directives:
-    """What the `#!POPCORN` lines of a file say."""
+    """The contents of a file's `#!POPCORN` lines."""
 
     leaderboard: str | None = None
     gpus: tuple[str, ...] = ()
 
 
 def checked_source(file_name: str, data: bytes) -> Source:
-    """The file as a source, or Invalid (TooLarge) with what is wrong with it."""
+    """The file as a source, or Invalid (TooLarge) saying what is wrong with it."""
     name = checked_file_name(file_name)
     if len(data) > SOURCE_CAP:
         raise TooLarge(
-            f"{name} has {len(data):,} bytes, over {SOURCE_CAP:,}", hint="Submit source text, not data or binaries."
+            f"{name} has {len(data):,} bytes, over the limit of {SOURCE_CAP:,}",
+            hint="Submit source text, not data or binaries.",
         )
     try:
         text = data.decode("utf-8")
@@ -51,22 +52,22 @@ def checked_source(file_name: str, data: bytes) -> Source:
         raise Invalid(f"{name} is empty")
     if "\x00" in text:
         line = text.count("\n", 0, text.index("\x00")) + 1
-        raise Invalid(f"{name} has a NUL character (line {line})", hint="Submit source text, not binaries.")
+        raise Invalid(f"{name} contains a NUL character (line {line})", hint="Submit source text, not binaries.")
     return Source(file_name=name, text=text, sha256=hashlib.sha256(data).hexdigest())
 
 
 def checked_file_name(file_name: str) -> str:
-    """The last part of the name, or Invalid when no submission may be called so."""
+    """The last part of the name, or Invalid if it isn't allowed as a submission's file name."""
     name = PurePosixPath(file_name.replace("\\", "/")).name
     if not name or len(name.encode(errors="replace")) > FILE_NAME_CAP or not name.isprintable():
-        raise Invalid(f"{file_name[:80]!r} can't be a submission's file name")
+        raise Invalid(f"{file_name[:80]!r} isn't a valid file name")
     if PurePosixPath(name).suffix.lower() not in SUFFIXES:
-        raise Invalid(f"{name} has none of the suffixes {', '.join(SUFFIXES)}", hint="Submit one source file.")
+        raise Invalid(f"{name} must end in one of {', '.join(SUFFIXES)}", hint="Submit one source file.")
     return name
 
 
 def check_language(source: Source, lang: Lang) -> None:
-    """Refuse a file that a problem of this language can't take."""
+    """Refuse a file that a problem in this language doesn't accept."""
     match lang:
         case "py":
             takes: tuple[str, ...] = (".py",)
@@ -75,11 +76,11 @@ def check_language(source: Source, lang: Lang) -> None:
         case _:
             assert_never(lang)
     if PurePosixPath(source.file_name).suffix.lower() not in takes:
-        raise Invalid(f"{source.file_name}: this problem takes {' '.join(takes)}")
+        raise Invalid(f"{source.file_name}: this problem accepts {' '.join(takes)}")
 
 
 def directives(text: str) -> Directives:
-    """What the leading comment block says; code ends it. Case doesn't count; unknown keys are ignored."""
+    """Read the leading comment block; code ends it. Keys are case-insensitive; unknown ones are ignored."""
     board: str | None = None
     gpus: list[str] = []
     for line in _comment_block(text):
@@ -98,29 +99,29 @@ def directives(text: str) -> Directives:
 
 
 def settled_board(found: Directives, asked: str | None) -> str:
-    """The board that is meant: asked for by URL or flag, or named in the file. Two different ones are an error."""
+    """The board, from URL or flag or from the file. Two different ones are an error."""
     wanted = asked.strip().lower() if asked else None
     if wanted and found.leaderboard and wanted != found.leaderboard:
         raise Invalid(
-            f"the file says leaderboard {found.leaderboard}, you asked for {wanted}",
-            hint="Change the #!POPCORN line, or submit to the board that it names.",
+            f"the file names leaderboard {found.leaderboard}, but you chose {wanted}",
+            hint="Change the #!POPCORN line, or submit to the leaderboard that it names.",
         )
     if not (board := wanted or found.leaderboard):
         raise Invalid(
-            "no leaderboard was named",
+            "no leaderboard given",
             hint="Pass --leaderboard NAME, or begin the file with #!POPCORN leaderboard NAME.",
         )
     return board
 
 
 def settled_gpus(found: Directives, asked: Sequence[str]) -> tuple[str, ...]:
-    """The GPUs that are meant: asked for by URL or flag, these win, else those of the file; empty when nobody said."""
+    """The GPUs, from URL or flag, else from the file; empty if neither names any."""
     return _once_each(asked) or found.gpus
 
 
 def _one_board(before: str | None, values: Sequence[str]) -> str:
     if len(values) != 1:
-        raise Invalid("#!POPCORN leaderboard must name one board", hint="Write #!POPCORN leaderboard NAME.")
+        raise Invalid("#!POPCORN leaderboard needs exactly one name", hint="Write #!POPCORN leaderboard NAME.")
     name = values[0].lower()
     if before not in (None, name):
         raise Invalid(

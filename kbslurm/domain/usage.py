@@ -1,4 +1,4 @@
-"""What was used and what it cost, as the command line and the API tell it. Pure."""
+"""Usage and cost, as shown by the command line and the API. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WAYS: tuple[By, ...] = get_args(By)
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """What somebody or something used. Open attempts count at their most. `name`: None where people have no team."""
+    """The usage of one person, board or other group. Open attempts count at their maximum. `name`: None for no team."""
 
     name: str | None
     attempts: int
@@ -27,7 +27,7 @@ class Usage:
 
 
 def told(rows: Sequence[Usage], *, begins: datetime, by: By, board: str | None, budget: Budget) -> Mapping[str, Any]:
-    """As JSON: the sums, and each row with what it may spend in a month, where that is bounded."""
+    """As JSON: the sums, and each row with its monthly budget, if there is one."""
     return {
         "month": f"{begins:%Y-%m}",
         "by": by,
@@ -41,7 +41,7 @@ def told(rows: Sequence[Usage], *, begins: datetime, by: By, board: str | None, 
 
 
 def _bound(name: str | None, by: By, board: str | None, budget: Budget) -> float | None:
-    """Of a team on one board alone nothing is bounded."""
+    """A team's usage of a single board has no budget."""
     if by == "board" and name is not None:
         return budget.boards.get(name)
     if by == "team" and board is None:

@@ -1,4 +1,4 @@
-"""What a run came to, in the one vocabulary of the house, and in the words of those who have others."""
+"""Verdicts, in our own vocabulary and in those of other systems."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ POPCORN: dict[VerdictName, Literal["succeeded", "failed", "timed_out", "hacked"]
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The one answer to a run, for ever. `detail` is the report as JSON, when there is one."""
+    """A run's single, final verdict. `detail` is the report as JSON, if there is one."""
 
     name: VerdictName
     reason: str
@@ -42,8 +42,8 @@ class Verdict:
 
 
 def of_report(report: Report, detail: dict[str, Any], *, min_isolation: int, ranking_by: RankingBy = "geom") -> Verdict:
-    """The verdict that an accepted report carries. It ranks only from a leaderboard run, at the isolation asked for,
-    and with times that can be told from the cost of a call: what can't be has a bound, and a bound is no score."""
+    """The verdict of an accepted report. It ranks only for a leaderboard run, at the required isolation, and with times
+    that are measurable above the cost of a call: otherwise there is only an upper bound, which isn't a score."""
     low, high = report.interval_s or (None, None)
     short = too_short(report, ranking_by)
     ranked = (
@@ -66,7 +66,7 @@ def of_report(report: Report, detail: dict[str, Any], *, min_isolation: int, ran
 
 
 def too_short(report: Report, ranking_by: RankingBy) -> str | None:
-    """Why a passed leaderboard run can't rank for want of time to measure, as its author is told; None if it can."""
+    """The message if a passed leaderboard run is too short to be measured and so can't rank; None if it can."""
     if report.verdict != "passed" or report.mode != "leaderboard":
         return None
     short = [b for b in that_count(report.benchmarks, "ranked", ranking_by) if UNRESOLVED in b.flags]

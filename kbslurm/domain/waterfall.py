@@ -1,4 +1,5 @@
-"""Where a run's time went: accept → queue → launch → start → run → collect → score, by the stamps of its rows. Pure."""
+"""Where a run's time went: accept → queue → launch → start → run → collect → score, from the timestamps in the
+database. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +13,10 @@ StageName = Literal["queue", "launch", "start", "run", "collect", "score"]
 
 @dataclass(frozen=True, kw_only=True)
 class Stamps:
-    """What the rows say of one run and its winning (or latest) attempt. None: not yet, or nobody saw it.
+    """The timestamps of one run and its winning (or latest) attempt. None: not yet, or not observed.
 
     `claimed_at`: the attempt's row was committed. `submitted_at`: its handle was. `harness_…_at` are by the node's
-    clock. `collected_at`: the report was read; where nobody wrote that down it is the moment of the verdict.
+    clock. `collected_at`: the report was read; if that wasn't recorded, the time of the verdict.
     """
 
     accepted_at: datetime
@@ -29,7 +30,7 @@ class Stamps:
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """One step: when it ended, how long it took. `skewed`: another machine's clock says it took less than nothing."""
+    """One step: when it ended, how long it took. `skewed`: by another machine's clock it took a negative time."""
 
     name: StageName
     ended_at: datetime
@@ -38,7 +39,7 @@ class Stage:
 
 
 def waterfall(stamps: Stamps) -> list[Stage]:
-    """The steps that have ended, in order. A step that nobody saw ends with the next one that somebody did."""
+    """The finished steps, in order. A step that wasn't observed ends with the next one that was."""
     steps: Sequence[tuple[StageName, datetime | None]] = (
         ("queue", stamps.claimed_at),
         ("launch", stamps.submitted_at),

@@ -1,4 +1,4 @@
-"""Why a run is where it is, in sentences: what it waits for, or where it ran and for which reason. Pure."""
+"""Explains a run's state in sentences: what it is waiting for, or where it ran and why. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from kbslurm.domain.amounts import span
 
-HELD = "it is held until its board's reference times are measured on this GPU type"
-HELD_SECOND = "it waits to be measured once more, one of a person's after the other"
+HELD = "it is on hold until its board's reference times have been measured on this GPU type"
+HELD_SECOND = "it is waiting for its second measurement; a person's runs are measured one after the other"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +32,9 @@ class Tried:
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
-    """What the rows and the leading daemon say of a run. `leader` is what the daemon told when it last renewed its
-    lease, None where none leads; `ahead` and `open_at` are how many wait before it and are open, by place. `spent` is
-    this month's money in all, open runs at their most."""
+    """The facts about a run from the database and the leading daemon. `leader` is what the daemon published when it
+    last renewed its lease, None if none is leading; `ahead` is how many runs are queued before it, `open_at` how many
+    are open, by place. `spent` is this month's total spending, counting open runs at their maximum."""
 
     run: int
     submission: int
@@ -63,11 +63,11 @@ class Told:
 
 
 def sentences(told: Told, *, money: bool = True) -> list[str]:
-    """The whole answer, the most telling first. `money`: with amounts, which are for the hosts."""
+    """The full explanation, most important first. `money`: with amounts, which are for hosts."""
     found = list(_waits(told, money)) if told.state == "queued" else []
     found += [_tried(one, last=one is told.tries[-1], told=told) for one in reversed(told.tries)]
     if told.state == "cancelled":
-        found.insert(0, "it was cancelled: it gets no verdict")
+        found.insert(0, "it was cancelled, so it has no verdict")
     elif told.verdict is not None:
         why = f": {told.reason}" if told.reason else ""
         found.insert(0, f"it has its verdict, {told.verdict}{why}")
@@ -79,10 +79,10 @@ def _waits(told: Told, money: bool) -> list[str]:
     if told.held:
         return [HELD_SECOND if told.second else HELD, since]
     if told.leader is None:
-        return ["no daemon leads: nothing is started until one does", since]
-    found = [f"{since}; {told.ahead} before it want {told.gpu}" if told.ahead else f"{since}, and is the next"]
+        return ["no daemon is leading: nothing starts until one is", since]
+    found = [f"{since}; {told.ahead} runs for {told.gpu} are ahead of it" if told.ahead else f"{since}, and is next"]
     if told.pinned is not None:
-        found.append(f"it was ordered to {told.pinned}: it goes nowhere else")
+        found.append(f"it is pinned to {told.pinned} and goes nowhere else")
     places = told.leader.get("places", {})
     having = {name: place for name, place in places.items() if told.gpu in place.get("slots", {})}
     if not having:
@@ -92,40 +92,42 @@ def _waits(told: Told, money: bool) -> list[str]:
         found.append(f"{name}: {refused_by(name, place, told, refused, money=money)}")
     overflow = told.leader.get("overflow", {})
     if any(place.get("role") == "overflow" for place in having.values()):
-        found.append(f"overflow ({overflow.get('rule', 'never')}): {overflow.get('gpus', {}).get(told.gpu, 'no word')}")
+        found.append(
+            f"overflow ({overflow.get('rule', 'never')}): {overflow.get('gpus', {}).get(told.gpu, 'no information')}"
+        )
     return found
 
 
 def refused_by(
     name: str, place: Mapping[str, Any], told: Told, refused: Mapping[str, str], *, money: bool = True
 ) -> str:
-    """Why this place doesn't take it now, or that it may."""
+    """Why this place doesn't take it now, or that it can."""
     overflow = (told.leader or {}).get("overflow", {})
     breaker = place.get("breaker", {})
     classes, boards = overflow.get("classes", {}), overflow.get("boards", {})
     widest = place.get("widest", {}).get(told.gpu)
     if told.pinned is not None and told.pinned != name:
-        return "not the place that it was ordered to"
+        return "not the place that it is pinned to"
     if name in refused:
-        return f"it refused it for ever: {refused[name]}"
+        return f"it permanently refused it: {refused[name]}"
     if widest is not None and told.gpus > widest:
-        return f"a run has at most {widest} GPUs there, this one wants {told.gpus}"
+        return f"a run can have at most {widest} GPUs there, this one needs {told.gpus}"
     if place.get("staff_only") and not told.by_staff:
-        return "only submissions of staff run there"
+        return "only staff's submissions run there"
     shut = place.get("role") == "overflow" and told.board in boards and name not in boards[told.board]
     if shut and told.pinned is None:
         return f"the hosts don't let board {told.board} use it"
     here = place.get("classes", {}).get(told.gpu)
     other = told.gpu in classes and here != classes[told.gpu]
     if other and told.mode == "leaderboard" and overflow.get("other_class") == "refuse" and told.pinned is None:
-        return f"its GPUs are {here}, the board is about {classes[told.gpu]}: leaderboard runs don't go there"
+        return f"its GPUs are {here}, the board's are {classes[told.gpu]}: leaderboard runs don't go there"
     if spent := _spent_up(place.get("prices", {}).get(told.gpu, 0.0), told, money):
         return spent
     if breaker.get("state", "closed") != "closed" and overflow.get("rule"):
-        word = "is tried with one run" if breaker["state"] == "half_open" else "gets no runs now"
+        word = "is being tested with one run" if breaker["state"] == "half_open" else "gets no runs at the moment"
         return f"{word}: {breaker['why']}"
     if place.get("troubles"):
-        return f"it is left alone for a while: {place.get('why', '')}"
+        return f"it isn't used for a while: {place.get('why', '')}"
     slots, open_now = place["slots"][told.gpu], told.open_at.get(name, 0)
     if open_now >= slots:
         return f"all {slots} slots are in use"
@@ -133,37 +135,39 @@ def refused_by(
 
 
 def _spent_up(price: float, told: Told, money: bool) -> str:
-    """Which budget has no room for what it may cost there; empty where each has."""
+    """The budget without room for its maximum cost there; empty if all have room."""
     overflow = (told.leader or {}).get("overflow", {})
     budget, currency, most = overflow.get("budget", {}), overflow.get("currency", ""), told.most_gpu_s * price
     boards, teams = budget.get("boards", {}), budget.get("teams", {})
     of_team = None if told.team is None else teams.get(told.team, {}).get("month", budget.get("team"))
     bounds = [
-        ("the month's budget", budget.get("month"), told.spent),
-        (f"board {told.board}'s budget of this month", boards.get(told.board, {}).get("month"), told.spent_of_board),
-        (f"team {told.team}'s budget of this month", of_team, told.spent_of_team),
+        ("this month's budget", budget.get("month"), told.spent),
+        (f"board {told.board}'s budget this month", boards.get(told.board, {}).get("month"), told.spent_of_board),
+        (f"team {told.team}'s budget this month", of_team, told.spent_of_team),
     ]
     for whose, bound, spent in bounds:
         if price > 0 and bound is not None and spent + most > bound:
-            used = f"{spent:.2f} of {bound:.2f} {currency}, open runs at their most; this one may cost {most:.2f}"
+            used = (
+                f"{spent:.2f} of {bound:.2f} {currency} with open runs at their maximum; this one may cost {most:.2f}"
+            )
             return f"{whose} is used up ({used})" if money else f"{whose} is used up"
     return ""
 
 
 def _tried(one: Tried, *, last: bool, told: Told) -> str:
-    why = f", since {one.why_here}" if one.why_here else ""
+    why = f", because {one.why_here}" if one.why_here else ""
     text = f"attempt {one.number} went to {one.backend}{why}"
     if not one.ranks and told.mode == "leaderboard":
-        text += f"; its GPU there, {one.gpu_class}, isn't of the board's class: it doesn't rank"
+        text += f"; its GPU there, {one.gpu_class}, isn't of the board's class, so it doesn't rank"
     if one.ending is not None or not last:
         return f"{text}; it ended: {one.ending or one.state}{f' ({one.reason})' if one.reason else ''}"
     if one.wanted_back:
-        text += "; it is wanted back, to go home"
+        text += "; it is being withdrawn, to run at home"
     return f"{text}; it is {one.state}{f', {one.waits}' if one.waits else ''}"
 
 
 def as_told(told: Told, *, money: bool = True) -> dict[str, Any]:
-    """As JSON: the facts, and the sentences. `money`: with what it costs, which is for the hosts."""
+    """As JSON: the facts and the sentences. `money`: with the cost, which is for hosts."""
     return {
         "run": told.run,
         "submission": told.submission,

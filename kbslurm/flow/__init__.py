@@ -1,1 +1,1 @@
-"""The rooms of the walk: submit → queue → render → launch → (the harness) → collect → score → announce."""
+"""The steps of the walk: submit → queue → render → launch → (the harness) → collect → score → announce."""

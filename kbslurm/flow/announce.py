@@ -1,8 +1,8 @@
-"""Room 8, announce: every event reaches whoever reads the feed, at least once, in order. The end of the walk.
+"""Step 8, announce: every event reaches every reader of the feed, at least once, in order. The end of the walk.
 
-A reader keeps its own place, the token of the last event that it has dealt with, and comes back with it: the API's
-streams, the pages and the bot read in this way. What it does must be keyed by the event's subject, since the event
-after its token may come twice. NOTIFY only says "look": a lost one costs a heartbeat's time and nothing else.
+A reader remembers the token of the last event that it has handled and resumes from it: the API's streams, the pages and
+the bot read this way. Its actions must be keyed by the event's subject, since the event after its token may come twice.
+NOTIFY carries no data: a lost one costs one heartbeat and nothing else.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ NEWEST = "now"
 
 
 def next_events(store: Events, after: EventId) -> Sequence[Event]:
-    """What happened after this, the oldest first; not all of it where it is much."""
+    """The events after this one, oldest first; not all of them if there are many."""
     return store.after(after, PAGE)
 
 
 def as_json(event: Event) -> dict[str, Any]:
-    """An event as its readers are told of it."""
+    """An event as its readers see it."""
     return {
         "token": f"{MARK}{event.id}",
         "type": event.kind,
@@ -36,7 +36,7 @@ def as_json(event: Event) -> dict[str, Any]:
 
 
 def place_of(store: Events, token: str | None) -> EventId:
-    """Where a reader with this token goes on: at the beginning without one, at what is to come with `now`."""
+    """Where a reader with this token continues: at the beginning without one, at new events with `now`."""
     if token is None or token == f"{MARK}0":
         return EventId(0)
     last = store.last()
@@ -44,5 +44,5 @@ def place_of(store: Events, token: str | None) -> EventId:
         return last
     number = token.removeprefix(MARK)
     if not token.startswith(MARK) or not (number.isascii() and number.isdecimal()) or int(number) > last:
-        raise Invalid(f"{token!r} is no token of this feed", hint="Begin anew without since_token.")
+        raise Invalid(f"{token!r} isn't a token of this feed", hint="Start again without since_token.")
     return EventId(int(number))

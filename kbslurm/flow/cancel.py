@@ -1,4 +1,4 @@
-"""Cancel: the owner or staff takes a submission back. Queued runs end at once; a running job is ended where it runs."""
+"""Cancel a submission, by its owner or staff. Queued runs are cancelled now; running jobs are killed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ tell = teller("cancel")
 
 
 def cancel(store: Submissions, submission: SubmissionId, person: PersonId | None, now: datetime) -> int:
-    """Take it back; how many jobs are still to be ended for it. Twice is fine; what has its end keeps it.
+    """Cancel it; returns how many of its jobs still have to be killed. Safe to repeat; finished runs keep their result.
 
-    `person` None is the house itself. Refused for anyone but the owner and staff. The daemon's sweep reaches the jobs.
+    `person` None is the service itself. Refused for anyone but the owner and staff. The daemon's sweep kills the jobs.
     """
     reached = store.cancel(submission, person, now)
     tell("cancel asked", submission=submission, by=person, open_attempts=len(reached))

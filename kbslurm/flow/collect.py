@@ -1,7 +1,7 @@
-"""Room 6, collect: open attempts become reports or troubles, by evidence only. Next room: `score`.
+"""Step 6, collect: open attempts become reports or failures, based only on evidence. Next step: `score`.
 
-One batched look per place. Missing is not finished (law 4): what a place doesn't speak of, or can't see, stays as it
-is, except that a report which is there anyway is the strongest evidence of all.
+One batched query per place. Missing is not finished (law 4): what a place doesn't mention, or can't see, stays as it
+is, except that a report that is there anyway is the strongest evidence of all.
 """
 
 from __future__ import annotations
@@ -40,12 +40,11 @@ _UNSEEN = Sighting(seen=Seen.UNKNOWN)
 
 @dataclass(kw_only=True)
 class AttemptNotes:
-    """What one process remembers of its open attempts. Nothing here matters: a new process starts with an empty one.
+    """What one process remembers about its open attempts. None of it is needed: a new process starts with an empty one.
 
-    `ended`: when an attempt was first seen ended without a report. `ask_at`: when its end is to be asked for again.
-    `unsent`: attempts that this process knows were not started, and when to send them (again); `resent` those of them
-    that were perhaps sent before, though found nowhere. `told`: what was last
-    written down of how far each is.
+    `ended`: when an attempt was first seen ended without a report. `ask_at`: when to cancel it again. `unsent`:
+    attempts that this process knows weren't started, and when to send them (again); `resent`: those of them that may
+    have been sent before, though found nowhere. `told`: the progress that was last stored for each.
     """
 
     ended: dict[AttemptId, datetime] = field(default_factory=dict)
@@ -56,7 +55,7 @@ class AttemptNotes:
     told: dict[AttemptId, Mapping[str, Any]] = field(default_factory=dict)
 
     def forget_all_but(self, attempts: Sequence[OpenAttempt]) -> None:
-        """Drop what concerns attempts that are no longer open."""
+        """Forget attempts that are no longer open."""
         still = {attempt.id for attempt in attempts}
         for memory in (self.ended, self.ask_at, self.unsent, self.put_off, self.resent, self.told):
             for gone in [known for known in memory if known not in still]:
@@ -64,10 +63,10 @@ class AttemptNotes:
 
 
 def collect(store: Results, place: Place, attempts: Sequence[OpenAttempt], notes: AttemptNotes, now: datetime) -> int:
-    """Look once at all started attempts of a place and settle those that have come to something; how many those are.
+    """Check all started attempts of a place once and settle those with an outcome; returns how many.
 
-    Trouble is raised after the work is done, so that the caller backs off; nothing is concluded from it. What one
-    attempt brings up doesn't keep the others from being looked at.
+    Errors are raised after the work is done, so that the caller backs off; nothing is concluded from them. An error
+    with one attempt doesn't keep the others from being checked.
     """
     started = [attempt for attempt in attempts if attempt.state in (AttemptState.SUBMITTED, AttemptState.RUNNING)]
     if not started:
@@ -78,7 +77,7 @@ def collect(store: Results, place: Place, attempts: Sequence[OpenAttempt], notes
     try:
         sightings = place.backend.poll(started)
     except BackendTrouble as error:
-        trouble = error  # the controller is away; report files may be there all the same
+        trouble = error  # the controller is unreachable, but there may still be report files
     crash_point("collect.after_poll")
     settled, in_a_row = 0, 0
     for attempt in started:
@@ -104,7 +103,7 @@ def _hear(
     sightings: Mapping[JobName, Sighting],
     notes: AttemptNotes,
 ) -> None:
-    """Write down how far those are that run, and when those will start that wait, where it says something new."""
+    """Store the progress of running attempts and the expected start of waiting ones, if anything is new."""
     changes: dict[AttemptId, Mapping[str, Any]] = {}
     for attempt in started:
         seen = sightings.get(attempt.name, _UNSEEN)
@@ -125,12 +124,12 @@ def _hear(
 
 
 def collect_late(store: Attempts, place: Place, dead: Sequence[OpenAttempt], now: datetime) -> int:
-    """Keep what attempts that were given up have reported since: evidence, never a score. How many had."""
+    """Store reports of attempts that were given up: evidence, never a score. Returns how many."""
     late = 0
     for attempt in dead:
         sealed = place.backend.collect(attempt)
         if sealed is not None:
-            score.keep_stale(store, attempt, sealed, "it came after its attempt had been given up", now)
+            score.keep_stale(store, attempt, sealed, "it arrived after its attempt had been given up", now)
             late += 1
     return late
 
@@ -138,7 +137,7 @@ def collect_late(store: Attempts, place: Place, dead: Sequence[OpenAttempt], now
 def settle(
     store: Results, place: Place, attempt: OpenAttempt, sighting: Sighting, notes: AttemptNotes, now: datetime
 ) -> bool:
-    """Write down what this sighting proves; whether the attempt has thereby come to its end."""
+    """Store what this sighting proves; returns whether the attempt has ended."""
     match sighting.seen:
         case Seen.WAITING | Seen.RUNNING:
             notes.ended.pop(attempt.id, None)
@@ -150,7 +149,7 @@ def settle(
             return _read(store, place, attempt, now) or _vanished(store, place, attempt, sighting, now)
         case Seen.ENDED:
             if sighting.node is not None and sighting.node != attempt.node:
-                # A job may be over before it is first seen, and nodes are left out by what ended there (law 5).
+                # A job may be over before it is first seen, and nodes are excluded based on what ended there (law 5).
                 store.attempts.note_seen(attempt, sighting, now)
             return _read(store, place, attempt, now) or _ended(store, place, attempt, sighting, notes, now)
         case _:
@@ -158,7 +157,7 @@ def settle(
 
 
 def is_overdue(attempt: OpenAttempt, now: datetime) -> bool:
-    """Whether it has had all its time; the backend's own limit should have ended it long before."""
+    """Whether its time is up; the backend's own limit should have killed it long before."""
     return attempt.deadline_at is not None and now > attempt.deadline_at
 
 
@@ -177,7 +176,7 @@ def _read(store: Results, place: Place, attempt: OpenAttempt, now: datetime) -> 
 
 
 def _artifacts(place: Place, attempt: OpenAttempt, names: Sequence[str]) -> Mapping[str, bytes]:
-    """A profile's files, where the place brings them back. Trouble with them is no trouble of the report's."""
+    """A profile's files, if the place brings them back. Errors with them don't affect the report."""
     if not isinstance(place.backend, LeavesArtifacts):
         return {}
     try:
@@ -190,7 +189,7 @@ def _artifacts(place: Place, attempt: OpenAttempt, names: Sequence[str]) -> Mapp
 def _ended(
     store: Results, place: Place, attempt: OpenAttempt, sighting: Sighting, notes: AttemptNotes, now: datetime
 ) -> bool:
-    """An end without a report: the report may only be late. After the grace, the ending's class decides."""
+    """It ended without a report, which may only be late. After the grace period, the kind of ending decides."""
     first = notes.ended.setdefault(attempt.id, now)
     if attempt.cancel_at is None and now - first < timedelta(seconds=place.grace_s):
         return False
@@ -201,11 +200,11 @@ def _end(store: Results, attempt: OpenAttempt, sighting: Sighting, ending: Endin
     if attempt.cancel_at is not None:
         return end_cancelled(store.attempts, attempt, now)
     if ending is Ending.CANCELLED and is_overdue(attempt, now) and _began(attempt, sighting):
-        ending = Ending.TIMEOUT  # we ended it ourselves, at its deadline
+        ending = Ending.TIMEOUT  # we killed it ourselves, at its deadline
     if ending is Ending.REPORTED:
         ending = Ending.NO_REPORT
     if attempt.withdraw_at is not None and ending in GONE:
-        ending = Ending.WITHDRAWN  # we ended it ourselves, for its run to go elsewhere
+        ending = Ending.WITHDRAWN  # we killed it ourselves, so that its run can go elsewhere
     if ending in OWN_FAULT:
         score.score_own_fault(store, attempt, sighting, ending, now)
     else:
@@ -216,7 +215,7 @@ def _end(store: Results, attempt: OpenAttempt, sighting: Sighting, ending: Endin
 
 
 def end_cancelled(store: Attempts, attempt: OpenAttempt, now: datetime) -> bool:
-    """Close an attempt whose end was asked for and is proved."""
+    """Close an attempt that was cancelled and is proved to have ended."""
     done = store.end_cancelled(attempt, now)
     crash_point("cancel.after_commit")
     tell("cancelled", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend)
@@ -224,7 +223,7 @@ def end_cancelled(store: Attempts, attempt: OpenAttempt, now: datetime) -> bool:
 
 
 def _vanished(store: Results, place: Place, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> bool:
-    """Every source was asked and none knows it. Believed when it was so twice, some time apart."""
+    """Every source was asked and none knows it. Believed only when this happens twice, some time apart."""
     if attempt.swept_at is not None and now - attempt.swept_at < timedelta(seconds=place.sweep_gap_s):
         return False
     if attempt.clean_sweeps + 1 < CLEAN_SWEEPS:
@@ -234,7 +233,7 @@ def _vanished(store: Results, place: Place, attempt: OpenAttempt, sighting: Sigh
 
 
 def _note(store: Attempts, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> None:
-    """Keep a sighting that says something new; ten thousand that don't cost nothing."""
+    """Store a sighting that says something new; repeated ones cost nothing."""
     running = sighting.seen is Seen.RUNNING
     is_new = (
         (running and attempt.state is not AttemptState.RUNNING)
@@ -248,7 +247,7 @@ def _note(store: Attempts, attempt: OpenAttempt, sighting: Sighting, now: dateti
 
 
 def _is_stray(place: Place, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> bool:
-    """Seen running so long after its deadline that ending it has plainly failed."""
+    """Seen running so long after its deadline that killing it has plainly failed."""
     if attempt.deadline_at is None or sighting.seen is not Seen.RUNNING:
         return False
     return now > attempt.deadline_at + timedelta(seconds=place.stray_s)
@@ -275,16 +274,16 @@ def _usual_reason(ending: Ending, sighting: Sighting) -> str:
         case Ending.BAD_REPORT:
             return "the report can't be trusted"
         case Ending.UNSTEADY:
-            return f"the baseline wasn't its usual self{node}"
+            return f"the baseline's time was abnormal{node}"
         case Ending.CANCELLED:
-            return f"somebody ended the job from outside{node}"
+            return f"the job was killed from outside{node}"
         case Ending.REFUSED:
             return "the backend refused the job"
         case Ending.WITHDRAWN:
-            return "it was taken back before it began, to go elsewhere"
+            return "it was withdrawn before it started, to run elsewhere"
         case Ending.VANISHED:
-            return "every source was asked twice, and none knows the job"
+            return "every source was asked twice and none knows the job"
         case Ending.TIMEOUT | Ending.MEMORY:
-            return f"the job was ended at its limit{node}"
+            return f"the job was killed at its limit{node}"
         case _:
             assert_never(ending)

@@ -1,11 +1,11 @@
-"""Room 4, launch: a rendered job is started, under law 2: its row is there already. Next: the harness, then `collect`.
+"""Step 4, launch: a rendered job is started. Its row is already committed (law 2). Next: the harness, then `collect`.
 
-What can come of it, and what is written down:
+Possible outcomes, and what is stored:
   a handle               → the attempt is SUBMITTED
-  refused for ever       → the run waits for another place that has what it wants, or has FAILED, with the reason
-  refused for now        → nothing; the attempt keeps its INTENT and is sent again later
-  the place is away      → the same, and whoever has other places may take it back
-  anything else          → AMBIGUOUS: perhaps started; `sweep` looks before anybody sends it again
+  refused permanently    → the run waits for another place that has what it needs, or is FAILED, with the reason
+  refused for now        → nothing; the attempt stays INTENT and is sent again later
+  the place is down      → the same, and the run may be given to another place
+  anything else          → AMBIGUOUS: perhaps started; `sweep` checks before it is sent again
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ tell = teller("launch")
 
 
 class Launched(StrEnum):
-    """What came of a launch."""
+    """The outcome of a launch."""
 
     SUBMITTED = "submitted"
     LATER = "later"
@@ -40,14 +40,14 @@ class Launched(StrEnum):
 def launch(
     store: Attempts, place: Place, attempt: OpenAttempt, now: datetime, *, others: Sequence[Place] = ()
 ) -> Launched:
-    """Send this attempt's job. Whatever the backend does, the rows then say what is known of it, no more.
+    """Send this attempt's job. Whatever the backend does, the database then says what is known about it, and no more.
 
-    `others`: where a run that this place never takes may go instead.
+    `others`: where the run may go instead if this place always refuses it.
     """
     work = store.work(attempt.id)
     elsewhere = [other.name for other in others if other.name != place.name and other.fits(work)]
     if not place.admits(work):
-        why = f"{place.name} only runs submissions of staff: it can't isolate others"
+        why = f"{place.name} only runs staff's submissions: it can't isolate others"
         return _refused(store, attempt, why, now, elsewhere)
     try:
         job = render.job(work, place)
@@ -56,7 +56,9 @@ def launch(
     except Invalid as error:
         return _refused(store, attempt, error.message, now)
     except Exception as error:  # noqa: BLE001 - rendering is pure: it would fail for ever, and hold up the others
-        return _refused(store, attempt, f"a bug of ours in rendering the job: {type(error).__name__}: {error}", now)
+        return _refused(
+            store, attempt, f"a bug in kbslurm while rendering the job: {type(error).__name__}: {error}", now
+        )
     crash_point("launch.before_submit")
     try:
         handle = place.backend.submit(job)
@@ -77,8 +79,8 @@ def launch(
 
 
 def foresee(store: Queue, place: Place, gpu: str, now: datetime) -> datetime | None:
-    """When this place would start the fairest run that waits for this GPU type, by the script that it would be sent
-    with. None: nothing waits that fits, or nobody can say. Nothing is launched."""
+    """When this place would start the next queued run for this GPU type, using the script that it would be sent with.
+    None: no queued run fits, or it isn't known. Nothing is launched."""
     if not isinstance(place.backend, Foresees) or place.script is None or place.root is None:
         return None
     work = store.next_up(gpu, place.name, now)
@@ -93,7 +95,7 @@ def foresee(store: Queue, place: Place, gpu: str, now: datetime) -> datetime | N
 
 
 def deadline_at(work: Work, place: Place, now: datetime) -> datetime:
-    """When this attempt has had its whole patience and its whole time. The backend's own limit comes long before."""
+    """When this attempt has used up its waiting time and its run time. The backend's own limit comes long before."""
     limit_s = time_limit_s(work.problem.limits, work.mode)
     return now + timedelta(seconds=place.patience_s + limit_s + place.grace_s)
 
@@ -113,7 +115,7 @@ def _unclear(store: Attempts, attempt: OpenAttempt, why: str, now: datetime) -> 
 
 
 def is_settled(outcome: Launched) -> bool:
-    """Whether this process need not think of the launch again: the rows say what comes next."""
+    """Whether this process is done with the launch: the database says what comes next."""
     match outcome:
         case Launched.SUBMITTED | Launched.AMBIGUOUS | Launched.REFUSED:
             return True

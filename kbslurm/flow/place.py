@@ -1,4 +1,4 @@
-"""A place where jobs run, as the rooms see it: a backend, and what the house promises itself about it."""
+"""A place where jobs run, as the flow sees it: a backend, and our settings for it."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from kbslurm.domain.run import Work
 from kbslurm.ports import Backend
 
 ScriptWriter = Callable[[Work, Path, float], str]
-"""The job script of (work, attempt directory, time limit in seconds), where the backend wants one."""
+"""The job script of (work, attempt directory, time limit in seconds), if the backend needs one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A backend and its manners.
+    """A backend and its settings.
 
-    `root`: where its attempts have their directories, when they share a file system with us. `poll_s`: how often we
-    look at open attempts. `grace_s`: how long a report may still arrive after the job's end (a shared file system is
-    late). `sweep_gap_s`: how far apart the two clean sweeps of law 2 are. `patience_s`: how long a job may wait there
-    to be started. `stray_s`: how long after its deadline a job that is still seen running is waited for. `keep_s`: how
-    long files of attempts that ended are kept. `ranked_min_isolation`: what may rank from here; a board may want more.
-    `peaks`: what one of its GPUs can do, by type. `widest`: how many GPUs one run may have, by type, where there is a
-    bound. `role`, `classes` and `prices` (money per GPU and second, by type) are what the placement policy goes by.
+    `root`: the folder of its attempts' directories, if they are on a file system shared with us. `poll_s`: how often we
+    check open attempts. `grace_s`: how long after the job's end a report may still arrive (shared file systems are
+    slow). `sweep_gap_s`: the time between the two clean sweeps of law 2. `patience_s`: how long a job may wait there to
+    be started. `stray_s`: how long we wait for a job that still runs after its deadline. `keep_s`: how long files of
+    finished attempts are kept. `ranked_min_isolation`: the minimum for a run from here to rank; a board may require
+    more. `peaks`: what one of its GPUs can do, by type. `widest`: how many GPUs one run may have, by type, if limited.
+    `role`, `classes` and `prices` (cost per GPU and second, by type) are for the placement policy.
     """
 
     backend: Backend
@@ -62,11 +62,11 @@ class Place:
         )
 
     def admits(self, work: Work) -> bool:
-        """Whether this submission may run here: untrusted code only where it is kept from the rest of the site."""
+        """Whether this submission may run here: untrusted code only where it is isolated from the rest of the site."""
         return self.untrusted or work.by_staff
 
     def fits(self, work: Work) -> bool:
-        """Whether this place has what the run wants at all, busy or not."""
+        """Whether this place has what the run needs at all, busy or not."""
         gpu = work.attempt.gpu
         wide_enough = gpu not in self.widest or work.problem.world_size <= self.widest[gpu]
         return gpu in self.backend.capacity() and wide_enough and self.admits(work)

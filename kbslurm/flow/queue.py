@@ -1,6 +1,6 @@
-"""Room 2, queue: a free slot and the fairest waiting run become an attempt. Next room: `render`.
+"""Step 2, queue: a free slot and the next queued run (in fair order) become an attempt. Next step: `render`.
 
-The queue is `run.state = 'queued'`, ordered by the virtual time that accept stamped; nothing is kept in memory.
+The queue is `run.state = 'queued'`, ordered by the virtual time stamped by `accept`; nothing is kept in memory.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from kbslurm.ports import Queue
 
 
 def claim(store: Queue, slots: Sequence[Slot], now: datetime, *, rules: Rules | None = None) -> OpenAttempt | None:
-    """Give the fairest waiting run that fits a slot its next attempt, or None.
+    """Give the next queued run (in fair order) that fits a slot a new attempt; None if none fits.
 
     The attempt's number is the fence for every later write; its row, with the job's name, is committed before any
-    backend hears of it.
+    backend is called.
     """
     if not slots:
         return None
@@ -37,11 +37,11 @@ def free_slots(
     staff_only: Iterable[str] = (),
     widest: Mapping[str, Mapping[str, int]] | None = None,
 ) -> list[Slot]:
-    """What may still be opened, by backend and GPU type, in the order of `capacity`: earlier backends are preferred.
+    """The remaining capacity by backend and GPU type, in the order of `capacity`: earlier backends are preferred.
 
-    An attempt on several GPUs takes as many slots. It is given the last one that is free, all the same: waiting until
-    enough are free at once would keep it waiting for ever beside small ones, and a slot is no GPU. `widest` says, by
-    backend and GPU type, how many one run may have at all.
+    An attempt on several GPUs takes as many slots, but it may start with a single free one: waiting until enough are
+    free would starve it behind small runs, and a slot isn't a GPU. `widest` says, by backend and GPU type, how many
+    GPUs one run may have at all.
     """
     used: Counter[tuple[str, str]] = Counter()
     for attempt in open_attempts:

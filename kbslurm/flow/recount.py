@@ -1,7 +1,7 @@
-"""Recount: the service computes a report's figures again, from its raw samples. Pure; part of room 7, `score`.
+"""Recount: the service recomputes a report's figures from its raw samples. Pure; part of step 7, `score`.
 
-The harness's judge is trusted, but its word on a statistic needn't be: what doesn't follow from the samples that it
-archived, or was measured with less than the problem's budget, is refused as a report that can't be trusted.
+The harness's judge is trusted, but its statistics needn't be: a report whose figures don't follow from its archived
+samples, or that was measured with less than the problem's budget, is rejected as untrustworthy.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from kbslurm.domain.problem import Problem
 from kbslurm_eval.shared import timing
 from kbslurm_eval.shared.wire import PHASES, CallTimes, LaunchSamples, PhaseName, Report, WireError, commitment
 
-FEWEST_CALLS = 5  # what a budget is never cut below by the reference's pace; a problem may declare fewer itself
+FEWEST_CALLS = 5  # a slow reference never cuts the budget below this; a problem may declare less itself
 FEWEST_LAUNCHES = 2
 TIMED: tuple[PhaseName, ...] = ("benchmark", "ranked")
 
 
 def check(report: Report, problem: Problem, *, source: str, secret_seed: str) -> None:
-    """WireError when the report is about another text or seed, or says what its samples don't."""
+    """WireError if the report is about another source or seed, or doesn't match its samples."""
     if report.submission_sha256 != hashlib.sha256(source.encode()).hexdigest():
         raise WireError("it is about another submission")
     if report.seed_commitment != commitment(secret_seed):
@@ -40,20 +40,20 @@ def check(report: Report, problem: Problem, *, source: str, secret_seed: str) ->
 
 
 def archived(report: Report) -> tuple[bytes, str]:
-    """The raw samples as they are kept, and the digest of what was kept."""
+    """The raw samples as stored, and their digest."""
     text = json.dumps([_as_dict(one) for one in report.samples], separators=(",", ":"), sort_keys=True).encode()
     return zlib.compress(text, 6), hashlib.sha256(text).hexdigest()
 
 
 def launches(problem: Problem, mode: str, phase: PhaseName) -> int:
-    """How many launches this phase must have been measured in."""
+    """The required number of launches for this phase."""
     most = problem.budget.launches
     return most if phase == "ranked" or mode != "leaderboard" else min(FEWEST_LAUNCHES, most)
 
 
 def _check_shape(found: list[LaunchSamples]) -> None:
     if twice := [key for key, n in Counter((s.phase, s.index, s.launch, s.rival) for s in found).items() if n > 1]:
-        raise WireError(f"launch {twice[0][2]} of {twice[0][0]} {twice[0][1]} stands twice")
+        raise WireError(f"launch {twice[0][2]} of {twice[0][0]} {twice[0][1]} appears twice")
     for one in found:
         for times in (one.own, one.baseline):
             if times is None:
@@ -61,11 +61,11 @@ def _check_shape(found: list[LaunchSamples]) -> None:
             if not times.calls_ns or not times.trusted_null_ns:
                 raise WireError(f"a launch of {one.phase} {one.index} has no samples")
             if any(not 0 <= value < 1 << 62 for rows in vars(times).values() for value in rows):
-                raise WireError(f"a launch of {one.phase} {one.index} has a duration that can't be one")
+                raise WireError(f"a launch of {one.phase} {one.index} has an invalid duration")
 
 
 def _check_budget(report: Report, problem: Problem, phase: PhaseName) -> None:
-    """As many launches as declared, each of as many calls as every other, with the baseline beside each or none."""
+    """As many launches as declared, all with the same number of calls, each with the baseline or none with it."""
     budget, wanted = problem.budget, launches(problem, report.mode, phase)
     if sorted(b.index for b in report.benchmarks if b.phase == phase) != list(range(len(problem.benchmarks))):
         raise WireError(f"the {phase} phase doesn't have the problem's benchmarks, each once")
@@ -79,7 +79,7 @@ def _check_budget(report: Report, problem: Problem, phase: PhaseName) -> None:
             raise WireError(f"{phase} {index} wasn't measured with the budget that the problem declares")
         paired = [s.baseline is not None for s in mine]
         if any(paired) != all(paired) or any(paired) != (problem.baseline is not None) or any(paired) != report.paired:
-            raise WireError(f"{phase} {index} says otherwise than the problem whether there is a baseline")
+            raise WireError(f"{phase} {index} disagrees with the problem on whether there is a baseline")
 
 
 def _check_score(report: Report, problem: Problem) -> None:
@@ -87,14 +87,14 @@ def _check_score(report: Report, problem: Problem) -> None:
     timed = sorted((b for b in report.benchmarks if b.phase == wanted), key=lambda b: b.index)
     if report.score_s is None or report.interval_s is None:
         if timed:
-            raise WireError("a run that was timed has a score")
+            raise WireError("a timed run must have a score")
         return
     if not timed:
         raise WireError("a score without a benchmark")
     found = timing.combined([b.launch_medians_ns for b in timed], problem.ranking_by)
     said = (report.score_s, *report.interval_s)
     if not all(timing.same(a, b / 1e9) for a, b in zip(said, (found.value, found.low, found.high), strict=True)):
-        raise WireError(f"says a score of {report.score_s!r} s, its samples say {found.value / 1e9!r}")
+        raise WireError(f"reports a score of {report.score_s!r} s, but its samples give {found.value / 1e9!r}")
 
 
 def _as_dict(one: LaunchSamples) -> dict[str, object]:

@@ -1,6 +1,6 @@
-"""Judge again: hosts choose runs, new verdicts are made beside the old ones, and count only when they are applied.
+"""Rejudge: hosts choose runs, new verdicts are made next to the old ones, and count only when they are applied.
 
-The new runs walk through the same eight rooms as every other; they wait behind everybody's own.
+The new runs go through the same eight steps as all others; they queue behind everyone's own runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KEYS = ("submission", "gpu", "verdict", "mode", "person")
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
-    """Which runs of a board are meant; a person by name."""
+    """A selection of a board's runs; a person by name."""
 
     submission: int | None = None
     gpu: str | None = None
@@ -27,28 +27,28 @@ class Filter:
 
 
 def parsed(words: Sequence[str]) -> Filter:
-    """`gpu=H100 verdict=wrong` as a filter; no words: every run of the board that has ended."""
+    """`gpu=H100 verdict=wrong` as a filter; no words: every finished run of the board."""
     found: dict[str, str] = {}
     for word in words:
         key, sep, value = word.partition("=")
         if not sep or key not in KEYS or not value or key in found:
-            raise Invalid(f"{word!r} chooses nothing", hint=f"Write KEY=VALUE, once each: {', '.join(KEYS)}.")
+            raise Invalid(f"{word!r} isn't a valid filter", hint=f"Write KEY=VALUE, each key once: {', '.join(KEYS)}.")
         found[key] = value
     _check(found, "verdict", get_args(VerdictName))
     _check(found, "mode", get_args(Mode))
     number = found.pop("submission", None)
     if number is not None and not (number.isascii() and number.isdecimal()):
-        raise Invalid(f"{number!r} is no submission's number")
+        raise Invalid(f"{number!r} isn't a submission number")
     return Filter(submission=None if number is None else int(number), **found)
 
 
 def _check(found: Mapping[str, str], key: str, known: Sequence[str]) -> None:
     if key in found and found[key] not in known:
-        raise Invalid(f"there is no {key} {found[key]!r}", hint=f"There are: {', '.join(known)}.")
+        raise Invalid(f"there is no {key} {found[key]!r}", hint=f"Choose one of: {', '.join(known)}.")
 
 
 def rows(matrix: Mapping[tuple[str, str], int]) -> tuple[list[str], list[list[str]]]:
-    """The matrix as a table: (headings, lines); a line per verdict before, a column per verdict now."""
+    """The matrix as a table: (headings, rows); a row per old verdict, a column per new verdict."""
     after = sorted({now for _, now in matrix}, key=lambda name: (name == "open", name))
     before = sorted({old for old, _ in matrix})
     lines = [[old, *(str(matrix.get((old, now), "")) for now in after)] for old in before]

@@ -1,4 +1,4 @@
-"""Remove: a submission is taken off the lists. Open runs are cancelled; rows and events stay, its source is purged."""
+"""Remove a submission from the lists. Open runs are cancelled; its data and events stay, its source is deleted."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from kbslurm.ports import Submissions
 
 
 def remove(store: Submissions, submission: SubmissionId, person: PersonId | None, by: str, now: datetime) -> None:
-    """Cancel and hide it. `person` None is the house itself; Refused for whoever neither owns it nor is staff.
+    """Cancel and hide it. `person` None is the service itself; Refused for anyone but the owner and staff.
 
-    The two steps may be repeated: whoever dies between them leaves a cancelled submission that can be removed again.
+    Both steps are safe to repeat: dying between them leaves a cancelled submission that can be removed again.
     """
     cancel(store, submission, person, now)
     store.take_back(submission, by, now, person)

@@ -1,4 +1,4 @@
-"""Room 3, render: a run's next attempt becomes texts and limits. Pure. Next room: `launch`."""
+"""Step 3, render: a run's new attempt becomes text and limits. Pure. Next step: `launch`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from kbslurm.domain.run import Work
 from kbslurm.flow.place import Place
 from kbslurm.ports import JobSpec
 
-REFERENCE_BYTES = 1 << 30  # where a problem has ranks its reference has as many, in processes of their own
+REFERENCE_BYTES = 1 << 30  # if a problem has ranks, its reference has as many, each in its own process
 
 
 def job(work: Work, place: Place) -> JobSpec:
-    """The job of this attempt at this place. The same work and place give the same texts, byte for byte.
+    """The job for this attempt at this place. The same work and place give the same text, byte for byte.
 
-    The key that seals its report is in neither text; the manifest names no person and no board.
+    Neither text contains the key that seals the report; the manifest names no person and no board.
     """
     attempt, limits = work.attempt, work.problem.limits
     directory = place.root / attempt.name if place.root is not None else None

@@ -1,4 +1,4 @@
-"""Room 7, score: a sealed report becomes the run's one verdict, in one fenced statement. Next room: `announce`."""
+"""Step 7, score: a sealed report becomes the run's single verdict, in one fenced statement. Next step: `announce`."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from kbslurm_eval.shared.wire import Report, WireError, unseal
 
 tell = teller("score")
 
-OTHER_CLASS = "timed on another class of GPU than the board's: it doesn't rank"
+OTHER_CLASS = "timed on a different class of GPU than the board's, so it doesn't rank"
 
 
 class Scored(StrEnum):
-    """What came of a report or of an end."""
+    """The outcome of a report or an ending."""
 
     VERDICT = "verdict"
     STALE = "stale"
@@ -46,10 +46,10 @@ def score(
     brought: Callable[[Sequence[str]], Mapping[str, bytes]] | None = None,
     peak: Peak | None = None,
 ) -> Scored:
-    """Judge what came back. A report that isn't this attempt's is an infrastructure failure, never a score.
+    """Judge the report. One that isn't this attempt's is an infrastructure failure, never a score.
 
-    `least_isolation`: what the place wants before anything from it ranks; the board may want more. `brought` gives the
-    files of a profile by their names. `peak`: what one of the place's GPUs can do.
+    `least_isolation`: the place's minimum for a run to rank; the board may require more. `brought` returns a profile's
+    files by name. `peak`: what one of the place's GPUs can do.
     """
     work = store.attempts.work(attempt.id)
     try:
@@ -83,14 +83,14 @@ def score(
     )
     crash_point("score.after_commit")
     if not won:
-        return keep_stale(store.attempts, attempt, sealed, "the run had its end before this report came", now)
+        return keep_stale(store.attempts, attempt, sealed, "the run had ended before this report arrived", now)
     tell("scored", run=attempt.run_id, attempt=attempt.number, verdict=verdict.name, score_s=verdict.score_s)
     return Scored.VERDICT
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """A verdict as it counts on its board, and what follows: a second measurement, reference times, or trouble."""
+    """A verdict as it counts on its board, and what follows: a second measurement, reference times, or a failure."""
 
     verdict: Verdict
     again: bool = False
@@ -101,8 +101,8 @@ class Ranks:
 def _measured(
     store: Results, attempt: OpenAttempt, report: Report, verdict: Verdict, work: Work, now: datetime
 ) -> Ranks:
-    """What a passed leaderboard run's times mean beside others': measured on a node that was itself, in the board's
-    own units, and once more where they would improve their author's rank."""
+    """How a passed leaderboard run ranks: measured on a normal node, in the board's units, and a second time if it
+    would improve its author's rank."""
     if verdict.name != "passed" or report.mode != "leaderboard" or verdict.score_s is None:
         return Ranks(verdict=verdict)
     problem = work.problem
@@ -135,15 +135,15 @@ def _measured(
 
 
 def artifacts(report: Report, brought: Callable[[Sequence[str]], Mapping[str, bytes]]) -> Mapping[str, bytes]:
-    """The files that the judge sealed, as far as they are what it sealed. A profile isn't worth a verdict: what is
-    missing or was changed on its way is left out."""
+    """The files that the judge sealed, if they are unchanged. A profile isn't worth failing a verdict: missing or
+    modified files are left out."""
     found = brought([one.name for one in report.artifacts])
     sealed = {one.name: one.sha256 for one in report.artifacts}
     return {name: data for name, data in found.items() if hashlib.sha256(data).hexdigest() == sealed.get(name)}
 
 
 def score_own_fault(store: Results, attempt: OpenAttempt, sighting: Sighting, ending: Ending, now: datetime) -> Scored:
-    """The verdict of a submission that was ended at its own limit of time or memory before it could report."""
+    """The verdict of a submission that was killed at its own time or memory limit before it could report."""
     verdict = Verdict(name=OWN_FAULT[ending], reason=own_fault_reason(store.attempts.work(attempt.id), ending))
     crash_point("score.before_commit")
     won = store.scores.record(attempt, verdict, ending, now, telemetry={"end": _end(sighting)})
@@ -153,15 +153,16 @@ def score_own_fault(store: Results, attempt: OpenAttempt, sighting: Sighting, en
 
 
 def own_fault_reason(work: Work, ending: Ending) -> str:
-    """The true sentence: which limit ended it."""
+    """Which limit it hit."""
     if ending is Ending.MEMORY:
         mib = work.problem.limits.memory_bytes / (1 << 20)
-        return f"its job used more memory than it was given, and was ended; a submission may use {mib:g} MiB"
-    return f"it was still running when the job's {time_limit_s(work.problem.limits, work.mode):g} s were over"
+        return f"its job was killed for exceeding its memory limit; a submission may use {mib:g} MiB"
+    return f"it hit the job's time limit of {time_limit_s(work.problem.limits, work.mode):g} s"
 
 
 def give_up(store: Attempts, attempt: OpenAttempt, ending: Ending, why: str, now: datetime) -> Scored:
-    """Close an attempt that the submission isn't to blame for; the run waits again while a retry is owed."""
+    """Close an attempt that failed through no fault of the submission; the run is queued again if it has retries
+    left."""
     crash_point("give_up.before_commit")
     state = store.give_up(attempt, ending, why, now)
     crash_point("give_up.after_commit")
@@ -178,14 +179,14 @@ def give_up(store: Attempts, attempt: OpenAttempt, ending: Ending, why: str, now
 
 
 def keep_stale(store: Attempts, attempt: OpenAttempt, sealed: bytes, why: str, now: datetime) -> Scored:
-    """Keep a report that can't count any more as evidence."""
+    """Store a report that can no longer count, as evidence."""
     store.keep_stale(attempt, sealed, why, now)
     tell("kept stale report", run=attempt.run_id, attempt=attempt.number, why=why)
     return Scored.STALE
 
 
 def opened(sealed: bytes, work: Work) -> Report:
-    """The report, when it is sealed by this attempt's key and says what only this attempt's can say; else WireError."""
+    """The report, if it is sealed with this attempt's key and its fields match this attempt; else WireError."""
     report = unseal(sealed, work.key)
     expected = {
         "token": (report.token, work.attempt.name),
@@ -196,13 +197,13 @@ def opened(sealed: bytes, work: Work) -> Report:
     }
     for name, (said, meant) in expected.items():
         if said != meant:
-            # The nonce is a secret until the run has its end: name the field, not its value.
+            # The nonce is secret until the run has ended: name the field, not its value.
             raise WireError(f"its {name} isn't this attempt's")
     return report
 
 
 def telemetry(report: Report) -> Mapping[str, Any]:
-    """What the attempt's row keeps beside the verdict: where it ran and when, by the node's clock."""
+    """What the attempt's row stores besides the verdict: where it ran and when, by the node's clock."""
     return {
         "host": dict(report.host),
         "harness_digest": report.harness_digest,

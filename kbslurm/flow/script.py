@@ -1,8 +1,8 @@
 """The job script of an attempt: a template of the site's, filled with quoted values. Pure but for reading templates.
 
 What a job does is in the harness's supervise.sh, the same for all; a script holds its digest and what differs.
-It holds no secret and no user code: Slurm shows scripts to whoever may look. Every `{{ value }}` of a template is
-quoted for the shell by the environment itself, so that no template can forget it; an unknown name is an error.
+It contains no secrets and no user code, since Slurm shows scripts to others. Every `{{ value }}` in a template is
+shell-quoted by the environment itself, so that no template can forget it; an unknown name is an error.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FORBIDDEN = re.compile(r"[\n\r\0]")
 
 
 class ShellText(str):
-    """Text that is shell already and must not be quoted again."""
+    """Text that is already shell code and must not be quoted again."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ def harness_files(eval_dir: Path) -> list[Path]:
 
 
 def harness_digest(eval_dir: Path) -> str:
-    """The name of this harness: a digest over its files."""
+    """This harness's name: a digest of its files."""
     digest = hashlib.sha256()
     for path in harness_files(eval_dir):
         digest.update(path.relative_to(eval_dir).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
@@ -53,7 +53,7 @@ def harness_digest(eval_dir: Path) -> str:
 
 
 def harness_folder(site: Site, eval_dir: Path) -> PurePath:
-    """Where this harness lies, or will lie, on the site's shared root."""
+    """The harness's path on the site's shared root, staged or not."""
     return site.paths.shared_root / f"eval-{harness_digest(eval_dir)[:16]}"
 
 
@@ -63,12 +63,12 @@ def supervisor_digest(eval_dir: Path) -> str:
 
 
 def attempts_folder(site: Site) -> Path:
-    """Where the attempts' directories are made: the `root` of this site's place."""
+    """The folder of the attempts' directories: the `root` of this site's place."""
     return Path(site.paths.shared_root) / "attempts"
 
 
 def script_writer(site: Site, *, templates: Path, eval_dir: Path) -> Callable[[Work, Path, float], str]:
-    """What a Place asks for its scripts: the job script of (work, attempt directory, time limit)."""
+    """A Place's script function: the job script for (work, attempt directory, time limit)."""
     harness, supervisor = harness_folder(site, eval_dir), supervisor_digest(eval_dir)
 
     def write(work: Work, directory: Path, time_limit_s: float) -> str:
@@ -103,7 +103,7 @@ def script_for(
     avoid_nodes: tuple[str, ...] = (),
     gpus: int = 1,
 ) -> str:
-    """The sbatch script of one attempt at this site, on so many GPUs. The same values give the same text."""
+    """The sbatch script of one attempt at this site, on this many GPUs. The same values give the same text."""
     kind = site.gpus.get(gpu)
     if kind is None:
         raise Misconfigured(f"site {site.name} has no GPU type {gpu}", fix=f"Add [gpus.{gpu}] to its file.")
@@ -143,28 +143,28 @@ def script_for(
 
 
 def shell_quoted(value: object) -> str:
-    """One value as one shell word. None and line ends are errors: a template meant something else."""
+    """One value as one shell word. None and line breaks are errors in the template."""
     if isinstance(value, ShellText):
         return value
     if value is None or isinstance(value, jinja2.Undefined):
-        raise jinja2.TemplateError("a value that isn't there was to be written")
+        raise jinja2.TemplateError("the template uses a value that is missing")
     if isinstance(value, bool) or not isinstance(value, str | int | float | PurePath):
         raise jinja2.TemplateError(f"a {type(value).__name__} can't be written into a script")
     text = str(value)
     if _FORBIDDEN.search(text):
-        raise jinja2.TemplateError("a value with a line end can't be written into a script")
+        raise jinja2.TemplateError("a value with a line break can't be written into a script")
     return quoted_plain(text)
 
 
 def quoted_plain(text: str) -> str:
-    """Shell-quoted, bare where that is safe for sbatch's own reading of `#SBATCH` lines, too."""
+    """Shell-quoted; bare if that is also safe in `#SBATCH` lines."""
     if re.fullmatch(r"[A-Za-z0-9_@%+=:,./-]+", text):
         return text
     return "'" + text.replace("'", "'\"'\"'") + "'"
 
 
 def node_text(path: str) -> str:
-    """A path that names variables of the job, as shell text: the variables are filled in, the rest is quoted."""
+    """A path containing the job's variables, as shell text: the variables are expanded, the rest is quoted."""
     parts = _VARIABLE.split(path)
     texts = [quoted_plain(part) if part else "" for part in parts[::2]]
     names = [f'"${{{name}}}"' for name in parts[1::2]]
@@ -183,22 +183,22 @@ def _minutes(site: Site, gpu: GpuType, limit_s: int) -> int:
     most = [limit for limit in (gpu.max_time_s, site.max_time_s) if limit is not None]
     if most and minutes * 60 > min(most):
         raise Misconfigured(
-            f"the problem needs {minutes} minutes and {site.name} gives a job on {gpu.name} {min(most) / 60:.0f}",
-            fix="Lower the problem's limits, or raise max_time in the site's file where the partition allows it.",
+            f"the problem needs {minutes} minutes, but {site.name} allows {min(most) / 60:.0f} on {gpu.name}",
+            fix="Lower the problem's limits, or raise max_time in the site's file if the partition allows it.",
         )
     return minutes
 
 
 def _several(site: Site, gpu: GpuType, count: int) -> GpuType:
-    """The request for `count` GPUs of one node, with as many times the processors and memory."""
+    """The request for `count` GPUs on one node, with processors and memory multiplied accordingly."""
     if gpu.per_node and gpu.per_node < count:
         raise Misconfigured(
-            f"the problem needs {count} GPUs on one node, and one of {site.name} has {gpu.per_node} of type {gpu.name}",
-            fix=f"Offer the board on another GPU type, or correct per_node below [gpus.{gpu.name}] of the site's file.",
+            f"the problem needs {count} GPUs on one node, and {site.name} has {gpu.per_node} of type {gpu.name}",
+            fix=f"Use another GPU type for the board, or correct per_node below [gpus.{gpu.name}] of the site's file.",
         )
     if gpu.vendor != "none" and not gpu.multi:
         raise Misconfigured(
-            f"{site.name} doesn't say how a job asks for {count} GPUs of type {gpu.name}, which the problem needs",
+            f"{site.name} doesn't say how to request {count} GPUs of type {gpu.name}, which the problem needs",
             fix=f'Add multi, like "--gres=gpu:TYPE:{{n}}", and per_node below [gpus.{gpu.name}] of the site\'s file.',
         )
     request = gpu.multi.replace("{n}", str(count)) if gpu.multi else gpu.request
@@ -207,7 +207,8 @@ def _several(site: Site, gpu: GpuType, count: int) -> GpuType:
 
 
 def _memory_mb(site: Site, gpu: GpuType, memory_bytes: int, gpus: int) -> int:
-    """As the site's file says; else what submission and judge may use, and a runner's scratch, which is memory, too."""
+    """The value from the site's file; else the memory of submission and judge plus a runner's scratch, which is memory
+    too."""
     scratch_mb = 0 if site.container.runtime == "none" else site.paths.scratch_mb
     return gpu.memory_mb or math.ceil((memory_bytes + JUDGE_MEMORY_BYTES * gpus) / MIB) + scratch_mb
 
@@ -227,7 +228,7 @@ def _environment(templates: Path) -> jinja2.Environment:
 
 _MUST: Mapping[str, str] = {
     "#SBATCH --no-requeue": "Slurm's own requeue must be off",
-    "#SBATCH --job-name=": "the job's name is what it is found by",
+    "#SBATCH --job-name=": "jobs are found by their name",
     "--export=NIL": "the submitting environment must not reach the job",
     'mkdir "$DIR/claim"': "the claim is what makes an attempt run at most once",
     'eval "$SUPERVISOR"': "the supervisor is what ends a job and says how it ended",
@@ -235,7 +236,7 @@ _MUST: Mapping[str, str] = {
 
 
 def _check(text: str, site: Site, templates: Path) -> None:
-    """What no template may leave out: a child that overrides too much is refused before it can run anything."""
+    """What no template may leave out: one that overrides too much is refused before it can run anything."""
     for needed, why in _MUST.items():
         if needed not in text:
             raise Misconfigured(

@@ -1,4 +1,4 @@
-"""Room 1, submit: what a person did becomes rows, or nothing does. Next room: `queue`."""
+"""Step 1, submit: a submission is stored completely or not at all. Next step: `queue`."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ def accept(
     on: str | None = None,
     offers: Sequence[Offer] = (),
 ) -> Receipt:
-    """Take a submission: after the receipt it will not be lost. Every refusal is a KbslurmError and stores nothing.
+    """Accept a submission: once it returns, the submission can't be lost. Every refusal is a KbslurmError and stores
+    nothing.
 
-    `board` and `gpus` are what was asked for beside the file; its `#!POPCORN` lines say the rest. `on`: the one of
-    `offers` where a try is to run, which waits for that place however long it takes.
+    `board` and `gpus` are what the caller chose; the file's `#!POPCORN` lines give the rest. `on`: the one of `offers`
+    where a test run goes; it waits for that place however long it takes.
     """
     source = checked_source(file_name, text.encode() if isinstance(text, str) else text)
     said = directives(source.text)

@@ -1,8 +1,8 @@
-"""Sweep: work is a predicate over rows (law 8). What a death left half done is found here and finished. Idempotent.
+"""Sweep: work is a predicate over rows (law 8). Whatever a crash left half done is found and finished here. Idempotent.
 
-An attempt without a handle was perhaps sent (law 2): we look for its name. Found, it is adopted; found nowhere in
-two sweeps some time apart, it is sent again as the same attempt. An attempt that was cancelled or is overdue has its
-end asked for, again and again, until `collect` has evidence of it.
+An attempt without a handle may have been sent (law 2), so we look for its name. If it is found, it is adopted; if two
+sweeps some time apart find it nowhere, it is sent again as the same attempt. A cancelled or overdue attempt is killed
+again and again until `collect` has evidence that it ended.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ tell = teller("sweep")
 
 ASK_AGAIN_S = 30.0
 ASK_LATER_S = 2.0
-DIED_LAUNCHING = "the daemon ended while it launched this"
+DIED_LAUNCHING = "the daemon ended while launching this"
 
 
 def sweep(store: Attempts, place: Place, attempts: Sequence[OpenAttempt], notes: AttemptNotes, now: datetime) -> None:
-    """Go once through a place's open attempts. What must be sent (again) is in `notes.unsent` afterwards.
+    """Go through a place's open attempts once. Afterwards, `notes.unsent` has those that must be sent (again).
 
-    Trouble is raised at the end; what one attempt brings up doesn't keep the others from being seen to.
+    Errors are raised at the end; an error with one attempt doesn't hold up the others.
     """
     trouble: Exception | None = None
     in_a_row = 0
@@ -68,17 +68,17 @@ def is_unsettled(attempt: OpenAttempt, now: datetime) -> bool:
 
 
 def is_wanted_back(attempt: OpenAttempt) -> bool:
-    """Whether it is to go elsewhere. One that has begun is let run."""
+    """Whether it is to go elsewhere. One that has started is left running."""
     return attempt.withdraw_at is not None and attempt.state is AttemptState.SUBMITTED and attempt.started_at is None
 
 
 def give_back(store: Attempts, place: Place, attempt: OpenAttempt, notes: AttemptNotes, now: datetime) -> bool:
-    """Let go of a run that this place, which takes none now, certainly wasn't sent: it was refused each time."""
+    """Release a run that certainly wasn't sent to this place, which is accepting none: it was refused each time."""
     refused = attempt.id in notes.unsent and attempt.id in notes.put_off and attempt.id not in notes.resent
     if not refused or attempt.state is not AttemptState.INTENT or attempt.cancel_at is not None:
         return False
     crash_point("withdraw.before_commit")
-    state = store.give_up(attempt, Ending.WITHDRAWN, f"{place.name} takes nothing now; it wasn't sent", now)
+    state = store.give_up(attempt, Ending.WITHDRAWN, f"{place.name} accepts no jobs at the moment; it wasn't sent", now)
     crash_point("withdraw.after_commit")
     notes.unsent.pop(attempt.id, None)
     tell("given back", run=attempt.run_id, attempt=attempt.number, backend=place.name)
@@ -86,12 +86,12 @@ def give_back(store: Attempts, place: Place, attempt: OpenAttempt, notes: Attemp
 
 
 def unsettled(attempts: Iterable[OpenAttempt], now: datetime) -> list[OpenAttempt]:
-    """Those that sweep has something to do with."""
+    """The attempts that need sweeping."""
     return [attempt for attempt in attempts if is_unsettled(attempt, now)]
 
 
 def recover(store: Attempts, place: Place, attempt: OpenAttempt, notes: AttemptNotes, now: datetime) -> None:
-    """Find out what became of an attempt that was perhaps sent."""
+    """Find out what happened to an attempt that may have been sent."""
     if attempt.swept_at is not None and now - attempt.swept_at < timedelta(seconds=place.sweep_gap_s):
         return
     crash_point("recover.before_find")
@@ -109,7 +109,7 @@ def recover(store: Attempts, place: Place, attempt: OpenAttempt, notes: AttemptN
 
 
 def ask_for_end(place: Place, attempt: OpenAttempt, notes: AttemptNotes, now: datetime) -> None:
-    """Ask the backend to end it, at most twice a minute. Its end is proved by what `collect` sees, not by asking."""
+    """Tell the backend to kill it, at most twice a minute. Only what `collect` sees proves that it ended."""
     if now < notes.ask_at.get(attempt.id, now):
         return
     crash_point("cancel.before_effect")
@@ -138,7 +138,7 @@ def _found_nowhere(store: Attempts, place: Place, attempt: OpenAttempt, notes: A
     if attempt.clean_sweeps + 1 < CLEAN_SWEEPS:
         return
     if attempt.cancel_at is not None:
-        place.backend.cancel(attempt)  # keeps it from starting, should it be on its way
+        place.backend.cancel(attempt)  # keeps it from starting if it is on its way
         end_cancelled(store, attempt, now)
     elif is_overdue(attempt, now):
         score.give_up(store, attempt, Ending.VANISHED, "it was never seen anywhere before its deadline", now)

@@ -1,6 +1,6 @@
-"""Build, pull and inspect images with the container program of this machine, and pin what came of it.
+"""Build, pull and inspect images with this machine's container program, and pin the results.
 
-Whatever `build` or `pull` makes is written into `digests.lock` beside it.
+`build` and `pull` record the digest in the `digests.lock` next to the image.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PULLED = ("docker://", "oras://", "library://", "https://")
 
 @dataclass(frozen=True, kw_only=True)
 class Maker:
-    """How images are made here: the container program and what it is given."""
+    """How images are made here: the container program and its options."""
 
     program: str = ""
     options: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Maker:
 
     @property
     def executable(self) -> str:
-        """The container program's full path. NotFound when there is none."""
+        """The container program's full path. NotFound if there is none."""
         names = (self.program,) if self.program else ("apptainer", "singularity")
         path = self.environ.get("PATH", os.defpath)
         for name in names:
@@ -50,7 +50,7 @@ class Maker:
         raise NotFound(
             "container program",
             names[0],
-            hint="Load its module first, name it with --program, or do this on a node that has it.",
+            hint="Load its module first, pass --program, or do this on a node that has it.",
         )
 
 
@@ -63,9 +63,9 @@ def build(
     arguments: Mapping[str, str] | None = None,
     unpinned: bool = False,
 ) -> Pin:
-    """Build a SIF, or a directory where the name has no ending, and pin it in the lock beside it.
+    """Build a SIF, or a directory if the name has no suffix, and pin it in the lock next to it.
 
-    Nothing is left under that name unless it was built whole. A base that isn't pinned is refused unless `unpinned`.
+    The name exists only after a complete build. An unpinned base is refused unless `unpinned`.
     """
     given = dict(arguments or {})
     strange = sorted(set(given) - set(recipe.arguments))
@@ -76,7 +76,7 @@ def build(
         raise Misconfigured(
             f"its base {base} isn't pinned by a digest",
             file=recipe.file,
-            fix="Add @sha256:…; --unpinned builds on whatever the name means today.",
+            fix="Add @sha256:…, or pass --unpinned to build on what the tag refers to today.",
         )
     words = [f"--build-arg={name}={value}" for name, value in sorted(given.items())]
     digest = _made(
@@ -91,13 +91,15 @@ def build(
 
 
 def pull(source: str, image: Path, maker: Maker, *, now: datetime, unpinned: bool = False) -> Pin:
-    """Fetch an image from a registry and pin what came. An address without a digest is refused unless `unpinned`."""
+    """Pull an image from a registry and pin it. An address without a digest is refused unless `unpinned`."""
     if not source.startswith(PULLED):
-        raise Invalid(f"{source!r} can't be pulled", hint=f"It begins with one of {', '.join(PULLED)}.")
+        raise Invalid(
+            f"{source!r} can't be pulled", hint=f"Use an address that begins with one of {', '.join(PULLED)}."
+        )
     if not PINNED_DIGEST.search(source) and not unpinned:
         raise Invalid(
-            f"{source} may be another image tomorrow",
-            hint="Add @sha256:… of the manifest, or say --unpinned; what came is pinned in either case.",
+            f"{source} may refer to a different image tomorrow",
+            hint="Add the manifest's @sha256:…, or pass --unpinned; the image is pinned in either case.",
         )
     digest = _made({"action": "pull", "source": source}, image, maker, maker.options)
     return _pinned(image, maker, digest, source=source, now=now)
@@ -105,14 +107,14 @@ def pull(source: str, image: Path, maker: Maker, *, now: datetime, unpinned: boo
 
 def _made(order: Mapping[str, Any], image: Path, maker: Maker, options: Sequence[str]) -> str:
     if not image.parent.is_dir():
-        raise NotFound("folder", str(image.parent), hint="Make it first; it should be readable for every job.")
+        raise NotFound("folder", str(image.parent), hint="Create it first; every job must be able to read it.")
     making = image.with_name(f".{image.name}-{secrets.token_hex(4)}")
     making.mkdir(0o700)
     fresh = making / image.name
     try:
         said = ask_spython({**order, "image": str(fresh), "options": list(options)}, maker)
         if said["status"]:
-            raise BackendTrouble("image", f"{order['source']} couldn't be made: {reason_in(said['said'])}")
+            raise BackendTrouble("image", f"{order['source']} couldn't be built: {reason_in(said['said'])}")
         digest = digest_of(fresh)
         _replace(fresh, image, making)
     finally:
@@ -127,14 +129,14 @@ def _pinned(image: Path, maker: Maker, digest: str, *, now: datetime, **told: st
 
 
 def _replace(fresh: Path, image: Path, making: Path) -> None:
-    """Put it under its name. A running job keeps the old file; an old directory is moved out of the way first."""
+    """Move it to its final name. Running jobs keep the old file; an old directory is moved out of the way first."""
     if image.is_dir():
         image.rename(making / "old")
     fresh.replace(image)
 
 
 def _removed(path: Path) -> None:
-    """Remove a folder, what a build made there as other users of its own namespace included."""
+    """Remove a folder, including what a build created there as other users of its namespace."""
     for folder, _, _ in os.walk(path):
         with contextlib.suppress(OSError):
             Path(folder).chmod(0o700)
@@ -146,9 +148,9 @@ def _removed(path: Path) -> None:
 
 
 def inspect(image: Path, maker: Maker) -> Mapping[str, Any]:
-    """What the image says of itself: labels, definition, environment."""
+    """The image's metadata: labels, definition, environment."""
     if not image.exists():
-        raise NotFound("image", str(image), hint="kbslurm image list shows what there is.")
+        raise NotFound("image", str(image), hint="kbslurm image list shows the existing ones.")
     said = ask_spython({"action": "inspect", "image": str(image)}, maker)
     if said["status"]:
         raise BackendTrouble("image", f"{image} can't be inspected: {reason_in(said['said'])}")
@@ -157,13 +159,13 @@ def inspect(image: Path, maker: Maker) -> Mapping[str, Any]:
 
 
 def version_of(maker: Maker) -> str:
-    """What the container program calls itself."""
+    """The container program's version."""
     answer = answer_of([maker.executable, "--version"], maker, LOOK_S)
     return answer.stdout.strip()
 
 
 def ask_spython(order: Mapping[str, Any], maker: Maker) -> dict[str, Any]:
-    """Have one order carried out by spython in a process of its own, within the maker's time or not at all."""
+    """Run one order through spython in a separate process, within the maker's time limit."""
     what = f"{order['action']} of {order.get('source') or order.get('image')}"
     scratch = Path(tempfile.mkdtemp(prefix="kb-image-", dir=maker.environ.get("APPTAINER_TMPDIR")))
     try:
@@ -200,7 +202,7 @@ def _asked(order: Mapping[str, Any], what: str, maker: Maker, scratch: Path) -> 
 
 
 def _ended(child: subprocess.Popen[str]) -> None:
-    """End the child and whatever it started."""
+    """Kill the child and everything it started."""
     try:
         os.killpg(child.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -209,7 +211,7 @@ def _ended(child: subprocess.Popen[str]) -> None:
 
 
 def reason_in(said: str) -> str:
-    """The line that says why, out of all that the program said."""
+    """The line of the program's output that gives the reason."""
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in said.splitlines()]
     told = [line for line in lines if line]
     fatal = [line for line in told if line.startswith(("FATAL", "ERROR"))]

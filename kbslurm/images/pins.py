@@ -1,4 +1,4 @@
-"""The digest of an image, and the digests.lock beside it, where each that was made here is pinned.
+"""The digest of an image, and the digests.lock next to it, which pins every image made here.
 
 An image is a SIF file or a directory. Its digest is `sha256:…` of the file, or `tree:…`, a sha256 over the sorted
 manifest of the directory: names, kinds, executable bits, contents, links.
@@ -21,18 +21,18 @@ LOCK = "digests.lock"
 
 
 def digest_of(image: Path) -> str:
-    """The digest of a SIF file (`sha256:…`) or of a directory image (`tree:…`). NotFound when there is neither."""
+    """The digest of a SIF file (`sha256:…`) or of a directory image (`tree:…`). NotFound if there is neither."""
     try:
         return image_digest(image)
     except FileNotFoundError:
         raise NotFound("image", str(image), hint="kbslurm image build or kbslurm image pull makes one.") from None
     except OSError as error:
-        raise Invalid(f"the image {image} can't be read: {error.strerror}", hint="Look at its permissions.") from None
+        raise Invalid(f"the image {image} can't be read: {error.strerror}", hint="Check its permissions.") from None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pin:
-    """What is known of an image that was made here."""
+    """The record of an image that was made here."""
 
     digest: str
     made_at: datetime
@@ -44,12 +44,12 @@ class Pin:
 
 
 def lock_beside(image: Path) -> Path:
-    """The lock that an image of this path belongs to."""
+    """The lock file for an image at this path."""
     return image.parent / LOCK
 
 
 def read_lock(file: Path) -> dict[str, Pin]:
-    """The pins of a lock by the image's file name; none when there is no such file."""
+    """The pins in a lock by image file name; empty if the file doesn't exist."""
     try:
         raw = tomllib.loads(file.read_text(encoding="utf-8"))
         return {name: Pin(**told) for name, told in raw.get("images", {}).items()}
@@ -60,7 +60,7 @@ def read_lock(file: Path) -> dict[str, Pin]:
 
 
 def pin(file: Path, name: str, found: Pin) -> None:
-    """Write one pin into a lock; what else stands there stays. Whole or not at all."""
+    """Write one pin into a lock, keeping the others. Atomic."""
     pins = {**read_lock(file), name: found}
     lines = [
         "# Written by kbslurm image build and kbslurm image pull; read by kbslurm image verify and kbslurm doctor."

@@ -28,23 +28,23 @@ class Recipe:
 
     @property
     def name(self) -> str:
-        """What `kbslurm image build` calls it."""
+        """Its name for `kbslurm image build`."""
         return self.file.stem
 
     @property
     def base(self) -> str:
-        """What it starts from, with its arguments filled in: `docker://debian:…@sha256:…`."""
+        """Its base, with arguments filled in: `docker://debian:…@sha256:…`."""
         source = self.filled(self.header.get("from", ""))
         return f"{self.filled(self.header['bootstrap'])}://{source}"
 
     @property
     def pinned(self) -> str | None:
-        """The digest that its base is pinned by."""
+        """The digest that pins its base."""
         found = PINNED_DIGEST.search(self.base)
         return found[1] if found else None
 
     def filled(self, text: str, given: Mapping[str, str] | None = None) -> str:
-        """The text with its {{ arguments }} filled in, by what is given or by its defaults."""
+        """The text with its {{ arguments }} filled in, from the given values or the defaults."""
         known = {**self.arguments, **(given or {})}
         return _PLACE.sub(lambda found: known.get(found[1], found[0]), text)
 
@@ -54,7 +54,7 @@ def read_recipe(file: Path) -> Recipe:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise Misconfigured(f"can't be read: {error}", file=file, fix="Name a definition file.") from None
+        raise Misconfigured(f"can't be read: {error}", file=file, fix="Give a definition file.") from None
     header: dict[str, str] = {}
     sections: dict[str, list[str]] = {}
     section: str | None = None
@@ -63,7 +63,10 @@ def read_recipe(file: Path) -> Recipe:
             section = found[1]
             if section not in SECTIONS:
                 raise Misconfigured(
-                    f"%{section} is no section", file=file, line=number, fix=f"Known: {', '.join(sorted(SECTIONS))}."
+                    f"%{section} isn't a valid section",
+                    file=file,
+                    line=number,
+                    fix=f"Known: {', '.join(sorted(SECTIONS))}.",
                 )
             sections.setdefault(section, [])
         elif section is not None:
@@ -71,10 +74,12 @@ def read_recipe(file: Path) -> Recipe:
         elif line.strip() and not line.lstrip().startswith("#"):
             key, colon, value = line.partition(":")
             if not colon:
-                raise Misconfigured("is neither `Key: value` nor a %section", file=file, line=number, fix="Correct it.")
+                raise Misconfigured(
+                    "is neither `Key: value` nor a %section", file=file, line=number, fix="Fix this line."
+                )
             header[key.strip().lower()] = value.strip()
     if "bootstrap" not in header:
-        raise Misconfigured("doesn't say what to begin with", file=file, line=1, fix="Add Bootstrap: and From:.")
+        raise Misconfigured("doesn't name its base", file=file, line=1, fix="Add Bootstrap: and From:.")
     recipe = Recipe(
         file=file,
         header=header,
@@ -103,5 +108,5 @@ def _check_places(recipe: Recipe, text: str) -> None:
 
 
 def recipes_in(folder: Path) -> list[Recipe]:
-    """Every recipe of a folder, by name."""
+    """Every recipe in a folder, by name."""
     return [read_recipe(file) for file in sorted(folder.glob("*.def"))]

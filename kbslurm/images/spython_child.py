@@ -1,7 +1,7 @@
-"""The process in which spython works: one order as JSON on standard input, one answer as JSON on standard output.
+"""The process in which spython runs: one order as JSON on standard input, one answer as JSON on standard output.
 
-spython ends its process when it is displeased, knows no time-outs, prints as it likes and calls its program
-`singularity` whatever it is called. Here all of that hurts nobody: the parent has a clock and reads one line.
+spython exits its process on errors, has no timeouts, prints freely and always calls its program `singularity`. Here
+that does no harm: the parent has a timeout and reads one line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def main() -> int:
-    """Carry out one order. Exit status 0 with an answer on standard output, whatever the program said."""
+    """Execute one order. Exit status 0 with an answer on standard output, whatever the program did."""
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     order = json.load(sys.stdin)
@@ -66,9 +66,9 @@ def _inspect(order: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _client(*options: str) -> tuple[Any, dict[str, Any]]:
-    """spython's client, and what its program last said: build and pull keep that to themselves.
+    """spython's client, and its program's last output, which build and pull don't return.
 
-    `options` go behind the command's own name: pull has no word for them.
+    `options` are appended to the command's name, since pull has no parameter for them.
     """
     from spython.main import get_client
 

@@ -1,4 +1,4 @@
-"""Whether an image still is what was pinned, and who signed it."""
+"""Whether an image still matches its pin, and who signed it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def verify(
     key: Path | None = None,
     where: str = "",
 ) -> list[Finding]:
-    """Whether an image is what was pinned (by a site's file, else by the lock beside it) and who signed it.
+    """Check an image against its pin (from a site's file, else the lock next to it) and its signature.
 
-    Without a maker (no container program here) signatures aren't looked at. `key`: a public key that must have signed.
+    Without a maker (no container program here) signatures aren't checked. `key`: a public key that must have signed it.
     """
     if not image.exists():
         return [
             failed(
                 "image",
-                f"{image} isn't there",
+                f"{image} doesn't exist",
                 "kbslurm image build or kbslurm image pull makes it; see containers/README.md.",
                 where=where,
             )
@@ -36,7 +36,7 @@ def verify(
         found.append(_signature_finding(image, maker, key, where))
     elif key is not None:
         found.append(
-            failed("signature", f"{image} can't carry one here", "Use a SIF, where Apptainer is.", where=where)
+            failed("signature", f"{image} can't have one here", "Use a SIF on a machine with Apptainer.", where=where)
         )
     return found
 
@@ -50,18 +50,18 @@ def _digest_finding(image: Path, pinned: str, where: str) -> Finding:
     if not wanted:
         return caution(
             "image",
-            f"{image} isn't pinned; it is {found}",
-            f'Write image_digest = "{found}" into the site\'s file, so that a changed image is noticed.',
+            f"{image} isn't pinned; its digest is {found}",
+            f'Write image_digest = "{found}" into the site\'s file, to detect changes.',
             where=where,
         )
     if found != wanted:
         return failed(
             "image",
             f"{image} is {found}, but {by} pins {wanted}",
-            "Somebody replaced it, or it is damaged: build or pull it again, or pin the new one after a look.",
+            "It was replaced or is damaged: build or pull it again, or review the new one and pin it.",
             where=where,
         )
-    return passed("image", f"{image} is what {by} pins ({found[:19]}…)", where=where)
+    return passed("image", f"{image} matches the pin in {by} ({found[:19]}…)", where=where)
 
 
 def _signature_finding(image: Path, maker: Maker, key: Path | None, where: str) -> Finding:
@@ -71,15 +71,15 @@ def _signature_finding(image: Path, maker: Maker, key: Path | None, where: str) 
         return passed("signature", f"signed by {_signers(answer.stdout) or key}", where=where)
     said = reason_in(answer.stderr)
     if "signature not found" in said and key is None:
-        return passed("signature", "carries none: its digest is what counts", where=where)
+        return passed("signature", "has none; only its digest is checked", where=where)
     if "unknown entity" in said and key is None:
         return caution(
             "signature",
-            "is signed by a key that isn't known here",
-            "Import the signer's public key (apptainer key import FILE) if you know whose it is.",
+            "is signed by an unknown key",
+            "Import the signer's public key (apptainer key import FILE) if you trust it.",
             where=where,
         )
-    return failed("signature", f"{image}: {said}", "Don't use this image before you know why.", where=where)
+    return failed("signature", f"{image}: {said}", "Don't use this image until you know why.", where=where)
 
 
 def _signers(text: str) -> str:

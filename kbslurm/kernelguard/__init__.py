@@ -1,1 +1,1 @@
-"""A scanner of the field that reads submissions' texts, for staff."""
+"""Runs an external scanner over submissions' source, for staff."""

@@ -1,7 +1,7 @@
-"""A second opinion on a submission's text, for staff: what a rule-based scanner of the field finds in it.
+"""A second opinion on a submission's source, for staff: the findings of an external rule-based scanner.
 
-A flag is a reason to look, never a verdict: text can be written around any rule, and what decides is what the harness
-measured. `kernelguard` isn't part of kbslurm: it runs as a program of its own, on the text alone, which it never runs.
+A flag is a reason to look, never a verdict: any rule can be worked around, and only what the harness measured decides.
+`kernelguard` isn't part of kbslurm: it runs as a separate program and only reads the source, never runs it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EVIDENCE_CAP, FLAGS_CAP = 500, 100
 
 @dataclass(frozen=True, kw_only=True)
 class Flag:
-    """One thing that the scanner found, and what it found it by."""
+    """One finding of the scanner, with its evidence."""
 
     rule: str
     severity: str
@@ -31,17 +31,17 @@ class Flag:
 
 @dataclass(frozen=True, kw_only=True)
 class Opinion:
-    """What the scanner makes of one text. `opinion` is its own word for the whole."""
+    """The scanner's result for one file. `opinion` is its own overall classification."""
 
     opinion: str
     flags: list[Flag]
 
 
 def opinion_of(source: str, *, patience_s: float = PATIENCE_S) -> Opinion:
-    """Have the scanner read this text. Misconfigured where there is none, or it gives no answer."""
+    """Have the scanner read this text. Misconfigured if it isn't installed or gives no answer."""
     if importlib.util.find_spec(SCANNER) is None:
         raise Misconfigured(
-            "kernelguard isn't installed, so nothing can be looked over", fix="pip install 'kbslurm[triage]'"
+            "kernelguard isn't installed, so nothing can be scanned", fix="Run: pip install 'kbslurm[triage]'"
         )
     argv = [sys.executable, "-I", "-m", SCANNER, OPTION]
     try:
@@ -54,7 +54,7 @@ def opinion_of(source: str, *, patience_s: float = PATIENCE_S) -> Opinion:
 
 
 def read(text: str) -> Opinion:
-    """The scanner's answer, cut to what can be shown: it quotes the submission."""
+    """The scanner's answer, cut to a displayable length, since it quotes the submission."""
     try:
         told = json.loads(text)
         found = told["matched_patterns"]
@@ -64,7 +64,7 @@ def read(text: str) -> Opinion:
         return Opinion(opinion=_printable(str(told["classification"])), flags=flags[:FLAGS_CAP])
     except (ValueError, KeyError, TypeError, AttributeError):
         raise Misconfigured(
-            "kernelguard's answer can't be read", fix="Install a release that knows --api-mode."
+            "kernelguard's answer can't be read", fix="Install a release that supports --api-mode."
         ) from None
 
 

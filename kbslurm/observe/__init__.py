@@ -1,1 +1,1 @@
-"""What the service tells of itself: log lines, numbers for Prometheus, and places where a test may kill it."""
+"""Observability: log lines, Prometheus metrics, and crash points for tests."""

@@ -1,9 +1,8 @@
-"""Named places between the commits where a process may be killed on purpose, to prove that dying there loses nothing.
+"""Named points between commits where a process can be killed on purpose, to prove that dying there loses nothing.
 
 `crash_point("launch.after_submit")` does nothing, unless KBSLURM_PROBE names it: `name` kills this process with SIGKILL
-the first time that it passes there, `name:3` the third time. CRASH_POINTS lists those of the walk on this machine, and
-a test walks past each; the other lists stand inside the submission to a cluster, to GitHub and to Modal, and where runs
-change places.
+the first time it gets there, `name:3` the third time. CRASH_POINTS lists those of the walk on this machine, and a test
+reaches each; the other lists cover submitting to a cluster, GitHub and Modal, and moving runs between places.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ passed: Counter[str] = Counter()
 
 
 def crash_point(name: str) -> None:
-    """Pass this place, or die here when the environment says so."""
+    """Continue, or die here if the environment says so."""
     passed[name] += 1
     wanted = os.environ.get(VARIABLE)
     if wanted and _is_due(wanted, name):

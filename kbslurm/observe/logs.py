@@ -1,7 +1,7 @@
 """One line per decision: what was decided and the facts, for a person or (`--log-json`) for a machine.
 
-Facts are ids, names and reasons. Secrets never stand in them; should one slip into a reason (a driver's message that
-quotes a URL), the formatter blanks every value of a variable that holds one.
+Facts are ids, names and reasons. They never contain secrets; should one slip into a reason (a driver's message that
+quotes a URL), the formatter redacts every value of a secret variable.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import IO, Any, Protocol
 from kbslurm.domain.secret_names import SECRET_VARIABLES
 
 ROOT = "kbslurm"
-# A URL may be read in a log: only its password is blanked.
+# URLs may appear in logs: only their password is redacted.
 BLANKED = tuple(name for name in SECRET_VARIABLES if name != "DATABASE_URL")
 _URL_PASSWORD = re.compile(r"(\w+://[^\s:/@]*):[^\s@/]+@")
 _SHORTEST_SECRET = 6
 
 
 class Tell(Protocol):
-    """Write one decision down."""
+    """Log one decision."""
 
     def __call__(self, what: str, /, **facts: Any) -> None: ...
 
 
 def teller(room: str) -> Tell:
-    """How a room speaks: `tell("launched", run=3, backend="local")`. `level="warning"` makes it one."""
+    """A logging function: `tell("launched", run=3, backend="local")`. `level="warning"` makes it a warning."""
     logger = logging.getLogger(f"{ROOT}.{room}")
 
     def tell(what: str, /, *, level: str = "info", **facts: Any) -> None:
@@ -40,14 +40,14 @@ def teller(room: str) -> Tell:
 
 
 def set_up(*, as_json: bool = False, level: str = "info", stream: IO[str] | None = None) -> None:
-    """Send every decision of this process to `stream` (stderr). Called twice, the second call holds."""
+    """Send every decision of this process to `stream` (stderr). If called twice, the second call counts."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(AsJson() if as_json else AsText())
     logger = logging.getLogger(ROOT)
     logger.handlers[:] = [handler]
     logger.setLevel(level.upper())
     logger.propagate = False
-    # A connection that breaks tells its user so; what its rollback meets after that is no decision of ours.
+    # A broken connection already raises an error; what its rollback then logs isn't one of our decisions.
     logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 
@@ -63,7 +63,7 @@ class AsText(logging.Formatter):
 
 
 class AsJson(logging.Formatter):
-    """One object a line: at, level, room, what, and the facts beside them."""
+    """One object per line: at, level, room, what, and the facts."""
 
     def format(self, record: logging.LogRecord) -> str:
         told = {
@@ -77,7 +77,7 @@ class AsJson(logging.Formatter):
 
 
 def without_secrets(text: str) -> str:
-    """The text with passwords of URLs and the values of secret variables blanked."""
+    """The text with URL passwords and the values of secret variables redacted."""
     text = _URL_PASSWORD.sub(r"\1:***@", text)
     for name in BLANKED:
         value = os.environ.get(name, "")

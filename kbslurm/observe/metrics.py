@@ -1,6 +1,6 @@
-"""What Prometheus may know of the daemon: counters and gauges on `/metrics`, no names of people and no sources.
+"""The daemon's Prometheus metrics: counters and gauges on `/metrics`, without names of people or sources.
 
-What it may know of the API is in `kbslurm.api.metrics`.
+The API's metrics are in `kbslurm.api.metrics`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TICK_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 class Metrics:
-    """One daemon's numbers, in a registry of their own."""
+    """One daemon's metrics, in their own registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -27,20 +27,20 @@ class Metrics:
         self.waiting = Gauge("kbslurm_runs_waiting", "Queued runs", ["gpu"], registry=self.registry)
         self.open = Gauge("kbslurm_attempts_open", "Open attempts", ["backend", "state"], registry=self.registry)
         self.ticks = Counter("kbslurm_ticks", "Ticks of the daemon", registry=self.registry)
-        self.tick_s = Histogram("kbslurm_tick_seconds", "A tick", buckets=TICK_BUCKETS, registry=self.registry)
-        self.claims = Counter("kbslurm_claims", "Attempts opened", ["backend", "gpu"], registry=self.registry)
-        self.launches = Counter(
-            "kbslurm_launches", "What came of launches", ["backend", "came"], registry=self.registry
+        self.tick_s = Histogram(
+            "kbslurm_tick_seconds", "Duration of a tick", buckets=TICK_BUCKETS, registry=self.registry
         )
+        self.claims = Counter("kbslurm_claims", "Attempts opened", ["backend", "gpu"], registry=self.registry)
+        self.launches = Counter("kbslurm_launches", "Launches, by outcome", ["backend", "came"], registry=self.registry)
         self.settled = Counter("kbslurm_attempts_settled", "Attempts that ended", ["backend"], registry=self.registry)
-        self.turns = Counter("kbslurm_backend_turns", "Times a backend was asked", ["backend"], registry=self.registry)
-        self.trouble = Counter("kbslurm_backend_trouble", "Times it misbehaved", ["backend"], registry=self.registry)
+        self.turns = Counter("kbslurm_backend_turns", "Calls to a backend", ["backend"], registry=self.registry)
+        self.trouble = Counter("kbslurm_backend_trouble", "Backend failures", ["backend"], registry=self.registry)
         self.backing_off = Gauge(
-            "kbslurm_backend_backing_off", "1 while left alone", ["backend"], registry=self.registry
+            "kbslurm_backend_backing_off", "1 while paused after failures", ["backend"], registry=self.registry
         )
 
     def saw(self, waiting: Mapping[str, int], attempts: Iterable[OpenAttempt]) -> None:
-        """Set the gauges to what the rows say now."""
+        """Set the gauges from the database."""
         self.waiting.clear()
         for gpu, count in waiting.items():
             self.waiting.labels(gpu).set(count)
@@ -54,7 +54,7 @@ class Metrics:
 
 
 class MetricsPage:
-    """`/metrics` at an address of its own while it is entered. Port 0 takes any free one; `port` says which."""
+    """`/metrics` at its own address, as a context manager. Port 0 takes any free port; `port` has it."""
 
     def __init__(
         self, registry: CollectorRegistry, *, host: str = "127.0.0.1", port: int = 0, key: str = "daemon.metrics"

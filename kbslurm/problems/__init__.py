@@ -1,1 +1,1 @@
-"""A problem's folder or file → a Problem, or one sentence on what is wrong with it and where."""
+"""A problem's folder or file → a Problem, or one sentence saying what is wrong and where."""

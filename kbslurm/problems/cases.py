@@ -1,4 +1,4 @@
-"""A problem's cases: each fits what generate_input takes, and no two are the same."""
+"""A problem's cases: each matches generate_input's parameters, and no two are the same."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kbslurm_eval.shared.wire import Params, Scalar
 
 CASES_CAP = 256
 RANKS_CAP = 64
-DEVICE = "device"  # given to generate_input by the judge, where it takes it
+DEVICE = "device"  # passed to generate_input by the judge, if it has this parameter
 PARAMETER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaseCheck:
-    """What a case may hold: values that JSON keeps as they are, under keys that generate_input takes."""
+    """What a case may contain: JSON values under the names of generate_input's parameters."""
 
     generate: Function
     ranks: bool = False
@@ -29,17 +29,17 @@ class CaseCheck:
     def cases(self, rows: Marked, *, least: int = 0) -> tuple[Params, ...]:
         items = rows.items()
         if not least <= len(items) <= CASES_CAP:
-            raise rows.wrong(f"has {len(items)} cases; from {least} to {CASES_CAP} are taken")
+            raise rows.wrong(f"has {len(items)} cases; {least} to {CASES_CAP} are allowed")
         return tuple(self.case(row) for row in items)
 
     def case(self, row: Marked) -> Params:
         table = row.table()
         for key, item in table.items():
             if not PARAMETER_NAME.match(key):
-                raise item.wrong(f"{key!r} can't be a parameter's name")
+                raise item.wrong(f"{key!r} isn't a valid parameter name")
         case = {key: self.value(item) for key, item in table.items()}
         if not self.ranks and "world_size" in case:
-            raise table["world_size"].wrong("is how many GPUs a case has", hint="Say `multi_gpu: true`, or rename it.")
+            raise table["world_size"].wrong("is how many GPUs a case has", hint="Set `multi_gpu: true`, or rename it.")
         if self.ranks:
             self.world(row, table)
         if told := mismatch(self.generate, {**case, "rank": 0} if self.ranks else case):
@@ -47,11 +47,11 @@ class CaseCheck:
         return case
 
     def world(self, row: Marked, table: Mapping[str, Marked]) -> None:
-        """A case of a problem for several GPUs says how many, and leaves the rank to the judge."""
+        """A case of a multi-GPU problem says how many GPUs, and leaves the rank to the judge."""
         if "rank" in table:
-            raise table["rank"].wrong("is the judge's to say: each rank has its own")
+            raise table["rank"].wrong("is set by the judge, since each rank has its own")
         if "world_size" not in table:
-            raise row.wrong("lacks world_size, which multi_gpu needs in each case")
+            raise row.wrong("lacks world_size, which multi_gpu requires in each case")
         table["world_size"].integer(2, RANKS_CAP)
 
     def value(self, item: Marked) -> Scalar | list[Scalar]:
@@ -63,7 +63,7 @@ class CaseCheck:
             case list():
                 raise item.wrong(f"has more than {LIST_CAP} values")
             case _:
-                raise item.wrong(f"a number, text, flag or list of them was expected, this is {item.kind}")
+                raise item.wrong(f"must be a number, string, true or false, or a list of these, not {item.kind}")
 
     def scalar(self, item: Marked) -> Scalar:
         match item.value:
@@ -75,18 +75,18 @@ class CaseCheck:
                 return item.value
             case str():
                 if len(item.value) > TEXT_CAP:
-                    raise item.wrong(f"a text of more than {TEXT_CAP:,} characters")
+                    raise item.wrong(f"is longer than {TEXT_CAP:,} characters")
                 return item.value
             case _:
-                raise item.wrong(f"a number, text or flag was expected, this is {item.kind}")
+                raise item.wrong(f"must be a number, string, true or false, not {item.kind}")
 
 
 def mismatch(generate: Function, case: Mapping[str, object]) -> str | None:
-    """Why generate_input couldn't be called with this case, or None."""
+    """Why generate_input can't be called with this case, or None."""
     if not generate.known:
         return None
     if not generate.any_key and (strange := sorted(set(case) - set(generate.parameters))):
-        return f"generate_input takes no {strange[0]} (it takes {', '.join(generate.parameters) or 'nothing'})"
+        return f"generate_input has no parameter {strange[0]} (it has {', '.join(generate.parameters) or 'nothing'})"
     if missing := [name for name in generate.required if name not in case and name != DEVICE]:
-        return f"generate_input needs {missing[0]}, which this case lacks"
+        return f"generate_input needs {missing[0]}, which is missing in this case"
     return None

@@ -1,7 +1,7 @@
-"""What a problem's C++ or CUDA says without compiling it: its three functions, what they take, where its types are.
+"""Reads a problem's C++ or CUDA without compiling it: its three functions, their parameters, where its types are.
 
-`reference_code.py` does the same for Python. The text is read as far as a function's head goes; templates, macros that
-make functions and the like aren't seen, and a reference that needs them says so by a missing function.
+`reference_code.py` does the same for Python. Only function heads are read; templates, macros that define functions and
+the like aren't recognised, and a reference that uses them is reported as lacking a function.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ONCE = re.compile(r"^\s*#\s*pragma\s+once\b", re.MULTILINE)
 
 @dataclass(frozen=True, kw_only=True)
 class CompiledReference:
-    """A reference in C++: how it is called, and which of its files the submission shares."""
+    """A C++ reference: how it is called, and which of its files the submission shares."""
 
     adapter: Mapping[str, Any]
     generate: Function
@@ -39,7 +39,7 @@ class CompiledReference:
 
 
 def read_reference(name: str, files: Mapping[str, str], file: Path) -> CompiledReference:
-    """How the functions of this reference are called, or Invalid naming what is missing."""
+    """How to call this reference's functions, or Invalid naming what is missing."""
     text = files[name]
     headers = [n for n in files if n.endswith(HEADER_SUFFIXES) and n != name]
     given = function_parameters(text, ("generate_input",))
@@ -77,12 +77,12 @@ def read_reference(name: str, files: Mapping[str, str], file: Path) -> CompiledR
 
 
 def has_main(text: str) -> bool:
-    """Whether it is a program: a bundled eval, which is never compiled in."""
+    """Whether it is a program, that is a bundled eval, which is never compiled in."""
     return _MAIN.search(text) is not None
 
 
 def included_once(text: str) -> str:
-    """The text so that it may be included twice: a submission includes it, and so does what is put around it."""
+    """The text, made safe to include twice: by a submission and by the code around it."""
     return text if _ONCE.search(text) else f"#pragma once\n#line 1\n{text}"
 
 
@@ -95,18 +95,18 @@ def literal_cases(text: str, key: str) -> tuple[str, int] | None:
 
 
 def baseline_of(text: str) -> tuple[str, int] | None:
-    """What stands behind `// BASELINE = ` and its line, or None."""
+    """What follows `// BASELINE = ` and its line, or None."""
     found = _BASELINE.search(text)
     return None if found is None else (found.group(1), text.count("\n", 0, found.start()) + 1)
 
 
 def takes_data(text: str, name: str) -> bool:
-    """Whether this file defines such a function of one parameter."""
+    """Whether this file defines such a function with one parameter."""
     return name.isidentifier() and len(function_parameters(text, (name,)) or ()) == 1
 
 
 def called_as_submission(name: str, reference: str) -> str:
-    """A submission that does what this function of the reference does."""
+    """A submission that calls this function of the reference."""
     return f'#include "{reference}"\n\noutput_t custom_kernel(input_t data) {{ return {name}(data); }}\n'
 
 
@@ -128,7 +128,9 @@ def _check_kind(check: Sequence[Sequence[str]], file: Path) -> str:
 
 def _lacks(name: str, file: Path) -> Invalid:
     return Invalid(
-        f"the function {name} is missing", file=file, hint="The problem author's guide says what a reference defines."
+        f"the function {name} is missing",
+        file=file,
+        hint="The problem author's guide says what a reference must define.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Single values in a problem's files: names, GPU types, limits, budgets; each error says where it stands."""
+"""Single values in a problem's files: names, GPU types, limits, budgets; each error says where it is."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def budget_of(own: Mapping[str, Marked]) -> Budget:
 
 
 def as_marked(value: Any, file: Path, line: int, key: str) -> Marked:
-    """A Python literal as if it had stood in a yaml."""
+    """A Python literal, treated as if it were in a YAML file."""
     inner: Any = value
     match value:
         case list() | tuple():
@@ -73,17 +73,17 @@ def as_marked(value: Any, file: Path, line: int, key: str) -> Marked:
         case float() if value == value and abs(value) != float("inf"):
             pass
         case _:
-            raise Invalid(f"{type(value).__name__} can't be a case's value", file=file, line=line, key=key)
+            raise Invalid(f"{type(value).__name__} isn't allowed as a case's value", file=file, line=line, key=key)
     return Marked(file=file, line=line, key=key, value=inner, raw=str(value)[:200])
 
 
 def problem_name(text: str) -> str:
-    """A name that a board may have, made from a folder's or a file's."""
+    """A valid board name, made from a folder's or file's name."""
     return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")[:64] or "problem"
 
 
 def at_place(at: Marked | None, make: Callable[[], T]) -> T:
-    """What `make` gives; its Invalid is raised again with the place in the file."""
+    """The result of `make`; its Invalid is raised again with the place in the file."""
     try:
         return make()
     except Invalid as error:
@@ -109,7 +109,7 @@ def gpu_types(table: Mapping[str, Marked]) -> tuple[str, ...]:
 def capped_text(at: Marked) -> str:
     text = at.text()
     if len(text) > TEXT_CAP:
-        raise at.wrong(f"a text of more than {TEXT_CAP:,} characters")
+        raise at.wrong(f"is longer than {TEXT_CAP:,} characters")
     return text
 
 

@@ -1,4 +1,4 @@
-"""The files of a problem's folder, read within bounds, and what its task file says."""
+"""The files of a problem's folder, read within limits, and what its task file says."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 
 @dataclass(kw_only=True)
 class Folder:
-    """Where a problem's files may come from, and how much of them was read."""
+    """Where a problem's files may come from, and how much of them has been read."""
 
     base: Path
     root: Path
@@ -41,7 +41,9 @@ class Folder:
         except (OSError, RuntimeError):
             raise at.wrong(f"there is no file {source}") from None
         if not place.is_relative_to(self.root):
-            raise at.wrong(f"{source} leads out of {self.root.name}/", hint="Keep a problem's files in its repository.")
+            raise at.wrong(
+                f"{source} is outside {self.root.name}/", hint="Keep a problem's files inside its repository."
+            )
         if not place.is_file():
             raise at.wrong(f"{source} isn't a file")
         return self.decoded(place, source, at)
@@ -54,9 +56,9 @@ class Folder:
             raise at.wrong(f"{source} can't be read: {error.strerror or error}") from None
         self.read_bytes += len(data)
         if len(data) > FILE_CAP or self.read_bytes > ALL_FILES_CAP:
-            what = f"{source} is over {FILE_CAP:,} bytes"
+            what = f"{source} is larger than {FILE_CAP:,} bytes"
             if len(data) <= FILE_CAP:
-                what = f"the problem's files come to more than {ALL_FILES_CAP:,} bytes"
+                what = f"the problem's files have more than {ALL_FILES_CAP:,} bytes together"
             raise TooLarge(what, file=at.file, line=at.line, key=at.key)
         try:
             return data.decode("utf-8")
@@ -82,7 +84,7 @@ class Task:
 def sharing_notes(file: Path, reference: str, found: CompiledReference) -> tuple[str, ...]:
     if reference not in found.shared:
         return ()
-    return (f"{file}: {reference} holds the types of the data, so submissions see all of it; move them to a header",)
+    return (f"{file}: {reference} defines the data types, so submissions see all of it; move the types to a header",)
 
 
 def accepted_texts(base: Path) -> list[str]:

@@ -1,8 +1,8 @@
 """Problems and problem sets, from disk to values: `task.yml` directories, one reference file, sets of them.
 
-Nothing of a problem is run here. A bundled eval.py is never run anywhere: it would put judge and submission into one
-process. What it does beyond the three functions that our judge calls isn't honoured, and the problem says so in its
-warnings and offers no leaderboard mode.
+No problem code runs here. A bundled eval.py never runs anywhere: it would put judge and submission into one process.
+What it does beyond the three functions that our judge calls is ignored; then the problem has a warning and no
+leaderboard mode.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from kbslurm.problems.task_yml import problem_of_task
 def load(path: Path, *, root: Path | None = None, name: str | None = None) -> Problem:
     """The problem in this directory (or task.yml, or one reference file), or Invalid with file, line and key.
 
-    Files may be named upwards with `../` as far as `root`: by default the repository that the problem lies in, or
-    else its own directory.
+    Files may be outside the directory (`../`) but within `root`: by default the repository that contains the problem,
+    or else its own directory.
     """
     try:
         place = path.resolve(strict=True)
     except (OSError, RuntimeError):
-        raise NotFound("problem", str(path), hint="Name a directory with a task.yml, or a reference file.") from None
+        raise NotFound("problem", str(path), hint="Give a directory with a task.yml, or a reference file.") from None
     if place.is_dir():
         task = next((place / known for known in TASK_FILES if (place / known).is_file()), None)
         if task is None:
@@ -39,6 +39,6 @@ def load(path: Path, *, root: Path | None = None, name: str | None = None) -> Pr
         case ".cu" | ".cuh" | ".cpp" | ".hip":
             return problem_of_compiled_file(place, name=name)
         case ".yaml" | ".yml":
-            raise Invalid("a problem set is no problem", file=path, hint="Name one of its directories.")
+            raise Invalid("this is a problem set, not a problem", file=path, hint="Give one of its directories.")
         case _:
             raise Invalid("neither a task.yml directory nor a reference .py or .cu file", file=path)

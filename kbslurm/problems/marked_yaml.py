@@ -1,7 +1,7 @@
-"""YAML that remembers where each value stood, so that every complaint can point at file, line and key.
+"""YAML that remembers where each value was, so that every error can point at file, line and key.
 
-Only plain YAML is read: tables, lists, texts, numbers, flags. Tags, merge keys, twins of a key and documents that
-unfold into more than they are written as are refused. Dates stay texts: a deadline's zone isn't YAML's to decide.
+Only plain YAML is read: tables, lists, strings, numbers, booleans. Tags, merge keys, duplicate keys and documents that
+expand beyond their size are refused. Dates stay strings: a deadline's time zone isn't for YAML to decide.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SENTENCE_CAP = 600
 
 @dataclass(frozen=True, kw_only=True)
 class Marked:
-    """One value, with its place. Its methods give the value as what it must be, or raise Invalid with the place."""
+    """One value, with its place. Its methods return the value as the required type, or raise Invalid with the place."""
 
     file: Path
     line: int
@@ -47,13 +47,13 @@ class Marked:
         """What it is, in words."""
         match self.value:
             case None:
-                return "nothing"
+                return "empty"
             case bool():
-                return "a flag"
+                return "true or false"
             case int() | float():
                 return "a number"
             case str():
-                return "a text"
+                return "a string"
             case list():
                 return "a list"
             case dict():
@@ -62,18 +62,18 @@ class Marked:
     def table(self) -> dict[str, Marked]:
         if isinstance(self.value, dict):
             return self.value
-        raise self.wrong(f"a table was expected, this is {self.kind}")
+        raise self.wrong(f"must be a table, not {self.kind}")
 
     def items(self) -> list[Marked]:
         if isinstance(self.value, list):
             return self.value
-        raise self.wrong(f"a list was expected, this is {self.kind}")
+        raise self.wrong(f"must be a list, not {self.kind}")
 
     def text(self) -> str:
-        """A text; a number or a flag counts as the text that was written (`name: 2026`)."""
+        """A string; a number or boolean counts as the text that was written (`name: 2026`)."""
         if isinstance(self.value, str | int | float):
             return self.raw
-        raise self.wrong(f"a text was expected, this is {self.kind}")
+        raise self.wrong(f"must be a string, not {self.kind}")
 
     def texts(self) -> tuple[str, ...]:
         return tuple(item.text() for item in self.items())
@@ -81,29 +81,29 @@ class Marked:
     def flag(self) -> bool:
         if isinstance(self.value, bool):
             return self.value
-        raise self.wrong(f"true or false was expected, this is {self.kind}")
+        raise self.wrong(f"must be true or false, not {self.kind}")
 
     def number(self, low: float, high: float) -> float:
         """A number from low to high."""
         if isinstance(self.value, bool) or not isinstance(self.value, int | float):
-            raise self.wrong(f"a number was expected, this is {self.kind}")
+            raise self.wrong(f"must be a number, not {self.kind}")
         if not low <= self.value <= high:
-            raise self.wrong(f"{self.raw} isn't from {low:g} to {high:g}")
+            raise self.wrong(f"{self.raw} isn't between {low:g} and {high:g}")
         return float(self.value)
 
     def integer(self, low: int, high: int) -> int:
         """A whole number from low to high."""
         if isinstance(self.value, bool) or not isinstance(self.value, int):
-            raise self.wrong(f"a whole number was expected, this is {self.raw or self.kind}")
+            raise self.wrong(f"must be a whole number, not {self.raw or self.kind}")
         if not low <= self.value <= high:
-            raise self.wrong(f"{self.value} isn't from {low} to {high}")
+            raise self.wrong(f"{self.value} isn't between {low} and {high}")
         return self.value
 
     def one_of(self, *options: T) -> T:
         for option in options:
             if self.value == option:
                 return option
-        raise self.wrong(f"{self.raw or self.kind} is none of {', '.join(options)}")
+        raise self.wrong(f"{self.raw or self.kind} isn't one of {', '.join(options)}")
 
     def unmarked(self) -> Unmarked:
         """The value without its marks."""
@@ -117,14 +117,14 @@ class Marked:
 
 
 def read_yaml(file: Path) -> Marked:
-    """The file's one document, or Invalid with the place of the fault."""
+    """The file's single document, or Invalid with the place of the error."""
     try:
         with file.open("rb") as stream:
             data = stream.read(YAML_CAP + 1)
     except OSError as error:
         raise Invalid(f"can't be read: {error.strerror or error}", file=file) from None
     if len(data) > YAML_CAP:
-        raise Invalid(f"over the cap of {YAML_CAP} bytes", file=file)
+        raise Invalid(f"larger than {YAML_CAP} bytes", file=file)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -133,7 +133,7 @@ def read_yaml(file: Path) -> Marked:
 
 
 def parsed_yaml(text: str, file: Path) -> Marked:
-    """The one document in this text; `file` is what complaints name."""
+    """The single document in this text; `file` is the name used in errors."""
     try:
         node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
@@ -149,7 +149,8 @@ def parsed_yaml(text: str, file: Path) -> Marked:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe reader, which also takes 1e-5 for a number; YAML 1.1 wants a dot in it, people don't write one."""
+    """PyYAML's safe reader, which also takes 1e-5 for a number; YAML 1.1 requires a dot in it, which people don't
+    write."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -169,7 +170,7 @@ class _YamlParser:
         self.seen += 1
         line = node.start_mark.line + 1
         if self.seen > NODES_CAP or depth > DEPTH_CAP:
-            raise Invalid("the document unfolds into too much", file=self.file, line=line, key=key or None)
+            raise Invalid("the document expands too much", file=self.file, line=line, key=key or None)
         value: list[Marked] | dict[str, Marked] | bool | int | float | str | None
         if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
             value = [self.marked(item, f"{key}[{n}]", depth + 1) for n, item in enumerate(node.value)]
@@ -191,10 +192,10 @@ class _YamlParser:
             shown = name[:80] if name.isprintable() else ascii(name[:80])
             inner = f"{key}.{shown}" if key else shown
             if name in lines:
-                raise Invalid(f"stands twice, first in line {lines[name]}", file=self.file, line=line, key=inner)
+                raise Invalid(f"appears twice, first on line {lines[name]}", file=self.file, line=line, key=inner)
             lines[name] = line
             found = self.marked(value_node, inner, depth + 1)
-            # A list or table begins on the line after its key: the key's line is where a reader looks.
+            # A list or table begins on the line after its key, but a reader looks at the key's line.
             yield name, Marked(file=found.file, line=line, key=inner, value=found.value, raw=found.raw)
 
     def scalar(self, node: yaml.ScalarNode, key: str) -> bool | int | float | str | None:
@@ -228,7 +229,7 @@ _CONSTRUCTOR = yaml.constructor.SafeConstructor()
 
 
 def unknown_keys(table: Mapping[str, Marked], known: frozenset[str]) -> list[str]:
-    """A warning for each key that nobody reads."""
+    """A warning for each unknown key."""
     return [
         f"{item.file}:{item.line}: {item.key}: unknown key, ignored"
         for name, item in table.items()

@@ -40,7 +40,7 @@ def problem_of_file(file: Path, *, name: str | None) -> Problem:
     text = Folder(base=file.parent, root=file.parent).decoded(file, file.name, here)
     code = parsed_code(text, file, file.name)
     generate = required_function(code, ("generate_input",), {})
-    required_function(code, ANSWERS, {})  # the layout of an output is that of the reference's own
+    required_function(code, ANSWERS, {})  # outputs have the layout of the reference's own
     check = required_function(code, ("check_implementation",), {})
     style = one_file_style(code, check)
     if "submission" in code.imports():
@@ -50,7 +50,7 @@ def problem_of_file(file: Path, *, name: str | None) -> Problem:
     warnings: list[str] = []
     if generate.known and not generate.any_key and "seed" not in generate.parameters:
         warnings.append(
-            f"{file}:{generate.line}: generate_input takes no seed: fresh inputs depend on it using `random`"
+            f"{file}:{generate.line}: generate_input has no parameter seed, so inputs only vary if it uses `random`"
         )
     return Problem(
         name=name or problem_name(file.parent.name if file.stem == "reference" else file.stem),
@@ -66,8 +66,8 @@ def problem_of_file(file: Path, *, name: str | None) -> Problem:
 
 
 def _literal_baseline(code: Code, file: Path, text: str) -> dict[str, Any]:
-    """BASELINE of a problem in one file: a function of that file, or another file beside it, that is measured beside
-    every submission."""
+    """BASELINE of a one-file problem: a function in that file, or another file next to it, measured along with every
+    submission."""
     found = code.literal("BASELINE")
     if found is None:
         return {}
@@ -76,7 +76,7 @@ def _literal_baseline(code: Code, file: Path, text: str) -> dict[str, Any]:
         beside = Folder(base=file.parent, root=file.parent).text(at.text(), at)
         return {"baseline": at_place(at, lambda: checked_source(PurePosixPath(at.text()).name, beside.encode())).text}
     if not at.text().isidentifier() or code.function(at.text()) is None:
-        raise at.wrong(f"{at.text()!r} is neither a function of this file nor a .py file beside it")
+        raise at.wrong(f"{at.text()!r} is neither a function in this file nor a .py file next to it")
     return {"baseline": f"{text.rstrip()}\n\n\ncustom_kernel = {at.text()}\n"}
 
 
@@ -91,9 +91,9 @@ def problem_of_compiled_file(file: Path, *, name: str | None) -> Problem:
     needed = [n for n in found.generate.required if n != "seed"]
     if needed and not cases["TESTS"]:
         raise Invalid(
-            f"generate_input needs {needed[0]}, and no case says what it is",
+            f"generate_input needs {needed[0]}, but no case sets it",
             file=file,
-            hint=f'List cases in a comment of one line: // TESTS = [{{"{needed[0]}": …}}].',
+            hint=f'List cases in a one-line comment: // TESTS = [{{"{needed[0]}": …}}].',
         )
     only: Params = {"seed": 1} if "seed" in found.generate.required else {}
     tests = cases["TESTS"] or (only,)
@@ -127,7 +127,7 @@ def _commented_cases(text: str, key: str, file: Path, generate: Function) -> tup
 
 
 def _commented_baseline(text: str, file: Path, kept: str) -> dict[str, Any]:
-    """BASELINE of a compiled problem in one file: a function of that file, or another file beside it."""
+    """BASELINE of a compiled one-file problem: a function in that file, or another file next to it."""
     found = baseline_of(text)
     if found is None:
         return {}
@@ -136,15 +136,17 @@ def _commented_baseline(text: str, file: Path, kept: str) -> dict[str, Any]:
         beside = Folder(base=file.parent, root=file.parent).text(at.text(), at)
         return {"baseline": at_place(at, lambda: checked_source(PurePosixPath(at.text()).name, beside.encode())).text}
     if not takes_data(text, at.text()):
-        raise at.wrong(f"{at.text()!r} is neither a function of this file that takes the data nor a .cu file beside it")
+        raise at.wrong(
+            f"{at.text()!r} is neither a function in this file that takes the data nor a .cu file next to it"
+        )
     return {"baseline": called_as_submission(at.text(), kept)}
 
 
 def _only_case(code: Code, generate: Function) -> Params:
-    """The one case of a reference without TESTS: no arguments, or a seed alone."""
+    """The only case of a reference without TESTS: no arguments, or just a seed."""
     if generate.known and (needed := [name for name in generate.required if name != "seed"]):
         raise Invalid(
-            f"generate_input needs {needed[0]}, and no case says what it is",
+            f"generate_input needs {needed[0]}, but no case sets it",
             file=code.file,
             line=generate.line,
             hint=f"Give it a default, or list cases: TESTS = [{{{needed[0]!r}: …}}].",

@@ -31,7 +31,7 @@ class SetEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemSet:
-    """A competition as its yaml says it. `root` is the folder that its problems' files must lie in."""
+    """A competition as described by its YAML file. `root` is the folder that must contain its problems' files."""
 
     name: str
     description: str
@@ -43,9 +43,9 @@ class ProblemSet:
 
 
 def load_set(path: Path, *, root: Path | None = None) -> ProblemSet:
-    """The problem set in this yaml. Directories are relative to it; the problems themselves aren't loaded."""
+    """The problem set in this YAML file. Directories are relative to it; the problems themselves aren't loaded."""
     if not path.is_file():
-        raise NotFound("problem set", str(path), hint="Name a set's yaml file.")
+        raise NotFound("problem set", str(path), hint="Give a problem set's YAML file.")
     file = path.resolve()
     table = read_yaml(file).table()
     zone_name = table["zone"].text() if "zone" in table else "UTC"
@@ -81,9 +81,9 @@ def _set_entry(row: Marked, base: Path, root: Path, zone_name: str, usual: datet
     at = required_value(table, "directory", row.file, row)
     directory = (base / at.text()).resolve()
     if not directory.is_relative_to(root):
-        raise at.wrong(f"{at.text()} leads out of {root.name}/")
+        raise at.wrong(f"{at.text()} is outside {root.name}/")
     if not directory.is_dir():
-        raise at.wrong(f"there is no directory {at.text()}", hint="Directories are relative to the set's yaml file.")
+        raise at.wrong(f"there is no directory {at.text()}", hint="Directories are relative to the set's YAML file.")
     named = table.get("name")
     return SetEntry(
         directory=directory,
@@ -96,7 +96,7 @@ def _set_entry(row: Marked, base: Path, root: Path, zone_name: str, usual: datet
 def _refuse_twins(rows: Sequence[Marked], names: Sequence[str]) -> None:
     for n, name in enumerate(names):
         if name in names[:n]:
-            raise rows[n].wrong(f"the board {name} stands twice in the set")
+            raise rows[n].wrong(f"the board {name} appears twice in the set")
 
 
 def _deadline(at: Marked | None, zone_name: str) -> datetime | None:

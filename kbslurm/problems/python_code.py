@@ -1,7 +1,7 @@
-"""What a problem's Python says without running it: which functions it has, what they take, what it imports.
+"""Reads a problem's Python without running it: its functions, their parameters, its imports.
 
 Problem code only ever runs in the judge, in a job. The service reads its syntax tree, so that a missing function or a
-misspelt parameter is found when the problem is added, not when the first submission meets it.
+misspelt parameter is found when the problem is added, not by the first submission.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REFERENCE_NAMES = frozenset({"reference", "ref", "expected", "reference_output",
 
 @dataclass(frozen=True, kw_only=True)
 class Function:
-    """A function as its `def` line says. Bound in another way (assigned, imported), its parameters aren't known."""
+    """A function from its `def` line. If it is assigned or imported, its parameters aren't known."""
 
     name: str
     line: int
@@ -45,7 +45,7 @@ class Code:
     tree: ast.Module
 
     def function(self, name: str) -> Function | None:
-        """What the module's top level binds to this name: a def, an assignment or an import; None without any."""
+        """What the module's top level binds to this name: a def, an assignment or an import; None if nothing does."""
         found: Function | None = None
         for statement in _top_level(self.tree.body):
             found = _bound(statement, name) or found
@@ -59,7 +59,7 @@ class Code:
         return any(isinstance(n, ast.ImportFrom) and n.names[0].name == "*" for n in ast.walk(self.tree))
 
     def literal(self, name: str) -> tuple[Any, int] | None:
-        """A top-level `NAME = <literal>` and its line, or None; Invalid when it's no literal."""
+        """A top-level `NAME = <literal>` and its line, or None; Invalid if it isn't a literal."""
         for statement in self.tree.body:
             match statement:
                 case ast.Assign(targets=[ast.Name(id=found)], value=value) if found == name:
@@ -80,11 +80,11 @@ class Code:
         return None
 
     def imports(self) -> frozenset[str]:
-        """The first parts of all modules that it imports, anywhere in it."""
+        """The top-level names of all modules that it imports, anywhere in the file."""
         return frozenset(_imported(self.tree))
 
     def names_from(self, module: str) -> frozenset[str]:
-        """The names that it takes from a module, by `from module import x` or as `module.x`."""
+        """The names that it uses from a module, by `from module import x` or as `module.x`."""
         taken: set[str] = set()
         aliases: set[str] = set()
         for node in ast.walk(self.tree):
@@ -104,7 +104,7 @@ class Code:
         return frozenset(taken)
 
     def imports_at_run_time(self, module: str) -> bool:
-        """Whether it names the module to `__import__` or `importlib`: what it takes from there can't be read."""
+        """Whether it imports the module by `__import__` or `importlib`, so that the names it uses can't be known."""
         for node in ast.walk(self.tree):
             match node:
                 case ast.Call(func=func, args=[ast.Constant(value=str() as named), *_]) if named == module:
@@ -120,16 +120,16 @@ def parsed_code(text: str, file: Path, name: str) -> Code:
     """The file's syntax tree, or Invalid with the line that isn't Python."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an odd escape in somebody's text is theirs
+            warnings.simplefilter("ignore")  # warnings about odd escapes in a problem's strings don't concern us
             return Code(file=file, name=name, tree=ast.parse(text, filename=str(file)))
     except SyntaxError as error:
-        raise Invalid(f"not Python: {error.msg}", file=file, line=error.lineno) from None
+        raise Invalid(f"not valid Python: {error.msg}", file=file, line=error.lineno) from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise Invalid(f"not Python: {error}", file=file) from None
+        raise Invalid(f"not valid Python: {error}", file=file) from None
 
 
 def required_function(code: Code, names: Sequence[str], others: Mapping[str, Code]) -> Function:
-    """The first function of these names, or Invalid naming it and the file. `others` serve `import *`."""
+    """The first function with one of these names, or Invalid naming it and the file. `others` resolve `import *`."""
     places = [code, *(others[module] for module in sorted(code.imports()) if module in others and code.stars())]
     for place in places:
         for name in names:
@@ -140,14 +140,15 @@ def required_function(code: Code, names: Sequence[str], others: Mapping[str, Cod
     raise Invalid(
         f"the function {names[0]} is missing",
         file=code.file,
-        hint="The problem author's guide says what a reference defines.",
+        hint="The problem author's guide says what a reference must define.",
     )
 
 
 def one_file_style(code: Code, check: Function) -> str:
-    """`one-file` for check_implementation(output, reference), `modern` for (data, output): the names decide.
+    """`one-file` for check_implementation(output, reference), `modern` for (data, output), going by the parameter
+    names.
 
-    Guessing wrong would compare the wrong things, so names that say neither are refused.
+    A wrong guess would compare the wrong things, so other names are refused.
     """
     names = check.parameters
     if check.known and len(names) == 2:
@@ -165,7 +166,7 @@ def one_file_style(code: Code, check: Function) -> str:
 
 
 def reachable(start: str, codes: Mapping[str, Code]) -> frozenset[str]:
-    """The modules of the problem that this one comes to by imports, itself among them."""
+    """The problem's modules that this one reaches by imports, including itself."""
     found, todo = {start}, [start]
     while todo:
         code = codes.get(todo.pop())
@@ -181,7 +182,7 @@ def module_name(file_name: str) -> str:
 
 
 def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements that run on import, those under `if`, `try` and `with` too."""
+    """Statements that run on import, including those under `if`, `try` and `with`."""
     for statement in body:
         yield statement
         match statement:

@@ -20,10 +20,10 @@ from kbslurm.problems.python_code import (
 ALL_MODES = ("test", "benchmark", "leaderboard", "profile")
 UNRANKED_MODES = ("test", "benchmark")
 JUDGED = frozenset({"generate_input", "check_implementation", "ref_kernel", "reference", "ref"})
-# What a reference's own answer may be called; the judge takes the first of these.
+# Names for a reference's own answer; the judge uses the first that exists.
 ANSWERS = ("ref_kernel", "reference", "ref")
 ENTRY_POINT = "custom_kernel"
-NO_SEED = "generate_input takes no seed, so inputs differ only as far as they come from random, numpy.random or torch"
+NO_SEED = "generate_input has no parameter seed, so inputs only vary if they come from random, numpy.random or torch"
 
 
 def check_reference(codes: Mapping[str, Code], reference: str, entry: str) -> None:
@@ -38,7 +38,7 @@ def check_reference(codes: Mapping[str, Code], reference: str, entry: str) -> No
 
 
 def bundled_main(task: Task, files: Mapping[str, str]) -> str | None:
-    """The bundled eval.py's name, when there is one. It is read, never run."""
+    """The bundled eval.py's name, if there is one. It is read, never run."""
     config = task.table.get("config")
     if config is None:
         return "eval.py" if "eval.py" in files else None
@@ -48,7 +48,7 @@ def bundled_main(task: Task, files: Mapping[str, str]) -> str | None:
         return None
     main = table["main"].text()
     if main not in files:
-        task.warn(table["main"], f"{main} isn't among the files; our own judge is used in any case")
+        task.warn(table["main"], f"{main} isn't among the files; our own judge is used anyway")
         return None
     return main
 
@@ -76,8 +76,8 @@ def allowed_modes(
         return modes
     at = task.table["config"].table()["main"] if "config" in task.table else None
     return _without_ranking(
-        task, at, modes, f"{main} isn't run, and these of it aren't honoured: {'; '.join(more)}",
-        " (say `kbslurm: {eval: standard}` if the judge's own three functions are all that counts)",
+        task, at, modes, f"{main} isn't run, so these parts of it are ignored: {'; '.join(more)}",
+        " (set `kbslurm: {eval: standard}` if only the judge's own three functions matter)",
     )  # fmt: skip
 
 
@@ -90,9 +90,9 @@ def _without_ranking(task: Task, at: Marked | None, modes: Sequence[str], why: s
 def _beyond(code: Code, entry: str, reference: str, call: set[str], *, several: bool) -> Iterable[str]:
     """What an eval.py does beyond calling the entry point, generate_input, ref_kernel and check_implementation."""
     for name in sorted(code.names_from(entry) - call):
-        yield f"the entry point {name}" if name != "*" else "whatever else it imports from the submission"
+        yield f"the entry point {name}" if name != "*" else "anything else it imports from the submission"
     for name in sorted(code.names_from(reference) - JUDGED):
-        yield f"{name} of the reference" if name != "*" else "whatever else it imports from the reference"
+        yield f"{name} of the reference" if name != "*" else "anything else it imports from the reference"
     for module in (entry, reference):
         if code.imports_at_run_time(module):
             yield f"{module} imported at run time"
@@ -106,8 +106,8 @@ def judge_only_files(
 ) -> frozenset[str]:
     """The files that stay with the judge: the reference and what only it imports, unless the problem says otherwise.
 
-    What a template, an accepted submission or another listed file imports is shared. `task.py` always is: by custom
-    it holds the types that submissions are written with.
+    What a template, an accepted submission or another listed file imports is shared. `task.py` always is: by convention
+    it has the types that submissions use.
     """
     home = module_name(reference)
     judged = reachable(home, codes)
@@ -123,7 +123,7 @@ def judge_only_files(
     kept |= set(_named_files(task, "judge_files", codes))
     for name in _named_files(task, "runner_files", codes):
         if name == reference:
-            raise task.own["runner_files"].wrong(f"{reference} is the judge's, a submission must not see it")
+            raise task.own["runner_files"].wrong(f"{reference} belongs to the judge, so submissions must not see it")
         kept -= {name}
     return frozenset(kept)
 
@@ -139,7 +139,7 @@ def _named_files(task: Task, key: str, codes: Mapping[str, Code]) -> tuple[str, 
 
 
 def runner_files(files: Mapping[str, str], codes: Mapping[str, Code], main: str | None) -> list[str]:
-    """All files but the bundled eval.py; that one too, when another file imports it."""
+    """All files except the bundled eval.py, unless another file imports it."""
     if main is None:
         return list(files)
     imported = any(module_name(main) in code.imports() for code in codes.values() if code.name != main)

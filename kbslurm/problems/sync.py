@@ -1,4 +1,4 @@
-"""Problems from git: a repository at one commit becomes boards and problem versions. Nothing outside of it is read."""
+"""Problems from git: a repository at one commit becomes boards and problem versions. Nothing outside it is read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Came = Literal["created", "updated", "unchanged", "kept"]
 
 @dataclass(kw_only=True)
 class Synced:
-    """What came of every problem. `skipped` and `errors` say why; `commit` is what was read."""
+    """The result for every problem. `skipped` and `errors` give reasons; `commit` is the one that was read."""
 
     commit: str
     created: list[str] = field(default_factory=list)
@@ -40,9 +40,9 @@ class Synced:
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What is to be synced. `force` makes a changed problem live on a board that has submissions already.
+    """What is to be synced. `force` makes a changed problem live even on a board with submissions.
 
-    `gpus` are those of new boards whose problem and set name none.
+    `gpus` are for new boards whose problem and set name none.
     """
 
     repository: str
@@ -56,7 +56,7 @@ class Order:
 
 
 class Board(Protocol):
-    """What is asked of a board that is there."""
+    """What is needed from an existing board."""
 
     @property
     def name(self) -> str: ...
@@ -71,10 +71,10 @@ class Board(Protocol):
 
 
 class Boards(Protocol):
-    """Where boards are kept."""
+    """The boards in the store."""
 
     def find(self, name: str, /) -> Board | None:
-        """The board of this name, in whatever case."""
+        """The board with this name, in any case."""
 
     def add(
         self,
@@ -89,32 +89,32 @@ class Boards(Protocol):
         min_isolation: int,
         now: datetime,
     ) -> object:
-        """A new board on this problem."""
+        """Create a board on this problem."""
 
     def edit(
         self, board: str, /, *, by: str, description: str | None, gpus: Sequence[str] | None, now: datetime
     ) -> list[str]:
-        """Change what is told and is different; the names of what was changed."""
+        """Change what is given and different; returns the names of what changed."""
 
     def set_deadline(self, board: str, deadline_at: datetime | None, zone: str, /, *, by: str, now: datetime) -> None:
         """Until when submissions are accepted."""
 
     def set_live(self, board: str, version: int, /, *, by: str, now: datetime) -> None:
-        """Let the board rank by this version of its problem."""
+        """Make the board rank by this version of its problem."""
 
 
 class Versions(Protocol):
-    """Where problem versions are kept."""
+    """The problem versions in the store."""
 
     def add(self, problem: Problem, /, *, now: datetime) -> int:
-        """The id of the version with this problem's digest, made when there is none."""
+        """The ID of the version with this problem's digest, created if needed."""
 
 
 class Audit(Protocol):
-    """Where it is kept what hosts do."""
+    """The audit log."""
 
     def audit(self, by: str, act: str, subject: str, data: dict[str, Any], /, *, now: datetime) -> None:
-        """Keep what a host did."""
+        """Record a host's action."""
 
 
 class Shelf(Protocol):
@@ -129,7 +129,7 @@ class Shelf(Protocol):
 
 
 def sync(store: Shelf, order: Order, now: datetime) -> Synced:
-    """Make and update the boards of a repository's problem sets. One faulty problem doesn't keep back the others."""
+    """Create and update the boards of a repository's problem sets. A faulty problem doesn't hold up the others."""
     with checkout(order.repository, order.branch) as (root, commit):
         came = Synced(commit=commit)
         for file in _set_files(root, order.problem_set):
@@ -173,7 +173,7 @@ def _take(
         if changed:
             came.updated.append(entry.name)
         if _is_other(held, problem) and "problem" not in changed:
-            why = f"its problem changed, and it has {held.submissions} submissions: force makes the new version live"
+            why = f"its problem changed, but it has {held.submissions} submissions; force makes the new version live"
             came.skipped.append((entry.name, why))
         elif not changed:
             came.skipped.append((entry.name, "unchanged"))
@@ -203,7 +203,7 @@ def _update(
     held: Board,
     now: datetime,
 ) -> list[str]:
-    """Bring the board up to date; the names of what was changed."""
+    """Update the board; returns the names of what changed."""
     gpus: Sequence[str] = entry.gpus or problem.gpus
     changed = store.boards.edit(
         held.name, by=order.by, description=problem.description or None, gpus=gpus or None, now=now
@@ -213,7 +213,7 @@ def _update(
         changed.append("deadline")
     if _is_other(held, problem) and (order.force or not held.submissions):
         if held.problem_name != problem.name:
-            raise Invalid(f"board {held.name} is of problem {held.problem_name}, not of {problem.name}")
+            raise Invalid(f"board {held.name} uses problem {held.problem_name}, not {problem.name}")
         version = store.problems.add(problem, now=now)
         store.boards.set_live(held.name, version, by=order.by, now=now)
         changed.append("problem")
@@ -225,14 +225,14 @@ def _is_other(held: Board, problem: Problem) -> bool:
 
 
 def _set_files(root: Path, named: str | None) -> list[Path]:
-    """The problem sets that are meant: one by its name or path, or all of the folder."""
+    """The selected problem sets: one by name or path, or all in the folder."""
     if named is None or not named.strip():
         found = sorted([*(root / SETS).glob("*.yaml"), *(root / SETS).glob("*.yml")])
         if not found:
-            raise NotFound("problem set", f"{SETS}/*.yaml", hint="Name the set's file in the repository.")
+            raise NotFound("problem set", f"{SETS}/*.yaml", hint="Give the set's file in the repository.")
         return [_inside(root, file) for file in found]
     if not _SET.match(named) or ".." in Path(named).parts:
-        raise Invalid(f"{named!r} can't be a problem set", hint=f"Its name, as in {SETS}/NAME.yaml.")
+        raise Invalid(f"{named!r} isn't a valid problem set", hint=f"Give its name, as in {SETS}/NAME.yaml.")
     for place in (named, f"{named}.yaml", f"{SETS}/{named}", f"{SETS}/{named}.yaml", f"{SETS}/{named}.yml"):
         if (root / place).is_file():
             return [_inside(root, root / place)]
@@ -243,21 +243,21 @@ def _set_files(root: Path, named: str | None) -> list[Path]:
 def _inside(root: Path, file: Path) -> Path:
     place = file.resolve()
     if not place.is_relative_to(root):
-        raise Invalid(f"{file.relative_to(root)} leads out of the repository")
+        raise Invalid(f"{file.relative_to(root)} is outside the repository")
     return place
 
 
 @contextmanager
 def checkout(repository: str, branch: str | None) -> Iterator[tuple[Path, str]]:
-    """The repository's files at one commit, as (folder, commit), for as long as this is entered."""
+    """The repository's files at one commit, as (folder, commit), as a context manager."""
     url = _url(repository)
     ref = (branch or "").strip() or "HEAD"
     if not _REF.match(ref) or ".." in ref:
-        raise Invalid(f"{ref[:80]!r} can't be a branch")
+        raise Invalid(f"{ref[:80]!r} isn't a valid branch")
     with tempfile.TemporaryDirectory(prefix="kbslurm-problems-") as folder:
         root = Path(folder).resolve() / "files"
         root.mkdir()
-        # The server of a local repository reads no `-c` of ours, but this: whoever owns the folder, it may be read.
+        # The server side of a local repository ignores our `-c`, but reads this: the folder may belong to anyone.
         (root.parent / CONFIG).write_text("[safe]\n\tdirectory = *\n")
         _git(root, "init", "--quiet")
         _git(root, "fetch", "--quiet", "--depth", "1", "--no-tags", "--no-recurse-submodules", url, ref)
@@ -266,7 +266,7 @@ def checkout(repository: str, branch: str | None) -> Iterator[tuple[Path, str]]:
 
 
 def is_local(repository: str) -> bool:
-    """Whether it lies among the server's own files."""
+    """Whether it is among the server's own files."""
     return _url(repository).startswith("file://")
 
 
@@ -274,19 +274,19 @@ def _url(repository: str) -> str:
     text = repository.strip()
     if text.startswith(("https://", "file:///")):
         return text
-    with suppress(OSError):  # a name longer than any file's, say
+    with suppress(OSError):  # for example a name that is too long for a file
         if (place := Path(text)).is_absolute() and place.is_dir():
             return f"file://{place.resolve()}"
     if _SHORTHAND.match(text):
         return f"https://github.com/{text}"
     raise Invalid(
-        f"{text[:200]!r} can't be a repository",
-        hint="An https:// or file:/// URL, a directory of the server, or OWNER/NAME.",
+        f"{text[:200]!r} isn't a valid repository",
+        hint="Use an https:// or file:/// URL, a directory on the server, or OWNER/NAME.",
     )
 
 
 def _git(root: Path, *words: str) -> str:
-    """git without a terminal, a user's configuration, hooks, filters of others, or a protocol that runs programs."""
+    """git without a terminal, user configuration, hooks, foreign filters, or protocols that run programs."""
     argv = [
         "git",
         "-c",

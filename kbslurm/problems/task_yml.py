@@ -1,4 +1,4 @@
-"""A folder with task.yml, as KernelBot's problems have it → a Problem."""
+"""A folder with task.yml, in KernelBot's format → a Problem."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def problem_of_task(file: Path, *, root: Path | None, name: str | None) -> Probl
     own = table["kbslurm"].table() if "kbslurm" in table else {}
     folder = Folder(base=base, root=(root or repository_root(base) or base).resolve())
     if not base.is_relative_to(folder.root):
-        raise Invalid(f"lies outside of {folder.root}", file=file)
+        raise Invalid(f"is outside {folder.root}", file=file)
     task = Task(file=file, table=table, own=own, folder=folder)
     task.warnings += unknown_keys(table, TASK_KEYS) + unknown_keys(own, OWN_KEYS)
     compiles = "lang" in table and table["lang"].one_of("py", "cu") == "cu"
@@ -81,7 +81,9 @@ def problem_of_task(file: Path, *, root: Path | None, name: str | None) -> Probl
     entry, files, marks = _files(task, SUBMISSION_SUFFIXES if compiles else (".py",))
     reference = _reference_name(task, files, compiles=compiles)
     if reference not in files:
-        raise required_value(table, "files", file).wrong(f"lists no {reference}, so nothing could judge a submission")
+        raise required_value(table, "files", file).wrong(
+            f"doesn't list {reference}, so there is nothing to judge submissions with"
+        )
     if compiles and not reference.endswith(".py"):
         return _of_compiled_task(task, entry, files, reference, name=name or problem_name(base.name))
     codes = {
@@ -99,17 +101,19 @@ def problem_of_task(file: Path, *, root: Path | None, name: str | None) -> Probl
     multi_gpu = "multi_gpu" in table and table["multi_gpu"].flag()
     if multi_gpu and compiles:
         raise table["multi_gpu"].wrong(
-            "a problem for several GPUs takes submissions in Python",
-            hint="Leave `lang: cu` out: Python may compile what it needs (load_inline).",
+            "a multi-GPU problem accepts submissions in Python only",
+            hint="Leave out `lang: cu`: Python can compile what it needs (load_inline).",
         )
     check = CaseCheck(generate=generate, ranks=multi_gpu)
     tests = check.cases(required_value(table, "tests", file), least=1)
     benchmarks = check.cases(table["benchmarks"]) if "benchmarks" in table else ()
     hidden = check.cases(own["hidden"], least=1) if "hidden" in own else ()
     if multi_gpu and len({case["world_size"] for case in (*tests, *benchmarks, *hidden)}) > 1:
-        raise table["multi_gpu"].wrong("its cases differ in world_size", hint="One launch holds all cases: split it.")
+        raise table["multi_gpu"].wrong(
+            "its cases have different values of world_size", hint="All cases run in one launch: split the problem."
+        )
     if not benchmarks:
-        task.warn(table.get("benchmarks"), "there are no benchmarks, so only the mode test is offered")
+        task.warn(table.get("benchmarks"), "there are no benchmarks, so only mode test is offered")
         modes = ("test",)
     _warn_of_seed(task, generate)
     build = _build(task, files, {}) if compiles else _python_build(task)
@@ -117,7 +121,7 @@ def problem_of_task(file: Path, *, root: Path | None, name: str | None) -> Probl
         kept = [n for n in kept if not has_main(files[n])]
     runner = tuple(n for n in kept if n not in judge_only and not (compiles and n.endswith(".py")))
     for at in importing_reference(codes, runner, reference):
-        task.warn(marks[at], f"{at} imports {reference}, which the submission's side doesn't have")
+        task.warn(marks[at], f"{at} imports {reference}, which isn't available to the submission")
     return Problem(
         name=name or problem_name(base.name),
         lang="cu" if compiles else "py",
@@ -144,7 +148,7 @@ def problem_of_task(file: Path, *, root: Path | None, name: str | None) -> Probl
 
 
 def _config(task: Task) -> dict[str, Any]:
-    """What else the harness is told: the function to call, and the trusted submission that is measured beside all."""
+    """Extra settings for the harness: the function to call, and the trusted baseline measured with every submission."""
     found = call_budgets(task.own) | _arrays(task)
     if "baseline" in task.own:
         at = task.own["baseline"]
@@ -157,7 +161,7 @@ def _config(task: Task) -> dict[str, Any]:
 
 
 def _formula(task: Task, at: Marked) -> str:
-    """A formula for what a case needs, which must come to an amount for every benchmark."""
+    """A formula for a case's work, which must have a value for every benchmark."""
     text = at.text() if isinstance(at.value, str) else str(at.number(0.0, 1e30))
     rows = task.table["benchmarks"].items() if "benchmarks" in task.table else ()
     for row in rows:
@@ -167,10 +171,12 @@ def _formula(task: Task, at: Marked) -> str:
 
 
 def _of_compiled_task(task: Task, entry: str, files: Mapping[str, str], reference: str, *, name: str) -> Problem:
-    """A problem whose reference is C++ or CUDA, too."""
+    """A problem whose reference is also C++ or CUDA."""
     table, own = task.table, task.own
     if _arrays(task):
-        raise own["arrays"].wrong("a reference in C++ has its arrays in the host's memory", hint="Write it in Python.")
+        raise own["arrays"].wrong(
+            "a C++ reference has its arrays in host memory", hint="Write the reference in Python."
+        )
     found = read_reference(reference, files, task.file.parent / reference)
     check = CaseCheck(generate=found.generate)
     tests = check.cases(required_value(table, "tests", task.file), least=1)
@@ -178,7 +184,7 @@ def _of_compiled_task(task: Task, entry: str, files: Mapping[str, str], referenc
     hidden = check.cases(own["hidden"], least=1) if "hidden" in own else ()
     kept = {n: t for n, t in files.items() if not has_main(t)}
     if "multi_gpu" in table and table["multi_gpu"].flag():
-        raise table["multi_gpu"].wrong("a problem for several GPUs has a reference in Python")
+        raise table["multi_gpu"].wrong("a multi-GPU problem needs a reference in Python")
     _warn_of_seed(task, found.generate)
     modes: tuple[str, ...] = ALL_MODES if benchmarks else ("test",)
     if "modes" in own:
@@ -215,7 +221,7 @@ def _reference_name(task: Task, files: Mapping[str, str], *, compiles: bool) -> 
 
 
 def _build(task: Task, files: Mapping[str, str], adapter: Mapping[str, Any]) -> Build:
-    """How submissions of `lang: cu` are compiled: `config` as other harnesses have it, without their programs."""
+    """How `lang: cu` submissions are compiled: `config` as in other harnesses, without their programs."""
     table = task.table["config"].table() if "config" in task.table else {}
     task.warnings += unknown_keys(table, frozenset({"main", *CONFIG_KEYS}))
     told = {key: list(table[key].texts()) if key in table else [] for key in CONFIG_KEYS}
@@ -225,7 +231,7 @@ def _build(task: Task, files: Mapping[str, str], adapter: Mapping[str, Any]) -> 
             raise table["sources"].wrong(f"{source} isn't among the files")
     for folder in told["include_dirs"]:
         if ".." in PurePosixPath(folder).parts:
-            raise table["include_dirs"].wrong(f"{folder!r} leads upwards")
+            raise table["include_dirs"].wrong(f"{folder!r} contains ..")
     return Build(
         when="always",
         sources=[n for n in told["sources"] if n in files and not has_main(files[n])],
@@ -254,13 +260,13 @@ def _build_bounds(own: Mapping[str, Marked]) -> dict[str, Any]:
 
 
 def _arrays(task: Task) -> dict[str, Any]:
-    """Where the arrays of a call lie on a GPU's board; a reference in C++ has its own ways."""
+    """Where a call's arrays are placed on a GPU board; a C++ reference does this itself."""
     if "arrays" not in task.own:
         return {}
     at = task.own["arrays"]
     where = at.one_of("host", "device")
     if where == "device" and "multi_gpu" in task.table and task.table["multi_gpu"].flag():
-        raise at.wrong("several ranks get their arrays in the host's memory", hint="Leave it out, or give tensors.")
+        raise at.wrong("with several ranks, arrays are in host memory", hint="Leave it out, or return tensors.")
     return {"arrays": where} if where == "device" else {}
 
 
@@ -270,7 +276,7 @@ def _check_calls(task: Task) -> None:
     found = call_budgets(task.own)["call"]
     for name in [found] if isinstance(found, str) else found:
         if not PARAMETER_NAME.match(name):
-            raise task.own["call"].wrong(f"{name!r} can't be a function's name")
+            raise task.own["call"].wrong(f"{name!r} isn't a valid function name")
 
 
 def _files(task: Task, suffixes: tuple[str, ...]) -> tuple[str, dict[str, str], dict[str, Marked]]:
@@ -286,20 +292,22 @@ def _files(task: Task, suffixes: tuple[str, ...]) -> tuple[str, dict[str, str], 
         named, source = required_value(table, "name", task.file, row), required_value(table, "source", task.file, row)
         name = named.text()
         if not FILE_NAME.match(name):
-            raise named.wrong(f"{name!r} can't be a file's name", hint="A plain name: letters, digits, and _ . -")
+            raise named.wrong(
+                f"{name!r} isn't a valid file name", hint="Use a plain name of letters, digits, and _ . -"
+            )
         if name in files or name == entry:
-            raise named.wrong(f"{name} stands twice among the files")
+            raise named.wrong(f"{name} is listed twice")
         if source.text() != SUBMISSION:
             files[name], marks[name] = task.folder.text(source.text(), source), source
             continue
         if entry:
-            raise source.wrong(f"{SUBMISSION} stands twice: {entry} and {name}")
+            raise source.wrong(f"{SUBMISSION} is used twice: {entry} and {name}")
         if not name.endswith(suffixes):
             what = "a Python problem" if suffixes == (".py",) else "a compiled problem"
-            raise named.wrong(f"the submission of {what} is a {' or '.join(suffixes)} file, not {name}")
+            raise named.wrong(f"the submission to {what} must be a {' or '.join(suffixes)} file, not {name}")
         entry = name
     if not entry:
-        raise rows.wrong(f"no file is {SUBMISSION}: where would the submission go?")
+        raise rows.wrong(f"no file has the source {SUBMISSION}, so there is no place for the submission")
     return entry, files, marks
 
 
@@ -309,13 +317,13 @@ def _templates(task: Task) -> dict[str, str]:
     found: dict[str, str] = {}
     for language, at in task.table["templates"].table().items():
         if language not in LANGUAGES:
-            task.warn(at, f"not one of {', '.join(sorted(LANGUAGES))}, ignored")
+            task.warn(at, f"ignored, since it isn't one of {', '.join(sorted(LANGUAGES))}")
             continue
         found[language] = task.folder.text(at.text(), at)
     return found
 
 
 def _warn_of_seed(task: Task, generate: Function) -> None:
-    """A problem whose inputs don't depend on a seed can be answered from memory: say so."""
+    """Warn if inputs don't depend on a seed: answers could be memorised."""
     if generate.known and not generate.any_key and "seed" not in generate.parameters:
         task.warn(task.table.get("tests"), NO_SEED)

@@ -1,6 +1,6 @@
-"""A problem that somebody sent: a zip of its folder, or one reference file. Unpacked with care, loaded, and forgotten.
+"""An uploaded problem: a zip of its folder, or one reference file. Unpacked safely, loaded, and removed.
 
-Whoever may send one is trusted as a problem's author is: its reference runs in the judge.
+People who may upload are trusted like problem authors: the reference runs in the judge.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ FILES_CAP = 500
 STEP = 65_536
 UPLOAD = "upload"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-PACKED_HINT = "Send the problem's folder as a zip, without data."
+PACKED_HINT = "Upload the problem's folder as a zip, without data."
 
 
 def loaded(file_name: str, data: bytes, *, name: str) -> Problem:
-    """The problem in this file under this name, or Invalid; places are told as within what was sent."""
+    """The problem in this file under this name, or Invalid; errors name places within the upload."""
     kept = PurePosixPath(file_name.replace("\\", "/")).name
     if not _NAME.fullmatch(kept):
-        raise Invalid(f"{kept!r} can't be a file's name here", hint="Letters, digits, and . _ - after the first.")
+        raise Invalid(
+            f"{kept!r} isn't a valid file name here", hint="Use letters and digits, and . _ - after the first."
+        )
     with tempfile.TemporaryDirectory(prefix="kb-problem-") as folder:
         root = Path(folder).resolve() / UPLOAD
         root.mkdir()
@@ -55,24 +57,26 @@ def _unpacked(data: bytes, root: Path) -> None:
         with zipfile.ZipFile(BytesIO(data)) as packed:
             rows = [row for row in packed.infolist() if not row.is_dir() and not row.filename.startswith("__MACOSX/")]
             if len(rows) > FILES_CAP:
-                raise TooLarge(f"the zip has {len(rows)} files, over {FILES_CAP}", hint=PACKED_HINT)
+                raise TooLarge(f"the zip has {len(rows)} files, over the limit of {FILES_CAP}", hint=PACKED_HINT)
             if (size := sum(row.file_size for row in rows)) > UNPACKED_CAP:
-                raise TooLarge(f"the zip unpacks to {size:,} bytes, over {UNPACKED_CAP:,}", hint=PACKED_HINT)
+                raise TooLarge(
+                    f"the zip unpacks to {size:,} bytes, over the limit of {UNPACKED_CAP:,}", hint=PACKED_HINT
+                )
             for row in rows:
                 place = _place(row, root)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_bytes(_read(packed, row))
-    # What a faulty or hostile archive brings the standard library to.
+    # What the standard library raises for a faulty or hostile archive.
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError) as error:
-        raise Invalid(f"the zip can't be read ({error})", hint="Pack it anew, without a password.") from None
+        raise Invalid(f"the zip can't be read ({error})", hint="Pack it again, without a password.") from None
     except (OSError, ValueError) as error:
         raise Invalid(f"the zip can't be unpacked ({getattr(error, 'strerror', None) or error})") from None
 
 
 def _read(packed: zipfile.ZipFile, row: zipfile.ZipInfo) -> bytes:
-    """One file in small steps: read whole, more is unpacked in memory than the zip says there is."""
+    """Unpack one file in small steps: reading it whole could unpack more than the zip declares."""
     if row.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise Invalid(f"{row.filename!r} is packed in a way that isn't taken", hint="Pack it as a plain zip.")
+        raise Invalid(f"{row.filename!r} uses an unsupported compression", hint="Pack it as an ordinary zip.")
     found = bytearray()
     with packed.open(row) as file:
         while piece := file.read(STEP):
@@ -83,22 +87,24 @@ def _read(packed: zipfile.ZipFile, row: zipfile.ZipInfo) -> bytes:
 def _place(row: zipfile.ZipInfo, root: Path) -> Path:
     name = PurePosixPath(row.filename)
     if name.is_absolute() or ".." in name.parts or "\\" in row.filename or "\0" in row.filename:
-        raise Invalid(f"{row.filename!r} leads out of the zip", hint="Pack the problem's own folder.")
+        raise Invalid(f"{row.filename!r} points outside the zip", hint="Pack the problem's own folder.")
     if stat.S_IFMT(row.external_attr >> 16) not in (0, stat.S_IFREG):
-        raise Invalid(f"{row.filename!r} is no plain file", hint="Pack what links lead to instead of the links.")
+        raise Invalid(f"{row.filename!r} isn't a regular file", hint="Pack the linked files instead of links.")
     return root.joinpath(*name.parts)
 
 
 def _folder(root: Path) -> Path:
-    """The one folder with a task.yml that lies highest."""
+    """The topmost folder with a task.yml."""
     found = sorted(
         (place.parent for known in folder.TASK_FILES for place in root.rglob(known)),
         key=lambda place: len(place.parts),
     )
     if not found:
-        raise Invalid("there is no task.yml in the zip", hint="Pack the problem's folder, or send one reference file.")
+        raise Invalid(
+            "there is no task.yml in the zip", hint="Pack the problem's folder, or upload one reference file."
+        )
     if len(found) > 1 and len(found[0].parts) == len(found[1].parts):
-        raise Invalid("there are several problems in the zip", hint="Send one at a time.")
+        raise Invalid("there are several problems in the zip", hint="Upload one at a time.")
     return found[0]
 
 

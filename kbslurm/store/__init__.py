@@ -1,1 +1,1 @@
-"""Postgres: the rows and their statements. `postgres.PostgresStore` is what everybody else uses."""
+"""Postgres: tables and statements. Everyone else uses `postgres.PostgresStore`."""

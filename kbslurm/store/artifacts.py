@@ -1,4 +1,4 @@
-"""The files that profiles leave."""
+"""The files of profiles."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ WHERE r.submission_id = %(submission)s AND r.gpu = %(gpu)s AND f.name = %(name)s
 
 
 class Artifacts(Rows):
-    """Files of profiles, by submission, until they are too old."""
+    """Files of profiles, by submission, until they expire."""
 
     def of_submission(self, submission: SubmissionId) -> list[ArtifactView]:
-        """What the profiles of this submission left, as far as it is still kept."""
+        """The files of this submission's profiles that are still stored."""
         return [
             ArtifactView(gpu=row["gpu"], name=row["name"], size=row["size"], at=row["at"])
             for row in self._all(_ARTIFACTS, {"submission": submission})
         ]
 
     def read(self, submission: SubmissionId, gpu: str, name: str) -> bytes:
-        """One of them. Its bytes were made where the submission ran: never look into them, never show them."""
+        """One of them. Its bytes were made where the submission ran: never inspect or display them."""
         found = self._one(_ARTIFACT, {"submission": submission, "gpu": gpu, "name": name})
         if found is None:
             raise NotFound("artifact", name, known=[a.name for a in self.of_submission(submission) if a.gpu == gpu])
         return bytes(found["data"])
 
     def forget(self, before: datetime) -> int:
-        """Remove what is older; how many."""
+        """Remove older ones; returns how many."""
         with self._pool.transaction() as connection:
             return connection.execute(b"DELETE FROM artifact WHERE at < %(before)s", {"before": before}).rowcount

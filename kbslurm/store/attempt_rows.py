@@ -1,4 +1,4 @@
-"""How an attempt is read from its row, which attempts are open, and the fence of every later write of one."""
+"""How an attempt is read from its row, which attempts are open, and the fence for later writes."""
 
 from __future__ import annotations
 

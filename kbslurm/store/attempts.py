@@ -1,4 +1,4 @@
-"""Attempts from their claim to their end: what was seen of them, and how they are given up."""
+"""Attempts from claim to end: what was observed, and how they are given up."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SELECT {ATTEMPT_COLUMNS}, run.cancel_at FROM attempt a JOIN run ON run.id = a.ru
 WHERE a.{OPEN_ATTEMPT} ORDER BY a.id
 """
 
-# What ended without a report, or was believed to: should its payload live on, its report is kept as stale.
+# Attempts that seemed to end without a report: if one arrives later, it is kept as stale.
 LATELY_DEAD = f"""
 SELECT {ATTEMPT_COLUMNS}, run.cancel_at FROM attempt a JOIN run ON run.id = a.run_id
 WHERE a.state = 'dead' AND a.node IS NOT NULL AND a.ended_at > %(since)s AND a.ending <> 'bad_report'
@@ -57,7 +57,7 @@ JOIN leaderboard b ON b.id = s.board_id
 WHERE a.id = %(attempt)s
 """
 
-# Noted again, as after a connection that was cut while it answered, the same handle is no second event.
+# Storing the same handle again, as after a lost answer, makes no second event.
 NOTE_HANDLE = f"""
 WITH before AS (
     SELECT id, handle FROM attempt WHERE id = %(attempt)s FOR UPDATE
@@ -91,7 +91,7 @@ WITH noted_attempt AS (
 SELECT id FROM noted_attempt
 """
 
-# Only what hasn't begun, and whose run one of these slots takes: else it would wait for nothing.
+# Only attempts that haven't started and whose run fits one of these slots: otherwise it would wait in vain.
 WITHDRAW = f"""
 WITH wanted AS (
     UPDATE attempt SET withdraw_at = %(now)s FROM run
@@ -134,7 +134,7 @@ WITH noted_attempt AS (
 SELECT id FROM noted_attempt
 """
 
-# After a leap of the clock that no job lived through. One after the other by id, as every writer of many rows.
+# After a clock jump that jobs didn't experience. In ID order, like all writers of many rows.
 PUT_OFF_DEADLINES = f"""
 UPDATE attempt SET deadline_at = deadline_at + make_interval(secs => %(by_s)s)
 WHERE id IN (SELECT id FROM attempt WHERE {OPEN_ATTEMPT} AND deadline_at IS NOT NULL ORDER BY id FOR UPDATE)
@@ -149,7 +149,7 @@ WHERE id = %(attempt)s AND number = %(number)s AND {OPEN_ATTEMPT}
 RETURNING id
 """
 
-# Two updates of one statement run in any order; the lock that both wait for makes it run before attempt here, too.
+# Updates within one statement run in any order; the lock keeps the order run before attempt here too.
 NOTE_RUNNING = f"""
 WITH locked AS MATERIALIZED (
     SELECT id FROM run WHERE id = %(run)s FOR NO KEY UPDATE
@@ -179,7 +179,7 @@ FROM unnest(%(attempts)s::bigint[], %(said)s::text[]::jsonb[]) AS told(id, said)
 WHERE attempt.id = told.id AND {OPEN_ATTEMPT}
 """
 
-# What was seen of an end is written down; whether it is the end of the attempt is decided by evidence, elsewhere.
+# Stores an observed end; whether it ends the attempt is decided by evidence, elsewhere.
 NOTE_ENDED = f"""
 UPDATE attempt SET seen_at = %(now)s, handle = coalesce(%(handle)s, handle), node = coalesce(%(node)s, node),
     started_at = coalesce(%(started_at)s, started_at), ended_at = coalesce(%(ended_at)s, ended_at),
@@ -198,7 +198,7 @@ VALUES ('report.stale', 'run:' || %(run)s::bigint,
 """
 
 # The wish to cancel is read from the run's newest version, under its lock: a cancelled run is never queued again. An
-# attempt that was refused for ever is no attempt at infrastructure: it isn't counted among those.
+# attempt that was refused permanently isn't an infrastructure failure and isn't counted as one.
 GIVE_UP = f"""
 WITH owed AS MATERIALIZED (
     SELECT (SELECT count(*) FROM attempt tried WHERE tried.run_id = %(run)s AND tried.state <> 'refused'
@@ -263,7 +263,8 @@ class Attempts(Rows):
         self._problems, self._finals = problems, finals
 
     def work(self, attempt: AttemptId) -> Work:
-        """All of it. The secret seed is this attempt's own: what an earlier one saw helps no later one."""
+        """Everything for one attempt. Its secret seed is its own: what an earlier attempt saw doesn't help a later
+        one."""
         found = self._one(WORK, {"attempt": attempt})
         if found is None:
             raise NotFound("attempt", str(attempt))
@@ -314,7 +315,8 @@ class Attempts(Rows):
         return len(self._all(PUT_OFF_DEADLINES, {"by_s": by_s}))
 
     def note_seen(self, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> bool:
-        """RUNNING moves the run along; ENDED keeps what was seen, the attempt stays open; ABSENT, UNKNOWN: nothing."""
+        """RUNNING advances the run; ENDED stores what was seen but leaves the attempt open; ABSENT and UNKNOWN do
+        nothing."""
         seen = {
             "handle": sighting.handle,
             "node": sighting.node,

@@ -1,4 +1,4 @@
-"""Leaderboards: made, changed, closed and deleted by hosts."""
+"""Leaderboards: created, changed, closed and deleted by hosts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FROM leaderboard b JOIN problem pr ON pr.id = b.problem_id
 WHERE b.deleted_at IS NULL
 """
 
-# Of a board with a million submissions they aren't counted for somebody who only reads its standings.
+# Submissions, of which there may be a million, aren't counted for callers who only read standings.
 _COUNTED = _BOARD.format(
     submissions="(SELECT count(*) FROM submission s WHERE s.board_id = b.id AND s.removed_at IS NULL)"
 )
@@ -59,18 +59,18 @@ class Boards(Rows):
         created_by: PersonId | None = None,
         now: datetime | None = None,
     ) -> Board:
-        """A board on a problem, which becomes a version when it is new, or on a version that is there.
+        """Create a board on a problem, stored as a version if it is new, or on an existing version.
 
-        `gpus` empty: the problem's own list. `confirm`: what would improve its author's rank is measured once more.
+        `gpus` empty: the problem's own list. `confirm`: rank improvements are measured a second time.
         """
         known = contest.board_name(name)
         if problem is None:
             if problem_version_id is None:
-                raise Invalid(f"board {known} has no problem", hint="Name one.")
+                raise Invalid(f"board {known} has no problem", hint="Choose one.")
             problem = self._problems.of_version(problem_version_id)
         types = tuple(dict.fromkeys(contest.gpu_name(gpu) for gpu in (gpus or problem.gpus)))
         if not types:
-            raise Invalid(f"board {known} has no GPU type", hint="Name at least one.")
+            raise Invalid(f"board {known} has no GPU type", hint="Choose at least one.")
         contest.zone(zone)
         at = or_now(now)
         with self._pool.transaction() as connection:
@@ -101,7 +101,7 @@ class Boards(Rows):
                 told,
             ).fetchone()
             if found is None:
-                raise Invalid(f"there is already a board {known!r}", hint="Pick another name, or delete that one.")
+                raise Invalid(f"there is already a board {known!r}", hint="Choose another name, or delete that one.")
             note_event(connection, "board.created", f"board:{found['id']}", {"name": known, "by": created_by}, at)
         return self.get(known)
 
@@ -117,7 +117,7 @@ class Boards(Rows):
         return [row["name"] for row in found]
 
     def find(self, name: str, *, counted: bool = True) -> Board | None:
-        """The board of this name, in whatever case."""
+        """The board with this name, in any case."""
         statement = _COUNTED if counted else _UNCOUNTED
         found = self._one(f"{statement} AND lower(b.name) = lower(%(name)s)", {"name": name.strip()})
         return None if found is None else self._board(found)
@@ -133,7 +133,7 @@ class Boards(Rows):
         return Board(**{**row, "gpus": tuple(row["gpus"]), "problem": problem, "problem_digest": digest})
 
     def set_live(self, board: str, version: int, *, by: str | None = None, now: datetime | None = None) -> None:
-        """Let the board rank by this version of its problem. Nothing is judged again by this alone."""
+        """Make the board rank by this version of its problem. This alone doesn't judge anything again."""
         held = self.get(board)
         found = self._change(
             "board",
@@ -190,11 +190,11 @@ class Boards(Rows):
         reopen: bool = False,
         now: datetime | None = None,
     ) -> list[str]:
-        """Change what is told and is different; the names of what was changed. Runs that wait keep their GPU type."""
+        """Change what is given and different; returns the names of what changed. Queued runs keep their GPU type."""
         held, at = self.get(board), or_now(now)
         types = None if gpus is None else list(dict.fromkeys(contest.gpu_name(gpu) for gpu in gpus))
         if types is not None and not types:
-            raise Invalid(f"board {held.name} needs a GPU type", hint="Name at least one.")
+            raise Invalid(f"board {held.name} needs a GPU type", hint="Choose at least one.")
         wanted: dict[str, tuple[Any, Any]] = {
             "description": (description, held.description),
             "gpus": (types, list(held.gpus)),
@@ -213,7 +213,7 @@ class Boards(Rows):
         return sorted(changed)
 
     def close(self, board: str, *, by: str | None = None, now: datetime | None = None) -> None:
-        """No more submissions, except by staff; what is there stays."""
+        """Stop accepting submissions, except from staff; the standings stay."""
         held = self.get(board)
         self._change(
             "board",
@@ -232,13 +232,13 @@ class Boards(Rows):
         by: str | None = None,
         now: datetime | None = None,
     ) -> None:
-        """Take it away; with submissions only by `force`. The rows stay, the name is free again. `only`: the id that
-        it must have; a name may be another board's by now."""
+        """Delete it; with submissions only by `force`. Its data stays, its name can be used again. `only`: the ID that
+        it must have, since another board may have the name by now."""
         held = self.get(board)
         if only is not None and held.id != only:
             raise Invalid(
-                f"board {held.name} is another one now: the one that was meant is gone, and this was made since",
-                hint="Look at it before you delete it.",
+                f"board {held.name} is a different one now: the original was deleted and this one created since",
+                hint="Check it before you delete it.",
             )
         if held.submissions and not force:
             raise Invalid(

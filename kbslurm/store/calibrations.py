@@ -1,7 +1,7 @@
-"""Reference times: ordered when they are due, kept by board, version and GPU type.
+"""Reference times: ordered when due, stored by board, version and GPU type.
 
-A run that waits for them, or for its turn to be measured a second time, is `held`: nobody claims it. What it waits for
-is a predicate over rows, which `tend` looks at again and again: no message and no memory is load-bearing.
+A run that waits for them, or for its second measurement, is `held` and never claimed. What it waits for is a predicate
+over rows that `tend` checks repeatedly: nothing depends on messages or memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WHERE s.id = run.submission_id AND {IS_HELD} AND NOT run.second AND EXISTS (
     WHERE c.board_id = s.board_id AND c.problem_version_id = run.problem_version_id AND c.gpu = run.gpu)
 """
 
-# Every live board's GPU types, and whatever else ranked runs wait for, that nobody has measured or is measuring.
+# GPU types of live boards, and others that ranked runs wait for, that are neither measured nor being measured.
 _DUE = f"""
 SELECT due.board_id, due.version, due.gpu FROM (
     SELECT b.id AS board_id, b.problem_version_id AS version, unnest(b.gpus) AS gpu FROM leaderboard b
@@ -88,7 +88,7 @@ class Calibrations(Rows):
         self._problems = problems
 
     def tend(self, now: datetime) -> int:
-        """Order what must be calibrated, and let go of runs that waited for something that is there: how many."""
+        """Order due calibrations, and release runs whose reference times are known; returns how many."""
         told: dict[str, Any] = {"now": now, "again": now - timedelta(seconds=AGAIN_AFTER_S)}
         found = self._one(f"SELECT EXISTS ({_DUE}) AS due, EXISTS (SELECT 1 FROM run WHERE {IS_HELD}) AS held", told)
         if found is None or not (found["due"] or found["held"]):
@@ -104,7 +104,7 @@ class Calibrations(Rows):
         return done
 
     def of_board(self, board: Board) -> Mapping[str, Calibration]:
-        """How the live version stands on each of the board's GPU types; empty where the problem has no baseline."""
+        """The live version's calibration for each of the board's GPU types; empty if the problem has no baseline."""
         if board.problem.baseline is None:
             return {}
         told = {"gpus": list(board.gpus), "board": board.id, "version": board.problem_version_id}

@@ -1,4 +1,4 @@
-"""The statements that claim: of one slot, of several, beside staff's, and by the placement policy."""
+"""The claim statements: for one slot, for several, with staff-only slots, and with the placement policy."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from kbslurm.store.costs import MONEY
 
 OF_THE_SERVICE = [CALIBRATION, FINAL, SHADOW]
 
-# Of one slot: the first of the partial index that nobody holds. Of several: a few candidates for each come off the
-# index without a lock, then the fairest that nobody holds is locked, for the first slot that it fits; locking while
-# picking would hide the best run of every other slot from whoever claims beside us. A slot for staff only looks at
-# staff's runs, by an index of their own. A run that is too wide for a slot, or that its backend has refused for ever,
-# is stepped over: it waits for another place.
+# One slot: the first unlocked row of the partial index. Several: a few candidates per slot are read without locks,
+# then the first unlocked one in fair order is locked, for the first slot that it fits; locking while picking would
+# hide every other slot's best run from concurrent claims. Staff-only slots look only at staff's runs, through their
+# own index. A run that needs more GPUs than a slot has, or that the backend has refused permanently, is skipped: it
+# waits for another place.
 CANDIDATES = 8
 
 ANY_WIDTH = (1 << 31) - 1
@@ -72,7 +72,7 @@ _PICKED = """, candidate AS MATERIALIZED ({}
 
 
 def _claimed(columns: str = "", values: str = "", also: str = "") -> str:
-    """The picked run's next attempt, and the event; with a policy more is known of it, from its slot."""
+    """The picked run's new attempt and its event; with a policy, its slot adds more columns."""
     return f""", moved AS (
     UPDATE run SET state = 'launching', attempts = attempts + 1, reason = ''
     WHERE id = (SELECT id FROM picked) AND state = 'queued'
@@ -92,8 +92,8 @@ SELECT {ATTEMPT_COLUMNS}, NULL::timestamptz AS cancel_at FROM opened a
 """
 
 
-# With a policy: what a slot's conditions say of a run, where it wasn't ordered there, and of what it may cost at most.
-# A calibration, a final, a rejudging and a second measurement go nowhere but to their board's own class of GPU.
+# With a policy: a slot's conditions for runs that aren't pinned to it, and for their maximum cost.
+# Calibrations, finals, rejudges and second measurements only go to their board's own class of GPU.
 _PLACED_SLOTS = """
 WITH slot AS MATERIALIZED (
     SELECT * FROM unnest(%(gpus)s::text[], %(backends)s::text[], %(most)s::int[], %(staff_only)s::bool[],
@@ -162,7 +162,7 @@ CLAIM_BESIDE_STAFF = _SLOTS + _PICKED.format(_CANDIDATES + _STAFFS_CANDIDATES) +
 
 
 def conditions(slots: Sequence[Slot], rules: Rules, now: datetime) -> dict[str, Any]:
-    """What a claim by policy is told beside the slots themselves."""
+    """The parameters of a claim with a policy, besides the slots."""
     begins, ends = placement.month_of(now)
     budget = rules.budget
     return {

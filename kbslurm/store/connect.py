@@ -1,6 +1,6 @@
-"""Connections to Postgres: a small pool, and every way in which a database misbehaves told in one sentence.
+"""Connections to Postgres: a small pool, and every database failure as one sentence.
 
-Needs Postgres 14 or newer and a session of its own: PgBouncer in transaction mode is not supported, since LISTEN and
+Needs Postgres 14 or newer and real sessions: PgBouncer in transaction mode is not supported, since LISTEN and
 prepared statements belong to the session. Connect to Postgres itself, or use session mode with
 `ignore_startup_parameters = options`.
 """
@@ -24,7 +24,7 @@ CONNECT_TIMEOUT_S = 5
 PING_AFTER_S = 2.0
 MOST_IDLE = 16
 # Statements are prepared once per connection, often while the tables are still small: their plans must not depend on
-# that, and planning anew costs more than most of them do. So one plan each, by index wherever there is one.
+# that, and replanning costs more than most of them. So each has one plan, by index wherever there is one.
 SETTINGS = (
     "-c TimeZone=UTC -c idle_in_transaction_session_timeout=60s -c lock_timeout=30s"
     " -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off"
@@ -34,7 +34,7 @@ Connection = psycopg.Connection[DictRow]
 
 
 def conninfo(url: str, **more: str | int) -> str:
-    """libpq's words for this URL, with our defaults where it says nothing. Misconfigured when it is no such URL."""
+    """libpq's parameters for this URL, with our defaults. Misconfigured if the URL isn't valid."""
     scheme, sep, rest = url.strip().partition("://")
     if sep:
         if scheme.partition("+")[0] not in ("postgresql", "postgres"):
@@ -46,9 +46,9 @@ def conninfo(url: str, **more: str | int) -> str:
     try:
         told = conninfo_to_dict(url)
     except psycopg.Error:
-        # libpq quotes the text that it couldn't read, and that may be a password: neither told nor chained.
+        # libpq quotes the text that it couldn't parse, which may be a password: don't repeat or chain it.
         raise Misconfigured(
-            "the database URL can't be read", fix="Set DATABASE_URL to postgresql://user@host/database."
+            "the database URL isn't valid", fix="Set DATABASE_URL to postgresql://user@host/database."
         ) from None
     told.setdefault("connect_timeout", CONNECT_TIMEOUT_S)
     told.setdefault("application_name", "kbslurm")
@@ -59,7 +59,7 @@ def conninfo(url: str, **more: str | int) -> str:
 
 
 def connect(url: str, *, autocommit: bool = True, **more: str | int) -> Connection:
-    """One new connection, or Misconfigured (an operator must act) or BackendTrouble (it may pass)."""
+    """A new connection, or Misconfigured (an operator must act) or BackendTrouble (it may be temporary)."""
     info = conninfo(url, **more)
     try:
         found = psycopg.connect(info, autocommit=autocommit, row_factory=dict_row, prepare_threshold=2)
@@ -76,7 +76,7 @@ def connect(url: str, *, autocommit: bool = True, **more: str | int) -> Connecti
 
 
 def where(url: str) -> str:
-    """The database's place without user or password: what may be shown."""
+    """The database's address without user or password, safe to show."""
     told = conninfo_to_dict(conninfo(url))
     host = told.get("host") or told.get("hostaddr") or "localhost"
     port = f":{told['port']}" if told.get("port") else ""
@@ -84,7 +84,7 @@ def where(url: str) -> str:
 
 
 class Pool:
-    """Connections that are kept, at most `MOST_IDLE` idle. Safe to share between threads; empty until first used."""
+    """A connection pool with at most `MOST_IDLE` idle ones. Thread-safe; connects on first use."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -95,13 +95,13 @@ class Pool:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """All or nothing: committed on leaving, rolled back by any exception. Trouble comes as KbslurmError."""
+        """A transaction: committed on leaving, rolled back by any exception. Failures are KbslurmErrors."""
         with self._lent() as connection, connection.transaction():
             yield connection
 
     @contextmanager
     def statement(self) -> Iterator[Connection]:
-        """For single statements: each is its own transaction, which saves the words around it."""
+        """For single statements: each is its own transaction, which saves round trips."""
         with self._lent() as connection:
             yield connection
 
@@ -113,13 +113,13 @@ class Pool:
         except psycopg.Error as error:
             self._put(connection)
             if connection.broken:
-                self._drop_idle()  # what broke this one has broken the others, too
+                self._drop_idle()  # what broke this one has broken the others too
             retell(error, self.where)
         except UnicodeEncodeError:
             self._put(connection)
-            raise Invalid("half a character (a lone surrogate) can't be kept", hint="Write it in UTF-8.") from None
+            raise Invalid("half a character (a lone surrogate) can't be stored", hint="Write it in UTF-8.") from None
         except BaseException:
-            # ^C in mid-statement, or somebody's mistake: a connection in doubt isn't lent again.
+            # ^C in mid-statement, or a bug: a connection in an unknown state isn't reused.
             self._put(connection)
             raise
         self._put(connection)
@@ -156,17 +156,17 @@ class Pool:
             connection.close()
 
     def close(self) -> None:
-        """End the idle connections now and the lent ones when they come back."""
+        """Close idle connections now and busy ones when they are returned."""
         self._closed = True
         self._drop_idle()
 
 
 def retell(error: psycopg.Error, place: str) -> NoReturn:
-    """Raise what this error means to a host; an error that nobody foresaw is raised as it is."""
+    """Raise this error in a host's terms; an unexpected error is raised as it is."""
     code = error.sqlstate or ""
     said = _first_line(error)
     if isinstance(error, psycopg.DataError) and "NUL" in said:
-        raise Invalid("a NUL character can't be kept", hint="Leave it out.") from None
+        raise Invalid("a NUL character can't be stored", hint="Remove it.") from None
     if found := _misconfigured(code, str(error).lower(), said, place):
         raise found from error
     if code in ("42P01", "42703", "42883"):
@@ -177,17 +177,17 @@ def retell(error: psycopg.Error, place: str) -> NoReturn:
         raise BackendTrouble("database", f"{place} was too busy ({said})", retry_after_s=1.0) from error
     if code[:2] in ("53", "58"):
         raise BackendTrouble(
-            "database", f"{place} ran out of something ({said})", hint="Look at its disk, memory and connections."
+            "database", f"{place} ran out of resources ({said})", hint="Check its disk, memory and connections."
         ) from error
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) or code[:2] in ("08", "57"):
         raise BackendTrouble(
-            "database", f"{place} can't be reached ({said})", retry_after_s=1.0, hint="Check that Postgres runs."
+            "database", f"{place} can't be reached ({said})", retry_after_s=1.0, hint="Check that Postgres is running."
         ) from error
     raise error
 
 
 def _misconfigured(code: str, text: str, said: str, place: str) -> Misconfigured | None:
-    """What an operator must change. libpq gives no code for what it meets before there is a session, only words."""
+    """Errors that an operator must fix. Before there is a session, libpq gives no code, only text."""
     early = not code
 
     def means(*words: str) -> bool:
@@ -196,17 +196,17 @@ def _misconfigured(code: str, text: str, said: str, place: str) -> Misconfigured
     if code in ("28P01", "28000") or means(
         "authentication failed", "no password supplied", "no pg_hba.conf entry", 'fatal:  role "'
     ):
-        return Misconfigured(f"the database {place} refuses our user or password", fix="Correct DATABASE_URL.")
+        return Misconfigured(f"the database {place} rejects our user or password", fix="Fix DATABASE_URL.")
     if code == "3D000" or (means('fatal:  database "') and "does not exist" in text):
         return Misconfigured(f"there is no database {place}", fix="Create it, or correct DATABASE_URL.")
     if means("invalid integer value", "invalid port number", "invalid connection option"):
-        return Misconfigured(f"the database URL can't be used ({said})", fix="Correct DATABASE_URL.")
+        return Misconfigured(f"the database URL can't be used ({said})", fix="Fix DATABASE_URL.")
     if means("resolve host", "translate host name", "name or service not known", "no address associated"):
-        return Misconfigured(f"nobody knows the database's host in {place}", fix="Correct DATABASE_URL.")
+        return Misconfigured(f"the database's host in {place} is unknown", fix="Fix DATABASE_URL.")
     if code == "42501":
         return Misconfigured(
-            f"our user may not do this in the database {place} ({said})",
-            fix="Grant it the rights; it should own the database.",
+            f"our user isn't allowed to do this in the database {place} ({said})",
+            fix="Grant it the rights, or make it the database's owner.",
         )
     if code == "25006":
         return Misconfigured(
@@ -217,6 +217,6 @@ def _misconfigured(code: str, text: str, said: str, place: str) -> Misconfigured
 
 def _first_line(error: psycopg.Error) -> str:
     lines = (error.diag.message_primary or str(error) or type(error).__name__).strip().splitlines()
-    # A host with several addresses: what the first of them said, not that there were several.
+    # For a host with several addresses, report the first one's error.
     said = lines[1].lstrip(" -") if len(lines) > 1 and lines[0].startswith("Multiple connection attempts") else lines[0]
     return " ".join(said.split()).removeprefix("connection failed: ")[:300]

@@ -1,4 +1,4 @@
-"""What was used, and what it cost: GPU-seconds and money."""
+"""Usage and its cost: GPU-seconds and money."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ JOIN leaderboard b ON b.id = s.board_id
 WHERE a.price > 0 AND a.opened_at >= %(begins)s AND a.opened_at < %(ends)s GROUP BY 1, 2
 """
 
-# By board, person, team, place or run. What has been held is counted in the month in which it was opened.
+# By board, person, team, place or run. Usage counts in the month in which the attempt was opened.
 _USAGE = f"""
 SELECT {{key}} AS name, count(*) AS attempts, count(*) FILTER (WHERE a.{OPEN_ATTEMPT}) AS open,
     count(DISTINCT r.id) AS runs, sum({GPU_S}) AS gpu_s, sum({MONEY}) AS money,
@@ -53,7 +53,7 @@ _KEYS: dict[By, str] = {
 
 
 class Costs(Rows):
-    """What attempts used, by board, person, team, place or run."""
+    """The usage of attempts, by board, person, team, place or run."""
 
     def __init__(self, pool: Pool, boards: Boards) -> None:
         super().__init__(pool)
@@ -62,11 +62,9 @@ class Costs(Rows):
     def usage(
         self, by: By, begins: datetime, ends: datetime, now: datetime, *, board: str | None = None
     ) -> list[Usage]:
-        """What was used between these moments, of this board or all, by board, person, team, place or run; the dearest
-        first. By the team that a person was in when they submitted."""
-        ever = (
-            "SELECT FROM leaderboard WHERE lower(name) = %(board)s LIMIT 1"  # one that was deleted has its costs, too
-        )
+        """Usage between these times, of one board or all, by board, person, team, place or run; most expensive first.
+        Teams are those at the time of submission."""
+        ever = "SELECT FROM leaderboard WHERE lower(name) = %(board)s LIMIT 1"  # deleted ones have costs too
         if board is not None and self._one(ever, {"board": board}) is None:
             raise NotFound("board", board, known=self._boards.names())
         told = {"begins": begins, "ends": ends, "now": now, "board": board}
@@ -76,7 +74,7 @@ class Costs(Rows):
         ]
 
     def spent(self, begins: datetime, ends: datetime, now: datetime) -> list[dict[str, Any]]:
-        """What attempts that were opened between these moments cost, by board and team; open ones at their most."""
+        """The cost of attempts opened between these times, by board and team; open ones at their maximum."""
         return self._all(_SPENT, {"begins": begins, "ends": ends, "now": now})
 
 

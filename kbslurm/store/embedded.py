@@ -1,4 +1,4 @@
-"""A Postgres of our own, from the wheel's binaries: for the demo, the tests, and whoever has no database yet.
+"""An embedded Postgres from the wheel's binaries: for the demo, the tests, and installations without a database.
 
 Layout of the data directory: `cluster/` is Postgres's, `server.log` what it said, `users.lock` is held (shared) by
 everyone who uses it, `start.lock` by whoever starts or stops it. Only a Unix socket, only for the user who made it:
@@ -117,7 +117,7 @@ class Embedded:
         self._reap()
 
     def stop(self, immediate: bool = False) -> None:
-        """End the server for everyone: a fast shutdown, or at once as if the power had failed (`immediate`)."""
+        """Stop the server for everyone: a fast shutdown, or an `immediate` one, as if the power had failed."""
         if self._lease is not None:
             os.close(self._lease)
             self._lease = None
@@ -133,7 +133,7 @@ class Embedded:
         self.leave()
 
     def _end(self, number: signal.Signals) -> None:
-        """End what runs on our directory now: it may have been restarted since we joined."""
+        """Stop the server that is now running on our directory: it may have been restarted since we joined."""
         cluster = _known_cluster(self.data_dir)
         running = _running(cluster) if cluster is not None else None
         if running is not None:
@@ -147,13 +147,13 @@ class Embedded:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._guard.wait(PATIENCE_S)
         elif self._guard is not None:
-            # Others go on using the server and its guard outlives us: nothing to wait for, nothing to warn of.
+            # Others still use the server and its guard outlives us: nothing to wait for or warn about.
             self._guard.returncode = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Servant:
-    """Whom the server runs as: `uid` None is ourselves."""
+    """The user that the server runs as; `uid` None is our own."""
 
     uid: int | None
     gid: int | None
@@ -190,22 +190,23 @@ class Running:
 
 
 def _claim(data_dir: Path) -> None:
-    """Make the directory ours, or refuse one that holds something else."""
+    """Take over the directory, or refuse one that contains something else."""
     data_dir.mkdir(parents=True, exist_ok=True)
     lock = data_dir / "users.lock"
     if not lock.exists():
         if any(entry.name != "start.lock" for entry in data_dir.iterdir()):
             raise Misconfigured(
-                f"{data_dir} is not empty and holds no database of kbslurm's",
+                f"{data_dir} isn't empty and doesn't contain a kbslurm database",
                 fix="Choose an empty directory, or set DATABASE_URL to a Postgres that you run.",
             )
-        # As root the server is someone else, who must get through here but not look around.
+        # If we are root, the server's user must be able to pass through here but not list it.
         data_dir.chmod(0o711 if os.geteuid() == 0 else 0o700)
         lock.touch(mode=0o600)
     if lock.stat().st_uid != os.geteuid() and os.geteuid() != 0:
         owner = _name_of(lock.stat().st_uid)
         raise Misconfigured(
-            f"the database in {data_dir} belongs to the user {owner}", fix=f"Run kbslurm as {owner}, or choose another."
+            f"the database in {data_dir} belongs to the user {owner}",
+            fix=f"Run kbslurm as {owner}, or choose another directory.",
         )
 
 
@@ -222,7 +223,7 @@ def _starting(data_dir: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _nobody_else(data_dir: Path) -> Iterator[bool]:
-    """Whether nobody holds a lease, and nobody gets one meanwhile. Waits for a guard that is just ending the server."""
+    """Whether the server is unused, keeping new users out meanwhile. Waits for a guard that is stopping the server."""
     lock = os.open(data_dir / "users.lock", os.O_RDWR)
     try:
         try:
@@ -246,13 +247,13 @@ def _refuse_other_version(data_dir: Path, cluster: Path) -> None:
     version = (cluster / "PG_VERSION").read_text().strip()
     if version != str(MAJOR):
         raise Misconfigured(
-            f"the database in {data_dir} was made by Postgres {version} and this kbslurm brings Postgres {MAJOR}",
+            f"the database in {data_dir} was made by Postgres {version}, but this kbslurm has Postgres {MAJOR}",
             fix="Dump it with the kbslurm that made it (kbslurm db dump) and load it into an empty directory.",
         )
 
 
 def _initialised(data_dir: Path, servant: Servant, binaries: Path) -> Path:
-    """A fresh cluster; one that was only half made is never seen, because it gets its name last."""
+    """A new cluster; it gets its name last, so a half-made one is never used."""
     home = data_dir if servant.reaches(data_dir) else _elsewhere(data_dir)
     fresh = home / "cluster.new"
     if fresh.exists():
@@ -283,16 +284,16 @@ def _who_may_connect() -> set[str]:
 
 
 def _trouble(data_dir: Path, said: str) -> Misconfigured:
-    """What Postgres said, as one sentence."""
+    """Postgres's error as one sentence."""
     if "No space left" in said or "Disk quota exceeded" in said:
         return Misconfigured(
-            f"the disk that holds {data_dir} is full", fix="Make room there, or choose another directory."
+            f"the disk of {data_dir} is full", fix="Free some space there, or choose another directory."
         )
     lines = [line for line in said.splitlines() if "FATAL" in line or "error" in line.lower()] or said.splitlines()
-    last = lines[-1].strip() if lines else "it said nothing"
+    last = lines[-1].strip() if lines else "no error message"
     return Misconfigured(
-        f"the embedded Postgres in {data_dir} did not start: {last}",
-        fix=f"Look into {data_dir / 'server.log'}, or set DATABASE_URL to a Postgres that you run.",
+        f"the embedded Postgres in {data_dir} didn't start: {last}",
+        fix=f"See {data_dir / 'server.log'}, or set DATABASE_URL to a Postgres that you run.",
     )
 
 
@@ -302,7 +303,7 @@ def _in_one_sentence(data_dir: Path) -> Iterator[None]:
         yield
     except subprocess.TimeoutExpired as late:
         raise Misconfigured(
-            f"the embedded Postgres in {data_dir} did not come up within {PATIENCE_S} seconds",
+            f"the embedded Postgres in {data_dir} didn't start within {PATIENCE_S} seconds",
             fix="Try again when the machine is less busy, or set DATABASE_URL to a Postgres that you run.",
         ) from late
     except psycopg.Error as refused:
@@ -310,7 +311,7 @@ def _in_one_sentence(data_dir: Path) -> Iterator[None]:
     except OSError as broken:
         match broken.errno:
             case errno.ENOSPC | errno.EDQUOT:
-                sentence = f"the disk that holds {data_dir} is full"
+                sentence = f"the disk of {data_dir} is full"
             case errno.EROFS:
                 sentence = f"{data_dir} can't be written: the file system is read-only"
             case errno.EACCES | errno.EPERM:
@@ -425,7 +426,7 @@ def _roots_place() -> Path:
 def _elsewhere(data_dir: Path) -> Path:
     """Where the cluster of a directory lives that the server's user can't reach.
 
-    A name of chance: one made from the directory's would be found again by another directory of that name.
+    A random name: one derived from the directory's would collide with a later directory of that name.
     """
     note = data_dir / "elsewhere"
     if note.exists():
@@ -444,7 +445,7 @@ def _elsewhere(data_dir: Path) -> Path:
 
 
 def _sweep(shelf: Path) -> None:
-    """Remove clusters whose data directory is gone and whose server is, too; only of temporary directories.
+    """Remove clusters whose data directory and server are gone; only those of temporary directories.
 
     A directory that is missing elsewhere may be on a file system that isn't mounted just now.
     """
@@ -498,10 +499,10 @@ def _spawn(data_dir: Path, cluster: Path, servant: Servant, binaries: Path, fast
 
 
 def _socket_dir(cluster: Path, servant: Servant) -> tuple[Path, bool]:
-    """The cluster's own directory where its name is short and plain, else a short one made for this server alone."""
+    """The cluster's own directory if its name is short and plain, else a short one for this server alone."""
     if len(os.fsencode(cluster)) <= LONGEST_SOCKET_DIR and UNREMARKABLE.fullmatch(str(cluster)):
         return cluster, False
-    short = Path(tempfile.mkdtemp(prefix="kb-", dir="/tmp"))  # TMPDIR may be as long as what we flee from
+    short = Path(tempfile.mkdtemp(prefix="kb-", dir="/tmp"))  # TMPDIR may be just as long
     if servant.uid is not None and servant.gid is not None:
         os.chown(short, servant.uid, servant.gid)
     return short, True
@@ -522,7 +523,7 @@ def _await_ready(data_dir: Path, cluster: Path, guard: subprocess.Popen[bytes]) 
 
 
 def _running(cluster: Path) -> Running | None:
-    """The server of that cluster, if it answers. A stale postmaster.pid, as a power cut leaves it, is no server."""
+    """The cluster's server, if it answers. A stale postmaster.pid, as after a power cut, doesn't count."""
     with contextlib.suppress(OSError, ValueError, IndexError, psycopg.OperationalError):
         lines = (cluster / "postmaster.pid").read_text().splitlines()
         running = Running(pid=int(lines[0]), socket_dir=Path(lines[4]))
@@ -545,7 +546,7 @@ def _ensure_database(socket_dir: Path) -> None:
 
 
 def _end(pid: int, number: signal.Signals) -> None:
-    """Send the postmaster its signal and wait until it has gone; after a minute without an effect, insist."""
+    """Signal the postmaster and wait until it is gone; after a minute, use a stronger signal."""
     give_up_at = time.monotonic() + 60
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
@@ -564,7 +565,7 @@ def _alive(pid: int) -> bool:
     except PermissionError:
         return True
     with contextlib.suppress(OSError):
-        # A zombie has ended, whether or not its parent has looked.
+        # A zombie has ended, even if its parent hasn't reaped it.
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return True
 
@@ -574,5 +575,5 @@ def _url(socket_dir: Path, database: str = DATABASE) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Nothing of ours: no secret, no PG… variable, no locale that the wheel's Postgres doesn't know."""
+    """A clean environment: no secret, no PG… variable, no locale that the wheel's Postgres doesn't know."""
     return {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}

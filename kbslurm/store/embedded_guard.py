@@ -1,8 +1,8 @@
-"""The parent of an embedded Postgres: a small process that ends the server when nobody uses it any more.
+"""The parent of an embedded Postgres: a small process that stops the server when nobody uses it any more.
 
-Everyone who uses the server holds a shared lock on one file. The guard waits for the exclusive lock, which the kernel
-gives it when the last user has let go, and be it by SIGKILL; then it asks Postgres for a fast shutdown. Whoever comes
-in meanwhile waits for its shared lock until the guard has gone. Run as a file by kbslurm.store.embedded, stdlib only.
+Everyone who uses the server holds a shared lock on one file. The guard waits for the exclusive lock, which it gets when
+the last user has released theirs, even by SIGKILL; then it tells Postgres to do a fast shutdown. A new user waits for
+its shared lock until the guard has gone. Run as a file by kbslurm.store.embedded, stdlib only.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main(plan_json: str) -> int:
     server.wait()
     if plan["socket_dir_to_remove"]:
         shutil.rmtree(plan["socket_dir_to_remove"], ignore_errors=True)
-    # Without waiting for the thread, which may be blocked on the lock: the kernel gives the lock back.
+    # Don't wait for the thread, which may be blocked on the lock: the kernel releases it.
     os._exit(0)
 
 

@@ -1,8 +1,8 @@
-"""The outbox: every event in order, and what hosts did.
+"""The outbox: every event in order, and the audit log.
 
 Kinds: submission.accepted, run.queued, run.launching, attempt.submitted, attempt.ambiguous, attempt.resent,
 attempt.withdrawing, board.calibrated, run.running, run.scored, run.requeued, run.failed, run.cancel_asked,
-run.cancelled, report.stale; and the hosts' acts as staff.* and board.*.
+run.cancelled, report.stale; and the hosts' actions as staff.* and board.*.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Events(Rows):
         self._listener = listener
 
     def after(self, after: EventId, limit: int = 500) -> Sequence[Event]:
-        """In order, without gaps to come: an event is shown only when none with a lower id can appear any more."""
+        """In order, without later gaps: an event is returned only once no lower ID can appear any more."""
         with self._pool.statement() as connection:
             settled = row_of(connection, SETTLED, {})
             assert settled is not None
@@ -46,7 +46,7 @@ class Events(Rows):
         ]
 
     def last(self) -> EventId:
-        """The newest event that no event with a lower number can follow any more."""
+        """The newest event after which no lower number can appear."""
         found = self._one(SETTLED)
         assert found is not None
         return EventId(found["settled"])
@@ -57,12 +57,12 @@ class Events(Rows):
     def audit(
         self, by: str, act: str, subject: str, data: Mapping[str, Any] | None = None, *, now: datetime | None = None
     ) -> None:
-        """Keep what a host did, as the event `staff.<act>`."""
+        """Record a host's action as the event `staff.<act>`."""
         with self._pool.transaction() as connection:
             note_event(connection, f"staff.{act}", subject, {**(data or {}), "by": by}, or_now(now))
 
     def audit_log(self, *, limit: int = 100, before: int | None = None) -> list[Event]:
-        """What hosts did, newest first."""
+        """The audit log, newest first."""
         found = self._all(
             "SELECT id, kind, subject, data, at FROM event WHERE kind LIKE 'staff.%%'"
             " AND (%(before)s::bigint IS NULL OR id < %(before)s) ORDER BY id DESC LIMIT %(limit)s",

@@ -1,4 +1,4 @@
-"""Finals: who meets, what came of it, and whether it counts."""
+"""Finals: who takes part, the results, and whether they count."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ WHERE fr.final_id = %(final)s ORDER BY fr.place
 
 @dataclass(frozen=True, kw_only=True)
 class Rival:
-    """One who meets the others: their place before, and what came of it."""
+    """One participant: the place before, and the result."""
 
     place: int
     person: str
@@ -76,7 +76,7 @@ class Rival:
 
 @dataclass(frozen=True, kw_only=True)
 class Final:
-    """How a final stands. `gaps` name rivals by their place before, less one."""
+    """A final's state. `gaps` refer to rivals by their earlier place minus one."""
 
     id: int
     board: str
@@ -91,28 +91,28 @@ class Final:
 
     @property
     def is_done(self) -> bool:
-        """Whether it was measured, all of it."""
+        """Whether it was measured completely."""
         return any(rival.outcome is not None for rival in self.rivals)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Whether it has ended, with or without a result."""
         return self.run_state in (RunState.SCORED, RunState.FAILED, RunState.CANCELLED)
 
 
 class Finals(Rows):
-    """Finals of a board: order, look, apply or forget."""
+    """Finals of a board: order, show, apply or discard."""
 
     def __init__(self, pool: Pool, boards: Boards, standings: Standings) -> None:
         super().__init__(pool)
         self._boards, self._standings = boards, standings
 
     def open(self, board: str, gpu: str) -> Final | None:
-        """The one that waits for a decision."""
+        """The one that awaits a decision."""
         return self._find(board, gpu, "open")
 
     def applied(self, board: str, gpu: str) -> Final | None:
-        """The latest whose scores stand."""
+        """The latest one that counts."""
         return self._find(board, gpu, "applied")
 
     def _find(self, board: str, gpu: str, state: State) -> Final | None:
@@ -148,14 +148,14 @@ class Finals(Rows):
         )
 
     def order(self, board: str, gpu: str, top: int, *, by: str, now: datetime | None = None) -> Final:
-        """Queue one job in which the first `top` of this board meet. Invalid when fewer than two rank."""
+        """Queue one job with the first `top` of this board. Invalid if fewer than two rank."""
         held, at = self._boards.get(board), or_now(now)
         kind = contest.known_gpu(gpu, held.gpus)
         if not 2 <= top <= RIVALS_MOST:
-            raise Invalid(f"a final is between 2 and {RIVALS_MOST}, not {top}")
+            raise Invalid(f"a final needs 2 to {RIVALS_MOST} participants, not {top}")
         rows = boards.Ranking(self._standings.best(held.name, kind))[:top]
         if len(rows) < 2:
-            raise Invalid(f"board {held.name} has fewer than two who rank on {kind}")
+            raise Invalid(f"board {held.name} has fewer than two ranked people on {kind}")
         sources = self._sources([row.entry.submission_id for row in rows])
         problem = staged(held.problem, [text for text, _ in sources])
         lead = held.problem.baseline or sources[0][0]
@@ -165,7 +165,7 @@ class Finals(Rows):
             "gpu": kind,
             "source": lead,
             "sha256": hashlib.sha256(lead.encode()).hexdigest(),
-            # Others' code runs in it: it goes to no place that only staff's may run at, unless all of it is staff's.
+            # It runs other people's code, so it can't go to staff-only places unless all participants are staff.
             "by_staff": all(staff for _, staff in sources),
             "cost_s": time_limit_s(problem.limits, "leaderboard"),
             "seed": secrets.token_hex(16),
@@ -184,20 +184,20 @@ class Finals(Rows):
                 note_event(connection, "staff.final", f"board:{held.id}", {"gpu": kind, "top": len(rows), "by": by}, at)
         except psycopg.errors.UniqueViolation:
             raise Invalid(
-                f"a final of {held.name} on {kind} is open already", hint="Apply or forget that one first."
+                f"a final of {held.name} on {kind} is open already", hint="Apply or discard that one first."
             ) from None
         ordered = self.open(held.name, kind)
         assert ordered is not None
         return ordered
 
     def apply(self, board: str, gpu: str, *, by: str, now: datetime | None = None) -> Final:
-        """Let its scores stand for those who met, all at once. Refused until it was measured."""
+        """Make its scores count for the participants, all together. Refused until it has been measured."""
         known, at = self._get_open(board, gpu), or_now(now)
         if not known.is_done:
             why = f": {known.reason}" if known.is_over and known.reason else ""
             raise Refused(
                 f"the final wasn't measured{why}" if known.is_over else "the final hasn't been measured yet",
-                hint="Forget it and order another." if known.is_over else "Apply it when it has.",
+                hint="Discard it and order another." if known.is_over else "Apply it once it has.",
             )
         with self._pool.transaction() as connection:
             self._decide(connection, known, "applied", at)
@@ -221,7 +221,7 @@ class Finals(Rows):
         return known
 
     def forget(self, board: str, gpu: str, *, by: str, now: datetime | None = None) -> Final:
-        """Let nothing come of it. What waits or runs is cancelled."""
+        """Discard it. Its queued or running job is cancelled."""
         known, at = self._get_open(board, gpu), or_now(now)
         with self._pool.transaction() as connection:
             self._decide(connection, known, "forgotten", at)
@@ -230,7 +230,7 @@ class Finals(Rows):
         return known
 
     def submission(self, board: str, gpu: str) -> int:
-        """The submission that an open final runs as: what is cancelled when it is forgotten."""
+        """The submission that an open final runs as, which is cancelled when it is discarded."""
         known = self._get_open(board, gpu)
         found = self._one(
             "SELECT r.submission_id AS id FROM final f JOIN run r ON r.id = f.run_id WHERE f.id = %(id)s",
@@ -240,7 +240,7 @@ class Finals(Rows):
         return int(found["id"])
 
     def rivals_of_run(self, run: int) -> list[str]:
-        """The texts that meet in this run, in the order of their places; none where it is no final."""
+        """The sources that compete in this run, in the order of their places; empty if it isn't a final."""
         found = self._all(
             "SELECT s.source FROM final f JOIN final_rival fr ON fr.final_id = f.id JOIN run r ON r.id = fr.run_id"
             " JOIN submission s ON s.id = r.submission_id WHERE f.run_id = %(run)s ORDER BY fr.place",
@@ -268,4 +268,4 @@ class Finals(Rows):
             {"id": known.id, "state": state, "now": at},
         ).fetchone()
         if found is None:
-            raise Refused("somebody else has decided on this final just now")
+            raise Refused("someone else has just decided on this final")

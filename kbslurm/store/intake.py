@@ -1,4 +1,4 @@
-"""What decides whether somebody may submit, and the submission's rows, all at once."""
+"""Decides whether a person may submit, and stores the submission, all in one transaction."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SELECT made AS submission_id, due AS run_ids FROM kb_accept(%(seen)s, %(category
     %(cost_s)s, %(paired)s, %(place)s, %(now)s)
 """
 
-# Taking a submission back doesn't give it back.
+# Deleting a submission doesn't refund it.
 _RECENT = """
 SELECT accepted_at FROM submission
 WHERE person_id = %(person)s AND board_id = %(board)s AND accepted_at > %(hour)s
@@ -88,7 +88,8 @@ class Intake(Rows):
         )
 
     def accept(self, new: NewSubmission, now: datetime) -> Receipt:
-        """Rows and events, or a refusal. What was decided by holds if it is still so; else it is decided anew."""
+        """Rows and events, or a refusal. The decision is valid if its basis is unchanged; otherwise it is made
+        again."""
         made = None if new.basis is None else self._one(ACCEPT, self._told(new, new.basis, now))
         if made is None or made["submission_id"] is None:
             made = self._accept_locked(new, now)
@@ -99,7 +100,7 @@ class Intake(Rows):
         )
 
     def _accept_locked(self, new: NewSubmission, now: datetime) -> DictRow:
-        """Ban, pause, closing, deadline and limits are looked at again where nobody can change them."""
+        """Ban, pause, closing, deadline and limits are checked again under locks."""
         kind = policy.category(new.mode)
         asked = {"person": new.person_id, "board": new.board_id, "category": kind}
         with self._pool.transaction() as connection:
@@ -112,7 +113,7 @@ class Intake(Rows):
             known = completed(connection, now_so, new.person_id, new.board_id, kind, now)
             self._check_again(new, now_so, known, now)
             made = row_of(connection, ACCEPT, self._told(new, _basis(now_so), now))
-            assert made is not None and made["submission_id"] is not None, "under the locks it is still so"
+            assert made is not None and made["submission_id"] is not None, "unchanged under the locks"
             return made
 
     def _told(self, new: NewSubmission, basis: Basis, now: datetime) -> dict[str, Any]:
@@ -148,7 +149,7 @@ class Intake(Rows):
 def completed(
     connection: Connection, found: Mapping[str, Any], person: PersonId, board: int, kind: Category, now: datetime
 ) -> LimitsAndUse:
-    """What the policy must know, with what costs more to count: only boards with limits and quotas ask for that."""
+    """The policy's facts, including those that cost more to count: only needed for boards with limits and quotas."""
     told: dict[str, Any] = {"person": person, "board": board, "category": kind}
     told |= {"hour": now - policy.WINDOW, "day": now - policy.QUOTA_WINDOW, "now": now}
     known = {name: found[name] for name in ("invited", "extended_to", "most_per_hour", "quota_gpu_s")}
@@ -166,7 +167,7 @@ def _basis(row: DictRow) -> Basis:
 
 
 def _stamps(new: NewSubmission, basis: Basis, now: datetime) -> list[datetime]:
-    """The runs' virtual times: each pays for the person's run before it, by what that one is expected to cost."""
+    """The runs' virtual times: each is pushed back by the expected cost of the person's previous run."""
     last, cost_s = basis.fair_at, basis.cost_s
     stamps: list[datetime] = []
     for _ in new.gpus:

@@ -14,14 +14,14 @@ from kbslurm.store.connect import Pool
 from kbslurm.store.rows import Rows, note_event, or_now
 from kbslurm.store.views import Invite
 
-# Letters and digits that nobody takes for another, in groups that can be read out.
+# Unambiguous letters and digits, in groups that can be read out.
 ALPHABET = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 CODE_GROUPS, CODE_LETTERS = 3, 4
 
 
 class Invites(Rows):
-    """Codes, and who took them up."""
+    """Codes, and who claimed them."""
 
     def __init__(self, pool: Pool, boards: Boards) -> None:
         super().__init__(pool)
@@ -30,7 +30,8 @@ class Invites(Rows):
     def make(
         self, boards: Sequence[str], count: int, *, by: str, now: datetime | None = None
     ) -> tuple[list[str], list[str]]:
-        """(the boards' names, new codes): each code opens all of these boards to the one person who takes it up."""
+        """(the boards' names, new codes): each code gives the one person who claims it access to all of these
+        boards."""
         policy.check_invites(boards, count)
         held = [self._boards.get(name) for name in dict.fromkeys(boards)]
         codes, at = [_code() for _ in range(count)], or_now(now)
@@ -57,7 +58,7 @@ class Invites(Rows):
         return [Invite(**row) for row in found]
 
     def claim(self, code: str, person: PersonId, *, now: datetime | None = None) -> list[str]:
-        """The boards that are open to this person from now on. Twice by the same person is fine."""
+        """The boards that are open to this person from now on. Claiming twice is safe."""
         at = or_now(now)
         with self._pool.transaction() as connection:
             found = connection.execute(
@@ -81,7 +82,7 @@ class Invites(Rows):
         return [row["name"] for row in names]
 
     def revoke(self, code: str, *, by: str, now: datetime | None = None) -> bool:
-        """End an invitation, and with it the access of whoever took it up; whether somebody had."""
+        """Revoke an invitation and the access of the person who claimed it; returns whether it had been claimed."""
         at = or_now(now)
         with self._pool.transaction() as connection:
             found = connection.execute(

@@ -1,4 +1,4 @@
-"""Text and JSON as Postgres can keep them."""
+"""Text and JSON in a form that Postgres can store."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from psycopg.types.json import Jsonb
 
 
 def clean(text: str) -> str:
-    """What Postgres can keep: no NUL, no half of a surrogate pair."""
+    """Text that Postgres can store: no NUL, no lone surrogates."""
     return text.replace("\0", "�").encode("utf-8", "replace").decode()
 
 
 def as_jsonb(value: Any) -> Jsonb:
-    """JSON that Postgres can keep."""
+    """JSON that Postgres can store."""
     return Jsonb(value, dumps=_dumps)
 
 
 def _dumps(value: Any) -> str:
     text = json.dumps(value, allow_nan=False)
-    # \\u0000 is a backslash and four digits to jsonb's eye; only an odd number of backslashes makes it a NUL.
+    # In jsonb, \\u0000 is a backslash and four digits; only an odd number of backslashes makes it a NUL.
     return json.dumps(_without_nul(value), allow_nan=False) if "\\u0000" in text or "\\ud" in text else text
 
 

@@ -1,4 +1,4 @@
-"""Who leads: rows with an end."""
+"""Leases: rows that expire, for leader election."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Leases(Rows):
     def hold(
         self, name: str, holder: str, ttl_s: float, now: datetime, *, info: Mapping[str, Any] | None = None
     ) -> bool:
-        """Take or keep it. Moments are the caller's: hosts whose clocks differ by a ttl may both believe they lead.
+        """Take or renew it. Times are the caller's: hosts whose clocks differ by a TTL may both believe they lead.
 
         That costs double work and nothing else, since every write is fenced by its attempt.
         """

@@ -1,4 +1,4 @@
-"""How often and how long somebody may submit to a board: rate limits, quotas, extensions."""
+"""How often and until when people may submit to a board: rate limits, quotas, extensions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kbslurm.store.views import Person, RateLimit
 
 
 class Limits(Rows):
-    """A board's limits, and the extensions of single people."""
+    """A board's limits, and single people's extensions."""
 
     def __init__(self, pool: Pool, boards: Boards) -> None:
         super().__init__(pool)
         self._boards = boards
 
     def set_rate(self, board: str, kind: Category, most: int, *, by: str, now: datetime | None = None) -> RateLimit:
-        """How many submissions of this category a person may make to this board within an hour."""
+        """Set how many submissions of this category a person may make to this board per hour."""
         held, at = self._boards.get(board), or_now(now)
         told = {"board": held.id, "category": kind, "most": policy.per_hour(most)}
         with self._pool.transaction() as connection:
@@ -46,7 +46,7 @@ class Limits(Rows):
         return [RateLimit(board=held.name, **row) for row in found]
 
     def drop_rate(self, board: str, kind: Category, *, by: str, now: datetime | None = None) -> None:
-        """Let everybody submit as often as they like. NotFound when there was no such limit."""
+        """Remove a rate limit. NotFound if there was none."""
         held, at = self._boards.get(board), or_now(now)
         with self._pool.transaction() as connection:
             found = connection.execute(
@@ -60,10 +60,10 @@ class Limits(Rows):
             )
 
     def set_quota(self, board: str, gpu_s: float | None, *, by: str, now: datetime | None = None) -> None:
-        """How many GPU-seconds a person may use on this board within a day; None: as many as they like."""
+        """Set how many GPU-seconds a person may use on this board per day; None: no limit."""
         held, at = self._boards.get(board), or_now(now)
         if gpu_s is not None and not 0 <= gpu_s < 1e9:
-            raise Invalid(f"{gpu_s:g} GPU-seconds is no quota")
+            raise Invalid(f"{gpu_s:g} GPU-seconds isn't a valid quota")
         statement = (
             b"DELETE FROM quota WHERE board_id = %(board)s"
             if gpu_s is None
@@ -75,14 +75,14 @@ class Limits(Rows):
             note_event(connection, "staff.quota", f"board:{held.id}", {"gpu_s_per_day": gpu_s, "by": by}, at)
 
     def quota(self, board: int) -> float | None:
-        """The GPU-seconds per person and day of this board."""
+        """This board's daily GPU-seconds per person."""
         found = self._one("SELECT gpu_s_per_day FROM quota WHERE board_id = %(board)s", {"board": board})
         return None if found is None else float(found["gpu_s_per_day"])
 
     def extend(
         self, board: str, person: Person, deadline_at: datetime | None, *, by: str, now: datetime | None = None
     ) -> None:
-        """Let this person submit until then; None takes the extension away."""
+        """Let this person submit until then; None removes the extension."""
         held, at = self._boards.get(board), or_now(now)
         told = {"board": held.id, "person": person.id, "deadline_at": deadline_at}
         statement = (

@@ -1,4 +1,4 @@
-"""The one connection per store that hears NOTIFY, whoever waits for it."""
+"""The single connection per store that listens for NOTIFY, shared by all waiters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHANNEL = "kbslurm_news"
 
 
 class Listener:
-    """One listening connection per store, whoever waits: one thread listens, the others wait for it."""
+    """One listening connection per store: one thread listens, the others wait for it."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -25,7 +25,7 @@ class Listener:
         self._heard = 0
 
     def wait(self, timeout_s: float) -> bool:
-        """True when something was said since this store last listened, or when that can't be known."""
+        """True if there was a notification since this store last listened, or if that can't be known."""
         until = time.monotonic() + timeout_s
         with self._turn:
             before = self._heard
@@ -56,15 +56,15 @@ class Listener:
             with contextlib.suppress(psycopg.Error, KbslurmError):
                 self._connection = connect(self._url)
                 self._connection.execute(f"LISTEN {CHANNEL}")
-                if not self._is_over:  # else nobody else would close it
+                if not self._is_over:  # otherwise nobody would close it
                     return True
-        # News are a hint. Without a database there are none, and hurrying back would only hammer at it.
+        # Notifications are hints. Without a database there are none, and retrying fast would only hammer it.
         self.close()
         threading.Event().wait(max(0.0, until - time.monotonic()))
         return False
 
     def end(self) -> None:
-        """Nobody listens any more, nor connects again."""
+        """Stop listening, and don't reconnect."""
         self._is_over = True
         self.close()
 

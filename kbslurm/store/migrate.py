@@ -1,6 +1,6 @@
-"""The schema's versions: what a database is at, and how it gets to where this code wants it.
+"""Schema versions: a database's current one, and how to bring it to the one that this code needs.
 
-Alembic and SQLAlchemy are imported only when something is to be changed; a look costs one small query.
+Alembic and SQLAlchemy are imported only to change something; a check costs one small query.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy import Connection as AlchemyConnection
 
-GUARD = 4_927_304  # the advisory lock that only one migrator holds
+GUARD = 4_927_304  # the advisory lock of the migrator
 GUARD_WAIT_S = 60
 LOCK_WAIT_S = 10
 
@@ -32,7 +32,7 @@ _BELOW = re.compile(r"^down_revision(?:: [^=]+)? = (?:None|['\"]([^'\"]+)['\"])$
 
 
 class Schema(StrEnum):
-    """What a database is, seen from this code."""
+    """The state of a database's schema, compared with this code."""
 
     EMPTY = "empty"
     BEHIND = "behind"
@@ -41,7 +41,7 @@ class Schema(StrEnum):
 
 @cache
 def revisions() -> tuple[str, ...]:
-    """Every revision, oldest first, read off the files: a look must not cost an import of Alembic."""
+    """Every revision, oldest first, parsed from the files: a check must not import Alembic."""
     above: dict[str | None, str] = {}
     for file in (shared_folders.path("alembic") / "versions").glob("*.py"):
         text = file.read_text(encoding="utf-8")
@@ -57,13 +57,13 @@ def revisions() -> tuple[str, ...]:
 
 
 def current(url: str) -> str | None:
-    """The revision that the database is at, or None when it has none."""
+    """The database's revision, or None if it has none."""
     with connect(url) as connection:
         return _current(connection)
 
 
 def check(url: str) -> Schema:
-    """Whether this code can work with the database. Misconfigured when it is from a newer version, or another's."""
+    """Whether this code can work with the database. Misconfigured if it is from a newer version or another program."""
     with connect(url) as connection:
         found = _current(connection)
         if found is None:
@@ -75,14 +75,14 @@ def check(url: str) -> Schema:
     if found not in known:
         raise Misconfigured(
             f"the database {where(url)} is from a newer version of kbslurm"
-            f" (schema {found}; this one knows up to {known[-1]})",
-            fix="Install the newer version, or restore the backup that was made before its upgrade.",
+            f" (schema {found}; this one supports up to {known[-1]})",
+            fix="Install the newer version, or restore the backup made before the upgrade.",
         )
     return Schema.CURRENT if found == known[-1] else Schema.BEHIND
 
 
 def ensure_current(url: str) -> None:
-    """Misconfigured with what to do unless the schema is the one that this code wants. Changes nothing."""
+    """Raise Misconfigured, saying what to do, unless the schema is current. Changes nothing."""
     match check(url):
         case Schema.EMPTY:
             raise Misconfigured(f"the database {where(url)} is empty", fix="Run: kbslurm db upgrade")
@@ -93,7 +93,7 @@ def ensure_current(url: str) -> None:
 
 
 def upgrade(url: str, to: str = "head") -> None:
-    """Bring the schema to `to`. Two that start at once do it once; each revision is one transaction."""
+    """Upgrade the schema to `to`. Safe to run concurrently; each revision is one transaction."""
     with _alone(url):
         check(url)
         with _alembic(url) as config:
@@ -103,7 +103,7 @@ def upgrade(url: str, to: str = "head") -> None:
 
 
 def downgrade(url: str, to: str) -> None:
-    """Take the schema back to `to` (a revision, or `base`). What the newer revisions held is lost."""
+    """Downgrade the schema to `to` (a revision, or `base`). Data of the newer revisions is lost."""
     with _alone(url), _alembic(url) as config:
         from alembic import command
 
@@ -111,7 +111,7 @@ def downgrade(url: str, to: str) -> None:
 
 
 def differences(url: str) -> list[str]:
-    """What the tables in the code have that the database lacks, or the reverse: a migration that is missing."""
+    """Differences between the tables in the code and the database, meaning a missing migration."""
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
@@ -125,7 +125,7 @@ def differences(url: str) -> list[str]:
 
 
 def _check_nobodys(connection: Connection, url: str) -> None:
-    """A database without a revision may still be in use by another program: ours would stumble over its tables."""
+    """A database without a revision may belong to another program, whose tables would clash with ours."""
     from kbslurm.store.tables import metadata
 
     there = connection.execute(
@@ -138,8 +138,8 @@ def _check_nobodys(connection: Connection, url: str) -> None:
 
 def _of_another(url: str, why: str) -> Misconfigured:
     return Misconfigured(
-        f"the database {where(url)} belongs to something else ({why})",
-        fix="Make kbslurm a database of its own and point DATABASE_URL at it.",
+        f"the database {where(url)} belongs to another program ({why})",
+        fix="Create a separate database for kbslurm and point DATABASE_URL at it.",
     )
 
 
@@ -153,14 +153,14 @@ def _current(connection: Connection) -> str | None:
 
 @contextmanager
 def _alone(url: str) -> Iterator[None]:
-    """Hold the migrators' lock. It belongs to the session, so that it ends with us, however we end."""
+    """Hold the migrators' lock. It belongs to the session, so it is released however we end."""
     with connect(url) as connection:
         connection.execute(f"SET lock_timeout = '{GUARD_WAIT_S}s'")
         try:
             connection.execute("SELECT pg_advisory_lock(%s)", (GUARD,))
         except psycopg.errors.LockNotAvailable as error:
             raise BackendTrouble(
-                "database", f"somebody else has been migrating {where(url)} for {GUARD_WAIT_S} s", retry_after_s=60.0
+                "database", f"another process has been migrating {where(url)} for {GUARD_WAIT_S} s", retry_after_s=60.0
             ) from error
         yield
 
@@ -178,7 +178,7 @@ def _alembic(url: str) -> Iterator[Config]:
 
 @contextmanager
 def _alchemy(url: str) -> Iterator[AlchemyConnection]:
-    """SQLAlchemy's view of a connection like ours. A table that is in use for long is given up on, not queued for."""
+    """A SQLAlchemy connection like ours. Gives up on a table that stays locked, rather than queueing for it."""
     from sqlalchemy import create_engine
     from sqlalchemy.exc import DBAPIError
     from sqlalchemy.pool import NullPool

@@ -1,4 +1,4 @@
-"""What a host looks at: the queue by GPU type, what waits for what, and what is wrong."""
+"""An overview for hosts: the queue by GPU type, what is waiting and why, and what is wrong."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ WHERE {_OF_BOARD} GROUP BY r.gpu ORDER BY r.gpu
 
 
 class Overview(Rows):
-    """The state of things, for `kbslurm status` and the metrics."""
+    """The service's state, for `kbslurm status` and the metrics."""
 
     def __init__(self, pool: Pool, boards: Boards) -> None:
         super().__init__(pool)
         self._boards = boards
 
     def attention(self, *, now: datetime | None = None) -> list[Attention]:
-        """What a host should look at, oldest first."""
+        """What needs a host's attention, oldest first."""
         return [
             Attention(**row)
             for row in self._all(_ATTENTION, {"now": or_now(now), "old": OLD_IN_QUEUE, "unsent": OLD_UNSENT})
@@ -93,7 +93,7 @@ class Overview(Rows):
         return [GpuQueue(**row) for row in found]
 
     def wants(self) -> list[Want]:
-        """What the queued runs that may be claimed want of a place."""
+        """What the claimable queued runs need from a place."""
         found = self._all(
             "SELECT run.gpu, v.ranks AS gpus, run.by_staff, count(*) AS runs"
             " FROM run JOIN problem_version v ON v.id = run.problem_version_id"
@@ -102,7 +102,7 @@ class Overview(Rows):
         return [Want(**row) for row in found]
 
     def waits(self) -> list[Waiting]:
-        """Why attempts that were submitted haven't begun."""
+        """Why submitted attempts haven't started."""
         found = self._all(
             "SELECT backend, gpu, telemetry ->> 'waits' AS reason, count(*) AS attempts FROM attempt"
             " WHERE state = 'submitted' AND telemetry ->> 'waits' <> '' GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
@@ -110,7 +110,7 @@ class Overview(Rows):
         return [Waiting(**row) for row in found]
 
     def stats(self, *, board: str | None = None, since: datetime | None = None) -> dict[str, Any]:
-        """What was done on this board, or on all, since then: counts only."""
+        """Counts for this board, or for all, since then."""
         held = None if board is None else self._boards.get(board)
         told = {"board": held.id if held else None, "since": since}
         counts = self._one(_STATS, told)

@@ -1,4 +1,4 @@
-"""People: their names, roles, teams and bans, and the accounts elsewhere that stand for them."""
+"""People: their names, roles, teams and bans, and their linked accounts."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ NEWCOMER_LOCK = 4_927_308
 SERVICE = "house"
 PERSON = "id, name, role, banned_at, ban_reason, discord_id, github_id, created_at, team"
 
-# Providers write their own address with a slash at its end or without; configurations, too.
+# Providers and configurations write the address with or without a trailing slash.
 _THIS_ISSUER = "issuer IN (%(issuer)s, %(issuer)s || '/')"
 
 
 class People(Rows):
-    """Everybody who submits or hosts."""
+    """Everyone who submits or hosts."""
 
     def __init__(self, pool: Pool, events: Events) -> None:
         super().__init__(pool)
         self._events = events
 
     def add(self, name: str, role: Role = "participant", *, now: datetime | None = None) -> Person:
-        """A new person. Invalid when the name is taken (in whatever case) or can't be one."""
+        """Add a person. Invalid if the name is taken (in any case) or isn't valid."""
         told = {"name": person_name(name), "role": role, "now": or_now(now)}
         try:
             found = self._one(
@@ -50,7 +50,7 @@ class People(Rows):
         return _person(found)
 
     def ensure(self, name: str, role: Role = "participant", *, now: datetime | None = None) -> Person:
-        """The person of this name, made when there is none. An existing one keeps its role."""
+        """The person with this name, created if needed. An existing one keeps its role."""
         told = {"name": person_name(name), "role": role, "now": or_now(now)}
         self._do(
             "INSERT INTO person (name, role, created_at) VALUES (%(name)s, %(role)s, %(now)s)"
@@ -62,7 +62,7 @@ class People(Rows):
         return found
 
     def find(self, name: str) -> Person | None:
-        """Whoever has this name, in whatever case."""
+        """The person with this name, in any case."""
         return maybe_person(
             self._one(f"SELECT {PERSON} FROM person WHERE lower(name) = lower(%(name)s)", {"name": name.strip()})
         )
@@ -71,19 +71,19 @@ class People(Rows):
         return maybe_person(self._one(f"SELECT {PERSON} FROM person WHERE id = %(id)s", {"id": person}))
 
     def by_account(self, provider: str, account: str) -> Person | None:
-        """Whoever linked this account of `discord` or `github`."""
+        """The person who linked this `discord` or `github` account."""
         return maybe_person(
             self._one(f"SELECT {PERSON} FROM person WHERE {_account(provider)} = %(account)s", {"account": account})
         )
 
     def by_name_or_id(self, text: str) -> Person | None:
-        """Whoever is meant by a number, else by a name."""
+        """The person with this number, else with this name."""
         if text.isascii() and text.isdecimal() and len(text) < 19:
             return self.by_id(PersonId(int(text)))
         return self.find(text)
 
     def for_account(self, provider: str, account: str, name: str, *, by: str, now: datetime | None = None) -> Person:
-        """Whoever this account stands for; a new person when it stands for nobody, under a name that is still free."""
+        """The person with this account; if there is none, a new person under a free name."""
         found = self.by_account(provider, account)
         if found is not None:
             return found
@@ -98,7 +98,7 @@ class People(Rows):
         return self.get(person.id)
 
     def for_subject(self, issuer: str, subject: str, name: str, *, now: datetime | None = None) -> Person:
-        """Whoever a university's provider means by this subject; a new person when it is the first time."""
+        """The person with this subject at a university's provider; a new person the first time."""
         told = {"issuer": issuer.rstrip("/"), "subject": subject}
         statement = f"SELECT person_id FROM oidc_account WHERE {_THIS_ISSUER} AND subject = %(subject)s"
         found = self._one(statement, told)
@@ -119,7 +119,7 @@ class People(Rows):
         return self.get(PersonId(found["person_id"]))
 
     def link_account(self, person: PersonId, provider: str, account: str) -> None:
-        """Let this account stand for the person. Invalid when it stands for somebody else, or they have another."""
+        """Link this account to the person. Invalid if it belongs to someone else, or they have another."""
         column = _account(provider)
         try:
             found = self._one(
@@ -128,13 +128,13 @@ class People(Rows):
                 {"id": person, "account": account},
             )
         except psycopg.errors.UniqueViolation:
-            raise Invalid(f"that {provider} account belongs to somebody else", hint="Ask a host.") from None
+            raise Invalid(f"that {provider} account belongs to someone else", hint="Ask a host.") from None
         if found is None:
             raise Invalid(f"this person already has another {provider} account", hint="Ask a host.")
 
     def link_subject(self, person: PersonId, issuer: str, subject: str) -> None:
-        """Let a university's account stand for the person, too. Invalid when it stands for somebody else, or they have
-        another of the same university."""
+        """Also link a university account to the person. Invalid if it belongs to someone else, or they have another of
+        the same university."""
         told = {"issuer": issuer.rstrip("/"), "subject": subject, "person": person}
         self._do(
             "INSERT INTO oidc_account (issuer, subject, person_id) SELECT %(issuer)s, %(subject)s, id FROM person"
@@ -144,15 +144,15 @@ class People(Rows):
         )
         found = self._one(f"SELECT person_id FROM oidc_account WHERE {_THIS_ISSUER} AND subject = %(subject)s", told)
         if found is None:
-            raise Invalid("you have another account of this university already", hint="Ask a host.")
+            raise Invalid("you already have another account at this university", hint="Ask a host.")
         if found["person_id"] != person:
-            raise Invalid("that account of the university belongs to somebody else", hint="Ask a host.")
+            raise Invalid("that university account belongs to someone else", hint="Ask a host.")
 
     def all(self) -> list[Person]:
         return [_person(found) for found in self._all(f"SELECT {PERSON} FROM person ORDER BY lower(name)")]
 
     def like(self, text: str, *, limit: int) -> list[Person]:
-        """Whose names have this text in them, in whatever case; those that begin with it first."""
+        """People whose names contain this text, in any case; those that begin with it first."""
         told = {"text": text.lower(), "limit": limit}
         found = self._all(
             f"SELECT {PERSON} FROM person WHERE strpos(lower(name), %(text)s) > 0"
@@ -174,7 +174,7 @@ class People(Rows):
     def set_team(
         self, person: PersonId, team: str | None, *, by: str | None = None, now: datetime | None = None
     ) -> Person:
-        """Which team they submit for from now on, or none. What they submitted stays with the team of then."""
+        """Set the team that they submit for from now on, or none. Earlier submissions stay with their team."""
         named = None if team is None else contest.team_name(team)
         self._change(
             "person",
@@ -186,7 +186,7 @@ class People(Rows):
         return self.get(person)
 
     def ban(self, person: PersonId, reason: str = "", *, by: str | None = None, now: datetime | None = None) -> Person:
-        """They may no longer submit, and leave every board until the ban is lifted."""
+        """Ban them: they may not submit, and are hidden from every board until the ban is lifted."""
         self._change(
             "person",
             "UPDATE person SET banned_at = coalesce(banned_at, %(now)s), ban_reason = %(reason)s"
@@ -208,7 +208,7 @@ class People(Rows):
         return self.get(person)
 
     def service_person(self, *, now: datetime) -> PersonId:
-        """Who the service's own submissions belong to."""
+        """The owner of the service's own submissions."""
         with self._pool.transaction() as connection:
             return own_person(connection, now)
 
@@ -219,7 +219,7 @@ class People(Rows):
         return found
 
     def _free_name(self, name: str, mark: str) -> str:
-        """A name that nobody has yet, as near to the wanted one as may be."""
+        """A free name, as close to the wanted one as possible."""
         usual = " ".join(name.split())[:NAME_CAP] or "somebody"
         for wanted in (usual, f"{usual[:40]} ({mark})"):
             if wanted.isprintable() and self.find(wanted) is None:
@@ -228,17 +228,19 @@ class People(Rows):
 
     @contextmanager
     def _newcomers_in_turn(self) -> Iterator[None]:
-        """Who comes twice at once (a double click, two of a bot's calls) becomes one person; two of a name get two."""
+        """Concurrent calls for one account (a double click) make one person; two accounts with one name make two."""
         with self._pool.transaction() as connection:
             connection.execute(b"SELECT pg_advisory_xact_lock(%s)", (NEWCOMER_LOCK,))
             yield
 
 
 def person_name(text: str) -> str:
-    """The name as it is kept, or Invalid."""
+    """The name in canonical form, or Invalid."""
     name = " ".join(text.split())
     if not name or len(name) > NAME_CAP or not name.isprintable():
-        raise Invalid(f"{text[:80]!r} can't be a person's name", hint=f"1 to {NAME_CAP} letters that can be printed.")
+        raise Invalid(
+            f"{text[:80]!r} isn't a valid name for a person", hint=f"Use 1 to {NAME_CAP} printable characters."
+        )
     return name
 
 
@@ -258,7 +260,7 @@ def maybe_person(row: DictRow | None) -> Person | None:
 
 
 def own_person(connection: Connection, now: datetime) -> PersonId:
-    """Who the service's own runs belong to: a person whom nobody can sign on as, made when first needed."""
+    """The owner of the service's own runs: a person that nobody can sign in as, created when first needed."""
     found = connection.execute(b"SELECT value FROM setting WHERE key = %(key)s", {"key": SERVICE}).fetchone()
     if found is not None:
         return PersonId(found["value"])
@@ -267,7 +269,7 @@ def own_person(connection: Connection, now: datetime) -> PersonId:
         b" ON CONFLICT (lower(name)) DO NOTHING RETURNING id",
         {"name": SERVICE, "now": now},
     ).fetchone()
-    if made is None:  # somebody is called so: then it is called otherwise
+    if made is None:  # the name is taken: use another
         made = connection.execute(
             b"INSERT INTO person (name, role, created_at) VALUES (%(name)s, 'staff', %(now)s) RETURNING id",
             {"name": f"{SERVICE} {secrets.token_hex(4)}", "now": now},

@@ -1,4 +1,4 @@
-"""How places fare: what runs came to there lately, and whether their breakers are closed."""
+"""The health of places: recent outcomes there, and their circuit breakers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kbslurm.store.quarantine import INFRASTRUCTURE
 from kbslurm.store.rows import Rows
 
 BREAKER = "breaker:"
-LATELY = 500  # attempts that are looked at for how a place fares
+LATELY = 500  # number of recent attempts that a place's health is based on
 
 _OUTCOMES = f"""
 SELECT backend, max(good_at) AS good_at, max(ended_at) FILTER (WHERE is_bad) AS bad_at,

@@ -1,4 +1,4 @@
-"""The store on Postgres: its parts, one per subject, on one pool of connections."""
+"""The Postgres store: one part per subject, sharing one connection pool."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from kbslurm.store.tokens import Tokens
 
 
 class PostgresStore(Rows):
-    """All that is kept, by subject. Safe to share between threads; connections are made when first needed.
+    """All stored data, by subject. Thread-safe; connects when first needed.
 
-    Trouble with the database comes as BackendTrouble("database", …) when it may pass and as Misconfigured when an
-    operator must act. After a restart of the server the next call works again.
+    Database failures are BackendTrouble("database", …) if temporary and Misconfigured if an operator must act. After a
+    server restart the next call works again.
     """
 
     def __init__(self, url: str) -> None:
@@ -71,22 +71,22 @@ class PostgresStore(Rows):
 
     @property
     def where(self) -> str:
-        """The database's place, without user and password."""
+        """The database's address, without user and password."""
         return self._pool.where
 
     @property
     def url(self) -> str:
-        """Where it is, with all that it takes to connect: not to be shown."""
+        """The full URL with credentials: never show it."""
         return self._pool.url
 
     def server_version(self) -> str:
-        """The server's version, like `18.4`. Raises when it can't be reached: the cheapest question there is."""
+        """The server's version, like `18.4`. Raises if it can't be reached; the cheapest query there is."""
         found = self._one("SELECT current_setting('server_version') AS version")
         assert found is not None
         return str(found["version"]).split()[0]
 
     def close(self) -> None:
-        """Give the connections back. The store can't be used afterwards."""
+        """Close the connections. The store can't be used afterwards."""
         self._listener.end()
         self._pool.close()
 

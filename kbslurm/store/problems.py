@@ -1,4 +1,4 @@
-"""Problems and their versions, each known by its digest. A version never changes."""
+"""Problems and their versions, each identified by its digest. A version never changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Problems(Rows):
         self._problems: dict[int, tuple[str, Problem]] = {}
 
     def add(self, problem: Problem, *, now: datetime | None = None) -> int:
-        """The id of the version with this problem's digest, made when there is none. Versions never change."""
+        """The ID of the version with this problem's digest, created if needed. Versions never change."""
         with self._pool.transaction() as connection:
             return make_version(connection, problem, or_now(now))
 
@@ -39,7 +39,7 @@ class Problems(Rows):
         return self.version(version)[1]
 
     def digest(self, version: int) -> str:
-        """The digest that was recorded: what the harness must report, whatever newer code would compute."""
+        """The recorded digest, which the harness must report whatever newer code would compute."""
         return self.version(version)[0]
 
     def version(self, version: int) -> tuple[str, Problem]:

@@ -1,10 +1,10 @@
-"""The functions that the database itself has: events in order, what decides an intake, rows that defend themselves."""
+"""Functions in the database: ordered events, intake decisions, and rows that protect themselves."""
 
 from __future__ import annotations
 
 from kbslurm.store.settings import INTAKE_LOCK
 
-EVENT_LOCK = 4_927_305  # the advisory locks of transactions that are about to write events: see PROGRAMS
+EVENT_LOCK = 4_927_305  # the advisory locks of transactions that will write events: see PROGRAMS
 
 # Event ids are given out before their transaction commits, so a reader that remembers only the highest id it saw
 # could step over one that is still on its way. Therefore: who is about to write events first takes a shared advisory
@@ -46,7 +46,7 @@ BEGIN
     NEW.came_from := OLD.state;
     RETURN NEW;
 END $$""",
-    # What is decided by, and the same told in one text: `seen`.
+    # The facts for a decision, and the same as one string: `seen`.
     "kb_facts": """
 CREATE FUNCTION kb_facts(the_person bigint, the_board bigint, the_category text,
     OUT person text, OUT banned_at timestamptz, OUT ban_reason text, OUT name text, OUT closed_at timestamptz,
@@ -76,16 +76,17 @@ BEGIN
     seen := ROW(person, role, banned_at, ban_reason, name, closed_at, deadline_at, zone, visibility, accepts_jobs,
         fair_at, cost_s, invited, extended_to, most_per_hour, quota_gpu_s)::text;
 END $$""",
-    # The person's row is the queue of their own submissions: two at once are stamped one after the other. The shared
-    # intake lock is what a pause waits for: once "paused" has been said, nothing is accepted any more.
+    # The person's row serialises their submissions: two concurrent ones are stamped one after the other. The shared
+    # intake lock is what a pause waits for: once a pause returns, nothing more is accepted.
     "kb_intake_lock": f"""
 CREATE FUNCTION kb_intake_lock(the_person bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock_shared({INTAKE_LOCK});
     PERFORM p.id FROM person p WHERE p.id = the_person FOR NO KEY UPDATE;
 END $$""",
-    # What was decided by `the_seen` becomes rows, if under the locks it is still so; else nothing does. Each statement
-    # in here sees what was committed while the one before it waited.
+    # Stores what was decided based on `the_seen` if that is unchanged under the locks; otherwise nothing. Each
+    # statement
+    # in here sees what was committed while the previous one waited.
     "kb_accept": """
 CREATE FUNCTION kb_accept(the_seen text, the_category text, the_person bigint, the_board bigint, the_mode text,
     the_file_name text, the_source text, the_sha256 text, the_via text, staff boolean, the_version bigint,
@@ -121,7 +122,7 @@ BEGIN
     )
     SELECT array_agg(q.id ORDER BY q.id) INTO due FROM queued q;
 END $$""",
-    # By a trigger, since submissions are made in several ways, and none may forget it.
+    # A trigger, since submissions are created in several ways, and none may forget it.
     "kb_team": """
 CREATE FUNCTION kb_team() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

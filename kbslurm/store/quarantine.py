@@ -1,4 +1,4 @@
-"""Which nodes are left out: where a run failed before, and where runs of several people did."""
+"""Excluded nodes: where the same run failed before, and where runs of several people failed."""
 
 from __future__ import annotations
 

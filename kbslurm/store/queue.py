@@ -1,4 +1,4 @@
-"""The runs that wait: whose turn it is, what they want, and how long it will take."""
+"""Queued runs: whose turn it is, what they need, and how long they will wait."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ SELECT percentile_cont(ARRAY[0.1, 0.9]) WITHIN GROUP (ORDER BY took_s) AS took, 
 
 @dataclass(frozen=True, kw_only=True)
 class QueueNow:
-    """One GPU type's queue: how many wait, hold a slot, and stand before the run that was asked about.
+    """One GPU type's queue: how many runs are queued, hold a slot, and are ahead of the given run.
 
-    `led`: a daemon leads, so that what waits will be started. `held_up`: why it waits for home.
+    `led`: a daemon is leading, so queued runs will be started. `held_up`: why the run waits for home.
     """
 
     queued: int
@@ -91,7 +91,7 @@ class Queue(Rows):
         self._costs, self._problems = costs, problems
 
     def claim(self, slots: Sequence[Slot], now: datetime, *, rules: Rules | None = None) -> OpenAttempt | None:
-        """One statement. None can also mean that every candidate was just being claimed by others: ask again later."""
+        """One statement. None can also mean that others were just claiming every candidate: ask again later."""
         free = [slot for slot in slots if slot.free > 0]
         if not free:
             return None
@@ -116,7 +116,7 @@ class Queue(Rows):
     def _claim_by_policy(
         self, free: Sequence[Slot], rules: Rules, now: datetime, told: dict[str, Any]
     ) -> OpenAttempt | None:
-        """Where money is bounded, one after the other: each sees what the one before it may cost."""
+        """With a budget, claims are serialised, so that each sees what the previous one may cost."""
         told |= conditions(free, rules, now)
         bounded = rules.budget.is_set
         if not bounded or not any(slot.price for slot in free):
@@ -182,7 +182,7 @@ class Queue(Rows):
         )
 
     def now(self, gpu: str, now: datetime, *, before: RunView | None = None) -> QueueNow:
-        """How it stands with this GPU type's queue."""
+        """The state of this GPU type's queue."""
         told = {
             "gpu": gpu,
             "now": now,
@@ -194,7 +194,7 @@ class Queue(Rows):
         return QueueNow(**found)
 
     def service(self, gpu: str) -> Service | None:
-        """How long runs of this type held their slot lately; None: too few have."""
+        """How long recent runs of this type held their slot; None if there were too few."""
         found = self._one(_SERVICE, {"gpu": gpu})
         if found is None or found["n"] < 3:
             return None
@@ -203,7 +203,7 @@ class Queue(Rows):
 
 
 def _demand(rows: Sequence[dict[str, Any]], service: Service | None) -> Demand:
-    """What waits for one GPU type, of its rows by board."""
+    """The demand for one GPU type, from its rows by board."""
     return Demand(
         waiting=sum(row["waiting"] for row in rows),
         least_gpu_s=min(row["least_gpu_s"] for row in rows),

@@ -1,7 +1,7 @@
-"""Judging again: new runs beside the old ones, none of which counts until all of them do.
+"""Rejudging: new runs next to the old ones, which count only when all are applied together.
 
-A board has at most one open rejudging. Its runs are ordinary runs of the walk that carry its number and don't count:
-no list, no board and no owner sees them.
+A board has at most one open rejudging. Its runs are ordinary runs that carry its number and don't count: they appear in
+no list, on no board, and not for their owners.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kbslurm.store.connect import Connection, Pool
 from kbslurm.store.problems import Problems
 from kbslurm.store.rows import Rows, note_event, or_now
 
-# Behind everything that people wait for: their virtual time is that of a day later.
+# Behind everyone's own runs: their virtual time is one day later.
 PATIENCE = timedelta(days=1)
 
 _OPEN = """
@@ -102,7 +102,7 @@ State = Literal["open", "applied", "cancelled"]
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """Whose runs are judged again: all that are named must fit. Only runs that ended and count are looked at."""
+    """Which runs to judge again: all given criteria must match. Only finished runs that count are considered."""
 
     submission: int | None = None
     gpu: str | None = None
@@ -113,7 +113,7 @@ class Wanted:
 
 @dataclass(frozen=True, kw_only=True)
 class Rejudging:
-    """How a rejudging stands. `matrix` counts runs by (verdict before, verdict now, or open)."""
+    """A rejudge's state. `matrix` counts runs by (old verdict, new verdict or open)."""
 
     id: int
     board: str
@@ -132,7 +132,7 @@ class Rejudging:
 
     @property
     def changed(self) -> int:
-        """How many would get another verdict."""
+        """How many would get a different verdict."""
         return sum(n for (before, after), n in self.matrix.items() if after not in ("open", before))
 
     def told(self, state: str) -> dict[str, Any]:
@@ -151,14 +151,14 @@ class Rejudging:
 
 
 class Rejudgings(Rows):
-    """Rejudgings of a board: order, look, apply or cancel."""
+    """A board's rejudges: order, show, apply or cancel."""
 
     def __init__(self, pool: Pool, boards: Boards, problems: Problems) -> None:
         super().__init__(pool)
         self._boards, self._problems = boards, problems
 
     def open(self, board: str) -> Rejudging | None:
-        """The one that waits for a decision."""
+        """The one that awaits a decision."""
         held = self._boards.get(board)
         found = self._one(_OPEN, {"board": held.id})
         if found is None:
@@ -181,7 +181,7 @@ class Rejudgings(Rows):
     def order(
         self, board: str, wanted: Wanted, version: int | None, *, by: str, now: datetime | None = None
     ) -> Rejudging:
-        """Queue new runs for all that is wanted, behind everybody's own. Invalid when nothing is, or one is open."""
+        """Queue new runs for the selection, behind everyone's own. Invalid if it is empty or a rejudge is open."""
         held, at = self._boards.get(board), or_now(now)
         number = held.problem_version_id if version is None else version
         if not any(v.id == number and v.name == held.problem_name for v in self._problems.all()):
@@ -199,12 +199,14 @@ class Rejudgings(Rows):
                 found = connection.execute(_ORDER.encode(), {**told, "rejudging": made["id"]}).fetchone()
                 assert found is not None
                 if not found["n"]:
-                    raise Invalid(f"board {held.name} has no run that fits", hint="Only runs that have ended do.")
+                    raise Invalid(
+                        f"board {held.name} has no matching runs", hint="Only finished runs can be judged again."
+                    )
                 said = {"runs": found["n"], "version": number, "by": by}
                 note_event(connection, "staff.rejudge", f"board:{held.id}", said, at)
         except psycopg.errors.UniqueViolation:
             raise Invalid(
-                f"board {held.name} is being judged again already", hint="Apply or cancel that one first."
+                f"board {held.name} is already being rejudged", hint="Apply or cancel that one first."
             ) from None
         ordered = self.open(held.name)
         assert ordered is not None
@@ -213,26 +215,26 @@ class Rejudgings(Rows):
     def preview(
         self, board: str, wanted: Wanted, version: int | None, *, by: str, now: datetime | None = None
     ) -> Rejudging:
-        """How the open one stands; where there is none, order one of all that is wanted."""
+        """The state of the open one; if there is none, order one for the selection."""
         found = self.open(board)
         if found is None:
             return self.order(board, wanted, version, by=by, now=now)
         if wanted != Wanted() or version not in (None, found.version):
             raise Invalid(
-                f"board {found.board} is being judged again already",
-                hint="Apply or cancel that first; --preview shows it.",
+                f"board {found.board} is already being rejudged",
+                hint="Apply or cancel that one first; --preview shows it.",
             )
         return found
 
     def apply(self, board: str, *, by: str, now: datetime | None = None) -> Rejudging:
-        """Let the new verdicts count, all at once, and their version be the live one. Refused while one is open.
+        """Make the new verdicts count, all together, and their version live. Refused while any run is open.
 
-        A run that failed for the infrastructure's sake keeps its old verdict.
+        A run with an infrastructure failure keeps its old verdict.
         """
         held, at = self._boards.get(board), or_now(now)
         known = self.open(held.name)
         if known is None:
-            raise NotFound("open rejudging of board", held.name)
+            raise NotFound("open rejudge of board", held.name)
         told = {"rejudging": known.id, "board": held.id, "version": known.version, "now": at}
         with self._pool.transaction() as connection:
             self._decide(connection, "applied", told)
@@ -241,7 +243,7 @@ class Rejudgings(Rows):
             ).fetchone()
             if left is None or left["n"]:
                 raise Refused(
-                    f"{left['n'] if left else 0} runs of it haven't ended yet", hint="Apply it when they have."
+                    f"{left['n'] if left else 0} of its runs haven't finished yet", hint="Apply it once they have."
                 )
             connection.execute(_SUPERSEDE.encode(), told)
             connection.execute(
@@ -253,11 +255,11 @@ class Rejudgings(Rows):
         return known
 
     def cancel(self, board: str, *, by: str, now: datetime | None = None) -> Rejudging:
-        """Forget the new verdicts: nothing changes. What waits ends at once, what runs is ended by the daemon."""
+        """Discard the new verdicts: nothing changes. Queued runs are cancelled now; the daemon kills running jobs."""
         held, at = self._boards.get(board), or_now(now)
         known = self.open(held.name)
         if known is None:
-            raise NotFound("open rejudging of board", held.name)
+            raise NotFound("open rejudge of board", held.name)
         told = {"rejudging": known.id, "now": at}
         with self._pool.transaction() as connection:
             self._decide(connection, "cancelled", told)
@@ -277,4 +279,4 @@ class Rejudgings(Rows):
             {**told, "state": state},
         ).fetchone()
         if found is None:
-            raise Refused("somebody else has decided on this rejudging just now")
+            raise Refused("someone else has just decided on this rejudge")

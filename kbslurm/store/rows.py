@@ -1,8 +1,8 @@
-"""What each part of the store stands on: the pool of connections, and the few ways of asking for rows.
+"""The base of each part of the store: the connection pool, and the few ways to query.
 
-Every statement that changes something is whole in itself: the event is written with the rows. Values are always bound,
-as %(name)s; locks are always taken run before attempt. What a host does (`by`) is kept as an event `staff.*` in the
-same transaction; who leaves `by` out tells it by `events.audit`.
+Every statement that changes something is complete in itself: it writes the event along with the rows. Values are always
+bound, as %(name)s; locks are always taken run before attempt. A host's action (`by`) is recorded as an event `staff.*`
+in the same transaction; callers that leave out `by` record it with `events.audit`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Rows:
         *,
         required: bool = True,
     ) -> bool:
-        """One host's act on one row, kept as an event where `by` is told. NotFound when there is no such row."""
+        """A host's action on one row, recorded as an event if `by` is given. NotFound if the row doesn't exist."""
         by, name, subject, data = act
         with self._pool.transaction() as connection:
             if connection.execute(statement.encode(), told).fetchone() is None:
@@ -62,7 +62,7 @@ class Rows:
         return True
 
     def _fenced(self, statement: str, attempt: OpenAttempt, now: datetime, **told: Any) -> bool:
-        """A write of an attempt; False when it is no longer its run's, and nothing was changed."""
+        """A fenced write to an attempt; False if the run has moved on and nothing was changed."""
         return self._one(statement, {**fence(attempt), "now": now, **told}) is not None
 
 
@@ -72,7 +72,7 @@ def note_event(connection: Connection, kind: str, subject: str, data: Mapping[st
 
 
 def or_now(now: datetime | None) -> datetime:
-    """This moment, or the one that it is."""
+    """The given time, or now."""
     return now or datetime.now(UTC)
 
 

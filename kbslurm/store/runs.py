@@ -1,4 +1,4 @@
-"""Why a run is where it is."""
+"""Explanations of a run's state."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Runs(Rows):
         self._costs = costs
 
     def why(self, run: int, now: datetime) -> Told:
-        """What there is to say of why this run is where it is."""
+        """The facts that explain this run's state."""
         found = self._one(_WHY, {"run": run, "now": now})
         if found is None:
             raise NotFound("run", str(run))

@@ -1,4 +1,4 @@
-"""Verdicts, what they are judged by, and the baselines' charts."""
+"""Verdicts, the data for them, and the baselines' charts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kbslurm.store.jsonb import as_jsonb, clean
 from kbslurm.store.rows import Rows
 from kbslurm.store.second_measurements import STANDING_SCORE, release_seconds, wait_for_turn
 
-# By its own author: what staff take off a board is no measure of anything.
+# Only if its own author removed it: what staff remove says nothing about measurements.
 _TAKEN_BACK = """t.removed_at IS NOT NULL AND (
         SELECT e.data ->> 'person' FROM event e
         WHERE e.subject = 'submission:' || t.id AND e.kind = 'submission.removed' ORDER BY e.id LIMIT 1
@@ -166,7 +166,7 @@ class Scores(Rows):
         return True
 
     def yardstick(self, attempt: OpenAttempt, node: str) -> Yardstick:
-        """What the score of this attempt is made and judged by."""
+        """The data for scoring this attempt."""
         found = self._one(_YARDSTICK, {"attempt": attempt.id, "via": CALIBRATION})
         if found is None:
             raise NotFound("attempt", str(attempt.id))
@@ -184,7 +184,7 @@ class Scores(Rows):
         )
 
     def note_baseline(self, attempt: AttemptId, node: str, level: float, now: datetime, *, inside: bool) -> None:
-        """Keep what the baseline took in this attempt, once."""
+        """Store the baseline's time in this attempt, once."""
         self._do(_POINT, {"attempt": attempt, "node": node, "level": level, "inside": inside, "now": now})
 
 

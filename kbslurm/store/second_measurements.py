@@ -1,4 +1,4 @@
-"""Second measurements: one of a person's after the other, and none that became needless."""
+"""Second measurements: one at a time per person, skipping those no longer needed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kbslurm.store.connect import Connection
 TEND_LOCK = 4_927_307
 IS_HELD = "run.held AND run.state = 'queued'"
 
-# Somebody's score that counts on a board: the best, or the latest where that one counts.
+# A person's score that counts on a board: the best, or the latest if that one counts.
 STANDING_SCORE = """SELECT coalesce(fs.score_s, v.score_s) AS score_s, coalesce(fs.low_s, v.low_s) AS low_s,
         coalesce(fs.high_s, v.high_s) AS high_s
     FROM submission t
@@ -44,7 +44,7 @@ WITH waiting AS (
             AND o.problem_version_id = h.problem_version_id AND os.board_id = s.board_id)
 )"""  # fmt: skip
 
-# What would improve nothing any more isn't measured again. Where the latest counts its first measurement does, then.
+# What would no longer improve anything isn't measured again. Where the latest counts, its first measurement counts.
 _DROP_SECONDS = f"""{_WAITING_SECONDS}, gone AS (
     UPDATE run SET state = 'cancelled', cancel_at = %(now)s, ended_at = %(now)s, counts = false, held = false,
         reason = 'another of the same person was confirmed as fast meanwhile'
@@ -70,12 +70,12 @@ UPDATE run SET held = false FROM best WHERE run.id = best.id AND {IS_HELD}
 
 
 def wait_for_turn(connection: Connection) -> None:
-    """Whoever lets runs go does so alone, and sees what the one before did."""
+    """Releases are serialised, so that each sees what the previous one did."""
     connection.execute(b"SELECT pg_advisory_xact_lock(%(lock)s)", {"lock": TEND_LOCK})
 
 
 def release_seconds(connection: Connection, now: datetime) -> int:
-    """Drop second measurements that became needless and let the best of the others go, one for each person."""
+    """Drop second measurements that are no longer needed and release the best of the others, one per person."""
     dropped = connection.execute(_DROP_SECONDS.encode(), {"now": now}).fetchone()
     gone = 0 if dropped is None else int(dropped["n"])
     return gone + connection.execute(_RELEASE_SECONDS.encode()).rowcount

@@ -1,4 +1,4 @@
-"""Secret seeds that are made of one another."""
+"""Derived secret seeds."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import hashlib
 
 
 def derived_seed(seed: str, part: str) -> str:
-    """A 128-bit seed for a part of what `seed` stands for, which tells nothing about the other parts."""
+    """A 128-bit seed for one part of what `seed` covers, which reveals nothing about the other parts."""
     return hashlib.sha256(f"{seed}/{part}".encode()).hexdigest()[:32]

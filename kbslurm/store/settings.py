@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 
 from kbslurm.store.rows import Rows, note_event, or_now
 
-INTAKE_LOCK = 4_927_306  # held shared by whoever accepts, alone by whoever pauses: see programs.PROGRAMS
+INTAKE_LOCK = 4_927_306  # held shared while accepting, exclusively while pausing: see programs.PROGRAMS
 SETTING = "SELECT value FROM setting WHERE key = %(key)s"
 
 PUT_SETTING = """
@@ -32,7 +32,7 @@ class Settings(Rows):
         return self.get("accepts_jobs", default=True) is not False
 
     def set_accepts_jobs(self, accepting: bool, *, by: str | None = None, now: datetime | None = None) -> None:
-        """Pause or resume intake. When a pause returns, nothing is being accepted any more."""
+        """Pause or resume intake. Once a pause returns, nothing more is accepted."""
         with self._pool.transaction() as connection:
             connection.execute("SELECT pg_advisory_xact_lock(%(lock)s)", {"lock": INTAKE_LOCK})
             connection.execute(PUT_SETTING.encode(), {"key": "accepts_jobs", "value": Jsonb(accepting)})
@@ -41,7 +41,7 @@ class Settings(Rows):
                 note_event(connection, f"staff.{act}", "intake", {"by": by}, or_now(now))
 
     def secret(self, key: str) -> bytes:
-        """A random secret of this installation by its name, made when it is first asked for."""
+        """A random secret of this installation by name, created when first needed."""
         self._do(
             "INSERT INTO setting (key, value) VALUES (%(key)s, to_jsonb(%(value)s::text)) ON CONFLICT DO NOTHING",
             {"key": f"secret.{key}", "value": secrets.token_hex(32)},

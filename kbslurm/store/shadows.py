@@ -1,4 +1,4 @@
-"""Measuring a scored submission at another place, too, for comparison: it never ranks."""
+"""Measuring a scored submission at another place as well, for comparison: it never ranks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WHERE s.id = %(submission)s AND s.mode = 'leaderboard' AND s.via <> ALL(%(of_the
     AND v.name = 'passed' AND v.score_s IS NOT NULL AND r.gpu = ANY(%(gpus)s) ORDER BY r.id
 """
 
-# Of the last runs only: what isn't ordered soon is no news of a place any more.
+# Only for recent runs: an old one says nothing new about a place.
 _RANKED = f"""
 SELECT r.id AS run, r.submission_id AS submission, lower(b.name) AS board, r.gpu, a.backend,
     r.cost_s * pv.ranks AS gpu_s
@@ -77,7 +77,7 @@ WHERE s.board_id = %(board)s AND r.problem_version_id = %(version)s ORDER BY sh.
 
 @dataclass(frozen=True, kw_only=True)
 class ShadowView:
-    """What shadows of a board's submissions tell of a place: how many are open, failed otherwise, or make pairs."""
+    """A board's shadow runs at a place: how many are open, failed, or make pairs."""
 
     place: str
     gpu: str
@@ -87,21 +87,21 @@ class ShadowView:
 
 
 class Shadows(Rows):
-    """ports.Shadows, and what a host orders and sees of them."""
+    """ports.Shadows, and what hosts order and see."""
 
     def __init__(self, pool: Pool, boards: Boards) -> None:
         super().__init__(pool)
         self._boards = boards
 
     def order(self, submission: int, place: str, gpus: Sequence[str], *, by: str, now: datetime) -> list[int]:
-        """Measure a submission that has its score once more, at this place: the runs' numbers. They never rank."""
+        """Measure a scored submission again, at this place; returns the runs' numbers. They never rank."""
         asked = {"submission": submission, "of_the_service": OF_THE_SERVICE, "gpus": list(gpus)}
         with self._pool.transaction() as connection:
             found = connection.execute(_MEASURED.encode(), asked).fetchall()
             if not found:
                 raise Invalid(
-                    f"submission {submission} has no score of a GPU type that {place} has",
-                    hint="It takes a leaderboard submission that has passed.",
+                    f"submission {submission} has no score on a GPU type that {place} has",
+                    hint="Choose a leaderboard submission that has passed.",
                 )
             person = own_person(connection, now)
             ids = [_ordered(connection, row, person, place, by, now) for row in found]
@@ -114,7 +114,7 @@ class Shadows(Rows):
     def order_once(self, ranked: Ranked, place: str, now: datetime) -> bool:
         asked = {"submission": ranked.submission, "of_the_service": OF_THE_SERVICE, "gpus": [ranked.gpu]}
         with self._pool.transaction() as connection:
-            # Two that order at once are one after the other here, and the second one sees what the first one did.
+            # Serialises concurrent orders, so that the second one sees what the first one did.
             connection.execute(b"SELECT FROM run WHERE id = %(run)s FOR UPDATE", {"run": ranked.run})
             there = connection.execute(b"SELECT FROM shadow WHERE of_run_id = %(run)s", {"run": ranked.run}).fetchone()
             found = connection.execute(_MEASURED.encode(), asked).fetchall()
@@ -125,7 +125,7 @@ class Shadows(Rows):
             return True
 
     def of_board(self, board: str) -> list[ShadowView]:
-        """How other places time this board's problem, by place and GPU type."""
+        """Other places' times for this board's problem, by place and GPU type."""
         held = self._boards.get(board)
         seen: dict[tuple[str, str], list[dict[str, Any]]] = {}
         for row in self._all(_SHADOWS, {"board": held.id, "version": held.problem_version_id}):
@@ -134,7 +134,7 @@ class Shadows(Rows):
 
 
 def _ordered(connection: Connection, row: DictRow, person: int, place: str, by: str, now: datetime) -> int:
-    """The run's number that measures this one at another place, too."""
+    """The number of this run's shadow."""
     told = {**row, "person": person, "place": place, "by": by, "now": now, "seed": secrets.token_hex(16)}
     made = connection.execute(_ORDER_SHADOW.encode(), told).fetchone()
     assert made is not None

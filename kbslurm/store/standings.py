@@ -1,4 +1,4 @@
-"""Who ranks on a board, and what may have moved a place on it."""
+"""The ranking of a board, and what may have changed it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ FROM event e WHERE e.id > %(after)s AND e.id <= %(settled)s
 
 MOVED_LOOK = 20_000
 
-# What hosts do to a board without moving anybody's place.
+# Hosts' actions on a board that don't change the ranking.
 _STILL = [
     "board.calibrated", "staff.close", "staff.deadline", "staff.extend", "staff.final", "staff.final_forgotten",
     "staff.invite", "staff.quota", "staff.rate_limit", "staff.rejudge", "staff.rejudge_cancelled", "staff.visibility",
@@ -98,15 +98,15 @@ class Standings(Rows):
         return self._scored(_SCORED, board, gpu)
 
     def best(self, board: str, gpu: str) -> list[Entry]:
-        """Of the same the best of each person, in order: all that a standing is made of."""
+        """Each person's best of these, in order: all that a ranking needs."""
         return self._scored(_BEST, board, gpu)
 
     def scored_of(self, board: str, gpu: str, people: Collection[PersonId]) -> list[Entry]:
-        """The same of these people alone."""
+        """The same, for these people only."""
         return self._scored(_SCORED_OF, board, gpu, people)
 
     def records(self, board: str, gpu: str) -> list[Entry]:
-        """Of the same those that were better than all before them, oldest first."""
+        """The ones that were better than all before them, oldest first."""
         return self._scored(_RECORDS, board, gpu)
 
     def _scored(self, statement: str, board: str, gpu: str | None, people: Collection[PersonId] = ()) -> list[Entry]:
@@ -120,7 +120,7 @@ class Standings(Rows):
         return [Entry(**row) for row in self._all(statement, told)]
 
     def moved(self, board: int, after: EventId) -> Moved:
-        """What may have moved a place since standings held for `after`."""
+        """What may have changed the ranking since `after`."""
         settled = self._events.last()
         if settled <= after:
             return Moved(upto=after, changed=False, people=frozenset())

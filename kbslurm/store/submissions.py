@@ -1,4 +1,4 @@
-"""Submissions with their runs, attempts and verdicts, as they are shown; and taking them back."""
+"""Submissions with their runs, attempts and verdicts, as shown; and deleting them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FROM attempt a JOIN run r ON r.id = a.run_id
 WHERE r.submission_id = ANY(%(submissions)s) ORDER BY a.run_id, a.number
 """
 
-# Polled more often than anything else is asked: one journey to the database and back instead of three.
+# Polled more often than anything else: one database round trip instead of three.
 _FULL = (
     _SUBMISSION.format(
         source=f"""s.source,
@@ -101,10 +101,10 @@ ORDER BY a.id
 
 
 class Submissions(Rows):
-    """What people submitted."""
+    """People's submissions."""
 
     def get(self, submission: SubmissionId) -> SubmissionView:
-        """All of it: source, runs, attempts, verdicts with their reports."""
+        """A complete submission: source, runs, attempts, verdicts with their reports."""
         found = self._one(_FULL, {"id": submission, "submissions": [submission]})
         if found is None:
             raise NotFound("submission", str(submission))
@@ -120,11 +120,11 @@ class Submissions(Rows):
         offset: int = 0,
         removed: bool = False,
     ) -> list[SubmissionView]:
-        """The newest first, without sources and reports; of this person, of this board, or all."""
+        """Newest first, without sources and reports; of this person, of this board, or all."""
         told = {"person": person, "board": board, "limit": limit, "offset": offset}
         wanted = {
             "s.person_id = %(person)s": person is not None,
-            # Looked up first, so that the index on (board_id, id) gives the newest without a look at the others.
+            # Looked up first, so that the index on (board_id, id) gives the newest without reading the others.
             "s.board_id = (SELECT id FROM leaderboard WHERE lower(name) = lower(%(board)s) AND deleted_at IS NULL)": (
                 board is not None
             ),
@@ -144,7 +144,7 @@ class Submissions(Rows):
         return _views(found, attempts, self._all(_RUNS.format(detail="NULL::jsonb"), these))
 
     def count(self, board: int, gpu: str, person: int | None = None) -> int:
-        """How many submissions this board has for the GPU type, those taken back left out."""
+        """How many submissions this board has for the GPU type, without deleted ones."""
         found = self._one(
             "SELECT count(DISTINCT s.id) AS n FROM submission s JOIN run r ON r.submission_id = s.id"
             " WHERE s.board_id = %(board)s AND s.removed_at IS NULL AND r.gpu = %(gpu)s"
@@ -155,7 +155,7 @@ class Submissions(Rows):
         return int(found["n"])
 
     def ids(self, board: int, *, limit: int, offset: int) -> list[SubmissionId]:
-        """The numbers of a board's submissions, newest first, those taken back left out."""
+        """The numbers of a board's submissions, newest first, without deleted ones."""
         found = self._all(
             "SELECT id FROM submission WHERE board_id = %(board)s AND removed_at IS NULL"
             " ORDER BY id DESC LIMIT %(limit)s OFFSET %(offset)s",
@@ -164,7 +164,7 @@ class Submissions(Rows):
         return [SubmissionId(row["id"]) for row in found]
 
     def ordered_together(self, submission: SubmissionId, via: str) -> list[tuple[SubmissionId, str | None]]:
-        """This one, and those that were submitted this way in the same moment by the same, each with its place."""
+        """This canary and those ordered with it, each with its place."""
         found = self._all(_TOGETHER, {"submission": submission, "via": via})
         return [(SubmissionId(row["id"]), row["place"]) for row in found]
 
@@ -182,9 +182,9 @@ class Submissions(Rows):
             return [attempt_of(found) for found in connection.execute(ASKED_ATTEMPTS.encode(), told)]
 
     def take_back(self, submission: SubmissionId, by: str, now: datetime, person: PersonId | None = None) -> None:
-        """Off every list, and without its source. Its open runs are cancelled by `cancel`, not by this.
+        """Remove it from every list and delete its source. This doesn't cancel open runs; `cancel` does.
 
-        Who takes back their own doesn't get rid of what was measured of it: see `domain.measure.settled`.
+        Deleting one's own submission doesn't erase its measurements: see `domain.measure.settled`.
         """
         told = {"id": submission, "now": now}
         with self._pool.transaction() as connection:
@@ -214,7 +214,7 @@ def _views(found: Sequence[DictRow], attempts: Sequence[DictRow], runs: Sequence
 
 
 def _timed(row: DictRow) -> DictRow:
-    """A row that came as JSON, with its moments."""
+    """A row that came as JSON, with its timestamps."""
     return {
         name: datetime.fromisoformat(value) if name.endswith("_at") and value is not None else value
         for name, value in row.items()

@@ -1,4 +1,4 @@
-"""The rows, as SQLAlchemy tables: what Alembic compares and what a fresh schema is made of.
+"""The tables in SQLAlchemy: what Alembic compares and what a new schema is made from.
 
 The store's own statements don't come from here, and this module is imported only to migrate and to test. What a table
 definition can't say (functions and triggers) is created together with the tables: see `programs`.
@@ -109,7 +109,7 @@ token = Table(
     metadata,
     _id(),
     Column("hash", LargeBinary, nullable=False, unique=True),
-    # A pending token has nobody yet: it was handed out and waits to be linked.
+    # A pending token has no person yet: it was issued and waits to be linked.
     _to("person_id", "person", null=True),
     _words("device", default=""),
     _words("kind", default="cli"),
@@ -130,7 +130,7 @@ problem_version = Table(
     _to("problem_id", "problem"),
     _words("digest"),
     Column("content", JSONB, nullable=False),
-    # Whether it has a baseline, so that nobody reads all of `content` to know.
+    # Whether it has a baseline, without reading all of `content`.
     Column("paired", Boolean, nullable=False, server_default=text("false")),
     _moment("created_at", null=False),
     Column("ranks", Integer, nullable=False, server_default=text("1")),
@@ -160,7 +160,7 @@ leaderboard = Table(
     _one_of("visibility", ("public", "closed")),
     _one_of("ranking", ("best", "last")),
 )
-# A deleted board keeps its rows and gives its name back.
+# A deleted board keeps its rows, but its name can be used again.
 Index("uq_leaderboard_name", func.lower(leaderboard.c.name), unique=True, postgresql_where=text("deleted_at IS NULL"))
 
 submission = Table(
@@ -177,7 +177,7 @@ submission = Table(
     Column("by_staff", Boolean, nullable=False),
     _moment("accepted_at", null=False),
     _moment("removed_at"),
-    # The one that its author was in then: who changes teams takes nothing along.
+    # The author's team at that time; changing teams doesn't affect it.
     _words("team", null=True),
     _one_of("mode", ("test", "benchmark", "leaderboard", "profile")),
     Index("ix_submission_person", "person_id", "id"),
@@ -210,20 +210,20 @@ run = Table(
     # 0: the run that came with the submission. Others were ordered by hosts, and count once they are applied.
     Column("rejudging_id", BigInteger, nullable=False, server_default=text("0")),
     Column("counts", Boolean, nullable=False, server_default=text("true")),
-    # The second measurement of one that would improve its author's rank: at most one, and it counts instead.
+    # The second measurement of a run that would improve its author's rank: at most one, and it counts instead.
     Column("second", Boolean, nullable=False, server_default=text("false")),
-    # False: its score was needless, since its author's standing one can't be told from it.
+    # False: its score isn't needed, since it is within measurement error of its author's previous one.
     Column("may_rank", Boolean, nullable=False, server_default=text("true")),
-    # Waits for something of the house (a calibration, another second measurement): nobody claims it meanwhile.
+    # Waits for the service (a calibration, another second measurement) and can't be claimed meanwhile.
     Column("held", Boolean, nullable=False, server_default=text("false")),
-    # The one place that it was ordered to; nobody else may take it.
+    # The only place that it may go to.
     _words("pinned", null=True),
     UniqueConstraint("submission_id", "problem_version_id", "gpu", "rejudging_id", "second", name="uq_run_once"),
     Index("ix_run_held", "id", postgresql_where=text("held")),
     Index("ix_run_seconds", "person_id", postgresql_where=text("second AND ended_at IS NULL")),
     Index("ix_run_rejudged", "rejudging_id", postgresql_where=text("rejudging_id <> 0")),
     Index("ix_run_waiting", "gpu", "fair_at", "id", postgresql_where=text("state = 'queued' AND NOT held")),
-    # Slots that only staff may use look here, so that they needn't step over everybody else's runs.
+    # For staff-only slots, so that they needn't skip everyone else's runs.
     Index(
         "ix_run_waiting_staff",
         "gpu",
@@ -262,12 +262,12 @@ attempt = Table(
     _words("reason", default=""),
     _told("telemetry"),
     Column("gpus", Integer, nullable=False, server_default=text("1")),
-    # Why it went there, on which class of GPU, for how much money per GPU and second, of how many seconds at the most.
+    # Why it went there, the class of GPU, the price per GPU and second, and the maximum seconds.
     _words("why_here", default=""),
     _words("gpu_class", default=""),
     Column("price", Double, nullable=False, server_default=text("0")),
     Column("reserve_s", Double, nullable=False, server_default=text("0")),
-    # False: its GPU isn't of its board's class, and what it timed there doesn't rank.
+    # False: its GPU isn't of its board's class, so its times don't rank.
     Column("ranks", Boolean, nullable=False, server_default=text("true")),
     _moment("withdraw_at"),
     _one_of("state", AttemptState),
@@ -299,7 +299,7 @@ verdict = Table(
     Index("ix_verdict_ranked", "run_id", postgresql_where=text("ranked")),
 )
 
-# The durations of every call, compressed; their digest stands in the verdict's detail.
+# The durations of every call, compressed; their digest is in the verdict's detail.
 raw_samples = Table(
     "raw_samples",
     metadata,
@@ -307,7 +307,7 @@ raw_samples = Table(
     Column("data", LargeBinary, nullable=False),
 )
 
-# What the baseline took in the house's own run when a board and a problem version went live. Never changed.
+# The baseline's times in the service's own run when a board and a problem version went live. Never changed.
 calibration = Table(
     "calibration",
     metadata,
@@ -319,7 +319,7 @@ calibration = Table(
     _moment("at", null=False),
 )
 
-# What the baseline took in every ranked run, for the control chart of its node.
+# The baseline's times in every ranked run, for its node's control chart.
 baseline_point = Table(
     "baseline_point",
     metadata,
@@ -337,7 +337,7 @@ baseline_point = Table(
     Index("ix_baseline_point_chart", "backend", "node", "gpu", "problem_version_id", "id"),
 )
 
-# The leaders of a board measured head to head in one run of the house; its scores stand once a host applies it.
+# The leaders of a board measured head to head in one run by the service; it counts once a host applies it.
 final = Table(
     "final",
     metadata,
@@ -373,7 +373,7 @@ final_score = Table(
     Column("high_s", Double, nullable=False),
 )
 
-# A submission that was measured already, measured at another place, too: what it took there tells of the place.
+# A measured submission that is also measured at another place, to compare the places.
 shadow = Table(
     "shadow",
     metadata,
@@ -385,7 +385,8 @@ shadow = Table(
     Index(None, "of_run_id"),
 )
 
-# What a profile left, under the judge's names: the submission's own bytes, for its author and staff. Not kept for ever.
+# A profile's files under the judge's names: the submission's own bytes, for its author and staff. Deleted after a
+# while.
 artifact = Table(
     "artifact",
     metadata,
@@ -478,7 +479,7 @@ rejudging = Table(
     Index("uq_rejudging_open", "board_id", unique=True, postgresql_where=text("state = 'open'")),
 )
 
-# Whom a university's sign-on knows: a subject is only unique within its issuer, and never changes.
+# Identities at a university's provider: a subject is only unique within its issuer, and never changes.
 oidc_account = Table(
     "oidc_account",
     metadata,
@@ -488,7 +489,7 @@ oidc_account = Table(
     Index(None, "person_id"),
 )
 
-# A state that came back once is good no more, until it would have ended anyway.
+# Used sign-in states, kept until they would have expired anyway.
 used_state = Table(
     "used_state",
     metadata,
@@ -496,7 +497,7 @@ used_state = Table(
     _moment("expires_at", null=False),
 )
 
-# A code is no secret of the house: hosts list them, hand them out, and revoke them.
+# Codes aren't secret from hosts, who list, hand out and revoke them.
 invite = Table(
     "invite",
     metadata,
@@ -525,7 +526,7 @@ TRIGGERS: dict[str, tuple[str, str]] = {
         "event",
         "BEFORE INSERT ON event FOR EACH STATEMENT EXECUTE FUNCTION kb_event_announced()",
     ),
-    # For each row: a statement's trigger rings for no row, too, and a claim in vain would wake whoever claims next.
+    # For each row: a statement trigger also fires without rows, and a futile claim would wake the next claimant.
     "event_news": ("event", "AFTER INSERT ON event FOR EACH ROW EXECUTE FUNCTION kb_news()"),
     "event_kept": ("event", "BEFORE UPDATE ON event FOR EACH ROW EXECUTE FUNCTION kb_kept()"),
     "calibration_kept": ("calibration", "BEFORE UPDATE ON calibration FOR EACH ROW EXECUTE FUNCTION kb_kept()"),
@@ -535,7 +536,7 @@ TRIGGERS: dict[str, tuple[str, str]] = {
         f"BEFORE UPDATE OF {', '.join(WHAT_WAS_DONE)} ON submission FOR EACH ROW EXECUTE FUNCTION kb_kept()",
     ),
     "submission_team": ("submission", "BEFORE INSERT ON submission FOR EACH ROW EXECUTE FUNCTION kb_team()"),
-    # What was taken back may be purged, and nothing else of a source ever changes.
+    # The source of a deleted submission may be purged; otherwise a source never changes.
     "submission_source_kept": (
         "submission",
         (
@@ -549,7 +550,7 @@ TRIGGERS: dict[str, tuple[str, str]] = {
     ),
 }
 
-# The few rows at the queue's head die young: let vacuum come early, and leave room for updates in place.
+# The few rows at the queue's head are short-lived: vacuum early, and leave room for in-place updates.
 STORAGE: dict[str, str] = {
     "run": "fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0",
     "attempt": "fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02",

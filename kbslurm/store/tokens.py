@@ -1,4 +1,4 @@
-"""The secrets that people sign on with: of each only a hash is kept."""
+"""The secrets that people sign in with; only their hashes are stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOKEN = "id, person_id, device, kind, created_at, expires_at, revoked_at, used_
 
 
 class Tokens(Rows):
-    """Tokens of the CLI, the pages and the API, and the states of sign-ons."""
+    """Tokens of the CLI, the pages and the API, and sign-in states."""
 
     def issue(
         self,
@@ -28,7 +28,7 @@ class Tokens(Rows):
         expires_at: datetime | None = None,
         now: datetime | None = None,
     ) -> str:
-        """A new secret. It is told this once; the row keeps its hash. A pending token has nobody yet."""
+        """A new secret, returned only here; the database stores its hash. A pending token has no person yet."""
         secret = secrets.token_urlsafe(32)
         self._do(
             "INSERT INTO token (hash, person_id, device, kind, created_at, expires_at)"
@@ -45,7 +45,8 @@ class Tokens(Rows):
         return secret
 
     def person_of(self, secret: str, *, now: datetime | None = None) -> Person | None:
-        """Who holds this token, or None: unknown, revoked, expired or nobody's. Its use is noted once a minute."""
+        """The token's owner, or None if it is unknown, revoked, expired or pending. Its use is recorded once a
+        minute."""
         told = {"hash": _hash(secret), "now": or_now(now)}
         found = self._one(
             f"""
@@ -64,7 +65,7 @@ class Tokens(Rows):
         return maybe_person(found)
 
     def claim(self, secret: str, person: PersonId, *, device: str = "", now: datetime | None = None) -> bool:
-        """Give a pending token its person, once. False when it isn't pending, is used, expired or unknown."""
+        """Link a pending token to a person, once. False if it isn't pending, or is used, expired or unknown."""
         found = self._one(
             "UPDATE token SET person_id = %(person)s, kind = 'cli', expires_at = NULL,"
             " device = CASE WHEN %(device)s = '' THEN device ELSE %(device)s END"
@@ -79,7 +80,7 @@ class Tokens(Rows):
         return [Token(**row) for row in found]
 
     def revoke(self, token: int, *, now: datetime | None = None) -> None:
-        """End it. Twice is fine."""
+        """Revoke it. Safe to repeat."""
         found = self._one(
             "UPDATE token SET revoked_at = coalesce(revoked_at, %(now)s) WHERE id = %(id)s RETURNING id",
             {"id": token, "now": or_now(now)},
@@ -88,7 +89,7 @@ class Tokens(Rows):
             raise NotFound("token", str(token))
 
     def revoke_secret(self, secret: str, *, now: datetime | None = None) -> bool:
-        """End the token that this secret is."""
+        """Revoke the token with this secret."""
         found = self._one(
             "UPDATE token SET revoked_at = %(now)s WHERE hash = %(hash)s AND revoked_at IS NULL RETURNING id",
             {"hash": _hash(secret), "now": or_now(now)},
@@ -96,7 +97,7 @@ class Tokens(Rows):
         return found is not None
 
     def check_pending_room(self, *, now: datetime) -> None:
-        """Refuse a flood of tokens that nobody links; those that nobody linked in time are forgotten."""
+        """Refuse a flood of unlinked tokens; those not linked in time are deleted."""
         with self._pool.transaction() as connection:
             connection.execute(
                 b"DELETE FROM token WHERE kind = 'pending' AND person_id IS NULL AND expires_at < %(now)s", {"now": now}
@@ -112,7 +113,7 @@ class Tokens(Rows):
             )
 
     def use_state(self, hashed: bytes, expires_at: datetime, *, now: datetime) -> bool:
-        """Spend a state of a sign-on. False: it was spent before."""
+        """Use up a sign-in state. False: it was used before."""
         with self._pool.transaction() as connection:
             connection.execute(b"DELETE FROM used_state WHERE expires_at < %(now)s", {"now": now})
             found = connection.execute(

@@ -1,4 +1,4 @@
-"""What the faces are shown of the rows: values, read in one go, never written back."""
+"""Read-only values for the interfaces, each read in one go."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TokenKind = Literal["cli", "web", "api", "pending"]
 
 @dataclass(frozen=True, kw_only=True)
 class Person:
-    """Somebody who submits, or hosts."""
+    """A person who submits or hosts."""
 
     id: PersonId
     name: str
@@ -41,7 +41,7 @@ class Person:
 
 @dataclass(frozen=True, kw_only=True)
 class Token:
-    """A token without its secret: of that only a hash is kept."""
+    """A token without its secret, of which only a hash is stored."""
 
     id: int
     person_id: PersonId | None
@@ -66,7 +66,8 @@ class ProblemVersion:
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """A leaderboard with its live problem. `problem_digest` is the recorded one. Holds secrets: never show it whole."""
+    """A leaderboard with its live problem. `problem_digest` is the recorded one. Contains secrets: never show all of
+    it."""
 
     id: int
     name: str
@@ -86,12 +87,13 @@ class Board:
     created_by: PersonId | None
     created_at: datetime
     closed_at: datetime | None
-    submissions: int | None  # None: nobody counted
+    submissions: int | None  # None: not counted
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moved:
-    """Whose places on a board may have moved up to this event; None: anybody's. `changed`: something was done to it."""
+    """The people whose ranks on a board may have changed up to this event; None: anyone's. `changed`: the board
+    changed."""
 
     upto: EventId
     changed: bool
@@ -100,7 +102,7 @@ class Moved:
 
 @dataclass(frozen=True, kw_only=True)
 class ArtifactView:
-    """A file that a profile left."""
+    """A profile's file."""
 
     gpu: str
     name: str
@@ -110,7 +112,7 @@ class ArtifactView:
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptView:
-    """One try, with the moments that its part of the waterfall is drawn from. No key, no nonce."""
+    """One attempt, with the timestamps for its part of the waterfall. No key, no nonce."""
 
     number: int
     name: str
@@ -132,7 +134,7 @@ class AttemptView:
 
 @dataclass(frozen=True, kw_only=True)
 class RunView:
-    """A run with its attempts, oldest first, and its verdict when it has one."""
+    """A run with its attempts, oldest first, and its verdict if it has one."""
 
     id: RunId
     gpu: str
@@ -153,20 +155,20 @@ class RunView:
 
     @property
     def waits_for(self) -> str:
-        """Why the attempt that is open hasn't begun, as far as the place where it waits has said so."""
+        """Why the open attempt hasn't started, if its place has said so."""
         last = self.attempts[-1] if self.attempts else None
         return str(last.telemetry.get("waits", "")) if last and last.state == AttemptState.SUBMITTED else ""
 
     @property
     def went(self) -> str:
-        """Where its last attempt went and why, where that isn't simply home."""
+        """Where its last attempt went and why, unless that is simply home."""
         last = self.attempts[-1] if self.attempts else None
         return placement.went(last.backend, last.why_here) if last else ""
 
     @property
     def shown_state(self) -> str:
-        """Where it stands, in the word that people are shown: a second measurement is 'confirming' until it ended, a
-        run that waits for its board's reference times 'calibrating'."""
+        """Its state as shown to people: a second measurement is 'confirming' until it has ended, and a run that waits
+        for its board's reference times is 'calibrating'."""
         if self.ended_at is None and self.second:
             return "confirming"
         if self.ended_at is None and self.held:
@@ -175,7 +177,7 @@ class RunView:
 
     @property
     def stamps(self) -> Stamps:
-        """The moments that the waterfall is drawn from; of the last attempt, where there were more."""
+        """The timestamps for the waterfall, from the last attempt if there were several."""
         last = self.attempts[-1] if self.attempts else None
         if last is None:
             return Stamps(accepted_at=self.queued_at)
@@ -192,7 +194,7 @@ class RunView:
 
 @dataclass(frozen=True, kw_only=True)
 class SubmissionView:
-    """A submission and all that came of it. `source` and the verdicts' details only where one was asked for."""
+    """A submission and its results. `source` and the verdicts' details only if requested."""
 
     id: SubmissionId
     person_id: PersonId
@@ -216,7 +218,7 @@ class SubmissionView:
 
 @dataclass(frozen=True, kw_only=True)
 class RateLimit:
-    """How many submissions of a category a person may make to a board within an hour."""
+    """How many submissions of a category a person may make to a board per hour."""
 
     board: str
     category: Category
@@ -225,7 +227,7 @@ class RateLimit:
 
 @dataclass(frozen=True, kw_only=True)
 class Invite:
-    """An invitation, and who took it up."""
+    """An invitation, and who claimed it."""
 
     code: str
     person_id: PersonId | None
@@ -247,7 +249,7 @@ class GpuQueue:
 
 @dataclass(frozen=True, kw_only=True)
 class Want:
-    """What so many queued runs want: a GPU type, so many of them on one node, and a place for guests or for staff."""
+    """What a number of queued runs need: a GPU type, how many on one node, and whether the submitter is staff."""
 
     gpu: str
     gpus: int
@@ -257,7 +259,7 @@ class Want:
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """So many attempts wait at a place for the same reason, as the place said."""
+    """How many attempts wait at a place for the same reason, in the place's words."""
 
     backend: str
     gpu: str
@@ -267,7 +269,7 @@ class Waiting:
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseState:
-    """Who leads. `info` is what the holder told about itself (host, pid, version, …)."""
+    """The leader. `info` is what the holder published about itself (host, pid, version, …)."""
 
     name: str
     holder: str
@@ -279,7 +281,7 @@ class LeaseState:
 
 @dataclass(frozen=True, kw_only=True)
 class Attention:
-    """Something that a host should look at."""
+    """Something that needs a host's attention."""
 
     kind: Literal["ambiguous", "failed", "quarantined", "unsteady", "old"]
     subject: str

@@ -1,1 +1,1 @@
-"""`kbslurm try` and `kbslurm problem verify`: a submission judged here and now, without a service."""
+"""`kbslurm try` and `kbslurm problem verify`: a submission judged on this machine, without a service."""

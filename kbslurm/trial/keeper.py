@@ -1,9 +1,9 @@
-"""Runs one command and leaves nothing of it behind: `python3 -I trial_keeper.py LIMIT_S COMMAND …`.
+"""Runs one command and leaves no process behind: `python3 -I trial_keeper.py LIMIT_S COMMAND …`.
 
-A process that sheds its session and its parent still has this keeper for a reaper, so it is found and ended with the
-rest: when the command ends, when the limit is over, and when stdin closes, which it does however our caller dies.
-Its exit code is the command's, 128 + signal for one that was killed, and OVER_LIMIT or CALLED_OFF for its own doing.
-It stands alone, stdlib only: it is started as a file.
+A process that leaves its session and its parent is still reaped by this keeper, so it is found and killed with the
+rest: when the command ends, when the limit is reached, and when stdin closes, which happens however our caller dies.
+Its exit code is the command's, 128 + signal if it was killed, and OVER_LIMIT or CALLED_OFF if the keeper killed it. It
+is standalone, stdlib only, since it is started as a file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
         command,
         stdin=subprocess.DEVNULL,
         start_new_session=True,
-        # Should this keeper be killed itself, the command must not go on unwatched.
+        # If this keeper is killed, the command must not go on unwatched.
         preexec_fn=lambda: _prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
     )
     try:
@@ -56,14 +56,14 @@ def _waited(child: subprocess.Popen[bytes], until: float) -> int:
         if left <= 0:
             return OVER_LIMIT
         ready, _, _ = select.select(watched, [], [], min(left, 0.1 if exited is None else left))
-        # poll() only ever takes our own child; orphans that came to us are reaped at the end.
+        # poll() only reaps our own child; adopted orphans are reaped at the end.
         if 0 in ready and not os.read(0, 4096):
             return CALLED_OFF
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Kill all descendants, again and again, until there is none: one that forks meanwhile is met in the next round."""
+    """Kill all descendants repeatedly until none is left: one that forks meanwhile is caught in the next round."""
     while True:
         with contextlib.suppress(OSError):
             os.killpg(child.pid, signal.SIGKILL)
@@ -82,7 +82,7 @@ def _descendants() -> list[int]:
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            # The command's name stands in brackets and may hold anything, brackets too: count from the last one.
+            # The command's name is in parentheses and may contain anything, even parentheses: count from the last one.
             fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
             children.setdefault(int(fields[1]), []).append(int(entry.name))
     found: list[int] = []

@@ -1,4 +1,4 @@
-"""Whether a problem's check notices spoilt answers."""
+"""Whether a problem's check notices corrupted answers."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ MUTATING_S = 300.0
 
 @dataclass(frozen=True, kw_only=True)
 class Mutations:
-    """What the problem's check made of spoilt answers. `trouble`: why it couldn't be asked."""
+    """How the problem's check handled corrupted answers. `trouble`: why it couldn't be tested."""
 
     findings: tuple[dict[str, Any], ...] = ()
     trouble: str = ""
 
     @property
     def sound(self) -> bool:
-        """Whether no finding is an error; warnings may be meant so."""
+        """Whether no finding is an error; warnings may be intended."""
         return not self.trouble and all(found["severity"] != "error" for found in self.findings)
 
 
 def try_mutations(problem: Problem, *, work: Path, eval_dir: Path, timeout_s: float = MUTATING_S) -> Mutations:
-    """Spoil the reference's own answers to the test cases in known ways, and see what the problem's check says."""
+    """Corrupt the reference's own answers to the test cases in known ways, and see what the problem's check says."""
     manifest = manifest_for(
         problem,
         token=new_job_name(),
@@ -45,7 +45,7 @@ def try_mutations(problem: Problem, *, work: Path, eval_dir: Path, timeout_s: fl
         secret_seed=secrets.token_hex(16),
     )
     if problem.world_size > 1:
-        return Mutations(trouble="a problem of several ranks isn't looked at so")
+        return Mutations(trouble="this isn't supported for problems with several ranks")
     work.mkdir(parents=True, exist_ok=True)
     file = work / f"{manifest.token}.json"
     put(file, manifest_text(manifest).encode(), 0o600)
@@ -65,6 +65,6 @@ def try_mutations(problem: Problem, *, work: Path, eval_dir: Path, timeout_s: fl
         return Mutations(trouble=f"the problem's own code took longer than {timeout_s:g} s")
     except (ValueError, KeyError, IndexError):
         said = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        return Mutations(trouble=f"the problem's own code ended the look at it {' '.join(said)}".rstrip())
+        return Mutations(trouble=f"the problem's own code ended the test {' '.join(said)}".rstrip())
     finally:
         file.unlink(missing_ok=True)

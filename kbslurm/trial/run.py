@@ -1,7 +1,7 @@
-"""One submission through the whole harness on this machine: no database, no daemon, nothing kept.
+"""Run one submission through the whole harness on this machine: no database, no daemon, nothing stored.
 
-`kbslurm try` and `kbslurm problem verify` stand on this. What is judged and how is the same as in a job: the same
-manifest, the same harness, the same sealed report. Only what a site adds (a container, an exclusive GPU) is missing.
+Used by `kbslurm try` and `kbslurm problem verify`. Judging works as in a job: the same manifest, harness and sealed
+report. Only what a site adds (a container, an exclusive GPU) is missing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SHOWN_LOG_CAP = 20_000
 HEARTBEAT_CAP = 65_536
 LOOK_EVERY_S = 0.1
 ENDING_S = 30.0
-# What a submission may know of the caller's environment: where programs, libraries and devices are.
+# What a submission may see of the caller's environment: where programs, libraries and devices are.
 KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "TZ")
 
 Heartbeat = Callable[[Mapping[str, Any]], None]
@@ -51,9 +51,9 @@ Heartbeat = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What one try came to. A harness that gave no report has verdict infrastructure, or timeout at the hard limit.
+    """The result of one try. Without a report the verdict is infrastructure, or timeout at the hard limit.
 
-    `artifacts`: the files of a profile, whatever the submission put into them.
+    `artifacts`: the profile's files, whose contents the submission controls.
     """
 
     report: Report
@@ -73,10 +73,10 @@ def run_trial(
     on_heartbeat: Heartbeat | None = None,
     timeout_s: float | None = None,
 ) -> Trial:
-    """Judge one submission below `work`, which is left as it was found; nothing that was started survives.
+    """Judge one submission below `work`, which is left as it was; no started process survives.
 
-    Raises Invalid for a submission that can't be one and for a mode that the problem hasn't. `timeout_s` is the hard
-    limit from outside; by default what a backend would give the job.
+    Raises Invalid for an invalid submission and for a mode that the problem doesn't have. `timeout_s` is the hard limit
+    from outside; by default the one that a backend would use.
     """
     source = checked_source(source_file_name, source_text.encode())
     check_language(source, problem.lang)
@@ -155,7 +155,7 @@ def _judged(
     sealed = read_capped(paths.report, 2 * REPORT_CAP)
     if sealed is None:
         if code == trial_keeper.OVER_LIMIT:
-            return without_report("timeout", f"it was ended from outside after {limit_s:g} s")
+            return without_report("timeout", f"it was killed at the time limit of {limit_s:g} s")
         return without_report("infrastructure", f"the harness ended with exit code {code} and left no report")
     try:
         report = unseal(sealed, key)
@@ -189,7 +189,7 @@ def _ran(paths: AttemptPaths, eval_dir: Path, limit_s: float, on_heartbeat: Hear
             stderr=subprocess.STDOUT,
             cwd=paths.scratch,
             env=environment(paths.scratch),
-            start_new_session=True,  # a ^C at the terminal is ours to pass on, by closing stdin
+            start_new_session=True,  # we pass on a ^C from the terminal by closing stdin
         )
     seen = b""
     try:

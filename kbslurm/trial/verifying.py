@@ -1,4 +1,4 @@
-"""`kbslurm problem verify`: each submission beside a problem gets the verdict that its folder promises."""
+"""`kbslurm problem verify`: check that each of a problem's example submissions gets its folder's verdict."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kbslurm_eval.shared.wire import Mode, VerdictName
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """One submission of a problem's folders, and whether it got the verdict that its folder says."""
+    """One example submission, and whether it got its folder's verdict."""
 
     file: Path
     expected: VerdictName
@@ -32,13 +32,13 @@ class Verification:
 
 
 def fullest_mode(problem: Problem) -> Mode:
-    """The mode that judges most of those that the problem offers."""
+    """The most thorough mode that the problem offers."""
     modes: tuple[Mode, ...] = ("leaderboard", "benchmark", "test")
     return next(mode for mode in modes if mode in problem.modes)
 
 
 def expected_verdicts(path: Path) -> list[tuple[Path, VerdictName]]:
-    """The submissions that lie beside a problem and the verdicts that their folders promise; Invalid without any."""
+    """A problem's example submissions with the verdicts expected by their folders; Invalid if there are none."""
     base = path if path.is_dir() else path.parent
     folder = base / "submissions"
     verdicts = {name: verdict for verdict, name in FOLDERS.items()}
@@ -54,14 +54,14 @@ def expected_verdicts(path: Path) -> list[tuple[Path, VerdictName]]:
             continue
         if kind.name not in verdicts:
             raise Invalid(
-                f"submissions/{kind.name} is called after no verdict",
+                f"submissions/{kind.name} isn't named after a verdict",
                 file=base,
-                hint=f"There are: {', '.join(verdicts)}.",
+                hint=f"Choose one of: {', '.join(verdicts)}.",
             )
         files = sorted(file for file in kind.iterdir() if file.is_file() and not file.name.startswith((".", "__")))
         found += [(file, verdicts[kind.name]) for file in files]
     if not found:
-        raise Invalid("submissions/ holds no submission, so there is nothing to verify", file=base)
+        raise Invalid("submissions/ contains no submissions, so there is nothing to verify", file=base)
     return found
 
 
@@ -76,9 +76,9 @@ def verify(
     on_start: Callable[[Path], None] | None = None,
     on_heartbeat: Heartbeat | None = None,
 ) -> Iterator[Verification]:
-    """Judge each submission in the problem's folders, one after the other, and say what each came to.
+    """Judge each example submission, one after the other, and yield the results.
 
-    The problem and its folders are read by the call itself, so a fault in them is raised before anything runs.
+    The problem and its folders are read first, so errors in them are raised before anything runs.
     """
     judged = problem or loading.load(path)
     chosen = mode or fullest_mode(judged)

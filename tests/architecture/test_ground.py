@@ -183,7 +183,7 @@ class TestMakefile:
         argv = ["make", "venv", f"PYTHON={old}"]
         said = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert said.returncode == 2
-        assert f"kbslurm needs Python 3.11 or newer and {old} is Python 3.10.1" in said.stderr
+        assert f"kbslurm needs Python 3.11 or newer, but {old} is Python 3.10.1" in said.stderr
         assert not (tmp_path / ".venv").exists()
 
     @needs(MAKE)
@@ -192,7 +192,7 @@ class TestMakefile:
         environ = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
         said = subprocess.run(argv, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
         assert said.returncode == 2
-        assert f"{sys.executable} has no pyslurm" in said.stderr and "PYSLURM_PYTHON=" in said.stderr
+        assert f"{sys.executable} doesn't have pyslurm" in said.stderr and "PYSLURM_PYTHON=" in said.stderr
         assert not said.stdout
 
 

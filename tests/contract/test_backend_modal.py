@@ -167,7 +167,7 @@ def test_the_hostile_pickle_would_have_run_where_it_is_unpickled(case: ModalCase
 
 def test_a_remote_exception_is_told_in_our_own_words(case: ModalCase) -> None:
     backend, attempt, ended = ended_as(case, "hostile exception")
-    assert (ended.ending, ended.reason) == (Ending.NO_REPORT, "the function failed; Modal's logs say why")
+    assert (ended.ending, ended.reason) == (Ending.NO_REPORT, "the function failed; see Modal's logs")
     assert backend.collect(attempt) is None
     assert not (case.fake.app / "pwned").exists()
 

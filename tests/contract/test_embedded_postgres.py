@@ -141,7 +141,7 @@ def test_only_its_own_user_gets_in(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda place: (place.mkdir(), (place / "mine.txt").touch()), "is not empty and holds no database"),
+        (lambda place: (place.mkdir(), (place / "mine.txt").touch()), "isn't empty and doesn't contain"),
         (lambda place: place.touch(), "there is a file where a directory should be"),
     ],
     ids=["foreign directory", "a file"],

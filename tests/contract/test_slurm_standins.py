@@ -393,7 +393,7 @@ def test_a_report_that_had_no_room_is_told_by_what_is_left_of_it(rig: Rig) -> No
     ended = rig.backend().poll([rig.attempt(job, "7")])[job.name]
     assert (ended.ending, ended.reason) == (
         Ending.NO_REPORT,
-        "the shared root was full or closed when the judge wrote its report on n1",
+        "the shared root was full or read-only when the judge wrote its report on n1",
     )
 
 

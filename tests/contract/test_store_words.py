@@ -25,7 +25,7 @@ def test_an_unfit_word_is_refused_and_the_store_works_on(database_url: str, word
     with PostgresStore(database_url) as store:
         store.people.add("ada")
         for way in WAYS:
-            with pytest.raises(Invalid, match="can't be kept"):
+            with pytest.raises(Invalid, match="can't be stored"):
                 way(store, word)
         known = store.people.find("ada")
         assert known is not None and known.ban_reason == ""

@@ -248,7 +248,7 @@ def test_what_concerns_whoever_asks(discord: Discord, api: ServedApi, tmp_path: 
         assert "`#1`" in discord.answer(personal) and not personal.said[0]["attachments"]
         with Client(api.url) as device:
             pending = device.pending()
-        assert "It is yours, ada" in discord.answer(discord.command(ADA, "link", token=pending))
+        assert "Linked, ada" in discord.answer(discord.command(ADA, "link", token=pending))
         assert "isn't waiting" in discord.answer(discord.command(EVE, "link", token=pending))
         with Client(api.url, token=pending) as hers:
             assert hers.me().name == "ada"
@@ -427,11 +427,13 @@ def test_check_names_what_is_missing_and_its_remedy(discord: Discord, api: Serve
     code, found = checked(environment_of(discord, api, tmp_path), tmp_path)
     named = {"[discord] channel", "[discord] staff_channel"}
     assert code == 0 and set(found) == {"token", "intents", "server guild 2000", "service"} | named
-    assert "none is named" in found["[discord] channel"]["said"]
+    assert "not configured" in found["[discord] channel"]["said"]
     env = environment_of(discord, api, tmp_path)
     del env["KBSLURM_BOT_TOKEN"]
     code, found = checked(env, tmp_path)
-    assert code == 0 and "kbslurm up makes the token" in found["service"]["said"], "as docs/discord.md has it checked"
+    assert code == 0 and "kbslurm up makes the bot's token" in found["service"]["said"], (
+        "as docs/discord.md has it checked"
+    )
     discord.permissions = str(1 << 10)
     code, found = checked(environment_of(discord, api, tmp_path, KBSLURM_BOT_TOKEN="another"), tmp_path)
     assert code == 2 and not found["service"]["ok"]
@@ -452,7 +454,7 @@ def test_check_looks_into_both_channels(discord: Discord, api: ServedApi, tmp_pa
     code, found = checked(environment_of(discord, api, tmp_path, both), tmp_path)
     assert code == 2 and found["[discord] channel"]["said"] == "in #c3001 it lacks Send Messages"
     assert "allow Send Messages" in found["[discord] channel"]["fix"]
-    assert "doesn't see 3002" in found["[discord] staff_channel"]["said"] and found["[discord] staff_channel"]["fix"]
+    assert "can't see 3002" in found["[discord] staff_channel"]["said"] and found["[discord] staff_channel"]["fix"]
     discord.channels[3001]["permission_overwrites"] = [
         deny,
         {**deny, "id": "1000", "allow": str(fake.SEND), "deny": "0"},
@@ -470,7 +472,7 @@ def test_check_looks_into_both_channels(discord: Discord, api: ServedApi, tmp_pa
     lines = said.stdout.splitlines()
     assert "PASS [discord] channel: it may write in #c3001" in lines, "the bot's own overwrite is the last word"
     assert said.returncode == 2 and any(
-        line.startswith("FAIL [discord] staff_channel: the bot doesn't see 77") for line in lines
+        line.startswith("FAIL [discord] staff_channel: the bot can't see 77") for line in lines
     )
 
 
@@ -496,9 +498,9 @@ def test_start_up_names_what_is_missing_and_its_remedy(
     assert running.returncode == 0
     (server,) = [line for line in lines if "a permission is missing" in line]
     assert "Send Messages, Attach Files" in server and "kbslurm bot check" in server
-    (listener,) = [line for line in lines if "can't write into [discord] channel" in line]
+    (listener,) = [line for line in lines if "can't write in [discord] channel" in line]
     assert "#c3001 of guild 2000" in listener and "Send Messages" in listener and "Allow it" in listener
-    (staff,) = [line for line in lines if "can't write into [discord] staff_channel" in line]
+    (staff,) = [line for line in lines if "can't write in [discord] staff_channel" in line]
     assert "77" in staff and "View Channels" in staff
 
 

@@ -165,8 +165,8 @@ def test_the_running_bot_announces_and_tells_staff(discord: Discord, api: Served
         card(discord, "★ bea leads transpose on H100", channel=3001)
         face.service.client.close()
         asked = discord.command(ADA, "me")
-        assert "bug of ours" in discord.answer(asked)
-        card(discord, "A bug of the bot's", channel=3002)
+        assert "bug in kbslurm" in discord.answer(asked)
+        card(discord, "A bug in the bot", channel=3002)
     assert sum("leads" in text_of(one) for one in discord.shown(3001)) == 1 and not discord.refusals
 
 

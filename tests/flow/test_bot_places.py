@@ -128,7 +128,7 @@ def test_the_end_of_each_canary_stirs_the_card_that_shows_them_all(
         card(discord, "**H100** at github ✓ works")
     with bot(discord, api, tmp_path):  # which ones it shows is known again after a restart
         assert works(api, "local") == 1
-        last = card(discord, "2 of 2 work")
+        last = card(discord, "2 of 2 passed")
         assert last["id"] == shown["id"]
     assert not discord.refusals
 
@@ -141,10 +141,10 @@ def test_a_board_made_anew_isnt_the_one_that_was_asked_about(discord: Discord, a
         store.boards.delete("transpose", force=True)
         made = store.boards.add("transpose", loading.load(TRANSPOSE), gpus=["H100"], confirm=False, now=api.now)
         said = discord.answer(discord.press(HOSTESS, asked.said[-1], "Delete"))
-        assert "is another one now" in said and store.boards.find("transpose").id == made.id  # type: ignore[union-attr]
+        assert "is a different one now" in said and store.boards.find("transpose").id == made.id  # type: ignore[union-attr]
         asked = discord.command(HOSTESS, "admin delete", leaderboard="transpose", force=True)
         discord.answer(asked)
-        assert "is gone" in discord.answer(discord.press(HOSTESS, asked.said[-1], "Delete"))
+        assert "is deleted" in discord.answer(discord.press(HOSTESS, asked.said[-1], "Delete"))
         assert store.boards.find("transpose") is None
     assert not discord.refusals
 

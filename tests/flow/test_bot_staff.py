@@ -112,7 +112,9 @@ def test_nothing_of_it_is_a_plain_members(discord: Discord, api: ServedApi, tmp_
         for name, values in found.items():
             for who in (EVE, MAKER) if name != "leaderboard create" else (EVE,):
                 text = said(discord, who, name, **values)
-                what = "may not make boards" if name == "leaderboard create" else f"{who.name.capitalize()} is no host"
+                what = (
+                    "may not create boards" if name == "leaderboard create" else f"{who.name.capitalize()} isn't a host"
+                )
                 assert text.startswith(what) or what in text, (name, text)
                 assert "\n" not in text and "bug" not in text, text
         added = [one.kind for one in api.store.events.after(before)]
@@ -135,14 +137,14 @@ def test_what_hosts_do(discord: Discord, api: ServedApi, tmp_path: Path) -> None
     ada, mallory = store.people.ensure("ada"), store.people.ensure("mallory")
     with bot(discord, api, tmp_path):
         assert "until `/admin start`" in said(discord, HOSTESS, "admin stop") and not store.settings.accepts_jobs()
-        assert "no submissions are taken" in said(discord, HOSTESS, "admin show-stats", leaderboard="transpose")
-        assert said(discord, HOSTESS, "admin start") == "Submissions are taken." and store.settings.accepts_jobs()
+        assert "submissions are paused" in said(discord, HOSTESS, "admin show-stats", leaderboard="transpose")
+        assert said(discord, HOSTESS, "admin start") == "Submissions are accepted." and store.settings.accepts_jobs()
         assert "there is no board" in said(discord, HOSTESS, "admin show-stats", leaderboard="sort").lower()
 
         assert discord.complete(HOSTESS, "admin ban", "person", "MAL") == [f"person:{mallory.id}"]
         asked = discord.command(HOSTESS, "admin ban", person=f"person:{mallory.id}", reason="shared an account")
         assert "Ban **mallory**" in discord.answer(asked) and store.people.find("mallory").banned_at is None  # type: ignore[union-attr]
-        assert "by somebody else" in answered(discord, EVE, asked, "Ban")
+        assert "nly the person who used the command" in answered(discord, EVE, asked, "Ban")
         assert "is banned" in answered(discord, HOSTESS, asked, "Ban")
         assert store.people.find("mallory").ban_reason == "shared an account"  # type: ignore[union-attr]
         assert "has been answered or has expired" in answered(discord, HOSTESS, asked, "Ban")
@@ -150,7 +152,7 @@ def test_what_hosts_do(discord: Discord, api: ServedApi, tmp_path: Path) -> None
         assert "no person" in said(discord, HOSTESS, "admin ban", person="nobody")
         discord.answer(discord.command(EVE, "me"))
         discord.answer(mention := discord.command(HOSTESS, "admin ban", person="<@502>"))
-        assert "Ban **eve**" in mention.text and "Nothing was done" in answered(discord, HOSTESS, mention, "Leave it")
+        assert "Ban **eve**" in mention.text and "Nothing was done" in answered(discord, HOSTESS, mention, "Cancel")
 
         until = said(discord, HOSTESS, "admin extend", leaderboard="transpose", person="ada", until="2999-01-01 12:00")
         assert "until 2999" in until
@@ -165,9 +167,9 @@ def test_what_hosts_do(discord: Discord, api: ServedApi, tmp_path: Path) -> None
         assert "no board" in said(discord, HOSTESS, "admin invite", leaderboards="sort").lower()
         assert "is public" in said(discord, HOSTESS, "admin visibility", leaderboard="transpose", visibility="public")
         limited: fake.Json = {"leaderboard": "transpose", "category": "test"}
-        assert "hour 4 of test" in said(discord, HOSTESS, "admin rate-limit", **limited, per_hour=4)
+        assert "hour: 4 test" in said(discord, HOSTESS, "admin rate-limit", **limited, per_hour=4)
         assert store.limits.rates("transpose")[0].most_per_hour == 4
-        assert "any number" in said(discord, HOSTESS, "admin rate-limit", **limited)
+        assert "no limit on test" in said(discord, HOSTESS, "admin rate-limit", **limited)
         assert "no rate limit" in said(discord, HOSTESS, "admin rate-limit", **limited).lower()
 
         discord.command(ADA, "submit", file=("k.py", GOOD), leaderboard="transpose", gpu="H100", mode="test")
@@ -177,18 +179,18 @@ def test_what_hosts_do(discord: Discord, api: ServedApi, tmp_path: Path) -> None
         assert "no submission" in said(discord, HOSTESS, "admin get-submission", submission=9).lower()
         assert discord.complete(ADA, "cancel", "submission", "") == ["1"]
         asked = discord.command(HOSTESS, "admin delete-submission", submission=1)
-        assert "is gone" in answered(discord, HOSTESS, asked, "Delete")
+        assert "is deleted" in answered(discord, HOSTESS, asked, "Delete")
         assert store.submissions.get(1).removed_at is not None  # type: ignore[arg-type]
         card(discord, "taken back")
 
-        assert "no run that fits" in said(discord, HOSTESS, "admin rejudge-preview", leaderboard="transpose")
+        assert "no matching runs" in said(discord, HOSTESS, "admin rejudge-preview", leaderboard="transpose")
         ranks(api, "bob", 2e-3)
         order: fake.Json = {"leaderboard": "transpose", "filter": "person=bob mode=leaderboard"}
         assert "0 would change, 1 open" in said(discord, HOSTESS, "admin rejudge-preview", **order)
-        assert "being judged again already" in said(discord, HOSTESS, "admin rejudge-preview", **order)
+        assert "already being rejudged" in said(discord, HOSTESS, "admin rejudge-preview", **order)
         assert "passed           → open" in said(discord, HOSTESS, "admin rejudge-preview", leaderboard="transpose")
         refused = said(discord, HOSTESS, "admin rejudge-preview", leaderboard="transpose", filter="colour=red")
-        assert "chooses nothing" in refused
+        assert "isn't a valid filter" in refused
         table = discord.command(HOSTESS, "admin export", leaderboard="transpose")
         head, row = csv.reader(io.StringIO(file_of(discord, table)))
         assert (head[:3], row[:3], row[5]) == (["board", "gpu", "rank"], ["transpose", "H100", "1"], "bob")
@@ -199,7 +201,7 @@ def test_what_hosts_do(discord: Discord, api: ServedApi, tmp_path: Path) -> None
             assert "over 20" in said(discord, HOSTESS, "admin export", leaderboard="transpose")
 
         plainly = discord.command(HOSTESS, "leaderboard delete", leaderboard="transpose")
-        assert "1 submissions of 1 people" in discord.answer(plainly)
+        assert "1 submissions by 1 people" in discord.answer(plainly)
         assert "Delete it by force" in answered(discord, HOSTESS, plainly, "Delete")
         asked = discord.command(HOSTESS, "admin delete", leaderboard="transpose", force=True)
         # Who isn't a host any more by the time that they say yes is refused then.
@@ -208,10 +210,10 @@ def test_what_hosts_do(discord: Discord, api: ServedApi, tmp_path: Path) -> None
             "is no host" in answered(discord, retired, asked, "Delete") and store.boards.find("transpose") is not None
         )
         asked = discord.command(HOSTESS, "admin delete", leaderboard="transpose", force=True)
-        assert "is gone" in answered(discord, HOSTESS, asked, "Delete") and store.boards.find("transpose") is None
+        assert "is deleted" in answered(discord, HOSTESS, asked, "Delete") and store.boards.find("transpose") is None
         assert "no board" in said(discord, HOSTESS, "admin delete", leaderboard="transpose").lower()
 
-        assert "commands are registered anew" in said(discord, HOSTESS, "admin resync")
+        assert "commands registered again" in said(discord, HOSTESS, "admin resync")
         assert (discord.met["sync"], discord.guild_commands) == (2, {2000: []})
         acts = [event.kind.removeprefix("staff.") for event in store.events.audit_log(limit=100)]
         for act in (
@@ -246,11 +248,11 @@ def test_problems_come_from_a_repository(discord: Discord, api: ServedApi, tmp_p
     local: fake.Json = {"repository": str(place)}
     with bot(discord, api, tmp_path):
         wrong = said(discord, HOSTESS, "admin update-problems", repository=str(place / "nowhere"))
-        assert "can't be a repository" in wrong
-        assert "doesn't reach the server's own files" in said(discord, HOSTESS, "admin update-problems", **local)
+        assert "isn't a valid repository" in wrong
+        assert "gives no access to files on the server" in said(discord, HOSTESS, "admin update-problems", **local)
         forced = discord.command(HOSTESS, "admin update-problems", repository="example/problems", force=True)
-        assert "Take all of" in discord.answer(forced)
-        assert "Nothing was done" in answered(discord, HOSTESS, forced, "Leave it")
+        assert "Make everything in" in discord.answer(forced)
+        assert "Nothing was done" in answered(discord, HOSTESS, forced, "Cancel")
         api.store.people.set_role(api.store.people.find("grace").id, "staff", now=api.now)  # type: ignore[union-attr]
         (place / "problems" / "spring.yaml").write_text(one)
         refused = said(discord, HOSTESS, "admin update-problems", **local)
@@ -258,7 +260,7 @@ def test_problems_come_from_a_repository(discord: Discord, api: ServedApi, tmp_p
         subprocess.run(["git", "-C", place, *who, "commit", "-qam", "without"], check=True)
         assert "created: order" in said(discord, HOSTESS, "admin update-problems", **local)
         again = discord.command(HOSTESS, "admin update-problems", **local, force=True)
-        assert "skipped order" in answered(discord, HOSTESS, again, "Take it live")
+        assert "skipped order" in answered(discord, HOSTESS, again, "Make it live")
     assert not discord.refusals
 
 
@@ -275,7 +277,7 @@ def test_creators_make_boards(discord: Discord, api: ServedApi, tmp_path: Path) 
             gpu="H100, B200",
             deadline="2999-01-01",
         )
-        assert "Board **spring** is there, on H100, B200" in made and "no place offers B200" in made
+        assert "Board **spring** is created, on H100, B200" in made and "no place offers B200" in made
         assert discord.complete(MAKER, "leaderboard create", "gpu", "h") == ["H100"]
         assert discord.complete(MAKER, "leaderboard create", "gpu", "H100, ") == ["H100, A100"]
         every = said(discord, HOSTESS, "leaderboard create", leaderboard="one", problem=FILES["problem"], gpu="all")
@@ -311,7 +313,7 @@ def test_a_try_never_ranks_and_a_canary_tells_which_places_work(
         followed = card(discord, "canary on transpose")
         assert "**H100** at local waiting" in text_of(followed) and "**A100** at local waiting" in text_of(followed)
     with working(api, tmp_path / "service"), bot(discord, api, tmp_path):
-        last = card(discord, "2 of 2 work")
+        last = card(discord, "2 of 2 passed")
         assert last["id"] == followed["id"] and text_of(last).count("at local ✓ works") == 2
         assert api.store.standings.best("transpose", "H100") == []
     assert not discord.refusals
@@ -322,17 +324,17 @@ def test_a_role_of_another_server_gives_nothing_and_a_restart_ends_questions(
 ) -> None:
     elsewhere = User(701, "eva", (80001,))
     with bot(discord, api, tmp_path):
-        assert "is no host" in said(discord, elsewhere, "admin stop", 3100)
+        assert "isn't a host" in said(discord, elsewhere, "admin stop", 3100)
         # Discord names a member's roles of the server where they type; those of another aren't among that server's.
-        assert "is no host" in said(discord, User(702, "hal", (int(HOST),)), "admin stop", 3100)
-        assert "is taken" in said(discord, HOSTESS, "admin stop") or not api.store.settings.accepts_jobs()
+        assert "isn't a host" in said(discord, User(702, "hal", (int(HOST),)), "admin stop", 3100)
+        assert "are paused" in said(discord, HOSTESS, "admin stop") or not api.store.settings.accepts_jobs()
         discord.answer(asked := discord.command(HOSTESS, "admin delete", leaderboard="transpose"))
     with bot(discord, api, tmp_path):
         assert "has expired" in answered(discord, HOSTESS, asked, "Delete")
         assert api.store.boards.find("transpose") is not None
         # Staff by their own row need no role, in any server.
         api.store.people.set_role(api.store.people.find("eva").id, "staff", now=api.now)  # type: ignore[union-attr]
-        assert said(discord, elsewhere, "admin start", 3100) == "Submissions are taken."
+        assert said(discord, elsewhere, "admin start", 3100) == "Submissions are accepted."
         assert api.store.events.audit_log(limit=1)[0].data["by"] == "eva"
     assert not discord.refusals
 
@@ -345,7 +347,7 @@ def test_a_question_is_answered_once_by_whoever_asked_and_soon() -> None:
         return ""
 
     first, second = questions.put(1, act), questions.put(1, act)
-    with pytest.raises(Refused, match="somebody else"):
+    with pytest.raises(Refused, match="only the person"):
         questions.take(first, 2)
     assert questions.take(first, 1) is act
     with pytest.raises(Refused, match="answered"):

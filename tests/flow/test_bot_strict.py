@@ -73,7 +73,7 @@ def test_every_command_is_acknowledged_before_the_service_is_asked(
             discord.wait_for(lambda one=one: one.acked_at is not None, f"an acknowledgement of /{name}")  # type: ignore[misc]
             said = discord.answer(one)
             if not name.endswith("help"):
-                assert "doesn't answer" in said or "not reachable" in said, f"/{name}: {said}"
+                assert "isn't responding" in said or "not reachable" in said, f"/{name}: {said}"
         lost = discord.answer(discord.command(EVE, "submit", file=FILE, leaderboard="transpose", gpu="H100"))
         assert lost.count(".") <= 3
         service.let_go()
@@ -91,7 +91,7 @@ def test_a_card_outlives_a_service_that_was_away(
         service.hold()
         judge(api, 0.5)
         again = discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100")
-        assert "isn't known: look at `/me`" in discord.answer(again), "it may have been taken"
+        assert "check `/me` before you submit again" in discord.answer(again), "it may have been taken"
         service.let_go()
         card(discord, "rank 1 of 1")
     assert len(discord.shown()) == 1 and not discord.refusals
@@ -104,7 +104,7 @@ def test_what_reaches_discord_too_late_is_said_in_the_channel_and_not_done(
     with bot(discord, api, tmp_path, staff_channel=STAFF):
         discord.late_next()
         late = discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100")
-        said = card(discord, "too late, so nothing was done")
+        said = card(discord, "too late for Discord, so nothing was done")
         assert "<@501>" in text_of(said) and not late.said and late.acked_at is None
         discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100")
         shown = card(discord, "waiting")
@@ -176,7 +176,9 @@ def test_who_gets_no_card_is_told(discord: Discord, api: ServedApi, tmp_path: Pa
     with bot(discord, api, tmp_path):
         discord.refuses_writes = True
         asked = discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100")
-        discord.wait_for(lambda: "I may not write in this channel, so submission 1 has no card" in asked.text, "a word")
+        discord.wait_for(
+            lambda: "I'm not allowed to write in this channel, so submission 1 has no card" in asked.text, "a word"
+        )
         own = discord.command(ADA, "leaderboard get-submission", submission=1)
         assert "waiting" in discord.answer(own)
     assert not discord.shown()
@@ -212,7 +214,7 @@ def test_two_bots_with_one_token_do_each_thing_once(discord: Discord, api: Serve
             discord.wait_for(lambda face=face: face.state.word("announce:seen_at"), "the first look")  # type: ignore[misc]
         asked = discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100")
         discord.answer(asked)
-        card(discord, "Two bots run with one token", STAFF)
+        card(discord, "Two bots are running with one token", STAFF)
         number_of_cards(discord, 1)
         judge(api, 0.5)
         card(discord, "ada leads transpose", 3001)
@@ -267,7 +269,7 @@ def test_a_forged_button_opens_nothing(discord: Discord, api: ServedApi, tmp_pat
 
 def test_a_bad_attachment_is_one_sentence(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
     bad = {
-        "photo.png": (b"\x89PNG", "none of the suffixes"),
+        "photo.png": (b"\x89PNG", "must end in one of"),
         "latin.py": (b"# caf\xe9\n", "isn't UTF-8 (line 1)"),
         "nul.py": (b"x = 1\n\x00", "NUL character (line 2)"),
         "empty.py": (b" \n", "is empty"),

@@ -98,7 +98,7 @@ def judged(api: ServedApi, by: str, score_s: float, source: bytes = GOOD, doubt_
 def test_a_pasted_token_is_kept_for_nobody_else_and_ended_by_logout(laptop: Laptop) -> None:
     assert (laptop("whoami").code, laptop("history").code) == (4, 4), "nobody is signed on"
     refused = laptop.login(None)
-    assert refused.code == 4 and "Nothing was kept" in refused.err and not laptop.tokens.exists()
+    assert refused.code == 4 and "Nothing was saved" in refused.err and not laptop.tokens.exists()
     told = laptop.login()
     assert told.code == 0 and "as ada (participant)" in told.out
     assert (laptop.tokens.stat().st_mode & 0o777, laptop.tokens.parent.stat().st_mode & 0o777) == (0o600, 0o700)
@@ -107,13 +107,13 @@ def test_a_pasted_token_is_kept_for_nobody_else_and_ended_by_logout(laptop: Lapt
     assert laptop("whoami", "--json").json()["person"] == "ada"
     laptop.tokens.chmod(0o644)
     open_to_all = laptop("whoami")
-    assert open_to_all.code == 2 and "others can read" in open_to_all.err and "chmod 600" in open_to_all.err
+    assert open_to_all.code == 2 and "other users can read" in open_to_all.err and "chmod 600" in open_to_all.err
     assert laptop("whoami", KBSLURM_TOKEN=secret).code == 0, "the environment goes before the file"
     laptop.tokens.chmod(0o600)
     assert laptop("logout", "--json").json() == {"url": laptop.api.url, "ended": True, "forgotten": True}
     assert laptop.api.store.tokens.person_of(secret) is None
     assert laptop("whoami").code == 4 and "kbslurm login" in laptop("whoami").err
-    assert "no token was kept" in laptop("logout").out
+    assert "there was no saved token" in laptop("logout").out
 
 
 def test_a_device_registers_and_waits_to_be_linked(laptop: Laptop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def test_a_device_registers_and_waits_to_be_linked(laptop: Laptop, monkeypatch: 
     told = laptop("login", "--register", "github", "--no-wait")
     assert told.code == 0 and "/link " in told.err
     pending = laptop("whoami")
-    assert pending.code == 4 and "waits to be linked" in pending.err
+    assert pending.code == 4 and "isn't linked yet" in pending.err
     linked = threading.Event()
 
     def link() -> None:
@@ -259,7 +259,7 @@ def test_an_interrupted_watch_says_how_to_come_back(laptop: Laptop) -> None:
     watching.send_signal(signal.SIGINT)
     _, said = watching.communicate(timeout=60)
     assert watching.returncode == 130, said
-    assert f"submission #{number} goes on" in said and f"watch {number} comes back to it" in said
+    assert f"submission #{number} goes on" in said and "To resume: " in said and f"watch {number}" in said
     assert not laptop.api.store.submissions.get(SubmissionId(number)).is_done
 
 
@@ -358,15 +358,15 @@ def test_wrong_addresses_and_strangers_are_one_sentence(laptop: Laptop) -> None:
     stranger = f"http://127.0.0.1:{server.server_port}"
     try:
         for url, code, says in (
-            ("kernels.example.edu", 2, "is no service's address"),
-            ("ftp://kernels.example.edu", 2, "is no service's address"),
-            ("http://[bad", 2, "is no service's address"),
-            ("http://h:99999999", 2, "is no service's address"),
-            ("https://ada:secret@kernels.example.edu", 2, "is no service's address"),
+            ("kernels.example.edu", 2, "isn't a valid service address"),
+            ("ftp://kernels.example.edu", 2, "isn't a valid service address"),
+            ("http://[bad", 2, "isn't a valid service address"),
+            ("http://h:99999999", 2, "isn't a valid service address"),
+            ("https://ada:secret@kernels.example.edu", 2, "isn't a valid service address"),
             ("http://127.0.0.1:9", 6, "can't be reached"),
-            (stranger, 6, "this isn't kbslurm, it seems"),
-            (f"{stranger}/page", 6, "this isn't kbslurm, it seems"),
-            (f"{stranger}/moved", 6, "it sends on to https://elsewhere.example"),
+            (stranger, 6, "this doesn't seem to be kbslurm"),
+            (f"{stranger}/page", 6, "this doesn't seem to be kbslurm"),
+            (f"{stranger}/moved", 6, "it redirects to https://elsewhere.example"),
         ):
             for words in (("login", url), ("board", "list")):
                 told = laptop(*words, KBSLURM_URL=url)
@@ -386,12 +386,12 @@ def test_what_the_service_refuses_has_its_sentence_and_its_code(laptop: Laptop) 
     for words, code, says in (
         (("submit", "k.py", "-l", "nowhere"), 2, "no board 'nowhere'"),
         (("submit", "k.txt", "-l", "transpose"), 2, "suffixes"),
-        (("submit", "k.py", "-l", "transpose", "--as", "bob"), 2, "--as is for the database"),
-        (("whoami", "--as", "bob"), 2, "--as is for the database"),
+        (("submit", "k.py", "-l", "transpose", "--as", "bob"), 2, "--as works only with the database"),
+        (("whoami", "--as", "bob"), 2, "--as works only with the database"),
         (("watch", str(other)), 5, "isn't yours"),
         (("diff", str(other)), 5, "isn't yours"),
         (("cancel", "999999"), 2, "no submission"),
-        (("board", "show", "nowhere"), 2, "There are: transpose"),
+        (("board", "show", "nowhere"), 2, "Choose one of: transpose"),
         (("profile", str(other)), 5, "isn't yours"),
     ):
         told = laptop(*words)

@@ -499,5 +499,5 @@ def test_a_reader_gets_every_event_at_least_once_and_goes_on_where_it_was(stage:
     read()
     assert told == []
     assert announce.place_of(events, announce.NEWEST) == EventId(int(every[-1]["token"][1:]))
-    with pytest.raises(Invalid, match="no token of this feed"):
+    with pytest.raises(Invalid, match="isn't a token of this feed"):
         announce.place_of(events, "e999999")

@@ -47,7 +47,7 @@ def test_it_says_what_it_is_doing(root: Path, tmp_path: Path) -> None:
     ("digest", "around", "advice"),
     [
         ("", {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "1"}, "Check the network"),
-        ("0" * 64, {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "{here}"}, "another file than the lock names"),
+        ("0" * 64, {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "{here}"}, "different file than the one in the lock"),
     ],
     ids=["no answer", "another file"],
 )

@@ -148,7 +148,7 @@ def test_an_improvement_is_measured_once_more_and_the_second_score_counts(plain:
     near = plain.submit(by="ada", mode="leaderboard").submission_id
     judge(plain, 0.595)
     (run,) = plain.store.submissions.get(near).runs
-    assert run.verdict is not None and not run.verdict.ranked and "that one stays" in run.verdict.reason
+    assert run.verdict is not None and not run.verdict.ranked and "your previous score stands" in run.verdict.reason
     plain.submit(by="ada", mode="leaderboard")
     judge(plain, 0.5)  # lucky
     judge(plain, 0.65)  # and not again

@@ -158,7 +158,7 @@ def test_home_goes_down_the_queue_drains_elsewhere_and_new_runs_stay_home_again(
     (number,) = [run["submission_id"] for run in stage.runs() if run["id"] == away]
     view = stage.store.submissions.get(number)
     (run,) = view.runs
-    assert run.went.startswith(f"at {run.attempts[-1].backend}, since cluster is down")
+    assert run.went.startswith(f"at {run.attempts[-1].backend}, because cluster is down")
     assert full_submission.from_json(full_submission.as_json(view)).runs[0].went == run.went, (
         "a laptop is told the same"
     )
@@ -178,7 +178,11 @@ def seeing(home: Seer) -> Place:
 @pytest.mark.parametrize(
     ("start", "goes_to", "why"),
     [
-        (timedelta(hours=3), "modal", "since the cluster starts nothing of ours for 3 h, says sbatch --test-only"),
+        (
+            timedelta(hours=3),
+            "modal",
+            "because the cluster won't start any of our jobs for 3 h, says sbatch --test-only",
+        ),
         (timedelta(minutes=5), "cluster", "cluster had a free slot, and would start it in 5 min, says sbatch"),
         (None, "cluster", "since cluster had a free slot"),
     ],
@@ -378,7 +382,7 @@ def test_a_burst_stops_at_the_budget_and_waits_for_home(stage: Stage) -> None:
         (last,) = [run for run in stage.runs() if run["state"] == "queued"][-1:]
         said = stage.store.runs.why(last["id"], stage.clock.now())
         assert any("budget is used up" in sentence for sentence in sentences(said)), sentences(said)
-        assert any(sentence.startswith("modal: the month's budget is used up (") for sentence in sentences(said))
+        assert any(sentence.startswith("modal: this month's budget is used up (") for sentence in sentences(said))
         modal.begin()
         stage.wait_until(lambda: stage.open_runs() < 5)
         home.down = False

@@ -190,7 +190,7 @@ def test_a_token_that_waits_is_made_ones_own_by_pasting_it(api: ServedApi) -> No
         assert ada.post("/me/link", data={"csrf": "x", "token": pending}).status_code == 403
         answer = ada.post("/me/link", data={"csrf": token, "token": pending})
         assert (answer.status_code, answer.headers["location"]) == (303, "/me?linked=1")
-        assert "yours now" in ada.get("/me?linked=1").text
+        assert "linked to you" in ada.get("/me?linked=1").text
     with browsing(api, "eve") as eve:
         assert eve.post("/me/link", data={"csrf": csrf(eve.get("/me").text), "token": pending}).status_code == 400
     person = api.store.tokens.person_of(pending, now=api.now)
@@ -277,13 +277,13 @@ def test_long_lists_come_in_pages_that_lead_to_one_another(api: ServedApi, monke
 
     with browsing(api, "ada") as ada:
         for start, seen, leads in (
-            (0, ["p0", "p1"], {"Further": "2"}),
-            (2, ["p2", "p3"], {"Better": "0", "Further": "4"}),
-            (4, ["ada"], {"Better": "2"}),
+            (0, ["p0", "p1"], {"Next": "2"}),
+            (2, ["p2", "p3"], {"Previous": "0", "Next": "4"}),
+            (4, ["ada"], {"Previous": "2"}),
         ):
             text = ada.get(f"/board/transpose/H100?from={start}").text
             assert people(text) == seen
-            found = re.findall(r'<a href="\?from=(\d+)">(Better|Further) places', text)
+            found = re.findall(r'<a href="\?from=(\d+)">(Previous|Next) places', text)
             assert {word: number for number, word in found} == leads
         assert people(ada.get("/board/transpose/H100?from=99").text) == []
         for start, mine in ((0, numbers[:0:-1]), (2, numbers[:1]), (9, [])):
@@ -331,7 +331,7 @@ def test_staff_act_by_forms_of_their_session_only(api: ServedApi) -> None:
             return hana.post(f"/staff/{name}", data={"csrf": mine, **form}).status_code
 
         assert act("pause") == 303 and not store.settings.accepts_jobs()
-        assert "not taken" in hana.get("/staff").text
+        assert "paused" in hana.get("/staff").text
         assert act("resume") == 303 and store.settings.accepts_jobs()
         ada = store.people.ensure("ada")
         waiting = accept(store.intake, ada.id, "transpose", "k.py", GOOD, "test", ["H100"], api.now).submission_id
@@ -520,7 +520,7 @@ def test_a_real_browser_follows_links_signs_on_and_sees_a_new_record_live(
     chromium.picture(shots / "board.png")
 
     chromium.click(".who a")
-    until(lambda: chromium.title() == "Sign on – kbslurm", "the sign-on opens")
+    until(lambda: chromium.title() == "Sign in – kbslurm", "the sign-in page opens")
     chromium.write("#token", token)
     chromium.click("main button")
     until(lambda: chromium.title() == "My submissions – kbslurm", "one is signed on")

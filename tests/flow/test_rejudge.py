@@ -108,7 +108,7 @@ def test_cancelling_changes_nothing_and_ends_what_runs(stage: Stage) -> None:
 
 
 def test_what_cannot_be_ordered_is_refused(stage: Stage) -> None:
-    with pytest.raises(Invalid, match="no run that fits"):
+    with pytest.raises(Invalid, match="no matching runs"):
         stage.store.rejudgings.order("board", Wanted(), None, by="host")
     assert stage.store.rejudgings.open("board") is None
     stage.submit(by="ada", mode="leaderboard")

@@ -39,7 +39,7 @@ def test_what_cant_be_opened_is_told_with_its_remedy(tmp_path: Path) -> None:
     for path in (tmp_path / "bot.sqlite", tmp_path / "file" / "bot.sqlite"):
         with pytest.raises(Misconfigured) as told:
             State(path)
-        assert told.value.fix == "Name a file on a local disk in [daemon] state_dir."
+        assert told.value.fix == "Set [daemon] state_dir to a folder on a local disk."
 
 
 def test_a_disk_that_takes_nothing_costs_neither_a_card_nor_silence(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_defaults_hold_without_a_file(tmp_path: Path) -> None:
     assert found.server == ServerSection()
     assert found.state_dir == tmp_path / ".local/state/kbslurm"
     assert found.database_url is None
-    assert {origin for _, _, origin in display.shown(found)} == {"no kbslurm.toml was found", "default"}
+    assert {origin for _, _, origin in display.shown(found)} == {"no kbslurm.toml found", "default"}
 
 
 def test_a_file_says_what_holds_and_where_it_came_from(tmp_path: Path) -> None:
@@ -105,73 +105,77 @@ def test_the_first_place_that_has_a_file_wins(tmp_path: Path) -> None:
     [
         ("[daemon]\ntik_s = 1\n", ":2: daemon.tik_s: unknown key", "Did you mean tick_s?"),
         ("\n[deamon]\n", ":2: deamon: unknown key", "Did you mean daemon?"),
-        ("[daemon]\n\ntick_s = 'soon'\n", ":3: daemon.tick_s: a number was expected", None),
-        ("[daemon]\ntick_s = true\n", ":2: daemon.tick_s: a number was expected", None),
+        ("[daemon]\n\ntick_s = 'soon'\n", ":3: daemon.tick_s: must be a number", None),
+        ("[daemon]\ntick_s = true\n", ":2: daemon.tick_s: must be a number", None),
         (
             "[policy]\noverflow = 'always'\n",
-            ":2: policy.overflow: 'always' is no rule for overflow",
+            ":2: policy.overflow: 'always' isn't a valid overflow rule",
             'Write overflow = "never", "when_down", or { when_wait_over = "10m" }.',
         ),
         (
             "[policy]\n\noverflow = { when_wait_over = 10 }\n",
-            ":3: policy.overflow: 10 is no span of time",
+            ":3: policy.overflow: 10 isn't a valid duration",
             'Write "90s", "10m" or "2h".',
         ),
         (
             "[policy.places.modal]\ncost_per_gpu_hour = { H100 = -1.0 }\n",
-            ":2: policy.places.modal.cost_per_gpu_hour: H100 costs -1 an hour",
-            "What an hour of one GPU costs, 0 or more.",
+            ":2: policy.places.modal.cost_per_gpu_hour: H100 has the price -1 per hour",
+            "Write the price of one GPU-hour, 0 or more.",
         ),
         (
             "[policy.places.modal]\nrole = 'spare'\n",
-            ":2: policy.places.modal.role: 'spare' is none of",
+            ":2: policy.places.modal.role: 'spare' isn't one of",
             "Known here: home, overflow.",
         ),
-        ("[policy.budget]\nmonth = -1\n", ":2: policy.budget.month: -1.0 is less than 0", "At least 0."),
+        ("[policy.budget]\nmonth = -1\n", ":2: policy.budget.month: -1.0 is too small", "Write at least 0."),
         (
             "[policy.budget]\nteams = { blue = -1 }\n",
-            ":2: policy.budget.teams: team blue may spend -1 a month",
-            "0 or more.",
+            ":2: policy.budget.teams: team blue has the monthly budget -1",
+            "Write 0 or more.",
         ),
         (
             "[policy.budget]\nteams = { 'a b' = 1 }\n",
-            ":2: policy.budget.teams: 'a b' can't be a team's name",
-            "Letters a-z, digits, and . _ - after the first; at most 64 of them.",
+            ":2: policy.budget.teams: 'a b' isn't a valid team name",
+            "Use at most 64 letters a-z and digits, and . _ - after the first.",
         ),
-        ("[daemon]\ntick_s = 0\n", ":2: daemon.tick_s: 0.0 is less than 0.05", "At least 0.05."),
+        ("[daemon]\ntick_s = 0\n", ":2: daemon.tick_s: 0.0 is too small", "Write at least 0.05."),
         (
             "[daemon.local]\nslots = {H100 = 0}\n",
             ":2: daemon.local.slots: H100 has 0 slots",
-            "At least 1, or leave it out.",
+            "Write at least 1, or leave it out.",
         ),
         (
             "[daemon.local]\nslots = ['H100']\n",
-            ":2: daemon.local.slots: a table was expected",
-            "Like this: slots = { NAME = 1 }.",
+            ":2: daemon.local.slots: must be a table",
+            "Write it as slots = { NAME = 1 }.",
         ),
         (
             "[daemon.local]\nname = 'my box'\n",
-            ":2: daemon.local.name: 'my box' can't be",
-            "Letters, digits, and @ . _ - in between.",
+            ":2: daemon.local.name: 'my box' isn't a valid name",
+            "Use letters and digits, and @ . _ - in between.",
         ),
-        ("daemon = 3\n", ":1: daemon: a table was expected", "Write [daemon] above its keys."),
-        ("[sites]\nuse = 'one'\n", ":2: sites.use: a list was expected", 'Write it as ["one", "two"].'),
-        ("[sites]\nuse = [\n'one',\n2]\n", ":2: sites.use[1]: a text was expected", None),
-        ("[server]\nlisten = 'me'\n", ":2: server.listen: 'me' is no address", 'Write "127.0.0.1:8000".'),
+        ("daemon = 3\n", ":1: daemon: must be a table", "Write [daemon] above its keys."),
+        ("[sites]\nuse = 'one'\n", ":2: sites.use: must be a list", 'Write it as ["one", "two"].'),
+        ("[sites]\nuse = [\n'one',\n2]\n", ":2: sites.use[1]: must be a string", None),
+        (
+            "[server]\nlisten = 'me'\n",
+            ":2: server.listen: 'me' isn't a valid address to listen on",
+            'Write "127.0.0.1:8000".',
+        ),
         (
             "[server]\nmetrics = '127.0.0.1:9100'\n[daemon]\nmetrics = '127.0.0.1:9100'\n",
-            ":4: daemon.metrics: 127.0.0.1:9100 is server.metrics's address already",
-            "Give each a port of its own.",
+            ":4: daemon.metrics: 127.0.0.1:9100 is already used by server.metrics",
+            "Give each its own port.",
         ),
-        ("[server]\nmetrics = '127.0.0.1:8000'\n", ":2: server.metrics: 127.0.0.1", "Give each a port of its own."),
-        ("[policy]\nranked_min_isolation = 4\n", ":2: policy.ranked_min_isolation: 4 is more than 3", "At most 3."),
+        ("[server]\nmetrics = '127.0.0.1:8000'\n", ":2: server.metrics: 127.0.0.1", "Give each its own port."),
+        ("[policy]\nranked_min_isolation = 4\n", ":2: policy.ranked_min_isolation: 4 is too large", "Write at most 3."),
         (
             "[discord]\ntoken = 'very-secret'\n",
             ":2: discord.token: unknown key",
-            "Secrets never stand here: set DISCORD_TOKEN or DISCORD_TOKEN_FILE.",
+            "Secrets don't belong here: set DISCORD_TOKEN or DISCORD_TOKEN_FILE in the environment.",
         ),
-        ("[server]\nlisten = \n", ":2: not TOML", None),
-        ("a = 1\na = 2\n", ":2: not TOML", None),
+        ("[server]\nlisten = \n", ":2: not valid TOML", None),
+        ("a = 1\na = 2\n", ":2: not valid TOML", None),
     ],
 )
 def test_what_is_wrong_is_said_with_file_line_and_key(tmp_path: Path, text: str, where: str, hint: str | None) -> None:
@@ -185,7 +189,7 @@ def test_what_is_wrong_is_said_with_file_line_and_key(tmp_path: Path, text: str,
 
 
 def test_a_named_file_must_be_there_and_be_text(tmp_path: Path) -> None:
-    with pytest.raises(Misconfigured, match="no such file"):
+    with pytest.raises(Misconfigured, match="doesn't exist"):
         settings.load(tmp_path / "none.toml", {}, cwd=tmp_path)
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(Misconfigured, match="UTF-8"):
@@ -254,7 +258,7 @@ def test_the_schema_lists_what_is_read() -> None:
         "type": "number",
         "default": 30.0,
         "minimum": 0.05,
-        "description": "A look at the rows at least this often, should no news come.",
+        "description": "Read the database at least this often, even without notifications.",
     }
     assert daemon["local"]["additionalProperties"] is False
 
@@ -345,12 +349,12 @@ def test_github_is_a_place_in_a_few_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('repository = "no slash"', "no repository"),
-        ('repository = "owner/.."', "no repository"),
+        ('repository = "no slash"', "isn't a valid repository"),
+        ('repository = "owner/.."', "isn't a valid repository"),
         ("gpus = { H100 = [] }", "H100 has no runner labels"),
         ('gpus = { H100 = ["a;b"] }', "H100 has no runner labels"),
-        ('gpus = { "H 100" = ["x"] }', "can't be a GPU's name"),
-        ('branch = "-x"', "is no branch"),
+        ('gpus = { "H 100" = ["x"] }', "isn't a valid GPU name"),
+        ('branch = "-x"', "isn't a valid branch name"),
         ('token = "ghp"', "GITHUB_TOKEN"),
         ('run_key = "00"', "KBSLURM_RUN_KEY"),
     ],
@@ -367,9 +371,9 @@ def test_a_wrong_line_about_github_is_named(tmp_path: Path, line: str, said: str
     ("env", "said"),
     [
         ({}, "without GITHUB_TOKEN"),
-        ({"GITHUB_TOKEN": "ghp_…"}, "a character that no token has"),
-        ({"GITHUB_TOKEN": "t"}, "KBSLURM_RUN_KEY is no key"),
-        ({"GITHUB_TOKEN": "t", "KBSLURM_RUN_KEY": "short"}, "KBSLURM_RUN_KEY is no key"),
+        ({"GITHUB_TOKEN": "ghp_…"}, "contains a character that isn't allowed in a token"),
+        ({"GITHUB_TOKEN": "t"}, "KBSLURM_RUN_KEY isn't a 32-byte key"),
+        ({"GITHUB_TOKEN": "t", "KBSLURM_RUN_KEY": "short"}, "KBSLURM_RUN_KEY isn't a 32-byte key"),
     ],
 )
 def test_github_without_its_secrets_says_what_is_missing(tmp_path: Path, env: dict[str, str], said: str) -> None:
@@ -409,14 +413,14 @@ def test_modal_is_a_place_in_five_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ("[modal]\napp = 'no slash/'\n", 2, "can't be an app's name"),
-        ("[modal]\npython = '3.10'\n", 2, "3.11 or newer"),
+        ("[modal]\napp = 'no slash/'\n", 2, "isn't a valid app name"),
+        ("[modal]\npython = '3.10'\n", 2, "3.10"),
         ("[modal]\ntoken_secret = 'as'\n", 2, "MODAL_TOKEN_SECRET"),
-        ("[modal.gpus.H100]\nslots = 0\n", 2, "At least 1"),
-        ("[modal.gpus.H100]\ncpu = nan\n", 2, "a number was expected"),
-        ("[modal.gpus.H100]\ntype = 'a b'\n", 2, "no type of GPU"),
+        ("[modal.gpus.H100]\nslots = 0\n", 2, "Write at least 1"),
+        ("[modal.gpus.H100]\ncpu = nan\n", 2, "must be a number"),
+        ("[modal.gpus.H100]\ntype = 'a b'\n", 2, "no GPU type"),
         ("[modal.gpus.H100]\nslot = 1\n", 2, "Did you mean slots?"),
-        ("[modal.gpus.'H 100']\nslots = 1\n", 1, "can't be a GPU's name"),
+        ("[modal.gpus.'H 100']\nslots = 1\n", 1, "isn't a valid GPU name"),
     ],
 )
 def test_a_wrong_line_about_modal_is_named(tmp_path: Path, text: str, line: int, said: str) -> None:
@@ -492,14 +496,14 @@ def test_a_place_that_is_not_there_is_told_at_its_line(tmp_path: Path, wrong: st
     with pytest.raises(Misconfigured) as caught:
         wiring.places(settings.load(written(tmp_path, text + wrong), {"HOME": str(tmp_path)}))
     assert caught.value.message.endswith(where)
-    assert caught.value.hint == "There are: box."
+    assert caught.value.hint == "Choose one of: box."
 
 
 def test_discord_roles_are_numbers_and_give_what_there_is(tmp_path: Path) -> None:
     file = tmp_path / "kbslurm.toml"
     file.write_text('[discord]\nroles = { "123" = "host", "456" = "creator" }\n')
     assert settings.load(file, {}, cwd=tmp_path).discord.roles == {"123": "host", "456": "creator"}
-    for line, said in (('"12x" = "host"', "no role's number"), ('"123" = "owner"', "none of host, creator")):
+    for line, said in (('"12x" = "host"', "isn't a role ID"), ('"123" = "owner"', "isn't one of host, creator")):
         file.write_text(f"[discord]\nroles = {{ {line} }}\n")
         with pytest.raises(Misconfigured, match=said):
             settings.load(file, {}, cwd=tmp_path)

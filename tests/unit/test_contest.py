@@ -43,13 +43,13 @@ def test_a_deadline_is_a_moment_in_utc(text: str, zone_name: str, want: str) -> 
     ],
 )
 def test_what_is_no_deadline_is_refused(text: str) -> None:
-    with pytest.raises(Invalid, match="is no deadline"):
+    with pytest.raises(Invalid, match="isn't a valid deadline"):
         parsed_deadline(text, "Asia/Tokyo")
 
 
 @pytest.mark.parametrize("name", ["", "America", "Mars/Olympus", "../../etc/passwd", "/etc/passwd", "a\x00b", "."])
 def test_what_is_no_zone_is_refused(name: str) -> None:
-    with pytest.raises(Invalid, match="there is no time zone"):
+    with pytest.raises(Invalid, match="isn't a known time zone"):
         zone(name)
 
 
@@ -70,16 +70,16 @@ def test_what_cant_be_a_board_is_refused(text: str) -> None:
     if text == "a\n":
         assert board_name(text) == "a"
         return
-    with pytest.raises(Invalid, match="board's name"):
+    with pytest.raises(Invalid, match=r"board('s)? name"):
         board_name(text)
 
 
 def test_gpus_are_ascii_and_found_in_any_case() -> None:
     assert gpu_name("MI300x8") == "MI300x8"
     for wrong in ("", "H100 SXM", "Ｈ100", "-x"):
-        with pytest.raises(Invalid, match="GPU's name"):
+        with pytest.raises(Invalid, match="GPU name"):
             gpu_name(wrong)
     assert known_gpu("h100", ["A100", "H100"]) == "H100"
     with pytest.raises(NotFound, match="no GPU 'B200'") as found:
         known_gpu("B200", ["A100", "H100"])
-    assert found.value.hint == "There are: A100, H100."
+    assert found.value.hint == "Choose one of: A100, H100."

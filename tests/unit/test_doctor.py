@@ -103,7 +103,7 @@ def test_a_real_clusters_first_file_can_be_read_and_suits_it(tmp_path: Path) -> 
     only = site_file.toml_of(found, Wishes(shared_root="/shared", gpus=("H100",)))
     assert "[gpus.H100]" in only
     assert "A100" not in only
-    with pytest.raises(Misconfigured, match="no GPU"):
+    with pytest.raises(Misconfigured, match="no usable GPU"):
         site_file.toml_of(dataclasses.replace(found, partitions=()), Wishes(shared_root="/shared"))
 
 
@@ -549,4 +549,4 @@ def test_what_site_says_can_be_read(tmp_path: Path) -> None:
 
     assert {"example", "bunya"} <= {row["name"] for row in json.loads(said("site", "list", "--json"))}
     assert "paths.shared_root" in said("site", "show", "example")
-    assert "is fine" in said("site", "check", "example")
+    assert "is valid" in said("site", "check", "example")

@@ -74,5 +74,5 @@ def test_who_weighs_more_pays_less() -> None:
 
 @pytest.mark.parametrize(("cost_s", "weight"), [(-1, 1), (1, 0), (1, -2)])
 def test_nonsense_is_refused(cost_s: float, weight: float) -> None:
-    with pytest.raises(ValueError, match="weight is positive"):
+    with pytest.raises(ValueError, match="weight must be positive"):
         fair_at(START, None, cost_s=cost_s, weight=weight)

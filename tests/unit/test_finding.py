@@ -9,7 +9,7 @@ from kbslurm.domain.finding import Finding, Grade, caution, failed, passed, unse
 
 def test_what_isnt_fine_needs_a_remedy() -> None:
     for grade in (Grade.CAUTION, Grade.FAIL, Grade.UNSEEN):
-        with pytest.raises(ValueError, match="wants to know what to do"):
+        with pytest.raises(ValueError, match="needs a remedy"):
             Finding(name="disk", grade=grade, text="is full")
     assert passed("disk", "has room").remedy == ""
 

@@ -72,9 +72,9 @@ def test_a_recipe_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ("From: x\n", 1, "what to begin with"),
+        ("From: x\n", 1, "doesn't name its base"),
         ("Bootstrap: docker\nFrom x\n", 2, "neither"),
-        ("Bootstrap: docker\nFrom: x\n%pots\n", 3, "%pots is no section"),
+        ("Bootstrap: docker\nFrom: x\n%pots\n", 3, "%pots isn't a valid section"),
         ("Bootstrap: docker\nFrom: x\n%post\n  {{ version }}\n", 4, "version }} has no default"),
     ],
 )
@@ -90,7 +90,7 @@ def test_a_base_that_can_change_is_told_and_refused(tmp_path: Path) -> None:
     assert found.pinned is None
     with pytest.raises(Misconfigured, match="isn't pinned"):
         apptainer.build(found, tmp_path / "x.sif", Maker(), now=NOW)
-    with pytest.raises(Invalid, match="may be another image tomorrow"):
+    with pytest.raises(Invalid, match="may refer to a different image tomorrow"):
         apptainer.pull("docker://127.0.0.1:1/tiny:latest", tmp_path / "x.sif", Maker(), now=NOW)
     with pytest.raises(Invalid, match="can't be pulled"):
         apptainer.pull("tiny", tmp_path / "x.sif", Maker(), now=NOW)

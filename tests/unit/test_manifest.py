@@ -51,7 +51,7 @@ def test_a_mode_that_the_problem_lacks_is_refused() -> None:
 
 
 def test_what_the_harness_would_refuse_for_its_size_is_refused_here() -> None:
-    with pytest.raises(Invalid, match="over 16000000"):
+    with pytest.raises(Invalid, match="over the limit of 16000000"):
         manifest_text(made(source="x" * MANIFEST_CAP))
 
 

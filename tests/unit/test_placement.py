@@ -132,7 +132,7 @@ def test_a_cluster_that_starts_nothing_soon_comes_second() -> None:
     later = {"cluster": Planned(at=NOW + timedelta(hours=2), by="squeue --start")}
     found = plan([home(), modal()], Rules(overflow=WAIT), waiting=1, starts=later)
     assert went(found) == [("modal", 3), ("cluster", 2)]
-    assert found.why[GPU] == "the cluster starts nothing of ours for 2 h, says squeue --start"
+    assert found.why[GPU] == "the cluster won't start any of our jobs for 2 h, says squeue --start"
     soon = {"cluster": Planned(at=NOW + timedelta(minutes=5), by="squeue --start")}
     assert went(plan([home(), modal()], Rules(overflow=WAIT), waiting=1, starts=soon)) == [("cluster", 2)]
 
@@ -145,14 +145,14 @@ QUEUE: Source = "squeue --start"
     ("minutes", "by", "waiting", "attempts", "expected", "why"),
     [
         pytest.param(
-            30, TRIAL, 1, [], "modal", "nothing of ours for 30 min, says sbatch --test-only", id="a trial: late"
+            30, TRIAL, 1, [], "modal", "any of our jobs for 30 min, says sbatch --test-only", id="a trial: late"
         ),
         pytest.param(5, TRIAL, 1, [], "cluster", "next in 5 min, says sbatch --test-only", id="a trial: soon enough"),
-        pytest.param(-1, TRIAL, 1, [], "cluster", "next at once, says sbatch --test-only", id="a trial: now"),
+        pytest.param(-1, TRIAL, 1, [], "cluster", "next immediately, says sbatch --test-only", id="a trial: now"),
         pytest.param(30, QUEUE, 1, BUSY, "modal", "for 30 min, says squeue --start", id="the queue's plan: late"),
-        pytest.param(5, QUEUE, 9, BUSY, "modal", "by how long runs took lately", id="own history, where they queue up"),
+        pytest.param(5, QUEUE, 9, BUSY, "modal", "judging by recent runs", id="own history, where they queue up"),
         pytest.param(None, None, 1, [], "cluster", "cluster has free slots", id="nobody says"),
-        pytest.param(None, None, 9, BUSY, "modal", "by how long runs took lately", id="only the history does"),
+        pytest.param(None, None, 9, BUSY, "modal", "judging by recent runs", id="only the history does"),
     ],
 )
 def test_a_wait_is_known_from_the_cluster_or_from_the_history_and_it_is_told_which(
@@ -189,7 +189,7 @@ def test_only_where_a_run_went_elsewhere_its_author_is_told_of_it() -> None:
     for places in ([home(), modal()], [home(breaker=TRYING), modal()]):
         for slot in plan(places, Rules(overflow=Overflow(when="when_down"))).slots:
             said = placement.went(slot.backend, slot.why)
-            assert said == ("" if slot.backend == "cluster" else "at modal, since cluster is down (no answer)")
+            assert said == ("" if slot.backend == "cluster" else "at modal, because cluster is down (no answer)")
     assert not placement.went("local", ""), "without a policy there is nothing to tell"
 
 

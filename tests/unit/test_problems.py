@@ -218,7 +218,7 @@ def test_arrays_lie_on_the_device_where_the_author_says_so(folder: Path) -> None
 
 @pytest.mark.parametrize(
     ("problem", "said"),
-    [("examples/allreduce", "several ranks get their arrays"), ("tests/problems/cu_header", "a reference in C")],
+    [("examples/allreduce", "with several ranks, arrays"), ("tests/problems/cu_header", "a C\\+\\+ reference")],
 )
 def test_arrays_that_no_device_could_have_are_refused(tmp_path: Path, problem: str, said: str) -> None:
     copied = shutil.copytree(Path(__file__).resolve().parents[2] / problem, tmp_path / "problem")
@@ -240,7 +240,7 @@ def test_files_of_the_repository_are_shared_and_no_others(folder: Path, tmp_path
     (folder.parent / "shared.py").write_text("X = 1\n")
     with_file(folder, "shared.py", "", source="../shared.py")
     assert load(folder).files["shared.py"] == "X = 1\n"
-    with pytest.raises(Invalid, match=r"task.yml:7: files\[3\].source: ../shared.py leads out of Some Problem/"):
+    with pytest.raises(Invalid, match=r"task.yml:7: files\[3\].source: ../shared.py is outside Some Problem/"):
         load(folder, root=folder)
     (tmp_path / "outside.py").write_text("SECRET = 1\n")
     for source in ("../../../outside.py", "link.py", "folder/outside.py"):
@@ -253,7 +253,7 @@ def test_files_of_the_repository_are_shared_and_no_others(folder: Path, tmp_path
             (folder / "task.yml").read_text().partition("name: shared.py, source: ")[2].partition("}")[0],
             source,
         )
-        with pytest.raises(Invalid, match="leads out of repo/") as found:
+        with pytest.raises(Invalid, match="is outside repo/") as found:
             load(folder)
         assert (found.value.line, found.value.key) == (7, "files[3].source")
 
@@ -265,60 +265,72 @@ def test_files_of_the_repository_are_shared_and_no_others(folder: Path, tmp_path
     ("before", "after", "says"),
     [
         ("lang: py", "lang: [", r"task\.yml:\d+: not YAML"),
-        ("lang: py", "lang: rust", r"task\.yml:1: lang: rust is none of py, cu"),
-        ("lang: py", "lang: cu", r"files\[0\].name: the submission of a compiled problem is a .cu"),
-        ("lang: py", "lang: py\nlang: py", r"task\.yml:2: lang: stands twice, first in line 1"),
+        ("lang: py", "lang: rust", r"task\.yml:1: lang: rust isn't one of py, cu"),
+        ("lang: py", "lang: cu", r"files\[0\].name: the submission to a compiled problem must be a .cu"),
+        ("lang: py", "lang: py\nlang: py", r"task\.yml:2: lang: appears twice, first on line 1"),
         ("lang: py", "- a", r"task\.yml:\d+: not YAML"),
-        ("lang: py", "test_timeout: soon", r"task\.yml:1: test_timeout: a number was expected, this is a text"),
-        ("lang: py", "test_timeout: 0", r"task\.yml:1: test_timeout: 0 isn't from 0\.1 to 7200"),
+        ("lang: py", "test_timeout: soon", r"task\.yml:1: test_timeout: must be a number, not a string"),
+        ("lang: py", "test_timeout: 0", r"task\.yml:1: test_timeout: 0 isn't between 0\.1 and 7200"),
         ("lang: py", "test_timeout: .inf", r"task\.yml:1: test_timeout: '\.inf': not a finite number"),
-        ("lang: py", "seed: 1.5", r"task\.yml:1: seed: a whole number was expected, this is 1\.5"),
-        ("lang: py", "ranking_by: luck", r"task\.yml:1: ranking_by: luck is none of last, mean, geom"),
-        ("lang: py", "gpus: [H100, 'H 200']", r"task\.yml:1: gpus\[1\]: 'H 200' can't be a GPU's name"),
-        ("lang: py", "gpus: H100", r"task\.yml:1: gpus: a list was expected, this is a text"),
+        ("lang: py", "seed: 1.5", r"task\.yml:1: seed: must be a whole number, not 1\.5"),
+        ("lang: py", "ranking_by: luck", r"task\.yml:1: ranking_by: luck isn't one of last, mean, geom"),
+        ("lang: py", "gpus: [H100, 'H 200']", r"task\.yml:1: gpus\[1\]: 'H 200' isn't a valid GPU name"),
+        ("lang: py", "gpus: H100", r"task\.yml:1: gpus: must be a list, not a string"),
         (
             "lang: py",
             "multi_gpu: true",
-            r"task\.yml:8: tests\[0\]: lacks world_size, which multi_gpu needs in each case",
+            r"task\.yml:8: tests\[0\]: lacks world_size, which multi_gpu requires in each case",
         ),
-        ("lang: py", "kbslurm: {call: a.b}", r"task\.yml:1: kbslurm\.call: 'a\.b' can't be a function's name"),
+        ("lang: py", "kbslurm: {call: a.b}", r"task\.yml:1: kbslurm\.call: 'a\.b' isn't a valid function name"),
         ("lang: py", "kbslurm: {arrays: gpu}", r"task\.yml:1: kbslurm\.arrays: .*host.*device"),
-        ("lang: py", "multi_gpu: perhaps", r"task\.yml:1: multi_gpu: true or false was expected, this is a text"),
+        ("lang: py", "multi_gpu: perhaps", r"task\.yml:1: multi_gpu: must be true or false, not a string"),
         ("lang: py", "kbslurm: {modes: []}", r"task\.yml:1: kbslurm\.modes: names no mode"),
-        ("lang: py", "kbslurm: {launches: 0}", r"task\.yml:1: kbslurm\.launches: 0 isn't from 1 to 50"),
-        ("lang: py", "kbslurm: {runner_files: [reference.py]}", r"kbslurm\.runner_files: reference\.py is the judge's"),
+        ("lang: py", "kbslurm: {launches: 0}", r"task\.yml:1: kbslurm\.launches: 0 isn't between 1 and 50"),
+        (
+            "lang: py",
+            "kbslurm: {runner_files: [reference.py]}",
+            r"kbslurm\.runner_files: reference\.py belongs to the judge",
+        ),
         ("lang: py", "kbslurm: {judge_files: [nobody.py]}", r"judge_files\[0\]: nobody\.py isn't among the files"),
-        ("lang: py", "kbslurm: {hidden: []}", r"task\.yml:1: kbslurm\.hidden: has 0 cases; from 1"),
+        ("lang: py", "kbslurm: {hidden: []}", r"task\.yml:1: kbslurm\.hidden: has 0 cases; 1 to"),
         ("lang: py", "templates: {Python: gone.py}", r"task\.yml:1: templates\.Python: there is no file gone\.py"),
         ("lang: py", "x: !!python/object/apply:os.system [ls]", r"task\.yml:1: x: the tag .* isn't allowed"),
-        ("lang: py", "x: &a [*a]", r"unfolds into too much"),
+        ("lang: py", "x: &a [*a]", r"expands too much"),
         ("files:", "fils:", r"task\.yml: the key files is missing"),
         ("tests:", "test:", r"task\.yml: the key tests is missing"),
-        ('"@SUBMISSION@"', "task.py", r"task\.yml:3: files: no file is @SUBMISSION@"),
-        ("source: task.py", 'source: "@SUBMISSION@"', r"files\[1\]\.source: @SUBMISSION@ stands twice"),
-        ("name: submission.py", "name: submission.cu", r"files\[0\]\.name: the submission of a Python problem"),
-        ("name: task.py", "name: reference.py", r"task\.yml:6: files\[2\]\.name: reference\.py stands twice"),
-        ("name: task.py", "name: ../task.py", r"task\.yml:5: files\[1\]\.name: '\.\./task\.py' can't be a file's name"),
+        ('"@SUBMISSION@"', "task.py", r"task\.yml:3: files: no file has the source @SUBMISSION@"),
+        ("source: task.py", 'source: "@SUBMISSION@"', r"files\[1\]\.source: @SUBMISSION@ is used twice"),
+        ("name: submission.py", "name: submission.cu", r"files\[0\]\.name: the submission to a Python problem"),
+        ("name: task.py", "name: reference.py", r"task\.yml:6: files\[2\]\.name: reference\.py is listed twice"),
+        (
+            "name: task.py",
+            "name: ../task.py",
+            r"task\.yml:5: files\[1\]\.name: '\.\./task\.py' isn't a valid file name",
+        ),
         ("source: task.py", "sauce: task.py", r"task\.yml:5: files\[1\]: the key source is missing"),
         ("source: task.py", "source: gone.py", r"task\.yml:5: files\[1\]\.source: there is no file gone\.py"),
         ("source: task.py", 'source: "a\\nb"', r"task\.yml:5: files\[1\]\.source: there is no file a b$"),
         ("source: task.py", '"\\n": 1', r"task\.yml:5: files\[1\]: the key source is missing"),
-        ("lang: py", '"a\\n": 1\n"a\\n": 2', r"task\.yml:2: 'a\\n': stands twice"),
+        ("lang: py", '"a\\n": 1\n"a\\n": 2', r"task\.yml:2: 'a\\n': appears twice"),
         ("source: task.py", "source: /etc/passwd", r"files\[1\]\.source: '/etc/passwd' must be a path relative"),
         ("source: task.py", "source: .", r"files\[1\]\.source: \. isn't a file"),
-        ("name: reference.py", "name: ref.py", r"task\.yml:3: files: lists no reference\.py"),
-        ("{n: 4, seed: 1}", "4", r"task\.yml:8: tests\[0\]: a table was expected, this is a number"),
+        ("name: reference.py", "name: ref.py", r"task\.yml:3: files: doesn't list reference\.py"),
+        ("{n: 4, seed: 1}", "4", r"task\.yml:8: tests\[0\]: must be a table, not a number"),
         (
             "{n: 4, seed: 1}",
             "{n: 4, sede: 1}",
-            r"task\.yml:8: tests\[0\]: generate_input takes no sede \(it takes n, seed",
+            r"task\.yml:8: tests\[0\]: generate_input has no parameter sede \(it has n, seed",
         ),
         ("{n: 4, seed: 1}", "{n: 4, world_size: 2}", r"tests\[0\]\.world_size: is how many GPUs a case has"),
-        ("{n: 4, seed: 1}", "{n: 4}", r"task\.yml:8: tests\[0\]: generate_input needs seed, which this case lacks"),
+        (
+            "{n: 4, seed: 1}",
+            "{n: 4}",
+            r"task\.yml:8: tests\[0\]: generate_input needs seed, which is missing in this case",
+        ),
         ("{n: 4, seed: 1}", "{seed: 1}", r"task\.yml:8: tests\[0\]: generate_input needs n"),
-        ("{n: 4, seed: 1}", "{n: , seed: 1}", r"task\.yml:8: tests\[0\]\.n: .* this is nothing"),
-        ("{n: 4, seed: 1}", "{n: [[1]], seed: 1}", r"task\.yml:8: tests\[0\]\.n\[0\]: .* this is a list"),
-        ("{n: 4, seed: 1}", "{n-1: 4}", r"task\.yml:8: tests\[0\]\.n-1: 'n-1' can't be a parameter's name"),
+        ("{n: 4, seed: 1}", "{n: , seed: 1}", r"task\.yml:8: tests\[0\]\.n: .* not empty"),
+        ("{n: 4, seed: 1}", "{n: [[1]], seed: 1}", r"task\.yml:8: tests\[0\]\.n\[0\]: .* not a list"),
+        ("{n: 4, seed: 1}", "{n-1: 4}", r"task\.yml:8: tests\[0\]\.n-1: 'n-1' isn't a valid parameter name"),
         ("{n: 4, seed: 1}", "{n: 99999999999999999999}", r"task\.yml:8: tests\[0\]\.n: .* has more than 64 bits"),
     ],
 )
@@ -337,9 +349,9 @@ def test_a_fault_names_its_place(folder: Path, before: str, after: str, says: st
         ),
         (REFERENCE.replace("def ref_kernel", "def kernel"), r"reference\.py: the function ref_kernel is missing"),
         (REFERENCE.replace("def check_imp", "def imp"), r"reference\.py: the function check_implementation is missing"),
-        (REFERENCE.replace("n, seed", "n seed"), r"reference\.py:4: not Python: "),
+        (REFERENCE.replace("n, seed", "n seed"), r"reference\.py:4: not valid Python: "),
         ("import submission\n" + REFERENCE, r"reference\.py: imports submission: the judge never loads"),
-        ("x = '\x00'" + REFERENCE, r"not Python|isn't UTF-8"),
+        ("x = '\x00'" + REFERENCE, r"not valid Python|isn't UTF-8"),
     ],
 )
 def test_a_faulty_reference_is_named(folder: Path, text: str, says: str) -> None:
@@ -368,7 +380,7 @@ def test_functions_may_come_to_be_in_any_way(folder: Path, line: str) -> None:
 
 def test_what_is_too_large_is_refused(folder: Path) -> None:
     (folder / "task.py").write_bytes(b"#" * 1_000_001)
-    with pytest.raises(TooLarge, match=r"task\.yml:5: files\[1\]\.source: task\.py is over 1,000,000 bytes"):
+    with pytest.raises(TooLarge, match=r"task\.yml:5: files\[1\]\.source: task\.py is larger than 1,000,000 bytes"):
         load(folder)
 
 
@@ -391,7 +403,7 @@ def test_what_isnt_there_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"neither a task\.yml directory nor a reference"):
         load(tmp_path / "a.txt")
     (tmp_path / "a.yaml").write_text("x")
-    with pytest.raises(Invalid, match="a problem set is no problem"):
+    with pytest.raises(Invalid, match="this is a problem set"):
         load(tmp_path / "a.yaml")
     (tmp_path / "a.cu").write_text("x")
     with pytest.raises(Invalid, match=r"a\.cu: the function generate_input is missing"):
@@ -415,7 +427,7 @@ def test_a_problem_in_one_file(tmp_path: Path) -> None:
     assert (problem.name, problem.style, problem.description) == ("vector_sum", "one-file", "Says what it is.")
     assert (problem.tests, problem.benchmarks, problem.hidden) == (({},), ({},), ())
     assert (dict(problem.files), problem.runner_files) == ({"reference.py": ONE_FILE}, ())
-    assert "takes no seed" in problem.warnings[0]
+    assert "has no parameter seed" in problem.warnings[0]
     file.write_text(ONE_FILE.replace("ref_kernel", "reference"))
     assert load(file).tests == ({},)
 
@@ -503,13 +515,13 @@ def test_a_set_is_read(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "says"),
     [
-        ("2026-05-31\n", "soon\n", r"spring\.yaml:2: deadline: 'soon' is no deadline"),
-        ("Europe/Berlin", "America", r"spring\.yaml:3: zone: there is no time zone 'America'"),
+        ("2026-05-31\n", "soon\n", r"spring\.yaml:2: deadline: 'soon' isn't a valid deadline"),
+        ("Europe/Berlin", "America", r"spring\.yaml:3: zone: 'America' isn't a known time zone"),
         ("Some Problem, name: First", "Gone", r"spring\.yaml:5: problems\[0\]\.directory: there is no directory Gone"),
-        ("Some Problem, name: First", "../../..", r"spring\.yaml:5: problems\[0\]\.directory: .* leads out of repo/"),
-        ("name: First", "name: a b", r"spring\.yaml:5: problems\[0\]\.name: 'a b' can't be a board's name"),
+        ("Some Problem, name: First", "../../..", r"spring\.yaml:5: problems\[0\]\.directory: .* is outside repo/"),
+        ("name: First", "name: a b", r"spring\.yaml:5: problems\[0\]\.name: 'a b' isn't a valid board name"),
         ("name: First", "name: admin", r"spring\.yaml:5: problems\[0\]\.name: 'admin' can't be a board's name"),
-        ("name: second", "name: FIRST", r"spring\.yaml:6: problems\[1\]: the board first stands twice"),
+        ("name: second", "name: FIRST", r"spring\.yaml:6: problems\[1\]: the board first appears twice"),
         ("problems:", "problem:", r"spring\.yaml: the key problems is missing"),
         ("directory: Some", "dir: Some", r"spring\.yaml:5: problems\[0\]: the key directory is missing"),
     ],
@@ -569,5 +581,5 @@ def test_compiled_submissions_are_refused_where_a_case_has_several_gpus(tmp_path
     shutil.copytree(Path(__file__).parents[1] / "problems/cu_python", folder)
     task = folder / "task.yml"
     task.write_text(task.read_text(encoding="utf-8") + "multi_gpu: true\n", encoding="utf-8")
-    with pytest.raises(Invalid, match=r"multi_gpu: a problem for several GPUs takes submissions in Python"):
+    with pytest.raises(Invalid, match=r"multi_gpu: a multi-GPU problem accepts submissions in Python"):
         load(folder)

@@ -136,7 +136,7 @@ def test_any_set_is_a_set_or_invalid(odd: dict[str, Any], entries: list[Any]) ->
 def test_any_text_is_python_or_invalid(text: str) -> None:
     code = given_or_refused(lambda: parsed_code(text, Path("a.py"), "a.py"))
     if isinstance(code, Invalid):
-        assert str(code.file) == "a.py" and re.match(r"a\.py(:\d+)?: not Python: ", str(code))
+        assert str(code.file) == "a.py" and re.match(r"a\.py(:\d+)?: not valid Python: ", str(code))
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -74,15 +74,15 @@ LIES: dict[str, Callable[[Report], Report]] = {
     "says launch_medians_ns": lambda r: _result(r, launch_medians_ns=[1.0] * 5),
     "says flags": lambda r: _result(r, flags=["UNRESOLVED"]),
     "says p95_ns": lambda r: _result(r, p95_ns=None),
-    "a score of": lambda r: dataclasses.replace(r, score_s=r.interval_s[0]),  # type: ignore[index]
+    "reports a score": lambda r: dataclasses.replace(r, score_s=r.interval_s[0]),  # type: ignore[index]
     "has no samples": lambda r: dataclasses.replace(r, samples=r.samples[:-5]),
-    "stands twice": lambda r: dataclasses.replace(r, samples=[*r.samples, r.samples[-1]]),
+    "appears twice": lambda r: dataclasses.replace(r, samples=[*r.samples, r.samples[-1]]),
     "not in 5": _without_last_launch,
     "benchmarks, each once": lambda r: dataclasses.replace(r, benchmarks=r.benchmarks[:-1]),
-    "that can't be one": lambda r: dataclasses.replace(
+    "has an invalid duration": lambda r: dataclasses.replace(
         r, samples=[*r.samples, a_launch("ranked", 0, 9, -5000.0, calls=6)]
     ),
-    "has a score": lambda r: dataclasses.replace(r, score_s=None, interval_s=None),
+    "must have a score": lambda r: dataclasses.replace(r, score_s=None, interval_s=None),
 }
 
 

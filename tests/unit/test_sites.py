@@ -52,34 +52,34 @@ def test_a_short_file_is_a_whole_site(tmp_path: Path) -> None:
     ("old", "new", "line", "said"),
     [
         ('name = "here"', 'name = "here"\nmax_tim = "2h"', 2, "Did you mean max_time?"),
-        ('name = "here"', 'name = "he re"', 1, "can't be a site's name"),
+        ('name = "here"', 'name = "he re"', 1, "isn't a valid site name"),
         ('"/shared/kb"', '"shared/kb"', 4, "isn't an absolute path"),
         ('"/shared/kb"', '"/shared/a:b"', 4, "--bind"),
         ('"/shared/kb"', '"/shared/a,b"', 4, "--bind"),
         ('"/shared/kb"', '"/shared/a\\nb"', 4, "--bind"),
-        ("count = 3", "count = -3", 9, "below zero"),
+        ("count = 3", "count = -3", 9, "is negative"),
         ("count = 3", 'count = "3"', 9, "a whole number"),
         ("count = 3", 'memory = "3 sacks"', 9, "memory"),
-        ("count = 3", 'max_time = "soon"', 9, "span of time"),
-        ("count = 3", 'vendor = "voodoo"', 9, "none of nvidia"),
-        ("count = 3", 'options = ["--job-name=x"]', 9, "can't be added"),
+        ("count = 3", 'max_time = "soon"', 9, "valid duration"),
+        ("count = 3", 'vendor = "voodoo"', 9, "isn't one of nvidia"),
+        ("count = 3", 'options = ["--job-name=x"]', 9, "isn't allowed here"),
         ("count = 3", 'multi = "--gres=gpu:h100:4"', 9, "where the number of GPUs goes"),
-        ("count = 3", 'multi = "--array={n}"', 9, "can't be added"),
+        ("count = 3", 'multi = "--array={n}"', 9, "isn't allowed here"),
         ('"--gres=gpu:h100:1"', '"gpu:h100:1"', 7, "one sbatch option"),
-        ('image = "cuda.sif"\n', "", 6, "no image is named"),
+        ('image = "cuda.sif"\n', "", 6, "no image is configured"),
         ("[gpus.H100]", '[container]\nruntime = "none"\n[gpus.H100]', 7, "untrusted = false"),
         ("[gpus.H100]", '[submit]\nvia = "ssh"\n[gpus.H100]', 6, "needs a host"),
-        ("[gpus.H100]", '[exports]\nSLURM_CONF = "x"\n[gpus.H100]', 7, "Slurm's or ours"),
-        ("[gpus.H100]", '[exports]\nDIR = "/elsewhere"\n[gpus.H100]', 7, "Slurm's or ours"),
-        ("count = 3", 'options = ["--job-name x"]', 9, "can't be added"),
-        ("count = 3", 'options = ["--outp=/x"]', 9, "can't be added"),
-        ('"--gres=gpu:h100:1"', '"--array=1-3"', 7, "can't be added"),
+        ("[gpus.H100]", '[exports]\nSLURM_CONF = "x"\n[gpus.H100]', 7, "neither Slurm nor kbslurm"),
+        ("[gpus.H100]", '[exports]\nDIR = "/elsewhere"\n[gpus.H100]', 7, "neither Slurm nor kbslurm"),
+        ("count = 3", 'options = ["--job-name x"]', 9, "isn't allowed here"),
+        ("count = 3", 'options = ["--outp=/x"]', 9, "isn't allowed here"),
+        ('"--gres=gpu:h100:1"', '"--array=1-3"', 7, "isn't allowed here"),
         ("count = 3", 'memory = "0G"', 9, "memory"),
-        ("[gpus.H100]", "[poll]\ncalls_per_minute = 0\n[gpus.H100]", 7, "nothing is ever seen"),
-        ("[gpus.H100]", "[submit]\nport = 0\n[gpus.H100]", 7, "isn't a port"),
+        ("[gpus.H100]", "[poll]\ncalls_per_minute = 0\n[gpus.H100]", 7, "nothing can be monitored"),
+        ("[gpus.H100]", "[submit]\nport = 0\n[gpus.H100]", 7, "isn't a valid port"),
         ("[gpus.H100]", '[container]\nnetwork = "shared"\n[gpus.H100]', 7, "untrusted = false"),
         ("[paths]", 'proxy = "http://u:secret@proxy:3128"\n[paths]', 3, "password"),
-        ("[gpus.H100]", "[gpus.H100", 6, "not TOML"),
+        ("[gpus.H100]", "[gpus.H100", 6, "not valid TOML"),
         ('shared_root = "/shared/kb"', "", 3, "is missing"),
     ],
 )
@@ -103,7 +103,7 @@ def several(site: Site, gpus: int) -> str:
 
 
 def test_a_job_on_several_gpus_asks_for_them_or_says_what_to_configure(tmp_path: Path) -> None:
-    with pytest.raises(Misconfigured, match="doesn't say how a job asks for 4 GPUs") as silent:
+    with pytest.raises(Misconfigured, match="doesn't say how to request 4 GPUs") as silent:
         several(sites.load(written(tmp_path, PLAIN)), 4)
     assert "Add multi" in str(silent.value.fix)
     can = PLAIN.replace("count = 3", 'multi = "--gres=gpu:h100:{n}"\nper_node = 4\ncpus = 3')
@@ -112,7 +112,7 @@ def test_a_job_on_several_gpus_asks_for_them_or_says_what_to_configure(tmp_path:
     assert {"#SBATCH --gres=gpu:h100:4", "#SBATCH --nodes=1 --ntasks=1 --cpus-per-task=12"} <= set(lines)
     assert "#SBATCH --mem=9216M --time=3" in lines
     assert "#SBATCH --gres=gpu:h100:1" not in lines
-    with pytest.raises(Misconfigured, match="needs 8 GPUs on one node, and one of here has 4"):
+    with pytest.raises(Misconfigured, match="needs 8 GPUs on one node, and here has 4"):
         several(site, 8)
     bare = sites.load(written(tmp_path, PLAIN.replace("count = 3", 'vendor = "none"').replace("--gres=gpu:h100:1", "")))
     assert "--cpus-per-task=8\n" in several(bare, 4), "ranks without GPUs need no request for any"

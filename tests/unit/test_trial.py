@@ -129,7 +129,7 @@ def test_the_folders_are_the_verdicts(tmp_path: Path) -> None:
     (tmp_path / "one.py").touch()
     assert expected_verdicts(tmp_path / "one.py") == expected_verdicts(tmp_path)
     (tmp_path / "submissions" / "good").mkdir()
-    with pytest.raises(Invalid, match="submissions/good is called after no verdict"):
+    with pytest.raises(Invalid, match="submissions/good isn't named after a verdict"):
         expected_verdicts(tmp_path)
 
 
@@ -137,7 +137,7 @@ def test_nothing_to_verify_is_said_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="there is no submissions/ folder"):
         verify(tmp_path, problem=PROBLEM, work=tmp_path / "work", eval_dir=tmp_path)
     (tmp_path / "submissions" / "accepted").mkdir(parents=True)
-    with pytest.raises(Invalid, match="submissions/ holds no submission"):
+    with pytest.raises(Invalid, match="submissions/ contains no submissions"):
         verify(tmp_path, problem=PROBLEM, work=tmp_path / "work", eval_dir=tmp_path)
 
 

@@ -17,7 +17,7 @@ POLICY: dict[str, Any] = {
     "currency": "EUR",
     "classes": {"H100": "H100"},
     "boards": {},
-    "gpus": {"H100": "cluster works, and overflow is for when it doesn't"},
+    "gpus": {"H100": "cluster works, and overflow is only used when it doesn't"},
 }
 WAITING = Told(
     run=7,
@@ -67,41 +67,44 @@ def away(policy: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
 
 
 AWAY = (
-    "attempt 1 went to modal, since cluster is down (no answer); its GPU there, H100 at modal, isn't of the board's"
-    " class: it doesn't rank; it is submitted, for a GPU"
+    "attempt 1 went to modal, because cluster is down (no answer); its GPU there, H100 at modal, isn't of the board's"
+    " class, so it doesn't rank; it is submitted, for a GPU"
 )
 DEAR: dict[str, Any] = {"prices": {"H100": 0.01}, "classes": {"H100": "H100"}}
 BUDGET: dict[str, Any] = {"month": 2.0, "spent": 1.2, "boards": {"sort": {"month": 1.0, "spent": 0.5}}}
 TEAMS: dict[str, Any] = {"team": 1.0, "teams": {"red": {"month": 2.0, "spent": 0.5}}}
-SPENT = ", open runs at their most; this one may cost 0.60)"
+SPENT = " with open runs at their maximum; this one may cost 0.60)"
 OPEN = {"breaker": {"state": "open", "why": "no answer"}}
 
 
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        (WAITING, "it has waited 5 min; 2 before it want H100"),
+        (WAITING, "it has waited 5 min; 2 runs for H100 are ahead of it"),
         (WAITING, "cluster: all 4 slots are in use"),
-        (WAITING, "modal: its GPUs are H100 at modal, the board is about H100: leaderboard runs don't go there"),
-        (WAITING, "overflow (when_down): cluster works, and overflow is for when it doesn't"),
-        (replace(WAITING, ahead=0), "it has waited 5 min, and is the next"),
+        (WAITING, "modal: its GPUs are H100 at modal, the board's are H100: leaderboard runs don't go there"),
+        (WAITING, "overflow (when_down): cluster works, and overflow is only used when it doesn't"),
+        (replace(WAITING, ahead=0), "it has waited 5 min, and is next"),
         (replace(WAITING, open_at={}), "cluster: 4 of 4 slots are free"),
         (replace(WAITING, mode="test"), "modal: 9 of 9 slots are free"),
-        (replace(WAITING, held=True), "it is held until its board's reference times are measured on this GPU type"),
+        (
+            replace(WAITING, held=True),
+            "it is on hold until its board's reference times have been measured on this GPU type",
+        ),
         (
             replace(WAITING, held=True, second=True),
-            "it waits to be measured once more, one of a person's after the other",
+            "it is waiting for its second measurement; a person's runs are measured one after the other",
         ),
-        (replace(WAITING, leader=None), "no daemon leads: nothing is started until one does"),
+        (replace(WAITING, leader=None), "no daemon is leading: nothing starts until one is"),
         (replace(WAITING, gpu="B200"), "no place here has B200"),
-        (replace(WAITING, pinned="cluster"), "modal: not the place that it was ordered to"),
+        (replace(WAITING, pinned="cluster"), "modal: not the place that it is pinned to"),
         (
             replace(WAITING, leader=here(widest={"H100": 2}), gpus=4),
-            "cluster: a run has at most 2 GPUs there, this one wants 4",
+            "cluster: a run can have at most 2 GPUs there, this one needs 4",
         ),
-        (replace(WAITING, leader=here(staff_only=True)), "cluster: only submissions of staff run there"),
-        (replace(WAITING, leader=here(**OPEN)), "cluster: gets no runs now: no answer"),
-        (replace(WAITING, leader=here(troubles=2, why="slow")), "cluster: it is left alone for a while: slow"),
+        (replace(WAITING, leader=here(staff_only=True)), "cluster: only staff's submissions run there"),
+        (replace(WAITING, leader=here(**OPEN)), "cluster: gets no runs at the moment: no answer"),
+        (replace(WAITING, leader=here(troubles=2, why="slow")), "cluster: it isn't used for a while: slow"),
         (replace(WAITING, leader=away({"boards": {"sort": []}})), "modal: the hosts don't let board sort use it"),
         (
             replace(WAITING, leader=away({"boards": {"sort": []}}), pinned="modal"),
@@ -109,7 +112,7 @@ OPEN = {"breaker": {"state": "open", "why": "no answer"}}
         ),
         (
             replace(WAITING, tries=(replace(TRIED, backend="cluster", ending="refused", reason="no such partition"),)),
-            "cluster: it refused it for ever: no such partition",
+            "cluster: it permanently refused it: no such partition",
         ),
         (
             replace(WAITING, state="launching", tries=(TRIED,)),
@@ -117,11 +120,11 @@ OPEN = {"breaker": {"state": "open", "why": "no answer"}}
         ),
         (
             replace(WAITING, leader=away({"budget": BUDGET}, **DEAR), spent=1.5, spent_of_board=0.3),
-            f"modal: the month's budget is used up (1.50 of 2.00 EUR{SPENT}",
+            f"modal: this month's budget is used up (1.50 of 2.00 EUR{SPENT}",
         ),
         (
             replace(WAITING, leader=away({"budget": BUDGET}, **DEAR), spent=1.2, spent_of_board=0.5),
-            f"modal: board sort's budget of this month is used up (0.50 of 1.00 EUR{SPENT}",
+            f"modal: board sort's budget this month is used up (0.50 of 1.00 EUR{SPENT}",
         ),
         (
             replace(WAITING, leader=away({"budget": BUDGET}, **DEAR), spent=1.2, spent_of_board=0.4),
@@ -129,7 +132,7 @@ OPEN = {"breaker": {"state": "open", "why": "no answer"}}
         ),
         (
             replace(WAITING, leader=away({"budget": TEAMS}, **DEAR), spent=1.2, spent_of_team=0.5),
-            f"modal: team blue's budget of this month is used up (0.50 of 1.00 EUR{SPENT}",
+            f"modal: team blue's budget this month is used up (0.50 of 1.00 EUR{SPENT}",
         ),
         (
             replace(WAITING, leader=away({"budget": TEAMS}, **DEAR), team="red", spent_of_team=0.5),
@@ -143,7 +146,7 @@ OPEN = {"breaker": {"state": "open", "why": "no answer"}}
             replace(WAITING, leader=away({"budget": BUDGET}, classes={"H100": "H100"}), spent=9.0),
             "modal: 9 of 9 slots are free",
         ),
-        (replace(WAITING, state="cancelled"), "it was cancelled: it gets no verdict"),
+        (replace(WAITING, state="cancelled"), "it was cancelled, so it has no verdict"),
         (replace(WAITING, state="scored", verdict="wrong", reason="test 0"), "it has its verdict, wrong: test 0"),
     ],
 )
@@ -160,10 +163,10 @@ def test_the_facts_come_with_the_sentences() -> None:
 def test_money_is_for_the_hosts() -> None:
     spent = replace(WAITING, leader=away({"budget": BUDGET}, **DEAR), spent_of_board=0.5, tries=(TRIED,))
     told = as_told(spent, money=False)
-    assert "modal: board sort's budget of this month is used up" in told["why"]
+    assert "modal: board sort's budget this month is used up" in told["why"]
     assert "EUR" not in str(told["why"])
     assert told["attempts"][0]["cost"] is None
 
 
 def test_where_a_run_was_ordered_is_told() -> None:
-    assert "it was ordered to cluster: it goes nowhere else" in sentences(replace(WAITING, pinned="cluster"))
+    assert "it is pinned to cluster and goes nowhere else" in sentences(replace(WAITING, pinned="cluster"))

@@ -1,1 +1,1 @@
-"""What can be typed on Discord: one file per kind."""
+"""The Discord commands: one file per kind."""

@@ -21,24 +21,24 @@ async def ping(interaction: Asked) -> None:
             await here.service.ask(lambda client: client.check())
         service = "up"
     except (KbslurmError, TimeoutError):
-        service = "not reachable; what was accepted goes on"
+        service = "not reachable; accepted submissions go on"
     delay = here.latency
     shown = f"{delay * 1000:.0f} ms" if delay < float("inf") else "not measured yet"
     await interaction.followup.send(f"Pong. Discord: {shown}. The service: {service}.", ephemeral=True)
 
 
-@app_commands.command(name="help", description="What can be typed here")
+@app_commands.command(name="help", description="List the commands")
 async def help_(interaction: Asked) -> None:
     await listed(interaction)
 
 
-@app_commands.command(name="help", description="What can be typed here, as /help")
+@app_commands.command(name="help", description="List the commands, like /help")
 async def help_there(interaction: Asked) -> None:
     await listed(interaction)
 
 
 async def listed(interaction: Asked) -> None:
-    """Every command that whoever asks may use."""
+    """Every command that the person may use."""
     await interaction.response.defer(ephemeral=True, thinking=True)
     try:
         async with asyncio.timeout(5 * PATIENCE_S):
@@ -56,7 +56,7 @@ async def listed(interaction: Asked) -> None:
 
 
 def audience(command: app_commands.Command[Any, ..., Any]) -> Literal["host", "creator"] | None:
-    """Whom a command is for, if not for everybody."""
+    """Who may use a command, if not everyone."""
     name = command.qualified_name
     if name == "leaderboard create":
         return "creator"

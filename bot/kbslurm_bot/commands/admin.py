@@ -1,6 +1,7 @@
-"""`/admin …` and `/leaderboard delete`: what hosts do. Who is one is the service's word, at each call and each press.
+"""`/admin …` and `/leaderboard delete`: the hosts' commands. The service decides who is a host, at each call and each
+press.
 
-Discord hides the group from most people; nothing relies on that. Every answer is for whoever asked alone.
+Discord hides the group from most people, but nothing relies on that. Only the person who asked sees the answer.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ HOSTS_ONLY = discord.Permissions(manage_guild=True)
 group = app_commands.Group(name="admin", description="For hosts", default_permissions=HOSTS_ONLY)
 
 
-@group.command(name="start", description="Take submissions again")
+@group.command(name="start", description="Accept submissions again")
 async def start(interaction: Asked) -> None:
     await _switched(interaction, True)
 
 
-@group.command(name="stop", description="Take no submissions, also after a restart; what was accepted goes on")
+@group.command(name="stop", description="Pause submissions, even across restarts; accepted ones still run")
 async def stop(interaction: Asked) -> None:
     await _switched(interaction, False)
 
@@ -51,11 +52,11 @@ async def stop(interaction: Asked) -> None:
 async def _switched(interaction: Asked, accepting: bool) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
     is_on = await as_asker(interaction, lambda client: client.set_accepting(accepting))
-    await _say(interaction, "Submissions are taken." if is_on else "No submissions are taken until `/admin start`.")
+    await _say(interaction, "Submissions are accepted." if is_on else "Submissions are paused until `/admin start`.")
 
 
-@group.command(name="ban", description="Take no more submissions from somebody, and leave them off every board")
-@app_commands.describe(person=PERSON, reason="What the person is told")
+@group.command(name="ban", description="Ban a person: reject their submissions and hide them from every board")
+@app_commands.describe(person=PERSON, reason="The reason shown to the person")
 @app_commands.autocomplete(person=complete_people)
 async def ban(interaction: Asked, person: str, reason: app_commands.Range[str, 0, 200] = "") -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
@@ -79,9 +80,9 @@ async def unban(interaction: Asked, person: str) -> None:
     await _say(interaction, f"{cards.escaped(found.name)} (person {found.id}) may submit again.")
 
 
-@group.command(name="extend", description="Let one person submit to a board for longer")
+@group.command(name="extend", description="Give one person a deadline extension on a board")
 @app_commands.describe(
-    leaderboard="The board", person=PERSON, until="2026-12-24 18:00 in the board's zone; empty takes it away"
+    leaderboard="The board", person=PERSON, until="2026-12-24 18:00 in the board's time zone; empty removes it"
 )
 @app_commands.autocomplete(leaderboard=complete_board, person=complete_people)
 async def extend(interaction: Asked, leaderboard: str, person: str, until: str | None = None) -> None:
@@ -89,7 +90,9 @@ async def extend(interaction: Asked, leaderboard: str, person: str, until: str |
     found = await _person(interaction, person)
     await as_asker(interaction, lambda client: client.extend(leaderboard, f"person:{found.id}", until))
     what = (
-        f"may submit to {cards.escaped(leaderboard)} until {cards.escaped(until)}" if until else "has no extension now"
+        f"may submit to {cards.escaped(leaderboard)} until {cards.escaped(until)}"
+        if until
+        else "no longer has an extension"
     )
     await _say(interaction, f"{cards.escaped(found.name)} {what}.")
 
@@ -110,7 +113,7 @@ async def invite(interaction: Asked, leaderboards: str, count: app_commands.Rang
         await _say(interaction, head, ("invitations.txt", "\n".join(codes) + "\n"))
 
 
-@group.command(name="get-submission", description="Anybody's submission, with source and logs")
+@group.command(name="get-submission", description="Show anyone's submission, with source and logs")
 @app_commands.describe(submission="Its number")
 async def get_submission(interaction: Asked, submission: Number) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
@@ -123,7 +126,7 @@ async def get_submission(interaction: Asked, submission: Number) -> None:
     await _say(interaction, "\n".join(submission_told(found)), *files)
 
 
-@group.command(name="delete-submission", description="Take a submission off every list; its source is purged")
+@group.command(name="delete-submission", description="Delete a submission from every list, with its source")
 @app_commands.describe(submission="Its number")
 async def delete_submission(interaction: Asked, submission: Number) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
@@ -131,20 +134,20 @@ async def delete_submission(interaction: Asked, submission: Number) -> None:
 
     async def act(pressed: Asked) -> str:
         await as_asker(pressed, lambda client: client.delete_any(submission))
-        return f"Submission {submission} is gone."
+        return f"Submission {submission} is deleted."
 
-    asked = f"Delete this submission? Its source is purged.\n{submission_told(found)[0]}"
+    asked = f"Delete this submission and its source?\n{submission_told(found)[0]}"
     await confirm.ask(interaction, asked, "Delete", act)
 
 
-@group.command(name="delete", description="Take a board away; with submissions only by force")
+@group.command(name="delete", description="Delete a board; with submissions only by force")
 @app_commands.describe(leaderboard="The board", force="Even when it has submissions")
 @app_commands.autocomplete(leaderboard=complete_board)
 async def delete(interaction: Asked, leaderboard: str, force: bool = False) -> None:
     await deleted(interaction, leaderboard, force)
 
 
-@boards.command(name="delete", description="For hosts: take a board away that has no submissions")
+@boards.command(name="delete", description="For hosts: delete a board without submissions")
 @app_commands.describe(leaderboard="The board")
 @app_commands.autocomplete(leaderboard=complete_board)
 async def delete_plainly(interaction: Asked, leaderboard: str) -> None:
@@ -152,11 +155,11 @@ async def delete_plainly(interaction: Asked, leaderboard: str) -> None:
 
 
 async def deleted(interaction: Asked, leaderboard: str, force: bool) -> None:
-    """Ask, then take the board away."""
+    """Ask for confirmation, then delete the board."""
     await interaction.response.defer(ephemeral=True, thinking=True)
 
     def looked_at(client: Client) -> tuple[BoardInfo, Mapping[str, Any]]:
-        client.stats(leaderboard)  # who is no host is told that first
+        client.stats(leaderboard)  # people who aren't hosts are refused first
         found = client.board(leaderboard)
         return found, client.stats(found.name)
 
@@ -164,15 +167,15 @@ async def deleted(interaction: Asked, leaderboard: str, force: bool) -> None:
     name = cards.escaped(board.name)
 
     async def act(pressed: Asked) -> str:
-        # Its name may be another board's by the time that somebody says yes.
+        # By the time of the confirmation, another board may have the name.
         await as_asker(pressed, lambda client: client.delete_board(board.name, force=force, only=board.id))
-        return f"Board {name} is gone."
+        return f"Board {name} is deleted."
 
-    asked = f"Delete board **{name}** with {counts['submissions']} submissions of {counts['people']} people?"
+    asked = f"Delete board **{name}** with {counts['submissions']} submissions by {counts['people']} people?"
     await confirm.ask(interaction, asked, "Delete", act)
 
 
-@group.command(name="visibility", description="Show a board to everybody, or only to those who were invited")
+@group.command(name="visibility", description="Show a board to everyone, or only to invited people")
 @app_commands.describe(leaderboard="The board", visibility="public or closed")
 @app_commands.autocomplete(leaderboard=complete_board)
 async def visibility_(interaction: Asked, leaderboard: str, visibility: Visibility) -> None:
@@ -181,11 +184,11 @@ async def visibility_(interaction: Asked, leaderboard: str, visibility: Visibili
     await _say(interaction, f"Board {cards.escaped(leaderboard)} is {visibility}.")
 
 
-@group.command(name="rate-limit", description="How many submissions a person may make to a board within an hour")
+@group.command(name="rate-limit", description="Set how many submissions a person may make to a board per hour")
 @app_commands.describe(
     leaderboard="The board",
     category="leaderboard: ranked ones; test: all others",
-    per_hour="How many; nothing said: any number",
+    per_hour="How many (default: no limit)",
 )
 @app_commands.autocomplete(leaderboard=complete_board)
 async def rate_limit(
@@ -196,16 +199,16 @@ async def rate_limit(
 ) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
     await as_asker(interaction, lambda client: client.set_rate_limit(leaderboard, category, per_hour))
-    most = "any number" if per_hour is None else str(per_hour)
-    await _say(interaction, f"Per person and hour {most} of {category} to {cards.escaped(leaderboard)}.")
+    most = "no limit on" if per_hour is None else str(per_hour)
+    await _say(interaction, f"Per person per hour: {most} {category} submissions to {cards.escaped(leaderboard)}.")
 
 
-@group.command(name="update-problems", description="Bring boards up to date with a git repository of problems")
+@group.command(name="update-problems", description="Update boards from a git repository of problems")
 @app_commands.describe(
-    repository="OWNER/NAME or an address",
-    problem_set="One set only",
-    branch="A branch other than the usual one",
-    force="Changed problems go live on boards that have submissions, too",
+    repository="OWNER/NAME or a URL",
+    problem_set="Only this problem set",
+    branch="A branch (default: the repository's)",
+    force="Also make changed problems live on boards with submissions",
 )
 async def update_problems(
     interaction: Asked,
@@ -225,16 +228,16 @@ async def update_problems(
     if not force:
         await _say(interaction, await act(interaction))
         return
-    await as_asker(interaction, Client.overview)  # refuses whoever is no host, before anything is asked
-    question = f"Take all of {cards.escaped(repository)} live, on boards with submissions, too?"
-    await confirm.ask(interaction, question, "Take it live", act)
+    await as_asker(interaction, Client.overview)  # refuses people who aren't hosts before asking anything
+    question = f"Make everything in {cards.escaped(repository)} live, even on boards with submissions?"
+    await confirm.ask(interaction, question, "Make it live", act)
 
 
-@group.command(name="rejudge-preview", description="Judge runs again beside their old verdicts; nothing counts yet")
+@group.command(name="rejudge-preview", description="Judge runs again and preview the new verdicts; nothing counts yet")
 @app_commands.describe(
     leaderboard="The board",
     chosen="Which runs: gpu=H100 verdict=wrong mode=… person=… submission=… (default: all)",
-    version="By this version of the problem (default: the live one)",
+    version="The problem version to judge by (default: the live one)",
 )
 @app_commands.rename(chosen="filter")
 @app_commands.autocomplete(leaderboard=complete_board)
@@ -246,7 +249,7 @@ async def rejudge_preview(
     await _say(interaction, fitting(rejudging_told(told)))
 
 
-@group.command(name="export", description="Every place of a board as a file, with the scores unrounded")
+@group.command(name="export", description="Export a board's standings as a file, with unrounded scores")
 @app_commands.describe(leaderboard="The board", form="csv (default) or json")
 @app_commands.rename(form="format")
 @app_commands.autocomplete(leaderboard=complete_board)
@@ -256,13 +259,16 @@ async def export(interaction: Asked, leaderboard: str, form: Format = "csv") -> 
     text = places.as_csv(rows) if form == "csv" else json.dumps(rows, indent=2) + "\n"
     cap = min(EXPORT_CAP, interaction.filesize_limit or EXPORT_CAP)
     if (size := len(text.encode())) > cap:
-        raise TooLarge(f"the export has {size:,} bytes, over {cap:,}", hint=f"kbslurm export {leaderboard} writes it.")
+        raise TooLarge(
+            f"the export has {size:,} bytes, over the limit of {cap:,}",
+            hint=f"Run on the server: kbslurm export {leaderboard}",
+        )
     name = re.sub(r"[^a-z0-9._-]", "-", leaderboard.lower())[:60]
     await _say(interaction, f"{len(rows)} places of {cards.escaped(leaderboard)}.", (f"{name}.{form}", text))
 
 
-@group.command(name="show-stats", description="Submissions, people, verdicts and GPU time, of one board or all")
-@app_commands.describe(leaderboard="One board only", last_day="Of the last 24 hours only")
+@group.command(name="show-stats", description="Count submissions, people, verdicts and GPU time, of one board or all")
+@app_commands.describe(leaderboard="Only this board", last_day="Only the last 24 hours")
 @app_commands.autocomplete(leaderboard=complete_board)
 async def show_stats(interaction: Asked, leaderboard: str | None = None, last_day: bool = False) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
@@ -273,12 +279,12 @@ async def show_stats(interaction: Asked, leaderboard: str | None = None, last_da
     await _say(interaction, fitting([f"{of}{', last 24 hours' if last_day else ''}", *stats_told(counts, seen)]))
 
 
-@group.command(name="resync", description="Tell Discord of all commands anew, and clear what another bot left here")
+@group.command(name="resync", description="Register all commands with Discord again, and clear another bot's leftovers")
 async def resync(interaction: Asked) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
     await as_asker(interaction, Client.resync)
     count = await bot_of(interaction).synced_anew(interaction.guild_id)
-    await _say(interaction, f"{count} commands are registered anew. If you see old ones, reload your client.")
+    await _say(interaction, f"{count} commands registered again. If you see old ones, reload your client.")
 
 
 async def _person(interaction: Asked, text: str) -> PersonInfo:

@@ -1,4 +1,4 @@
-"""What hosts read: a submission, counts, a synced repository, a rejudging."""
+"""Texts for hosts: a submission, counts, a synced repository, a rejudge."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kbslurm_bot.text import fitting
 
 
 def submission_told(found: Mapping[str, Any]) -> list[str]:
-    """Anybody's submission in a few lines."""
+    """Anyone's submission in a few lines."""
     error = found["job"]["error"]
     by, file = f"{cards.escaped(found['user_name'])} (person {found['user_id']})", cards.escaped(found["file_name"])
     lines = [
@@ -30,25 +30,25 @@ RUNS = {"runs": "in all", "queued": "waiting", "running": "running", "failed": "
 
 
 def stats_told(counts: Mapping[str, Any], seen: Mapping[str, Any]) -> list[str]:
-    """Counts, and what asks for attention."""
+    """Counts, and what needs attention."""
     verdicts = ", ".join(f"{name} {n}" for name, n in counts["verdicts"].items()) or "none"
     lines = [
-        f"{counts['submissions']} submissions of {counts['people']} people",
+        f"{counts['submissions']} submissions by {counts['people']} people",
         "runs: " + ", ".join(f"{counts[key]} {word}" for key, word in RUNS.items()),
         f"verdicts: {verdicts}",
         *(
             f"{cards.escaped(gpu)}: {one['runs']} runs, {one['gpu_s']:.0f} GPU-seconds"
             for gpu, one in counts["gpus"].items()
         ),
-        "submissions are taken" if seen["accepts_jobs"] else "no submissions are taken (`/admin start`)",
+        "submissions are accepted" if seen["accepts_jobs"] else "submissions are paused (`/admin start`)",
     ]
     if seen["leader"] is None:
-        lines.append("no daemon leads: nothing is started")
+        lines.append("no daemon is leading: nothing is started")
     return lines + [f"⚠ {cards.escaped(one['text'])[:300]}" for one in seen["attention"][:8]]
 
 
 def synced_told(told: Mapping[str, Any]) -> list[str]:
-    """What came of a repository."""
+    """The result of syncing a repository."""
     lines = [f"At commit `{str(told['commit'])[:12]}`:"]
     for key in ("created", "updated"):
         lines.append(f"{key}: {', '.join(map(cards.escaped, told[key])) or 'none'}")
@@ -57,12 +57,12 @@ def synced_told(told: Mapping[str, Any]) -> list[str]:
 
 
 def rejudging_told(told: Mapping[str, Any]) -> list[str]:
-    """What would change."""
+    """What a rejudge would change."""
     rows = [f"{one['before']:<16} → {one['after']:<16} {one['runs']:>6}" for one in told["matrix"]]
     stands = f"{told['changed']} would change, {told['open']} open"
     return [
         f"**{cards.escaped(told['board'])}** by version {told['version']}: {stands}",
         *(["```", *rows, "```"] if rows else []),
         f"{told['spent_gpu_s']:.1f} GPU-seconds spent of about {told['expected_gpu_s']:.1f}.",
-        "`kbslurm rejudge` applies or cancels it.",
+        "Apply or cancel it with `kbslurm rejudge`.",
     ]

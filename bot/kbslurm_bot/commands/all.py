@@ -1,6 +1,6 @@
-"""What can be typed: one file per kind. `ALL` is what Discord is told of; nothing is in it that doesn't work.
+"""All commands, one file per kind. `ALL` is what Discord is told about; it contains only working commands.
 
-`about.audience` says which are for hosts and creators; who may is decided by the service, never here.
+`about.audience` says which are for hosts and creators; the service decides who may use them, never this file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`/leaderboard list|show|task|template|get-submission`: what there is, who leads, what is judged, where to begin."""
+"""`/leaderboard list|show|task|template|get-submission`: boards, standings, tasks, templates."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ BOARDS = 20
 CASES = 12
 ABOUT = 700
 
-leaderboard = app_commands.Group(name="leaderboard", description="Boards: what there is, who leads, submit")
+leaderboard = app_commands.Group(name="leaderboard", description="Boards: list, standings, submit")
 
 
-@leaderboard.command(name="list", description="The boards, with deadline and GPU types")
+@leaderboard.command(name="list", description="List the boards, with deadline and GPU types")
 async def list_(interaction: Asked) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
     found = await bot_of(interaction).service.boards(interaction.user.id, roles_of(interaction))
     lines = [board_line(board) for board in found[:BOARDS]]
     if len(found) > BOARDS:
         lines.append(f"-# and {len(found) - BOARDS} more")
-    await interaction.followup.send(fitting(lines) or "There is no board yet.", ephemeral=True)
+    await interaction.followup.send(fitting(lines) or "There are no boards yet.", ephemeral=True)
 
 
-@leaderboard.command(name="show", description="The first places of a board")
+@leaderboard.command(name="show", description="Show the top places of a board")
 @app_commands.describe(leaderboard="The board", gpu="One GPU type (default: the board's first)")
 @app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus)
 async def show(interaction: Asked, leaderboard: str, gpu: str | None = None) -> None:
@@ -48,7 +48,7 @@ async def show(interaction: Asked, leaderboard: str, gpu: str | None = None) -> 
     await interaction.followup.send(fitting(places_told(board.name, known, places)), ephemeral=True)
 
 
-@leaderboard.command(name="task", description="What is judged: description, cases, limits")
+@leaderboard.command(name="task", description="Show a board's task: description, cases, limits")
 @app_commands.describe(leaderboard="The board")
 @app_commands.autocomplete(leaderboard=complete_board)
 async def task(interaction: Asked, leaderboard: str) -> None:
@@ -57,7 +57,7 @@ async def task(interaction: Asked, leaderboard: str) -> None:
     await interaction.followup.send(fitting(task_told(board)), ephemeral=True)
 
 
-@leaderboard.command(name="template", description="A file to begin with")
+@leaderboard.command(name="template", description="Get a template to start from")
 @app_commands.describe(leaderboard="The board")
 @app_commands.autocomplete(leaderboard=complete_board)
 async def template(interaction: Asked, leaderboard: str) -> None:
@@ -70,10 +70,10 @@ async def template(interaction: Asked, leaderboard: str) -> None:
         discord.File(io.BytesIO(str(text).encode()), filename=_file_name(board, language))
         for language, text in list(templates.items())[:10]
     ]
-    await interaction.followup.send(f"To begin with on {cards.escaped(board.name)}.", files=files, ephemeral=True)
+    await interaction.followup.send(f"A template for {cards.escaped(board.name)}.", files=files, ephemeral=True)
 
 
-@leaderboard.command(name="get-submission", description="One of your submissions, as it stands now")
+@leaderboard.command(name="get-submission", description="Show one of your submissions")
 @app_commands.describe(submission="Its number")
 @app_commands.autocomplete(submission=complete_own)
 async def get_submission(interaction: Asked, submission: app_commands.Range[int, 1, 2**53]) -> None:
@@ -100,7 +100,7 @@ def board_line(board: BoardInfo) -> str:
 
 
 def places_told(board: str, gpu: str, places: list[StandingInfo]) -> list[str]:
-    """The first places as a table of fixed width; those that can't be told from one another say so."""
+    """The top places as a fixed-width table; ties within measurement error are marked."""
     head = f"**{cards.escaped(board)}** on {cards.escaped(gpu)}"
     if not places:
         return [head, "Nobody has ranked yet."]
@@ -113,7 +113,7 @@ def _time(one: StandingInfo) -> str:
 
 
 def task_told(board: BoardInfo) -> list[str]:
-    """What a competitor may know of what is judged."""
+    """The task, as far as a competitor may know it."""
     told = board.task
     lines = [board_line(board), *about_told(board.description or "")]
     limits = ", ".join(f"{name} {told[key]:g} s" for name, key in LIMITS if told.get(key))
@@ -128,7 +128,7 @@ def task_told(board: BoardInfo) -> list[str]:
 
 
 def about_told(text: str) -> list[str]:
-    """A description's own lines; of a long one so much that the cases have room."""
+    """The description's lines, cut so that the cases have room."""
     if len(text) > ABOUT:
         text = f"{text[:ABOUT].rstrip()}…"
     return [cards.escaped(line) for line in text.splitlines() if line.strip()]
@@ -138,7 +138,7 @@ LIMITS = (("test", "test_timeout"), ("benchmark", "benchmark_timeout"), ("ranked
 
 
 def _cell(text: str, width: int = 32) -> str:
-    """A text within a block of code: it can't end the block."""
+    """Text inside a code block, made unable to close it."""
     return " ".join(text.replace("`", "'").split())[:width]
 
 

@@ -1,4 +1,4 @@
-"""The words that Discord completes while somebody types."""
+"""Autocompletion for Discord."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ CHOICES = 25
 
 
 async def complete_board(interaction: Asked, typed: str) -> list[app_commands.Choice[str]]:
-    """Boards whose names have what was typed; those that take submissions first."""
+    """Boards whose names contain the typed text; open ones first."""
     found = sorted(await boards_of(interaction), key=lambda board: not board.is_open)
     names = [board.name for board in found if typed.lower() in board.name.lower()]
     return [app_commands.Choice(name=name[:100], value=name[:100]) for name in names[:CHOICES]]
 
 
 async def complete_people(interaction: Asked, typed: str) -> list[app_commands.Choice[str]]:
-    """People by name, for hosts; nobody for anybody else."""
+    """People by name, for hosts; nothing for anyone else."""
     try:
         async with asyncio.timeout(PATIENCE_S):
             found = await bot_of(interaction).service.for_owner(
@@ -36,7 +36,7 @@ async def complete_people(interaction: Asked, typed: str) -> list[app_commands.C
 
 
 async def complete_own(interaction: Asked, typed: int | str) -> list[app_commands.Choice[int]]:
-    """One's own last submissions, by their numbers."""
+    """One's own latest submissions, by number."""
     try:
         async with asyncio.timeout(PATIENCE_S):
             found = await bot_of(interaction).service.for_owner(
@@ -49,7 +49,7 @@ async def complete_own(interaction: Asked, typed: int | str) -> list[app_command
 
 
 async def complete_gpus(interaction: Asked, typed: str) -> list[app_commands.Choice[str]]:
-    """GPU types of the board that was named, one after the other with commas, or all of them."""
+    """GPU types of the chosen board, as a comma-separated list, or all of them."""
     wanted = str(getattr(interaction.namespace, "leaderboard", "") or "").strip().lower()
     known: dict[str, None] = {}
     for board in await boards_of(interaction):
@@ -59,17 +59,17 @@ async def complete_gpus(interaction: Asked, typed: str) -> list[app_commands.Cho
 
 
 async def complete_places(interaction: Asked, typed: str) -> list[app_commands.Choice[str]]:
-    """Places that whoever types may choose for a try: a Discord role chooses none, runs know nothing of it."""
+    """Places that the person may choose for a test run: a Discord role gives none, since placement ignores it."""
     return await _places(interaction, typed, None)
 
 
 async def complete_every_place(interaction: Asked, typed: str) -> list[app_commands.Choice[str]]:
-    """The same for a canary, which a host by a Discord role may order, too."""
+    """The same for a canary, which hosts by a Discord role may order as well."""
     return await _places(interaction, typed, roles_of(interaction))
 
 
 async def _places(interaction: Asked, typed: str, roles: str | None) -> list[app_commands.Choice[str]]:
-    """Those that have all the GPU types that were typed."""
+    """Places that have all the GPU types that were typed."""
     gpus = {one.lower() for one in gpus_typed(getattr(interaction.namespace, "gpu", None))} - {ALL_GPUS}
     try:
         async with asyncio.timeout(PATIENCE_S):
@@ -81,7 +81,7 @@ async def _places(interaction: Asked, typed: str, roles: str | None) -> list[app
 
 
 def words_typed(typed: str, known: Sequence[str]) -> list[str]:
-    """What a list with commas may become by one more word of these, or by `all`."""
+    """Completions of a comma-separated list by one more of these words, or by `all`."""
     *before, last = [part.strip() for part in typed.split(",")]
     chosen = {part.lower() for part in before}
     lead = "".join(f"{part}, " for part in before)

@@ -1,4 +1,4 @@
-"""`/leaderboard create`: a problem becomes a board. Who may is the service's word: hosts, and creators by a role."""
+"""`/leaderboard create`: create a board from a problem. The service decides who may: hosts, and creators by a role."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Visibility = Literal["public", "closed"]
 
 
 async def complete_offered(interaction: Asked, typed: str) -> list[app_commands.Choice[str]]:
-    """GPU types that places offer, one after the other with commas, or all; nothing for who may make no board."""
+    """GPU types that places offer, as a comma-separated list, or all; nothing for people who may not create boards."""
     try:
         async with asyncio.timeout(PATIENCE_S):
             known = (await may(interaction)).gpus
@@ -30,15 +30,15 @@ async def complete_offered(interaction: Asked, typed: str) -> list[app_commands.
     return [app_commands.Choice(name=one, value=one) for one in found[:CHOICES]]
 
 
-@app_commands.command(name="create", description="For hosts and creators: a new board")
+@app_commands.command(name="create", description="For hosts and creators: create a board")
 @app_commands.describe(
     leaderboard="Its name: a-z, digits, . _ -",
     problem="A zip of the problem's folder (with its task.yml), or one reference file",
-    gpu="GPU types, with commas between (default: what the problem says)",
+    gpu="GPU types, separated by commas (default: the problem's)",
     deadline="2026-12-24 or 2026-12-24 18:00 (default: none)",
     zone="The deadline's time zone, like Europe/Berlin (default: UTC)",
-    visibility="public (default), or closed: by invitation",
-    description="A sentence about it (default: the problem's)",
+    visibility="public (default), or closed (by invitation)",
+    description="A one-sentence description (default: the problem's)",
 )
 @app_commands.autocomplete(gpu=complete_offered)
 async def create(
@@ -53,14 +53,14 @@ async def create(
 ) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
     if problem.size > FILE_CAP:
-        raise TooLarge(f"the file has {problem.size:,} bytes", hint=f"At most {FILE_CAP:,} are taken.")
+        raise TooLarge(f"the file has {problem.size:,} bytes", hint=f"The limit is {FILE_CAP:,} bytes.")
     gpus = gpus_typed(gpu)
     if [one.lower() for one in gpus] == [ALL_GPUS]:
         gpus = list((await may(interaction)).gpus)
     try:
         data = await problem.read()
     except discord.HTTPException as error:
-        raise Invalid(f"Discord didn't give the file ({error.status})", hint="Attach it once more.") from error
+        raise Invalid(f"the file couldn't be fetched from Discord ({error.status})", hint="Attach it again.") from error
     made = await as_asker(
         interaction,
         lambda client: client.create_board(
@@ -78,8 +78,8 @@ async def create(
 
 
 def made_told(made: MadeBoard) -> list[str]:
-    """A new board, and what to know of it."""
+    """A new board, and remarks on it."""
     return [
-        f"Board **{cards.escaped(made.name)}** is there, on {', '.join(map(cards.escaped, made.gpus))}.",
+        f"Board **{cards.escaped(made.name)}** is created, on {', '.join(map(cards.escaped, made.gpus))}.",
         *(f"⚠ {cards.escaped(one)}" for one in made.warnings),
     ]

@@ -1,4 +1,4 @@
-"""`/me`, `/queue`, `/cancel`, `/link` and `/leaderboard show-personal`: what concerns whoever asks."""
+"""`/me`, `/queue`, `/cancel`, `/link` and `/leaderboard show-personal`: a person's own things."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ LINES = 15
 HISTORY = 100
 
 
-@app_commands.command(name="me", description="Who you are here, and your last submissions")
+@app_commands.command(name="me", description="Show who you are here, and your latest submissions")
 async def me(interaction: Asked) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
     service, user = bot_of(interaction).service, interaction.user
     person, found = await service.for_user(
         user.id, user.display_name, lambda client: (client.me(), client.submissions(limit=LINES))
     )
-    banned = " · banned, so nothing is taken" if person.banned else ""
+    banned = " · banned, so your submissions are rejected" if person.banned else ""
     head = f"You are **{cards.escaped(person.name)}** ({person.role}, person {person.id}){banned}."
-    rows = [summary_text(one) for one in found] or ["Nothing was submitted yet: `/submit`."]
+    rows = [summary_text(one) for one in found] or ["No submissions yet. Submit one with `/submit`."]
     await interaction.followup.send(fitting([head, *rows]), ephemeral=True)
 
 
-@app_commands.command(name="queue", description="How long the queues are, by GPU type")
+@app_commands.command(name="queue", description="Show how long the queues are, by GPU type")
 @app_commands.describe(leaderboard="Only the GPU types of this board")
 @app_commands.autocomplete(leaderboard=complete_board)
 async def queue(interaction: Asked, leaderboard: str | None = None) -> None:
@@ -49,11 +49,11 @@ async def queue(interaction: Asked, leaderboard: str | None = None) -> None:
     gpus = list(dict.fromkeys(gpu for board in boards for gpu in board.gpus))[:25]
     found = await service.ask(lambda client: [client.queue(gpu) for gpu in gpus])
     await interaction.followup.send(
-        fitting([queue_text(one) for one in found] or ["No board, no queue."]), ephemeral=True
+        fitting([queue_text(one) for one in found] or ["There are no boards, so there are no queues."]), ephemeral=True
     )
 
 
-@app_commands.command(name="cancel", description="End one of your submissions; verdicts that it has stay")
+@app_commands.command(name="cancel", description="Cancel one of your submissions; existing verdicts stay")
 @app_commands.describe(submission="Its number")
 @app_commands.autocomplete(submission=complete_own)
 async def cancel(interaction: Asked, submission: app_commands.Range[int, 1, 2**53]) -> None:
@@ -61,20 +61,20 @@ async def cancel(interaction: Asked, submission: app_commands.Range[int, 1, 2**5
     await cancelled(interaction, submission)
 
 
-@app_commands.command(
-    name="link", description="Make a token yours that popcorn register or kbslurm login --register gave"
-)
-@app_commands.describe(token="The token that waits, cli_id in ~/.popcorn.yaml: only one that you made yourself")
+@app_commands.command(name="link", description="Link a token from popcorn register or kbslurm login --register to you")
+@app_commands.describe(token="The pending token, cli_id in ~/.popcorn.yaml: only use one that you made yourself")
 async def link(interaction: Asked, token: app_commands.Range[str, 1, 512]) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
     service, user = bot_of(interaction).service, interaction.user
     person = await service.for_user(user.id, user.display_name, lambda client: client.link_mine(token.strip()))
     await interaction.followup.send(
-        f"It is yours, {cards.escaped(person.name)}: that device submits as you now.", ephemeral=True
+        f"Linked, {cards.escaped(person.name)}: that device now submits as you.", ephemeral=True
     )
 
 
-@leaderboard.command(name="show-personal", description="Your own submissions to a board, with their history as a plot")
+@leaderboard.command(
+    name="show-personal", description="Show your own submissions to a board, with a plot of their history"
+)
 @app_commands.describe(leaderboard="The board", gpu="One GPU type (default: the board's first)")
 @app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus)
 async def show_personal(interaction: Asked, leaderboard: str, gpu: str | None = None) -> None:
@@ -92,7 +92,7 @@ async def show_personal(interaction: Asked, leaderboard: str, gpu: str | None = 
         ),
     )
     head = f"Yours on **{cards.escaped(board.name)}**, {cards.escaped(known)}"
-    rows = [summary_text(one) for one in found] or ["Nothing was submitted yet: `/submit`."]
+    rows = [summary_text(one) for one in found] or ["No submissions yet. Submit one with `/submit`."]
     mine = [one for _, one in history_of(lines, known)]
     others = [plot.Point(at=one.at, score_s=one.score_s) for one in places]
     picture = await plot.picture(mine, others, f"{board.name} on {known}")
@@ -104,7 +104,7 @@ async def show_personal(interaction: Asked, leaderboard: str, gpu: str | None = 
 
 
 def summary_text(one: SubmissionSummary) -> str:
-    """A submission of one's own in one line."""
+    """One's own submission in one line."""
     scores = ", ".join(f"{gpu} {seconds(score)}" for gpu, score in one.scores.items() if score is not None)
     at = int(one.submitted_at.timestamp())
     state = scores or one.status

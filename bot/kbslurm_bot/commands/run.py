@@ -1,4 +1,4 @@
-"""`/run`: a try that never ranks. `/verify`: do the places work? A canary, and one message that follows it."""
+"""`/run`: a test run that never ranks. `/verify`: test the places with a canary, and one message that follows it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from kbslurm_bot.text import gpus_named
 Try = Literal["test", "benchmark"]
 
 
-@app_commands.command(name="run", description="Try a file on a GPU type, or at a place, of your choice; it never ranks")
+@app_commands.command(name="run", description="Test a file on a GPU type or at a place of your choice; it never ranks")
 @app_commands.describe(
     file=WORDS["file"],
-    gpu="GPU types, with commas between",
+    gpu="GPU types, separated by commas",
     leaderboard=WORDS["leaderboard"],
     mode="benchmark (default) measures, test only checks",
-    backend="The place where it runs, and nowhere else (default: whichever is free)",
+    backend="The only place to run it at (default: whichever is free)",
 )
 @app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus, backend=complete_places)
 async def run(
@@ -42,11 +42,11 @@ async def run(
 
 
 @app_commands.command(
-    name="verify", description="For hosts: run what is known to be right at every place that a board's GPU types have"
+    name="verify", description="For hosts: run a known-correct kernel at every place that has a board's GPU types"
 )
 @app_commands.describe(
     leaderboard="The board (default: the open one with the most GPU types)",
-    gpu="Only these GPU types, with commas between",
+    gpu="Only these GPU types, separated by commas",
     mode="test (default) or benchmark",
     backend="Only at this place",
 )
@@ -63,17 +63,20 @@ async def verify(
     here = bot_of(interaction)
     channel = here.settings.staff_channel or interaction.channel_id
     if channel is None:
-        raise Refused("there is no channel to report into", hint="Type it in a channel, or set staff_channel.")
+        raise Refused("there is no channel to report in", hint="Use the command in a channel, or set staff_channel.")
     if channel == interaction.channel_id and (lacks := lacking(interaction)):
-        raise Refused(f"I can't write into this channel: I lack {', '.join(lacks)}", hint="Type it elsewhere.")
-    # Everybody in an open channel reads the board's name.
+        raise Refused(
+            f"I can't write in this channel: I lack {', '.join(lacks)}",
+            hint="Use the command elsewhere, or ask a host for these permissions.",
+        )
+    # Everyone in an open channel can read the board's name.
     seen = await here.service.boards(interaction.user.id, roles_of(interaction))
     known = [one for one in seen if here.settings.staff_channel or access.is_for_everybody(one.visibility)]
     found = next((one for one in known if leaderboard and one.name == leaderboard.strip().lower()), None)
     if leaderboard is None:
         found = max((one for one in known if one.is_open), key=lambda one: len(one.gpus), default=None)
     if found is None:
-        await as_asker(interaction, Client.overview)  # who is no host is told that instead
+        await as_asker(interaction, Client.overview)  # people who aren't hosts are told that instead
         raise NotFound("public board", leaderboard or "", known=[one.name for one in known])
     board, gpus = found.name, gpus_named(gpu, found)
     ordered = await as_asker(interaction, lambda client: client.verify(board, gpus, mode, on=backend))
@@ -82,5 +85,7 @@ async def verify(
         f"Verifying on {cards.escaped(ordered.board)}: submission {ordered.submission_id}; <#{channel}> follows it."
     ]
     if ordered.left_out:
-        said.append(f"Not verified, since this board hasn't them: {', '.join(map(cards.escaped, ordered.left_out))}.")
+        said.append(
+            f"Not verified, since this board doesn't have them: {', '.join(map(cards.escaped, ordered.left_out))}."
+        )
     await interaction.followup.send("\n".join(said), ephemeral=True)

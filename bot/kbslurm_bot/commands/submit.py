@@ -1,4 +1,4 @@
-"""`/submit` and `/leaderboard submit …`: a file becomes a submission, and a card in the channel follows it."""
+"""`/submit` and `/leaderboard submit …`: submit a file, with a card in the channel that follows it."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ MODE_CHOICES = [
 ]
 WORDS = {
     "file": "Your kernel, as a file",
-    "leaderboard": "The board; a #!POPCORN line of the file may say it",
-    "gpu": "GPU types, with commas between; a #!POPCORN line of the file may say them",
+    "leaderboard": "The board, unless a #!POPCORN line in the file names it",
+    "gpu": "GPU types, separated by commas, unless a #!POPCORN line in the file names them",
 }
 
 modes = app_commands.Group(name="submit", description="Submit a file")
 
 
-@app_commands.command(name="submit", description="Submit a file: ranked, unless you say otherwise")
-@app_commands.describe(**WORDS, mode="What is done with it (default: ranked)")
+@app_commands.command(name="submit", description="Submit a file; ranked by default")
+@app_commands.describe(**WORDS, mode="The mode (default: ranked)")
 @app_commands.choices(mode=MODE_CHOICES)
 @app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus)
 async def submit(
@@ -42,7 +42,7 @@ async def submit(
     await handed_in(interaction, file, leaderboard, gpu, mode)
 
 
-@modes.command(name="test", description="Is it right? No times")
+@modes.command(name="test", description="Check correctness only")
 @app_commands.describe(**WORDS)
 @app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus)
 async def only_test(
@@ -51,7 +51,7 @@ async def only_test(
     await handed_in(interaction, file, leaderboard, gpu, "test")
 
 
-@modes.command(name="benchmark", description="Is it right, and how long does it take? It doesn't rank")
+@modes.command(name="benchmark", description="Check correctness and measure the time, unranked")
 @app_commands.describe(**WORDS)
 @app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus)
 async def benchmark(
@@ -60,7 +60,7 @@ async def benchmark(
     await handed_in(interaction, file, leaderboard, gpu, "benchmark")
 
 
-@modes.command(name="profile", description="Where does the time go?")
+@modes.command(name="profile", description="Profile where the time goes")
 @app_commands.describe(**WORDS)
 @app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus)
 async def profile(
@@ -69,7 +69,7 @@ async def profile(
     await handed_in(interaction, file, leaderboard, gpu, "profile")
 
 
-@modes.command(name="ranked", description="For the leaderboard, hidden cases included")
+@modes.command(name="ranked", description="Submit to the leaderboard, including hidden cases")
 @app_commands.describe(**WORDS)
 @app_commands.autocomplete(leaderboard=complete_board, gpu=complete_gpus)
 async def ranked(
@@ -86,15 +86,15 @@ async def handed_in(
     mode: str,
     on: str | None = None,
 ) -> None:
-    """A file that somebody attached, for a board and GPU types as they typed them."""
+    """Submit an attached file, for the board and GPU types as typed."""
     await interaction.response.defer(ephemeral=True, thinking=True)
     if file.size > SOURCE_CAP:
-        raise TooLarge(f"the file has {file.size} bytes", hint=f"At most {SOURCE_CAP} are taken.")
+        raise TooLarge(f"the file has {file.size} bytes", hint=f"The limit is {SOURCE_CAP} bytes.")
     board = await board_of(interaction, leaderboard) if leaderboard else None
     try:
         source = await file.read()
     except discord.HTTPException as error:
-        raise Invalid(f"Discord didn't give the file ({error.status})", hint="Attach it once more.") from error
+        raise Invalid(f"the file couldn't be fetched from Discord ({error.status})", hint="Attach it again.") from error
     name = board.name if board else None
     await submitted(interaction, name, gpus_named(gpu, board), mode, file.filename, source, on)
 
@@ -108,7 +108,7 @@ async def submitted(
     source: bytes,
     on: str | None = None,
 ) -> None:
-    """Submit it for whoever asked, post its card, and say so. The interaction has been deferred."""
+    """Submit it for the person, post its card, and confirm. The interaction has been deferred."""
     here, user = bot_of(interaction), interaction.user
     await here.service.person(user.id, user.display_name)
     try:
@@ -118,19 +118,17 @@ async def submitted(
             lambda client: client.submit_to_many(board, gpus, mode, file_name, source, on=on),
         )
     except Away as error:
-        raise Away(
-            error.why, hint="Whether it has your file isn't known: look at `/me` before you submit again."
-        ) from error
+        raise Away(error.why, hint="Your file may have been accepted: check `/me` before you submit again.") from error
     number = receipt.submission_id
     lacks = lacking(interaction)
     if interaction.channel_id is None or lacks:
-        said = f"Submission {number} is accepted. I have no card for it here: I lack {', '.join(lacks) or 'a channel'}."
-        await interaction.followup.send(f"{said} `/leaderboard get-submission` shows it.", ephemeral=True)
+        said = f"Submission {number} is accepted. I can't post its card here: I lack {', '.join(lacks) or 'a channel'}."
+        await interaction.followup.send(f"{said} Use `/leaderboard get-submission` to see it.", ephemeral=True)
         return
 
     async def lost() -> None:
-        said = f"I may not write in this channel, so submission {number} has no card here. Tell a host."
-        await interaction.followup.send(f"{said} `/leaderboard get-submission` shows it.", ephemeral=True)
+        said = f"I'm not allowed to write in this channel, so submission {number} has no card here. Tell a host."
+        await interaction.followup.send(f"{said} Use `/leaderboard get-submission` to see it.", ephemeral=True)
 
     here.live_cards.add(number, interaction.channel_id, user.id, lost)
     await interaction.followup.send(
@@ -139,7 +137,7 @@ async def submitted(
 
 
 def lacking(interaction: Asked) -> list[str]:
-    """What the bot may not do in this channel, of what a card needs."""
+    """The permissions that a card needs and the bot lacks in this channel."""
     if interaction.guild_id is None:
         return []
     in_thread = isinstance(interaction.channel, discord.Thread)

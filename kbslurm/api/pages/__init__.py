@@ -1,1 +1,1 @@
-"""Pages for people: rendered here, whole without a script, live with one. The session's cookie says who reads."""
+"""Web pages, rendered here; complete without JavaScript, live with it. The session cookie identifies the reader."""

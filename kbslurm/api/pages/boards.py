@@ -1,4 +1,4 @@
-"""The pages for everybody: boards, rankings, problems and their templates."""
+"""The public pages: boards, standings, problems and their templates."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def board_pages(
 
     @router.get("/board/{leaderboard}/{gpu}")
     def board(leaderboard: Name, gpu: Gpu, request: Request, start: Offset = 0) -> Response:
-        """One board for one GPU type: the standings, and how the record came about."""
+        """One board for one GPU type: the standings and the history of the record."""
         person = visitors.who(request)
         shown = seen_board(context, leaderboard, person)
         known = contest.known_gpu(gpu, shown.gpus)
@@ -78,7 +78,7 @@ def board_pages(
 
     @router.get("/problem/{leaderboard}")
     def problem(leaderboard: Name, request: Request) -> Response:
-        """What is to be done, the templates, and how to submit."""
+        """The task, the templates, and how to submit."""
         person = visitors.who(request)
         shown = seen_board(context, leaderboard, person)
         base = context.config.server.public_url or str(request.base_url).rstrip("/")
@@ -98,7 +98,7 @@ def board_pages(
 
     @router.get("/static/{name}")
     async def static(name: str) -> Response:
-        """The style, the one script, the icon."""
+        """The stylesheet, the script and the icon."""
         if name not in STATIC:
             raise NotFound("file", name)
         headers = {**HEADERS, "Cache-Control": "public, max-age=300"}

@@ -1,4 +1,4 @@
-"""Numbers into coordinates of small pictures. Pure; the templates draw, and a table beside each says the same."""
+"""Turns numbers into coordinates of small charts. Pure; the templates draw them, with a table of the same data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BAR = 22.0
 
 @dataclass(frozen=True, kw_only=True)
 class Dot:
-    """One measured moment and where it is drawn."""
+    """One data point and where it is drawn."""
 
     x: float
     y: float
@@ -33,7 +33,7 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """A stage of a waterfall."""
+    """A stage of a waterfall chart."""
 
     x: float
     y: float
@@ -42,7 +42,7 @@ class Bar:
 
 
 def curve(points: Sequence[tuple[datetime, float, str]], *, steps: bool) -> Curve:
-    """These moments, scores and titles, oldest first. `steps`: what was reached holds until the next."""
+    """These times, scores and titles, oldest first. `steps`: each value holds until the next."""
     if not points:
         return Curve(dots=(), path="")
     first, last = points[0][0], points[-1][0]
@@ -67,7 +67,7 @@ def curve(points: Sequence[tuple[datetime, float, str]], *, steps: bool) -> Curv
 
 
 def bars(stages: Sequence[Stage]) -> list[Bar]:
-    """A waterfall: each stage begins where the one before it ended; a very short one still shows."""
+    """A waterfall chart: each stage begins where the previous one ended; very short ones still show."""
     total = sum(stage.took_s for stage in stages) or 1.0
     found, x = [], 0.0
     for n, stage in enumerate(stages):

@@ -1,4 +1,4 @@
-"""Streams that tell an open page when to look again."""
+"""Streams that tell an open page when to refresh."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kbslurm.domain.run import EventId, SubmissionId
 from kbslurm.errors import KbslurmError
 
 HEARTBEAT_S = 15.0
-PROGRESS_S = 4.0  # how far a job is makes no event: a submission that somebody looks at is looked up this often
+PROGRESS_S = 4.0  # progress makes no event, so a submission that is being viewed is checked this often
 STAFF_S = 2.0
 
 
@@ -33,7 +33,7 @@ def live_streams(router: APIRouter, context: Context, visitors: Visitors, histor
         after: Annotated[int | None, Query(ge=0, le=2**63 - 1)] = None,
         last_event_id: Annotated[str | None, Header(max_length=20)] = None,
     ) -> StreamingResponse:
-        """A short event whenever a place of this board may have moved; the reader then looks for itself."""
+        """A short event whenever this board's standings may have changed; the page then refreshes."""
         board = await run_in_threadpool(lambda: seen_board(context, leaderboard, visitors.who(request)))
         if last_event_id and last_event_id.isascii() and last_event_id.isdecimal():
             after = int(last_event_id)
@@ -43,7 +43,7 @@ def live_streams(router: APIRouter, context: Context, visitors: Visitors, histor
 
     @router.get("/live/-/s/{submission_id}")
     async def submission(submission_id: Number, request: Request) -> StreamingResponse:
-        """A short event whenever something of a submission of one's own moved, and `over` when nothing more will."""
+        """A short event whenever one's own submission changed, and `over` when nothing more will."""
 
         def owned() -> None:
             visitors.own(visitors.who(request), submission_id)
@@ -53,7 +53,7 @@ def live_streams(router: APIRouter, context: Context, visitors: Visitors, histor
 
     @router.get("/live/-/staff")
     async def staff(request: Request) -> StreamingResponse:
-        """A short event when something happened, at most one in `STAFF_S`."""
+        """A short event when anything happened, at most one every `STAFF_S`."""
 
         def checked() -> None:
             visitors.staff(visitors.who(request))
@@ -81,7 +81,7 @@ async def _steps(context: Context, histories: waiting.Histories, number: Submiss
                 now, over = await run_in_threadpool(looked)
             except KbslurmError as error:
                 context.metrics.met(error)
-                return  # the reader comes back
+                return  # the reader reconnects
             if over:
                 yield "event: moved\ndata: {}\n\nevent: over\ndata: {}\n\n"
                 return
@@ -100,7 +100,7 @@ async def _stirs(context: Context) -> AsyncIterator[str]:
 
 
 async def _rung(context: Context, ring: asyncio.Event) -> bool:
-    """Whether it rang before a heartbeat's time was over."""
+    """Whether it rang within one heartbeat."""
     with suppress(TimeoutError):
         await asyncio.wait_for(ring.wait(), HEARTBEAT_S)
     heard = ring.is_set() and not context.listener.is_over
@@ -120,6 +120,6 @@ async def _moves(context: Context, board: int, seen: EventId) -> AsyncIterator[s
                 has_moved, seen = await run_in_threadpool(moved)
             except KbslurmError as error:
                 context.metrics.met(error)
-                return  # the reader comes back with the last id
+                return  # the reader reconnects with the last id
             yield f"id: {seen}\nevent: scored\ndata: {{}}\n\n" if has_moved else ":\n\n"
             await context.listener.rest(ring, HEARTBEAT_S)

@@ -1,4 +1,4 @@
-"""Templates into answers: everything escaped, nothing undefined, and a policy that lets no foreign line run."""
+"""Renders templates: everything escaped, nothing undefined, and a content policy that lets no foreign script run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def static_file(name: str) -> bytes:
 
 
 def took(seconds: float | None) -> str:
-    """An amount of time in the unit that suits it: four digits that count."""
+    """A duration in a suitable unit, with four significant digits."""
     if seconds is None:
         return "–"
     scale, unit = _unit(seconds)
@@ -45,7 +45,7 @@ def measured(score_s: float, low_s: float, high_s: float) -> str:
 
 
 def when(at: datetime | None) -> str:
-    """A moment to the minute, in its own zone."""
+    """A time to the minute, in its own time zone."""
     return "–" if at is None else f"{at:%Y-%m-%d %H:%M} {at.tzname() or ''}".rstrip()
 
 
@@ -66,13 +66,13 @@ _templates.filters.update(took=took, when=when)
 
 
 def page(template: str, *, status: int = 200, person: Any = None, csrf: str = "", **told: Any) -> HTMLResponse:
-    """The rendered template. `person` is who is signed on, `csrf` what this session's forms must carry."""
+    """The rendered template. `person` is who is signed in, `csrf` the token that this session's forms must carry."""
     text = _templates.get_template(template).render(person=person, csrf=csrf, **told)
     return HTMLResponse(text, status_code=status, headers=HEADERS)
 
 
 def page_of_error(request: Request, status: int, detail: str) -> HTMLResponse | None:
-    """The error as a page, for whoever asked for pages; None for clients, which get their JSON."""
+    """The error as a page for browsers; None for clients, which get JSON."""
     if "text/html" not in request.headers.get("accept", ""):
         return None
     return page("error.html", status=status, status_code=status, detail=detail)

@@ -1,4 +1,4 @@
-"""All pages in one router. Reading goes by what the API shows too; every form carries a token of its session."""
+"""All pages in one router. Pages show what the API shows too; every form carries a token of its session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kbslurm.api.standings_cache import StandingsCache
 
 
 def routes(context: Context, histories: waiting.Histories, standings: StandingsCache) -> APIRouter:
-    """The router of the pages. None of it is in the OpenAPI document: that is for machines."""
+    """The router of the pages. Pages aren't in the OpenAPI document, which is for machines."""
     router = APIRouter(include_in_schema=False)
     visitors = Visitors(context)
     for more in (board_pages, submission_pages):

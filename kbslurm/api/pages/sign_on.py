@@ -1,4 +1,4 @@
-"""The pages where a browser signs on and off."""
+"""The pages where a browser signs in and out."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from kbslurm.domain import access
 def sign_on_pages(router: APIRouter, context: Context, visitors: Visitors) -> None:
     @router.get("/login")
     def ask(request: Request, next_: Annotated[str, Query(alias="next", max_length=500)] = "/me") -> Response:
-        """Whom one can sign on with, or a token to paste."""
+        """The sign-in providers, or a token to paste."""
         known, to = providers.providers(context), sessions.safe_next(next_)
         return visitors.page(request, "login.html", visitors.who(request), providers=known, next=to, why="")
 
     @router.post("/login")
     async def by_token(request: Request) -> Response:
-        """A session for whoever has the token."""
+        """Open a session for the owner of the token."""
         form = await form_of(request)
         return await run_in_threadpool(entered, request, form)
 
@@ -35,7 +35,7 @@ def sign_on_pages(router: APIRouter, context: Context, visitors: Visitors) -> No
         secret = form.get("token", "").strip()[:512]
         person = context.store.tokens.person_of(secret, now=context.clock.now()) if secret else None
         if person is None or not access.may_use_pages(person):
-            why = "This token isn't known, was revoked, or waits to be linked."
+            why = "This token is unknown, was revoked, or isn't linked yet."
             return page("login.html", status=403, providers=providers.providers(context), next=to, why=why)
         answer = RedirectResponse(to, status_code=303)
         sessions.open_session(context, request, answer, person, "browser (token)")
@@ -43,7 +43,7 @@ def sign_on_pages(router: APIRouter, context: Context, visitors: Visitors) -> No
 
     @router.post("/logout")
     async def leave(request: Request) -> Response:
-        """End the session of this browser."""
+        """End this browser's session."""
         form = await form_of(request)
 
         def ended() -> None:

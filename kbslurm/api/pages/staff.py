@@ -1,4 +1,4 @@
-"""The page for staff: the queue, places, and what a host should look at."""
+"""The page for staff: the queue, places, and what needs attention."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Acts = Mapping[str, Callable[[Person, Mapping[str, str]], None]]
 def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None:
     @router.get("/staff")
     def overview(request: Request) -> Response:
-        """Queue, places, and what a host should look at."""
+        """Queue, places, and what needs attention."""
         person = visitors.who(request)
         if person is None:
             return to_login(request)
@@ -49,7 +49,7 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
     def end(person: Person, form: Mapping[str, str]) -> None:
         text = form.get("submission", "").strip()
         if not (text.isascii() and text.isdecimal() and len(text) < 19):
-            raise Invalid(f"{text[:40]!r} is no submission's number")
+            raise Invalid(f"{text[:40]!r} isn't a submission number")
         number, now = SubmissionId(int(text)), context.clock.now()
         cancel(context.store.submissions, number, None, now)
         context.store.events.audit(person.name, "cancel", f"submission:{number}", now=now)
@@ -57,7 +57,7 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
     def ban(person: Person, form: Mapping[str, str]) -> None:
         whom = host_lookup.whom(context, form.get("person", "").strip()[:100])
         if whom.is_staff:
-            raise Refused("staff can't be banned from a page", hint="An owner uses: kbslurm user ban")
+            raise Refused("staff can't be banned on this page", hint="An owner can run: kbslurm user ban")
         reason = form.get("reason", "").strip()[:200]
         context.store.people.ban(PersonId(whom.id), reason, by=person.name, now=context.clock.now())
 
@@ -69,7 +69,7 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
 
     @router.post("/staff/{act}")
     async def act(act: str, request: Request) -> Response:
-        """Do it, as whoever is signed on; it is in the audit log."""
+        """Do it as the person who is signed in; the audit log records it."""
         form = await form_of(request)
 
         def done() -> None:
@@ -83,7 +83,7 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
 
 
 def _places(info: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What the leader told of each place, in words."""
+    """What the leader reported about each place, in words."""
     places = info.get("places")
     if not isinstance(places, dict):
         return []

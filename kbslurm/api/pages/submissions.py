@@ -1,4 +1,4 @@
-"""The pages of one's own submissions."""
+"""The pages for one's own submissions."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ def submission_pages(
 
     @router.post("/me/link")
     async def link(request: Request) -> Response:
-        """Make a token that `popcorn register` or `kbslurm login --register` wrote that of whoever is signed on."""
+        """Link a token from `popcorn register` or `kbslurm login --register` to the person who is signed in."""
         form = await form_of(request)
 
         def linked() -> None:
             person, secret = visitors.sender(request, form), form.get("token", "").strip()[:512]
             if not secret or not context.store.tokens.claim(secret, person.id, now=context.clock.now()):
-                raise Invalid("this token isn't waiting to be linked", hint="Get another: kbslurm login --register")
-            tell("a token was linked by its holder", person=person.id)
+                raise Invalid("this token isn't waiting to be linked", hint="Get a new one: kbslurm login --register")
+            tell("a token was linked by its owner", person=person.id)
 
         await run_in_threadpool(linked)
         return RedirectResponse("/me?linked=1", status_code=303)
 
     @router.get("/s/{submission_id}")
     def submission(submission_id: Number, request: Request) -> Response:
-        """A submission, for its owner; for anybody else there is none."""
+        """A submission, for its owner; NotFound for anyone else."""
         person = visitors.who(request)
         if person is None:
             return to_login(request)
@@ -82,7 +82,7 @@ def submission_pages(
 
     @router.get("/s/{submission_id}/artifacts/{gpu}/{name}")
     def artifact(submission_id: Number, gpu: Gpu, name: FileName, request: Request) -> Response:
-        """A file of a profile of one's own, as a download."""
+        """A file from one's own profile, as a download."""
         person = visitors.who(request)
         if person is None:
             return to_login(request)
@@ -91,7 +91,7 @@ def submission_pages(
 
     @router.post("/s/{submission_id}/cancel")
     async def cancel_(submission_id: Number, request: Request) -> Response:
-        """Cancel what is still open of a submission of one's own."""
+        """Cancel the open runs of one's own submission."""
         form = await form_of(request)
 
         def cancelled() -> None:
@@ -104,7 +104,7 @@ def submission_pages(
 
 
 def _run(run: RunView) -> dict[str, Any]:
-    """One run as its owner may see it: of hidden cases not even how many there are."""
+    """One run as its owner may see it: not even the number of hidden cases."""
     detail = (run.verdict.detail if run.verdict else None) or {}
     score = None
     verdict = run.verdict
@@ -149,7 +149,7 @@ def _seconds(ns: float | None) -> float | None:
 
 
 def _history(context: Context, view: SubmissionView) -> list[tuple[str, drawing.Curve]]:
-    """One's own ranked scores on this board, a curve per GPU type."""
+    """One's own ranked scores on this board, one curve per GPU type."""
     points: dict[str, list[tuple[Any, float, str]]] = {}
     mine = context.store.submissions.newest(person=view.person_id, board=view.board, limit=HISTORY)
     for one in reversed(mine):

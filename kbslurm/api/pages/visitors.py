@@ -1,4 +1,4 @@
-"""Who reads a page, by the session's cookie, and whether a form that they send is their own."""
+"""Who reads a page, by the session cookie, and whether a submitted form is really theirs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Offset = Annotated[int, Query(alias="from", ge=0, le=2**31 - 1)]
 
 
 class Visitors:
-    """Who reads, by the session's cookie, and the token that their forms must carry."""
+    """The reader, by the session cookie, and the token that their forms must carry."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -33,13 +33,13 @@ class Visitors:
         return person if access.may_use_pages(person) else None
 
     def csrf(self, request: Request) -> str:
-        """What only a page of ours, read with this session, can know."""
+        """A value that only our pages, loaded with this session, can know."""
         session = request.cookies.get(sessions.SESSION, "")
         key = self._context.store.settings.secret("pages")
         return hmac.new(key, f"csrf:{session}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
     def own(self, person: Person | None, number: int) -> SubmissionView:
-        """A submission of this person's own; anybody else's isn't there."""
+        """This person's own submission; anyone else's is NotFound."""
         view = self._context.store.submissions.get(SubmissionId(number))
         if not access.may_see_submission(person, view):
             raise NotFound("submission", str(number))
@@ -55,19 +55,19 @@ class Visitors:
         return page(template, person=person, csrf=self.csrf(request) if person else "", **told)
 
     def sender(self, request: Request, form: Mapping[str, str]) -> Person:
-        """Who sent a form: signed on, from a page of ours."""
+        """Who sent a form: signed in, from one of our pages."""
         sessions.check_same_site(request)
         person = self.who(request)
         if person is None:
-            raise Refused("nobody is signed on", hint="Sign on, then do it again.")
+            raise Refused("you aren't signed in", hint="Sign in, then try again.")
         if not hmac.compare_digest(form.get("csrf", "").encode("utf-8", "replace"), self.csrf(request).encode()):
-            raise Refused("this form isn't of your session", hint="Load the page again, then do it again.")
+            raise Refused("this form has expired", hint="Reload the page and try again.")
         return person
 
 
 async def form_of(request: Request) -> dict[str, str]:
     if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-        raise Invalid("this isn't a form of ours")
+        raise Invalid("this form isn't valid")
     body = (await request.body()).decode("utf-8", "replace")
     try:
         found = parse_qs(body, keep_blank_values=True, max_num_fields=20)

@@ -1,1 +1,1 @@
-"""The calls of the HTTP API, by who makes them and what they are about."""
+"""The calls of the HTTP API, by caller and subject."""

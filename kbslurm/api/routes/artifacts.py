@@ -1,7 +1,7 @@
-"""What a profile left, as bytes: for the submission's author, and for hosts.
+"""A profile's files as bytes, for the submission's author and for hosts.
 
-They were made where the submission ran and may be anything. So they are only ever handed out as a download, under the
-name that the judge gave, and a browser is told in every way there is not to show or run them.
+They were made where the submission ran and may be anything. So they are only offered as downloads, under the judge's
+names, with every header that tells a browser not to show or run them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def routes(context: Context) -> APIRouter:
         responses=answers(Artifacts, 400, 401, 403, 404),
     )
     def listed(submission_id: Number, sender: Sender) -> Ascii:
-        """What a profile of one's own left, as far as it is still kept."""
+        """The files of one's own profile that are still stored."""
         return Ascii(_told(context, own(context, sender, submission_id), "user"))
 
     @router.get(
@@ -63,7 +63,7 @@ def routes(context: Context) -> APIRouter:
         responses=answers(Artifacts, 401, 404),
     )
     def hosts_listed(submission_id: Number, sender: Sender) -> Ascii:
-        """What anybody's profile left."""
+        """The files of anyone's profile."""
         identity.host(context, sender)
         return Ascii(_told(context, context.store.submissions.get(SubmissionId(submission_id)), "admin"))
 
@@ -74,7 +74,7 @@ def routes(context: Context) -> APIRouter:
         responses={**answers(Artifacts, 401, 404), **BYTES},
     )
     def hosts_fetched(submission_id: Number, gpu: Gpu, name: FileName, sender: Sender) -> Response:
-        """One of these files, as a download. A competitor made it: open it where it can do no harm."""
+        """One of these files, as a download. A competitor made it, so open it with care."""
         identity.host(context, sender)
         return download(context, context.store.submissions.get(SubmissionId(submission_id)), gpu, name)
 
@@ -82,18 +82,18 @@ def routes(context: Context) -> APIRouter:
 
 
 def path_of(view: SubmissionView, found: ArtifactView | None = None, *, side: str = "user") -> str:
-    """Where one of them is, or the list of them."""
+    """The URL of one file, or of the list."""
     base = f"/{side}/submissions/{view.id}/artifacts"
     return base if found is None else f"{base}/{found.gpu}/{found.name}"
 
 
 def popcorn_profile(context: Context, view: SubmissionView, run: RunView) -> dict[str, Any] | None:
-    """A run's profile in popcorn's words: the files as one zip in base64, and where they are to be had one by one."""
+    """A run's profile in popcorn's format: the files as one zip in base64, and the URL for downloading them singly."""
     found = [one for one in context.store.artifacts.of_submission(view.id) if one.gpu == run.gpu]
     if not found:
         return None
     chosen, room = [], ZIP_CAP
-    for one in sorted(found, key=lambda one: one.size):  # the tables first, and as many traces as there is room for
+    for one in sorted(found, key=lambda one: one.size):  # tables first, then as many traces as fit
         if one.size <= room:
             chosen.append(one)
             room -= one.size
@@ -106,7 +106,7 @@ def popcorn_profile(context: Context, view: SubmissionView, run: RunView) -> dic
 
 
 def profiler_of(names: list[str]) -> str:
-    """Which program made them, by the judge's names."""
+    """The program that made them, by the judge's file names."""
     known = {"trace.json.gz": "torch", "functions.json": "cProfile", "ncu-rep": "Nsight Compute",
              "kernel_stats.csv": "rocprof"}  # fmt: skip
     used = [tool for end, tool in known.items() if any(name.endswith(end) for name in names)]
@@ -114,7 +114,7 @@ def profiler_of(names: list[str]) -> str:
 
 
 def zipped(files: Mapping[str, bytes]) -> bytes:
-    """All of them in one zip; the same files, the same bytes."""
+    """All files in one zip; the same files always give the same bytes."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(files):
@@ -133,7 +133,7 @@ def _told(context: Context, view: SubmissionView, side: str) -> dict[str, Any]:
 
 
 def download(context: Context, view: SubmissionView, gpu: str, name: str) -> Response:
-    """One of a submission's files as bytes that no browser shows."""
+    """One of a submission's files as bytes that no browser displays."""
     known = contest.known_gpu(gpu, tuple(run.gpu for run in view.runs))
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", name):
         raise NotFound("artifact", name)

@@ -1,6 +1,7 @@
-"""What only the Discord bot (or a host) asks: who a Discord user is and what they may, a token linked to one, a canary.
+"""Calls for the Discord bot (or a host): identify a Discord user and their rights, link a token, follow a canary.
 
-Its own token opens these and the event feed. Everything else it asks in somebody's name, and may as much as they may.
+Its own token is valid for these and the event feed. For everything else it acts for a person, with that person's
+rights.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def routes(context: Context) -> APIRouter:
 
     @router.post("/people", responses=answers(PersonTold, 400, 401))
     def people(wanted: DiscordUser, sender: Sender) -> Ascii:
-        """The person of this Discord account, made when there is none: Discord has proved to the bot who it is."""
+        """The person with this Discord account, created if needed: Discord has authenticated them to the bot."""
         by = identity.service(context, sender)
         person = context.store.people.for_account(
             BOTS_PROVIDER, wanted.account, wanted.name, by=by, now=context.clock.now()
@@ -38,25 +39,25 @@ def routes(context: Context) -> APIRouter:
 
     @router.post("/link", responses=answers(PersonTold, 400, 401, 403, 404))
     def link(wanted: PendingToken, sender: Sender) -> Ascii:
-        """Give a pending token to the person that the call is for. Once; then it is theirs until it is revoked.
+        """Link a pending token to the person that the call is for. Once; then it is theirs until it is revoked.
 
-        The bot's word makes no token of staff: it would outlive the bot's own, should that be stolen.
+        The bot can't link tokens of staff: if the bot's own token were stolen, they would outlive it.
         """
         by = identity.service(context, sender)
         person, now = identity.caller(context, sender), context.clock.now()
         if identity.is_bot(context, sender) and identity.asker(context, sender).person.is_staff:
             raise Refused(
-                f"{person.name} is a host here, and a host's token isn't linked over Discord",
-                hint=f"On the login node: kbslurm user link {shlex.quote(person.name)} TOKEN",
+                f"{person.name} is a host, and a host's token can't be linked over Discord",
+                hint=f"Run on the login node: kbslurm user link {shlex.quote(person.name)} TOKEN",
             )
         if not context.store.tokens.claim(wanted.token, person.id, now=now):
-            raise Invalid("this token isn't waiting to be linked", hint="Get another: popcorn reregister discord")
+            raise Invalid("this token isn't waiting to be linked", hint="Get a new one: popcorn reregister discord")
         context.store.events.audit(by, "link", f"person:{person.id}", now=now)
         return Ascii(person_told(person))
 
     @router.get("/may", responses=answers(May, 400, 401, 404))
     def may(sender: Sender) -> Ascii:
-        """What whoever the call is for may beside submitting, and for those the GPU types that places offer."""
+        """The rights that the person has beyond submitting, and with them the GPU types that places offer."""
         if not identity.is_bot(context, sender):
             identity.host(context, sender)
             right: identity.Right | None = "host"
@@ -67,15 +68,15 @@ def routes(context: Context) -> APIRouter:
 
     @router.post("/resync", responses=answers(Fine, 401, 404))
     def resync(sender: Sender) -> Ascii:
-        """A host has the bot tell Discord of its commands anew: only that it may, and the audit log."""
+        """A host has the bot register its Discord commands again: checks the right and writes the audit log."""
         by = identity.host(context, sender)
         context.store.events.audit(by, "resync", "bot:commands", now=context.clock.now())
         return Ascii({"status": "ok"})
 
     @router.get("/verifications/{submission_id}", responses=answers(Verification, 401, 404))
     def verification(submission_id: Number, sender: Sender) -> Ascii:
-        """How a canary of the house stands, and those at other places that were ordered with it: no source, no log,
-        and nobody else's submission.
+        """The state of one of the service's canaries, and of those ordered with it at other places: no source, no log,
+        and no one else's submission.
         """
         identity.service(context, sender)
         together = context.store.submissions.ordered_together(SubmissionId(submission_id), verifying.VERIFIES)

@@ -1,7 +1,7 @@
-"""What happens, for machines: one JSON object a line, in order, from where the reader was; at least once each.
+"""Events for machines: one JSON object per line, in order, from the reader's last position; each at least once.
 
-A line with nothing on it says that the connection lives. A token is only good for the feed that gave it. Beside it
-`/metrics`, how much happens, for Prometheus.
+An empty line keeps the connection alive. A token is valid only for the feed that issued it. `/metrics` for Prometheus
+is here too.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def routes(context: Context) -> APIRouter:
     async def events(
         sender: Sender,
         since_token: Annotated[
-            str | None, Query(max_length=32, description="The last line's token; `now`: only what is to come.")
+            str | None, Query(max_length=32, description="The last line's token; `now`: only new events.")
         ] = None,
-        stream: Annotated[bool, Query(description="Stay for what is to come.")] = True,
+        stream: Annotated[bool, Query(description="Keep streaming new events.")] = True,
     ) -> StreamingResponse:
-        """Every event after the token, then what happens, as it happens."""
+        """Every event after the token, then new ones as they happen."""
         await run_in_threadpool(identity.service, context, sender)
         after = await run_in_threadpool(announce.place_of, context.store.events, since_token)
         lines = _lines(context, after, stream)
@@ -62,7 +62,8 @@ def routes(context: Context) -> APIRouter:
         },
     )
     def metrics(sender: Sender) -> Response:
-        """The API's numbers for Prometheus. For hosts only: behind a proxy everybody comes from here."""
+        """The API's metrics for Prometheus. For hosts only: behind a proxy every request seems to come from this
+        machine."""
         identity.host(context, sender)
         return Response(context.metrics.text(), headers={"Content-Type": MEDIA_TYPE})
 
@@ -71,14 +72,14 @@ def routes(context: Context) -> APIRouter:
 
 async def _lines(context: Context, after: EventId, stream: bool) -> AsyncIterator[str]:
     with context.listener.follow() as ring:
-        # Said at once: who reads knows that the feed is there, and proxies send the headers on.
+        # Sent immediately, so that the reader knows the feed works and proxies forward the headers.
         yield "\n"
         while True:
             try:
                 found = await run_in_threadpool(announce.next_events, context.store.events, after)
             except KbslurmError as error:
                 context.metrics.met(error)
-                return  # the reader comes back with its last token
+                return  # the reader reconnects with its last token
             for event in found:
                 after = event.id
                 yield json.dumps(announce.as_json(event), ensure_ascii=True, default=str) + "\n"

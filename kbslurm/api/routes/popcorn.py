@@ -1,4 +1,4 @@
-"""The calls of popcorn-cli that only read, and those by which a person handles what is theirs."""
+"""popcorn-cli's calls that only read, and those with which people manage what is theirs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
 
     @router.get("/health", responses=answers(Health))
     async def health() -> Ascii:
-        """Whether this process answers. Asks nobody."""
+        """Whether this process answers. Makes no queries."""
         return Ascii({"status": "ok"})
 
     @router.get("/leaderboards", responses=answers(list[Leaderboard], 404))
@@ -61,19 +61,19 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
 
     @router.get("/runner_queue/{gpu}", responses=answers(RunnerQueue))
     def runner_queue(gpu: Gpu) -> Ascii:
-        """How it stands with a GPU type's queue; one that no place has is `unavailable`."""
+        """The state of a GPU type's queue; a type that no place has is `unavailable`."""
         return Ascii(waiting.runner_queue(context, histories, gpu))
 
     @router.get("/submissions/{leaderboard}/{gpu}", responses=answers(list[Standing], 404))
     def ranking(leaderboard: Name, gpu: Gpu, sender: Sender, limit: Limit = 100, offset: Offset = 0) -> Ascii:
-        """The ranked, each person's best, best first."""
+        """The ranking: each person's best, best first."""
         board = seen_board(context, leaderboard, identity.maybe_caller(context, sender))
         known = contest.known_gpu(gpu, board.gpus)
         return Ascii(standings.page(board, known, offset=offset, limit=limit))
 
     @router.get("/final/{leaderboard}/{gpu}", responses=answers(FinalTold, 404))
     def final(leaderboard: Name, gpu: Gpu, sender: Sender) -> Ascii:
-        """The board's final, once hosts have let it count: the leaders, measured head to head in one job."""
+        """The board's final, once hosts have applied it: the leaders, measured head to head in one job."""
         board = seen_board(context, leaderboard, identity.maybe_caller(context, sender))
         found = context.store.finals.applied(board.name, contest.known_gpu(gpu, board.gpus))
         if found is None:
@@ -87,7 +87,7 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
         sender: Sender,
         user_id: Annotated[int | None, Query(ge=0, le=2**63 - 1)] = None,
     ) -> Ascii:
-        """How many submissions were made to a board for a GPU type, by everybody or by one person."""
+        """How many submissions were made to a board for a GPU type, by everyone or by one person."""
         board = seen_board(context, leaderboard, identity.maybe_caller(context, sender))
         known = contest.known_gpu(gpu, board.gpus)
         return Ascii({"count": context.store.submissions.count(board.id, known, user_id)})
@@ -108,13 +108,13 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
 
     @router.get("/user/submissions/{submission_id}", responses=answers(Submission, 400, 401, 403, 404))
     def poll(submission_id: Number, sender: Sender) -> Ascii:
-        """How a submission of one's own stands. Answers from the database alone."""
+        """The state of one's own submission. Answered from the database alone."""
         view = own(context, sender, submission_id)
         return Ascii(popcorn_submission.submission(view, waiting.of_submission(context, histories, view)))
 
     @router.get("/user/submissions/{submission_id}/whole", responses=answers(FullSubmissionTold, 400, 401, 403, 404))
     def all_of_it(submission_id: Number, sender: Sender) -> Ascii:
-        """A submission of one's own with attempts, progress and report: what `kbslurm watch` shows."""
+        """One's own submission with attempts, progress and report, as `kbslurm watch` shows it."""
         view = own(context, sender, submission_id)
         queue = waiting.of_submission(context, histories, view)
         told = {
@@ -126,7 +126,7 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
 
     @router.get("/user/runs/{run_id}/why", responses=answers(WhyTold, 400, 401, 403, 404))
     def why(run_id: RunNumber, sender: Sender) -> Ascii:
-        """Why a run of one's own (for staff: anybody's) is where it is: what it waits for, where it went and why."""
+        """Explains the state of one's own run (for staff: anyone's): what it waits for, where it went and why."""
         told = context.store.runs.why(run_id, context.clock.now())
         own(context, sender, told.submission, staff_too=True)
         return Ascii(as_told(told, money=access.may_see_costs(identity.caller(context, sender))))
@@ -140,7 +140,7 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
 
     @router.delete("/user/submissions/{submission_id}", responses=answers(Fine, 400, 401, 403, 404))
     def delete(submission_id: Number, sender: Sender) -> Ascii:
-        """Take a submission back: open runs are cancelled, it leaves every list, its source is purged."""
+        """Delete one's own submission: open runs are cancelled, it leaves every list, its source is deleted."""
         view = own(context, sender, submission_id)
         person = identity.caller(context, sender)
         remove(context.store.submissions, view.id, person.id, person.name, context.clock.now())
@@ -148,36 +148,36 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
 
     @router.post("/user/submissions/{submission_id}/cancel", responses=answers(Fine, 400, 401, 403, 404))
     def cancel_(submission_id: Number, sender: Sender) -> Ascii:
-        """Cancel what is still open of a submission of one's own; verdicts stay."""
+        """Cancel the open runs of one's own submission; verdicts stay."""
         view = own(context, sender, submission_id)
         cancel(context.store.submissions, view.id, view.person_id, context.clock.now())
         return Ascii({"status": "ok"})
 
     @router.get("/user/me", responses=answers(PersonTold, 400, 401, 404))
     def me(sender: Sender) -> Ascii:
-        """Who the token stands for."""
+        """The person that the token belongs to."""
         return Ascii(person_told(identity.caller(context, sender)))
 
     @router.post("/user/logout", responses=answers(Fine, 400, 401, 404))
     def logout(sender: Sender) -> Ascii:
-        """End the token that this call carries."""
+        """Revoke the token that this call uses."""
         person, now = identity.caller(context, sender), context.clock.now()
         if sender.acting or not sender.key:
-            raise Invalid("who acts for others has no token of theirs to end")
+            raise Invalid("an impersonating client can't revoke the user's token")
         context.store.tokens.revoke_secret(sender.key, now=now)
-        tell("a token was ended by its holder", person=person.id)
+        tell("a token was revoked by its owner", person=person.id)
         return Ascii({"status": "ok"})
 
     @router.post("/user/join", responses=answers(Joined, 400, 401, 403, 404))
     def join(wanted: Code, sender: Sender) -> Ascii:
-        """Take up an invitation: its closed boards are open to the caller from now on."""
+        """Claim an invitation: gives the caller access to its closed boards."""
         person = identity.caller(context, sender)
         boards = context.store.invites.claim(wanted.code, person.id, now=context.clock.now())
         return Ascii({"status": "ok", "leaderboards": boards})
 
     @router.get("/auth/init", responses=answers(Pending, 400, 429))
     def auth_init(provider: Annotated[Literal["discord", "github"], Query()] = "discord") -> Ascii:
-        """A new token that is nobody's yet. Once somebody links it, it is theirs; for an hour, once."""
+        """A new pending token. It belongs to the first person who links it, within an hour."""
         now = context.clock.now()
         context.store.tokens.check_pending_room(now=now)
         state = context.store.tokens.issue(None, kind="pending", device=provider, expires_at=now + PENDING_FOR, now=now)

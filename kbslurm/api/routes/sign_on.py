@@ -1,8 +1,8 @@
-"""Signing on with a browser: GitHub, Discord, or a university's OpenID Connect provider.
+"""Signing in with a browser: GitHub, Discord, or a university's OpenID Connect provider.
 
-A state goes out and must come back: signed by us, for one provider, within ten minutes, once, to the browser that it
-was given to (a cookie holds the other half). Whoever comes back is known by the provider's own number for them, never
-by a name or an address that could change hands. A link to somebody signed on needs their session before and after.
+A state goes out and must come back: signed by us, for one provider, within ten minutes, once, from the browser that it
+was given to (a cookie holds the other half). People are identified by the provider's own ID for them, never by a name
+or address that could change hands. Linking an account to a signed-in person needs their session before and after.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from kbslurm.store.views import Person
 
 tell = teller("api.login")
 PROOF = "kbslurm_login"
-Named = Annotated[ProviderName, Path(description="Whom one signs on with.")]
+Named = Annotated[ProviderName, Path(description="The sign-in provider.")]
 
 
 def routes(context: Context) -> APIRouter:
-    """The router of these calls; a provider without a client_id is not there."""
+    """The router of these calls; a provider without a client_id is left out."""
     router = APIRouter(prefix="/auth", tags=["sign-on"])
     sent = {
-        303: {"description": "On to the provider, or back to the page that one came from."},
+        303: {"description": "To the provider, or back to the original page."},
         **answers(Fine, 400, 401, 403, 404),
     }
     sent.pop(200)
@@ -47,7 +47,7 @@ def routes(context: Context) -> APIRouter:
         provider: Named,
         request: Request,
         next_: Annotated[str, Query(alias="next", max_length=500)] = "/",
-        link: Annotated[bool, Query(description="Add the account to whoever is signed on.")] = False,
+        link: Annotated[bool, Query(description="Link the account to the person who is signed in.")] = False,
     ) -> RedirectResponse:
         """Send a browser to the provider."""
         return await context.patiently(lambda: _away(context, provider, request, next_, link))
@@ -80,7 +80,7 @@ def _away(context: Context, provider: ProviderName, request: Request, next_: str
     asked = configured(context, provider)
     person = signed_on(context, request) if link else None
     if link and person is None:
-        raise Unauthenticated("nobody is signed on, so nothing can be added", hint="Sign on first.")
+        raise Unauthenticated("you aren't signed in, so no account can be added", hint="Sign in first.")
     proof = secrets.token_urlsafe(24)
     state = new_state(context, asked.name, proof, person, next_)
     query = {
@@ -104,7 +104,7 @@ def _back_again(context: Context, provider: ProviderName, request: Request, stat
     proof = request.cookies.get(PROOF, "")
     told = checked_state(context, asked.name, state, proof)
     if not code:
-        raise Refused(f"{asked.name} did not let you in", hint="Try again.")
+        raise Refused(f"{asked.name} rejected the sign-in", hint="Try again.")
     account = account_of(context, asked, code, proof, back(context, request, asked.name))
     person = _person(context, asked, account, _linking(context, request, told))
     if not access.may_use_pages(person):
@@ -112,23 +112,23 @@ def _back_again(context: Context, provider: ProviderName, request: Request, stat
     answer = RedirectResponse(told["next"], status_code=303)
     open_session(context, request, answer, person, f"browser ({asked.name})")
     answer.delete_cookie(PROOF, path="/auth")
-    tell("signed on", provider=asked.name, person=person.id)
+    tell("signed in", provider=asked.name, person=person.id)
     return answer
 
 
 def back(context: Context, request: Request, name: ProviderName) -> str:
-    """Where the provider sends the browser: at the configured address, else at the one that was called."""
+    """Where the provider sends the browser: to the configured address, else to the one that was called."""
     base = context.config.server.public_url or str(request.base_url).rstrip("/")
     return f"{base}/auth/callback/{name}"
 
 
 def _linking(context: Context, request: Request, told: Mapping[str, Any]) -> Person | None:
-    """Whom the account is to be added to: who asked for it must still be who is signed on."""
+    """The person to link the account to: the one who started must still be signed in."""
     if told["link"] is None:
         return None
     person = signed_on(context, request)
     if person is None or person.id != told["link"]:
-        raise Refused("somebody else is signed on now", hint="Begin again.")
+        raise Refused("someone else is signed in now", hint="Start again.")
     return person
 
 

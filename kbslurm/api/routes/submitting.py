@@ -1,4 +1,4 @@
-"""Submitting over HTTP: at once with a number to poll, or followed to the end as a stream of events."""
+"""Submitting over HTTP: returning a number to poll, or followed to the end as a stream of events."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Frame = tuple[Literal["status", "result", "error"], Mapping[str, Any]]
 
 
 def routes(context: Context, histories: waiting.Histories) -> APIRouter:
-    """Registered after every other router: the stream's path would swallow other paths of three words."""
+    """Registered after every other router: the stream's path would match other three-segment paths."""
     router = APIRouter(tags=["popcorn"])
     refusals = (400, 401, 403, 404, 408, 413, 429)
 
@@ -52,15 +52,15 @@ def routes(context: Context, histories: waiting.Histories) -> APIRouter:
         request: Request,
         sender: Sender,
         leaderboard: Annotated[
-            str | None, Query(max_length=contest.NAME_CAP, description="A #!POPCORN line may say it.")
+            str | None, Query(max_length=contest.NAME_CAP, description="Optional if a #!POPCORN line names it.")
         ] = None,
-        gpu: Annotated[list[str] | None, Query(max_length=64, description="May be said again.")] = None,
+        gpu: Annotated[list[str] | None, Query(max_length=64, description="Can be repeated.")] = None,
         mode: Annotated[str, Query(max_length=32)] = "leaderboard",
         place: Annotated[
-            str | None, Query(max_length=64, description="Run there and nowhere else: a try, not what ranks.")
+            str | None, Query(max_length=64, description="Run only at this place; not for mode leaderboard.")
         ] = None,
     ) -> Ascii:
-        """Submit a file for several GPU types at once. After this answer it will not be lost."""
+        """Submit a file for several GPU types. Once answered, the submission can't be lost."""
         with context.metrics.submitting(mode):
             sent = await upload.read(request)
             told = await run_in_threadpool(
@@ -70,7 +70,7 @@ def routes(context: Context, histories: waiting.Histories) -> APIRouter:
 
     @router.get("/user/places", responses=answers(PlacesOffered, 400, 401, 404))
     def places(sender: Sender) -> Ascii:
-        """The places that the caller may choose for a try, with their GPU types."""
+        """The places that the caller may choose for a test run, with their GPU types."""
         person = identity.caller(context, sender)
         mine = [offer for offer in context.offers if offer.is_for(staff=person.is_staff)]
         return Ascii({"places": [{"name": offer.name, "gpu_types": list(offer.gpus)} for offer in mine]})
@@ -82,7 +82,7 @@ def routes(context: Context, histories: waiting.Histories) -> APIRouter:
         openapi_extra=upload.OPENAPI,
     )
     async def submit(leaderboard: Name, gpu: Gpu, mode: ModeName, request: Request, sender: Sender) -> Ascii:
-        """Submit a file. After this answer it will not be lost; poll `/user/submissions/{id}`."""
+        """Submit a file. Once answered, the submission can't be lost; poll `/user/submissions/{id}`."""
         told = await taken(leaderboard, gpu, mode, request, sender)
         return Ascii(told, status_code=202)
 
@@ -100,7 +100,7 @@ def routes(context: Context, histories: waiting.Histories) -> APIRouter:
     async def submit_and_follow(
         leaderboard: Name, gpu: Gpu, mode: ModeName, request: Request, sender: Sender
     ) -> StreamingResponse:
-        """Submit a file and follow it. Who goes away doesn't lose the run."""
+        """Submit a file and follow it. Disconnecting doesn't lose the run."""
         told = await taken(leaderboard, gpu, mode, request, sender)
         stream = followed(context, histories, SubmissionId(told["details"]["id"]))
         return StreamingResponse(_as_text(stream), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
@@ -144,14 +144,15 @@ def _accepted(
 
 
 def mode_named(text: str) -> Mode:
-    """The mode of that name in any case, or Invalid."""
+    """The mode with that name in any case, or Invalid."""
     if text.lower() not in get_args(Mode):
-        raise Invalid(f"there is no mode {text!r}", hint=f"There are: {', '.join(get_args(Mode))}.")
+        raise Invalid(f"there is no mode {text!r}", hint=f"Choose one of: {', '.join(get_args(Mode))}.")
     return cast("Mode", text.lower())
 
 
 async def followed(context: Context, histories: waiting.Histories, submission: SubmissionId) -> AsyncIterator[Frame]:
-    """A submission as frames: a status at once, at every move and at least every `HEARTBEAT_S`, then how it ended."""
+    """A submission as frames: a status immediately, at every change and at least every `HEARTBEAT_S`, then the
+    result."""
 
     def look() -> tuple[SubmissionView, dict[str, Any] | None]:
         view = context.store.submissions.get(submission)
@@ -166,17 +167,17 @@ async def followed(context: Context, histories: waiting.Histories, submission: S
                 return
             except KbslurmError as error:
                 context.metrics.met(error)
-                yield "status", {"status": "waiting", "message": f"the server is in trouble: {error.message}"}
+                yield "status", {"status": "waiting", "message": f"the server has a problem: {error.message}"}
                 await context.listener.rest(ring, HEARTBEAT_S)
                 continue
             if view.removed_at is not None:
-                yield _failed("it was taken back", 404)
+                yield _failed("it was cancelled", 404)
                 return
             if view.is_done:
                 yield await run_in_threadpool(ended, context, view)
                 return
             if context.listener.is_over:
-                yield _failed(f"the server is being restarted; submission {submission} goes on, look at it later", 503)
+                yield _failed(f"the server is being restarted; submission {submission} goes on, check it later", 503)
                 return
             yield (
                 "status",
@@ -186,7 +187,7 @@ async def followed(context: Context, histories: waiting.Histories, submission: S
 
 
 def ended(context: Context, view: SubmissionView) -> Frame:
-    """The last frame: the whole result, or why there is none."""
+    """The last frame: the complete result, or why there is none."""
     if any(run.verdict is None or run.verdict.name == "infrastructure" for run in view.runs):
         return _failed(popcorn_submission.report(view), 500)
     return "result", {
@@ -202,7 +203,7 @@ def _profile(context: Context, view: SubmissionView, run: RunView) -> dict[str, 
 
 
 def as_event(frame: Frame) -> str:
-    """One event of a stream: its JSON is ASCII on one line, only an empty line ends it."""
+    """One event of a stream: ASCII JSON on one line, ended only by an empty line."""
     name, data = frame
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=True, allow_nan=False)}\n\n"
 

@@ -1,7 +1,7 @@
-"""GitHub's REST API, as much of it as is needed: tokens in turn, conditional requests, back-off, redirects.
+"""The needed parts of GitHub's REST API: tokens in turn, conditional requests, back-off, redirects.
 
-One `Api` serves one repository. It keeps a copy of what it read (by ETag, so that asking again costs nothing of the
-limit) and of how much each token may still ask; a new process starts without both.
+One `Api` serves one repository. It caches what it read (by ETag, so that repeating a request doesn't count towards the
+limit) and each token's remaining calls; a new process starts without either.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ VERSION = "2026-03-10"
 OLDER = "2022-11-28"
 REFUSED_TOKEN_S = 300.0
 LONGEST_BACK_OFF_S = 300.0
-LONGEST_LIMIT_S = 3_600.0  # its limits are by the hour: who asks for more is mistaken, and is asked again then
+LONGEST_LIMIT_S = 3_600.0  # its limits are hourly, so a longer wait is a mistake and the request is repeated after this
 ANSWER_CAP, ANSWER_S = 32 << 20, 60.0
 FILE_S = 300.0
-KEPT, KEPT_CAP = 256, 1 << 20  # how many answers, and how long one may be that is worth it
+KEPT, KEPT_CAP = 256, 1 << 20  # how many answers, and the longest that is worth caching
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 
 
 @dataclass(kw_only=True)
 class Token:
-    """One token, and what its last answers said of it. It never shows itself."""
+    """One token, and its limits from the last answers. Never printed."""
 
     text: str = field(repr=False)
     left: int = 1 << 30
@@ -43,7 +43,7 @@ class Token:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What came back: never a redirect, a limit or a server's trouble; those are raised."""
+    """An answer that isn't a redirect, a rate limit or a server error, which are raised."""
 
     status: int
     data: Any
@@ -52,13 +52,13 @@ class Answer:
 
     @property
     def said(self) -> str:
-        """The API's own sentence."""
+        """The API's own message."""
         found = self.data.get("message", "") if isinstance(self.data, Mapping) else ""
         return str(found)[:300]
 
 
 class Api:
-    """Asks one repository's API. Raises BackendTrouble (for reading), BackendRefused or BackendUnclear (for `act`)."""
+    """Calls one repository's API. Raises BackendTrouble (reading), BackendRefused or BackendUnclear (`act`)."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Api:
         self._quiet_until = 0.0
         self._deadline = Deadline(monotonic)
         self._client = self._deadline.over(httpx.Client(timeout=TIMEOUT, follow_redirects=False))
-        # Where a redirect leads is another house: it gets no header of ours.
+        # A redirect may lead to another host, which doesn't get our headers.
         self._stranger = self._deadline.over(httpx.Client(timeout=TIMEOUT, follow_redirects=False))
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class Api:
     # ------------------------------------------------------------------------------------------------------- reading
 
     def get(self, path: str, **params: Any) -> Answer:
-        """What stands there, asked for conditionally. 404 is an answer."""
+        """Read this path with a conditional request. 404 is a valid answer."""
         self._still()
         try:
             return self._asked("GET", path, params=params)
@@ -98,8 +98,7 @@ class Api:
             raise self._trouble(error) from None
 
     def bytes_of(self, path: str, cap: int) -> bytes | None:
-        """The file behind this address, over a redirect to wherever it lies; None where there is none, or is over
-        `cap`."""
+        """Download the file at this address, following one redirect; None if it is missing or larger than `cap`."""
         self._still()
         for _ in range(len(self.tokens) + 1):
             try:
@@ -123,15 +122,15 @@ class Api:
             if answer.status_code not in (302, 303, 307):
                 said = self._capped(answer, ANSWER_CAP)
                 self._look_at(token, answer.status_code, answer.headers, said or b"")
-                raise _ServerTrouble(f"it answered {answer.status_code}")
+                raise _ServerTrouble(f"it answered with status {answer.status_code}")
             target = answer.url.join(answer.headers.get("location", ""))
         if urlsplit(self.url).scheme == "https" and target.scheme != "https":
-            raise _ServerTrouble("its files are behind an address that isn't https")
+            raise _ServerTrouble("its files are at an address that isn't https")
         with self._stranger.stream("GET", target) as answer:
             if answer.status_code in (404, 410):
                 return None
             if answer.status_code != 200:
-                raise _ServerTrouble(f"the host of its files answered {answer.status_code}")
+                raise _ServerTrouble(f"the host of its files answered with status {answer.status_code}")
             return self._capped(answer, cap)
 
     # -------------------------------------------------------------------------------------------------------- acting
@@ -140,7 +139,7 @@ class Api:
         """Change something. BackendRefused: certainly nothing was changed; BackendUnclear: perhaps."""
         if (wait_s := self._quiet_until - self._monotonic()) > 0:
             raise BackendRefused(
-                self.name, f"it had trouble and is left alone for {wait_s:.0f} s", permanent=False, away=True
+                self.name, f"it had errors and isn't called for {wait_s:.0f} s", permanent=False, away=True
             )
         try:
             return self._asked(method, path, body=body)
@@ -150,7 +149,7 @@ class Api:
             raise BackendRefused(self.name, said, permanent=False, away=True) from None
         except NO_ANSWER as error:
             self._trouble(error)
-            raise BackendUnclear(self.name, f"{_said(error)}; it may have done it all the same") from None
+            raise BackendUnclear(self.name, f"{_said(error)}; it may have worked anyway") from None
         except BackendRefused:
             raise
         except BackendTrouble as error:
@@ -161,7 +160,7 @@ class Api:
     # -------------------------------------------------------------------------------------------------------- inside
 
     def _asked(self, method: str, path: str, *, params: Any = None, body: Any = None) -> Answer:
-        """One answer, by whichever token may ask. Every token that is refused or limited is tried at most once."""
+        """One answer, using any token that has calls left. A refused or rate-limited token is tried at most once."""
         for _ in range(len(self.tokens) + 1):
             token = self._token()
             key = (token.text, str(httpx.URL(self._at(path), params=params or {})))
@@ -182,7 +181,7 @@ class Api:
                 self._troubles = 0
                 return kept
             if answer.status_code == 400 and self.version != OLDER and b"version" in said.lower():
-                self.version = OLDER  # an older server of a university's own
+                self.version = OLDER  # an older self-hosted server
                 continue
             try:
                 self._look_at(token, answer.status_code, answer.headers, said)
@@ -195,7 +194,7 @@ class Api:
         try:
             data = json.loads(said) if said.strip() else None
         except (ValueError, RecursionError):
-            raise _ServerTrouble("its answer is no JSON") from None
+            raise _ServerTrouble("its answer isn't valid JSON") from None
         self._troubles = 0
         more = 'rel="next"' in answer.headers.get("link", "")
         found = Answer(status=answer.status_code, data=data, more=more, etag=answer.headers.get("etag", ""))
@@ -206,7 +205,7 @@ class Api:
         return found
 
     def _token(self) -> Token:
-        """The token that may ask most, of those that may ask now."""
+        """The usable token with the most calls left."""
         now = self._monotonic()
         ready = [token for token in self.tokens if token.ready_at <= now]
         if not ready:
@@ -216,7 +215,7 @@ class Api:
     def _all_tokens_out(self) -> BackendTrouble:
         first = min(self.tokens, key=lambda token: token.ready_at)
         wait_s = max(1.0, first.ready_at - self._monotonic())
-        hint = "Make a new token and set GITHUB_TOKEN." if all(token.refused for token in self.tokens) else None
+        hint = "Create a new token and set GITHUB_TOKEN." if all(token.refused for token in self.tokens) else None
         return BackendTrouble(self.name, first.why, retry_after_s=wait_s, hint=hint)
 
     def _note(self, token: Token, answer: httpx.Response) -> None:
@@ -225,24 +224,27 @@ class Api:
             token.left = int(left[:9])
 
     def _look_at(self, token: Token, status: int, headers: httpx.Headers, said: bytes) -> None:
-        """Put a token aside that is refused or limited; raise for a server's own trouble, or a repository's move."""
+        """Set aside a refused or rate-limited token; raise for server errors or a moved repository."""
         if status >= 500:
-            raise _ServerTrouble(f"it answered {status}")
+            raise _ServerTrouble(f"it answered with status {status}")
         if status in (301, 302, 307, 308):
             raise BackendTrouble(
                 self.name,
-                f"{self.repository} isn't called so any more, or isn't at {self.url}: it answered {status}",
-                hint="Write its present name into [github] repository.",
+                f"{self.repository} was renamed or isn't at {self.url}: it answered with status {status}",
+                hint="Put its current name into [github] repository.",
             )
         now = self._monotonic()
         if status == 401:
-            token.ready_at, token.why = now + REFUSED_TOKEN_S, "its token was refused: expired, revoked or wrong"
+            token.ready_at, token.why = (
+                now + REFUSED_TOKEN_S,
+                "its token was rejected: it expired, was revoked or is wrong",
+            )
             token.refused = True
             raise _NotThisToken
         if status == 429 or (status == 403 and self._limits(headers, said)):
             token.limited += 1
             token.ready_at = now + min(LONGEST_LIMIT_S, self._limited_s(token, headers))
-            token.why = f"its rate limit is reached, until in {token.ready_at - now:.0f} s"
+            token.why = f"its rate limit is reached, for another {token.ready_at - now:.0f} s"
             raise _NotThisToken
         token.limited, token.refused = 0, False
 
@@ -260,9 +262,9 @@ class Api:
         return min(LONGEST_BACK_OFF_S, 60.0 * 2.0 ** min(8, token.limited - 1))
 
     def _still(self) -> None:
-        """Leave a service in trouble alone for a while."""
+        """Back off from a failing service."""
         if (wait_s := self._quiet_until - self._monotonic()) > 0:
-            raise BackendTrouble(self.name, "it had trouble and is left alone for a while", retry_after_s=wait_s)
+            raise BackendTrouble(self.name, "it had errors and isn't called for a while", retry_after_s=wait_s)
 
     def _trouble(self, error: Exception) -> BackendTrouble:
         self._troubles += 1
@@ -292,11 +294,11 @@ class Api:
 
 
 class _ServerTrouble(Exception):
-    """The service answered, and not as it should."""
+    """The service gave an unexpected answer."""
 
 
 class _NotThisToken(Exception):
-    """Another token may be luckier."""
+    """Another token may work."""
 
 
 NO_ANSWER = (httpx.HTTPError, httpx.InvalidURL, TooSlow, _ServerTrouble)
@@ -306,5 +308,5 @@ def _said(error: Exception) -> str:
     if isinstance(error, _ServerTrouble):
         return str(error)
     if isinstance(error, TooSlow):
-        return "its answer doesn't come to an end"
-    return f"it doesn't answer ({type(error).__name__})"
+        return "its answer doesn't end"
+    return f"it isn't responding ({type(error).__name__})"

@@ -1,4 +1,4 @@
-"""GitHub Actions as a backend: a private repository lends its runners, one workflow run per attempt.
+"""GitHub Actions as a backend: runs on a private repository's runners, one workflow run per attempt.
 
     submit   dispatches the workflow; the attempt's name is the run's title, so that a lost answer is found again
     claim    the job's first act makes the reference refs/kbslurm/claim/NAME, which only one ever can (law 2): however
@@ -7,8 +7,8 @@
     collect  the artifact NAME: report, ending and a profile's files, sealed for us
 
 What is sent and what comes back is sealed with a key that is the repository's Actions secret and ours: see
-runner_program.py. Who reads the repository sees names and times. A repository that everybody can read is lent no hidden
-case, and nothing that ranks. Nothing here is remembered that a new process couldn't find out again.
+runner_program.py. People who can read the repository see names and times. A public repository gets no hidden cases and
+nothing that ranks. A new process can find out everything that is remembered here.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ tell = teller("github")
 
 WORKFLOW = "kbslurm-run.yml"
 TITLE = "kbslurm "
-INPUTS_CAP = 60_000  # GitHub takes 65535 characters of inputs in all
+INPUTS_CAP = 60_000  # GitHub accepts 65535 characters of inputs in total
 SEALED_CAP = 2 * REPORT_CAP
 ZIP_CAP, MEMBERS_CAP = 64 << 20, 16
 PER_PAGE = 50
-PAGES, NEAR = 20, 3  # how many are listed at most, and at every look
+PAGES, NEAR = 20, 3  # how many are listed at most, and at every poll
 DELETED_AT_ONCE = 60
-LOOK_BACK = timedelta(days=3)  # GitHub itself gives a waiting run up after one
+LOOK_BACK = timedelta(days=3)  # GitHub itself cancels a queued run after one
 MARGIN = timedelta(minutes=10)
 KNOWN_S = 600.0
 OVERHEAD_MINUTES = 10
@@ -55,12 +55,12 @@ LOG_CAP = 4 << 20
 
 
 def pass_by(_step: str) -> None:
-    """What a crash point does outside of the tests that kill us there."""
+    """A crash point's action outside tests: nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a job handed over, opened."""
+    """A job's result, opened."""
 
     ending: Ending
     exit_code: int | None
@@ -74,7 +74,7 @@ class Result:
 
     @property
     def size(self) -> int:
-        """About how many bytes it keeps."""
+        """Roughly how many bytes it uses."""
         return len(self.report or b"") + sum(map(len, self.artifacts.values())) + len(self.log)
 
 
@@ -83,7 +83,7 @@ class GithubBackend:
 
     `gpus` maps GPU types to runner labels, `slots` says how many attempts may be open of each. `key` is the 32 bytes
     that the repository has as its secret KBSLURM_RUN_KEY. `min_isolation`: below it the harness refuses to run.
-    `ranked`: without it leaderboard runs are refused, and nothing hidden is sent, as to what everybody can read.
+    `ranked`: without it leaderboard runs are refused and nothing hidden is sent, as with public repositories.
     `crash_point` is called with a name between any two steps of submitting: payload, sending, sent.
     """
 
@@ -126,13 +126,13 @@ class GithubBackend:
         return self.slots
 
     def close(self) -> None:
-        """Let go of the connections. What runs goes on running."""
+        """Close the connections. Running jobs keep running."""
         self.api.close()
 
     # ------------------------------------------------------------------------------------------------------ starting
 
     def submit(self, job: JobSpec) -> Handle:
-        """Dispatch the workflow. The handle is the run's number where the server tells it, else the attempt's name."""
+        """Dispatch the workflow. The handle is the run's number if the server returns it, else the attempt's name."""
         if job.gpu not in self.gpus:
             raise BackendRefused(
                 self.name,
@@ -157,21 +157,21 @@ class GithubBackend:
         return Handle(str(number)) if isinstance(number, int) else Handle(job.name)
 
     def _manifest(self, job: JobSpec) -> str:
-        """What the harness is told: all of it, unless others could read along."""
+        """What to send to the harness: everything, unless others could read it."""
         if not self.is_public() and self.ranked:
             return job.manifest
         told = json.loads(job.manifest)
         if told["mode"] == "leaderboard":
             if self.ranked:
-                why, hint = "its repository can be read by everybody", "Make the repository private."
+                why, hint = "its repository is public", "Make the repository private."
             else:
-                why, hint = "[github] ranked is false", "Write ranked = true, with min_isolation = 2."
-            raise BackendRefused(self.name, f"{why}: nothing ranks from there", permanent=True, hint=hint)
+                why, hint = "[github] ranked is false", "Set ranked = true, with min_isolation = 2."
+            raise BackendRefused(self.name, f"{why}, so nothing from there ranks", permanent=True, hint=hint)
         told["hidden"] = []
         return json.dumps(told, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     def _payload(self, job: JobSpec, manifest: str) -> dict[str, str]:
-        """The sealed order: in the inputs, or where it is too large for them in a git object that nothing refers to."""
+        """The sealed order: in the inputs, or if it is too large in an unreferenced git object."""
         order = {
             "form": runner_program.FORM,
             "name": job.name,
@@ -192,7 +192,7 @@ class GithubBackend:
         try:
             answer = self.api.act("POST", "/git/blobs", {"content": sealed, "encoding": "utf-8"})
         except BackendUnclear as error:
-            # A blob more or less: nothing was started by it.
+            # Only a blob was created; nothing was started.
             said = error.message.removeprefix(f"{self.name}: ")
             raise BackendRefused(self.name, said, permanent=False, away=True) from None
         if answer.status != 201:
@@ -200,8 +200,8 @@ class GithubBackend:
         return {"blob": str(answer.data["sha"])}
 
     def is_public(self) -> bool:
-        """Whether everybody can read the repository, which must hold this version's harness. Looked at again after a
-        while: both can be changed."""
+        """Whether the repository is public; it must contain this version's harness. Checked again after a while, since
+        both can change."""
         now = self._monotonic()
         if self._public is None or self._public[0] < now:
             try:
@@ -216,10 +216,10 @@ class GithubBackend:
             if different and not tree.data.get("truncated"):
                 raise BackendRefused(
                     self.name,
-                    f"{self.api.repository} doesn't hold this version's workflow and harness on {self.branch}",
+                    f"{self.api.repository} doesn't have this version's workflow and harness on {self.branch}",
                     permanent=False,
                     away=True,
-                    hint="kbslurm github check says which; kbslurm github install DIR brings them.",
+                    hint="kbslurm github check lists the differences; kbslurm github install DIR updates them.",
                 )
             self._public = (now + KNOWN_S, answer.data.get("private") is not True)
         return self._public[1]
@@ -232,14 +232,14 @@ class GithubBackend:
                 f"{self.api.repository} has no {WORKFLOW} on {self.branch}, or the token may not use it",
                 permanent=False,
                 away=True,
-                hint="kbslurm github check says which.",
+                hint="Run kbslurm github check to find out.",
             )
         return BackendRefused(
             self.name,
-            f"the API answered {answer.status}{said}",
+            f"the API answered with status {answer.status}{said}",
             permanent=answer.status == 422,
             away=answer.status != 422,
-            hint="kbslurm github check says what is missing.",
+            hint="Run kbslurm github check to see what is missing.",
         )
 
     # ------------------------------------------------------------------------------------------------------- looking
@@ -251,10 +251,10 @@ class GithubBackend:
         return self._unlisted(name, complete)
 
     def poll(self, attempts: Sequence[OpenAttempt]) -> Mapping[JobName, Sighting]:
-        """One list for all; a call of its own for what began or ended since, or is older than what is listed."""
+        """One list for all; separate calls for runs that started or ended since, or are older than the list."""
         if not attempts:
             return {}
-        # One that has no number can only be found by its title, however far back.
+        # A run without a number can only be found by its title, however far back.
         oldest = min(attempt.opened_at for attempt in attempts)
         numbered = all(attempt.handle is not None and attempt.handle.isdecimal() for attempt in attempts)
         runs, complete = self._runs(oldest - MARGIN, NEAR if numbered else PAGES)
@@ -274,7 +274,7 @@ class GithubBackend:
             return self._unlisted(attempt.name, complete)
         seen = self._sighting(attempt.name, mine)
         if seen.seen is Seen.ENDED and seen.ending is not Ending.REPORTED and not complete:
-            # Another run of this name may stand further back: it, and not this one, may have the claim.
+            # An older run with this name may be the one that has the claim.
             further, _ = self._runs(attempt.opened_at - MARGIN)
             return self._sighting(attempt.name, further.get(attempt.name) or mine)
         return seen
@@ -283,7 +283,7 @@ class GithubBackend:
         name = attempt.name
         again_at, wait_s = self._barren.get(name, (0.0, 0.5))
         if name not in self._results and self._monotonic() < again_at:
-            return None  # there was none, and there is less and less reason to ask
+            return None  # there was none, so ask less and less often
         result = self._result(name)
         if isinstance(result, Result) and result.report is not None:
             self._barren.pop(name, None)
@@ -300,7 +300,7 @@ class GithubBackend:
         return {name: data for name, data in result.artifacts.items() if name in names and len(data) <= ARTIFACT_CAP}
 
     def excerpt(self, name: JobName, lines: int = 40) -> str:
-        """The end of what the job's steps printed, for the operator. It never holds what was sealed."""
+        """The end of the output of the job's steps, for the operator. It never contains sealed data."""
         runs, _ = self._runs(datetime.now(UTC) - LOOK_BACK)
         for run in runs.get(name, []):
             for job in self._jobs(run):
@@ -312,7 +312,7 @@ class GithubBackend:
     def _runs(
         self, since: datetime, pages: int | None = None, **only: str
     ) -> tuple[dict[str, list[Mapping[str, Any]]], bool]:
-        """The workflow's runs since then, newest first, by attempt; and whether that is all of them."""
+        """The workflow's runs since then, newest first, by attempt; and whether the list is complete."""
         found: dict[str, list[Mapping[str, Any]]] = {}
         for page in range(1, (pages or PAGES) + 1):
             answer = self.api.get(f"/actions/workflows/{WORKFLOW}/runs", per_page=PER_PAGE, page=page, **only)
@@ -320,8 +320,8 @@ class GithubBackend:
             if answer.status != 200 or not isinstance(runs, list):
                 raise BackendTrouble(
                     self.name,
-                    f"its runs can't be listed: the API answered {answer.status}",
-                    hint="kbslurm github check says what is missing.",
+                    f"its runs can't be listed: the API answered with status {answer.status}",
+                    hint="Run kbslurm github check to see what is missing.",
                 )
             for run in runs:
                 title = str(run.get("display_title") or "")
@@ -333,31 +333,33 @@ class GithubBackend:
         return found, False
 
     def _by_number(self, attempt: OpenAttempt) -> list[Mapping[str, Any]]:
-        """The run that our dispatch was told of, however old."""
+        """The run that our dispatch returned, however old."""
         if attempt.handle is None or not attempt.handle.isdecimal():
             return []
         answer = self.api.get(f"/actions/runs/{attempt.handle}")
         return [answer.data] if answer.status == 200 and isinstance(answer.data, Mapping) else []
 
     def _unlisted(self, name: JobName, complete: bool) -> Sighting:
-        """No run of this name was listed. Absent only when all were, and nothing has claimed it either."""
+        """No run with this name was listed. ABSENT only if the list was complete and nothing has the claim either."""
         claimed = self.api.get(f"/git/ref/kbslurm/claim/{name}").status
         if claimed == 404 and self.api.get(f"/git/ref/heads/{self.branch}").status != 200:
-            return Sighting(seen=Seen.UNKNOWN, reason="the token may not read its references: it is told 404 for all")
+            return Sighting(
+                seen=Seen.UNKNOWN, reason="the token can't read its references: it gets 404 for all of them"
+            )
         if claimed == 200 and self._was_cancelled(name):
             return Sighting(seen=Seen.ENDED, ending=Ending.CANCELLED, reason="cancelled before it started")
         if claimed == 200:
-            return Sighting(seen=Seen.UNKNOWN, reason="it has begun, and GitHub doesn't list its run")
+            return Sighting(seen=Seen.UNKNOWN, reason="it has started, but GitHub doesn't list its run")
         if claimed != 404 or not complete:
             return Sighting(seen=Seen.UNKNOWN, reason="GitHub has more runs than were listed")
         return Sighting(seen=Seen.ABSENT)
 
     def _sighting(self, name: JobName, runs: Sequence[Mapping[str, Any]]) -> Sighting:
-        """What these runs of one name come to: only one of them ever got the claim."""
+        """The outcome of these runs with one name, of which only one ever got the claim."""
         handle = Handle(str(runs[0].get("id")))
         going = [run for run in runs if run.get("status") != "completed"]
         if len(going) < len(runs) or any(run.get("run_attempt", 1) != 1 for run in going):
-            # One that somebody runs again has no claim any more; what it handed over the first time counts.
+            # A re-run has no claim any more; the result of its first attempt counts.
             result = self._result(name)
             if isinstance(result, Result):
                 return self._ended(handle, name, result)
@@ -369,7 +371,9 @@ class GithubBackend:
                 return Sighting(seen=Seen.RUNNING, handle=Handle(str(run.get("id"))), node=node, started_at=began)
         if going:
             return Sighting(
-                seen=Seen.WAITING, handle=handle, reason=f"GitHub says {going[0].get('status')}: no runner has taken it"
+                seen=Seen.WAITING,
+                handle=handle,
+                reason=f"GitHub says {going[0].get('status')}: no runner has picked it up",
             )
         return self._without_result(name, runs)
 
@@ -386,13 +390,13 @@ class GithubBackend:
         )
 
     def _without_result(self, name: JobName, runs: Sequence[Mapping[str, Any]]) -> Sighting:
-        """Every run of it is over and none handed anything over."""
+        """All its runs are over and none delivered a result."""
         concluded = [str(run.get("conclusion")) for run in runs]
         number = next((n for n, one in enumerate(concluded) if one not in ("cancelled", "success", "skipped")), 0)
         if set(concluded) <= {"cancelled"} or self._was_cancelled(name):
             ending, reason = Ending.CANCELLED, "the run was cancelled"
         elif concluded[number] in ("startup_failure", "stale", "action_required"):
-            ending, reason = Ending.BOOT_FAILURE, f"no runner took it: GitHub says {concluded[number]}"
+            ending, reason = Ending.BOOT_FAILURE, f"no runner picked it up: GitHub says {concluded[number]}"
         else:
             ending, reason = Ending.NO_REPORT, self._why(name, runs[number])
         run = runs[number]
@@ -408,19 +412,19 @@ class GithubBackend:
         )
 
     def _why(self, name: JobName, run: Mapping[str, Any]) -> str:
-        """Which step failed, where GitHub says it. What it printed is for the operator's log, once."""
+        """Which step failed, if GitHub says so. Its output goes to the operator's log, once."""
         if name not in self._shown:
             self._shown = {name} if len(self._shown) > 1024 else self._shown | {name}
             with suppress(BackendTrouble):
-                tell("a run handed nothing over", level="warning", job=name, printed=self.excerpt(name)[-2_000:])
+                tell("a run delivered no result", level="warning", job=name, printed=self.excerpt(name)[-2_000:])
         for job in self._jobs(run):
             for step in job.get("steps") or ():
                 if step.get("conclusion") in ("failure", "timed_out"):
                     return f"its workflow's step {str(step.get('name'))!r} failed on GitHub"
-        return f"its workflow run ended ({run.get('conclusion')}) and handed nothing over"
+        return f"its workflow run ended ({run.get('conclusion')}) without delivering a result"
 
     def _beginning(self, run: Mapping[str, Any]) -> tuple[datetime | None, str | None]:
-        """When the run's job began, and where. Asked for once: waiting for a runner is no part of it."""
+        """When and where the run's job started, read once. Excludes the time waiting for a runner."""
         number = int(run.get("id") or 0)
         if number not in self._begun:
             for job in self._jobs(run):
@@ -444,7 +448,7 @@ class GithubBackend:
     # ------------------------------------------------------------------------------------------- what was handed over
 
     def _result(self, name: JobName) -> Result | str | None:
-        """What the job handed over; a sentence when it can't be that; None while there is nothing."""
+        """The job's result; a sentence if it isn't valid; None if there is none yet."""
         if name in self._results:
             return self._results[name]
         answer = self.api.get("/actions/artifacts", name=_checked(name), per_page=10)
@@ -452,15 +456,15 @@ class GithubBackend:
         if answer.status != 200 or not isinstance(listed, list):
             raise BackendTrouble(
                 self.name,
-                f"what its runs handed over can't be listed: the API answered {answer.status}",
-                hint="kbslurm github check says what is missing.",
+                f"its results can't be listed: the API answered with status {answer.status}",
+                hint="Run kbslurm github check to see what is missing.",
             )
         why: str | None = None
         for artifact in listed:
             if artifact.get("name") != name or artifact.get("expired"):
                 continue
             if int(artifact.get("size_in_bytes") or 0) > ZIP_CAP:
-                why = f"what it handed over has {artifact.get('size_in_bytes')} bytes"
+                why = f"its result has {artifact.get('size_in_bytes')} bytes"
                 continue
             packed = self.api.bytes_of(f"/actions/artifacts/{artifact.get('id')}/zip", ZIP_CAP)
             if packed is None:
@@ -468,10 +472,10 @@ class GithubBackend:
             try:
                 found = _opened(packed, self._key, name)
             except runner_program.OrderFailed as error:
-                why = f"what it handed over can't be opened ({error})"
+                why = f"its result can't be opened ({error})"
                 continue
             except Exception as error:  # noqa: BLE001 - whatever an archive can be made to raise, it is this one's alone
-                why = f"what it handed over can't be opened ({type(error).__name__})"
+                why = f"its result can't be opened ({type(error).__name__})"
                 continue
             if found.report is None and found.log:
                 tell("ended without a report", level="warning", job=name, node=found.node, log=found.log[-2_000:])
@@ -480,7 +484,7 @@ class GithubBackend:
         return why
 
     def _remember(self, name: JobName, result: Result) -> None:
-        """The last few, for whoever asks for the rest of it; this one however large it is."""
+        """Cache the last few, for reading the rest of them; this one however large it is."""
         self._results[name] = result
         size = sum(one.size for one in self._results.values())
         while len(self._results) > 1 and (len(self._results) > RESULTS_KEPT or size > RESULTS_BYTES):
@@ -489,7 +493,7 @@ class GithubBackend:
     # -------------------------------------------------------------------------------------------------------- ending
 
     def cancel(self, attempt: OpenAttempt) -> None:
-        """Leave the mark and take the claim, so that no job starts any more, then end the run that did."""
+        """Set the cancel mark and take the claim, so that no job can start, then cancel a running one."""
         name = _checked(attempt.name)
         runs, complete = self._runs(min(attempt.opened_at, datetime.now(UTC)) - MARGIN)
         mine = runs.get(name) or self._by_number(attempt)
@@ -505,14 +509,16 @@ class GithubBackend:
         how = "force-cancel" if self._asked[attempt.name] > ASKS_BEFORE_FORCE else "cancel"
         for run in going:
             answer = self.api.act("POST", f"/actions/runs/{run.get('id')}/{how}")
-            if answer.status not in (202, 409):  # 409: it ended meanwhile
+            if answer.status not in (202, 409):  # 409: it has ended already
                 raise BackendRefused(
-                    self.name, f"the run can't be cancelled: the API answered {answer.status}", permanent=False
+                    self.name,
+                    f"the run can't be cancelled: the API answered with status {answer.status}",
+                    permanent=False,
                 )
 
     def prune(self, before: datetime, *, keep: Collection[JobName]) -> int:
-        """Remove marks and claims of attempts whose runs were made before this moment, some at a time; of how many
-        attempts. `keep`: those that are still open in the rows."""
+        """Remove marks and claims of attempts whose runs are older than this, some at a time; returns of how many
+        attempts. `keep`: attempts that are still open in the database."""
         answer = self.api.get("/git/matching-refs/kbslurm/")
         if answer.status != 200 or not isinstance(answer.data, list) or not answer.data:
             return 0
@@ -528,7 +534,7 @@ class GithubBackend:
         return len(gone)
 
     def _head(self) -> str:
-        """Some commit that a reference can stand at."""
+        """Any commit that a reference can point to."""
         answer = self.api.get(f"/git/ref/heads/{self.branch}")
         if answer.status != 200:
             raise self._refusal(answer)
@@ -537,14 +543,14 @@ class GithubBackend:
 
 def _checked(name: JobName) -> str:
     if NAME.fullmatch(name) is None:
-        raise ValueError(f"{name!r} can't be a job's name")
+        raise ValueError(f"{name!r} isn't a valid job name")
     return name
 
 
 def _opened(packed: bytes, key: bytes, name: JobName) -> Result:
-    """The result in an artifact's archive: one plain member, size-capped before it is unpacked."""
-    if packed.count(b"PK\1\2") > MEMBERS_CAP:  # each would be listed before any is looked at
-        raise ValueError("it has many members")
+    """The result in an artifact's archive: one regular member, checked for size before unpacking."""
+    if packed.count(b"PK\1\2") > MEMBERS_CAP:  # all would be listed before any is checked
+        raise ValueError("it has too many members")
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         member = archive.getinfo("result")
         if member.file_size > ZIP_CAP:
@@ -553,7 +559,7 @@ def _opened(packed: bytes, key: bytes, name: JobName) -> Result:
             sealed = file.read(ZIP_CAP + 1)
     came = json.loads(runner_program.opened(sealed, key, name, "result", runner_program.RESULT_CAP))
     if came["form"] != runner_program.FORM or came["name"] != name:
-        raise ValueError("it is another attempt's, or of another form")
+        raise ValueError("it belongs to another attempt or has another format")
     exit_ = came["exit"]
     report = None if came["report"] is None else base64.b64decode(came["report"])
     result = Result(

@@ -1,4 +1,4 @@
-"""`kbslurm github check`: would a run go through? The API is asked, nothing is started."""
+"""`kbslurm github check`: would a run work? Calls the API, starts nothing."""
 
 from __future__ import annotations
 
@@ -17,24 +17,22 @@ INSTALL = "Run: kbslurm github install DIR in a working copy of it, then commit 
 
 
 def findings(backend: GithubBackend, eval_dir: Path) -> Iterator[Finding]:
-    """What was found, in the order in which one would put it right."""
+    """The findings, in the order in which to fix them."""
     api = backend.api
     try:
         answer = api.get("")
     except BackendTrouble as error:
-        yield failed("API", error.message, error.hint or f"Look whether {api.url} can be reached from here.")
+        yield failed("API", error.message, error.hint or f"Check that {api.url} can be reached from here.")
         return
     if answer.status != 200:
         yield failed(
             "repository",
             f"{api.repository} can't be seen with this token ({answer.status})",
-            "Name it in [github] repository, and give the token access to it: Actions and Contents, read and write.",
+            "Set [github] repository, and give the token access to it: Actions and Contents, read and write.",
         )
         return
     if not isinstance(answer.data, Mapping):
-        yield failed(
-            "API", f"{api.url} answers, and not as GitHub does", "Look at [github] api_url and GITHUB_API_URL."
-        )
+        yield failed("API", f"{api.url} answers, but not like GitHub", "Check [github] api_url and GITHUB_API_URL.")
         return
     yield passed("API", f"{api.url} answers, {_many(api)}")
     yield _privacy(api.repository, private=answer.data.get("private") is True)
@@ -57,26 +55,26 @@ def _privacy(repository: str, *, private: bool) -> Finding:
         return passed("repository", f"{repository} is private")
     return caution(
         "repository",
-        f"{repository} can be read by everybody: its runs get no hidden case, and nothing ranks from there",
-        "Make it private, or use another.",
+        f"{repository} is public: its runs get no hidden cases, and nothing from there ranks",
+        "Make it private, or use another repository.",
     )
 
 
 def _files(backend: GithubBackend, eval_dir: Path) -> Iterator[Finding]:
     answer = backend.api.get(f"/git/trees/{backend.branch}", recursive="1")
     if answer.status != 200:
-        yield failed("branch", f"there is no {backend.branch} that the token may read", "Name it in [github] branch.")
+        yield failed("branch", f"there is no branch {backend.branch} that the token can read", "Set [github] branch.")
         return
     different = repository_files.differences(repository_files.listed(answer.data), eval_dir)
     if not different:
         yield passed("harness", f"workflow and harness on {backend.branch} are this version's")
     elif answer.data.get("truncated"):
-        yield caution("harness", "the repository has more files than the API lists", "Use one for runs alone.")
+        yield caution("harness", "the repository has more files than the API lists", "Use a repository just for runs.")
     elif len(different) == len(repository_files.files(eval_dir)):
         yield failed("harness", f"{backend.branch} has neither workflow nor harness", INSTALL)
     else:
         more = f" and {len(different) - 3} more" if len(different) > 3 else ""
-        text = f"not this version's on {backend.branch}: {', '.join(different[:3])}{more}"
+        text = f"different from this version's on {backend.branch}: {', '.join(different[:3])}{more}"
         yield failed("harness", text, INSTALL)
 
 
@@ -90,24 +88,24 @@ def _workflow(backend: GithubBackend, _: Path) -> Iterator[Finding]:
     else:
         yield failed(
             "workflow",
-            f"GitHub knows no {WORKFLOW} ({answer.status})",
+            f"GitHub doesn't know {WORKFLOW} (status {answer.status})",
             "It must be on the default branch, Actions must be enabled, and the token needs Actions: read and write.",
         )
 
 
 def _secret(backend: GithubBackend, _: Path) -> Iterator[Finding]:
     answer = backend.api.get("/actions/secrets", per_page=100)
-    how = f"Settings → Secrets and variables → Actions → New repository secret: {SECRET}, the same text as here."
+    how = f"Settings → Secrets and variables → Actions → New repository secret: {SECRET}, with the same value as here."
     if answer.status != 200:
         yield caution(
             "secret",
             f"whether {SECRET} is set can't be seen with this token",
-            f"Give the token Secrets: read, or look yourself. {how}",
+            f"Give the token Secrets: read, or check it yourself. {how}",
         )
         return
     names = {str(one.get("name")) for one in answer.data.get("secrets", ())}
     if SECRET in names:
-        yield passed("secret", f"{SECRET} is set; that it is the same key as here only a run can show")
+        yield passed("secret", f"{SECRET} is set; only a run can show whether it is the same key as here")
     else:
         yield failed("secret", f"the repository has no Actions secret {SECRET}", how)
 
@@ -118,13 +116,13 @@ def _labels(backend: GithubBackend, _: Path) -> Iterator[Finding]:
     for gpu, labels in backend.gpus.items():
         said = ", ".join(labels)
         if any(label.startswith(HOSTED) for label in labels):
-            text = (
-                f"{said}: a machine that GitHub lends; its kind of CPU isn't promised, so times differ from run to run"
+            text = f"{said}: a machine provided by GitHub; its CPU model varies, so times differ from run to run"
+            yield caution(
+                "runners", text, "Only rank what may vary that much from there; see docs/overflow.md.", where=gpu
             )
-            yield caution("runners", text, "Rank from there only what may differ so: docs/overflow.md.", where=gpu)
         elif runners is None:
             text = f"whether a runner has {said} can't be seen with this token"
-            yield caution("runners", text, "Give the token Administration: read, or look yourself.", where=gpu)
+            yield caution("runners", text, "Give the token Administration: read, or check it yourself.", where=gpu)
         else:
             fit = [one for one in runners if set(labels) <= {str(label.get("name")) for label in one.get("labels", ())}]
             online = sum(1 for one in fit if one.get("status") == "online")
@@ -132,4 +130,4 @@ def _labels(backend: GithubBackend, _: Path) -> Iterator[Finding]:
                 yield passed("runners", f"{online} online with {said}", where=gpu)
             else:
                 text = f"none of the repository's own runners is online with {said}"
-                yield caution("runners", text, "Start one, or see that the organisation has one.", where=gpu)
+                yield caution("runners", text, "Start one, or check whether the organisation has one.", where=gpu)

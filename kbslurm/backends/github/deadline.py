@@ -1,5 +1,5 @@
-"""A deadline for a whole exchange with a server. httpx bounds each read by itself, so that one who sends a byte now and
-then, be it only of a header, would be listened to without end.
+"""A deadline for a whole exchange with a server. httpx limits each read separately, so a server that sends a byte now
+and then, even of a header, would never time out.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ CHUNK = 1 << 16
 
 
 class TooSlow(Exception):
-    """The time for this exchange is over."""
+    """This exchange took too long."""
 
 
 class Deadline(httpcore.NetworkBackend):
-    """Connections of a client whose exchanges end in time. `within` says by when, for the calling thread."""
+    """A client's connections with deadlines for whole exchanges. `within` sets the deadline for the calling thread."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -29,8 +29,8 @@ class Deadline(httpcore.NetworkBackend):
         self._of = threading.local()
 
     def over(self, client: httpx.Client) -> httpx.Client:
-        """The client, its connections by proxies included, under this deadline."""
-        # httpx has no word for this, httpcore below it has one.
+        """The client, including its proxy connections, under this deadline."""
+        # httpx has no option for this, but httpcore below it does.
         for transport in (client._transport, *client._mounts.values()):
             if isinstance(transport, httpx.HTTPTransport):
                 transport._pool._network_backend = self
@@ -38,7 +38,7 @@ class Deadline(httpcore.NetworkBackend):
 
     @contextmanager
     def within(self, most_s: float) -> Iterator[None]:
-        """What is asked in here has been answered after so many seconds, or TooSlow is raised."""
+        """Requests in here are answered within this many seconds, or TooSlow is raised."""
         self._of.until = self._monotonic() + most_s
         try:
             yield
@@ -46,7 +46,7 @@ class Deadline(httpcore.NetworkBackend):
             self._of.until = None
 
     def left_s(self, timeout: float | None) -> float | None:
-        """How long the next step may take; TooSlow when there is nothing left."""
+        """How long the next step may take; TooSlow if no time is left."""
         until: float | None = getattr(self._of, "until", None)
         if until is None:
             return timeout
@@ -71,7 +71,7 @@ class Deadline(httpcore.NetworkBackend):
 
 
 class _Stream(httpcore.NetworkStream):
-    """A connection, each step of which takes no longer than what is left."""
+    """A connection whose steps are limited to the remaining time."""
 
     def __init__(self, inner: httpcore.NetworkStream, deadline: Deadline) -> None:
         self._inner, self._deadline = inner, deadline
@@ -80,7 +80,7 @@ class _Stream(httpcore.NetworkStream):
         try:
             return self._inner.read(max_bytes, self._deadline.left_s(timeout))
         except httpcore.ReadTimeout:
-            self._deadline.left_s(timeout)  # whose time was over: the step's, or all of it
+            self._deadline.left_s(timeout)  # which limit was hit: the step's or the whole one
             raise
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What the host's repository has to hold: the workflow, what opens its orders, the supervisor and the harness."""
+"""What the host's repository must contain: the workflow, the runner program, the supervisor and the harness."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def files(eval_dir: Path) -> dict[str, bytes]:
 
 
 def install(folder: Path, eval_dir: Path) -> list[str]:
-    """Write them into a working copy; those that were new, changed or are gone now. Nothing else is touched, and no
-    link that the repository brought along is followed to anywhere else."""
+    """Write them into a working copy; returns those that were added, changed or removed. Nothing else is touched, and
+    no symbolic link in the repository is followed."""
     if not (folder / ".git").exists():
-        raise Invalid(f"{folder} is no working copy of a repository", hint="git clone it there first.")
+        raise Invalid(f"{folder} isn't a working copy of a repository", hint="Clone the repository there first.")
     wanted = files(eval_dir)
     for name in wanted:
         _check_unlinked(folder, PurePosixPath(name))
@@ -49,7 +49,7 @@ def install(folder: Path, eval_dir: Path) -> list[str]:
             with os.fdopen(fd, "wb") as file:
                 file.write(data)
         except OSError as error:
-            raise Invalid(f"{path} can't be written: {error.strerror}", hint="What stands in its way?") from None
+            raise Invalid(f"{path} can't be written: {error.strerror}", hint="Check what is in the way.") from None
         changed.append(name)
     for path in sorted((folder / FOLDER / "eval").rglob("*.py")):
         name = path.relative_to(folder).as_posix()
@@ -60,28 +60,28 @@ def install(folder: Path, eval_dir: Path) -> list[str]:
 
 
 def _check_unlinked(folder: Path, name: PurePosixPath) -> None:
-    """No part of the way to this file may be a link: what is behind it isn't the repository's."""
+    """No part of the path to this file may be a link: its target isn't in the repository."""
     for part in (*reversed(name.parents), name):
         if (folder / part).is_symlink():
             raise Invalid(
-                f"{folder / part} is a symbolic link, and nothing is written through it",
+                f"{folder / part} is a symbolic link, so nothing is written through it",
                 hint="Remove it from the working copy (git rm), and run this again.",
             )
 
 
 def blob_sha(data: bytes) -> str:
-    """What git calls these bytes."""
+    """The git object name of these bytes."""
     return hashlib.sha1(f"blob {len(data)}\0".encode() + data, usedforsecurity=False).hexdigest()
 
 
 def listed(tree: Any) -> dict[str, str]:
-    """Git's name of every file in the API's answer about a tree."""
+    """The git object name of every file in the API's tree answer."""
     rows = tree.get("tree") if isinstance(tree, Mapping) else None
     return {str(one.get("path")): str(one.get("sha")) for one in rows or () if one.get("type") == "blob"}
 
 
 def differences(tree: Mapping[str, str], eval_dir: Path) -> list[str]:
-    """Which files of a repository, given by path and git's name of their bytes, aren't as they should be."""
+    """The files of a repository, given by path and git object name, that differ from ours."""
     wanted = {name: blob_sha(data) for name, data in files(eval_dir).items()}
     strange = {name for name in tree if name.startswith(f"{FOLDER}/eval/") and name.endswith(".py")} - set(wanted)
     return sorted({name for name, sha in wanted.items() if tree.get(name) != sha} | strange)

@@ -1,15 +1,15 @@
-"""What a GitHub runner does with an order, as a program of its own: `python3 -I carry.py claim|open|run|close`.
+"""Executes an order on a GitHub runner, as a standalone program: `python3 -I carry.py claim|open|run|close`.
 
-The host's repository holds a copy, called carry.py there, beside `supervise.py` and `eval/`; the service imports it for
-the sealing alone. One workflow step each:
+The host's repository has a copy named carry.py, next to `supervise.py` and `eval/`; the service imports it only for the
+sealing. One workflow step each:
   claim   makes the reference refs/kbslurm/claim/NAME, which only one job ever can: an attempt runs at most once
   open    opens the order with the repository's secret, into files that only this account can read
-  run     the harness under the supervisor that local attempts have, too. Nothing of the secret is in this step
-  close   seals what came of it, for the service alone: the report, how it ended, what a profile left
+  run     the harness under the same supervisor as local attempts. This step has no access to the secret
+  close   seals the result for the service: the report, how it ended, a profile's files
 
 Order and result are sealed with AES-256-GCM under keys that are derived from the secret for one name and one direction:
-who reads the repository sees neither hidden cases nor reports, and an order can't be given to another attempt. Standard
-library only, but for the cipher.
+people who can read the repository see neither hidden cases nor reports, and an order can't be reused for another
+attempt. Standard library only, except for the cipher.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ HERE = Path(__file__).resolve().parent
 
 
 class OrderFailed(RuntimeError):
-    """The order can't be carried out here; the sentence says why."""
+    """The order can't be executed here; the message says why."""
 
 
 # --------------------------------------------------------------------------------------------------------- the sealing
@@ -60,12 +60,12 @@ def key_in(text: str) -> bytes:
     except ValueError:
         key = b""
     if len(key) != 32:
-        raise OrderFailed("KBSLURM_RUN_KEY is no key of 32 bytes (64 hexadecimal digits)")
+        raise OrderFailed("KBSLURM_RUN_KEY isn't a 32-byte key (64 hexadecimal digits)")
     return key
 
 
 def sealed(data: bytes, secret: bytes, name: str, what: str) -> bytes:
-    """These bytes, compressed, for whoever has the secret; `what` is the direction: order or result."""
+    """Seal these bytes, compressed, for holders of the secret; `what` is the direction: order or result."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     nonce = os.urandom(NONCE)
@@ -73,7 +73,7 @@ def sealed(data: bytes, secret: bytes, name: str, what: str) -> bytes:
 
 
 def opened(data: bytes, secret: bytes, name: str, what: str, cap: int) -> bytes:
-    """What was sealed for this name and direction, at most `cap` bytes; OrderFailed otherwise."""
+    """Open what was sealed for this name and direction, at most `cap` bytes; OrderFailed otherwise."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -84,7 +84,7 @@ def opened(data: bytes, secret: bytes, name: str, what: str, cap: int) -> bytes:
     except (InvalidTag, ValueError, zlib.error):
         raise OrderFailed(f"the {what} of {name} wasn't sealed with this key") from None
     if len(found) > cap or not unpacking.eof:
-        raise OrderFailed(f"the {what} of {name} is over {cap} bytes")
+        raise OrderFailed(f"the {what} of {name} is larger than {cap} bytes")
     return found
 
 
@@ -112,14 +112,14 @@ def main(argv: Sequence[str]) -> int:
 
 
 def claim(env: Mapping[str, str]) -> int:
-    """Take the right to run, or tell the other steps that somebody else has it."""
+    """Take the claim, or tell the other steps that another job has it."""
     name = _name(env)
-    mine = env.get("GITHUB_RUN_ATTEMPT", "1") == "1"  # who presses "Re-run" starts nothing, however old the claim is
+    mine = env.get("GITHUB_RUN_ATTEMPT", "1") == "1"  # "Re-run" starts nothing, however old the claim is
     if mine:
         body = {"ref": f"refs/kbslurm/claim/{name}", "sha": env["GITHUB_SHA"]}
         status, said = _ask(env, "POST", f"/repos/{env['GITHUB_REPOSITORY']}/git/refs", body)
         if status not in (201, 422):
-            raise OrderFailed(f"the claim of {name} couldn't be made: the API answered {status}")
+            raise OrderFailed(f"the claim of {name} couldn't be made: the API answered with status {status}")
         mine = status == 201
         if not mine and b"already exists" not in said:
             raise OrderFailed(f"the claim of {name} was refused: {said[:200].decode(errors='replace')}")
@@ -136,12 +136,12 @@ def unpack(env: Mapping[str, str]) -> int:
     if not text:
         status, said = _ask(env, "GET", f"/repos/{env['GITHUB_REPOSITORY']}/git/blobs/{env['BLOB']}")
         if status != 200:
-            raise OrderFailed(f"the order's blob can't be read: the API answered {status}")
+            raise OrderFailed(f"the order's blob can't be read: the API answered with status {status}")
         text = base64.b64decode(json.loads(said)["content"]).decode()
     order = json.loads(opened(base64.b64decode(text), secret, name, "order", ORDER_CAP))
     if order["form"] != FORM or order["name"] != name:
         raise OrderFailed(
-            "this order is for another attempt, or from another kbslurm: run `kbslurm github install` anew"
+            "this order is for another attempt or from another kbslurm version: run `kbslurm github install` again"
         )
     folder = _folder(env, name)
     shutil.rmtree(folder, ignore_errors=True)
@@ -156,7 +156,7 @@ def unpack(env: Mapping[str, str]) -> int:
 
 
 def run(env: Mapping[str, str]) -> int:
-    """The harness, under its supervisor. How it ended is in exit.json; this step only fails when it couldn't begin."""
+    """The harness, under its supervisor. How it ended is in exit.json; this step only fails if it couldn't start."""
     name = _name(env)
     folder = _folder(env, name)
     try:
@@ -187,12 +187,12 @@ def _run(env: Mapping[str, str], folder: Path) -> int:
             signal.signal(number, lambda *_: supervisor.send_signal(signal.SIGTERM))
         supervisor.wait()
     if not (folder / "exit.json").is_file():
-        raise OrderFailed("the supervisor ended without a word")
+        raise OrderFailed("the supervisor ended without a result")
     return 0
 
 
 def close(env: Mapping[str, str]) -> int:
-    """Seal what came of it, and leave nothing else."""
+    """Seal the result and remove everything else."""
     name, secret = _name(env), key_in(env.get("KBSLURM_RUN_KEY", ""))
     folder = _folder(env, name)
     came: dict[str, Any] = {"form": FORM, "name": name, "node": env.get("RUNNER_NAME", ""), "log": ""}
@@ -205,7 +205,7 @@ def close(env: Mapping[str, str]) -> int:
     target.mkdir(exist_ok=True)
     (target / "result").write_bytes(sealed(json.dumps(came).encode(), secret, name, "result"))
     shutil.rmtree(folder, ignore_errors=True)
-    print(f"{name} ended: {came['exit'].get('ending', 'before the harness began')}")
+    print(f"{name} ended: {came['exit'].get('ending', 'before the harness started')}")
     return 0
 
 
@@ -213,7 +213,7 @@ def close(env: Mapping[str, str]) -> int:
 
 
 def harness_digest(folder: Path) -> str:
-    """What the harness in this folder is: sha256 over its files, with their names."""
+    """The digest of the harness in this folder: sha256 over its files and their names."""
     told = hashlib.sha256()
     for path in sorted((*folder.rglob("*.py"), *folder.glob("supervise.sh"))):
         body = path.read_bytes()
@@ -222,7 +222,7 @@ def harness_digest(folder: Path) -> str:
 
 
 def _order(env: Mapping[str, str], folder: Path, told: Mapping[str, Any]) -> dict[str, Any]:
-    """What the supervisor is told: the same limits and the same short environment as on any other machine."""
+    """The supervisor's order: the same limits and the same short environment as on any other machine."""
     shared = Path("/dev/shm")  # noqa: S108  # a folder of the attempt's own in it
     work = (shared if os.access(shared, os.W_OK) else folder) / f"{told['name']}-work"
     own = {"HOME": str(folder / "scratch"), "TMPDIR": str(folder / "scratch"), "KBSLURM_ATTEMPT": told["name"]}
@@ -269,7 +269,8 @@ def _put(path: Path, data: bytes, mode: int) -> None:
 
 
 def _read(path: Path, cap: int) -> bytes | None:
-    """A plain file of at most `cap` bytes. What a submission may have put there instead is never followed or read."""
+    """A regular file of at most `cap` bytes. Anything else that a submission may have put there isn't followed or
+    read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -293,7 +294,7 @@ def _artifacts(folder: Path) -> dict[str, str]:
 
 
 def _ask(env: Mapping[str, str], method: str, path: str, body: Any = None) -> tuple[int, bytes]:
-    """One call of the API with the job's own token, asked again while the service has trouble."""
+    """One call of the API with the job's own token, repeated while the service has errors."""
     import urllib.error
     import urllib.request
 
@@ -317,10 +318,10 @@ def _ask(env: Mapping[str, str], method: str, path: str, body: Any = None) -> tu
                 said = error.read(65_536)
             if error.code < 500 and error.code not in (403, 429):
                 return error.code, said
-            why = f"the API answered {error.code}"
+            why = f"the API answered with status {error.code}"
         except OSError as error:
             why = str(error)
-    raise OrderFailed(f"the API of GitHub can't be asked: {why}")
+    raise OrderFailed(f"GitHub's API can't be reached: {why}")
 
 
 if __name__ == "__main__":

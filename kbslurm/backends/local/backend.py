@@ -1,13 +1,13 @@
-"""The local backend: real processes on this machine, each attempt in a folder and under a supervisor of its own.
+"""The local backend: real processes on this machine, each attempt with its own folder and supervisor.
 
-Nothing is remembered in memory. Whoever opens the same root finds every attempt by its folder: a claim says that it
-was started, the claim's owner (pid, start time and boot, so that a pid used again fools nobody) whether it still
-runs, exit.json how it ended, and a lock that dies with its holders whether somebody is just about to start it.
+Nothing is kept in memory. Any process that opens the same root finds every attempt by its folder: a claim shows that it
+was started, the claim's owner (pid, start time and boot, so that a reused pid isn't mistaken for it) whether it is
+still running, exit.json how it ended, and a lock that dies with its holders whether it is just being started.
 
 Linux only: the supervisor lives by /proc, subreapers and parent-death signals. The memory limit is for what the
-harness starts, not for the harness; it is kept by looking at the tree four times a second, and what grows faster than
-that is stopped by the harness's own limits. Manifest, key and working folder are gone when a job has ended. A slot
-is a right, not a device: with more slots of one GPU type than one, jobs share what CUDA_VISIBLE_DEVICES shows.
+harness starts, not for the harness; it is enforced by checking the process tree four times a second, and the harness's
+own limits stop what grows faster. Manifest, key and working folder are removed when a job has ended. A slot is a
+permission, not a device: with more slots of one GPU type than one, jobs share what CUDA_VISIBLE_DEVICES shows.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from kbslurm_eval.shared import remove_tree
 from kbslurm_eval.shared.wire import ARTIFACT_CAP, REPORT_CAP
 
 SUPERVISE = Path(__file__).with_name("supervise.py")
-# A sealed report quotes the report's text, so that every quotation mark in it takes two bytes.
+# A sealed report contains the report as a JSON string, so every quotation mark in it takes two bytes.
 SEALED_CAP = 2 * REPORT_CAP
 NOTE_CAP = 65_536
 LOG_BYTES = 1 << 20
@@ -57,15 +57,16 @@ SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # a folder of the attempt's own 
 
 
 def pass_by(_step: str) -> None:
-    """What a crash point does outside of the tests that kill us there."""
+    """A crash point's action outside tests: nothing."""
 
 
 class LocalBackend:
-    """Runs jobs as processes of this machine. A ports.Backend; all of it is in `root`, so make as many as you like.
+    """Runs jobs as processes of this machine. A ports.Backend; all state is in `root`, so several instances can
+    coexist.
 
     `slots` is how many attempts may be open per GPU type, `eval_dir` the harness's folder, `python` what runs it.
     `crash_point` is called with a name between any two steps of submitting: folder, placed, held, forked, started.
-    Raises Misconfigured when this machine or these folders can't serve.
+    Raises Misconfigured if this machine or these folders can't be used.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class LocalBackend:
         return self.slots
 
     def submit(self, job: JobSpec) -> Handle:
-        """Make the folder, start the supervisor. `job.directory` and `job.script` mean nothing here."""
+        """Make the folder and start the supervisor. `job.directory` and `job.script` are ignored."""
         paths = self.paths(job.name)
         if job.gpu not in self.slots:
             raise BackendRefused(
@@ -108,7 +109,7 @@ class LocalBackend:
             if not is_there(paths.claim):
                 self._start_supervisor(paths)
         except OSError as error:
-            # Whatever failed, no supervisor of ours was left alive: it is the last step, and it either forks or not.
+            # Whatever failed, no supervisor of ours is alive: starting it is the last step, and it either forks or not.
             sentence, hint = said(error, self.root)
             raise BackendRefused(self.name, sentence, permanent=False, hint=hint) from error
         self.crash_point("started")
@@ -120,7 +121,7 @@ class LocalBackend:
             return in_spite_of_locks(paths, lambda: self._look(paths))
 
     def poll(self, attempts: Sequence[OpenAttempt]) -> Mapping[JobName, Sighting]:
-        """As `find`, for many. Empties the doorbell first: whoever rings after that is heard by the next wait."""
+        """As `find`, for many. Empties the doorbell first, so that the next wait notices any later ring."""
         self._empty_doorbell()
         found: dict[JobName, Sighting] = {}
         with self._looking():
@@ -143,7 +144,7 @@ class LocalBackend:
             return in_spite_of_locks(paths, lambda: read_artifacts(paths.artifacts, names, ARTIFACT_CAP))
 
     def cancel(self, attempt: OpenAttempt) -> None:
-        """Leave the mark, then take the claim if nobody has it (it never runs), else tell its owner."""
+        """Set the cancel mark, then take the claim if it is free (then the job never runs), else signal its owner."""
         paths = self.paths(attempt.name)
         with self._looking():
             in_spite_of_locks(paths, lambda: self._cancel(paths))
@@ -153,14 +154,14 @@ class LocalBackend:
             return
         write_once(paths.cancelled, b"")
         if paths.take_claim(self._own_note()):
-            # The next look settles it: nothing will ever start under this claim.
+            # The next check settles it: nothing will ever start under this claim.
             return
         owner = self._owner(paths)
         if owner is not None and owner.supervises:
             owner.send(signal.SIGTERM)
 
     def progress(self, attempt: OpenAttempt) -> Mapping[str, Any] | None:
-        """What the harness last said of itself, unchecked: for the eye only. None when it said nothing."""
+        """The harness's latest progress report, unchecked and only for display. None if there is none."""
         try:
             return _json(read_capped(self.paths(attempt.name).heartbeat, NOTE_CAP))
         except OSError:
@@ -169,11 +170,11 @@ class LocalBackend:
     def doorbell(self) -> int | None:
         """A descriptor that becomes readable when a job here starts or ends; `poll` empties it. Only a hint.
 
-        Every process that asks gets a bell of its own and hears every ring: a standby takes none from the leader.
+        Every process that asks gets its own bell and every ring, so a standby doesn't take any from the leader.
         """
         if self._bell is None:
             place = self.root / DOORBELLS / secrets.token_hex(8)
-            # Whoever rings removes a bell that nobody hears. Ours gets its name once we hear it.
+            # Ringing removes bells without a listener, so ours gets its name once we listen.
             unheard = place.with_name(f".{place.name}")
             try:
                 os.mkfifo(unheard, 0o600)
@@ -185,7 +186,7 @@ class LocalBackend:
         return self._bell
 
     def close(self) -> None:
-        """Let go of the doorbell. What runs goes on running."""
+        """Close the doorbell. Running jobs keep running."""
         if self._bell is not None:
             os.close(self._bell)
             self._bell = None
@@ -195,10 +196,10 @@ class LocalBackend:
             self._bell_file = None
 
     def prune(self, before: datetime, *, keep: Collection[JobName]) -> int:
-        """Remove the folders of attempts that ended before this moment, and what killed submitters left half-made.
+        """Remove the folders of attempts that ended before this moment, and half-made ones of killed submitters.
 
-        `keep`: the attempts that are still open in the rows. However old, their reports are yet to be collected.
-        Nothing that runs, or may still start, is touched. Returns how many attempts went.
+        `keep`: attempts that are still open in the database; however old, their reports still have to be collected.
+        Nothing that is running or may still start is touched. Returns how many were removed.
         """
         kept = frozenset(keep)
         gone = 0
@@ -217,13 +218,13 @@ class LocalBackend:
         return gone
 
     def paths(self, name: JobName) -> AttemptPaths:
-        """Where everything of this attempt lies."""
+        """The paths of this attempt."""
         return AttemptPaths(root=self.root, name=name)
 
     # ---------------------------------------------------------------------------------------------- looking
 
     def _look(self, paths: AttemptPaths) -> Sighting:
-        """What the folder says. Each sign is read again after the one that it could have changed under."""
+        """What the folder shows. Each sign is read again after any that could have changed it."""
         if (ended := self._ended(paths)) is not None:
             return ended
         owner = self._owner(paths)
@@ -233,7 +234,7 @@ class LocalBackend:
                 return self._unclaimed(paths, waits)
             owner = self._owner(paths)
         if owner is None:
-            return Sighting(seen=Seen.UNKNOWN, reason="the note of who runs it can't be read")
+            return Sighting(seen=Seen.UNKNOWN, reason="the record of its owner can't be read")
         if not owner.supervises:
             return self._settle(paths, Ending.CANCELLED, NOT_STARTED, started_at=None)
         if owner.lives():
@@ -262,14 +263,14 @@ class LocalBackend:
             return None
 
     def _bury(self, paths: AttemptPaths, owner: Owner) -> Sighting:
-        """Its supervisor died without a word: kill what it left, and write down what can still be known."""
+        """Its supervisor died without a result: kill what it left, and record what can still be known."""
         left = kill_what_is_left(owner, f"{MARK}={paths.name}")
         if read_capped(paths.report, SEALED_CAP) is not None:
             ending, reason = Ending.REPORTED, ""
         elif is_there(paths.cancelled):
             ending, reason = Ending.CANCELLED, "cancelled"
         elif owner.boot != boot_id():
-            ending, reason = Ending.NO_REPORT, "the machine was started anew while it ran"
+            ending, reason = Ending.NO_REPORT, "the machine was restarted while it ran"
         else:
             ending, reason = Ending.NO_REPORT, "it was killed from outside together with its supervisor"
         if left:
@@ -277,7 +278,7 @@ class LocalBackend:
         return self._settle(paths, ending, reason, started_at=owner.at)
 
     def _settle(self, paths: AttemptPaths, ending: Ending, reason: str, *, started_at: datetime | None) -> Sighting:
-        """Write down how it ended, unless somebody has; what then stands there."""
+        """Record how it ended, unless that has been recorded; returns the record."""
         paths.forget_secrets()
         remove_tree.remove(_work_folder(paths))
         facts = {
@@ -316,7 +317,7 @@ class LocalBackend:
 
     @contextmanager
     def _looking(self) -> Iterator[None]:
-        """A root that isn't there says nothing about its attempts: a disk may be away. Missing isn't finished."""
+        """A missing root says nothing about its attempts: a disk may be unmounted. Missing isn't finished."""
         try:
             (self.root / DOORBELLS).stat()
             yield
@@ -327,7 +328,8 @@ class LocalBackend:
     # --------------------------------------------------------------------------------------------- starting
 
     def _start_supervisor(self, paths: AttemptPaths) -> None:
-        """Start it and wait until it has left us, a few milliseconds. It claims by itself, or loses and ends."""
+        """Start it and wait until it has detached, a few milliseconds. It takes the claim itself, or loses and
+        exits."""
         with paths.about_to_start() as sign:
             self.crash_point("held")
             log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -358,7 +360,7 @@ class LocalBackend:
             self.name,
             f"{self.python} couldn't start a job's supervisor: {why}",
             permanent=False,
-            hint=f"What it said, if anything, is in {paths.log}.",
+            hint=f"Its output, if any, is in {paths.log}.",
         )
 
     def _order(self, job: JobSpec, paths: AttemptPaths) -> bytes:
@@ -388,13 +390,13 @@ class LocalBackend:
         return json.dumps(order, sort_keys=True).encode()
 
     def _environment(self, paths: AttemptPaths) -> dict[str, str]:
-        """A short list, never what we were started with: our environment holds secrets."""
+        """A short list, never our own environment, which contains secrets."""
         handed_on = {key: os.environ[key] for key in HANDED_ON if key in os.environ}
         own = {MARK: paths.name, "HOME": str(paths.scratch), "TMPDIR": str(paths.scratch)}
         return {"PATH": os.defpath, **handed_on, **own}
 
     def _own_note(self) -> bytes:
-        """The note of a claim that is taken only so that nobody else can."""
+        """The owner record of a claim that is taken only so that nobody else can."""
         pid = os.getpid()
         owner = {
             "pid": pid,
@@ -409,7 +411,7 @@ class LocalBackend:
 
     def _prune_one(self, paths: AttemptPaths, before: datetime) -> bool:
         if not is_there(paths.exit):
-            # Never started: a claim of ours keeps it so. All else lives, or has just been settled by this look.
+            # Never started, and our claim keeps it so. Everything else is alive or was just settled by this check.
             if self._look(paths).seen is not Seen.ABSENT or not paths.take_claim(self._own_note()):
                 return False
         elif paths.exit.stat().st_mtime > before.timestamp():
@@ -432,13 +434,15 @@ class LocalBackend:
     def _check(self) -> None:
         if sys.platform != "linux":
             raise Misconfigured(
-                f"the local backend needs Linux, and this is {platform.system()}",
+                f"the local backend needs Linux, but this is {platform.system()}",
                 fix="Run the daemon on a Linux machine, or configure another backend.",
             )
         if not (self.eval_dir / "__main__.py").is_file():
-            raise Misconfigured(f"the harness isn't at {self.eval_dir}", fix="Name the folder that holds __main__.py.")
+            raise Misconfigured(
+                f"the harness isn't at {self.eval_dir}", fix="Set it to the folder that contains __main__.py."
+            )
         if not os.access(self.python, os.X_OK):
-            raise Misconfigured(f"there is no Python to run at {self.python}", fix="Name a Python >= 3.11.")
+            raise Misconfigured(f"there is no Python at {self.python}", fix="Set it to a Python 3.11 or newer.")
         try:
             self.root.parent.mkdir(parents=True, exist_ok=True)
             self.root.mkdir(FOLDER_MODE, exist_ok=True)
@@ -449,12 +453,13 @@ class LocalBackend:
 
 
 def _work_folder(paths: AttemptPaths) -> Path:
-    """Where harness and runners share memory. Named after the attempt, so that we can clear it up for a killed one."""
+    """The shared memory folder of harness and runners, named after the attempt so that we can clean up after a killed
+    one."""
     return (SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK | os.X_OK) else paths.scratch) / paths.name
 
 
 def _json(data: bytes | None) -> dict[str, Any] | None:
-    """The object in a file of ours; None when there is none, or it is no object (a job may have touched it)."""
+    """The JSON object in one of our files; None if it is missing or invalid (a job may have modified it)."""
     if data is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What the kernel says of the processes of an attempt: does its owner live, and what has it left behind?"""
+"""The kernel's view of an attempt's processes: whether its owner is alive, and what it left behind."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ DEAD = ("Z", "X", "x")
 
 @functools.cache
 def boot_id() -> str:
-    """What tells this start of the machine from every other one."""
+    """The machine's boot ID."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def stat_fields(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat after the program's name (state is [0]), or None: there is no such process."""
+    """The fields of /proc/PID/stat after the program's name (state is [0]), or None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123  # asked for thousands
             return file.read().rpartition(b")")[2].decode().split()
@@ -32,17 +32,17 @@ def stat_fields(pid: int) -> list[str] | None:
 
 
 def process_start(pid: int) -> int | None:
-    """When this process was started, in the kernel's ticks since the boot; None when it is dead, a zombie too."""
+    """When this process was started, in kernel ticks since boot; None if it is dead or a zombie."""
     fields = stat_fields(pid)
     return None if not fields or fields[0] in DEAD else int(fields[19])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
-    """The process that took a claim, told apart from any later one with its pid.
+    """The process that took a claim, distinguishable from a later one with its pid.
 
-    `supervises` is false for one that took it only so that nobody else can: nothing was ever started under it, and
-    it is never signalled.
+    `supervises` is false for one that took it only so that nobody else can: nothing was started under it, and it is
+    never signalled.
     """
 
     pid: int
@@ -53,7 +53,7 @@ class Owner:
 
     @classmethod
     def read(cls, facts: Mapping[str, Any] | None) -> Owner | None:
-        """The owner that a claim's note names; None when there is no note, or it isn't one."""
+        """The owner in a claim's record; None if the record is missing or invalid."""
         try:
             return (
                 None
@@ -73,7 +73,7 @@ class Owner:
         return self.boot == boot_id() and process_start(self.pid) == self.start
 
     def send(self, number: signal.Signals) -> bool:
-        """Signal this very process, never another one that got its pid since. False: it is dead."""
+        """Signal this process, never another one that got its pid since. False: it is dead."""
         try:
             handle = os.pidfd_open(self.pid)
         except ProcessLookupError:
@@ -90,10 +90,10 @@ class Owner:
 
 
 def kill_what_is_left(owner: Owner, mark: str) -> int:
-    """Kill what a dead supervisor left: its session, whatever bears the attempt's mark, and all that they started.
+    """Kill what a dead supervisor left: its session, processes with the attempt's mark, and all their descendants.
 
-    Returns how many processes were killed. The harness itself dies with its supervisor by the kernel's hand; this is
-    for what got away from it.
+    Returns how many processes were killed. The kernel kills the harness itself along with its supervisor; this is for
+    what escaped.
     """
     if owner.boot != boot_id():
         return 0
@@ -115,9 +115,9 @@ def kill_what_is_left(owner: Owner, mark: str) -> int:
 
 
 def left_of(owner: Owner, mark: bytes) -> set[int]:
-    """The living processes of this attempt, found by three signs: session, mark, and descent from one of these.
+    """The living processes of this attempt, found by session, mark, or descent from one of these.
 
-    A session's number isn't given away while anybody is in it, so the number alone is proof.
+    A session ID isn't reused while the session has members, so the ID alone is proof.
     """
     parents: dict[int, int] = {}
     found: set[int] = set()

@@ -14,7 +14,7 @@ import os
 import sys
 
 if __name__ == "__main__" and os.fork():
-    # The parent waits for this exit only; the child belongs to nobody.
+    # The parent waits only for this exit; the child is detached.
     os._exit(0)
 
 import ctypes
@@ -42,7 +42,7 @@ LISTS_CHILDREN = os.path.exists("/proc/thread-self/children")
 
 
 class Watch:
-    """What is known of the tree while it is watched over."""
+    """The state of the watched process tree."""
 
     def __init__(self, deadline: float) -> None:
         self.started = time.time()
@@ -58,7 +58,7 @@ class Watch:
 
 
 def main(order_file: str, starting: int) -> int:
-    """Claim, run, bury. The exit code is nobody's: exit.json tells.
+    """Claim, run, reap. The exit code isn't used: exit.json has the result.
 
     `starting` is the one inherited descriptor: its lock says that somebody may still claim. It is held until the
     claim is taken or lost, and no child of ours gets it.
@@ -124,7 +124,7 @@ def run(order: dict[str, Any], watch: Watch, signals: int) -> None:
     try:
         os.mkdir(order["work"], 0o700)
     except OSError as error:
-        watch.why, watch.reason = "no_report", f"no folder for its runners: {error}"
+        watch.why, watch.reason = "no_report", f"can't make the folder for its runners: {error}"
         return
     watch.harness = start(order, into)
     os.close(into)
@@ -179,7 +179,7 @@ def watch_over(order: dict[str, Any], watch: Watch, signals: int, output: int, l
             note_stop(order, watch)
             return
         if now >= watch.deadline:
-            watch.why, watch.reason = "timeout", f"it ran into its time limit of {order['time_limit_s']:g} s"
+            watch.why, watch.reason = "timeout", f"it hit its time limit of {order['time_limit_s']:g} s"
             return
         if now >= look_at:
             look_at = now + look_every_s
@@ -192,7 +192,7 @@ def watch_over(order: dict[str, Any], watch: Watch, signals: int, output: int, l
 
 
 def note_stop(order: dict[str, Any], watch: Watch) -> None:
-    """A cancel leaves its mark before it signals; any other SIGTERM is this machine's doing."""
+    """A cancel sets its mark before it signals; any other SIGTERM comes from this machine."""
     if os.path.exists(order["cancelled"]):
         watch.why, watch.reason = "cancelled", "cancelled while it ran"
     else:
@@ -347,11 +347,11 @@ def settle(order: dict[str, Any], watch: Watch) -> None:
     if ending != "cancelled" and report == "there":
         ending, reason = "reported", ""
     elif not ending and report == "unfit":
-        ending, reason = "bad_report", "what it left as its report isn't a plain file of a fit size"
+        ending, reason = "bad_report", "its report isn't a regular file of a valid size"
     elif not ending:
         ending, reason = "no_report", f"the harness ended {in_words(watch.status)} and left no report"
     if watch.left:
-        reason = f"{reason}; {watch.left} processes of it wouldn't die".lstrip("; ")
+        reason = f"{reason}; {watch.left} of its processes couldn't be killed".lstrip("; ")
     write_ending(
         order["exit"],
         {

@@ -1,1 +1,1 @@
-"""Runs attempts as calls of functions that are deployed at Modal."""
+"""Runs attempts as calls of functions deployed on Modal."""

@@ -39,25 +39,25 @@ MARGIN_S = 180.0  # between two clocks, and for what the function does before an
 STARTING_S = 60.0  # how much longer than a job a function must be allowed to run
 REMEMBERED, REMEMBERED_BYTES = 16, 64 << 20
 FAR = 1e11  # later than any clock says
-DEPLOY = "Run kbslurm modal deploy; kbslurm modal check says what is there."
+DEPLOY = "Run kbslurm modal deploy; kbslurm modal check shows the current state."
 
 # What Modal says of a call that is over. SUCCESS has an envelope that says more.
 ENDINGS: Mapping[str, tuple[Ending, str]] = {
-    "FAILURE": (Ending.NO_REPORT, "the function failed; Modal's logs say why"),
-    "TERMINATED": (Ending.CANCELLED, "the call was ended"),
-    "TIMEOUT": (Ending.TIMEOUT, "it ran into the function's time limit"),
+    "FAILURE": (Ending.NO_REPORT, "the function failed; see Modal's logs"),
+    "TERMINATED": (Ending.CANCELLED, "the call was cancelled"),
+    "TIMEOUT": (Ending.TIMEOUT, "it hit the function's time limit"),
     "INIT_FAILURE": (Ending.IMAGE, "its container wouldn't start"),
     "INTERNAL_FAILURE": (Ending.NODE_FAILURE, "Modal itself failed"),
     "IDLE_TIMEOUT": (Ending.NO_REPORT, "its container was idle"),
-    "MEMORY_MANAGER_EVICTION": (Ending.PREEMPTED, "its machine was short of memory"),
+    "MEMORY_MANAGER_EVICTION": (Ending.PREEMPTED, "its machine ran out of memory"),
     "MEMORY_THRASHING_EVICTION": (Ending.MEMORY, "it thrashed at its memory limit"),
-    "KERNEL_OOM_KILL": (Ending.MEMORY, "it ran into its memory limit"),
+    "KERNEL_OOM_KILL": (Ending.MEMORY, "it hit its memory limit"),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModalGpu:
-    """What the function of one GPU type is allowed. `slots`: how many attempts may be open at once."""
+    """The limits of one GPU type's function. `slots`: how many attempts may be open at once."""
 
     slots: int
     timeout_s: float
@@ -66,7 +66,7 @@ class ModalGpu:
 
 @dataclass(frozen=True, kw_only=True)
 class _Entry:
-    """What is written down of an attempt. `by` marks the one write that made it."""
+    """The recorded entry of an attempt. `by` identifies the write that created it."""
 
     by: str = ""
     gone_at: float = 0.0
@@ -75,7 +75,7 @@ class _Entry:
 
     @staticmethod
     def read(text: bytes | None) -> _Entry | None:
-        """The entry in this text; one that can't be read is as good as an intent that never ends."""
+        """The entry in this text; an unreadable one counts as an intent that never ends."""
         if text is None:
             return None
         try:
@@ -95,9 +95,9 @@ class _Entry:
 
 
 class ModalBackend:
-    """Runs jobs as calls of the app's functions. Nothing that matters is in memory: make as many as you like.
+    """Runs jobs as calls of the app's functions. Nothing important is in memory, so several instances can coexist.
 
-    `harness_digest`: of the harness that a run must be judged by; an app that carries another refuses.
+    `harness_digest`: the required harness; an app with a different one refuses.
     `start_within_s`: how long a call may wait for a GPU. `min_isolation`: below this level the harness runs nothing
     there. `crash_point` is called with a name between any two steps of submitting: intent, placed, spawned, started.
     """
@@ -127,7 +127,7 @@ class ModalBackend:
         return {name: gpu.slots for name, gpu in self._gpus.items()}
 
     def submit(self, job: JobSpec) -> Handle:
-        """Write down that it will be sent, send it, write down its id. Until it is sent, nothing can be lost."""
+        """Record that it will be sent, send it, record its ID. Until it is sent, nothing can be lost."""
         self._check_fits(job)
         try:
             function = self._connection.function(self.app, function_name(job.gpu))
@@ -146,7 +146,7 @@ class ModalBackend:
         try:
             self._connection.write(self._dict(), job.name, made.text(call=call))
         except CallFailed:
-            pass  # whoever called us has the id now, and its row is the better place for it
+            pass  # the caller has the ID now, and its database row is the better place for it
         self._crash_point("started")
         return Handle(call)
 
@@ -163,7 +163,7 @@ class ModalBackend:
         return self._seen(entry.call, outcome)
 
     def poll(self, attempts: Sequence[OpenAttempt]) -> Mapping[JobName, Sighting]:
-        """Each call is asked for, several at a time: Modal has no question about many."""
+        """Each call is queried, several at a time: Modal has no batch query."""
         found: dict[JobName, Sighting] = {}
         calls: dict[str, OpenAttempt] = {}
         for attempt in attempts:
@@ -199,7 +199,7 @@ class ModalBackend:
         return {name: brought[name] for name in names if name in brought}
 
     def cancel(self, attempt: OpenAttempt) -> None:
-        """End the call whose id is known. Else leave a mark: what isn't sent yet never will be."""
+        """Cancel the call if its ID is known. Else set a mark: if it isn't sent yet, it never will be."""
         try:
             call = _call_of(attempt)
             if not call:
@@ -220,7 +220,7 @@ class ModalBackend:
             raise self._trouble(trouble) from None
 
     def close(self) -> None:
-        """Let go of the connection. What runs goes on running."""
+        """Close the connection. Running jobs keep running."""
         self._connection.close()
 
     # --------------------------------------------------------------------------------------------- submitting
@@ -231,8 +231,7 @@ class ModalBackend:
             raise self._refused(f"there is no {job.gpu} here", f"This backend serves {', '.join(self._gpus)}.")
         if job.memory_bytes > gpu.memory_bytes:
             raise self._refused(
-                f"the problem may take {job.memory_bytes >> 20} MiB, and the {job.gpu} function has"
-                f" {gpu.memory_bytes >> 20} MiB",
+                f"the problem may use {job.memory_bytes >> 20} MiB, {job.gpu} functions {gpu.memory_bytes >> 20} MiB",
                 f"Raise modal.gpus.{job.gpu}.memory_gb, and run kbslurm modal deploy.",
             )
         self._check_limit(job, gpu.timeout_s)
@@ -244,7 +243,7 @@ class ModalBackend:
     def _check_limit(self, job: JobSpec, timeout_s: float) -> None:
         if job.time_limit_s + STARTING_S > timeout_s:
             raise self._refused(
-                f"the job may take {job.time_limit_s:g} s, and the {job.gpu} function ends after {timeout_s:g} s",
+                f"the job may take {job.time_limit_s:g} s, but the {job.gpu} function is limited to {timeout_s:g} s",
                 f"Raise modal.gpus.{job.gpu}.timeout_s, and run kbslurm modal deploy.",
             )
 
@@ -280,14 +279,14 @@ class ModalBackend:
             if self._now() <= there.gone_at:
                 break
             self._connection.remove(attempts, job.name)  # so that of two who see it gone only one can write the next
-        raise BackendUnclear(self.name, "it was perhaps sent before, and its id was lost")
+        raise BackendUnclear(self.name, "it may have been sent before, and its ID was lost")
 
     def _spawn(self, job: JobSpec, function: Deployed, item: Any) -> str:
         try:
             return self._connection.spawn(function, item)
         except CallFailed as trouble:
             if not trouble.definite:
-                raise BackendUnclear(self.name, f"it was perhaps started: {trouble.said}") from None
+                raise BackendUnclear(self.name, f"it may have been started: {trouble.said}") from None
             try:
                 self._connection.remove(self._dict(), job.name)
             except CallFailed:
@@ -298,10 +297,10 @@ class ModalBackend:
         """What a `no`, or no answer, means before anything was sent."""
         match trouble.status:
             case "NOT_FOUND":
-                return self._refused(f"there is no such function in the app {self.app}", DEPLOY)
+                return self._refused(f"the app {self.app} doesn't have this function", DEPLOY)
             case "UNAUTHENTICATED" | "PERMISSION_DENIED":
-                hint = "Set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET to a token that may use the app."
-                said = f"the token isn't taken: {trouble.said}"
+                hint = "Set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET to a token that can use the app."
+                said = f"the token was rejected: {trouble.said}"
                 return BackendRefused(self.name, said, permanent=False, away=True, hint=hint)
             case _:
                 return BackendRefused(self.name, f"nothing was sent: {trouble.said}", permanent=False, away=True)
@@ -313,10 +312,10 @@ class ModalBackend:
             until = (
                 "" if math.isinf(entry.gone_at) else f" until {datetime.fromtimestamp(entry.gone_at, UTC):%H:%M} UTC"
             )
-            return Sighting(seen=Seen.UNKNOWN, reason=f"it was perhaps sent, and may run{until}")
+            return Sighting(seen=Seen.UNKNOWN, reason=f"it may have been sent, and may run{until}")
         if entry.cancelled:
             return Sighting(seen=Seen.ENDED, ending=Ending.CANCELLED, reason="cancelled before it started")
-        return Sighting(seen=Seen.ABSENT, reason="if it was sent, it can't run any more")
+        return Sighting(seen=Seen.ABSENT, reason="even if it was sent, it can't run any more")
 
     def _seen(self, call: str, outcome: Outcome | CallFailed) -> Sighting:
         if isinstance(outcome, CallFailed):
@@ -332,25 +331,25 @@ class ModalBackend:
                 self._connection.cancel(call)
             except CallFailed:
                 pass  # it is asked for at the next look
-            why = "Modal took its container away and started it again: it is ended"
+            why = "Modal took its container away and restarted it: it is being cancelled"
             return Sighting(seen=Seen.RUNNING, handle=Handle(call), node=attempt.node, reason=why)
         return Sighting(
             seen=Seen.ENDED,
             handle=Handle(call),
             node=attempt.node,
             ending=Ending.PREEMPTED,
-            reason="Modal took its container away; an attempt runs once, and what was started again doesn't count",
+            reason="Modal took its container away; an attempt runs once, so the restarted one doesn't count",
             ended_at=_moment(outcome.ended_at),
         )
 
     def _sighting(self, call: str, outcome: Outcome) -> Sighting:
         handle, node = Handle(call), outcome.task or None
         if outcome.expired:
-            why = "its result has expired at Modal"
+            why = "its result has expired on Modal"
             return Sighting(seen=Seen.ENDED, handle=handle, ending=Ending.NO_REPORT, reason=why)
         if not outcome.status:
             if not outcome.began:
-                return Sighting(seen=Seen.WAITING, handle=handle, reason="waiting for a GPU at Modal")
+                return Sighting(seen=Seen.WAITING, handle=handle, reason="waiting for a GPU on Modal")
             began = datetime.fromtimestamp(self._now(), UTC)  # at the latest: it is said exactly when it has ended
             return Sighting(seen=Seen.RUNNING, handle=handle, node=node, started_at=began)
         code, reason = outcome.exit_code, ""
@@ -429,7 +428,7 @@ class ModalBackend:
         return BackendRefused(self.name, why, permanent=True, hint=hint)
 
     def _trouble(self, trouble: CallFailed) -> BackendTrouble:
-        return BackendTrouble(self.name, f"Modal couldn't be asked: {trouble.said}")
+        return BackendTrouble(self.name, f"Modal couldn't be reached: {trouble.said}")
 
 
 def function_name(gpu: str) -> str:

@@ -29,7 +29,7 @@ RESULT_SHAPES = {0: PICKLE, 1: PICKLE, 4: CBOR}
 
 
 class CallFailed(Exception):
-    """A call didn't come to an answer. `definite`: the answer was no. Else nobody knows what came of it."""
+    """A call failed. `definite`: the answer was no. Otherwise the outcome is unknown."""
 
     def __init__(self, said: str, *, status: str = "", definite: bool = False) -> None:
         self.said, self.status, self.definite = said, status, definite
@@ -166,7 +166,7 @@ class Connection:
             )
             found = await stub.FunctionMap(request, retry=None, timeout=CALL_S)
             if not found.pipelined_inputs:
-                raise CallFailed("it took the call, but not the input: its queue seems to be full")
+                raise CallFailed("it accepted the call, but not the input: its queue seems to be full")
             return str(found.function_call_id)
 
         return self._ask(ask)
@@ -199,7 +199,7 @@ class Connection:
             data = bytearray()
             async with ClientSessionRegistry.get_session().get(found.download_url) as answer:
                 if answer.status != 200:
-                    raise CallFailed(f"the store of large results answered {answer.status}")
+                    raise CallFailed(f"the store for large results answered with status {answer.status}")
                 async for chunk in answer.content.iter_chunked(1 << 20):
                     data += chunk
                     if len(data) > RESULT_CAP:
@@ -281,7 +281,7 @@ class Connection:
     # ------------------------------------------------------------------------------------------- underneath
 
     def close(self) -> None:
-        """Let go of connection and thread. What runs at Modal goes on running; the next call opens it again."""
+        """Close the connection and thread. Running jobs keep running; the next call reconnects."""
         with self._lock:
             loop, thread, client = self._loop, self._thread, self._client
             self._loop = self._thread = self._client = None
@@ -399,12 +399,12 @@ def _trouble(error: Exception) -> CallFailed:
 
 def check_client() -> None:
     """The client that this was written for, or what to install."""
-    fix = "Install it: pip install 'kbslurm[modal]'."
+    fix = "Run: pip install 'kbslurm[modal]'"
     try:
         from importlib.metadata import version
 
         found = version("modal")
     except ImportError:
-        raise Misconfigured("[modal] is configured, and Modal's client isn't installed", fix=fix) from None
+        raise Misconfigured("[modal] is configured, but Modal's client isn't installed", fix=fix) from None
     if found != CLIENT:
-        raise Misconfigured(f"Modal's client is {found}, and kbslurm speaks to {CLIENT}", fix=fix)
+        raise Misconfigured(f"Modal's client is {found}, but kbslurm needs {CLIENT}", fix=fix)

@@ -1,4 +1,4 @@
-"""What is deployed at Modal: one folder, complete by itself, that `modal deploy` takes; and whether it is there.
+"""What is deployed on Modal: one self-contained folder for `modal deploy`; and checks of the deployment.
 
 kbslurm_app.py   containers/modal_app.py: an image and one function per GPU type, as told.json says
 told.json        the app's name, the image, the functions and what each is allowed, the harness's digest
@@ -53,7 +53,7 @@ def told(
 def render(folder: Path, facts: Mapping[str, Any], *, eval_dir: Path, app_file: Path) -> Path:
     """Write the folder anew, whole or not at all; the app's file in it. Nobody else's folder is replaced."""
     if folder.exists() and not (folder / TOLD_FILE).is_file() and (not folder.is_dir() or any(folder.iterdir())):
-        raise Invalid(f"{folder} is there, and is no folder of an app", hint="Name one that isn't there yet.")
+        raise Invalid(f"{folder} exists and isn't an app folder", hint="Choose a folder that doesn't exist yet.")
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = folder.with_name(f".{folder.name}-{os.getpid()}")
     shutil.rmtree(fresh, ignore_errors=True)
@@ -83,8 +83,8 @@ def deploy(file: Path, *, token: tuple[str, str], api_url: str, environment: str
     if done.returncode:
         raise BackendTrouble(
             "modal",
-            f"modal deploy ended with {done.returncode}",
-            hint="What it said stands above; kbslurm modal check.",
+            f"modal deploy failed with exit code {done.returncode}",
+            hint="See its output above, and run kbslurm modal check.",
         )
 
 
@@ -95,12 +95,12 @@ def findings(connection: Connection, facts: Mapping[str, Any]) -> list[Finding]:
         connection.hello()
     except CallFailed as trouble:
         if trouble.status in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
-            remedy = "Make one at modal.com, Settings, API Tokens; set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET."
-            return [failed("token", f"Modal doesn't take it: {trouble.said}", remedy)]
+            remedy = "Create one at modal.com, Settings, API Tokens; then set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET."
+            return [failed("token", f"Modal rejects it: {trouble.said}", remedy)]
         return [
-            failed("reach", f"Modal can't be reached: {trouble.said}", "Look at network, proxy and status.modal.com.")
+            failed("reach", f"Modal can't be reached: {trouble.said}", "Check network, proxy and status.modal.com.")
         ]
-    found = [passed("token", "Modal takes it")]
+    found = [passed("token", "Modal accepts it")]
     try:
         tags = connection.app_tags(app)
         if tags is None:
@@ -109,14 +109,14 @@ def findings(connection: Connection, facts: Mapping[str, Any]) -> list[Finding]:
         found.append(_harness(tags.get(HARNESS_TAG, ""), facts["harness_digest"][:DIGITS]))
         return found + [_function(connection, app, name, want) for name, want in sorted(facts["functions"].items())]
     except CallFailed as trouble:
-        return [*found, failed("app", f"it can't be looked at: {trouble.said}", "Look whether the token may see it.")]
+        return [*found, failed("app", f"it can't be checked: {trouble.said}", "Check whether the token can see it.")]
 
 
 def _harness(deployed: str, ours: str) -> Finding:
     if deployed == ours:
-        return passed("harness", f"the app carries ours, {ours}")
-    which = f"another one, {deployed}" if deployed else "one that isn't known"
-    return failed("harness", f"the app carries {which}; ours is {ours}, and runs would be sent back", DEPLOY)
+        return passed("harness", f"the app has ours, {ours}")
+    which = f"a different one, {deployed}" if deployed else "an unknown one"
+    return failed("harness", f"the app has {which}, but ours is {ours}: it would refuse runs", DEPLOY)
 
 
 def _function(connection: Connection, app: str, name: str, want: Mapping[str, Any]) -> Finding:
@@ -125,14 +125,14 @@ def _function(connection: Connection, app: str, name: str, want: Mapping[str, An
     except CallFailed as trouble:
         if trouble.status == "NOT_FOUND":
             return failed("function", f"there is no {name}", DEPLOY, where=name)
-        return caution("function", f"{name} can't be looked at: {trouble.said}", "Try again.", where=name)
+        return caution("function", f"{name} can't be checked: {trouble.said}", "Try again.", where=name)
     if there.shut_off is False:
         text = f"{name} has a network, rights at Modal, or containers that serve several runs"
         return failed("function", text, DEPLOY, where=name)
     if there.timeout_s and there.timeout_s != want["timeout_s"]:
-        text = f"{name} ends after {there.timeout_s:g} s, and {want['timeout_s']:g} s are configured"
+        text = f"{name} is limited to {there.timeout_s:g} s, but {want['timeout_s']:g} s are configured"
         return caution("function", text, DEPLOY, where=name)
-    return passed("function", f"{name} is there", where=name)
+    return passed("function", f"{name} is deployed", where=name)
 
 
 def check_token(token_id: str | None, token_secret: str | None) -> tuple[str, str]:
@@ -140,7 +140,7 @@ def check_token(token_id: str | None, token_secret: str | None) -> tuple[str, st
     if not token_id or not token_secret:
         missing = "MODAL_TOKEN_ID" if not token_id else "MODAL_TOKEN_SECRET"
         raise Misconfigured(
-            f"[modal] is configured, and {missing} isn't set",
+            f"[modal] is configured, but {missing} isn't set",
             fix=f"Set {missing}, or {missing}_FILE; modal.com, Settings, API Tokens.",
         )
     return token_id, token_secret

@@ -1,9 +1,9 @@
 """Runs in Modal's container, by that image's own Python: one payload becomes one envelope. Standard library only.
 
-`judge(payload)` is the whole body of each deployed function. It lays out what the harness wants on a disk (manifest,
-key), runs the harness as a child, as every other place does, and returns what it left. It never looks into the report,
-and returns bytes of JSON: nothing of ours is pickled. As a program it reads the payload from standard input and writes
-the envelope to standard output.
+`judge(payload)` is the whole body of each deployed function. It writes the harness's input to disk (manifest, key),
+runs the harness as a child, like every other place, and returns its result. It never inspects the report, and returns
+JSON bytes: nothing of ours is pickled. As a program it reads the payload from standard input and writes the envelope to
+standard output.
 """
 
 # ruff: noqa: PTH100, PTH102, PTH103, PTH118, PTH120, PTH123, PTH208, S108

@@ -31,12 +31,12 @@ SAYABLE = {
 # And why, by a word: no text that a container wrote is ever shown, it could be a hidden case's (law 9).
 WHYS = {
     "": "",
-    "version": "the deployed app speaks another version: run kbslurm modal deploy",
-    "harness": "the deployed app carries another version of the harness: run kbslurm modal deploy",
-    "late": "no GPU came free in time, so it wasn't started",
-    "start": "the harness couldn't be started; Modal's logs say why",
-    "time": "it ran into its time limit",
-    "report": "what it left as its report isn't a file of a report's size",
+    "version": "the deployed app has a different version: run kbslurm modal deploy",
+    "harness": "the deployed app has a different version of the harness: run kbslurm modal deploy",
+    "late": "no GPU became free in time, so it wasn't started",
+    "start": "the harness couldn't be started; see Modal's logs",
+    "time": "it hit its time limit",
+    "report": "its report isn't a regular file of a valid size",
 }
 EXIT_CODES = range(-64, 256)
 
@@ -63,7 +63,7 @@ class Envelope:
 def envelope_of(data: bytes, shape: str) -> Envelope:
     """The envelope in a result's raw bytes, or NoResult. Nothing in it is trusted: the report proves itself later."""
     if len(data) > RESULT_CAP:
-        raise NoResult(f"a result of {len(data)} bytes is over the cap of {RESULT_CAP}")
+        raise NoResult(f"a result of {len(data)} bytes is over the limit of {RESULT_CAP}")
     return _read(bytes_of(data, shape))
 
 
@@ -75,7 +75,7 @@ def bytes_of(data: bytes, shape: str) -> bytes:
         case "cbor":
             return _cbor_bytes(data)
         case _:
-            raise NoResult(f"a result in a shape that isn't known here: {shape}")
+            raise NoResult(f"a result in an unknown format: {shape}")
 
 
 def _pickled_bytes(data: bytes) -> bytes:
@@ -87,7 +87,7 @@ def _pickled_bytes(data: bytes) -> bytes:
             found, at = _sized(data, at, _BYTES_SIZES[code], "little")
         elif code == _PROTO:
             if at != 1 or at >= len(data) or data[at] > 5:
-                raise NoResult("a pickle of a protocol that isn't known here")
+                raise NoResult("a pickle with an unknown protocol")
             at += 1
         elif code in _SKIPPED:
             at += _SKIPPED[code]
@@ -138,9 +138,9 @@ def _read(text: bytes) -> Envelope:
     known = isinstance(told["ending"], str) and told["ending"] in SAYABLE
     known = known and isinstance(told["why"], str) and told["why"] in WHYS
     if not known or not (code is None or (type(code) is int and code in EXIT_CODES)):
-        raise NoResult("an envelope with a field that can't be")
+        raise NoResult("an envelope with an invalid field")
     if not (report is None or isinstance(report, str)):
-        raise NoResult("an envelope with a field that can't be")
+        raise NoResult("an envelope with an invalid field")
     ending = SAYABLE[told["ending"]]
     sealed = None if report is None else report.encode("utf-8", errors="replace")
     if sealed is not None and len(sealed) > SEALED_CAP:

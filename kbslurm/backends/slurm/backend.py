@@ -48,8 +48,8 @@ tell = teller("slurm")
 
 HEARTBEAT_CAP = 4096
 FORESEE_S = 10.0  # whom it is asked for waits that long for it at most
-NO_ANSWER = "the scheduler can't be asked"
-USED_UP = "the site's calls for this minute are used up"
+NO_ANSWER = "the scheduler can't be reached"
+USED_UP = "the site's call budget for this minute is used up"
 # Accounting may be away, and a job to be cancelled may be gone: neither says anything of the controller.
 CONTROLLERS = ("squeue",)
 _EXCLUDE = re.compile(r"^#SBATCH --exclude=.*\n", re.MULTILINE)
@@ -91,7 +91,9 @@ class SlurmBackend:
         paths = AttemptPaths(root=self.root, name=job.name)
         if job.gpu not in self.site.gpus:
             known = ", ".join(sorted(self.site.gpus))
-            raise BackendRefused(self.name, f"there is no {job.gpu} here", permanent=True, hint=f"There are: {known}.")
+            raise BackendRefused(
+                self.name, f"there is no {job.gpu} here", permanent=True, hint=f"Choose one of: {known}."
+            )
         if job.script is None:
             raise BackendRefused(self.name, f"job {job.name} has no script", permanent=True)
         try:
@@ -104,7 +106,7 @@ class SlurmBackend:
             return there
         if self.pace.is_resting():
             raise BackendRefused(
-                self.name, "the controller doesn't answer; it is tried again", permanent=False, away=True
+                self.name, "the controller isn't responding; it will be retried", permanent=False, away=True
             )
         if not self.pace.has_room():
             raise BackendRefused(self.name, USED_UP, permanent=False)
@@ -141,7 +143,7 @@ class SlurmBackend:
         if found.handle is not None:
             running = found.running()
             return running or Sighting(
-                seen=Seen.WAITING, handle=found.handle, reason="submitted; Slurm doesn't show it"
+                seen=Seen.WAITING, handle=found.handle, reason="submitted, but not shown by Slurm"
             )
         if not told.proves_absence:
             return Sighting(seen=Seen.UNKNOWN, reason=NO_ANSWER)
@@ -286,7 +288,7 @@ class SlurmBackend:
             make_folder(self.root)
         paths.create(manifest=job.manifest, key=job.key)
         if not folder_is_ours(paths.dir):
-            raise BackendRefused(self.name, f"{paths.dir} isn't this account's alone", permanent=False)
+            raise BackendRefused(self.name, f"{paths.dir} is accessible to others", permanent=False)
 
     def _sbatch(self, paths: AttemptPaths, script: str) -> Handle:
         limit_s = self.site.slurm.submit_timeout_s
@@ -308,13 +310,13 @@ class SlurmBackend:
 
     def _refused_or_unclear(self, answer: SbatchSaid) -> BackendTrouble:
         if answer.status in (126, 127):
-            return BackendRefused(self.name, "sbatch isn't there", permanent=False, hint="Set bin_dir under [slurm].")
+            return BackendRefused(self.name, "sbatch wasn't found", permanent=False, hint="Set bin_dir under [slurm].")
         if answer.status in (124, 137):
             return BackendUnclear(self.name, f"sbatch didn't answer in {self.site.slurm.submit_timeout_s:.0f} s")
         refusal = refusal_in(answer.text) if answer.status else None
         if refusal is not None:
             return BackendRefused(self.name, refusal.message, permanent=refusal.permanent, hint=refusal.hint or None)
-        first = next((line for line in answer.text.splitlines() if line.strip()), "sbatch said nothing")
+        first = next((line for line in answer.text.splitlines() if line.strip()), "sbatch gave no output")
         return BackendUnclear(self.name, first.strip()[:300])
 
     # -------------------------------------------------------------------------------------------------------- judging
@@ -337,7 +339,7 @@ class SlurmBackend:
             return replace(ended_sighting(proof, Ending.REPORTED, ""), handle=handle)
         if proof.exit is not None:  # it said goodbye to a signal, and Slurm has forgotten why
             return replace(
-                ended_sighting(proof, Ending.NO_REPORT, f"it was ended from outside on {proof.node}"), handle=handle
+                ended_sighting(proof, Ending.NO_REPORT, f"it was killed from outside on {proof.node}"), handle=handle
             )
         return Sighting(seen=Seen.ABSENT, handle=handle, node=proof.node, reason="no source knows the job any more")
 

@@ -136,13 +136,13 @@ class Commands:
                 raise BackendTrouble(self.site.name, f"{tool} didn't answer in {limit_s:.0f} s") from None
         answer = self._tell(tool, process.returncode, _text(out), _text(err), began)
         if len(out) > OUTPUT_CAP:
-            raise BackendTrouble(self.site.name, f"{tool} said more than {OUTPUT_CAP // 1_000_000} MB")
+            raise BackendTrouble(self.site.name, f"{tool} printed more than {OUTPUT_CAP // 1_000_000} MB")
         if answer.status in (124, 137):
             raise BackendTrouble(self.site.name, f"{tool} didn't answer in time")
         if answer.status in (126, 127):
             where = self.site.slurm.bin_dir or "PATH"
             raise BackendTrouble(
-                self.site.name, f"{tool} isn't there ({where})", hint="Set bin_dir under [slurm] of the site's file."
+                self.site.name, f"{tool} wasn't found ({where})", hint="Set bin_dir under [slurm] of the site's file."
             )
         return answer
 

@@ -72,7 +72,7 @@ class Evidence:
             return self._ended(Ending.REPORTED, "")
         match self.exit.cause:
             case "expired" if self.exit.began:
-                return self._ended(Ending.TIMEOUT, "its time was over")
+                return self._ended(Ending.TIMEOUT, "it hit the time limit")
             case "expired":
                 return self._ended(Ending.BOOT_FAILURE, "the container didn't start in time")
             case "image":
@@ -80,14 +80,14 @@ class Evidence:
             case "setup":
                 return self._ended(Ending.BOOT_FAILURE, self._with_why("the node couldn't prepare the job"))
             case "cancelled":
-                return self._ended(Ending.CANCELLED, "it was cancelled before it began")
+                return self._ended(Ending.CANCELLED, "it was cancelled before it started")
             case "term" | "judge" if self.cancelled and self.exit.status in SIGNALLED:
                 return self._ended(Ending.CANCELLED, "it was cancelled")
             case "judge" if self.unfit:
-                return self._ended(Ending.BAD_REPORT, "what it left as its report isn't a plain file of a fit size")
+                return self._ended(Ending.BAD_REPORT, "its report isn't a regular file of a valid size")
             case "judge" if self.exit.status == UNWRITTEN:
                 return self._ended(
-                    Ending.NO_REPORT, "the shared root was full or closed when the judge wrote its report"
+                    Ending.NO_REPORT, "the shared root was full or read-only when the judge wrote its report"
                 )
             case "judge" if self.exit.status not in SIGNALLED:
                 return self._ended(

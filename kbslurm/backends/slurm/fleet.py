@@ -177,7 +177,7 @@ class PyslurmFleet:
                 reader="pyslurm",
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise BackendTrouble(self.site, f"the pyslurm helper's answer isn't one: {error!r}") from None
+            raise BackendTrouble(self.site, f"the pyslurm helper's answer isn't valid: {error!r}") from None
 
     def version(self) -> tuple[str, str]:
         """(pyslurm's version, Slurm's version that it was built for)."""

@@ -97,7 +97,7 @@ REASONS: Mapping[str, str] = {
     "QOSMaxJobsPerUserLimit": "the account's limit on running jobs is reached",
     "AssocGrpGRES": "the account's share of GPUs is used up",
     "AssocMaxJobsLimit": "the account's limit on running jobs is reached",
-    "PartitionTimeLimit": "it asks for more time than the partition gives",
+    "PartitionTimeLimit": "it requests more time than the partition allows",
     "Licenses": "waiting for a licence",
     "NodeDown": "its node went down",
     "launch_failed_requeued_held": "the node couldn't start it; held",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-ADMIN = "Ask the site's administrators, or correct the site's file."
+ADMIN = "Ask the site's administrators, or fix the site's file."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,9 +23,13 @@ _TABLE: tuple[tuple[str, bool, str], ...] = (
     (
         r"(QOS|Assoc)(Grp|Max|Min)\w*(Limit|Submit\w*|PerUser)?",
         False,
-        "The account's limit is reached; it is tried again.",
+        "The account's limit is reached; it will be retried.",
     ),
-    (r"Job violates accounting/QOS policy", False, "A limit on submitted jobs, time or size; see sacctmgr show qos."),
+    (
+        r"Job violates accounting/QOS policy",
+        False,
+        "It exceeds a limit on submitted jobs, time or size; see sacctmgr show qos.",
+    ),
     (
         r"Reached (job|maximum)|maximum number of jobs|Slurm temporarily unable to accept job",
         False,
@@ -63,7 +67,7 @@ _TABLE: tuple[tuple[str, bool, str], ...] = (
     (r"Invalid feature specification|Invalid constraint", True, "Correct `constraint` in the site's file."),
     (r"Invalid node name specified", True, "A node that the job must avoid is unknown to Slurm."),
     (r"Invalid cluster name|'[^']*' can't be reached now, or it is an invalid entry for --cluster", True, ADMIN),
-    (r"Requested node configuration is not available", True, "No node has what the site's file asks for in one job."),
+    (r"Requested node configuration is not available", True, "No node has what the site's file requests for one job."),
     (r"Requested time limit is invalid|Invalid --?time specification", True, "Correct the times in the site's file."),
     (
         r"Node count specification invalid|More processors requested than permitted",
@@ -73,7 +77,7 @@ _TABLE: tuple[tuple[str, bool, str], ...] = (
     (r"Memory (required|specification).*|Invalid --mem specification", True, "Correct `memory` in the site's file."),
     (r"Access/permission (to requested partition )?denied|Access denied|User's group not permitted", True, ADMIN),
     (r"Requested partition configuration not available now", False, "The partition can't take such a job now."),
-    (r"Invalid user id|Invalid job credential", True, "This account isn't known to the cluster."),
+    (r"Invalid user id|Invalid job credential", True, "The cluster doesn't know this account."),
     (
         r"unrecognized option|invalid option|[Ii]nvalid argument",
         True,

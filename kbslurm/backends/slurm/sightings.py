@@ -13,7 +13,7 @@ from kbslurm.observe.logs import teller
 
 tell = teller("slurm")
 
-REQUEUED = "it was requeued from outside; an attempt runs once, so it isn't started again"
+REQUEUED = "it was requeued from outside; an attempt runs only once, so it isn't restarted"
 
 
 def sighting_of_row(row: JobRow, proof: Evidence, paths: AttemptPaths, site: str) -> Sighting | None:
@@ -38,9 +38,9 @@ def sighting_of_row(row: JobRow, proof: Evidence, paths: AttemptPaths, site: str
                 ending = Ending.BOOT_FAILURE
             requeued = proof.restarted and ending is Ending.NO_REPORT
             mute = ending is Ending.NO_REPORT and proof.exit is None and row.state.startswith("FAILED")
-            why = "it left no last word in its folder, as when the shared root is full; " if mute else ""
+            why = "it left no final status in its folder, as when the shared root is full; " if mute else ""
             if ending is Ending.NO_REPORT and proof.exit is not None and proof.exit.cause == "judge":
-                why = f"the judge was ended by a signal (status {proof.exit.status}) and left no report; "
+                why = f"the judge was killed by a signal (status {proof.exit.status}) and left no report; "
             return replace(
                 usual,
                 seen=Seen.ENDED,

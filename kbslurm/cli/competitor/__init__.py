@@ -1,1 +1,1 @@
-"""What competitors type: submit, watch, history, boards, and signing in."""
+"""The competitors' commands: submit, watch, history, boards, and signing in."""

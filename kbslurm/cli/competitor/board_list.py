@@ -1,4 +1,4 @@
-"""`kbslurm board list`: the boards that there are."""
+"""`kbslurm board list`: the boards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kbslurm.errors import EXIT_OK
 
 
 def board_list(as_json: Json = False) -> int:
-    """The boards that there are. Over HTTP those that you may see."""
+    """List the boards. Over HTTP, the ones that you may see."""
     if (named := url()) is not None:
         return _list_over_http(named, as_json)
     with opened_store() as store:
@@ -28,7 +28,7 @@ def board_list(as_json: Json = False) -> int:
         ]
         printing.table(("board", "problem", "GPUs", "closes", "submissions", "visibility"), rows)
     else:
-        printing.say("no board yet; kbslurm board create NAME --gpus H100 --reference FILE.py makes one")
+        printing.say("no boards yet; kbslurm board create NAME --gpus H100 --reference FILE.py makes one")
     return EXIT_OK
 
 
@@ -50,5 +50,5 @@ def _list_over_http(named: str, as_json: bool) -> int:
         ]
         printing.table(("board", "problem", "GPUs", "closes", "visibility"), rows)
     else:
-        printing.say(f"there is no board at {named} that you may see")
+        printing.say(f"you can't see any boards at {named}")
     return EXIT_OK

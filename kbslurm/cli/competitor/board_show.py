@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from kbslurm.client.answers import StandingInfo
     from kbslurm.client.http import Client
 
-PAGE = 100  # as many places as the service tells at once
+PAGE = 100  # the most places that the service returns at once
 
 
 def board_show(
     name: BoardName,
-    gpu: Annotated[str | None, typer.Option("--gpu", "-g", help="One GPU type only.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many places.")] = 20,
+    gpu: Annotated[str | None, typer.Option("--gpu", "-g", help="Only this GPU type.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many places to show.")] = 20,
     as_json: Json = False,
 ) -> int:
-    """The standings, one table per GPU type: rank, person, score with its interval, when."""
+    """Show a board's standings, one table per GPU type: rank, person, score with its interval, time."""
     if (named := url()) is not None:
         return _shown_over_http(named, name, gpu, limit, as_json)
     with opened_store() as store:
@@ -62,7 +62,7 @@ def _shown_over_http(named: str, name: str, gpu: str | None, limit: int, as_json
 
 
 def _places(client: Client, board: str, gpu: str, limit: int) -> list[StandingInfo]:
-    """As many as asked for and one more, so that it can be said that there are more."""
+    """One more than asked for, to know whether there are more."""
     found: list[StandingInfo] = []
     while len(found) <= limit:
         page = client.ranking(board, gpu, limit=PAGE, offset=len(found))

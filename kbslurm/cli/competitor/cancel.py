@@ -1,4 +1,4 @@
-"""`kbslurm cancel`: the owner or staff takes a submission back."""
+"""`kbslurm cancel`: the owner or staff cancels a submission."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def cancel(
     as_: As = None,
     as_json: Json = False,
 ) -> int:
-    """Take a submission back. What waits ends at once; what runs is ended where it runs; verdicts stay."""
+    """Cancel a submission. Queued runs are cancelled now; running jobs are killed; verdicts stay."""
     with service(as_) as found:
         reached = found.cancel(submission)
     if as_json:
         printing.as_json({"submission": submission, "still_to_end": reached})
     elif reached:
         printing.say(
-            f"submission #{submission} is cancelled; {reached} running job{'s' if reached > 1 else ''} will be ended"
+            f"submission #{submission} is cancelled; {reached} running job{'s' if reached > 1 else ''} will be killed"
         )
     else:
         printing.say(f"submission #{submission} is cancelled")

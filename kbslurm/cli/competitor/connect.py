@@ -1,4 +1,4 @@
-"""The service at hand: over HTTP where $KBSLURM_URL names one, else the database."""
+"""The service to use: over HTTP if $KBSLURM_URL is set, else the database."""
 
 from __future__ import annotations
 
@@ -27,52 +27,54 @@ URL = "KBSLURM_URL"
 
 
 def url() -> str | None:
-    """The service that $KBSLURM_URL names."""
+    """The service named by $KBSLURM_URL."""
     named = os.environ.get(URL, "").strip()
     return kept_tokens.address(named) if named else None
 
 
 def service_address(where: str | None) -> str:
-    """The service that was named on the command line, else by $KBSLURM_URL."""
+    """The service named on the command line, else by $KBSLURM_URL."""
     named = kept_tokens.address(where) if where else url()
     if named is None:
-        raise Invalid("which service isn't said", hint=f"Run: kbslurm login https://…, or set {URL}.")
+        raise Invalid("no service is configured", hint=f"Run: kbslurm login https://…, or set {URL}.")
     return named
 
 
 @contextmanager
 def service(as_: str | None = None) -> Iterator[Service]:
-    """The service at hand."""
+    """The service to use."""
     named = url()
     if named is None:
         with opened_store() as store:
             yield DatabaseService(store, as_)
         return
     if as_ is not None:
-        raise Invalid(f"--as is for the database: {named} knows you by your token", hint="Run: kbslurm login")
+        raise Invalid(
+            f"--as works only with the database; {named} identifies you by your token", hint="Run: kbslurm login"
+        )
     with reached(named) as client:
         yield HttpService(client)
 
 
 @contextmanager
 def reached(named: str, token: str | None = None, *, anybody: bool = False) -> Iterator[Client]:
-    """A client of the service there, with the kept token. `anybody`: without one, too."""
+    """A client of that service, with the saved token. `anybody`: also without one."""
     from kbslurm.client.http import Client
 
     token = token or kept_tokens.token_for(named)
     if token is None and not anybody:
-        raise Unnamed(f"you aren't signed on at {named}", hint="Run: kbslurm login")
+        raise Unnamed(f"you aren't signed in to {named}", hint="Run: kbslurm login")
     with Client(named, token=token, trust_env=not is_near(named)) as client:
         try:
             yield client
         except Unauthenticated:
             raise Unauthenticated(
-                f"{named} doesn't take the token that is kept for it: it ended, was revoked, or waits to be linked",
+                f"{named} rejected your saved token: it has expired, was revoked, or isn't linked yet",
                 hint="Run: kbslurm login",
             ) from None
 
 
 def is_near(named: str) -> bool:
-    """Whether it is on this machine: no proxy is asked for that."""
+    """Whether it is on this machine, so that no proxy is used."""
     host = urlsplit(named).hostname or ""
     return host in ("localhost", "::1") or host.startswith("127.")

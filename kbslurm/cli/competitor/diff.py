@@ -1,4 +1,4 @@
-"""`kbslurm diff`: what changed between two submissions, in the code and in what came of it."""
+"""`kbslurm diff`: what changed between two submissions, in code and results."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ LOOK_BACK = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """One GPU type, or one timed case of it, before and after. `separated`: the measurements tell the two apart;
-    None where that isn't known. `ratio` over one: the newer is faster."""
+    """One GPU type, or one timed case of it, before and after. `separated`: whether the difference exceeds measurement
+    error; None if unknown. `ratio` over one: the newer is faster."""
 
     gpu: str
     case: str | None
@@ -47,15 +47,15 @@ class Pair:
 
 
 def diff(
-    older: Annotated[int, typer.Argument(help="A submission's number; alone: compared with the one before it.")],
-    newer: Annotated[int | None, typer.Argument(help="The other's number.")] = None,
+    older: Annotated[int, typer.Argument(help="A submission's number; if alone, compared with the one before it.")],
+    newer: Annotated[int | None, typer.Argument(help="The other submission's number.")] = None,
     code: Annotated[bool, typer.Option("--code/--no-code", help="Show the changed lines.")] = True,
     as_: As = None,
     as_json: Json = False,
 ) -> int:
-    """Two of your submissions side by side: changed lines, verdicts, scores, and each timed case.
+    """Compare two of your submissions: changed lines, verdicts, scores, and each timed case.
 
-    With one number the other is your submission to the same board before it.
+    With one number, it is compared with your previous submission to the same board.
     """
     with service(as_) as found:
         if newer is None:
@@ -83,12 +83,14 @@ def _before(found: Service, last: SubmissionView) -> int:
     for line in found.mine(last.board, limit=LOOK_BACK):
         if line["id"] < last.id:
             return int(line["id"])
-    raise NotFound("submission before", f"#{last.id}", hint=f"It is your first to {last.board}; name two numbers.")
+    raise NotFound(
+        "submission before", f"#{last.id}", hint=f"It is your first submission to {last.board}; give two numbers."
+    )
 
 
 def _changed(first: SubmissionView, last: SubmissionView) -> Iterator[str]:
     if first.source is None or last.source is None:
-        raise Invalid("the source of one of them was purged", hint="Compare others.")
+        raise Invalid("the source of one submission was deleted", hint="Compare other submissions.")
     old, new = ([f"{line}\n" for line in view.source.splitlines()] for view in (first, last) if view.source is not None)
     return difflib.unified_diff(old, new, f"#{first.id}/{first.file_name}", f"#{last.id}/{last.file_name}")
 
@@ -132,7 +134,7 @@ def _score(verdict: Verdict | None) -> tuple[float, float | None, float | None] 
 
 
 def _cases(run: RunView | None) -> dict[str, tuple[float, float | None, float | None]]:
-    """The timed cases that may be seen, by what they are: of the ranked phase where there is one."""
+    """The visible timed cases by their spec, from the ranked phase if there is one."""
     detail: Mapping[str, Any] = (run.verdict.detail if run and run.verdict else None) or {}
     rows = access.shown_cases(detail, "benchmarks")
     phase = "ranked" if any(row["phase"] == "ranked" for row in rows) else "benchmark"
@@ -162,7 +164,7 @@ def _change(one: Pair) -> str:
     if one.ratio is None:
         return ""
     if one.separated is False:
-        return "[dim]can't be told apart[/]"
+        return "[dim]within measurement error[/]"
     times = one.ratio if one.ratio >= 1 else 1 / one.ratio
     word, colour = ("faster", "green") if one.ratio >= 1 else ("slower", "red")
     return f"[{colour}]{times:.3g}× {word}[/]"

@@ -1,4 +1,4 @@
-"""`kbslurm history`: one's own submissions, newest first."""
+"""`kbslurm history`: your own submissions, newest first."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from kbslurm.errors import EXIT_OK
 
 
 def history(
-    board: Annotated[str | None, typer.Argument(help="One board only.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 20,
-    skip: Annotated[int, typer.Option(min=0, help="Begin after so many.")] = 0,
+    board: Annotated[str | None, typer.Argument(help="Only this board.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to show.")] = 20,
+    skip: Annotated[int, typer.Option(min=0, help="Skip the newest ones.")] = 0,
     as_: As = None,
     as_json: Json = False,
 ) -> int:
-    """Your own submissions, newest first: when, which file, how each ended, the scores that rank."""
+    """List your submissions, newest first: time, file, outcome, and the scores that rank."""
     with service(as_) as found:
         lines = found.mine(board, limit=limit, offset=skip)
     if as_json:
         printing.as_json(list(lines))
         return EXIT_OK
     if not lines:
-        printing.say("there are none" + (f" after the first {skip}" if skip else "; kbslurm submit FILE makes one"))
+        printing.say(
+            "no submissions" + (f" after the first {skip}" if skip else "; submit one with: kbslurm submit FILE")
+        )
         return EXIT_OK
     rows = [
         (
@@ -41,7 +43,7 @@ def history(
         )
         for line in lines
     ]
-    printing.table(("number", "board", "mode", "file", "when", "how it ended"), rows)
+    printing.table(("number", "board", "mode", "file", "when", "outcome"), rows)
     if len(lines) == limit:
         printing.say(f"--skip {skip + limit} shows older ones")
     return EXIT_OK

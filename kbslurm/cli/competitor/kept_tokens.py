@@ -1,4 +1,4 @@
-"""The tokens of this account, one per service: in the user's configuration folder, in a file that nobody else reads."""
+"""This account's tokens, one per service, in a file in the user's configuration folder that nobody else can read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOKEN_CAP = 512
 
 
 def address(text: str) -> str:
-    """A service's address as it is kept: http or https, a host, no slash at its end; or Invalid."""
+    """A service's address as it is stored: http or https, a host, no trailing slash; or Invalid."""
     found = text.strip().rstrip("/")
     try:
         parts = urlsplit(found)
@@ -27,34 +27,41 @@ def address(text: str) -> str:
     except ValueError:
         host, parts = None, urlsplit("")
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment or parts.username:
-        raise Invalid(f"{text[:200]!r} is no service's address", hint="Write it like https://kernels.example.edu.")
+        raise Invalid(
+            f"{text[:200]!r} isn't a valid service address", hint="Write it like https://kernels.example.edu."
+        )
     if not found.isascii() or not found.isprintable() or " " in found:
-        raise Invalid(f"{text[:200]!r} has letters that no address has", hint="Write a host's name in ASCII.")
+        raise Invalid(
+            f"{text[:200]!r} contains characters that aren't allowed in an address",
+            hint="Write the host name in ASCII.",
+        )
     return found
 
 
 def checked(text: str) -> str:
-    """A token, or Invalid: what was pasted may be anything."""
+    """A token, or Invalid: anything might have been pasted."""
     found = text.strip()
-    if found.lower().startswith("cli_id:"):  # the line of ~/.popcorn.yaml
+    if found.lower().startswith("cli_id:"):  # the line from ~/.popcorn.yaml
         found = found[len("cli_id:") :].strip().strip("'\"")
     if not re.fullmatch(r"[\x21-\x7e]+", found) or len(found) > TOKEN_CAP:
-        raise Invalid("this is no token", hint="Paste it whole, and nothing else.")
+        raise Invalid("this isn't a valid token", hint="Paste the whole token and nothing else.")
     return found
 
 
 def file() -> Path:
-    """Where the tokens are, or would be."""
+    """The path of the token file, which may not exist yet."""
     named = os.environ.get("XDG_CONFIG_HOME")
     try:
         folder = Path(named) if named and Path(named).is_absolute() else Path.home() / ".config"
     except RuntimeError:
-        raise Misconfigured("this account has no home", fix="Set XDG_CONFIG_HOME, or KBSLURM_TOKEN.") from None
+        raise Misconfigured(
+            "this account has no home directory", fix="Set XDG_CONFIG_HOME, or KBSLURM_TOKEN."
+        ) from None
     return folder / "kbslurm" / FILE_NAME
 
 
 def token_for(url: str) -> str | None:
-    """The token for this service: $KBSLURM_TOKEN, else the kept one."""
+    """The token for this service: $KBSLURM_TOKEN, else the saved one."""
     if named := os.environ.get("KBSLURM_TOKEN"):
         return checked(named)
     found = _read(file()).get(url)
@@ -62,14 +69,14 @@ def token_for(url: str) -> str | None:
 
 
 def keep(url: str, token: str) -> Path:
-    """Keep a token in place of another for this service; the file."""
+    """Save a token for this service, replacing any other; returns the file."""
     path = file()
     _write(path, {**_read(path), url: token})
     return path
 
 
 def forget(url: str) -> bool:
-    """Keep no token for this service any more; whether there was one."""
+    """Remove the token for this service; returns whether there was one."""
     path = file()
     known = dict(_read(path))
     if known.pop(url, None) is None:
@@ -85,20 +92,20 @@ def _read(path: Path) -> Mapping[str, str]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise Misconfigured(f"the tokens can't be read ({error.strerror})", file=path) from None
+        raise Misconfigured(f"the token file can't be read ({error.strerror})", file=path) from None
     if stat.S_IMODE(mode) & 0o077:
-        raise Misconfigured("others can read the tokens", file=path, fix=f"Run: chmod 600 {path}")
+        raise Misconfigured("other users can read the token file", file=path, fix=f"Run: chmod 600 {path}")
     try:
         told = json.loads(raw)
     except ValueError:
         told = None
     if not isinstance(told, dict) or not all(isinstance(one, str) for one in told.values()):
-        raise Misconfigured("this isn't a file of tokens", file=path, fix="Remove it, then run: kbslurm login")
+        raise Misconfigured("this isn't a valid token file", file=path, fix="Remove it, then run: kbslurm login")
     return told
 
 
 def _write(path: Path, told: Mapping[str, str]) -> None:
-    """All of it or nothing, and for nobody else at any moment."""
+    """Written atomically, and never readable by anyone else."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -107,4 +114,4 @@ def _write(path: Path, told: Mapping[str, str]) -> None:
         draft.rename(path)
     except OSError as error:
         draft.unlink(missing_ok=True)
-        raise Misconfigured(f"the token can't be kept ({error.strerror})", file=path) from None
+        raise Misconfigured(f"the token can't be saved ({error.strerror})", file=path) from None

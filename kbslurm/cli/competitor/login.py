@@ -1,4 +1,4 @@
-"""`kbslurm login`: keep a token for a service that $KBSLURM_URL names."""
+"""`kbslurm login`: save a token for a service."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ LINK_WITHIN_S = 3600.0
 def login(
     where: ServiceAddress = None,
     register: Annotated[
-        str | None, typer.Option("--register", help="discord or github: get a new token, which is then linked to you.")
+        str | None, typer.Option("--register", help="discord or github: get a new token and link it to you.")
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="With --register: stay until it is linked.")] = True,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="With --register: wait until it is linked.")] = True,
     as_json: Json = False,
 ) -> int:
-    """Keep a token for a service: pasted, read from standard input, or new by --register.
+    """Sign in to a service with a token: pasted, read from standard input, or a new one from --register.
 
-    It is kept in your configuration folder, where nobody else reads it; $KBSLURM_TOKEN goes before it.
+    It is saved in your configuration folder, readable only by you; $KBSLURM_TOKEN takes precedence.
     """
     named = service_address(where)
     with reached(named, token="", anybody=True) as client:
         client.check()
     if urlsplit(named).scheme == "http" and not is_near(named):
         printing.err().print(
-            f"[yellow]caution[/]: {printing.escape(named)} isn't encrypted: the token can be read on its way"
+            f"[yellow]caution[/]: {printing.escape(named)} isn't encrypted: others on the network can read the token"
         )
     if register is None and (token := _pasted(named)):
         return _entered(named, token, as_json)
@@ -44,15 +44,17 @@ def login(
 
 
 def _pasted(named: str) -> str:
-    """The token from the keyboard, unseen, or from standard input."""
+    """The token typed without echo, or read from standard input."""
     if not sys.stdin.isatty():
         text = sys.stdin.read(kept_tokens.FILE_CAP)
     else:
         import getpass
 
-        printing.err().print("a host gives you a token, or your page of the service does, or ~/.popcorn.yaml has one")
+        printing.err().print(
+            "get a token from a host or from your page on the service, or take the one in ~/.popcorn.yaml"
+        )
         try:
-            text = getpass.getpass(f"token for {named} (nothing: register this device): ")
+            text = getpass.getpass(f"token for {named} (empty: register this device): ")
         except EOFError:
             raise KeyboardInterrupt from None
         if not text.strip():
@@ -66,21 +68,21 @@ def _entered(named: str, token: str, as_json: bool) -> int:
             person = client.me()
     except Unauthenticated:
         raise Unauthenticated(
-            f"{named} doesn't know this token: it was revoked, has ended, or waits to be linked",
-            hint="Nothing was kept. A host issues another, or: kbslurm login --register discord",
+            f"{named} rejected this token: it was revoked, has expired, or isn't linked yet",
+            hint="Nothing was saved. Ask a host for another token, or run: kbslurm login --register discord",
         ) from None
     path = kept_tokens.keep(named, token)
     if as_json:
         printing.as_json({"url": named, "person": person.name, "role": person.role, "file": str(path)})
         return EXIT_OK
-    printing.say(f"signed on at {named} as {person.name} ({person.role})")
+    printing.say(f"signed in to {named} as {person.name} ({person.role})")
     _say_where(named)
     return EXIT_OK
 
 
 def _registered(named: str, provider: str, wait: bool, as_json: bool) -> int:
     if provider not in ("discord", "github"):
-        raise Invalid(f"nothing is registered with {provider!r}", hint="discord or github.")
+        raise Invalid(f"can't register with {provider!r}", hint="Choose discord or github.")
     with reached(named, token="", anybody=True) as client:
         token = kept_tokens.checked(client.pending(cast("Literal['discord', 'github']", provider)))
     path = kept_tokens.keep(named, token)
@@ -88,17 +90,17 @@ def _registered(named: str, provider: str, wait: bool, as_json: bool) -> int:
         printing.as_json({"url": named, "pending": token, "file": str(path)})
         return EXIT_OK
     console = printing.err()
-    console.print("this device has a token now that is nobody's yet. Within the hour, one of:")
+    console.print("this device now has a token that isn't linked to you yet. Within an hour, do one of these:")
     console.print(f"  on Discord             /link {token}", soft_wrap=True)
-    console.print(f"  in a browser, signed on  {named}/me, paste it there", soft_wrap=True)
+    console.print(f"  in a browser, signed in  {named}/me, paste it there", soft_wrap=True)
     console.print(f"  ask a host             kbslurm user link YOUR-NAME {token}", soft_wrap=True)
     if not wait:
-        printing.say("kbslurm whoami says when it is done")
+        printing.say("kbslurm whoami shows when it is linked")
         return EXIT_OK
     try:
         return _linked(named, token, as_json)
     except KeyboardInterrupt:
-        console.print("\nno longer waited for; the token is kept. kbslurm whoami says when it is linked")
+        console.print("\nstopped waiting; the token is saved. kbslurm whoami shows when it is linked")
         return EXIT_INTERRUPTED
 
 
@@ -117,4 +119,4 @@ def _linked(named: str, token: str, as_json: bool) -> int:
 
 def _say_where(named: str) -> None:
     if url() != named:
-        printing.say(f"export {URL}={named} lets submit, watch, history, diff and board go there")
+        printing.say(f"export {URL}={named} makes submit, watch, history, diff and board use it")

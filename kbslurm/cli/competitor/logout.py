@@ -1,4 +1,4 @@
-"""`kbslurm logout`: end the token of this device."""
+"""`kbslurm logout`: revoke this device's token."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kbslurm.errors import EXIT_OK, BackendTrouble, NotAccepting, NotFound, Unau
 
 
 def logout(where: ServiceAddress = None, as_json: Json = False) -> int:
-    """End this device's token at a service, and keep it no longer."""
+    """Sign out of a service: revoke this device's token and remove it."""
     named = service_address(where)
     token, ended, why = kept_tokens.token_for(named), False, ""
     if token is not None:
@@ -19,17 +19,17 @@ def logout(where: ServiceAddress = None, as_json: Json = False) -> int:
                 client.logout()
             ended = True
         except Unauthenticated:
-            ended = True  # it was none any more
+            ended = True  # it had been revoked or had expired already
         except (BackendTrouble, NotAccepting, NotFound) as error:
             why = error.message
     kept = kept_tokens.forget(named)
     if as_json:
         printing.as_json({"url": named, "ended": ended, "forgotten": kept})
     elif token is None:
-        printing.say(f"no token was kept for {named}")
+        printing.say(f"there was no saved token for {named}")
     elif ended:
-        printing.say(f"signed off at {named}")
+        printing.say(f"signed out of {named}")
     else:
-        printing.say(f"the token is kept no longer, but {named} couldn't end it ({why})")
-        printing.say("it is good until a host revokes it: kbslurm user token revoke YOUR-NAME")
+        printing.say(f"the token was removed here, but {named} couldn't revoke it ({why})")
+        printing.say("it stays valid until a host revokes it: kbslurm user token revoke YOUR-NAME")
     return EXIT_OK

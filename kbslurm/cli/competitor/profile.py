@@ -1,4 +1,4 @@
-"""`kbslurm profile`: what a profile left."""
+"""`kbslurm profile`: the results of a profile."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from kbslurm.errors import Invalid
 
 
 def profile(
-    submission: Annotated[int, typer.Argument(help="The submission's number; it was made with --mode profile.")],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Put the files into this folder.")] = None,
+    submission: Annotated[int, typer.Argument(help="The number of a submission made with --mode profile.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Download the files into this folder.")] = None,
     as_: As = None,
     as_json: Json = False,
 ) -> int:
-    """Show a profile's summary and its files, or fetch them. They are whatever the submission wrote: mind what opens
+    """Show a profile's summary and its files, or download them. The submission wrote them, so be careful how you open
     them."""
     with service(as_) as found:
         view = found.look(submission).view
         files = found.artifacts(view)
         if view.mode != "profile":
             raise Invalid(
-                f"submission {submission} is no profile, but a {view.mode}", hint="Submit it with --mode profile."
+                f"submission {submission} is a {view.mode}, not a profile", hint="Submit it with --mode profile."
             )
         written = []
         if out is not None:
@@ -47,7 +47,7 @@ def profile(
     for one in files:
         printing.say(f"{one.gpu}  {one.name}  {one.size} bytes")
     if not files:
-        printing.say("no files: the run hasn't passed, or they have been forgotten (they are kept for two weeks)")
+        printing.say("no files: the run hasn't passed, or they were deleted (files are kept for two weeks)")
     for path_text in written:
         printing.say(f"wrote {path_text}")
     return 0

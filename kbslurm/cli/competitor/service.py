@@ -1,6 +1,6 @@
-"""What a competitor's commands ask of the service.
+"""What a competitor's commands need from the service.
 
-Over HTTP and from the database come the same values, so a command prints the same whichever it is.
+HTTP and the database give the same values, so a command prints the same with either.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """A submission as it stands now; `words` is one line of progress."""
+    """A submission's current state; `words` is one line of progress."""
 
     view: SubmissionView
     words: str
 
 
 class Service(Protocol):
-    """A person's way to their submissions."""
+    """A person's access to their submissions."""
 
     def submit(
         self, board: str | None, file_name: str, source: bytes, mode: Mode, gpus: Sequence[str], on: str | None = None
     ) -> tuple[SubmissionId, int]:
-        """Submit a file: its number, and how many runs that makes. After it returns nothing is lost. `on`: the place
-        where a try runs."""
+        """Submit a file; returns its number and how many runs it has. Once it returns, nothing can be lost. `on`: the
+        place where a test run goes."""
 
     def look(self, number: int) -> Look: ...
     def rest(self, at_most_s: float) -> None:
         """Wait until something may have happened."""
 
     def cancel(self, number: int) -> int:
-        """Take it back; how many of its jobs are still to be ended."""
+        """Cancel it; returns how many of its jobs still have to be killed."""
 
     def mine(self, board: str | None, *, limit: int, offset: int = 0) -> Sequence[Mapping[str, Any]]:
-        """One's own submissions, newest first, each as the API's line of it."""
+        """The person's own submissions, newest first, each as the API lists it."""
 
     def why(self, number: int, *, of_submission: bool) -> Sequence[Mapping[str, Any]]:
-        """Why a run, or each of a submission's, is where it is, as the API tells it."""
+        """The API's explanation of a run's state, or of each run of a submission."""
 
     def artifacts(self, view: SubmissionView) -> Sequence[ArtifactView]: ...
     def artifact(self, view: SubmissionView, gpu: str, name: str) -> bytes: ...

@@ -1,4 +1,4 @@
-"""The service as the database has it, for whoever can open that."""
+"""The service through the database, for anyone who can open it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class DatabaseService:
-    """By the database. Whoever can open it is known by name."""
+    """Through the database. Anyone who can open it is identified by name."""
 
     def __init__(self, store: PostgresStore, as_: str | None) -> None:
         from kbslurm.api.waiting import Histories
@@ -44,7 +44,8 @@ class DatabaseService:
 
     @cached_property
     def slots(self) -> Mapping[str, int]:
-        """By the sites that are configured here. Where none is, or one can't be read, a place is told and no time."""
+        """From the sites configured here. If there is none, or one can't be read, only the place in the queue is shown,
+        no time."""
         from kbslurm import wiring
 
         try:

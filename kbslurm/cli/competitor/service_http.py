@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def _is_safe_name(name: str) -> bool:
-    """Whether it may become part of a file's name here, whatever the service is."""
+    """Whether it is safe as part of a file name, even if the service isn't trusted."""
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name) is not None
 
 
 class HttpService:
-    """Over HTTP, by a token."""
+    """Over HTTP, with a token."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -37,7 +37,7 @@ class HttpService:
         try:
             number = self._client.submit_to_many(board, gpus, mode, file_name, source, on=on).submission_id
         except ServerGone as error:
-            error.hint = "It may have been taken all the same: kbslurm history says, once the service is back."
+            error.hint = "The submission may have been accepted: check with kbslurm history once the service is back."
             raise
         return SubmissionId(number), len(self.look(number).view.runs)
 
@@ -51,8 +51,8 @@ class HttpService:
         try:
             return Look(view=full_submission.from_json(told["submission"]), words=str(told["message"]))
         except (KeyError, TypeError, ValueError) as error:
-            why = f"it tells of a submission in another way than this kbslurm knows ({type(error).__name__})"
-            raise ServerGone("service", why, hint="Have both of the same version.") from None
+            why = f"its description of a submission can't be understood ({type(error).__name__})"
+            raise ServerGone("service", why, hint="Use the same version of kbslurm on both sides.") from None
 
     def rest(self, at_most_s: float) -> None:
         time.sleep(at_most_s)

@@ -1,4 +1,4 @@
-"""`kbslurm submit`: a file becomes a submission, and with --watch one sees what comes of it."""
+"""`kbslurm submit`: submit a file and, with --watch, follow it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from kbslurm.cli.output import printing
 def submit(
     file: Annotated[Path, typer.Argument(help="The kernel: one .py, .cu, .cuh or .cpp file.")],
     board: Annotated[
-        str | None, typer.Option("--leaderboard", "--board", "-l", help="Which board; a #!POPCORN line may say it.")
+        str | None, typer.Option("--leaderboard", "--board", "-l", help="The board, unless a #!POPCORN line names it.")
     ] = None,
-    gpu: Annotated[list[str] | None, typer.Option("--gpu", "-g", help="Which GPU type; may be said again.")] = None,
+    gpu: Annotated[
+        list[str] | None, typer.Option("--gpu", "-g", help="The GPU type; can be given several times.")
+    ] = None,
     mode: Annotated[str, typer.Option("--mode", "-m", help="test, benchmark, profile or leaderboard.")] = "leaderboard",
-    on: Annotated[str | None, typer.Option("--on", help="At which place; for a try, which waits for it.")] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Stay until its verdict.")] = False,
+    on: Annotated[str | None, typer.Option("--on", help="The place to run at; not in mode leaderboard.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Wait for the verdict.")] = False,
     as_: As = None,
     as_json: Json = False,
 ) -> int:
-    """Submit a kernel. After the number is printed the submission will not be lost.
+    """Submit a kernel. Once its number is printed, the submission can't be lost.
 
-    With --watch the exit code tells the verdict: 0 passed, 3 rejected, 6 the infrastructure failed, 130 it
-    was taken back.
+    With --watch the exit code gives the verdict: 0 passed, 3 rejected, 6 infrastructure failure, 130 cancelled.
     """
     asked = checked_mode(mode)
     source = read_source(file)
@@ -48,4 +49,4 @@ def _told(submission: int, runs: int, as_json: bool) -> None:
         printing.as_json({"submission": submission, "runs": runs})
         return
     printing.say(f"submission #{submission} accepted, {runs} run{'s' if runs != 1 else ''}")
-    printing.say(f"kbslurm watch {submission} shows what comes of it")
+    printing.say(f"kbslurm watch {submission} follows it")

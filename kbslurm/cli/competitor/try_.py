@@ -1,4 +1,4 @@
-"""`kbslurm try`: one submission through the whole harness on this machine; no database, no daemon."""
+"""`kbslurm try`: run one submission through the whole harness on this machine; no database, no daemon."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def try_(
     problem: Annotated[Path, typer.Argument(help="A problem's directory (with task.yml), or its one reference file.")],
     file: Annotated[Path, typer.Argument(help="The submission.")],
     mode: Annotated[str, typer.Option(help="test, benchmark, profile or leaderboard.")] = "leaderboard",
-    gpu: Annotated[str, typer.Option(help="The GPU type that the submission is told.")] = "cpu",
-    profiles: Annotated[Path | None, typer.Option(help="Where a profile's files go (with --mode profile).")] = None,
+    gpu: Annotated[str, typer.Option(help="The GPU type reported to the submission.")] = "cpu",
+    profiles: Annotated[Path | None, typer.Option(help="Folder for the profile's files (with --mode profile).")] = None,
     as_json: Json = False,
 ) -> int:
     """Judge one file on this machine, as the competition would. Needs no database and no daemon.

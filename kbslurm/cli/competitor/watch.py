@@ -1,4 +1,4 @@
-"""`kbslurm watch`: a submission from where it is to its verdict."""
+"""`kbslurm watch`: follow a submission to its verdict."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from kbslurm.store.views import RunView, SubmissionView
 
 LOOK_S = 2.0
-# A laptop sleeps, a service is restarted: so long nobody has to type anything again.
+# Laptops sleep and services restart: keep trying this long before giving up.
 AWAY_S = 900.0
 LONGEST_WAIT_S = 15.0
 
 
 def watch(
     submission: Annotated[int, typer.Argument(help="The submission's number.")],
-    once: Annotated[bool, typer.Option("--once", help="Say how it stands and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show the current state and exit.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Follow a submission to its verdict; ^C only stops the watching. --json prints one object at the end."""
+    """Follow a submission to its verdict; ^C stops only the watching. --json prints one object at the end."""
     with service() as found:
         if once:
             look = found.look(submission)
@@ -47,9 +47,9 @@ def watch(
 
 
 def followed(found: Service, submission: int, *, as_json: bool) -> int:
-    """Wait for every run's end, telling each change once; then show the whole and return its exit code.
+    """Wait until every run has ended, printing each change once; then show the result and return its exit code.
 
-    ^C only ends the watching: it says how to come back, and the exit code is 130.
+    ^C stops only the watching: it prints how to resume, and the exit code is 130.
     """
     told: dict[RunId, str] = {}
     try:
@@ -67,13 +67,13 @@ def followed(found: Service, submission: int, *, as_json: bool) -> int:
                 look = _looked(found, submission, tell)
     except KeyboardInterrupt:
         again = f"{printing.command()} watch {submission}"
-        printing.err().print(f"\nno longer watched; submission #{submission} goes on. {again} comes back to it")
+        printing.err().print(f"\nstopped watching; submission #{submission} goes on. To resume: {again}")
         return EXIT_INTERRUPTED
     return shown(look.view, as_json=as_json)
 
 
 def _looked(found: Service, submission: int, tell: printing.Tell) -> Look:
-    """Look again, and again while the service is away: the submission is not."""
+    """Poll, and keep polling while the service is unreachable: the submission itself goes on."""
     until, wait_s = time.monotonic() + AWAY_S, LOOK_S
     while True:
         try:
@@ -93,7 +93,7 @@ def _say_move(run: RunView) -> None:
 
 
 def shown(view: SubmissionView, *, as_json: bool) -> int:
-    """Print how it stands; the exit code that goes with it."""
+    """Print the current state and return its exit code."""
     if as_json:
         printing.as_json(submission_json(view))
     else:
@@ -102,9 +102,9 @@ def shown(view: SubmissionView, *, as_json: bool) -> int:
 
 
 def exit_code(view: SubmissionView) -> int:
-    """0: all passed, or not ended. 3: one was rejected. 6: the infrastructure failed one. 130: one was taken back.
+    """0: all passed, or some still open. 3: one was rejected. 6: an infrastructure failure. 130: one was cancelled.
 
-    Of several the first in the order 3, 6, 130, 0.
+    If several apply, the first in the order 3, 6, 130, 0.
     """
     names = {run.verdict.name for run in view.runs if run.verdict is not None}
     if names - {"passed", "infrastructure"}:

@@ -1,4 +1,4 @@
-"""`kbslurm whoami`: who one is at the service, or in the database."""
+"""`kbslurm whoami`: who you are at the service, or in the database."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from kbslurm.errors import EXIT_OK, Invalid
 
 
 def whoami(as_: As = None, as_json: Json = False) -> int:
-    """Who you are: at the service that $KBSLURM_URL names, else in the database."""
+    """Show who you are signed in as: at the service in $KBSLURM_URL, else in the database."""
     named = url()
     if named is not None:
         if as_ is not None:
-            raise Invalid(f"--as is for the database: {named} knows you by your token", hint="Run: kbslurm login")
+            raise Invalid(
+                f"--as works only with the database; {named} identifies you by your token", hint="Run: kbslurm login"
+            )
         with reached(named) as client:
             person = client.me()
         name, role, banned, place = person.name, person.role, person.banned, named

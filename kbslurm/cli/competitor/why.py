@@ -1,4 +1,4 @@
-"""`kbslurm why`: why a run is where it is."""
+"""`kbslurm why`: explain a run's state."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from kbslurm.errors import EXIT_OK
 
 
 def why(
-    number: Annotated[int, typer.Argument(min=0, help="The run's number; with --submission a submission's.")],
-    of_submission: Annotated[bool, typer.Option("--submission", "-s", help="Each run of this submission.")] = False,
+    number: Annotated[int, typer.Argument(min=0, help="The run's number, or a submission's with --submission.")],
+    of_submission: Annotated[
+        bool, typer.Option("--submission", "-s", help="Explain every run of this submission.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
-    """Why a run is where it is: what it waits for, or where it went and for which reason."""
+    """Explain a run's state: what it is waiting for, or where it ran and why."""
     with service() as found:
         told = found.why(number, of_submission=of_submission)
     if as_json:

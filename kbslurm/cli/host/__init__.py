@@ -1,1 +1,1 @@
-"""What hosts type: boards, problems, people, limits, rejudging, finals."""
+"""The hosts' commands: boards, problems, people, limits, rejudging, finals."""

@@ -1,4 +1,4 @@
-"""`kbslurm audit`: what hosts did."""
+"""`kbslurm audit`: the hosts' actions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kbslurm.errors import EXIT_OK
 
 
 def audit(
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many lines.")] = 50, as_json: Json = False
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many lines to show.")] = 50, as_json: Json = False
 ) -> int:
-    """What hosts did, newest first."""
+    """Show the audit log of hosts' actions, newest first."""
     with opened_store() as store:
         found = store.events.audit_log(limit=limit)
     if as_json:

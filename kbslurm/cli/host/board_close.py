@@ -1,4 +1,4 @@
-"""`kbslurm board close`: take no more submissions to a board."""
+"""`kbslurm board close`: stop accepting submissions to a board."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kbslurm.cli.output.printing import answer
 
 
 def board_close(name: BoardName, as_json: Json = False) -> int:
-    """Take no more submissions to a board; what is there stays. `board edit NAME --reopen` opens it again."""
+    """Stop accepting submissions to a board; its standings stay. `board edit NAME --reopen` opens it again."""
     with opened_store() as store:
         board = board_named(store, name)
         store.boards.close(board.name, by=own_name())

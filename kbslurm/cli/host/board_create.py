@@ -23,45 +23,46 @@ if TYPE_CHECKING:
 def board_create(
     name: BoardName,
     gpus: Annotated[
-        list[str] | None, typer.Option("--gpus", "--gpu", "-g", help="GPU types: A100,H100 or again.")
+        list[str] | None,
+        typer.Option("--gpus", "--gpu", "-g", help="GPU types: A100,H100, or give the option several times."),
     ] = None,
-    deadline: Annotated[str | None, typer.Option(help="2026-12-24, 2026-12-24 18:00, or with an offset.")] = None,
+    deadline: Annotated[str | None, typer.Option(help="2026-12-24, 2026-12-24 18:00, or with a UTC offset.")] = None,
     zone: Annotated[str, typer.Option(help="The deadline's time zone, like Europe/Berlin.")] = "UTC",
     reference: Annotated[
-        Path | None, typer.Option(help="One reference file, or a problem's directory: added first.")
+        Path | None, typer.Option(help="A reference file or a problem's directory to add first.")
     ] = None,
-    problem: Annotated[str | None, typer.Option(help="A problem that was added before.")] = None,
-    description: Annotated[str | None, typer.Option(help="A sentence about it.")] = None,
+    problem: Annotated[str | None, typer.Option(help="An existing problem.")] = None,
+    description: Annotated[str | None, typer.Option(help="A one-sentence description.")] = None,
     visibility: Annotated[str, typer.Option(help="public or closed.")] = "public",
     min_isolation: Annotated[
         int | None,
         typer.Option(
             min=0,
             max=3,
-            help="The isolation level from which a run ranks.",
+            help="The minimum isolation level for a run to rank.",
             show_default="[policy] ranked_min_isolation",
         ),
     ] = None,
     confirm: Annotated[
         bool,
-        typer.Option("--confirm/--no-confirm", help="Measure once more what would improve its author's rank."),
+        typer.Option("--confirm/--no-confirm", help="Confirm a rank improvement by a second measurement."),
     ] = True,
     as_: As = None,
     as_json: Json = False,
 ) -> int:
-    """Make a board, and from --reference FILE.py a problem version with it."""
+    """Create a board; with --reference FILE.py, also add its problem."""
     from kbslurm.problems import loading
 
     if (reference is None) == (problem is None):
         raise Invalid(
-            "a board needs one problem", hint="Pass --reference FILE.py, or --problem NAME of one added before."
+            "a board needs exactly one problem", hint="Pass --reference FILE.py, or --problem NAME for an existing one."
         )
     board = contest.board_name(name)
     closes = contest.parsed_deadline(deadline, zone) if deadline else None
     if closes is not None and contest.closed(closes, datetime.now(UTC)):
         raise Invalid(f"the deadline {deadline} ({zone}) has passed already", hint="Pick one in the future.")
     if visibility not in ("public", "closed"):
-        raise Invalid(f"there is no visibility {visibility!r}", hint="public or closed.")
+        raise Invalid(f"{visibility!r} isn't a valid visibility", hint="Choose public or closed.")
     loaded: Problem | None = loading.load(reference, name=board if reference.is_file() else None) if reference else None
     wanted = [contest.gpu_name(one) for many in gpus or [] for one in many.replace(",", " ").split()]
     wanted = wanted or list(loaded.gpus if loaded else ())

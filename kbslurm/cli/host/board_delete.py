@@ -1,4 +1,4 @@
-"""`kbslurm board delete`: take a board away."""
+"""`kbslurm board delete`: delete a board."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kbslurm.cli.output.printing import answer
 
 def board_delete(
     name: BoardName,
-    force: Annotated[bool, typer.Option("--force", help="Also when it has submissions.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Even if it has submissions.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Take a board away. Its rows stay, its name is free again."""
+    """Delete a board. Its data stays in the database; its name can be used again."""
     with opened_store() as store:
         board = board_named(store, name)
         store.boards.delete(board.name, force=force, by=own_name())

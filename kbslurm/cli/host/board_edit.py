@@ -17,19 +17,25 @@ from kbslurm.errors import EXIT_OK, Invalid
 
 def board_edit(
     name: BoardName,
-    description: Annotated[str | None, typer.Option(help="A sentence about it.")] = None,
-    gpus: Annotated[list[str] | None, typer.Option("--gpus", "--gpu", "-g", help="All its GPU types, anew.")] = None,
-    deadline: Annotated[str | None, typer.Option(help="2026-12-24, 2026-12-24 18:00, an offset, or never.")] = None,
+    description: Annotated[str | None, typer.Option(help="A one-sentence description.")] = None,
+    gpus: Annotated[
+        list[str] | None, typer.Option("--gpus", "--gpu", "-g", help="The complete new list of GPU types.")
+    ] = None,
+    deadline: Annotated[
+        str | None, typer.Option(help="2026-12-24, 2026-12-24 18:00, with a UTC offset, or never.")
+    ] = None,
     zone: Annotated[str | None, typer.Option(help="The deadline's time zone.")] = None,
     visibility: Annotated[str | None, typer.Option(help="public or closed.")] = None,
-    min_isolation: Annotated[int | None, typer.Option(min=0, max=3, help="From which level a run ranks.")] = None,
+    min_isolation: Annotated[
+        int | None, typer.Option(min=0, max=3, help="The minimum isolation level for a run to rank.")
+    ] = None,
     version: Annotated[int | None, typer.Option(help="The problem version to rank by.")] = None,
-    reopen: Annotated[bool, typer.Option("--reopen", help="Take submissions again after `board close`.")] = False,
+    reopen: Annotated[bool, typer.Option("--reopen", help="Accept submissions again after `board close`.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Change a board. What isn't named stays."""
+    """Change a board. Everything else stays as it is."""
     if visibility not in (None, "public", "closed"):
-        raise Invalid(f"there is no visibility {visibility!r}", hint="public or closed.")
+        raise Invalid(f"{visibility!r} isn't a valid visibility", hint="Choose public or closed.")
     types = None if gpus is None else [one for many in gpus for one in many.replace(",", " ").split()]
     now = datetime.now(UTC)
     with opened_store() as store:

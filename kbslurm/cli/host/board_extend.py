@@ -15,8 +15,8 @@ from kbslurm.domain import contest
 
 def board_extend(
     name: BoardName,
-    person: Annotated[str, typer.Argument(help="Who may submit for longer.")],
-    until: Annotated[str, typer.Argument(help="Until when, like a deadline; `none` takes it away.")],
+    person: Annotated[str, typer.Argument(help="The person who gets the extension.")],
+    until: Annotated[str, typer.Argument(help="The new deadline for them; `none` removes it.")],
     as_json: Json = False,
 ) -> int:
     """Let one person submit after the deadline."""
@@ -24,7 +24,9 @@ def board_extend(
         board, who = board_named(store, name), person_named(store, person)
         at = None if until == "none" else contest.parsed_deadline(until, board.zone)
         store.limits.extend(board.name, who, at, by=own_name())
-    shown = f"until {at.astimezone(contest.zone(board.zone)):%Y-%m-%d %H:%M} {board.zone}" if at else "as everybody may"
+    shown = "until the board's own deadline"
+    if at:
+        shown = f"until {at.astimezone(contest.zone(board.zone)):%Y-%m-%d %H:%M} {board.zone}"
     return answer(
         as_json, f"{who.name} may submit to {board.name} {shown}", board=board.name, person=who.name, until=at
     )

@@ -20,10 +20,12 @@ from kbslurm.errors import EXIT_OK, Invalid
 
 def export(
     name: BoardName,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write it; by default here.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file to write (default: standard output).")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON list instead of CSV.")] = False,
 ) -> int:
-    """Every place of a board, each person's best per GPU type, with the scores unrounded."""
+    """Export a board's standings: each person's best score per GPU type, unrounded."""
     with opened_store() as store:
         board = board_named(store, name)
         rows = [
@@ -38,7 +40,7 @@ def export(
         with out.open("w", newline="", encoding="utf-8") as file:
             _write(file, rows, as_json)
     except OSError as error:
-        raise Invalid(f"it can't be written ({error.strerror})", file=out) from None
+        raise Invalid(f"can't write the export ({error.strerror})", file=out) from None
     printing.say(f"{len(rows)} places written to {printing.path(out)}")
     return EXIT_OK
 

@@ -1,4 +1,4 @@
-"""`kbslurm final`: the leaders of a board head to head on one node in one job; it counts when a host says so."""
+"""`kbslurm final`: the leaders of a board head to head on one node in one job; it counts once a host applies it."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 def final(
     name: BoardName,
-    top: Annotated[int | None, typer.Option("--top", min=2, help="How many meet; 5 unless told.")] = None,
-    gpu: Annotated[str | None, typer.Option("--gpu", "-g", help="The GPU type, where the board has several.")] = None,
-    apply: Annotated[bool, typer.Option("--apply", help="Let its scores stand for those who met.")] = False,
-    forget: Annotated[bool, typer.Option("--forget", help="Let nothing come of it, and end it if it runs.")] = False,
+    top: Annotated[int | None, typer.Option("--top", min=2, help="How many take part (default: 5).")] = None,
+    gpu: Annotated[str | None, typer.Option("--gpu", "-g", help="The GPU type, if the board has several.")] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Make its scores count for those who took part.")] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Discard it, killing its job if it is running.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Measure the leaders against each other in one job, or say how that stands. Nothing counts until --apply."""
+    """Measure a board's leaders against each other in one job, or show how that went. Nothing counts until --apply."""
     from datetime import UTC, datetime
 
     if apply and forget:
-        raise Invalid("one thing at a time", hint="Pass --apply or --forget.")
+        raise Invalid("--apply and --forget exclude each other", hint="Pass one of them.")
     if top is not None and (apply or forget):
-        raise Invalid("what was ordered is decided on as a whole", hint="Leave --top out.")
+        raise Invalid("a final is applied or discarded as a whole", hint="Leave --top out.")
     with opened_store() as store:
         board, by = board_named(store, name), own_name()
         kind = _gpu(board, gpu)
@@ -47,7 +47,7 @@ def final(
         if known is not None and top is not None:
             raise Invalid(
                 f"a final of {board.name} on {kind} is open already",
-                hint="Without --top this shows it; --apply or --forget decides on it.",
+                hint="Leave --top out to see it; --apply or --forget closes it.",
             )
         return _told(known or store.finals.order(board.name, kind, top or 5, by=by), "open", as_json)
 
@@ -58,7 +58,9 @@ def _gpu(board: Board, asked: str | None) -> str:
     if asked is not None:
         return contest.known_gpu(asked, board.gpus)
     if len(board.gpus) != 1:
-        raise Invalid(f"board {board.name} has {len(board.gpus)} GPU types", hint=f"--gpu {board.gpus[0]}, say.")
+        raise Invalid(
+            f"board {board.name} has {len(board.gpus)} GPU types", hint=f"Pick one, for example --gpu {board.gpus[0]}."
+        )
     return board.gpus[0]
 
 
@@ -80,7 +82,7 @@ def _told(found: Final, state: str, as_json: bool) -> int:
     printing.table(("place", "person", "submission", "before", "in the final"), rows, title=title)
     for gap in found.gaps:
         ahead, behind = found.rivals[gap.ahead], found.rivals[gap.behind]
-        separation = "told apart" if gap.separated else "not told apart"
+        separation = "a clear difference" if gap.separated else "within measurement error"
         printing.say(
             f"{behind.person} takes {gap.ratio:.4f} times as long as {ahead.person}"
             f" ({gap.low:.4f} to {gap.high:.4f}): {separation}"
@@ -101,10 +103,10 @@ def _now(found: Final, number: int) -> str:
 
 def _next(found: Final) -> str:
     if found.is_done:
-        return f"kbslurm final {found.board} --gpu {found.gpu} --apply lets it count, --forget lets nothing come of it"
+        return f"kbslurm final {found.board} --gpu {found.gpu} --apply makes it count, --forget discards it"
     if found.is_over:
-        return f"it wasn't measured ({found.reason or found.run_state.value}); --forget it and order another"
-    return f"it is {found.run_state.value}; kbslurm final {found.board} --gpu {found.gpu} shows how it stands"
+        return f"it wasn't measured ({found.reason or found.run_state.value}); use --forget, then order another"
+    return f"it is {found.run_state.value}; kbslurm final {found.board} --gpu {found.gpu} shows its state"
 
 
 def _json(found: Final, state: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`kbslurm intake …`: whether submissions are taken."""
+"""`kbslurm intake …`: whether submissions are accepted."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from kbslurm.errors import EXIT_OK
 
 
 def start(as_json: Json = False) -> int:
-    """Take submissions again."""
+    """Accept submissions again."""
     return _switch(True, as_json)
 
 
 def stop(as_json: Json = False) -> int:
-    """Take no submissions until started again; what was accepted goes on. It survives a restart."""
+    """Pause submissions until they are started again; accepted ones still run. Still holds after a restart."""
     return _switch(False, as_json)
 
 
 def show_(as_json: Json = False) -> int:
-    """Whether submissions are taken."""
+    """Show whether submissions are accepted."""
     with opened_store() as store:
         accepts = store.settings.accepts_jobs()
     return _accepts(accepts, as_json)
@@ -36,6 +36,6 @@ def _accepts(accepts: bool, as_json: bool) -> int:
         printing.as_json({"accepts_jobs": accepts})
     else:
         printing.say(
-            "submissions are taken" if accepts else "submissions are paused; kbslurm intake start takes them again"
+            "submissions are accepted" if accepts else "submissions are paused; kbslurm intake start accepts them again"
         )
     return EXIT_OK

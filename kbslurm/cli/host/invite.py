@@ -14,11 +14,11 @@ from kbslurm.errors import EXIT_OK
 
 
 def make(
-    boards: Annotated[list[str], typer.Argument(help="The boards that each code opens.")],
-    count: Annotated[int, typer.Option("--count", "-n", min=1, max=10_000, help="How many codes.")] = 1,
+    boards: Annotated[list[str], typer.Argument(help="The boards that each code gives access to.")],
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=10_000, help="How many codes to make.")] = 1,
     as_json: Json = False,
 ) -> int:
-    """New codes, one a line, each for one person: `popcorn join CODE`."""
+    """Make invitation codes, one per line, each for one person: `popcorn join CODE`."""
     with opened_store() as store:
         names = [board_named(store, name).name for name in boards]
         opened, codes = store.invites.make(names, count, by=own_name())
@@ -31,7 +31,7 @@ def make(
 
 
 def list_(name: BoardName, as_json: Json = False) -> int:
-    """The invitations to a board, and who took them up."""
+    """List a board's invitations and who claimed them."""
     with opened_store() as store:
         found = store.invites.of_board(board_named(store, name).name)
     if as_json:
@@ -41,16 +41,16 @@ def list_(name: BoardName, as_json: Json = False) -> int:
         (one.code, printing.escape(one.person or ""), printing.when(one.claimed_at), printing.when(one.created_at))
         for one in found
     ]
-    printing.table(("code", "person", "taken up", "made"), rows)
+    printing.table(("code", "person", "claimed", "made"), rows)
     return EXIT_OK
 
 
 def revoke(code: Annotated[str, typer.Argument(help="The code.")], as_json: Json = False) -> int:
-    """End an invitation, and the access of whoever took it up."""
+    """Revoke an invitation, and the access of the person who claimed it."""
     with opened_store() as store:
         claimed = store.invites.revoke(code, by=own_name())
     if as_json:
         printing.as_json({"code": code, "was_claimed": claimed})
     else:
-        printing.say(f"{code} is revoked" + ("; who had taken it up is out" if claimed else ""))
+        printing.say(f"{code} is revoked" + ("; the person who had claimed it has lost access" if claimed else ""))
     return EXIT_OK

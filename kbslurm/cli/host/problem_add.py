@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 def problem_add(
     directory: Annotated[
         Path,
-        typer.Argument(help="A problem's directory (with task.yml), its one reference file, or a set's yaml file."),
+        typer.Argument(
+            help="A problem's directory (with task.yml), a single reference file, or a problem set's YAML file."
+        ),
     ],
-    name: Annotated[str | None, typer.Option(help="Another name.")] = None,
+    name: Annotated[str | None, typer.Option(help="The name, if not the directory's.")] = None,
     as_json: Json = False,
 ) -> int:
-    """Add a problem, or a new version of it. Boards keep the version that they have until given the new one.
+    """Add a problem, or a new version of it. Boards keep their version until you give them the new one.
 
-    Of a set every problem is added that can be; exit code 2 when one can't.
+    From a set, every valid problem is added; exit code 2 if any isn't valid.
     """
     from kbslurm.problems import folder, loading, problem_set
 
@@ -41,17 +43,18 @@ def problem_add(
         printing.as_json(_added(problem, version))
         return EXIT_OK
     _tell_added(problem, version)
-    printing.say(f"kbslurm board create NAME --problem {problem.name} --gpus … makes a board of it")
+    printing.say(f"kbslurm board create NAME --problem {problem.name} --gpus … makes a board from it")
     return EXIT_OK
 
 
 def _add_set(found: ProblemSet, name: str | None, as_json: bool) -> int:
-    """Every problem of the set under its board's name; what is wrong with one doesn't keep out the others."""
+    """Every problem of the set under its board's name; one faulty problem doesn't keep out the others."""
     from kbslurm.problems import problem_set
 
     if name is not None:
         raise Invalid(
-            "a set's problems are named by the set", hint="Leave --name out, or name one problem's directory."
+            "the problems of a set get their names from the set",
+            hint="Leave --name out, or give a single problem's directory.",
         )
     rows: list[dict[str, Any]] = []
     for warning in found.warnings:
@@ -72,7 +75,7 @@ def _add_set(found: ProblemSet, name: str | None, as_json: bool) -> int:
     if as_json:
         printing.as_json({"set": found.name, "problems": rows})
     else:
-        left_out = f", {len(bad)} can't be" if bad else ""
+        left_out = f", {len(bad)} failed" if bad else ""
         printing.say(f"set {found.name}: {len(rows) - len(bad)} problems added{left_out}")
     return Invalid.exit_code if bad else EXIT_OK
 

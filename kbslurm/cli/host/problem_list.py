@@ -1,4 +1,4 @@
-"""`kbslurm problem list`: the problems that there are."""
+"""`kbslurm problem list`: the problems."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kbslurm.errors import EXIT_OK
 
 
 def problem_list(as_json: Json = False) -> int:
-    """The problems that there are, newest version first."""
+    """List the problems, newest version first."""
     with opened_store() as store:
         found = store.problems.all()
     if as_json:
@@ -18,5 +18,5 @@ def problem_list(as_json: Json = False) -> int:
         rows = [(p.name, str(p.id), p.digest[:12], printing.when(p.created_at)) for p in found]
         printing.table(("problem", "version", "digest", "added"), rows)
     else:
-        printing.say("no problem yet; kbslurm problem add DIRECTORY adds one")
+        printing.say("no problems yet; kbslurm problem add DIRECTORY adds one")
     return EXIT_OK

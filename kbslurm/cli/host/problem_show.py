@@ -1,4 +1,4 @@
-"""`kbslurm problem show`: what a problem asks."""
+"""`kbslurm problem show`: a problem's task and limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kbslurm.errors import EXIT_OK
 def problem_show(
     name: Annotated[str, typer.Argument(help="The problem's name, or its directory.")], as_json: Json = False
 ) -> int:
-    """What a problem asks, how it is judged and what it allows. Hidden cases are counted, not shown."""
+    """Show a problem: its task, how it is judged, and its limits. Hidden cases are counted, not shown."""
     from kbslurm.domain import problem as values
     from kbslurm.problems import loading
 

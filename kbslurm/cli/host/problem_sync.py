@@ -15,17 +15,17 @@ from kbslurm.errors import EXIT_OK, EXIT_REJECTED, Invalid
 
 def problem_sync(
     repository: Annotated[str, typer.Argument(help="https:// or file:/// URL, a directory, or OWNER/NAME.")],
-    problem_set: Annotated[str | None, typer.Option("--set", help="One of its sets; by default all.")] = None,
-    branch: Annotated[str | None, typer.Option(help="A branch, a tag or a commit.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Make changed problems live on boards in use, too.")] = False,
-    visibility: Annotated[str, typer.Option(help="Of new boards: public or closed.")] = "public",
+    problem_set: Annotated[str | None, typer.Option("--set", help="Only this problem set (default: all).")] = None,
+    branch: Annotated[str | None, typer.Option(help="A branch, tag or commit.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Also make changed problems live on boards in use.")] = False,
+    visibility: Annotated[str, typer.Option(help="Visibility of new boards: public or closed.")] = "public",
     as_json: Json = False,
 ) -> int:
-    """Make and update boards from a repository of problems. Exit code 3: one of them is faulty."""
+    """Create and update boards from a repository of problems. Exit code 3: at least one is faulty."""
     from kbslurm.problems import sync as problem_sync
 
     if visibility not in ("public", "closed"):
-        raise Invalid(f"there is no visibility {visibility!r}", hint="public or closed.")
+        raise Invalid(f"{visibility!r} isn't a valid visibility", hint="Choose public or closed.")
     config = configuration()
     with opened_store() as store:
         order = problem_sync.Order(

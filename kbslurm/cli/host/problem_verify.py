@@ -1,4 +1,4 @@
-"""`kbslurm problem verify`: hold a problem to its own example submissions."""
+"""`kbslurm problem verify`: check a problem against its own example submissions."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from kbslurm.cli.output import printing
 from kbslurm.cli.output.printing import caution
 from kbslurm.errors import EXIT_OK, EXIT_REJECTED
 
-Place = Annotated[Path, typer.Argument(help="The problem's directory (with task.yml), or its one reference file.")]
+Place = Annotated[Path, typer.Argument(help="The problem's directory (with task.yml), or a single reference file.")]
 
 
 def problem_verify(
     directory: Place,
-    mode: Annotated[str | None, typer.Option(help="By default the fullest mode of the problem.")] = None,
-    mutate: Annotated[bool, typer.Option(help="Also put spoilt answers to the problem's check.")] = True,
+    mode: Annotated[str | None, typer.Option(help="The mode (default: the problem's most thorough one).")] = None,
+    mutate: Annotated[bool, typer.Option(help="Also test the problem's check with corrupted answers.")] = True,
     as_json: Json = False,
 ) -> int:
-    """Judge submissions/{accepted,wrong_answer,crash,timeout,memory,cheat}/* and compare with their folders' names.
+    """Judge submissions/{accepted,wrong_answer,crash,timeout,memory,cheat}/* and check their verdicts.
 
-    Then the reference's own answers, spoilt in known ways, are put to the problem's check. Exit code 0: every verdict
-    is that of its folder, and the check takes neither zeros nor a constant. 3: one differs, or it does.
+    Then the problem's check is tested with the reference's answers, corrupted in known ways. Exit code 0: every verdict
+    matches its folder, and the check rejects zeros and constants. 3: a verdict differs, or the check accepts them.
     """
     from kbslurm.config import shared_folders
     from kbslurm.problems import loading
@@ -56,7 +56,7 @@ def problem_verify(
             if not as_json:
                 _told(rows[-1])
         if mutate:
-            tell({"phase": "spoiling answers"})
+            tell({"phase": "corrupting answers"})
             seen = mutations.try_mutations(problem, work=Path(work), eval_dir=shared_folders.eval_dir())
     bad = [row for row in rows if not row["ok"]]
     findings = [one for one in seen.findings if one["severity"] != "none"]
@@ -70,8 +70,8 @@ def problem_verify(
             colour = "red" if one["severity"] == "error" else "yellow"
             printing.out().print(f"[{colour}]{one['severity']}[/] {printing.escape(one['message'])}", soft_wrap=True)
         if seen.trouble:
-            caution(f"spoilt answers couldn't be put to the check: {seen.trouble}")
-        said = f"; {len(findings)} of {len(seen.findings)} mutations pass the check" if seen.findings else ""
+            caution(f"the check couldn't be tested with corrupted answers: {seen.trouble}")
+        said = f"; {len(findings)} of {len(seen.findings)} corruptions pass the check" if seen.findings else ""
         printing.say(f"{len(rows) - len(bad)} as expected, {len(bad)} not{said}")
     return EXIT_REJECTED if bad or errors else EXIT_OK
 

@@ -1,4 +1,4 @@
-"""`kbslurm rejudge`: judge runs of a board again, look at what would change, and let it count or not."""
+"""`kbslurm rejudge`: judge a board's runs again, review what would change, then apply or cancel it."""
 
 from __future__ import annotations
 
@@ -21,26 +21,25 @@ def rejudge(
     name: BoardName,
     filter_: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Which runs: submission, gpu, verdict, mode, person."),
+        typer.Argument(metavar="[KEY=VALUE]...", help="Which runs, by submission, gpu, verdict, mode or person."),
     ] = None,
     version: Annotated[
-        int | None, typer.Option(help="By this version of the problem; by default the live one.")
+        int | None, typer.Option(help="The problem version to judge by (default: the live one).")
     ] = None,
-    preview: Annotated[bool, typer.Option("--preview", help="Order it, or say how it stands.")] = False,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Let all new verdicts count, and the version be live.")
-    ] = False,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Forget the new verdicts.")] = False,
+    preview: Annotated[bool, typer.Option("--preview", help="Order a rejudge, or show how it stands.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Make all new verdicts count and the version live.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Discard the new verdicts.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Judge again. Nothing counts until --apply, and then all of it at once; until then only hosts see it."""
+    """Judge a board's runs again. Nothing counts until --apply, which applies everything together; until then only
+    hosts see it."""
     from kbslurm.store.rejudgings import Wanted
 
     if preview + apply + cancel != 1:
-        raise Invalid("one thing at a time", hint="Pass --preview, --apply or --cancel.")
+        raise Invalid("--preview, --apply and --cancel exclude each other", hint="Pass one of them.")
     chosen = rules.parsed(filter_ or [])
     if (filter_ or version is not None) and not preview:
-        raise Invalid("what was ordered is decided on as a whole", hint="Leave the filter and --version out.")
+        raise Invalid("a rejudge is applied or cancelled as a whole", hint="Leave out the filter and --version.")
     with opened_store() as store:
         board, by = board_named(store, name), own_name()
         if apply:
@@ -63,11 +62,11 @@ def _told(found: Rejudging, state: str, as_json: bool) -> int:
         printing.as_json(found.told(state))
         return EXIT_OK
     headings, lines = rules.rows(found.matrix)
-    printing.table(headings, lines, title=f"{found.board}: judged again by version {found.version}, {state}")
+    printing.table(headings, lines, title=f"{found.board}: rejudge with version {found.version}, {state}")
     printing.say(
         f"{found.changed} would change, {found.open_runs} open; {found.spent_gpu_s:.1f} GPU-seconds spent"
         f" of about {found.expected_gpu_s:.1f}"
     )
     if state == "preview":
-        printing.say("kbslurm rejudge BOARD --apply lets it count when all have ended, --cancel forgets it")
+        printing.say("once all runs have ended, kbslurm rejudge BOARD --apply makes it count, --cancel discards it")
     return EXIT_OK

@@ -14,11 +14,11 @@ from kbslurm.errors import EXIT_OK
 
 
 def stats(
-    board: Annotated[str | None, typer.Argument(help="One board; by default all.")] = None,
-    last_day: Annotated[bool, typer.Option("--last-day", help="Only what was submitted within a day.")] = False,
+    board: Annotated[str | None, typer.Argument(help="Only this board (default: all).")] = None,
+    last_day: Annotated[bool, typer.Option("--last-day", help="Only submissions of the last 24 hours.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Submissions, people, verdicts, GPU time: counts."""
+    """Count submissions, people, verdicts and GPU time."""
     since = datetime.now(UTC) - timedelta(days=1) if last_day else None
     with opened_store() as store:
         found = store.overview.stats(board=board, since=since)

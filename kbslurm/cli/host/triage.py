@@ -1,4 +1,4 @@
-"""`kbslurm triage`: a scanner's flags on submissions, for staff to look at."""
+"""`kbslurm triage`: a scanner's flags on submissions, for staff to review."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from kbslurm.kernelguard import scanner as rules
 
 
 def triage(
-    what: Annotated[list[str], typer.Argument(metavar="FILE|SUBMISSION...", help="Files, or submissions' numbers.")],
+    what: Annotated[list[str], typer.Argument(metavar="FILE|SUBMISSION...", help="Files or submission numbers.")],
     as_json: Json = False,
 ) -> int:
-    """Look texts over with kernelguard: flags with evidence, never a verdict."""
+    """Scan submissions with kernelguard: flags with evidence, never a verdict."""
     found = {name: rules.opinion_of(text) for name, text in _texts(what).items()}
     if as_json:
         printing.as_json([{"what": name, **asdict(opinion)} for name, opinion in found.items()])

@@ -1,4 +1,4 @@
-"""`kbslurm user …`: who takes part."""
+"""`kbslurm user …`: the people who take part."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def role(
     to: Annotated[str, typer.Argument(help="owner, staff or participant.")],
     as_json: Json = False,
 ) -> int:
-    """Change what a person may do."""
+    """Change a person's role."""
     wanted = _role(to)
     with opened_store() as store:
         store.people.set_role(person_named(store, name).id, wanted, by=own_name())
@@ -66,14 +66,14 @@ def role(
 def team(
     name: PersonName,
     to: Annotated[
-        str | None, typer.Argument(metavar="[TEAM]", help="Its name; without one it is said which they are in.")
+        str | None, typer.Argument(metavar="[TEAM]", help="The team's name; leave it out to see their current team.")
     ] = None,
-    none: Annotated[bool, typer.Option("--none", help="Let them be in no team.")] = False,
+    none: Annotated[bool, typer.Option("--none", help="Remove them from their team.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Put a person into a team, or out of it; what they submitted before stays with the team of then."""
+    """Add a person to a team or remove them from it; earlier submissions stay with the earlier team."""
     if none and to is not None:
-        raise Invalid("a person is in one team or in none", hint="Pass TEAM or --none, not both.")
+        raise Invalid("TEAM and --none exclude each other", hint="Pass one of them.")
     with opened_store() as store:
         person = person_named(store, name)
         if none or to is not None:
@@ -83,18 +83,18 @@ def team(
 
 def ban(
     name: PersonName,
-    reason: Annotated[str, typer.Option(help="What the person is told.")] = "",
+    reason: Annotated[str, typer.Option(help="The reason shown to the person.")] = "",
     as_: As = None,
     as_json: Json = False,
 ) -> int:
-    """Take no more submissions from a person, and leave them off the boards."""
+    """Ban a person: reject their submissions and hide them from the boards."""
     with opened_store() as store:
         store.people.ban(person_named(store, name).id, reason, by=as_ or own_name())
         return _told(person_named(store, name), as_json)
 
 
 def unban(name: PersonName, as_: As = None, as_json: Json = False) -> int:
-    """Take submissions from a person again."""
+    """Lift a person's ban."""
     with opened_store() as store:
         store.people.unban(person_named(store, name).id, by=as_ or own_name())
         return _told(person_named(store, name), as_json)
@@ -109,7 +109,7 @@ def _role(text: str) -> Role:
         case "participant":
             return "participant"
         case _:
-            raise Invalid(f"there is no role {text!r}", hint="owner, staff or participant.")
+            raise Invalid(f"{text!r} isn't a valid role", hint="Choose owner, staff or participant.")
 
 
 def _told(person: Person, as_json: bool) -> int:

@@ -1,4 +1,4 @@
-"""`kbslurm user link`: which token or account stands for a person."""
+"""`kbslurm user link`: link a token or account to a person."""
 
 from __future__ import annotations
 
@@ -15,32 +15,34 @@ from kbslurm.errors import EXIT_OK, Invalid, Misconfigured
 
 
 def _issuer() -> str:
-    """The university's provider, as it is configured."""
+    """The configured OpenID Connect provider."""
     issuer = configuration().oidc.issuer
     if not issuer:
-        raise Misconfigured("no university's provider is configured", fix="Set issuer under [oidc] in kbslurm.toml.")
+        raise Misconfigured("no OpenID Connect provider is configured", fix="Set issuer under [oidc] in kbslurm.toml.")
     return issuer
 
 
 def user_link(
     name: PersonName,
     pending: Annotated[str | None, typer.Argument(help="The cli_id that `popcorn register` wrote.")] = None,
-    account: Annotated[str | None, typer.Option(help="discord:ID, github:ID, or oidc:SUBJECT at SSO.")] = None,
+    account: Annotated[
+        str | None, typer.Option(help="discord:ID, github:ID, or oidc:SUBJECT for single sign-on.")
+    ] = None,
     as_json: Json = False,
 ) -> int:
-    """Give a person the token that `popcorn register` made, or the account that stands for them."""
+    """Link a token that `popcorn register` made, or an account, to a person."""
     if (pending is None) == (account is None):
-        raise Invalid("one thing is linked at a time", hint="Name a pending token, or --account discord:ID.")
+        raise Invalid("give either a token or --account", hint="Pass one pending token, or --account discord:ID.")
     now = datetime.now(UTC)
     with opened_store() as store:
         person = person_named(store, name)
         if pending is not None:
             if not store.tokens.claim(pending, person.id, now=now):
-                raise Invalid("this token isn't waiting to be linked", hint="Get another: popcorn reregister discord")
+                raise Invalid("this token isn't waiting to be linked", hint="Get a new one: popcorn reregister discord")
         else:
             provider, _, number = (account or "").partition(":")
             if provider not in ("discord", "github", "oidc") or not number:
-                raise Invalid(f"{account!r} is no account", hint="Write discord:ID, github:ID or oidc:SUBJECT.")
+                raise Invalid(f"{account!r} isn't a valid account", hint="Write discord:ID, github:ID or oidc:SUBJECT.")
             if provider == "oidc":
                 store.people.link_subject(person.id, _issuer(), number)
             else:

@@ -1,4 +1,4 @@
-"""`kbslurm user token …`: the secrets by which people are known to the API."""
+"""`kbslurm user token …`: the secrets that identify people to the API."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kbslurm.errors import EXIT_OK, NotFound
 
 def issue(
     name: PersonName,
-    device: Annotated[str, typer.Option(help="Where it will be used, to know it again.")] = "",
-    days: Annotated[int | None, typer.Option(min=1, max=3650, help="It ends after so many days.")] = None,
+    device: Annotated[str, typer.Option(help="A label, such as where it will be used.")] = "",
+    days: Annotated[int | None, typer.Option(min=1, max=3650, help="Expires after this many days.")] = None,
     as_json: Json = False,
 ) -> int:
-    """A new token for a person. It is shown this once; write it to ~/.popcorn.yaml as `cli_id: TOKEN`."""
+    """Issue a new token for a person. It is shown only once; put it into ~/.popcorn.yaml as `cli_id: TOKEN`."""
     now = datetime.now(UTC)
     with opened_store() as store:
         person = person_named(store, name)
@@ -35,7 +35,7 @@ def issue(
 
 
 def list_(name: PersonName, as_json: Json = False) -> int:
-    """A person's tokens by device; what they are isn't kept."""
+    """List a person's tokens by device; the tokens themselves aren't stored."""
     with opened_store() as store:
         found = store.tokens.of_person(person_named(store, name).id)
     if as_json:
@@ -60,10 +60,10 @@ def list_(name: PersonName, as_json: Json = False) -> int:
 
 def revoke(
     name: PersonName,
-    token: Annotated[int | None, typer.Argument(help="Its number, as `list` shows it; none: all of them.")] = None,
+    token: Annotated[int | None, typer.Argument(help="The token's number, as `list` shows it (default: all).")] = None,
     as_json: Json = False,
 ) -> int:
-    """End a token, or all of a person's."""
+    """Revoke one or all of a person's tokens."""
     now = datetime.now(UTC)
     with opened_store() as store:
         person = person_named(store, name)

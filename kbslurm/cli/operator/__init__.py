@@ -1,1 +1,1 @@
-"""What the people who run the service type: up, status, doctor, sites, images, the database."""
+"""The operators' commands: up, status, doctor, sites, images, the database."""

@@ -1,4 +1,4 @@
-"""`kbslurm api`: the API alone."""
+"""`kbslurm api`: only the API."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kbslurm.errors import EXIT_OK
 
 
 def api(log_json: LogJson = False, verbose: Verbose = False) -> int:
-    """Run the HTTP face alone: on another host than the daemon, or with one that is there already."""
+    """Run only the HTTP API, on a different host than the daemon or next to a running one."""
     from kbslurm.api.server import run_api
     from kbslurm.daemon.signals import (
         stop_on_signals,
@@ -27,7 +27,7 @@ def api(log_json: LogJson = False, verbose: Verbose = False) -> int:
 
 @contextmanager
 def _with_parent(stop: threading.Event) -> Iterator[None]:
-    """Stop when the process that started us is gone, where one said that it would stay."""
+    """Stop when the parent process is gone, if it asked for that."""
     if os.environ.get("KBSLURM_API_CHILD") == "1":
 
         def wait() -> None:

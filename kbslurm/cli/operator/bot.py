@@ -1,4 +1,4 @@
-"""`kbslurm bot …`: check the Discord bot's set-up, or run it alone."""
+"""`kbslurm bot …`: check the Discord bot's set-up, or run only the bot."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from kbslurm.cli.operator.bot_process import ARGV, environment
 
 
 def check(as_json: Json = False) -> int:
-    """Look at token, intents, servers, permissions and the service; each failure with its remedy."""
+    """Check the bot's token, intents, servers, permissions and service; each failure comes with its remedy."""
     argv = [*ARGV, "check", *(["--json"] if as_json else [])]
     return subprocess.run(argv, env=environment(configuration(), checks=True), check=False).returncode
 
 
 def run(as_json: Json = False) -> int:
-    """Run the bot alone, on another host than the service; `kbslurm up` starts it by itself.
+    """Run only the bot, on a different host than the service; `kbslurm up` starts it automatically.
 
-    Both hosts need the same KBSLURM_BOT_TOKEN; KBSLURM_URL or [server] public_url says where the service is.
+    Both hosts need the same KBSLURM_BOT_TOKEN; KBSLURM_URL or [server] public_url gives the service's address.
     """
     env = environment(configuration())
     os.execve(sys.executable, list(ARGV), {**env, **({"KBSLURM_LOG_JSON": "1"} if as_json else {})})

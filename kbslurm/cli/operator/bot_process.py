@@ -1,4 +1,5 @@
-"""The Discord bot as a process of its own: its command line and environment. The command line never imports the bot."""
+"""The Discord bot as a process of its own: its command line and environment. The command line itself never imports the
+bot."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ MEMORY = "bot.sqlite"
 def environment(
     config: Config, *, bot_token: str | None = None, url: str | None = None, checks: bool = False
 ) -> dict[str, str]:
-    """What the bot's process is told: Discord's token, how to reach the service, and no other secret of ours.
+    """The environment of the bot's process: Discord's token, how to reach the service, and no other secret of ours.
 
-    Who only `checks` may do so without the bot's token for the service: where `kbslurm up` makes it, nobody has it.
+    With `checks`, the bot's token for the service may be missing: if `kbslurm up` makes it, nobody else has it.
     """
     from kbslurm.domain.secret_names import SECRET_VARIABLES
 
@@ -28,12 +29,14 @@ def environment(
     env = {name: value for name, value in os.environ.items() if name not in ours and not name.startswith("PG")}
     token = config.secret("DISCORD_TOKEN")
     if token is None:
-        raise Misconfigured("DISCORD_TOKEN isn't set, so there is no bot", fix="docs/discord.md says how to get it.")
+        raise Misconfigured(
+            "DISCORD_TOKEN isn't set, so the bot can't run", fix="docs/discord.md explains how to get one."
+        )
     shown = bot_token or config.secret("KBSLURM_BOT_TOKEN")
     if shown is None and not checks:
         raise Misconfigured(
-            "KBSLURM_BOT_TOKEN isn't set, so the service wouldn't know the bot",
-            fix="Give the service and the bot the same long random text; kbslurm up makes one for both by itself.",
+            "KBSLURM_BOT_TOKEN isn't set, so the service would reject the bot",
+            fix="Give the service and the bot the same long random string; kbslurm up makes one for both.",
         )
     where = url or env.get("KBSLURM_URL") or config.server.public_url or f"http://{loopback(config.server.listen)}"
     return {
@@ -51,6 +54,6 @@ def environment(
 
 
 def loopback(listen: str) -> str:
-    """Where somebody on the same host reaches what listens there."""
+    """The address under which processes on the same host reach a listener."""
     host, _, port = listen.rpartition(":")
     return f"{ {'0.0.0.0': '127.0.0.1', '[::]': '[::1]'}.get(host, host) }:{port}"

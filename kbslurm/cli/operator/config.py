@@ -1,4 +1,4 @@
-"""`kbslurm config …`: what holds, and where it came from."""
+"""`kbslurm config …`: the settings in effect, and where they came from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kbslurm.errors import EXIT_OK
 
 
 def show_(as_json: Json = False) -> int:
-    """Every setting, its value and where it came from. Secrets are masked."""
+    """Show every setting, its value and where it came from. Secrets are masked."""
     from kbslurm.config import display
 
     rows = list(display.shown(configuration()))
@@ -25,7 +25,7 @@ def show_(as_json: Json = False) -> int:
 
 
 def schema(as_json: Json = False) -> int:
-    """The JSON schema of kbslurm.toml, for editors."""
+    """Print the JSON schema of kbslurm.toml, for editors."""
     from kbslurm.config.sections import kbslurm_toml
 
     print(json.dumps(kbslurm_toml.schema(), indent=2, sort_keys=True))

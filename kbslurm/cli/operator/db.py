@@ -13,7 +13,7 @@ from kbslurm.errors import EXIT_BUG, EXIT_OK
 
 
 def upgrade(as_json: Json = False) -> int:
-    """Bring the schema to this version's. Safe to run twice, and by two at once."""
+    """Upgrade the schema to this version. Safe to run twice, even concurrently."""
     from kbslurm import wiring
     from kbslurm.store import migrate
 
@@ -29,7 +29,7 @@ def upgrade(as_json: Json = False) -> int:
 
 
 def check(as_json: Json = False) -> int:
-    """Say how the schema stands: current, behind, empty or ahead. Exit code 1 unless it is current."""
+    """Report the state of the schema: current, behind, empty or ahead. Exit code 1 unless it is current."""
     from kbslurm import wiring
     from kbslurm.store import migrate
 
@@ -46,16 +46,16 @@ def check(as_json: Json = False) -> int:
 
 def downgrade(
     to: Annotated[str, typer.Argument(help="The revision to go back to, or base.")],
-    yes: Annotated[bool, typer.Option("--yes", help="I know that this can lose data.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm that this can lose data.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Go back to an older schema. Data that it has no place for is lost, so it wants --yes."""
+    """Downgrade the schema. Data that doesn't fit the older schema is lost, so it requires --yes."""
     from kbslurm import wiring
     from kbslurm.errors import Invalid
     from kbslurm.store import migrate
 
     if not yes:
-        raise Invalid("a downgrade can lose data", hint="Make a backup (pg_dump), then say --yes.")
+        raise Invalid("a downgrade can lose data", hint="Make a backup (pg_dump), then pass --yes.")
     with wiring.database(configuration()) as url:
         before = migrate.current(url)
         migrate.downgrade(url, to)

@@ -1,4 +1,4 @@
-"""`kbslurm demo`: a whole competition on this machine, from nothing: eight submissions by four people, one board."""
+"""`kbslurm demo`: a whole competition on this machine, from scratch: eight submissions by four people, one board."""
 
 from __future__ import annotations
 
@@ -35,22 +35,23 @@ LOOK_S = 0.5
 
 
 def demo(
-    once: Annotated[bool, typer.Option("--once", help="End by itself, also on a terminal.")] = False,
-    slurm: Annotated[bool, typer.Option("--slurm", help="On a real Slurm, made for it (root, checkout).")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Exit when it is done, even on a terminal.")] = False,
+    slurm: Annotated[bool, typer.Option("--slurm", help="On a real Slurm started for it (root, checkout).")] = False,
     discord: Annotated[
-        bool, typer.Option("--discord", help="A conversation with the Discord bot instead; no token (checkout).")
+        bool, typer.Option("--discord", help="Show a conversation with the Discord bot instead; no token (checkout).")
     ] = False,
     overflow: Annotated[
-        bool, typer.Option("--overflow", help="The only site goes down, and others take its runs (checkout).")
+        bool, typer.Option("--overflow", help="Take the only site down and let others run its jobs (checkout).")
     ] = False,
     site: Annotated[Path | None, typer.Option("--site", help="On the site of this file, with H100 and A100.")] = None,
     directory: Annotated[
-        Path | None, typer.Option("--dir", envvar="KBSLURM_DEMO_DIR", help="Where its database and jobs live.")
+        Path | None, typer.Option("--dir", envvar="KBSLURM_DEMO_DIR", help="Folder for its database and jobs.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object at the end instead of text.")] = False,
     ahead: Annotated[bool, typer.Option("--next/--no-next", hidden=True)] = True,
 ) -> int:
-    """Play a small competition here: no root, no Slurm, no GPU, no account. Run it again for another round."""
+    """Run a small competition on this machine: no root, Slurm, GPU or account needed. Run it again for another
+    round."""
     if slurm:
         from kbslurm.cli.operator.demo_slurm import played_on_slurm
 
@@ -85,7 +86,7 @@ def demo(
 
 @contextmanager
 def _served(place: Path, site: Path | None) -> Iterator[tuple[Config, PostgresStore]]:
-    """The demo's own database and daemon, for as long as the demo runs."""
+    """The demo's own database and daemon, while the demo runs."""
     from kbslurm import wiring
     from kbslurm.config import settings as configs
     from kbslurm.daemon.loop import Daemon
@@ -100,7 +101,7 @@ def _served(place: Path, site: Path | None) -> Iterator[tuple[Config, PostgresSt
         stop = threading.Event()
         thread = threading.Thread(target=daemon.run, args=(stop,), name="daemon")
         try:
-            thread.start()  # in here: ^C between the two would leave a daemon that nobody stops
+            thread.start()  # inside the try: ^C in between would leave a daemon that nothing stops
             yield config, store
         finally:
             stop.set()
@@ -110,7 +111,7 @@ def _served(place: Path, site: Path | None) -> Iterator[tuple[Config, PostgresSt
 
 
 def _configured(place: Path, site: Path | None) -> Path:
-    """A kbslurm.toml of the demo's own, so that every other command can look at it too."""
+    """A kbslurm.toml of the demo's own, so that every other command can use it too."""
     from kbslurm.backends.paths import said, write_atomically
 
     file = place / "kbslurm.toml"
@@ -130,7 +131,7 @@ def _configured(place: Path, site: Path | None) -> Path:
 
 
 def _usual_place() -> Path:
-    """In a checkout its own folder, so that a fresh clone begins with round 1; else the user's cache."""
+    """In a checkout a folder inside it, so that a fresh clone starts with round 1; else the user's cache."""
     from kbslurm.config import shared_folders
 
     checkout = shared_folders.checkout()
@@ -151,13 +152,13 @@ def _played(store: PostgresStore, told: Script, as_json: bool) -> int:
         _tell(store, told, played)
     for play, view in odd:
         printing.err().print(
-            f"[red]#{view.id} {play.file.name} was to be {play.expect}, is {', '.join(_verdicts(view))}[/]"
+            f"[red]#{view.id} {play.file.name} should be {play.expect}, but is {', '.join(_verdicts(view))}[/]"
         )
     return EXIT_OK if not odd else EXIT_REJECTED
 
 
 def _set_up(store: PostgresStore, told: Script) -> None:
-    """The people and the board, as they are or made now."""
+    """The people and the board, created if needed."""
     from kbslurm.domain import contest
     from kbslurm.problems import loading
 
@@ -174,7 +175,7 @@ def _set_up(store: PostgresStore, told: Script) -> None:
 
 
 def _round(store: PostgresStore, told: Script, *, quiet: bool) -> list[SubmissionId]:
-    """The submissions of this round: those of an interrupted one that are there already, and the missing."""
+    """The submissions of this round: existing ones if it was interrupted, plus the missing ones."""
     state = store.settings.get(ROUND, default={"number": 0, "done": True})
     there = {(view.person, view.file_name): view.id for view in reversed(store.submissions.newest())}
     if state["done"] or "after" not in state:
@@ -182,7 +183,7 @@ def _round(store: PostgresStore, told: Script, *, quiet: bool) -> list[Submissio
         store.settings.put(ROUND, state)
         _say(f"playing round {state['number']} on board {told.board}", quiet)
     else:
-        _say(f"going on with round {state['number']} on board {told.board}", quiet)
+        _say(f"continuing round {state['number']} on board {told.board}", quiet)
     ids: list[SubmissionId] = []
     for play in told.plays:
         known = there.get((play.person, play.file.name), SubmissionId(0))
@@ -201,7 +202,7 @@ def _submitted(store: PostgresStore, board: str, play: Play) -> SubmissionId:
 
 
 def _watched(store: PostgresStore, ids: list[SubmissionId], *, quiet: bool) -> list[SubmissionView]:
-    """Wait for every verdict, telling each once."""
+    """Wait for every verdict, printing each once."""
     told: set[SubmissionId] = set()
     until = time.monotonic() + PATIENCE_S
     with printing.progress(quiet) as tell:
@@ -215,7 +216,9 @@ def _watched(store: PostgresStore, ids: list[SubmissionId], *, quiet: bool) -> l
             if len(told) == len(ids):
                 break
             if time.monotonic() > until:
-                raise Invalid("the demo didn't end in ten minutes", hint="Run it again: it goes on where it is.")
+                raise Invalid(
+                    "the demo didn't finish within ten minutes", hint="Run it again: it continues where it stopped."
+                )
             running = [f"{v.person} {v.file_name}" for v in views if any(r.state == "running" for r in v.runs)]
             tell(
                 {
@@ -248,14 +251,14 @@ def _short(run: Any) -> str:
 
 
 def _tell(store: PostgresStore, told: Script, played: list[tuple[Play, SubmissionView]]) -> None:
-    """The leaderboard, then why the others aren't on it, then what to try next."""
+    """The leaderboard, then why the other submissions aren't on it, then what to try next."""
     printing.say("")
     standings = {gpu: boards.ranked(store.standings.scored(told.board, gpu)) for gpu in told.gpus}
     print_standings(told.board, standings, limit=10)
     found = [run.verdict for _, view in played for run in view.runs if run.verdict is not None and run.verdict.ranked]
     level = min((verdict.isolation or 0 for verdict in found), default=0)
-    printing.say(f"Measured at isolation level {level}, on processors that are only called after GPUs.")
-    printing.say("A real site ranks from level 2 on.")
+    printing.say(f"Measured at isolation level {level}, on CPUs that only carry the names of GPUs.")
+    printing.say("A real site ranks only from level 2 on.")
     printing.say("")
     rows = [
         (

@@ -1,4 +1,4 @@
-"""The demo's web page, on a terminal: a board to look at while it fills, and what a stranger types next."""
+"""The demo's web page, when run in a terminal: a live board, and what to type next."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOKEN_LASTS = timedelta(days=1)
 
 @contextmanager
 def shown(config: Config, store: PostgresStore) -> Iterator[str]:
-    """The face, at the usual address or, when that is taken, at any free port. Gives its URL."""
+    """The API server, at the usual address or, if that is in use, at any free port. Yields its URL."""
     from kbslurm.api.server import context_of
 
     with _served(context_of(config, store), config.server.listen) as serving:
@@ -43,7 +43,7 @@ def _served(context: Context, listen: str) -> Serving:
 
 
 def stay(store: PostgresStore, place: Path, url: str, board: str, gpu: str) -> None:
-    """Say what can be looked at and typed, and stay until ^C."""
+    """Print what to open and type, and stay until ^C."""
     now = datetime.now(UTC)
     guest = store.people.ensure(GUEST)
     token = store.tokens.issue(guest.id, kind="cli", device="demo", expires_at=now + TOKEN_LASTS, now=now)
@@ -54,7 +54,7 @@ def stay(store: PostgresStore, place: Path, url: str, board: str, gpu: str) -> N
     printing.say(f"  export KBSLURM_CONFIG={place / 'kbslurm.toml'}")
     printing.say(f"  {kbslurm} status; {kbslurm} board {board}")
     printing.say(f"  {kbslurm} submit YOUR_KERNEL.py --leaderboard {board} --watch")
-    printing.say(f"or with popcorn-cli, as {GUEST!r} (it reads ~/.popcorn.yaml; keep what you have there):")
+    printing.say(f"or with popcorn-cli, as {GUEST!r} (it reads ~/.popcorn.yaml; back up what you have there):")
     printing.say(f"  export POPCORN_API_URL={url}")
     printing.say(f"  echo 'cli_id: {token}' > ~/.popcorn.yaml")
     printing.say(f"  popcorn submit --no-tui --leaderboard {board} --gpu {gpu} --mode leaderboard YOUR_KERNEL.py")

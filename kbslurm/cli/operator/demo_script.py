@@ -11,7 +11,7 @@ from kbslurm.cli.output import printing
 
 @dataclass(frozen=True, kw_only=True)
 class Play:
-    """One submission of the script, and what must come of it."""
+    """One submission of the script, and its expected verdict."""
 
     person: str
     file: Path
@@ -33,7 +33,7 @@ class Script:
 
 
 def script() -> Script:
-    """The script as it stands in examples/demo.toml."""
+    """The script from examples/demo.toml."""
     from kbslurm.config import shared_folders
 
     base = shared_folders.path("examples")
@@ -59,10 +59,10 @@ def script() -> Script:
 
 
 def say_next(problem: Path, *, again: str = "demo") -> None:
-    """What to try next, as it can be typed where the demo was started."""
+    """What to try next, as typed in the folder where the demo was started."""
     named, kbslurm = printing.path(problem), printing.command()
     printing.say("")
     printing.say("Next:")
-    printing.say(f"  {kbslurm} try {named} YOUR_KERNEL.py      your own kernel, here, now")
-    printing.say(f"  {kbslurm} problem verify {named}      what a problem's author runs")
+    printing.say(f"  {kbslurm} try {named} YOUR_KERNEL.py      judge your own kernel here")
+    printing.say(f"  {kbslurm} problem verify {named}      check a problem, as its author would")
     printing.say(f"  {kbslurm} {again:<12}                      another round")

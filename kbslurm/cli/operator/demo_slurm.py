@@ -1,4 +1,4 @@
-"""`kbslurm demo --slurm`: the same competition on a real Slurm with real Apptainer, made on this machine for it."""
+"""`kbslurm demo --slurm`: the same competition on a real Slurm with real Apptainer, started on this machine for it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from kbslurm.errors import Misconfigured
 
 
 def played_on_slurm(*, as_json: bool) -> int:
-    """Bring the test cluster up, play the demo on its login node as an ordinary user, bring it down again."""
+    """Start the test cluster, run the demo on its login node as an ordinary user, and stop the cluster again."""
     from kbslurm.config import shared_folders
 
     checkout = shared_folders.checkout()
     if checkout is None or not (up := checkout / "tests" / "cluster" / "up.py").is_file():
         raise Misconfigured(
-            "--slurm needs a checkout: the wheel has no cluster in it", fix="Clone kbslurm, then make demo-slurm."
+            "--slurm needs a checkout: the wheel doesn't contain the cluster",
+            fix="Clone kbslurm, then run: make demo-slurm",
         )
     if os.getuid() != 0:
         raise Misconfigured(
-            "--slurm needs root: it makes a cluster in namespaces of its own", fix="sudo make demo-slurm"
+            "--slurm needs root: it creates a cluster in its own namespaces", fix="Run: sudo make demo-slurm"
         )
     with tempfile.TemporaryDirectory(prefix="kb-demo-slurm-") as place:
         code = _played(up, Path(place), as_json)
@@ -36,7 +37,7 @@ def _played(up: Path, place: Path, as_json: bool) -> int:
     _call(up, "start", "--dir", str(place), "--with-pid", str(os.getpid()))
     try:
         site = "/kb/src/tests/cluster/site.toml"
-        # what is told to be tried next is on this machine, not on that login node
+        # what to try next applies to this machine, not to that login node
         command = ["kbslurm", "demo", "--once", "--no-next", "--site", site, *(["--json"] if as_json else [])]
         found = _call(up, "exec", "--dir", str(place), "--user", "kb", "--", *command, check=False)
         return found.returncode
@@ -48,6 +49,6 @@ def _call(up: Path, *words: str, check: bool = True) -> subprocess.CompletedProc
     found = subprocess.run([sys.executable, str(up), *words], check=False)
     if check and found.returncode:
         raise Misconfigured(
-            f"the cluster could not be made (exit code {found.returncode})", fix="What is above says why."
+            f"the cluster couldn't be started (exit code {found.returncode})", fix="The output above says why."
         )
     return found

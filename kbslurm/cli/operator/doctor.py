@@ -1,4 +1,4 @@
-"""`kbslurm doctor`: is everything as it should be, here and at a site? Each finding says what to do."""
+"""`kbslurm doctor`: check this installation or a site. Each finding says what to do."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from kbslurm.errors import Invalid
 
 
 def doctor(
-    site: Annotated[str | None, typer.Option("--site", help="Look at this cluster: a name, or a .toml file.")] = None,
-    live: Annotated[bool, typer.Option("--live", help="Submit one small job per GPU type to see its node.")] = False,
-    wait_s: Annotated[float, typer.Option("--wait", min=1, help="Seconds for such a job to start.")] = 300.0,
+    site: Annotated[str | None, typer.Option("--site", help="Check this cluster: a name, or a .toml file.")] = None,
+    live: Annotated[bool, typer.Option("--live", help="Submit one small job per GPU type to check its node.")] = False,
+    wait_s: Annotated[float, typer.Option("--wait", min=1, help="Seconds to wait for such a job to start.")] = 300.0,
     as_json: Json = False,
 ) -> int:
-    """Check this installation, or a cluster: PASS, CAUTION or FAIL, each with its remedy. Exit code 1 on a FAIL."""
+    """Check this installation or a cluster: PASS, CAUTION or FAIL, each with its remedy. Exit code 1 on a FAIL."""
     if live and site is None:
-        raise Invalid("--live needs --site", hint="Say which cluster: kbslurm doctor --site NAME --live")
+        raise Invalid("--live needs --site", hint="Name the cluster: kbslurm doctor --site NAME --live")
     with printing.progress(as_json) as tell:
         tell({"phase": "looking" if not live else "waiting for a node of each kind"})
         findings = local_findings(configuration()) if site is None else site_findings(site, live=live, wait_s=wait_s)

@@ -1,4 +1,4 @@
-"""What `kbslurm doctor` looks at on this machine: Python, disk, database, daemon, isolation."""
+"""What `kbslurm doctor` checks on this machine: Python, disk, database, daemon, isolation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CORES_PER_RUN = 2
 
 
 def local_findings(config: Config) -> list[Finding]:
-    """This installation: Python, disk, database, daemon, and what local runs can be kept apart by."""
+    """This installation: Python, disk, database, daemon, and the isolation of local runs."""
     return [
         python_finding(sys.version_info[:2]),
         configuration_finding(config),
@@ -41,23 +41,23 @@ def local_findings(config: Config) -> list[Finding]:
 
 
 def python_finding(version: tuple[int, int]) -> Finding:
-    """Whether this Python is one of those that the tests ran with."""
+    """Whether this Python version has been tested."""
     text = ".".join(map(str, version))
     if TESTED[0] <= version <= TESTED[1]:
         return passed("Python", text)
-    return caution("Python", f"{text} isn't one that was tested", "Use 3.11, 3.12, 3.13 or 3.14.")
+    return caution("Python", f"{text} hasn't been tested", "Use 3.11, 3.12, 3.13 or 3.14.")
 
 
 def configuration_finding(config: Config) -> Finding:
-    """Which kbslurm.toml holds."""
+    """Which kbslurm.toml is in effect."""
     if config.file is None:
-        remedy = "Fine for a first look; a service wants a kbslurm.toml (docs/operate.md)."
-        return caution("configuration", "no kbslurm.toml was found, so defaults hold", remedy)
+        remedy = "Fine for a first look; a service needs a kbslurm.toml (docs/operate.md)."
+        return caution("configuration", "no kbslurm.toml found; using defaults", remedy)
     return passed("configuration", str(config.file))
 
 
 def state_finding(folder: Path) -> Finding:
-    """Whether the state folder can be written and has room."""
+    """Whether the state folder is writable and has free space."""
     place = folder
     while not place.exists() and place != place.parent:
         place = place.parent
@@ -68,12 +68,14 @@ def state_finding(folder: Path) -> Finding:
         remedy = "Give its owner write access, or set [daemon] state_dir."
         return failed("state folder", f"{folder} can't be written: {error.strerror}", remedy)
     if free_mb < FREE_MB:
-        return caution("state folder", f"{folder} has {free_mb} MiB left", "Make room: a full disk stops every run.")
-    return passed("state folder", f"{folder}, {free_mb >> 10} GiB left")
+        return caution(
+            "state folder", f"{folder} has only {free_mb} MiB free", "Free some space: a full disk stops every run."
+        )
+    return passed("state folder", f"{folder}, {free_mb >> 10} GiB free")
 
 
 def database_findings(config: Config) -> Iterator[Finding]:
-    """Whether the database answers, has this version's schema, agrees about the time, and a daemon leads."""
+    """Whether the database is reachable, has the right schema, agrees about the time, and a daemon is leading."""
     from kbslurm import wiring
     from kbslurm.store import migrate
 
@@ -84,14 +86,14 @@ def database_findings(config: Config) -> Iterator[Finding]:
                 yield failed("database", f"its schema is {state.value}", "Run: kbslurm db upgrade")
                 return
             if state is not migrate.Schema.CURRENT:
-                yield passed("database", "embedded and empty; the first command that needs it fills it")
+                yield passed("database", "embedded and empty; the first command that needs it sets it up")
                 return
             with wiring.opened_store(config, migrated=False) as store:
                 yield passed("database", f"Postgres {store.server_version()} at {store.where}, schema current")
                 yield clock_finding(_database_now(url))
                 yield _leader_finding(next((line for line in store.leases.all() if line.name == "daemon"), None))
     except KbslurmError as error:
-        yield failed("database", error.message, error.hint or "Look at DATABASE_URL, and whether Postgres runs.")
+        yield failed("database", error.message, error.hint or "Check DATABASE_URL, and that Postgres is running.")
 
 
 def _database_now(url: str) -> datetime:
@@ -109,46 +111,48 @@ def clock_finding(there: datetime) -> Finding:
     off_s = (datetime.now(UTC) - there).total_seconds()
     if abs(off_s) > OFF_S:
         text = f"the database's clock differs by {off_s:.1f} s"
-        return failed("clock", text, "Have both set by a time server: leases and deadlines count on it.")
+        return failed("clock", text, "Synchronise both with a time server: leases and deadlines depend on it.")
     return passed("clock", f"agrees with the database's within {max(abs(off_s), 0.01):.2f} s")
 
 
 def _leader_finding(leader: object) -> Finding:
     until: datetime | None = getattr(leader, "expires_at", None)
     if until is None or until < datetime.now(UTC):
-        return caution("daemon", "none leads: nothing is launched or collected", "Start one: kbslurm up")
-    return passed("daemon", f"{getattr(leader, 'holder', '')} leads")
+        return caution("daemon", "none is leading: nothing is launched or collected", "Start one: kbslurm up")
+    return passed("daemon", f"{getattr(leader, 'holder', '')} is leading")
 
 
 def backend_findings(config: Config) -> Iterator[Finding]:
-    """Whether there is anywhere to run, and whether this machine has the cores for its slots."""
+    """Whether there is anywhere to run, and whether this machine has enough cores for its slots."""
     from kbslurm import wiring
 
     try:
         for found in wiring.sites(config):
             remedy = f"kbslurm doctor --site {found.name}"
-            yield passed("site", f"{found.name}: {', '.join(found.gpus)} ({remedy} looks at it)")
+            yield passed("site", f"{found.name}: {', '.join(found.gpus)} (check it with: {remedy})")
     except KbslurmError as error:
-        yield failed("sites", error.message, error.hint or "kbslurm site check says more.")
+        yield failed("sites", error.message, error.hint or "Run kbslurm site check for details.")
     slots, cores = sum(config.daemon.local.slots.values()), len(os.sched_getaffinity(0))
     if config.github.gpus:
         there = f"{config.github.repository}: {', '.join(config.github.gpus)}"
-        yield passed("GitHub", f"{there} (kbslurm github check looks at it)")
+        yield passed("GitHub", f"{there} (check it with: kbslurm github check)")
     if not slots and not config.sites.use and not config.github.gpus and not config.modal.gpus:
         yield caution(
             "backends",
             "none is configured: nothing can run",
-            "kbslurm site init, or below [daemon.local] in kbslurm.toml: slots = { H100 = 1 }",
+            "Run kbslurm site init, or set in kbslurm.toml below [daemon.local]: slots = { H100 = 1 }",
         )
     if slots and slots * CORES_PER_RUN > cores:
-        text = f"{slots} at once want {slots * CORES_PER_RUN} cores and there are {cores}: timings disturb each other"
+        text = (
+            f"{slots} runs at once need {slots * CORES_PER_RUN} cores, but there are {cores}: timings will be disturbed"
+        )
         yield caution("local slots", text, f"Lower [daemon.local] slots to {max(1, cores // CORES_PER_RUN)}.")
     elif slots:
         yield passed("local slots", f"{slots} at once on {cores} cores")
 
 
 def isolation_findings(config: Config) -> Iterator[Finding]:
-    """What a run on this very machine would be kept apart by, tried for real."""
+    """The isolation of a run on this machine, actually tried out."""
     if not config.daemon.local.slots:
         return
     try:
@@ -165,7 +169,7 @@ def isolation_findings(config: Config) -> Iterator[Finding]:
     except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError):
         yield failed(
             "isolation",
-            "can't be tried: the harness doesn't start here",
+            "can't be tested: the harness doesn't start here",
             f"python3 -I {shared_folders.eval_dir()} --probe",
         )
         return
@@ -173,6 +177,6 @@ def isolation_findings(config: Config) -> Iterator[Finding]:
     text = f"level {level} ({means}) for runs on this machine"
     if level < wanted:
         missing = "; ".join(map(str, told.get("notes", ()))) or "user namespaces or seccomp"
-        yield caution("isolation", f"{text}; a board wants {wanted} for a run to rank", f"Missing: {missing}.")
+        yield caution("isolation", f"{text}; boards require level {wanted} for a run to rank", f"Missing: {missing}.")
     else:
         yield passed("isolation", text)

@@ -1,4 +1,4 @@
-"""What `kbslurm doctor --site` looks at: a cluster's login node, its images, and its nodes."""
+"""What `kbslurm doctor --site` checks: a cluster's login node, its images, and its nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def site_findings(name: str, *, live: bool, wait_s: float) -> list[Finding]:
-    """What a cluster's login node shows, its images, and with `live` what its nodes show."""
+    """Check a cluster's login node, its images, and with `live` its nodes."""
     from kbslurm.backends.slurm.commands import Commands
     from kbslurm.backends.slurm.doctor import login_node, probe_job
     from kbslurm.backends.slurm.doctor.checkup import Checkup
@@ -37,8 +37,8 @@ def site_findings(name: str, *, live: bool, wait_s: float) -> list[Finding]:
 
 
 def wanted_by_boards(config: Config, site: Site) -> dict[str, dict[str, int]]:
-    """By GPU type of this site, the isolation that each open board asks of a run to rank. A database that doesn't
-    answer is a finding of `kbslurm doctor` itself, and none here."""
+    """By GPU type of this site, the isolation that open boards require for a run to rank. An unreachable database is
+    reported by `kbslurm doctor` itself, not here."""
     from kbslurm import wiring
     from kbslurm.store import migrate
 
@@ -55,12 +55,12 @@ def wanted_by_boards(config: Config, site: Site) -> dict[str, dict[str, int]]:
 
 
 def image_findings(site: Site) -> list[Finding]:
-    """Whether the images are there and are what was pinned. One that can only be seen on a node isn't missed here."""
+    """Whether the images exist and match their pins. An image that only the nodes can see isn't reported as missing."""
     from kbslurm.images import apptainer, verifying
 
     if site.container.runtime == "none":
-        remedy = "Have Apptainer installed: without it only staff's own submissions may run here."
-        return [caution("containers", "none: nothing keeps a submission from the service's own files", remedy)]
+        remedy = "Install Apptainer: without it only staff's own submissions may run here."
+        return [caution("containers", "none: nothing protects the service's own files from submissions", remedy)]
     maker: apptainer.Maker | None = apptainer.Maker(program=site.container.executable, timeout_s=apptainer.LOOK_S)
     if shutil.which(site.container.executable) is None:
         maker = None
@@ -73,6 +73,6 @@ def image_findings(site: Site) -> list[Finding]:
         if path.exists() or path.is_relative_to(site.paths.shared_root):
             findings += verifying.verify(path, maker, pinned=pinned, where=where)
         else:
-            text = f"{path} isn't on this machine; whether it is on the nodes only a job can see"
-            findings.append(caution("image", text, "kbslurm doctor --live looks there.", where=where))
+            text = f"{path} isn't on this machine; only a job can see whether it is on the nodes"
+            findings.append(caution("image", text, "Run kbslurm doctor --live to check.", where=where))
     return findings

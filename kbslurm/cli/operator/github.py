@@ -1,4 +1,4 @@
-"""`kbslurm github`: lending a repository's runners. docs/overflow.md walks through it."""
+"""`kbslurm github`: use a repository's runners; see docs/overflow.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from kbslurm.errors import Misconfigured
 
 
 def check(as_json: Json = False) -> int:
-    """Would a run go through? PASS, CAUTION or FAIL, each with its remedy. Starts nothing; exit code 1 on a FAIL."""
+    """Check whether a run would work: PASS, CAUTION or FAIL, each with its remedy. Starts nothing; exit code 1 on a
+    FAIL."""
     from kbslurm import wiring
     from kbslurm.backends.github.backend import GithubBackend
     from kbslurm.backends.github.check import findings
@@ -24,16 +25,16 @@ def check(as_json: Json = False) -> int:
     config = configuration()
     if not config.github.gpus:
         raise Misconfigured(
-            "no GPU type is run on GitHub",
+            "no GPU types are configured for GitHub",
             file=config.file,
             key="github.gpus",
-            fix="docs/overflow.md says what to set.",
+            fix="docs/overflow.md lists what to set.",
         )
     backend = wiring.github_place(config).backend
     assert isinstance(backend, GithubBackend)
     try:
         with printing.progress(as_json) as tell:
-            tell({"phase": f"asking {backend.api.url}"})
+            tell({"phase": f"checking {backend.api.url}"})
             found = list(findings(backend, shared_folders.eval_dir()))
     finally:
         backend.close()
@@ -41,16 +42,17 @@ def check(as_json: Json = False) -> int:
 
 
 def install(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A working copy of the repository.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The repository's working copy.")],
     as_json: Json = False,
 ) -> None:
-    """Put workflow and harness into a working copy. Commit and push them yourself; do it again after an upgrade."""
+    """Install the workflow and harness in a working copy. Commit and push them yourself; repeat this after every
+    upgrade."""
     from kbslurm.backends.github import repository_files
 
     changed = repository_files.install(folder, shared_folders.eval_dir())
     if as_json:
         printing.as_json({"folder": str(folder), "changed": changed})
     elif changed:
-        printing.say(f"{len(changed)} files were written to {folder}: commit and push them.")
+        printing.say(f"{len(changed)} files written to {folder}: commit and push them.")
     else:
-        printing.say(f"{folder} has them all already.")
+        printing.say(f"{folder} is already up to date.")

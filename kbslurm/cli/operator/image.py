@@ -1,4 +1,4 @@
-"""`kbslurm image …`: make the images that jobs run in, and look whether they still are what was pinned."""
+"""`kbslurm image …`: build the images that jobs run in, and verify that they still match their pins."""
 
 from __future__ import annotations
 
@@ -28,24 +28,26 @@ if TYPE_CHECKING:
         Recipe,
     )
 
-Out = Annotated[Path | None, typer.Option("--out", help="Where to: a .sif file, or a directory without an ending.")]
-SiteName = Annotated[str | None, typer.Option("--site", help="The images of this site.")]
+Out = Annotated[Path | None, typer.Option("--out", help="The target: a .sif file, or a directory without a suffix.")]
+SiteName = Annotated[str | None, typer.Option("--site", help="Use the images of this site.")]
 Program = Annotated[str, typer.Option("--program", help="The container program (default: apptainer, singularity).")]
-Unpinned = Annotated[bool, typer.Option("--unpinned", help="Take what the name means today; pin what came.")]
-Limit = Annotated[float, typer.Option("--time-limit", min=1, help="Seconds after which it is ended.")]
+Unpinned = Annotated[bool, typer.Option("--unpinned", help="Accept what the tag refers to today, and pin that.")]
+Limit = Annotated[float, typer.Option("--time-limit", min=1, help="Kill it after this many seconds.")]
 
 
 def build(
     recipe: Annotated[str, typer.Argument(help="A recipe's name (kbslurm image list), or a .def file.")],
     out: Out = None,
     arg: Annotated[list[str] | None, typer.Option("--arg", help="NAME=VALUE for the recipe's %arguments.")] = None,
-    option: Annotated[list[str] | None, typer.Option("--option", help="One more option for the program.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--option", help="An extra option for the container program.")
+    ] = None,
     program: Program = "",
     unpinned: Unpinned = False,
     limit_s: Limit = 3600.0,
     as_json: Json = False,
 ) -> int:
-    """Build an image and pin its digest in the digests.lock beside it."""
+    """Build an image and pin its digest in the digests.lock next to it."""
     from kbslurm.images import apptainer
 
     found = _recipe(recipe)
@@ -62,30 +64,32 @@ def build(
 def pull(
     source: Annotated[str, typer.Argument(help="docker://HOST/NAME@sha256:…, oras://…")],
     out: Out = None,
-    option: Annotated[list[str] | None, typer.Option("--option", help="One more option for the program.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--option", help="An extra option for the container program.")
+    ] = None,
     program: Program = "",
     unpinned: Unpinned = False,
     limit_s: Limit = 3600.0,
     as_json: Json = False,
 ) -> int:
-    """Fetch an image from a registry and pin its digest in the digests.lock beside it."""
+    """Pull an image from a registry and pin its digest in the digests.lock next to it."""
     from kbslurm.images import apptainer
 
     name = source.rpartition("/")[2].partition("@")[0].partition(":")[0]
     target = out or Path.cwd() / f"{name}.sif"
     maker = apptainer.Maker(program=program, options=tuple(option or ()), timeout_s=limit_s)
     with printing.progress(as_json) as tell:
-        tell({"phase": f"fetching {source}"})
+        tell({"phase": f"pulling {source}"})
         made = apptainer.pull(source, target, maker, now=datetime.now(UTC), unpinned=unpinned)
     return _made(target, made, as_json)
 
 
 def list_(
-    folder: Annotated[Path | None, typer.Argument(help="The images of this folder.")] = None,
+    folder: Annotated[Path | None, typer.Argument(help="The folder of the images.")] = None,
     site: SiteName = None,
     as_json: Json = False,
 ) -> int:
-    """The recipes that there are, and the images of a folder or a site with their pins."""
+    """List the recipes, and a folder's or site's images with their pins."""
     from kbslurm.images.recipes import recipes_in
 
     recipes = recipes_in(shared_folders.path("containers"))
@@ -112,16 +116,16 @@ def list_(
 def verify(
     image: Annotated[list[Path] | None, typer.Argument(help="SIF files or directories.")] = None,
     site: SiteName = None,
-    key: Annotated[Path | None, typer.Option("--key", help="The public key that must have signed.")] = None,
-    digest: Annotated[str, typer.Option("--digest", help="What it must be, instead of what is pinned.")] = "",
+    key: Annotated[Path | None, typer.Option("--key", help="The public key that must have signed them.")] = None,
+    digest: Annotated[str, typer.Option("--digest", help="The expected digest, instead of the pinned one.")] = "",
     program: Program = "",
     as_json: Json = False,
 ) -> int:
-    """Hold images to their pins and signatures. Exit code 1 when one isn't what it should be."""
+    """Verify images against their pins and signatures. Exit code 1 if any of them doesn't match."""
     from kbslurm.images import apptainer, verifying
 
     if not image and site is None:
-        raise Invalid("no image is named", hint="Name files, or --site NAME for all that a site uses.")
+        raise Invalid("no images given", hint="Give files, or --site NAME for all images of a site.")
     wanted = [(path, digest, "") for path in image or ()]
     if site is not None:
         wanted += _images_of_site(site_named(site))
@@ -160,7 +164,7 @@ def _made(target: Path, made: Pin, as_json: bool) -> int:
     if as_json:
         printing.as_json({"image": str(target), **printing.jsonable(made)})
     else:
-        printing.say(f"{target} is there, pinned as {made.digest}")
+        printing.say(f"{target} is ready, pinned as {made.digest}")
         printing.say(f'  image_digest = "{made.digest}" in a site\'s file pins it for that site')
     return EXIT_OK
 

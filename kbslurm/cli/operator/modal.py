@@ -1,4 +1,4 @@
-"""`kbslurm modal …`: put the app there that runs of overflow go to, and look whether it is as it should be."""
+"""`kbslurm modal …`: deploy the app that overflow runs go to, and check it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from kbslurm.errors import EXIT_OK
 
 
 def check(as_json: Json = False) -> int:
-    """Token, app, harness and functions: PASS, CAUTION or FAIL, each with its remedy. Exit code 1 on a FAIL."""
+    """Check the token, app, harness and functions: PASS, CAUTION or FAIL, each with its remedy. Exit code 1 on a
+    FAIL."""
     from kbslurm import wiring
     from kbslurm.backends.modal import deploy
 
@@ -29,12 +30,10 @@ def check(as_json: Json = False) -> int:
 
 
 def deploy_(
-    to: Annotated[
-        Path | None, typer.Option("--to", help="Only write the folder that would be deployed, and end.")
-    ] = None,
+    to: Annotated[Path | None, typer.Option("--to", help="Only write the folder that would be deployed.")] = None,
     as_json: Json = False,
 ) -> int:
-    """Deploy the app that [modal] describes, with this installation's harness in it. Again after each update."""
+    """Deploy the app that [modal] describes, with this installation's harness. Repeat this after every update."""
     from kbslurm import wiring
     from kbslurm.backends.modal import deploy
 
@@ -56,7 +55,7 @@ def deploy_(
         )
     elif to is None:
         many = "1 function" if len(facts["functions"]) == 1 else f"{len(facts['functions'])} functions"
-        printing.say(f"{facts['app']} is deployed, {many}; kbslurm modal check looks at it")
+        printing.say(f"{facts['app']} is deployed, {many}; check it with: kbslurm modal check")
     else:
-        printing.say(f"{printing.path(file)} is written; deploy it: modal deploy {printing.path(file)}")
+        printing.say(f"{printing.path(file)} written; deploy it with: modal deploy {printing.path(file)}")
     return EXIT_OK

@@ -1,4 +1,4 @@
-"""`kbslurm shadow`: the same submission at two places, and how far the second one's times are from the first one's."""
+"""`kbslurm shadow`: the same submission at two places, and how their times differ."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from kbslurm.errors import EXIT_OK, NotFound
 
 
 def order(
-    submission: Annotated[int, typer.Argument(help="A leaderboard submission that has its score.")],
-    on: Annotated[str, typer.Option("--on", help="The place, as kbslurm status calls it.")],
+    submission: Annotated[int, typer.Argument(help="A leaderboard submission with a score.")],
+    on: Annotated[str, typer.Option("--on", help="The place, as named by kbslurm status.")],
     as_json: Json = False,
 ) -> int:
-    """Measure a submission once more at a place, whatever the rule for overflow. It never ranks; it may cost money."""
+    """Measure a submission again at another place, regardless of the overflow rule. It never ranks, and it may cost
+    money."""
     from kbslurm import wiring
 
     places = {place.name: place for place in wiring.places(configuration())}
@@ -32,12 +33,12 @@ def order(
         printing.as_json({"submission": submission, "place": on, "runs": runs})
         return EXIT_OK
     named = ", ".join(map(str, runs))
-    printing.say(f"ordered at {on}: run {named}; kbslurm shadow report BOARD tells what came of it")
+    printing.say(f"ordered at {on}: run {named}; kbslurm shadow report BOARD shows the result")
     return EXIT_OK
 
 
 def report(name: BoardName, as_json: Json = False) -> int:
-    """How much longer the board's problem takes at other places, by what shadows of its submissions took there."""
+    """Compare the board's times at other places with those at home, based on shadow runs."""
     with opened_store() as store:
         board = board_named(store, name)
         found = store.shadows.of_board(board.name)
@@ -53,13 +54,17 @@ def report(name: BoardName, as_json: Json = False) -> int:
         )
         return EXIT_OK
     if not found:
-        printing.say(f"no submission of {board.name} was measured elsewhere; kbslurm shadow order NUMBER --on PLACE")
+        printing.say(
+            f"no submission to {board.name} was measured elsewhere yet;"
+            " order one: kbslurm shadow order NUMBER --on PLACE"
+        )
         return EXIT_OK
     rows = []
     for row in found:
         said = row.drift
         ratio = "–" if said is None else f"{said.ratio:.4f} ({said.low:.4f} to {said.high:.4f})"
-        word = "" if said is None else "slower" if said.low > 1 else "faster" if said.high < 1 else "no difference seen"
+        even = "within measurement error"
+        word = "" if said is None else "slower" if said.low > 1 else "faster" if said.high < 1 else even
         pairs = "0" if said is None else str(said.pairs)
         rows.append(
             (
@@ -72,6 +77,6 @@ def report(name: BoardName, as_json: Json = False) -> int:
                 str(row.without_score),
             )
         )
-    heads = ("place", "GPU", "pairs", "times there, of those at home", "", "open", "without a score")
+    heads = ("place", "GPU", "pairs", "time there / time at home", "", "open", "without a score")
     printing.table(heads, rows, title=f"{board.name}: drift")
     return EXIT_OK

@@ -17,10 +17,8 @@ from kbslurm.config import shared_folders
 from kbslurm.errors import EXIT_OK, KbslurmError
 
 
-def check(
-    site: Annotated[str, typer.Argument(help="A name, or a file that ends in .toml.")], as_json: Json = False
-) -> int:
-    """Read a cluster's file and render a job for each of its GPU types. Nothing is asked of the cluster."""
+def check(site: Annotated[str, typer.Argument(help="A name, or a .toml file.")], as_json: Json = False) -> int:
+    """Check a cluster file and render a job for each of its GPU types. Doesn't contact the cluster."""
     from kbslurm.domain.run import JobName
     from kbslurm.flow.script import script_for, supervisor_digest
 
@@ -40,12 +38,12 @@ def check(
     if as_json:
         printing.as_json({"site": found.name, "gpus": sorted(found.gpus)})
     else:
-        printing.say(f"{found.name} is fine: {', '.join(found.gpus)}; kbslurm doctor --site asks the cluster itself")
+        printing.say(f"{found.name} is valid: {', '.join(found.gpus)}; kbslurm doctor --site checks the cluster itself")
     return EXIT_OK
 
 
 def list_(as_json: Json = False) -> int:
-    """The clusters whose files are here, and which of them are used."""
+    """List the cluster files found here and which of them are in use."""
     rows = _listed()
     if as_json:
         printing.as_json(rows)
@@ -63,10 +61,8 @@ def list_(as_json: Json = False) -> int:
     return EXIT_OK
 
 
-def show_(
-    site: Annotated[str, typer.Argument(help="A name, or a file that ends in .toml.")], as_json: Json = False
-) -> int:
-    """Everything that holds for a cluster, defaults included."""
+def show_(site: Annotated[str, typer.Argument(help="A name, or a .toml file.")], as_json: Json = False) -> int:
+    """Show all settings of a cluster, including defaults."""
     found = site_named(site)
     values = dataclasses.asdict(found)
     if as_json:
@@ -78,7 +74,7 @@ def show_(
 
 
 def schema(as_json: Json = False) -> int:
-    """The JSON schema of a cluster's file, for editors."""
+    """Print the JSON schema of a cluster file, for editors."""
     from kbslurm.config import sites
 
     print(json.dumps(sites.schema(), indent=2, sort_keys=True))

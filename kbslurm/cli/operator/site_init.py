@@ -1,4 +1,4 @@
-"""`kbslurm site init`: a cluster's first file, from what Slurm shows on its login node."""
+"""`kbslurm site init`: a first cluster file, from what Slurm reports on its login node."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from kbslurm.errors import EXIT_OK, BackendTrouble, Invalid, NotFound
 
 
 def site_init(
-    name: Annotated[str, typer.Option("--name", help="What it will be called (default: the cluster's name).")] = "",
-    out: Annotated[Path | None, typer.Option("--out", help="Write it there instead of printing it.")] = None,
+    name: Annotated[str, typer.Option("--name", help="The site's name (default: the cluster's name).")] = "",
+    out: Annotated[Path | None, typer.Option("--out", help="Write to this file instead of printing it.")] = None,
     shared_root: Annotated[
-        Path | None, typer.Option("--shared-root", help="A folder that login and compute nodes see.")
+        Path | None, typer.Option("--shared-root", help="A folder shared by login and compute nodes.")
     ] = None,
-    image_dir: Annotated[Path | None, typer.Option("--image-dir", help="Where the images are.")] = None,
-    image: Annotated[str, typer.Option("--image", help="The image of every GPU type, below --image-dir.")] = "",
+    image_dir: Annotated[Path | None, typer.Option("--image-dir", help="The folder of the images.")] = None,
+    image: Annotated[str, typer.Option("--image", help="The image for every GPU type, below --image-dir.")] = "",
     gpu: Annotated[list[str] | None, typer.Option("--gpu", help="Only these GPU types.")] = None,
-    bin_dir: Annotated[str, typer.Option("--bin-dir", help="Where Slurm's commands are, if not in PATH.")] = "",
-    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    bin_dir: Annotated[str, typer.Option("--bin-dir", help="The folder of Slurm's commands, if not in PATH.")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Write a cluster's first file from what Slurm shows here. Run it on the login node; see its lines with a `?`."""
+    """Write a first cluster file from what Slurm reports here. Run it on the login node, then review its lines with a
+    `?`."""
     from kbslurm.backends.slurm.doctor import site_file, survey
     from kbslurm.config import sites
 
     if out is not None and out.exists() and not force:
-        raise Invalid(f"{out} is there already", hint="Choose another name, or say --force.")
+        raise Invalid(f"{out} already exists", hint="Choose another name, or pass --force.")
     program = shutil.which("apptainer") or shutil.which("singularity") or ""
     try:
         found = survey.survey(survey.asker(bin_dir=bin_dir), user=getpass.getuser(), program=program)
@@ -57,11 +58,11 @@ def site_init(
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise Invalid(f"{out.parent} can't be made: {error.strerror}", hint="Choose another --out.") from None
+            raise Invalid(f"{out.parent} can't be created: {error.strerror}", hint="Choose another --out.") from None
     with tempfile.TemporaryDirectory(prefix="kb-site-", dir=out.parent if out else None) as folder:
         fresh = Path(folder) / (out.name if out else "site.toml")
         fresh.write_text(text, encoding="utf-8")
-        site = sites.load(fresh)  # what we write ourselves has to be taken by whoever reads it
+        site = sites.load(fresh)  # what we write must pass our own check
         if out is not None:
             fresh.replace(out)
     if as_json:
@@ -71,6 +72,6 @@ def site_init(
     if out is None:
         print(text, end="")
         return EXIT_OK
-    printing.say(f"{out} is written; look at the lines with a ?")
+    printing.say(f"{out} written; review the lines with a ?")
     printing.say(f"then: kbslurm site check {out}; kbslurm doctor --site {out} --live")
     return EXIT_OK

@@ -1,4 +1,4 @@
-"""`kbslurm status`: the whole service on one screen, and an exit code that a monitor understands."""
+"""`kbslurm status`: the whole service on one screen, with an exit code for monitoring."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from kbslurm.errors import EXIT_BUG, EXIT_OK
 
 
 def status(
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again every two seconds, until ^C.")] = False,
-    every_s: Annotated[float, typer.Option("--every", min=0.5, help="How often, with --watch.")] = 2.0,
-    ask_sites: Annotated[bool, typer.Option("--sites/--no-sites", help="Ask Slurm for nodes and GPUs.")] = True,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every two seconds, until ^C.")] = False,
+    every_s: Annotated[float, typer.Option("--every", min=0.5, help="Seconds between refreshes, with --watch.")] = 2.0,
+    ask_sites: Annotated[bool, typer.Option("--sites/--no-sites", help="Query Slurm for nodes and GPUs.")] = True,
     as_json: Json = False,
 ) -> int:
-    """Queue by GPU type, backends, daemon, database, and what needs attention. Exit code 1 when unhealthy.
+    """Show the queue by GPU type, backends, daemon, database, and what needs attention. Exit code 1 when unhealthy.
 
-    Sites are asked what their machines do: one sinfo and one scontrol each, unless --no-sites.
+    Each site is queried for its nodes, with one sinfo and one scontrol, unless --no-sites is given.
     """
     config = configuration()
     while True:
@@ -59,7 +59,7 @@ def _shown(found: Status, as_json: bool) -> None:
     elif found.accepts_jobs is not None:
         say("the queue is empty")
     for row in found.waiting:
-        where = f"{row['backend']}, {row['gpu']}: {row['attempts']} submitted and not started"
+        where = f"{row['backend']}, {row['gpu']}: {row['attempts']} submitted but not started"
         say(f"{printing.escape(where)}: {printing.escape(row['reason'])}", soft_wrap=True)
     for row in found.places:
         _say_place(say, row)
@@ -80,34 +80,36 @@ def _shown(found: Status, as_json: bool) -> None:
 def _say_place(say: Callable[..., None], row: Mapping[str, Any]) -> None:
     name = printing.escape(row["backend"])
     if row["troubles"]:
-        say(f"[yellow]look[/]  {name} is left alone for a while: {printing.escape(row['why'])}", soft_wrap=True)
+        say(f"[yellow]look[/]  {name} isn't used for a while: {printing.escape(row['why'])}", soft_wrap=True)
     if pace := row["pace"]:
         slow = ", slow" if pace["slow"] else ""
         left = f"{pace['budget_left']:.0f} left this minute"
-        say(f"{name}: {pace['calls']} scheduler calls, {left}; asked every {printing.span(pace['interval_s'])}{slow}")
+        say(f"{name}: {pace['calls']} scheduler calls, {left}; polled every {printing.span(pace['interval_s'])}{slow}")
 
 
 def _say_breaker(say: Callable[..., None], row: Mapping[str, Any], overflow: Mapping[str, Any]) -> None:
-    """Only where there is another place to go: else a breaker keeps nobody away."""
+    """Shown only if there is another place to go: otherwise the breaker holds no run back."""
     breaker = row.get("breaker")
     if not overflow.get("rule") or not breaker or breaker["state"] == "closed":
         return
     name, why = printing.escape(row["backend"]), printing.escape(breaker["why"])
     if breaker["state"] == "half_open":
-        say(f"[yellow]look[/]  {name} is tried with one run: {why}", soft_wrap=True)
+        say(f"[yellow]look[/]  {name} is being tested with one run: {why}", soft_wrap=True)
         return
     again = f", tried again at {breaker['try_at'][11:19]} UTC" if breaker["try_at"] else ""
     say(f"[yellow]look[/]  {name} gets no runs{again}: {why}", soft_wrap=True)
 
 
 def _say_budget(say: Callable[..., None], overflow: Mapping[str, Any]) -> None:
-    """What is spent of each bound, and whom only that keeps at home."""
+    """What is spent of each budget, and which runs only that keeps at home."""
     budget, currency = overflow.get("budget", {}), overflow.get("currency", "")
     bounds = [("the month", budget)] if budget.get("month") is not None else []
     bounds += [(f"board {name}", one) for name, one in sorted(budget.get("boards", {}).items())]
     bounds += [(f"team {name}", one) for name, one in sorted(budget.get("teams", {}).items())]
     for whose, one in bounds:
-        line = f"{whose}: {one['spent']:.2f} of {one['month']:.2f} {currency} spent, open runs at their most"
+        line = (
+            f"{whose}: {one['spent']:.2f} of {one['month']:.2f} {currency} spent, counting open runs at their maximum"
+        )
         say(f"[bold]budget[/]    {printing.escape(line)}", soft_wrap=True)
     held = {f"{gpu} runs": said for gpu, said in overflow.get("held_up", {}).items()}
     for of, key in (("board", "held_boards"), ("team", "held_teams")):

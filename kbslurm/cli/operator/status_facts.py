@@ -1,4 +1,4 @@
-"""What `kbslurm status` has to say: one look at the database, the daemon, the places and the queue."""
+"""What `kbslurm status` shows: the state of the database, the daemon, the places and the queue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GIVEN_UP_ON = 3
 
 @dataclass(kw_only=True)
 class Status:
-    """What there is to say. `troubles` make it unhealthy; `attention` wants a look but harms nobody."""
+    """The facts to show. `troubles` make it unhealthy; `attention` should be reviewed but does no harm."""
 
     database: str = "unreachable"
     daemon: str = "none"
@@ -38,7 +38,7 @@ class Status:
 
 
 def looked(config: Config) -> Status:
-    """One look at everything. What can't be reached is a trouble, not an exception."""
+    """Read everything once. What can't be reached is a trouble, not an exception."""
     from kbslurm import wiring
     from kbslurm.store import migrate
 
@@ -46,7 +46,7 @@ def looked(config: Config) -> Status:
     try:
         with wiring.opened_store(config, migrated=False) as store:
             found.database = f"Postgres {store.server_version()} at {store.where}"
-            migrate.ensure_current(store.url)  # else what is read below may mean something else, or not be there
+            migrate.ensure_current(store.url)  # otherwise what is read below may differ or be missing
             _look_at_rows(store, found)
             _look_at_backends(config, store, found)
     except KbslurmError as error:
@@ -59,7 +59,7 @@ def _look_at_rows(store: PostgresStore, found: Status) -> None:
     found.accepts_jobs = store.settings.accepts_jobs()
     leader = next((line for line in store.leases.all() if line.name == "daemon"), None)
     if leader is None or leader.expires_at < now:
-        found.troubles.append("no daemon leads: nothing is launched or collected (kbslurm up starts one)")
+        found.troubles.append("no daemon is leading: nothing is launched or collected (kbslurm up starts one)")
         found.daemon = "none" if leader is None else f"none since {printing.ago(leader.beat_at, now)}"
     else:
         found.daemon = f"{leader.holder}, for {printing.ago(leader.elected_at, now)}"
@@ -76,11 +76,11 @@ def _look_at_rows(store: PostgresStore, found: Status) -> None:
 
 
 def _look_at_lanes(info: Mapping[str, Any], found: Status) -> None:
-    """What the leader told of its places when it last renewed its lease."""
+    """What the leader reported about its places when it last renewed its lease."""
     for name, told in info.get("places", {}).items():
         found.places.append({"backend": name, **told})
         if told["troubles"] >= GIVEN_UP_ON:
-            found.troubles.append(f"{name} fails again and again: {told['why']}")
+            found.troubles.append(f"{name} keeps failing: {told['why']}")
     found.overflow = dict(info.get("overflow", {}))
 
 
@@ -90,7 +90,7 @@ def look_at_fleets(config: Config, found: Status) -> None:
     try:
         sites = wiring.sites(config)
     except KbslurmError:
-        return  # the look at the backends has told it
+        return  # the check of the backends has reported it
     for site in sites:
         try:
             fleet = wiring.fleet(site)
@@ -124,7 +124,7 @@ def _look_at_backends(config: Config, store: PostgresStore, found: Status) -> No
             row = {"backend": place.name, "gpu": gpu, "open": opened.pop((place.name, gpu), 0), "slots": slots}
             found.backends.append(row)
     for lane in found.places:
-        # What only the leader has, on another host perhaps: its slots are as good as ours.
+        # Places that only the leader has, perhaps on another host, count as well.
         for gpu, slots in lane.get("slots", {}).items():
             if not any((known["backend"], known["gpu"]) == (lane["backend"], gpu) for known in found.backends):
                 count = opened.pop((lane["backend"], gpu), 0)
@@ -132,8 +132,8 @@ def _look_at_backends(config: Config, store: PostgresStore, found: Status) -> No
     for (backend, gpu), count in sorted(opened.items()):
         found.backends.append({"backend": backend, "gpu": gpu, "open": count, "slots": 0})
         found.troubles.append(
-            f"{count} attempts are open at {backend} ({gpu}), which neither the leader nor this host has:"
-            " they wait for one that does, or to be cancelled"
+            f"{count} attempts are open at {backend} ({gpu}), which neither the leader nor this host"
+            " has configured: configure it again, or cancel them"
         )
     offers = [offer for place in wiring.places(config) for offer in _offers_of(place)]
     _look_for_takers(store, [*offers, *(offer for lane in found.places for offer in _offers_told(lane))], found)
@@ -145,7 +145,7 @@ def _look_at_backends(config: Config, store: PostgresStore, found: Status) -> No
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """What a place gives a run: a GPU type, how many of them on one node, and whether only staff's runs go there."""
+    """What a place offers a run: a GPU type, how many of them on one node, and whether only staff's runs go there."""
 
     gpu: str
     most: int | None
@@ -166,19 +166,19 @@ def _offers_of(place: Place) -> list[Offer]:
 
 
 def _offers_told(lane: Mapping[str, Any]) -> list[Offer]:
-    """The same of a place that only the leader has."""
+    """The same for a place that only the leader has."""
     widest, staff_only = lane.get("widest", {}), lane.get("staff_only", False)
     slots = lane.get("slots", {})
     return [Offer(gpu=gpu, most=widest.get(gpu), staff_only=staff_only) for gpu, count in slots.items() if count]
 
 
 def _look_for_takers(store: PostgresStore, offers: list[Offer], found: Status) -> None:
-    """Runs that no place can take wait for ever, and nothing else would say so."""
+    """Runs that no place can take would wait forever, and nothing else would report it."""
     for want in store.overview.wants():
         if not any(offer.meets(want) for offer in offers):
             what = want.gpu if want.gpus == 1 else f"{want.gpus} {want.gpu} on one node"
-            whose = "" if want.by_staff else " to others than staff"
+            whose = "" if want.by_staff else " to anyone but staff"
             found.troubles.append(
-                f"queued runs that no place takes: {want.runs} want {what}, which nothing here gives{whose};"
-                " they wait for a place that does, or to be cancelled"
+                f"queued runs that no place takes: {want.runs} need {what}, which no place offers{whose};"
+                " add a place that does, or cancel them"
             )

@@ -1,4 +1,4 @@
-"""`kbslurm up`: the daemon in the foreground, API and Discord bot beside it, until SIGTERM or ^C."""
+"""`kbslurm up`: the daemon in the foreground, with API and Discord bot, until SIGTERM or ^C."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from kbslurm.config.settings import Config
 
 STOP_WITHIN_S = 30
-# A bot that ends by itself is started again: soon, then less and less often.
+# A bot that exits is restarted: soon at first, then less and less often.
 AGAIN_S = (2.0, 300.0)
 
 
 def up(
-    once: Annotated[bool, typer.Option("--once", help="End when nothing is queued or open any more.")] = False,
-    api: Annotated[bool, typer.Option("--api/--no-api", help="Whether the HTTP face is started, too.")] = True,
-    bot: Annotated[bool, typer.Option("--bot/--no-bot", help="Whether the Discord bot is, if it has a token.")] = True,
+    once: Annotated[bool, typer.Option("--once", help="Exit once nothing is queued or open.")] = False,
+    api: Annotated[bool, typer.Option("--api/--no-api", help="Also start the HTTP API.")] = True,
+    bot: Annotated[bool, typer.Option("--bot/--no-bot", help="Also start the Discord bot, if it has a token.")] = True,
     log_json: LogJson = False,
     verbose: Verbose = False,
 ) -> int:
-    """Run daemon, API and, with a DISCORD_TOKEN, the bot. SIGTERM or ^C stops them; jobs go on.
+    """Run the daemon, the API and, if DISCORD_TOKEN is set, the bot. SIGTERM or ^C stops them; jobs keep running.
 
-    With --once there is no API, since nobody would have the time to call it.
+    With --once no API is started, since nobody would have time to call it.
     """
     from kbslurm import wiring
     from kbslurm.daemon.service import (
@@ -50,7 +50,7 @@ def up(
     if not wiring.slots(config):
         raise Misconfigured(
             "no backend is configured, so nothing could run",
-            fix="Name sites in kbslurm.toml ([sites] use), or write: [daemon.local] slots = { H100 = 1 }.",
+            fix="List sites in kbslurm.toml ([sites] use), or add: [daemon.local] slots = { H100 = 1 }.",
         )
     if once or not api:
         run_daemon(config, once=once, log_json=log_json, verbose=verbose)
@@ -59,14 +59,14 @@ def up(
     bot = bot and config.secret("DISCORD_TOKEN") is not None
     with (
         stop_on_signals() as stop,
-        wiring.opened_store(config),  # migrated before there are two of us
+        wiring.opened_store(config),  # migrate before there are two processes
         _beside(stop, bot_token=known if bot else None, log_json=log_json, verbose=verbose) as api_process,
         _bot_beside(config, known, log_json=log_json) if bot else nullcontext(),
     ):
         run_daemon(config, stop, log_json=log_json, verbose=verbose)
         code = api_process.poll()
     if code:
-        raise Misconfigured("the API ended by itself", fix="Look at what it said above, or start with --no-api.")
+        raise Misconfigured("the API stopped unexpectedly", fix="See its output above, or start with --no-api.")
     return EXIT_OK
 
 
@@ -74,11 +74,11 @@ def up(
 def _beside(
     stop: threading.Event, *, bot_token: str | None, log_json: bool, verbose: bool
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """The API as a child process. When it ends by itself the whole ends: half a service is worse to notice."""
+    """The API as a child process. If it stops, everything stops: half a service is harder to notice."""
     argv = [sys.executable, "-m", "kbslurm"]
     argv += ["--config", str(chosen.config)] if chosen.config else []
     argv += ["api", *(["--log-json"] if log_json else []), *(["--verbose"] if verbose else [])]
-    # Its standard input is a pipe of ours: should we be killed, it reads the end of it and stops.
+    # Its standard input is our pipe: if we are killed, it reads end-of-file and stops.
     env = {**os.environ, "KBSLURM_API_CHILD": "1"}
     if bot_token is not None and "KBSLURM_BOT_TOKEN_FILE" not in env:
         env["KBSLURM_BOT_TOKEN"] = bot_token
@@ -109,8 +109,8 @@ def _ended(child: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _bot_beside(config: Config, bot_token: str, *, log_json: bool) -> Iterator[None]:
-    """The bot as a child process without a database password. Nothing depends on it: when it ends by itself, the
-    service goes on, and it is started again, unless an operator has to change something first."""
+    """The bot as a child process without a database password. Nothing depends on it: if it exits, the service goes on,
+    and the bot is restarted, unless an operator has to fix something first."""
     from kbslurm.observe.logs import teller
 
     tell = teller("bot")
@@ -131,9 +131,13 @@ def _bot_beside(config: Config, bot_token: str, *, log_json: bool) -> Iterator[N
             if over.is_set():
                 return
             if code == Misconfigured.exit_code:
-                tell("the bot stays away", level="error", fix="Run kbslurm bot check, then start kbslurm up again.")
+                tell(
+                    "the bot won't be restarted",
+                    level="error",
+                    fix="Run kbslurm bot check, then start kbslurm up again.",
+                )
                 return
-            tell("the bot ended by itself", level="warning", code=code, again_s=wait_s)
+            tell("the bot stopped unexpectedly", level="warning", code=code, again_s=wait_s)
             if over.wait(wait_s):
                 return
             wait_s = min(wait_s * 2, AGAIN_S[1])

@@ -1,4 +1,4 @@
-"""`kbslurm usage`: what was used, and what it cost."""
+"""`kbslurm usage`: GPU time used and its cost."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from kbslurm.errors import EXIT_OK
 
 
 def usage(
-    month: Annotated[str, typer.Option(help="Which month (UTC), like 2026-11; default: this one.")] = "",
-    by: Annotated[By, typer.Option(help="Told by what.")] = "board",
-    board: Annotated[str | None, typer.Option(help="Only this board's.")] = None,
+    month: Annotated[str, typer.Option(help="The month (UTC), like 2026-11 (default: this month).")] = "",
+    by: Annotated[By, typer.Option(help="What to group by.")] = "board",
+    board: Annotated[str | None, typer.Option(help="Only this board.")] = None,
     as_json: Json = False,
 ) -> int:
-    """GPU-seconds and money of a month, by board, person, team, place or run; what is open counts at its most."""
+    """Show a month's GPU-seconds and cost by board, person, team, place or run; open runs count at their maximum."""
     from kbslurm import wiring
 
     now = datetime.now(UTC)

@@ -1,1 +1,1 @@
-"""All that `kbslurm` prints, as text or as JSON."""
+"""Everything that `kbslurm` prints, as text or JSON."""

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 def print_standings(
     board: str, by_gpu: Mapping[str, Sequence[Standing]], *, limit: int, notes: Mapping[str, str] | None = None
 ) -> None:
-    """A board, one table per GPU type. `notes`: what is to be known of the scores there."""
+    """A board, one table per GPU type. `notes`: remarks on its scores."""
     for gpu, rows in by_gpu.items():
         if note := (notes or {}).get(gpu):
             say(f"{board} · {gpu}: {note}")
         if not rows:
-            say(f"{board} · {gpu}: nobody ranks yet")
+            say(f"{board} · {gpu}: nobody has ranked yet")
             continue
         cells = [
             (
@@ -44,12 +44,12 @@ def print_standings(
 
 
 def _rank(row: Standing) -> str:
-    """The rank; where the measurements can't tell it from others, the range of places that it may have."""
+    """The rank, with the range of possible places if it is tied within measurement error."""
     return f"{row.rank}" if not row.tied_with else f"{row.rank} ({row.best_rank}–{row.worst_rank})"
 
 
 def closing_time(board: Board, now: datetime | None) -> str:
-    """When a board closes, in its own zone; with `now` also whether that is over."""
+    """When a board closes, in its own time zone; with `now` also whether it has closed."""
     if board.closed_at is not None:
         return "closed by a host"
     if board.deadline_at is None:
@@ -60,7 +60,7 @@ def closing_time(board: Board, now: datetime | None) -> str:
 
 
 def closing_time_over_http(row: Mapping[str, Any]) -> str:
-    """The same of what the service tells."""
+    """The same from the service's answer."""
     if not row["deadline"]:
         return "never" if row["is_open"] else "closed by a host"
     local = datetime.fromisoformat(row["deadline"]).astimezone(contest.zone(row["zone"]))
@@ -68,7 +68,7 @@ def closing_time_over_http(row: Mapping[str, Any]) -> str:
 
 
 def board_json(board: Board) -> dict[str, Any]:
-    """What anybody may know of a board: no seed, no hidden case."""
+    """What anyone may know about a board: no seed, no hidden case."""
     return {
         "board": board.name,
         "description": board.description,
@@ -86,7 +86,7 @@ def board_json(board: Board) -> dict[str, Any]:
 
 
 def board_json_over_http(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What the service tells of a board, in the words that the database's answer has."""
+    """The service's description of a board, with the same keys as from the database."""
     return {
         "board": row["name"],
         "description": row["description"],

@@ -1,4 +1,4 @@
-"""What a check found: PASS, CAUTION or FAIL, each with its remedy."""
+"""Print a check's findings: PASS, CAUTION or FAIL, each with its remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kbslurm.errors import EXIT_BUG, EXIT_OK
 
 
 def print_findings(findings: Sequence[Finding], as_json: bool, *, summed: bool = False) -> int:
-    """Print what was found, with `summed` and how much of each grade; the exit code says whether something failed."""
+    """Print the findings, then `summed` and the count per grade; the exit code says whether anything failed."""
     if as_json:
         printing.as_json({"worst": worst(findings).value, "findings": list(findings)})
     else:

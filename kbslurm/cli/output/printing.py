@@ -1,4 +1,4 @@
-"""How `kbslurm` prints: lines, tables, progress, errors, JSON; the same words for the same things everywhere."""
+"""How `kbslurm` prints: lines, tables, progress, errors, JSON; always in the same words."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ COLOURS = {
 
 
 def out() -> Console:
-    """Where answers go. Not a terminal: no colour, and lines are never cut to a width that nobody sees."""
+    """Where answers go. If it isn't a terminal: no colour, and lines are never cut."""
     return Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 120)
 
 
 def err() -> Console:
-    """Where progress and troubles go."""
+    """Where progress and errors go."""
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
@@ -67,7 +67,7 @@ def _print_json(value: Any) -> None:
 
 
 def jsonable(value: Any) -> Any:
-    """A value as JSON can carry it."""
+    """A value converted to what JSON can represent."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     if isinstance(value, datetime):
@@ -82,7 +82,7 @@ def jsonable(value: Any) -> Any:
 
 
 def error(found: KbslurmError, *, as_json: bool) -> None:
-    """An error of the tree: one sentence and what to do next."""
+    """A kbslurm error: one sentence and what to do next."""
     if as_json:
         kind = type(found).__name__
         print(json.dumps({"error": {"kind": kind, "message": found.message, "hint": found.hint}}), flush=True)
@@ -94,7 +94,7 @@ def error(found: KbslurmError, *, as_json: bool) -> None:
 
 
 def when(at: datetime | None) -> str:
-    """A moment in the reader's own zone."""
+    """A time in the reader's own time zone."""
     return "–" if at is None else at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -110,7 +110,7 @@ def coloured(word: str) -> str:
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None, wrap: int = -1) -> None:
-    """A plain table. Cells may carry markup; the column `wrap` is the one that folds."""
+    """A plain table. Cells may contain markup; only the column `wrap` wraps."""
     found = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", title_style="bold")
     for n, heading in enumerate(headings):
         found.add_column(heading, overflow="fold", no_wrap=n != wrap % len(headings))
@@ -121,7 +121,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, title: str 
 
 @contextmanager
 def progress(quiet: bool) -> Iterator[Tell]:
-    """A live line on standard error while something long runs; silent without a terminal and when asked."""
+    """A live progress line on standard error; silent without a terminal or when told to be."""
     console = err()
     if quiet or not console.is_terminal:
         yield lambda beat: None
@@ -137,7 +137,7 @@ def progress(quiet: bool) -> Iterator[Tell]:
 
 
 def command() -> str:
-    """How to call kbslurm again from here: by its name where the shell finds it, else by the path of this one."""
+    """How to call kbslurm again from here: by name if the shell finds it, else by this one's path."""
     called = Path(sys.argv[0])
     if called.name != "kbslurm" or shutil.which("kbslurm") is not None:
         return "kbslurm"
@@ -145,7 +145,7 @@ def command() -> str:
 
 
 def path(found: Path) -> str:
-    """A path as short as it can be said from here."""
+    """The shortest form of a path from here."""
     try:
         return str(found.relative_to(Path.cwd()))
     except ValueError:
@@ -153,7 +153,7 @@ def path(found: Path) -> str:
 
 
 def answer(as_json: bool, text: str, **facts: object) -> int:
-    """What came of a command: its facts as one JSON object, or a line of text. The exit code that goes with it."""
+    """Print a command's result as one JSON object or as a line of text; returns the exit code."""
     if as_json:
         _print_json(facts)
     else:
@@ -162,5 +162,5 @@ def answer(as_json: bool, text: str, **facts: object) -> int:
 
 
 def caution(warning: str) -> None:
-    """What somebody should know although it went well."""
+    """A warning, although the command succeeded."""
     err().print(f"[yellow]caution[/]: {escape(warning)}")

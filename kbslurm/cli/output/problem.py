@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def print_problem(found: Problem) -> None:
-    """What a problem asks."""
+    """Print a problem's task."""
     console = out()
     console.print(f"[bold]{escape(found.name)}[/]  {found.lang}, {', '.join(found.modes)}; digest {found.digest[:12]}")
     if found.description:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def submission_json(view: SubmissionView) -> dict[str, Any]:
-    """A submission as its owner may see it: nothing of hidden cases but whether they passed."""
+    """A submission as its owner may see it: of hidden cases, only whether they passed."""
     return {
         "submission": view.id,
         "board": view.board,
@@ -62,13 +62,13 @@ def _run_json(run: RunView) -> dict[str, Any]:
 
 
 def profile_of(run: RunView) -> str:
-    """What a profile said of itself; the submission's own process drew it."""
+    """The profile's summary, produced by the submission's own process."""
     detail = run.verdict.detail if run.verdict else None
     return str((detail or {}).get("profile", ""))
 
 
 def waterfall(run: RunView) -> list[tuple[str, float]]:
-    """How long each room took, in seconds, as far as it has come; of the last attempt, where there were more."""
+    """How long each step took so far, in seconds; of the last attempt, if there were several."""
     from kbslurm.domain import waterfall as falls
 
     last = run.attempts[-1] if run.attempts else None
@@ -86,7 +86,7 @@ def waterfall(run: RunView) -> list[tuple[str, float]]:
 
 
 def print_submission(view: SubmissionView) -> None:
-    """A submission with its runs, why each ended so, and where the time went."""
+    """A submission with its runs, the reason for each verdict, and where the time went."""
     console = out()
     console.print(
         f"[bold]#{view.id}[/] {escape(view.file_name)} by {escape(view.person)} on {view.board}, {view.mode}, "
@@ -95,7 +95,7 @@ def print_submission(view: SubmissionView) -> None:
     for run in view.runs:
         console.print(_run_line(run), soft_wrap=True)
         if run.went:
-            console.print(f"      [dim]it went elsewhere: {escape(run.went)}[/]", soft_wrap=True)
+            console.print(f"      [dim]ran elsewhere: {escape(run.went)}[/]", soft_wrap=True)
         for line in _given_up(run):
             console.print(f"      [dim]{escape(line)}[/]", soft_wrap=True)
         for line in _failures(run):
@@ -103,7 +103,7 @@ def print_submission(view: SubmissionView) -> None:
         if drawn := profile_of(run):
             for line in drawn.splitlines():
                 console.print(f"      [dim]{escape(line)}[/]", soft_wrap=True)
-            console.print(f"      all of it: kbslurm profile {view.id} --out DIR", soft_wrap=True)
+            console.print(f"      full profile: kbslurm profile {view.id} --out DIR", soft_wrap=True)
         if fall := waterfall(run):
             console.print("      [dim]" + " → ".join(f"{name} {span(took)}" for name, took in fall) + "[/]")
 
@@ -114,7 +114,7 @@ def _run_line(run: RunView) -> str:
         why = run.waits_for or run.reason
         tail = f"  {escape(why)}" if why else ""
         if run.second and run.ended_at is None and run.first_score_s is not None:
-            tail = f"  {score(run.first_score_s)} would improve the rank, so it is measured once more{tail}"
+            tail = f"  {score(run.first_score_s)} would improve the rank, so it is measured again{tail}"
         return f"{run.gpu:>6}  {coloured(run.shown_state)}{tail}"
     shown = f"  {score(found.score_s, found.low_s, found.high_s)}" if found.score_s is not None else ""
     why = f"  {escape(found.reason)}" if found.reason else ""
@@ -123,7 +123,7 @@ def _run_line(run: RunView) -> str:
 
 
 def _given_up(run: RunView) -> list[str]:
-    """The tries that came to nothing through no fault of the submission's, while there is or was another."""
+    """The attempts that failed through no fault of the submission's, if another one followed."""
     return [
         f"attempt {a.number} at {a.backend} was given up: {a.reason or a.ending}"
         for a in run.attempts

@@ -1,4 +1,4 @@
-"""What `kbslurm try` came to."""
+"""The result of `kbslurm try`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNRESOLVED = "UNRESOLVED"  # the harness's flag on a benchmark
 
 
 def print_trial(found: Trial, *, as_json: bool) -> None:
-    """What `kbslurm try` came to."""
+    """The result of `kbslurm try`."""
     from kbslurm.trial import run as trials
 
     if as_json:
@@ -31,9 +31,9 @@ def print_trial(found: Trial, *, as_json: bool) -> None:
         console.print(f"score     {score(report.score_s, *report.interval_s)}{note}")
     for phase in report.phases:
         took = span((phase.ended_at_ns - phase.started_at_ns) / 1e9)
-        # A phase that the machine or the problem broke off is nobody's failure, and nobody's success.
+        # A phase that the machine or the problem cut short neither failed nor passed.
         broken_off = report.verdict == "infrastructure" and phase is report.phases[-1]
-        came = "[yellow]broken off[/]" if broken_off else "[green]ok[/]" if phase.passed else "[red]no[/]"
+        came = "[yellow]cut short[/]" if broken_off else "[green]ok[/]" if phase.passed else "[red]no[/]"
         console.print(f"{phase.name:<9} {came}  {took}")
     for result in report.benchmarks:
         if result.phase == "benchmark" and result.median_ns is not None:
@@ -50,7 +50,7 @@ def print_trial(found: Trial, *, as_json: bool) -> None:
 
 
 def measured(result: BenchmarkResult) -> str:
-    """A benchmark's time. What this machine can't resolve has an interval that says nothing; then the words do."""
+    """A benchmark's time. If this machine can't resolve it, the interval means nothing, so say that instead."""
     median_s = (result.median_ns or 0.0) / 1e9
     low, high = result.low_ns, result.high_ns
     if UNRESOLVED in result.flags:

@@ -1,4 +1,4 @@
-"""All sections of kbslurm.toml as one value, what holds between them, and their JSON schema."""
+"""All sections of kbslurm.toml as one value, checks across them, and their JSON schema."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class KbslurmToml:
 
 
 def check_addresses(told: KbslurmToml, file: toml_file.TomlFile) -> None:
-    """Each listener needs an address of its own: else the last to start would fail on a port that is taken."""
+    """Each listener needs its own address, or the last one to start would fail."""
     taken: dict[str, str] = {}
     for key, address in (
         ("server.listen", told.server.listen),
@@ -45,11 +45,11 @@ def check_addresses(told: KbslurmToml, file: toml_file.TomlFile) -> None:
             continue
         if address in taken:
             raise Misconfigured(
-                f"{address} is {taken[address]}'s address already",
+                f"{address} is already used by {taken[address]}",
                 file=file.path,
                 line=file.line(path_of(key)),
                 key=key,
-                fix="Give each a port of its own.",
+                fix="Give each its own port.",
             )
         taken[address] = key
 
@@ -74,5 +74,5 @@ def leaves(table: Any, above: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def path_of(key: str) -> tuple[str, ...]:
-    """The keys that a dotted key goes through."""
+    """The parts of a dotted key."""
     return tuple(key.split("."))

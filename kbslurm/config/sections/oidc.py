@@ -12,5 +12,5 @@ class OidcSection:
     """A university's single sign-on (OpenID Connect). Its secret is OIDC_CLIENT_SECRET."""
 
     issuer: str = field(default="", metadata={"doc": "The provider's address; empty: none.", "check": web_address})
-    client_id: str = field(default="", metadata={"doc": "What the provider calls us."})
-    name: str = field(default="your university", metadata={"doc": "What people know it by."})
+    client_id: str = field(default="", metadata={"doc": "Our client ID at the provider."})
+    name: str = field(default="your university", metadata={"doc": "Its display name."})

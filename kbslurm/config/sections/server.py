@@ -14,29 +14,36 @@ def _networks(texts: tuple[str, ...]) -> tuple[str, ...]:
         try:
             ipaddress.ip_network(text, strict=False)
         except ValueError:
-            raise Invalid(f"{text!r} is no address or network", hint='Write ["127.0.0.1", "10.3.0.0/16"].') from None
+            raise Invalid(
+                f"{text!r} isn't a valid address or network", hint='Write ["127.0.0.1", "10.3.0.0/16"].'
+            ) from None
     return texts
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSection:
-    """The HTTP face."""
+    """The HTTP API and the web pages."""
 
     listen: str = field(default="127.0.0.1:8000", metadata={"doc": "Host and port.", "check": listen_address})
     public_url: str = field(
-        default="", metadata={"doc": "What others reach it by; empty: the address itself.", "check": web_address}
+        default="",
+        metadata={"doc": "The URL under which others reach it; empty: the address itself.", "check": web_address},
     )
     metrics: str = field(
         default="",
         metadata={
-            "doc": "Host and port for Prometheus, asked for no token; empty: only /metrics at `listen`, for hosts.",
+            "doc": "Host and port for Prometheus, without a token; empty: only /metrics at `listen`, for hosts.",
             "check": listen_address,
         },
     )
     trusted_proxies: tuple[str, ...] = field(
         default=("127.0.0.0/8", "::1"),
-        metadata={"doc": "Whose X-Forwarded-For and -Proto are believed: addresses or networks.", "check": _networks},
+        metadata={
+            "doc": "The proxies whose X-Forwarded-For and -Proto are trusted: addresses or networks.",
+            "check": _networks,
+        },
     )
     requests_per_minute: int = field(
-        default=6000, metadata={"doc": "How many requests of one address (IPv6: /64) are answered.", "least": 60}
+        default=6000,
+        metadata={"doc": "How many requests per minute are answered for one address (IPv6: /64).", "least": 60},
     )

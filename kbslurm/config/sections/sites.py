@@ -1,4 +1,4 @@
-"""[sites]: which sites are used, and where their files are."""
+"""[sites]: the sites in use, and the folder of their files."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class SitesSection:
-    """Which sites' files are used."""
+    """The sites in use."""
 
     use: tuple[str, ...] = field(
         default=(),
-        metadata={"doc": "Names of site-configs/*.toml, or paths of such files; earlier ones are preferred."},
+        metadata={"doc": "Names of files in site-configs/, or paths of site files; earlier ones are preferred."},
     )
-    dir: Path | None = field(default=None, metadata={"doc": "Where they are; default: site-configs/ beside this file."})
+    dir: Path | None = field(default=None, metadata={"doc": "Their folder; default: site-configs/ next to this file."})

@@ -108,7 +108,7 @@ def test_a_missing_a_damaged_and_a_replaced_image_are_found_here_and_on_the_node
     assert code == 1
     assert found["H100", "image"]["grade"] == "FAIL"
     assert found["H100", "image on the node"]["grade"] == "FAIL"
-    assert "isn't there" in found["H100", "image on the node"]["text"]
+    assert "doesn't exist" in found["H100", "image on the node"]["text"]
     assert found["A100", "container"]["grade"] == "FAIL", found
     assert all(one["remedy"] for one in found.values() if one["grade"] != "PASS")
     pinned = pins.digest_of(Path("/opt/kb/images/cpu.sif"))

@@ -219,7 +219,7 @@ def test_slurms_own_time_limit_is_a_timeout_and_isnt_tried_again(walk: Walk) -> 
         (run,) = walk.wait_ended()
     assert (run["state"], run["verdict"], run["attempts"]) == ("scored", "timeout", 1), run
     assert walk.attempts()[0]["ending"] == "timeout"
-    assert "still running when the job's" in run["verdict_reason"]
+    assert "hit the job's time limit" in run["verdict_reason"]
 
 
 def test_a_job_that_slurm_ends_for_its_memory_is_told_so_and_isnt_tried_again(walk: Walk) -> None:
@@ -227,7 +227,7 @@ def test_a_job_that_slurm_ends_for_its_memory_is_told_so_and_isnt_tried_again(wa
     with walk.daemon():
         (run,) = walk.wait_ended()
     assert (run["state"], run["verdict"], run["attempts"]) == ("scored", "memory", 1), run
-    assert run["verdict_reason"].startswith("its job used more memory than it was given")
+    assert run["verdict_reason"].startswith("its job was killed for exceeding its memory limit")
     assert walk.attempts()[0]["ending"] == "memory"
     assert (walk.verdicts(), walk.claims()) == (1, 1)
 
@@ -242,7 +242,7 @@ def test_a_judge_that_is_killed_leaves_no_report_and_the_run_goes_on(walk: Walk)
     first = walk.attempts()[0]
     assert first["ending"] == "no_report"
     assert first["reason"].startswith(
-        "the judge was ended by a signal (status 137) and left no report; Slurm: FAILED on "
+        "the judge was killed by a signal (status 137) and left no report; Slurm: FAILED on "
     )
     assert node in first["reason"] and walk.gave_up() == first["reason"]
 

@@ -1,5 +1,5 @@
 "use strict";
-// Fetches the page again when something may have moved, and puts the new part where the old one was.
+// Fetches the page again when something may have changed, and replaces the old part with the new one.
 (() => {
   const here = document.getElementById("live");
   if (!here || !window.EventSource) return;

@@ -35,7 +35,7 @@ from kbslurm.problems import upload as problem_upload
 def add_boards(router: APIRouter, context: Context, histories: waiting.Histories) -> None:
     @router.post("/leaderboards", responses=answers(BoardNamed, *HOSTS_FAILURES, 403))
     def create(wanted: NewBoard, sender: Sender) -> Ascii:
-        """Make a board of a problem's directory on the server; it is called as the directory is."""
+        """Create a board from a problem's directory on the server, named after the directory."""
         by = identity.host(context, sender)
         identity.check_reaches_files(context, sender)
         place = FilePath(wanted.directory)
@@ -55,8 +55,8 @@ def add_boards(router: APIRouter, context: Context, histories: waiting.Histories
 
     @router.delete("/leaderboards/{leaderboard}", responses=answers(BoardDeleted, *HOSTS_FAILURES))
     def delete(leaderboard: Name, sender: Sender, force: bool = False, only: Number | None = None) -> Ascii:
-        """Take a board away; with submissions only by force. The rows stay. `only`: the id that was looked at before;
-        a board of the same name that was made since then isn't taken for it.
+        """Delete a board; with submissions only by force. Its data stays in the database. `only`: the expected board
+        id, so that a newer board of the same name isn't deleted.
         """
         by = identity.host(context, sender)
         board = held(context, leaderboard)
@@ -65,7 +65,7 @@ def add_boards(router: APIRouter, context: Context, histories: waiting.Histories
 
     @router.post("/leaderboards/{leaderboard}/visibility", responses=answers(VisibilityTold, *HOSTS_FAILURES))
     def visibility(leaderboard: Name, wanted: NewVisibility, sender: Sender) -> Ascii:
-        """Show a board to everybody, or only to those who were invited."""
+        """Show a board to everyone, or only to invited people."""
         by = identity.host(context, sender)
         board = held(context, leaderboard)
         context.store.boards.set_visibility(board.name, wanted.visibility, by=by, now=context.clock.now())
@@ -73,7 +73,7 @@ def add_boards(router: APIRouter, context: Context, histories: waiting.Histories
 
     @router.post("/leaderboards/{leaderboard}/close", responses=answers(BoardNamed, *HOSTS_FAILURES))
     def close(leaderboard: Name, sender: Sender) -> Ascii:
-        """Take no more submissions to a board; what is there stays."""
+        """Stop accepting submissions to a board; its standings stay."""
         by = identity.host(context, sender)
         board = held(context, leaderboard)
         context.store.boards.close(board.name, by=by, now=context.clock.now())
@@ -81,7 +81,7 @@ def add_boards(router: APIRouter, context: Context, histories: waiting.Histories
 
     @router.post("/leaderboards/{leaderboard}/extend", responses=answers(BoardNamed, *HOSTS_FAILURES))
     def extend(leaderboard: Name, wanted: Extension, sender: Sender) -> Ascii:
-        """Let one person submit for longer."""
+        """Give one person a deadline extension."""
         by = identity.host(context, sender)
         board = held(context, leaderboard)
         until = contest.parsed_deadline(wanted.until, board.zone) if wanted.until else None
@@ -99,13 +99,13 @@ def add_uploads(router: APIRouter, context: Context, histories: waiting.Historie
         request: Request,
         sender: Sender,
         name: Annotated[str, Query(max_length=contest.NAME_CAP)],
-        gpu: Annotated[list[str] | None, Query(max_length=64, description="May be said again.")] = None,
+        gpu: Annotated[list[str] | None, Query(max_length=64, description="Can be repeated.")] = None,
         deadline: Annotated[str | None, Query(max_length=64, description="2026-12-24, 2026-12-24 18:00, …")] = None,
-        zone: Annotated[str, Query(max_length=64, description="The deadline's, like Europe/Berlin.")] = "UTC",
+        zone: Annotated[str, Query(max_length=64, description="The deadline's time zone, like Europe/Berlin.")] = "UTC",
         description: Annotated[str | None, Query(max_length=4000)] = None,
         visibility: Visibility = "public",
     ) -> Ascii:
-        """Make a board of a problem that is sent: a zip of its folder, or one reference file. Creators may, too."""
+        """Create a board from an uploaded problem: a zip of its folder, or one reference file. Also for creators."""
         sent = await upload.read(request, cap=problem_upload.PACKED_CAP, hint=problem_upload.PACKED_HINT)
 
         def made() -> Ascii:
@@ -132,7 +132,10 @@ def add_uploads(router: APIRouter, context: Context, histories: waiting.Historie
             )
             context.store.events.audit(by, "create_board", f"board:{board.id}", {"name": board.name}, now=now)
             idle = [one for one in board.gpus if one not in context.slots]
-            warnings = [*problem.warnings, *(f"no place offers {one} now: what is submitted waits" for one in idle)]
+            warnings = [
+                *problem.warnings,
+                *(f"no place offers {one} at the moment, so submissions will wait" for one in idle),
+            ]
             told = {"status": "ok", "leaderboard": board.name, "gpu_types": list(board.gpus)}
             return Ascii({**told, "warnings": warnings[:20]})
 
@@ -142,7 +145,7 @@ def add_uploads(router: APIRouter, context: Context, histories: waiting.Historie
 def add_export(router: APIRouter, context: Context, histories: waiting.Histories) -> None:
     @router.get("/leaderboards/{leaderboard}/export", responses=answers(Places, *HOSTS_FAILURES))
     def export(leaderboard: Name, sender: Sender) -> Ascii:
-        """Every place of a board, each person's best per GPU type, with the scores unrounded."""
+        """A board's standings: each person's best per GPU type, with unrounded scores."""
         by = identity.host(context, sender)
         board = held(context, leaderboard)
         rows = [

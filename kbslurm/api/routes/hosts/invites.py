@@ -20,7 +20,7 @@ InviteCode = Annotated[str, Path(max_length=64)]
 def add_invites(router: APIRouter, context: Context, histories: waiting.Histories) -> None:
     @router.post("/invites", responses=answers(InvitesMade, *HOSTS_FAILURES))
     def make(wanted: InvitesWanted, sender: Sender) -> Ascii:
-        """New invitations, each for one person and to all of these boards."""
+        """Make invitations, each for one person and all of these boards."""
         by = identity.host(context, sender)
         names = [held(context, name).name for name in wanted.leaderboards]
         boards, codes = context.store.invites.make(names, wanted.count, by=by, now=context.clock.now())
@@ -28,7 +28,7 @@ def add_invites(router: APIRouter, context: Context, histories: waiting.Historie
 
     @router.get("/leaderboards/{leaderboard}/invites", responses=answers(Invites, *HOSTS_FAILURES))
     def of_board(leaderboard: Name, sender: Sender) -> Ascii:
-        """The invitations to a board, and who took them up."""
+        """A board's invitations and who claimed them."""
         identity.host(context, sender)
         found = context.store.invites.of_board(held(context, leaderboard).name)
         return Ascii(
@@ -48,7 +48,7 @@ def add_invites(router: APIRouter, context: Context, histories: waiting.Historie
 
     @router.delete("/invites/{code}", responses=answers(InviteRevoked, *HOSTS_FAILURES))
     def revoke(code: InviteCode, sender: Sender) -> Ascii:
-        """End an invitation, and the access of whoever took it up."""
+        """Revoke an invitation, and the access of the person who claimed it."""
         by = identity.host(context, sender)
         claimed = context.store.invites.revoke(code, by=by, now=context.clock.now())
         return Ascii({"status": "ok", "code": code, "was_claimed": claimed})

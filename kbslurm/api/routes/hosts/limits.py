@@ -15,7 +15,7 @@ from kbslurm.api.parameters import Name
 from kbslurm.contract.limits import Quota, QuotaTold, RateLimitGone, RateLimits, RateLimitSet, RateLimitWanted
 from kbslurm.store.views import RateLimit
 
-Category = Annotated[Literal["test", "leaderboard"], Path(description="What modes count as.")]
+Category = Annotated[Literal["test", "leaderboard"], Path(description="The category that modes count towards.")]
 
 
 def add_limits(router: APIRouter, context: Context, histories: waiting.Histories) -> None:
@@ -23,7 +23,7 @@ def add_limits(router: APIRouter, context: Context, histories: waiting.Histories
 
     @router.put(path, responses=answers(RateLimitSet, *HOSTS_FAILURES))
     def put(leaderboard: Name, wanted: RateLimitWanted, sender: Sender) -> Ascii:
-        """How many submissions of a category a person may make to a board within an hour."""
+        """Set how many submissions of a category a person may make to a board per hour."""
         by = identity.host(context, sender)
         found = context.store.limits.set_rate(
             held(context, leaderboard).name,
@@ -43,7 +43,7 @@ def add_limits(router: APIRouter, context: Context, histories: waiting.Histories
 
     @router.delete(path + "/{category}", responses=answers(RateLimitGone, *HOSTS_FAILURES))
     def delete(leaderboard: Name, category: Category, sender: Sender) -> Ascii:
-        """Let everybody submit as often as they like."""
+        """Remove a rate limit."""
         by = identity.host(context, sender)
         board = held(context, leaderboard)
         context.store.limits.drop_rate(board.name, category, by=by, now=context.clock.now())
@@ -51,7 +51,7 @@ def add_limits(router: APIRouter, context: Context, histories: waiting.Histories
 
     @router.put("/leaderboards/{leaderboard}/quota", responses=answers(QuotaTold, *HOSTS_FAILURES))
     def quota(leaderboard: Name, wanted: Quota, sender: Sender) -> Ascii:
-        """How many GPU-seconds a person may use on a board within a day; null: no limit."""
+        """Set how many GPU-seconds a person may use on a board per day; null: no limit."""
         by = identity.host(context, sender)
         board = held(context, leaderboard)
         context.store.limits.set_quota(board.name, wanted.gpu_s_per_day, by=by, now=context.clock.now())
@@ -59,7 +59,7 @@ def add_limits(router: APIRouter, context: Context, histories: waiting.Histories
 
 
 def rate_limit(found: RateLimit) -> dict[str, Any]:
-    """A rate limit in popcorn's words."""
+    """A rate limit in popcorn's format."""
     return {
         "leaderboard": found.board,
         "mode_category": found.category,

@@ -30,12 +30,12 @@ def add_operations(router: APIRouter, context: Context, histories: waiting.Histo
 
     @router.post("/start", responses=answers(Accepts, 401))
     def start(sender: Sender) -> Ascii:
-        """Take submissions again."""
+        """Accept submissions again."""
         return switched(sender, True)
 
     @router.post("/stop", responses=answers(Accepts, 401))
     def stop(sender: Sender) -> Ascii:
-        """Take no submissions, also after a restart; what was accepted goes on."""
+        """Pause submissions, even across restarts; accepted ones still run."""
         return switched(sender, False)
 
     @router.get("/stats", responses=answers(Stats, *HOSTS_FAILURES))
@@ -44,7 +44,7 @@ def add_operations(router: APIRouter, context: Context, histories: waiting.Histo
         last_day_only: bool = False,
         leaderboard_name: Annotated[str | None, Query(max_length=contest.NAME_CAP)] = None,
     ) -> Ascii:
-        """Counts, of one board or of all, of the last day or of all days."""
+        """Counts for one board or all, for the last day or all time."""
         identity.host(context, sender)
         since = context.clock.now() - timedelta(days=1) if last_day_only else None
         return Ascii({"status": "ok", "stats": context.store.overview.stats(board=leaderboard_name, since=since)})
@@ -52,11 +52,11 @@ def add_operations(router: APIRouter, context: Context, histories: waiting.Histo
     @router.get("/usage", responses=answers(UsageTold, *HOSTS_FAILURES))
     def usage(
         sender: Sender,
-        by: Annotated[By, Query(description="Told by what.")] = "board",
+        by: Annotated[By, Query(description="What to group by.")] = "board",
         month: Annotated[str | None, Query(max_length=32, description="UTC, like 2026-11; default: this one.")] = None,
-        leaderboard: Annotated[str | None, Query(max_length=contest.NAME_CAP, description="Only this board's.")] = None,
+        leaderboard: Annotated[str | None, Query(max_length=contest.NAME_CAP, description="Only this board.")] = None,
     ) -> Ascii:
-        """GPU-seconds and money of a month, by board, person, team, place or run: as `kbslurm usage` tells it."""
+        """A month's GPU-seconds and cost by board, person, team, place or run, like `kbslurm usage`."""
         identity.host(context, sender)
         now = context.clock.now()
         begins, ends = placement.month_of(now) if month is None else placement.month_named(month)
@@ -66,7 +66,7 @@ def add_operations(router: APIRouter, context: Context, histories: waiting.Histo
 
     @router.get("/overview", responses=answers(Overview, 401))
     def overview(sender: Sender) -> Ascii:
-        """Queue, leader, and what a host should look at."""
+        """Queue, leader, and what needs attention."""
         identity.host(context, sender)
         now = context.clock.now()
         leaders = [lease.holder for lease in context.store.leases.all() if lease.expires_at > now]
@@ -95,7 +95,7 @@ def add_operations(router: APIRouter, context: Context, histories: waiting.Histo
     def audit(
         sender: Sender, limit: Limit = 50, before: Annotated[int | None, Query(ge=0, le=2**63 - 1)] = None
     ) -> Ascii:
-        """What hosts did, newest first; `before` is the number of the oldest line that is known already."""
+        """The audit log, newest first; `before` is the number of the oldest line already seen."""
         identity.host(context, sender)
         return Ascii(
             {"audit": [audit_entry(event) for event in context.store.events.audit_log(limit=limit, before=before)]}
@@ -103,7 +103,7 @@ def add_operations(router: APIRouter, context: Context, histories: waiting.Histo
 
     @router.post("/update-problems", responses=answers(SyncTold, *HOSTS_FAILURES, 403))
     async def update_problems(wanted: SyncWanted, sender: Sender) -> Ascii:
-        """Bring boards up to date with a repository of problems, read at one commit."""
+        """Update boards from a repository of problems, read at one commit."""
         return await context.patiently(lambda: synced(wanted, sender))
 
     def synced(wanted: SyncWanted, sender: identity.Given) -> Ascii:
@@ -134,7 +134,7 @@ def add_operations(router: APIRouter, context: Context, histories: waiting.Histo
 
 
 def audit_entry(event: Any) -> dict[str, Any]:
-    """One act of a host."""
+    """One action of a host."""
     data = dict(event.data)
     by = str(data.pop("by", ""))
     act = event.kind.removeprefix("staff.")

@@ -22,7 +22,7 @@ Whom = Annotated[str, Path(max_length=100, description="A person's number, name,
 def add_people(router: APIRouter, context: Context, histories: waiting.Histories) -> None:
     @router.post("/ban/{user_id}", responses=answers(Banned, *HOSTS_FAILURES))
     def ban(user_id: Whom, sender: Sender, reason: Annotated[str, Query(max_length=200)] = "") -> Ascii:
-        """Take no more submissions from a person, and leave them off every board."""
+        """Ban a person: reject their submissions and hide them from every board."""
         by = identity.host(context, sender)
         person = whom(context, user_id)
         context.store.people.ban(person.id, reason, by=by, now=context.clock.now())
@@ -38,7 +38,7 @@ def add_people(router: APIRouter, context: Context, histories: waiting.Histories
 
     @router.post("/people", responses=answers(PersonTold, *HOSTS_FAILURES))
     def people(wanted: NewPerson, sender: Sender) -> Ascii:
-        """The person of this account, made when there is none: for the bot, whose users have proved who they are."""
+        """The person with this account, created if needed: for the bot, whose users are authenticated."""
         by = identity.host(context, sender)
         person = context.store.people.for_account(
             wanted.provider, wanted.account, wanted.name, by=by, now=context.clock.now()
@@ -47,21 +47,23 @@ def add_people(router: APIRouter, context: Context, histories: waiting.Histories
 
     @router.get("/people/{user_id}", responses=answers(PersonTold, *HOSTS_FAILURES))
     def person(user_id: Whom, sender: Sender) -> Ascii:
-        """Who that is."""
+        """Look up a person."""
         identity.host(context, sender)
         return Ascii(person_told(whom(context, user_id)))
 
     @router.post("/link", responses=answers(PersonTold, *HOSTS_FAILURES))
     def link(wanted: Link, sender: Sender) -> Ascii:
-        """Give a pending token to the person that it is for. Once; afterwards it is theirs until it is revoked."""
+        """Link a pending token to a person. Once; then it is theirs until it is revoked."""
         by = identity.host(context, sender)
         if identity.is_bot(context, sender):
-            # A right of one call must not become a token that lasts, least of all somebody else's.
-            raise NoHost("over Discord nobody gives a token to somebody else", hint="They type /link themselves.")
+            # A right that holds for one call must not become a permanent token, least of all someone else's.
+            raise NoHost(
+                "a token can't be linked for another person over Discord", hint="They have to use /link themselves."
+            )
         person = whom(context, wanted.person)
         now = context.clock.now()
         if not context.store.tokens.claim(wanted.token, person.id, now=now):
-            raise Invalid("this token isn't waiting to be linked", hint="Get another: popcorn reregister discord")
+            raise Invalid("this token isn't waiting to be linked", hint="Get a new one: popcorn reregister discord")
         context.store.events.audit(by, "link", f"person:{person.id}", now=now)
         return Ascii(person_told(person))
 
@@ -69,6 +71,6 @@ def add_people(router: APIRouter, context: Context, histories: waiting.Histories
 def add_search(router: APIRouter, context: Context, histories: waiting.Histories) -> None:
     @router.get("/people", responses=answers(People, 401))
     def people(sender: Sender, matching: Annotated[str, Query(max_length=64)] = "", limit: Limit = 25) -> Ascii:
-        """People whose names have this text in them."""
+        """Find people whose names contain this text."""
         identity.host(context, sender)
         return Ascii({"people": [person_told(one) for one in context.store.people.like(matching, limit=limit)]})

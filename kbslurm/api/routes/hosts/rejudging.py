@@ -1,4 +1,4 @@
-"""Hosts' calls about rejudging: what it would change, before it counts."""
+"""Hosts' calls about rejudging: what would change, before it counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kbslurm.store.rejudgings import Wanted
 def add_rejudging(router: APIRouter, context: Context, histories: waiting.Histories) -> None:
     @router.post("/leaderboards/{leaderboard}/rejudge-preview", responses=answers(RejudgingTold, *HOSTS_FAILURES))
     def preview(leaderboard: Name, wanted: RejudgeWanted, sender: Sender) -> Ascii:
-        """How the board's open rejudging stands; where there is none, order one. Nothing counts until it is applied."""
+        """The state of the board's open rejudge; if there is none, order one. Nothing counts until it is applied."""
         by = identity.host(context, sender)
         board, chosen = held(context, leaderboard), rejudge.parsed(wanted.filter or [])
         found = context.store.rejudgings.preview(

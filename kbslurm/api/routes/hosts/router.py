@@ -1,6 +1,6 @@
-"""The hosts' calls: popcorn-cli's admin commands, and what the bot and the staff page need beside them.
+"""The hosts' calls: popcorn-cli's admin commands, and what the bot and the staff page need in addition.
 
-Each is behind the hosts' bearer, and each act is in the audit log with the name of whoever did it.
+Each requires a host's bearer token, and the audit log records each action with the host's name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hosts' calls about anybody's submissions."""
+"""Hosts' calls about anyone's submissions."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from kbslurm.store.views import SubmissionView
 def add_submissions(router: APIRouter, context: Context, histories: waiting.Histories) -> None:
     @router.get("/submissions/{submission_id}", responses=answers(HostsSubmissionTold, 401, 404))
     def show(submission_id: Number, sender: Sender) -> Ascii:
-        """A submission with what only hosts see: the logs, also that of the hidden cases."""
+        """A submission with what only hosts see: the logs, including the hidden cases'."""
         identity.host(context, sender)
         view = context.store.submissions.get(SubmissionId(submission_id))
         return Ascii({"status": "ok", "submission": hosts_submission(context, histories, view)})
 
     @router.delete("/submissions/{submission_id}", responses=answers(Removed, 401, 404))
     def delete(submission_id: Number, sender: Sender) -> Ascii:
-        """Take a submission off every list; its open runs are cancelled, its source is purged."""
+        """Remove a submission from every list; its open runs are cancelled and its source is deleted."""
         by = identity.host(context, sender)
         number, now = SubmissionId(submission_id), context.clock.now()
         remove(context.store.submissions, number, None, by, now)
@@ -56,7 +56,7 @@ def add_submissions(router: APIRouter, context: Context, histories: waiting.Hist
 
 
 def hosts_submission(context: Context, histories: waiting.Histories, view: SubmissionView) -> dict[str, Any]:
-    """All that its owner sees, and the logs."""
+    """Everything that its owner sees, plus the logs."""
     details = [(run.verdict.detail if run.verdict else None) or {} for run in view.runs]
     return {
         **popcorn_submission.submission(view, waiting.of_submission(context, histories, view)),

@@ -1,4 +1,4 @@
-"""Hosts' call that tries a board at the places that run it: what is submitted where, and how it stands."""
+"""The hosts' call that tests a board at the places that run it: what is submitted where, and its state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VERIFIES = "verify"
 
 
 def canary(board: Board) -> str:
-    """What is known to be right on this board: its baseline, else the reference's own answer."""
+    """A submission that is known to be correct on this board: its baseline, else the reference's own answer."""
     problem = board.problem
     if problem.baseline is not None:
         return problem.baseline
@@ -37,13 +37,14 @@ def canary(board: Board) -> str:
         for answer in roles.ANSWERS:
             if code.function(answer) is not None:
                 return f"{text.rstrip()}\n\n\ncustom_kernel = {answer}\n"
-    raise Invalid(f"the problem of board {board.name} has no baseline", hint="Verify on a board that has one.")
+    raise Invalid(f"the problem of board {board.name} has no baseline", hint="Use a board that has one.")
 
 
 def canaries(
     gpus: Sequence[str], offers: Sequence[Offer], place: str | None = None
 ) -> list[tuple[str | None, list[str]]]:
-    """Which GPU types are to be tried where, each place once; those that no place has now go to whichever gets them."""
+    """Which GPU types to test where, each place once; types that no place has at the moment go to the first that gets
+    them."""
     if place is not None:
         found = next((offer for offer in offers if offer.name.lower() == place.strip().lower()), None)
         if found is None:
@@ -51,7 +52,7 @@ def canaries(
         here = [gpu for gpu in gpus if gpu in found.gpus]
         if not here:
             having = [offer.name for offer in offers if set(gpus) & set(offer.gpus)]
-            hint = f"Of these have something: {', '.join(having)}." if having else "No place has any of them."
+            hint = f"These places have some of them: {', '.join(having)}." if having else "No place has any of them."
             raise Invalid(f"{found.name} has none of {', '.join(gpus)}", hint=hint)
         return [(found.name, here)]
     made: list[tuple[str | None, list[str]]] = [
@@ -62,7 +63,7 @@ def canaries(
 
 
 def verification(views: Sequence[tuple[SubmissionView, str | None]]) -> dict[str, Any]:
-    """How canaries stand that were ordered together, each with its place: nothing of them is anybody's secret."""
+    """The state of canaries that were ordered together, each with its place. They contain no one's secrets."""
     first = views[0][0]
     return {
         "submission_id": first.id,
@@ -89,8 +90,8 @@ def verification(views: Sequence[tuple[SubmissionView, str | None]]) -> dict[str
 def add_verifying(router: APIRouter, context: Context, histories: waiting.Histories) -> None:
     @router.post("/leaderboards/{leaderboard}/verify", responses=answers(Verifies, *HOSTS_FAILURES))
     def verify(leaderboard: Name, wanted: VerifyWanted, sender: Sender) -> Ascii:
-        """Submit what is known to be right, unranked, as the house, to each place for each GPU type of the board that
-        it has: do they work? One submission for each place, and one for types that no place has now.
+        """Test the places: submit a known-correct kernel, unranked and as the service itself, to each place for each of
+        the board's GPU types that it has. One submission per place, and one for types that no place has at the moment.
         """
         by = identity.host(context, sender)
         board, now = held(context, leaderboard), context.clock.now()

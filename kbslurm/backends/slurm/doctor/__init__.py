@@ -1,4 +1,4 @@
-"""Looks at a cluster: at what Slurm says of itself, at the shared root, and by a small job at each kind of node.
+"""Checks a cluster: Slurm's settings, the shared root, and each kind of node through a small job.
 
-Reading and grading are pure; asking is not. A question that isn't answered is a finding, never an exception.
+Parsing and grading are pure; querying isn't. An unanswered query is a finding, never an exception.
 """

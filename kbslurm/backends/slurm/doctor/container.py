@@ -1,4 +1,4 @@
-"""Whether a node starts containers, and what a submission can reach from inside one."""
+"""Whether a node can start containers, and what a submission can reach from inside one."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def container_findings(site: Site, gpu: GpuType, sight: Sight, where: str) -> It
     if program in (None, "none", ""):
         yield failed(
             "container program",
-            f"there is no {site.container.executable} on the node",
-            "Add its module to modules, or its path as program under [container].",
+            f"{site.container.executable} isn't installed on the node",
+            "Add its module to modules, or set program under [container] to its path.",
             where=where,
         )
         return
@@ -30,14 +30,14 @@ def container_findings(site: Site, gpu: GpuType, sight: Sight, where: str) -> It
     image = sight.fact("image")
     if image in (None, "none"):
         remedy = f"kbslurm image build or pull makes it at {site.image_of(gpu)}."
-        yield failed("image on the node", f"{site.image_of(gpu)} isn't there", remedy, where=where)
+        yield failed("image on the node", f"{site.image_of(gpu)} doesn't exist", remedy, where=where)
         return
     found = sight.fact("image_digest")
     if found is not None and found != gpu.image_digest:
         yield failed(
             "image on the node",
-            f"is {found}, and the site's file pins {gpu.image_digest}",
-            "Somebody replaced it, or it is damaged: build or pull it again.",
+            f"is {found}, but the site's file pins {gpu.image_digest}",
+            "It was replaced or is damaged: build or pull it again.",
             where=where,
         )
     else:
@@ -52,7 +52,7 @@ def _namespace_findings(site: Site, sight: Sight, where: str) -> Iterator[Findin
     if sight.fact("user_namespaces") == "yes":
         yield passed("user namespaces", "are allowed", where=where)
     elif setuid:
-        yield passed("user namespaces", "aren't allowed; the container program doesn't need them", where=where)
+        yield passed("user namespaces", "aren't allowed, but the container program doesn't need them", where=where)
     else:
         yield failed(
             "user namespaces",
@@ -65,7 +65,7 @@ def _namespace_findings(site: Site, sight: Sight, where: str) -> Iterator[Findin
     elif site.container.network == "none":
         yield failed(
             "network namespaces",
-            "aren't allowed, and the site's file counts on them",
+            "aren't allowed, but the site's file requires them",
             'Set network = "shared" under [container] and untrusted = false; or ask the admins.',
             where=where,
         )
@@ -73,14 +73,19 @@ def _namespace_findings(site: Site, sight: Sight, where: str) -> Iterator[Findin
 
 def _start_findings(image: str, sight: Sight, where: str) -> Iterator[Finding]:
     if (why := sight.fact("start_failed")) is not None:
-        yield failed("container", f"doesn't start: {why or 'no reason given'}", "Is the image damaged?", where=where)
+        yield failed(
+            "container",
+            f"doesn't start: {why or 'no reason given'}",
+            "Check whether the image is damaged.",
+            where=where,
+        )
         return
     mounted = image.startswith("file") and sight.fact("setuid") != "1"
     if mounted and (sight.fact("squashfuse") != "yes" or sight.fact("fuse") != "yes"):
-        lacks = "squashfuse isn't there" if sight.fact("squashfuse") != "yes" else "/dev/fuse can't be opened"
+        lacks = "squashfuse isn't installed" if sight.fact("squashfuse") != "yes" else "/dev/fuse can't be opened"
         yield caution(
             "squashfuse",
-            f"{lacks}: the image is unpacked for every container",
+            f"{lacks}, so the image is unpacked for every container",
             "Ask the admins for squashfuse and /dev/fuse, or use a directory image on the node's own disk.",
             where=where,
         )
@@ -100,7 +105,7 @@ def _start_findings(image: str, sight: Sight, where: str) -> Iterator[Finding]:
 
 def _inside_findings(site: Site, gpu: GpuType, sight: Sight, where: str) -> Iterator[Finding]:
     if sight.fact("inside_python") is None:
-        why = sight.fact("inside_failed") or "it says nothing"
+        why = sight.fact("inside_failed") or "no output"
         yield failed(
             "python3", f"doesn't run in the image: {why}", "The image needs python3 3.11 or newer.", where=where
         )
@@ -118,19 +123,19 @@ def _inside_findings(site: Site, gpu: GpuType, sight: Sight, where: str) -> Iter
     if not seen:
         yield failed(
             "GPU in the container",
-            "none can be seen from inside",
-            "Is vendor right? --nv needs the driver's libraries on the node, --rocm /dev/kfd.",
+            "none is visible from inside",
+            "Check vendor: --nv needs the driver's libraries on the node, --rocm /dev/kfd.",
             where=where,
         )
     elif seen > 1:
         yield caution(
             "GPU in the container",
-            f"{seen:.0f} can be seen from inside, one was asked for",
+            f"{seen:.0f} are visible from inside, but one was requested",
             "Ask the admins for ConstrainDevices=yes, or set exclusive = true.",
             where=where,
         )
     else:
-        yield passed("GPU in the container", "one can be seen from inside", where=where)
+        yield passed("GPU in the container", "one is visible from inside", where=where)
 
 
 def _caged_findings(site: Site, sight: Sight, where: str) -> Iterator[Finding]:
@@ -140,12 +145,12 @@ def _caged_findings(site: Site, sight: Sight, where: str) -> Iterator[Finding]:
     if sight.fact("inside_munge") == "yes":
         leaks.append("munge's socket")
     if sight.fact("inside_root_writable") == "yes":
-        leaks.append("the image, which it can write")
+        leaks.append("the image for writing")
     if leaks:
         yield failed(
             "isolation",
-            f"a submission reaches {', '.join(leaks)}",
-            "Look at the container program's configuration (bind path, mount hostfs) and at [container] options.",
+            f"a submission can reach {', '.join(leaks)}",
+            "Check the container program's configuration (bind path, mount hostfs) and [container] options.",
             where=where,
         )
     else:

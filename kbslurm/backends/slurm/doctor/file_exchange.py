@@ -17,7 +17,7 @@ def delay_findings(site: Site, sight: Sight, where: str) -> Iterator[Finding]:
     """How long a file takes to be seen on the other side, and how far the clocks differ."""
     told = (sight.ping_sent_at, sight.ping_seen_at, sight.pong_sent_at, sight.number("pong_seen_at"))
     if any(moment is None for moment in told):
-        yield caution("letter box", "wasn't measured", "Look again.", where=where)
+        yield caution("letter box", "wasn't measured", "Run the check again.", where=where)
         return
     there_sent, here_seen, here_sent, there_seen = (moment or 0.0 for moment in told)
     forth_s, back_s = here_seen - there_sent, there_seen - here_sent
@@ -25,16 +25,14 @@ def delay_findings(site: Site, sight: Sight, where: str) -> Iterator[Finding]:
     if abs(off_s) > max(OFF_S, trip_s / 2):
         yield caution(
             "clocks",
-            f"the node's differs from ours by about {abs(off_s):.1f} s",
-            "Ask the admins for a time server: waiting times are wrong by that much, scores are not.",
+            f"the node's clock differs from ours by about {abs(off_s):.1f} s",
+            "Ask the admins for a time server: waiting times are off by that much, but scores aren't affected.",
             where=where,
         )
     else:
         yield passed("clocks", f"node and login node agree within {max(abs(off_s), 0.05):.2f} s", where=where)
     late_s = max(0.0, trip_s) / 2
-    text = (
-        f"a file written on the node is seen here after about {late_s:.2f} s ({max(0.0, trip_s):.2f} s forth and back)"
-    )
+    text = f"a file written on the node is seen here after about {late_s:.2f} s ({max(0.0, trip_s):.2f} s round trip)"
     if late_s > LATE_S:
         yield caution("letter box", text, "Put shared_root on a file system with less caching.", where=where)
     else:
@@ -42,7 +40,7 @@ def delay_findings(site: Site, sight: Sight, where: str) -> Iterator[Finding]:
     if late_s > max(1.0, site.paths.visibility_delay_s):
         yield caution(
             "visibility",
-            f"visibility_delay is {site.paths.visibility_delay_s:g} s, and files take {late_s:.1f} s",
+            f"visibility_delay is {site.paths.visibility_delay_s:g} s, but files take {late_s:.1f} s",
             f'Set visibility_delay = "{2 * late_s:.0f}s" under [paths].',
             where=where,
         )
@@ -59,22 +57,26 @@ def atomicity_findings(sight: Sight, where: str) -> Iterator[Finding]:
     if both or len(sight.won_there) != len(set(sight.won_there)):
         yield failed(
             "mkdir between nodes",
-            f"{len(both)} of {RACES} folders were made by both sides: an attempt could run twice",
+            f"{len(both)} of {RACES} folders were created by both sides: an attempt could run twice",
             "Use another file system for shared_root.",
             where=where,
         )
     elif len(made) == RACES:
         split = f"{len(sight.won_here)} here, {len(set(sight.won_there))} there"
-        yield passed("mkdir between nodes", f"{RACES} folders, each made by one side only ({split})", where=where)
+        yield passed("mkdir between nodes", f"{RACES} folders, each created by one side only ({split})", where=where)
     else:
-        yield caution("mkdir between nodes", f"only {len(made)} of {RACES} were made", "Look again.", where=where)
+        yield caution(
+            "mkdir between nodes", f"only {len(made)} of {RACES} were created", "Run the check again.", where=where
+        )
     torn = sight.number("torn_reads")
     if torn:
         yield caution(
             "rename between nodes",
-            f"{torn:.0f} of {RACES} reads of a file that was being replaced failed or were cut",
-            "Nothing has to be done where it is few: readers look again. Many: use another file system.",
+            f"{torn:.0f} of {RACES} reads of a file that was being replaced failed or were incomplete",
+            "A few are harmless, since reads are repeated; if there are many, use another file system.",
             where=where,
         )
     elif torn is not None:
-        yield passed("rename between nodes", f"{RACES} reads of a file that was being replaced were whole", where=where)
+        yield passed(
+            "rename between nodes", f"{RACES} reads of a file that was being replaced were complete", where=where
+        )

@@ -23,16 +23,21 @@ def gpu_findings(gpu: GpuType, partitions: Sequence[Partition]) -> list[Finding]
     here = next((one for one in partitions if one.name == gpu.partition), None)
     if gpu.partition and partitions and here is None:
         known = ", ".join(one.name for one in partitions)
-        return [*found, failed("partition", f"there is no {gpu.partition}", f"Choose one of: {known}.", where=gpu.name)]
+        return [
+            *found,
+            failed("partition", f"there is no partition {gpu.partition}", f"Choose one of: {known}.", where=gpu.name),
+        ]
     if here is None:
         return found
     if not here.up:
-        found.append(failed("partition", f"{here.name} is closed", "Ask the admins until when.", where=gpu.name))
+        found.append(
+            failed("partition", f"{here.name} is closed", "Ask the admins when it will reopen.", where=gpu.name)
+        )
     if here.preemptible:
         found.append(
             caution(
                 "partition",
-                f"{here.name} can be preempted: such runs start again, three times at most",
+                f"{here.name} can be preempted: preempted runs are restarted, at most three times",
                 "Choose another partition if there is one.",
                 where=gpu.name,
             )
@@ -41,7 +46,7 @@ def gpu_findings(gpu: GpuType, partitions: Sequence[Partition]) -> list[Finding]
         found.append(
             failed(
                 "time limit",
-                f"max_time is {gpu.max_time_s:.0f} s and {here.name} gives {here.max_time_s:.0f} s",
+                f"max_time is {gpu.max_time_s:.0f} s, but {here.name} allows {here.max_time_s:.0f} s",
                 f'Set max_time = "{here.max_time_s:.0f}s".',
                 where=gpu.name,
             )
@@ -55,7 +60,7 @@ def _slice_findings(gpu: GpuType) -> Iterator[Finding]:
     if sliced and gpu.whole:
         yield failed(
             "MIG",
-            f"{gpu.request} is a part of a device, and the site's file calls it whole",
+            f"{gpu.request} is a part of a device, but the site's file says it is whole",
             "Set whole = false: others on that device disturb its timings, and its runs must not be called exclusive.",
             where=gpu.name,
         )
@@ -65,10 +70,10 @@ def _count_finding(gpu: GpuType, here: Partition) -> Finding:
     asked = next(iter(gpus_of(_with_count(gpu.request))), "")
     usable = here.gpus.get(asked, 0) if asked and asked in here.gpus else sum(here.gpus.values())
     if not usable:
-        return caution("GPUs", f"{here.name} has none that could be used now", "Ask the admins why.", where=gpu.name)
+        return caution("GPUs", f"{here.name} has no usable ones at the moment", "Ask the admins why.", where=gpu.name)
     if gpu.count > usable:
         return caution(
-            "GPUs", f"count says {gpu.count}, and {usable} can be used", f"Set count = {usable}.", where=gpu.name
+            "GPUs", f"count is {gpu.count}, but {usable} are usable", f"Set count = {usable}.", where=gpu.name
         )
     return passed("GPUs", f"{usable} in {here.name}, {gpu.slots} attempts at once", where=gpu.name)
 
@@ -80,7 +85,7 @@ def _with_count(request: str) -> str:
 
 
 def request_finding(checkup: Checkup, gpu: GpuType) -> Finding:
-    """Whether Slurm would take the job of this GPU type: the real script, not submitted."""
+    """Whether Slurm would accept this GPU type's job: a dry run of the real script."""
     folder = Path(checkup.site.paths.shared_root) / f"doctor-{secrets.token_hex(6)}"
     try:
         text = script_for(
@@ -100,7 +105,12 @@ def request_finding(checkup: Checkup, gpu: GpuType) -> Finding:
     except KbslurmError as error:
         return failed("request", error.message, error.hint or "Correct the site's file.", where=gpu.name)
     except OSError as error:
-        return failed("request", f"{folder} can't be made: {error.strerror}", "See the shared root.", where=gpu.name)
+        return failed(
+            "request",
+            f"{folder} can't be created: {error.strerror}",
+            "See the finding on the shared root.",
+            where=gpu.name,
+        )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if answer.status:
@@ -110,4 +120,4 @@ def request_finding(checkup: Checkup, gpu: GpuType) -> Finding:
             "Correct request, partition, account, qos or constraint of this GPU type.",
             where=gpu.name,
         )
-    return passed("request", f"sbatch would take it ({gpu.request or 'no request'})", where=gpu.name)
+    return passed("request", f"sbatch would accept it ({gpu.request or 'no request'})", where=gpu.name)

@@ -15,21 +15,21 @@ def isolation_findings(site: Site, sight: Sight, boards: Mapping[str, int], wher
     report = sight.report
     if report is None:
         if sight.unreported:
-            remedy = "Until an attempt gets through here every run fails as this one did."
-            yield failed("rehearsal", f"a whole attempt gave no report: {sight.unreported}", remedy, where=where)
+            remedy = "Until this works, every run here will fail like this one."
+            yield failed("rehearsal", f"a complete attempt gave no report: {sight.unreported}", remedy, where=where)
         return
     if report.verdict != "passed":
-        remedy = "Look at the reason; any run here would fail like this."
-        yield failed("rehearsal", f"a right answer got {report.verdict}: {report.reason}", remedy, where=where)
+        remedy = "Check the reason; any run here would fail like this."
+        yield failed("rehearsal", f"a correct answer got {report.verdict}: {report.reason}", remedy, where=where)
         return
     took_s = (report.ended_at_ns - report.started_at_ns) / 1e9
-    yield passed("rehearsal", f"a whole attempt was judged in {took_s:.1f} s", where=where)
+    yield passed("rehearsal", f"a complete attempt was judged in {took_s:.1f} s", where=where)
     yield _level_finding(site, report, boards, where)
     digest, pinned = str(report.host.get("image_digest", "")), report.host.get("image_pinned")
     if digest:
         seen = {"file": "over its bytes", "tree": "over its files", "record": "as its lock says"}
         how = seen.get(str(report.host.get("image_seen")), "")
-        text = f"{digest[:19]}… {how}, {'as pinned' if pinned else 'pinned nowhere'}"
+        text = f"{digest[:19]}… {how}, {'as pinned' if pinned else 'not pinned'}"
         yield passed("image as it ran", text, where=where)
     for note in report.isolation.notes:
         if note.startswith("all that a runner may write: ") and "memory" not in note:
@@ -47,8 +47,8 @@ def _level_finding(site: Site, report: Report, boards: Mapping[str, int], where:
         missing = f"Missing: {lacks}. " if lacks else ""
         return failed(
             "isolation achieved",
-            f"{text}, and the site's policy wants {site.ranked_min_isolation} for a run to rank: none would",
-            f"{missing}Give the nodes what is missing, or lower ranked_min_isolation if that is meant.",
+            f"{text}, but the site's policy requires {site.ranked_min_isolation} for a run to rank, so none would",
+            f"{missing}Provide what is missing on the nodes, or lower ranked_min_isolation if that is intended.",
             where=where,
         )
     short = sorted(name for name, wanted in boards.items() if wanted > level)
@@ -59,4 +59,4 @@ def _level_finding(site: Site, report: Report, boards: Mapping[str, int], where:
             "Choose another GPU type for them, or a lower level (kbslurm board edit --min-isolation).",
             where=where,
         )
-    return passed("isolation achieved", f"{text}; {site.ranked_min_isolation} is what ranks here", where=where)
+    return passed("isolation achieved", f"{text}; runs rank here from {site.ranked_min_isolation}", where=where)

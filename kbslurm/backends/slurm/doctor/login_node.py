@@ -55,14 +55,16 @@ def _asked(commands: Commands, tool: str, *arguments: str) -> str | Finding:
     try:
         answer = commands.run(tool, arguments)
     except BackendTrouble as error:
-        return failed(tool, error.message, error.hint or "Is this a login node of that cluster? See bin_dir and conf.")
+        return failed(
+            tool, error.message, error.hint or "Check that this is a login node of that cluster; see bin_dir and conf."
+        )
     far = commands.site.submit
     if far.via == "ssh" and answer.status == SSH_FAILED:
         words = ["ssh", *(("-i", far.identity) if far.identity else ()), *(("-l", far.user) if far.user else ())]
         hand = shlex.join([*words, "-p", str(far.port), far.host, "true"])
-        return failed(f"ssh to {far.host}", answer.complaint, f"Correct [submit] until this works by hand: {hand}")
+        return failed(f"ssh to {far.host}", answer.complaint, f"Fix [submit] until this works by hand: {hand}")
     if answer.status:
-        return failed(tool, answer.complaint, "Is the controller up? Ask the admins (scontrol ping).")
+        return failed(tool, answer.complaint, "Check that the controller is up (scontrol ping), or ask the admins.")
     return answer.out
 
 
@@ -75,7 +77,7 @@ def version_finding(text: str) -> Finding:
             "Slurm", f"its version can't be read: {text.strip()!r}", "Report it, with the output of sinfo -V."
         )
     if numbers < OLDEST:
-        return caution("Slurm", f"{version} is older than what this was made for", "20.11 or newer is what is tested.")
+        return caution("Slurm", f"{version} is older than the supported versions", "Use Slurm 20.11 or newer.")
     return passed("Slurm", version)
 
 

@@ -22,7 +22,7 @@ def node_findings(site: Site, gpu: GpuType, sight: Sight, *, boards: Mapping[str
     found = [*delay_findings(site, sight, where), *atomicity_findings(sight, where)]
     if sight.fact("prepared") is None:
         found.append(
-            failed("modules", "the site's modules couldn't be loaded", "Correct modules or module_init.", where=where)
+            failed("modules", "the site's modules couldn't be loaded", "Fix modules or module_init.", where=where)
         )
         return found
     found += _disk_findings(site, sight, where)
@@ -30,7 +30,7 @@ def node_findings(site: Site, gpu: GpuType, sight: Sight, *, boards: Mapping[str
     found += _group_findings(sight, where)
     found += _gpu_node_findings(gpu, sight, where)
     found.append(
-        passed("internet", f"from the node: {sight.fact('internet')}; a run gets none of it", where=where)
+        passed("internet", f"from the node: {sight.fact('internet')}; runs have no access to it", where=where)
         if site.container.network == "none"
         else caution(
             "internet", "runs share the node's network", 'Set network = "none" under [container].', where=where
@@ -46,9 +46,9 @@ def _disk_findings(site: Site, sight: Sight, where: str) -> Iterator[Finding]:
     if site.paths.node_scratch:
         free_mb = sight.number("scratch_free_mb")
         if free_mb is None:
-            yield failed("scratch", f"{site.paths.node_scratch} can't be used", "Correct node_scratch.", where=where)
+            yield failed("scratch", f"{site.paths.node_scratch} can't be used", "Fix node_scratch.", where=where)
         elif free_mb < FREE_MB:
-            yield caution("scratch", f"{free_mb:.0f} MiB left", "Compiled kernels may not fit.", where=where)
+            yield caution("scratch", f"{free_mb:.0f} MiB free", "Compiled kernels may not fit.", where=where)
         else:
             yield passed("scratch", f"{sight.fact('scratch')}, {free_mb / 1024:.0f} GiB left", where=where)
     elif sight.fact("tmpdir"):
@@ -67,7 +67,7 @@ def _core_findings(gpu: GpuType, sight: Sight, where: str) -> Iterator[Finding]:
     if cores > gpu.cpus:
         yield caution(
             "cores",
-            f"the job may use {cores:.0f} cores and asked for {gpu.cpus}: nothing keeps jobs on their own",
+            f"the job may use {cores:.0f} cores but requested {gpu.cpus}: jobs aren't confined to their own cores",
             "Ask the admins for TaskPlugin=task/affinity,task/cgroup; timings are disturbed without it.",
             where=where,
         )
@@ -81,12 +81,12 @@ def _group_findings(sight: Sight, where: str) -> Iterator[Finding]:
     if asked is None:
         return
     if limits and min(limits) <= 1.25 * asked:
-        yield passed("memory on the node", f"a control group keeps the job to {min(limits):.0f} MiB", where=where)
+        yield passed("memory on the node", f"a control group limits the job to {min(limits):.0f} MiB", where=where)
     else:
         yield caution(
             "memory on the node",
-            f"no control group keeps this job to the {asked:.0f} MiB it asked for; Slurm can look at most",
-            "Ask the admins for ConstrainRAMSpace=yes; until then the judge's own look after each call is what counts.",
+            f"no control group limits this job to the {asked:.0f} MiB it requested; Slurm can only poll",
+            "Ask the admins for ConstrainRAMSpace=yes; until then only the judge checks it, after each call.",
             where=where,
         )
 
@@ -98,15 +98,15 @@ def _gpu_node_findings(gpu: GpuType, sight: Sight, where: str) -> Iterator[Findi
     if not there:
         yield failed(
             "GPU",
-            "there is no device of a GPU on that node",
-            "Does the request ask for one? See gres.conf.",
+            "there is no GPU device on that node",
+            "Check that the request includes one; see gres.conf.",
             where=where,
         )
         return
     if opened > 1 and not gpu.exclusive:
         yield caution(
             "devices",
-            f"the job can open {opened:.0f} GPUs of {there:.0f} and asked for one",
+            f"the job can open {opened:.0f} of {there:.0f} GPUs, but requested one",
             "Ask the admins for ConstrainDevices=yes, or set exclusive = true: others' GPUs can be disturbed.",
             where=where,
         )
@@ -115,7 +115,7 @@ def _gpu_node_findings(gpu: GpuType, sight: Sight, where: str) -> Iterator[Findi
     for line in sight.facts.get("gpu", ()):
         yield from _one_gpu(gpu, [part.strip() for part in line.split("|")], where)
     if sight.fact("profiling") == "1":
-        yield caution("profiling", "is for administrators only", "Boards that profile can't use it here.", where=where)
+        yield caution("profiling", "is for administrators only", "Profile runs can't use it here.", where=where)
 
 
 def _one_gpu(gpu: GpuType, told: Sequence[str], where: str) -> Iterator[Finding]:
@@ -123,11 +123,14 @@ def _one_gpu(gpu: GpuType, told: Sequence[str], where: str) -> Iterator[Finding]
         return
     name, driver, mig, persistence, clock, most, throttle = told
     if mig == "Enabled" and gpu.whole:
-        yield failed("MIG", f"{name} is cut into parts", "Set whole = false, or ask for whole ones.", where=where)
+        yield failed("MIG", f"{name} is partitioned (MIG)", "Set whole = false, or request whole devices.", where=where)
     with suppress(ValueError):
         if int(throttle, 16) & ~IDLE_THROTTLE:
             yield caution(
-                "GPU's clock", f"{name} is slowed down now ({throttle})", "Power cap, heat or set clocks?", where=where
+                "GPU's clock",
+                f"{name} is throttled now ({throttle})",
+                "Check power cap, temperature and clock settings.",
+                where=where,
             )
     if persistence == "Disabled":
         yield caution(

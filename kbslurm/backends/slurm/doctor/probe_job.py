@@ -31,7 +31,7 @@ LIVE_CHECKS = (
 
 
 def unlooked(site: Site) -> list[Finding]:
-    """What only a job could see."""
+    """What only a job can check."""
     return [
         unseen("node", LIVE_CHECKS, "kbslurm doctor --live submits one small job for it.", where=name)
         for name in site.gpus
@@ -66,9 +66,9 @@ def probe_node(checkup: Checkup, gpu: GpuType) -> list[Finding]:
             return [failed("probe job", f"sbatch refused it: {answer.complaint}", remedy, where=gpu.name)]
         return _played(checkup, gpu, rehearsed, job)
     except KbslurmError as error:
-        return [failed("probe job", error.message, error.hint or "Correct it and look again.", where=gpu.name)]
+        return [failed("probe job", error.message, error.hint or "Fix it and run the check again.", where=gpu.name)]
     except OSError as error:
-        return [failed("probe job", f"{folder}: {error.strerror}", "Look at the shared root.", where=gpu.name)]
+        return [failed("probe job", f"{folder}: {error.strerror}", "Check the shared root.", where=gpu.name)]
     finally:
         if job and not (folder / "done").exists():
             with suppress(BackendTrouble):
@@ -94,7 +94,7 @@ def _played(checkup: Checkup, gpu: GpuType, rehearsed: rehearsal.Rehearsal, job:
         sight.report, sight.unreported = (told, "") if isinstance(told, Report) else (None, told)
     found = node_findings(checkup.site, gpu, sight, boards=checkup.boards.get(gpu.name))
     if not over:
-        found.append(failed("probe job", "ended before it was through", f"Its log: {_tail(folder)}", where=gpu.name))
+        found.append(failed("probe job", "ended before it had finished", f"Its log: {_tail(folder)}", where=gpu.name))
     return found
 
 
@@ -127,11 +127,13 @@ def _absent(checkup: Checkup, gpu: GpuType, job: str, folder: Path) -> Finding:
         return caution(
             "probe job",
             f"didn't start within {checkup.wait_s:.0f} s ({state.partition(' ')[2] or 'pending'})",
-            "Look again when a GPU of this type is free, or with a longer --wait.",
+            "Try again when a GPU of this type is free, or with a longer --wait.",
             where=gpu.name,
         )
-    text = f"ran, but nothing of it was seen in {folder.parent} ({state or 'gone'}; its log: {_tail(folder)})"
-    return failed("probe job", text, "Is shared_root the same folder on the nodes? See also its log.", where=gpu.name)
+    text = f"ran, but left nothing visible in {folder.parent} ({state or 'gone'}; its log: {_tail(folder)})"
+    return failed(
+        "probe job", text, "Check that shared_root is the same folder on the nodes; see also its log.", where=gpu.name
+    )
 
 
 def _race(checkup: Checkup, folder: Path) -> frozenset[int]:

@@ -65,7 +65,7 @@ class Rehearsal:
             if sealed is not None:
                 return unseal(sealed, self.key)
         except (OSError, WireError) as error:
-            return f"its report can't be used: {error}"
+            return f"its report isn't valid: {error}"
         return self._why() or "it left no report"
 
     def _why(self) -> str:

@@ -30,17 +30,17 @@ def _accounting_finding(site: Site, settings: Mapping[str, str]) -> Finding:
     there = has_accounting(settings)
     if site.slurm.accounting and not there:
         return failed(
-            "accounting", "the site's file counts on it and Slurm has none", "Set accounting = false under [slurm]."
+            "accounting", "the site's file expects it, but Slurm has none", "Set accounting = false under [slurm]."
         )
     if not there:
         return caution(
             "accounting",
-            "is off: what ended is known from the job's own files and from squeue only",
-            "Nothing has to be done; a job that vanishes without its files takes longer to be understood.",
+            "is off: only the job's own files and squeue show what ended",
+            "No action needed; only a job that vanishes without files takes longer to resolve.",
         )
     if not site.slurm.accounting:
         return caution(
-            "accounting", "is there, and the site's file says not to use it", "Set accounting = true under [slurm]."
+            "accounting", "is available, but the site's file says not to use it", "Set accounting = true under [slurm]."
         )
     return passed("accounting", settings["AccountingStorageType"])
 
@@ -51,26 +51,26 @@ def _job_age_finding(site: Site, settings: Mapping[str, str]) -> Finding:
     if age_s is None:
         return caution("MinJobAge", "isn't shown", "Ask the admins; 300 s is usual.")
     if age_s >= least_s:
-        return passed("MinJobAge", f"squeue shows an ended job for {age_s:.0f} s")
-    text = f"squeue forgets an ended job after {age_s:.0f} s, and is asked every {site.poll.min_interval_s:g} s"
+        return passed("MinJobAge", f"squeue shows a finished job for {age_s:.0f} s")
+    text = f"squeue drops a finished job after {age_s:.0f} s, but is polled every {site.poll.min_interval_s:g} s"
     remedy = "Ask the admins for a longer MinJobAge, or lower min_interval under [poll] if they allow it."
     if has_accounting(settings) and site.slurm.accounting:
-        return caution("MinJobAge", f"{text}; sacct has to be asked instead", remedy)
-    return caution("MinJobAge", f"{text}, and there is no accounting: only the job's own files will tell", remedy)
+        return caution("MinJobAge", f"{text}; sacct is used instead", remedy)
+    return caution("MinJobAge", f"{text}, and there is no accounting: only the job's own files show its end", remedy)
 
 
 def _rate_finding(site: Site, settings: Mapping[str, str]) -> Finding:
     told = settings.get("SlurmctldParameters", "")
     if "rl_enable" not in told:
-        return passed("rate limits", f"none; we ask {site.poll.calls_per_minute:g} times a minute at most")
+        return passed("rate limits", f"none; we make at most {site.poll.calls_per_minute:g} calls a minute")
     refill = re.search(r"rl_refill_rate=(\d+)", told)
     period = re.search(r"rl_refill_period=(\d+)", told)
     per_minute = 60 * int(refill[1] if refill else 2) / int(period[1] if period else 1)
-    text = f"Slurm lets a user ask {per_minute:g} times a minute; we ask {site.poll.calls_per_minute:g} times at most"
+    text = f"Slurm allows {per_minute:g} calls a minute per user; we make at most {site.poll.calls_per_minute:g}"
     if site.poll.calls_per_minute <= per_minute:
         return passed("rate limits", text)
     return caution(
-        "rate limits", text, f"Set calls_per_minute = {per_minute:g} under [poll]: what is over it only waits."
+        "rate limits", text, f"Set calls_per_minute = {per_minute:g} under [poll]: calls over the limit only wait."
     )
 
 
@@ -80,17 +80,17 @@ def _delay_finding(settings: Mapping[str, str]) -> Finding:
     if delay_s <= 3:
         return passed("start delay", f"batch_sched_delay is {delay_s} s")
     return caution(
-        "start delay", f"a job waits {delay_s} s even when GPUs are free", "Ask for a lower batch_sched_delay."
+        "start delay", f"a job waits {delay_s} s even if GPUs are free", "Ask for a lower batch_sched_delay."
     )
 
 
 def _device_finding(settings: Mapping[str, str]) -> Finding:
     constrained = settings.get("ConstrainDevices", "").lower()
     if constrained == "yes" and "task/cgroup" in settings.get("TaskPlugin", "task/cgroup"):
-        return passed("device isolation", "Slurm shows a job its own GPUs only (ConstrainDevices)")
+        return passed("device isolation", "Slurm gives a job access only to its own GPUs (ConstrainDevices)")
     return caution(
         "device isolation",
-        "Slurm doesn't keep a job from other jobs' GPUs (ConstrainDevices isn't on)",
+        "Slurm doesn't restrict a job to its own GPUs (ConstrainDevices is off)",
         "Ask the admins for ConstrainDevices=yes in cgroup.conf with TaskPlugin=task/cgroup, or use exclusive = true.",
     )
 
@@ -101,16 +101,16 @@ def _memory_finding(settings: Mapping[str, str]) -> Finding:
     grouped = settings.get("ConstrainRAMSpace", "").lower() == "yes" and "task/cgroup" in settings.get("TaskPlugin", "")
     looked = "OverMemoryKill" in settings.get("JobAcctGatherParams", "")
     if not grouped and not looked:
-        text = "nothing keeps a job to its memory: one that takes more can end its neighbours before the judge looks"
+        text = "nothing limits a job's memory: one that uses too much can kill its neighbours before the judge notices"
         return caution("memory limit", text, f"{remedy} Or set exclusive = true.")
     if "MEMORY" not in settings.get("SelectTypeParameters", "").upper():
-        text = "memory isn't handed out (SelectTypeParameters): jobs of a node can be promised more than there is"
+        text = "memory isn't allocated (SelectTypeParameters): a node's jobs can be promised more than it has"
         return caution("memory limit", text, "Ask the admins for CR_Core_Memory, or set exclusive = true.")
     if grouped:
-        return passed("memory limit", "kept by a control group of each job (ConstrainRAMSpace)")
+        return passed("memory limit", "enforced by a control group per job (ConstrainRAMSpace)")
     every = re.search(r"task=(\d+)|^(\d+)", settings.get("JobAcctGatherFrequency", ""))
     seconds = (every[1] or every[2]) if every else "30"
-    return passed("memory limit", f"Slurm looks every {seconds} s and ends a job that is over it (OverMemoryKill)")
+    return passed("memory limit", f"Slurm checks every {seconds} s and kills a job that exceeds it (OverMemoryKill)")
 
 
 def _clock_findings(settings: Mapping[str, str], now: float, slack_s: float) -> Iterator[Finding]:
@@ -122,7 +122,7 @@ def _clock_findings(settings: Mapping[str, str], now: float, slack_s: float) -> 
         yield caution(
             "controller's clock",
             f"differs from ours by about {abs(off_s):.0f} s",
-            "Have both clocks set by the same time server: waiting times are wrong by that much.",
+            "Synchronise both with the same time server: waiting times are off by that much.",
         )
     else:
         yield passed("controller's clock", f"agrees with ours within {max(1.0, abs(off_s)):.0f} s")
@@ -132,8 +132,8 @@ def _requeue_findings(settings: Mapping[str, str]) -> Iterator[Finding]:
     if "ForceRequeueOnFail" in settings.get("PrologFlags", ""):
         yield caution(
             "requeue",
-            "Slurm requeues jobs whose prolog fails, whatever we ask for (ForceRequeueOnFail)",
-            "Nothing has to be done: a job that comes back finds its attempt claimed; it costs two minutes.",
+            "Slurm requeues jobs whose prolog fails, whatever we request (ForceRequeueOnFail)",
+            "No action needed: a requeued job finds its attempt claimed; it costs two minutes.",
         )
 
 

@@ -25,7 +25,9 @@ def root_findings(site: Site) -> list[Finding]:
     except OSError as error:
         return [
             failed(
-                "shared root", f"{root} can't be written: {error.strerror}", "Make it, for the service's account only."
+                "shared root",
+                f"{root} can't be written: {error.strerror}",
+                "Create it, for the service's account only.",
             )
         ]
     try:
@@ -37,14 +39,16 @@ def root_findings(site: Site) -> list[Finding]:
 def _room_finding(root: Path) -> Finding:
     free_mb = shutil.disk_usage(root).free >> 20
     if free_mb < FREE_MB:
-        return caution("shared root", f"{root} has {free_mb} MiB left", "Make room: a full disk fails every run.")
-    return passed("shared root", f"{root} can be written, {free_mb >> 10} GiB left")
+        return caution(
+            "shared root", f"{root} has only {free_mb} MiB free", "Free some space: every run fails on a full disk."
+        )
+    return passed("shared root", f"{root} is writable, {free_mb >> 10} GiB free")
 
 
 def _privacy_finding(root: Path) -> Finding:
     mode = root.stat().st_mode & 0o777
     if mode & 0o022:
-        return failed("shared root's mode", f"{root} can be written by others ({mode:o})", f"chmod go-w {root}")
+        return failed("shared root's mode", f"{root} is writable by others ({mode:o})", f"chmod go-w {root}")
     return passed("shared root's mode", f"{mode:o}: attempts below it are 700 each")
 
 
@@ -54,10 +58,10 @@ def _mkdir_finding(trial: Path) -> Finding:
     with ThreadPoolExecutor(4) as pool:
         won = sum(pool.map(lambda _: sum(map(made_by_us, names)), range(4)))
     if won == len(names):
-        return passed("mkdir", f"{won} folders, each made once by one of four")
+        return passed("mkdir", f"{won} folders, each created once by one of four")
     return failed(
         "mkdir",
-        f"{len(names)} folders were made {won} times: an attempt could run twice",
+        f"{len(names)} folders were created {won} times: an attempt could run twice",
         "Use another file system for shared_root: this one breaks the claim of an attempt.",
     )
 
@@ -80,5 +84,5 @@ def _rename_finding(trial: Path) -> Finding:
     fresh = trial / "fresh"
     fresh.mkdir()
     if old.read_text() == "new" and not new.exists() and not rename_folder(fresh, full):
-        return passed("rename", "replaces a file in one step, and never a folder that holds something")
-    return failed("rename", "doesn't do what a local disk does", "Use another file system for shared_root.")
+        return passed("rename", "replaces a file atomically, and never a folder with contents")
+    return failed("rename", "doesn't behave like a local disk", "Use another file system for shared_root.")

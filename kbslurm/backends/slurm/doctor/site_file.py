@@ -78,35 +78,35 @@ def toml_of(found: Survey, wishes: Wishes) -> str:
     chosen = [kind for kind in kinds(found.partitions) if not wishes.gpus or kind.name in wishes.gpus]
     if not chosen:
         raise Misconfigured(
-            f"Slurm on {found.cluster or 'this cluster'} shows no GPU that could be used",
-            fix="Look at sinfo -o '%P %G %t'; where GPUs are features, write the file by hand (docs/site-admin.md).",
+            f"Slurm on {found.cluster or 'this cluster'} shows no usable GPUs",
+            fix="Check sinfo -o '%P %G %t'; if GPUs are features, write the file by hand (docs/site-admin.md).",
         )
     return "\n".join([*_head(found, wishes), *(line for kind in chosen for line in _gpu(kind, found, wishes))]) + "\n"
 
 
 def _head(found: Survey, wishes: Wishes) -> Iterator[str]:
     name = _NOT_IN_NAMES.sub("-", wishes.name or found.cluster or "site").strip("-") or "site"
-    yield f"# Written by kbslurm site init for Slurm {found.version}. Lines with a ? are guesses: look at them."
+    yield f"# Written by kbslurm site init for Slurm {found.version}. Lines with a ? are guesses: review them."
     yield f"# Then: kbslurm site check {name}.toml, kbslurm doctor --site {name}.toml --live"
     for told in found.cannot:
         yield f"# ? not answered: {told}"
     yield f"name = {_quoted(name)}"
-    yield '# ? say "live" once kbslurm doctor --live passes'
+    yield '# ? set to "live" once kbslurm doctor --live passes'
     yield 'verified = "community"'
     if wishes.checked_on:
         yield f"checked_on = {_quoted(wishes.checked_on)}"
     if not found.program:
-        yield "# ? there is no apptainer or singularity on this machine: name the module that brings it"
+        yield "# ? neither apptainer nor singularity is on this machine: add the module that provides it"
         yield '# modules = ["apptainer"]'
     yield from (
         "",
         "[paths]",
-        "# ? a folder that this machine and every compute node see, and that only the service's own account can enter",
+        "# ? a folder shared by this machine and every compute node, accessible only to the service's account",
         f"shared_root = {_quoted(wishes.shared_root)}",
     )
     if wishes.image_dir:
         yield f"image_dir = {_quoted(wishes.image_dir)}"
-    yield "# ? a disk of the node's own for temporary files, when there is one: $TMPDIR, /localscratch/$SLURM_JOB_ID"
+    yield "# ? the node's local disk for temporary files, if there is one: $TMPDIR, /localscratch/$SLURM_JOB_ID"
     yield '# node_scratch = "$TMPDIR"'
     yield from ("", "[container]", f"runtime = {_quoted(found.runtime or 'apptainer')}")
     if found.program and not found.program.startswith(("/usr/bin/", "/bin/", "/usr/local/bin/")):
@@ -117,7 +117,7 @@ def _head(found: Survey, wishes: Wishes) -> Iterator[str]:
     yield from (
         "",
         "[poll]",
-        "# ? how often the controller may be asked; some sites have rules about that",
+        "# ? how often the controller may be polled; some sites have rules about that",
         'min_interval = "15s"',
     )
 
@@ -126,11 +126,11 @@ def _gpu(kind: Kind, found: Survey, wishes: Wishes) -> Iterator[str]:
     partition = kind.partition
     yield from ("", f"[gpus.{_key(kind.name)}]")
     if kind.others:
-        yield f"# the type is in these partitions, too: {', '.join(kind.others)}"
+        yield f"# the type is also in these partitions: {', '.join(kind.others)}"
     yield f"request = {_quoted(kind.request)}"
     yield f"partition = {_quoted(partition.name)}"
     if partition.preemptible:
-        yield "# ? its jobs can be preempted: a run then starts again, three times at most"
+        yield "# ? its jobs can be preempted: a run is then restarted, at most three times"
     if len(found.accounts) == 1:
         yield f"account = {_quoted(found.accounts[0])}"
     elif found.accounts:
@@ -146,7 +146,7 @@ def _gpu(kind: Kind, found: Survey, wishes: Wishes) -> Iterator[str]:
     yield f"count = {partition.gpus[kind.slurm_type]}"
     if partition.max_time_s is not None:
         yield f"max_time = {_quoted(f'{max(60, int(partition.max_time_s))}s')}"
-    yield "# ? made by kbslurm image build; pin it by image_digest"
+    yield "# ? made by kbslurm image build; pin it with image_digest"
     yield f"image = {_quoted(wishes.image or ('rocm.sif' if kind.vendor == 'amd' else 'cuda.sif'))}"
 
 
