@@ -25,7 +25,7 @@ from kbslurm.config import shared_folders
 from tests.command_line import CommandLine
 from tests.fakes import discord, github, modal
 from tests.flow.test_bot import free_port
-from tests.popcorn.ground import served, working
+from tests.popcorn.served_api import served, working
 from tests.services import GIT, needs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -156,10 +156,10 @@ def listening(desk: Desk, toml: str = "") -> Iterator[str]:
 
 
 def test_a_competitors_commands_run(desk: Desk, database_url: str, tmp_path: Path) -> None:
-    with served(database_url, tmp_path / "service") as ground, working(ground, tmp_path / "service"):
-        person = ground.store.people.ensure("ada")
-        token = ground.store.tokens.issue(person.id, device="laptop", now=ground.now)
-        guide = Guide(name="competitor-guide", replaced={"https://kernels.example.edu": ground.url})
+    with served(database_url, tmp_path / "service") as api, working(api, tmp_path / "service"):
+        person = api.store.people.ensure("ada")
+        token = api.store.tokens.issue(person.id, device="laptop", now=api.now)
+        guide = Guide(name="competitor-guide", replaced={"https://kernels.example.edu": api.url})
         said = desk.type(guide, stdin=f"{token}\n")
     assert said.count("passed") >= 2, said
 
