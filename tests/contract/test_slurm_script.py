@@ -333,7 +333,7 @@ def test_a_node_without_shared_memory_is_said_plainly(rig: Rig) -> None:
     assert (told["cause"], told["why"], told["began"]) == ("setup", "no shared memory", False)
 
 
-COUNTED = "cat chmod cut date find id ls mkdir mkfifo mktemp mv rm setsid sha256sum sleep stat tr"
+COUNTED = "b2sum cat chmod cut date find id ls mkdir mkfifo mktemp mv rm setsid sha256sum sleep stat tr"
 
 
 def test_a_job_starts_no_process_that_its_shell_can_do_without(rig: Rig) -> None:
@@ -347,7 +347,7 @@ def test_a_job_starts_no_process_that_its_shell_can_do_without(rig: Rig) -> None
         assert rig.run("sleep 0.1", path=f"{rig.root}/bin")["status"] == 0
     counted = sorted((rig.root / "count").read_text().split())
     # the claim, the supervisor, the folder, the FIFO, what the image looks like, the judge, the watchdog, the end
-    expected = "mkdir cat sha256sum mkdir mkfifo find sha256sum setsid sleep rm".split()
+    expected = "mkdir cat sha256sum mkdir mkfifo find b2sum setsid sleep rm".split()
     assert counted == sorted([*expected, "sleep"]), "and the judge's own sleep"
 
 
