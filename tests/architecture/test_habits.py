@@ -216,15 +216,15 @@ class TestRelease:
         ("file", "text", "why"),
         [
             ("kbslurm/__init__.py", '__version__ = "1.2"\n', "isn't a version"),
-            ("kbslurm/__init__.py", "", "doesn't say which version"),
+            ("kbslurm/__init__.py", "", "doesn't contain its version"),
             ("CHANGELOG.md", "# Changelog\n\n## 1.1.0 – 2026-01-02\n\n* Old.\n", "doesn't begin with"),
             (
                 "CHANGELOG.md",
                 "# Changelog\n\n## 1.2.0 – 2026-01-02\n\n## 1.1.0 – 2025-01-02\n\n* Old.\n",
-                "says nothing",
+                "has no entries",
             ),
             ("CHANGELOG.md", "# Changelog\n\n## 1.2.0 – unreleased\n\n* New.\n", "doesn't say when"),
-            ("CITATION.cff", "version: 1.1.0\n", "CITATION.cff says 1.1.0"),
+            ("CITATION.cff", "version: 1.1.0\n", "CITATION.cff has version 1.1.0"),
         ],
     )
     def test_what_disagrees_is_refused(self, checkout: Path, file: str, text: str, why: str) -> None:
@@ -237,7 +237,7 @@ class TestRelease:
         assert self.release.stated(ROOT, released=False) == __version__
         wheel, sdist = self.release.build(ROOT, tmp_path)
         self.release.check_archives(wheel, sdist, __version__)
-        with pytest.raises(self.release.Wrong, match="another version"):
+        with pytest.raises(self.release.Wrong, match="different version"):
             self.release.check_archives(wheel, sdist, "9.9.9")
 
     @needs(GIT)

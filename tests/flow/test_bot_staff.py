@@ -181,7 +181,7 @@ def test_what_hosts_do(discord: Discord, ground: Ground, tmp_path: Path) -> None
         asked = discord.command(HOSTESS, "admin delete-submission", submission=1)
         assert "is deleted" in answered(discord, HOSTESS, asked, "Delete")
         assert store.submissions.get(1).removed_at is not None  # type: ignore[arg-type]
-        card(discord, "taken back")
+        card(discord, "deleted")
 
         assert "no matching runs" in said(discord, HOSTESS, "admin rejudge-preview", leaderboard="transpose")
         ranks(ground, "bob", 2e-3)
