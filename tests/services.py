@@ -78,7 +78,7 @@ def _switched_on() -> str:
         file = SYSCTLS.joinpath(*name.split("."))
         if file.exists() and file.read_text().strip() == off:
             return f"sudo sysctl -w {name}={on}"
-    return "" if _namespaces() else "something forbids them here: run the tests outside of this container"
+    return "" if _namespaces() else "something forbids them here: run the tests outside this container"
 
 
 def _can_fence() -> bool:
@@ -183,13 +183,13 @@ def no_room() -> str:
     try:
         place = tempfile.gettempdir()
     except FileNotFoundError:
-        return "No folder for temporary files can be written: make room in /tmp, or set TMPDIR to a folder of yours."
+        return "No temporary folder is writable: free some space in /tmp, or set TMPDIR to a folder of your own."
     free = shutil.disk_usage(place).free // 1_000_000
     if free >= ROOM_MB:
         return ""
     return (
-        f"The tests need {ROOM_MB} MB for temporary files, and {place} has {free} MB left: make room there, or set "
-        "TMPDIR to a folder that has more."
+        f"The tests need {ROOM_MB} MB for temporary files, but {place} has only {free} MB free:"
+        " free some space there, or set TMPDIR to a folder that has more."
     )
 
 

@@ -128,7 +128,7 @@ def _verified(row: Row) -> str:
 def taken_back(submission: int, owner: int | None) -> dict[str, Any]:
     """The card of a deleted submission; a canary's has no owner."""
     whose = "canary" if owner is None else f"<@{owner}>"
-    return note(f"### #{submission}\n-# {whose} · taken back", GREY)
+    return note(f"### #{submission}\n-# {whose} · deleted", GREY)
 
 
 def note(text: str, accent: int) -> dict[str, Any]:

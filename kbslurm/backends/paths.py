@@ -1,6 +1,6 @@
-"""The names on disk of one attempt, and how they are written: whole or not at all.
+"""The file layout of one attempt, and atomic writing.
 
-Every backend that has a disk in common with its jobs (local, slurm) uses this layout, one folder per attempt:
+Every backend that shares a disk with its jobs (local, slurm) uses this layout, one folder per attempt:
 
     ROOT/kb-TOKEN/         0700  made whole: it appears with everything that submitting puts there
         manifest.json      0400  what the harness is told
@@ -17,8 +17,8 @@ Every backend that has a disk in common with its jobs (local, slurm) uses this l
         exit.json          0600  how it ended, once nothing of it is left
         log                0600  what the job printed, capped; for the operator only, it may hold secrets
 
-Everything in a name beginning with a dot is unfinished or on its way out and means nothing. Writing raises plain
-OSError; `said` turns one into the sentence for the operator.
+Names that begin with a dot are unfinished or being removed and mean nothing. Writing raises plain OSError; `said` turns
+one into a sentence for the operator.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ CLOSED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptPaths:
-    """Where everything of one attempt lies. A name that could lead out of the root is refused."""
+    """The paths of one attempt. A name that could leave the root is refused."""
 
     EXIT: ClassVar[str] = "exit.json"
     OWNER: ClassVar[str] = "claim/owner.json"
@@ -63,7 +63,7 @@ class AttemptPaths:
             )
 
     def spelled(self, name: str) -> str:
-        """One of these names as a text, for a look at thousands: a Path costs more than the look."""
+        """One of these names as a string, for checking thousands: a Path costs more than the check."""
         return f"{self.root}/{self.name}/{name}"
 
     @property
@@ -132,16 +132,16 @@ class AttemptPaths:
 
     @property
     def secrets(self) -> tuple[Path, ...]:
-        """What nobody needs after the end, and another job must never read: hidden cases, seeds, the key."""
+        """What isn't needed after the end and other jobs must never read: hidden cases, seeds, the key."""
         return (self.manifest, self.key)
 
     def forget_secrets(self) -> None:
-        """Remove them, once the claim is taken and nothing of the job runs. The rows can make them again."""
+        """Remove them once the claim is taken and the job isn't running. The database can recreate them."""
         for path in self.secrets:
             path.unlink(missing_ok=True)
 
     def create(self, *, manifest: str, key: bytes, script: str | None = None, order: bytes | None = None) -> bool:
-        """Make the folder with all of this in it, or nothing. False: it was there already, and is left as it is."""
+        """Make the folder with all its contents, atomically. False: it already existed and is left as it is."""
         files = {
             self.manifest.name: (manifest.encode(), 0o400),
             self.key.name: (key, 0o400),
@@ -154,7 +154,7 @@ class AttemptPaths:
         return self._build((self.out.name, self.scratch.name), files)
 
     def forbid(self, owner: bytes) -> bool:
-        """Make the folder of an attempt that shall never start: cancelled, and claimed. False: it was there already."""
+        """Make the folder of an attempt that must never start: cancelled and claimed. False: it already existed."""
         return self._build((self.claim.name,), {self.cancelled.name: (b"", 0o600), self.OWNER: (owner, 0o600)})
 
     def _build(self, folders: Sequence[str], files: Mapping[str, tuple[bytes, int]]) -> bool:
@@ -177,7 +177,7 @@ class AttemptPaths:
         return placed
 
     def take_claim(self, owner: bytes) -> bool:
-        """Take the right to run, owner's note and all, in one step. False: somebody has it, now and for ever."""
+        """Take the claim together with the owner's record, atomically. False: it is taken, permanently."""
         filled = self.dir / f".claim-{secrets.token_hex(4)}"
         make_folder(filled)
         put(filled / self.owner.name, owner, 0o600)
@@ -188,7 +188,8 @@ class AttemptPaths:
 
     @contextlib.contextmanager
     def about_to_start(self) -> Iterator[int]:
-        """Hold the sign that somebody may still claim. A process that inherits this descriptor goes on holding it."""
+        """Hold the lock that shows that someone may still claim. A process that inherits this descriptor keeps holding
+        it."""
         fd = os.open(self.starting, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(fd, fcntl.LOCK_SH)
@@ -197,7 +198,7 @@ class AttemptPaths:
             os.close(fd)
 
     def may_still_start(self) -> bool:
-        """Whether a living process holds the sign. The kernel lets go of it when the last holder dies, however."""
+        """Whether a living process holds that lock. The kernel releases it when the last holder dies."""
         try:
             fd = os.open(self.starting, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -212,13 +213,14 @@ class AttemptPaths:
 
 
 def make_folder(path: Path) -> None:
-    """A folder for the owner only, whatever the umask."""
+    """Make a folder for the owner only, whatever the umask."""
     path.mkdir(FOLDER_MODE)
     path.chmod(FOLDER_MODE)
 
 
 def open_up(path: Path) -> None:
-    """Give us our folder back, whatever was done to its mode. A link is never followed; what isn't ours stays so."""
+    """Restore our access to our folder, whatever was done to its mode. Links are never followed; foreign files are left
+    alone."""
     with contextlib.suppress(OSError):
         fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
@@ -228,10 +230,9 @@ def open_up(path: Path) -> None:
 
 
 def in_spite_of_locks(paths: AttemptPaths, look: Callable[[], T]) -> T:
-    """Look; where that is forbidden, open the attempt's own folders and look again.
+    """Check; if that is forbidden, restore access to the attempt's own folders and check again.
 
-    A submission that isn't isolated runs as our user and can shut its folder before our eyes; no attempt may hold up
-    the others by that.
+    An unisolated submission runs as our user and can lock its folder; no attempt may hold up the others that way.
     """
     try:
         return look()
@@ -242,8 +243,8 @@ def in_spite_of_locks(paths: AttemptPaths, look: Callable[[], T]) -> T:
 
 
 def is_there(path: Path) -> bool:
-    """Whether something stands at this name. OSError where that can't be seen: Path.exists says no there from Python
-    3.14 on, and what can't be seen isn't missing."""
+    """Whether something exists at this path. OSError if that can't be determined: from Python 3.14 on Path.exists
+    returns False then, but unreadable isn't missing."""
     try:
         path.stat()
     except OSError as error:
@@ -254,7 +255,7 @@ def is_there(path: Path) -> bool:
 
 
 def rename_folder(source: Path, target: Path) -> bool:
-    """Move a filled folder to a name, if nothing but an empty folder stands there."""
+    """Move a filled folder to a name, if only an empty folder is there."""
     try:
         source.rename(target)
     except OSError as error:
@@ -265,7 +266,7 @@ def rename_folder(source: Path, target: Path) -> bool:
 
 
 def put(path: Path, data: bytes, mode: int) -> None:
-    """A new file with these bytes, on the disk when this returns. For folders that nobody reads yet."""
+    """Write a new file and sync it to disk. For folders that nobody reads yet."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
     with os.fdopen(fd, "wb") as file:
         os.fchmod(fd, mode)
@@ -275,7 +276,7 @@ def put(path: Path, data: bytes, mode: int) -> None:
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """These bytes under this name, the old ones or none: never half of them."""
+    """Write this file atomically."""
     fresh = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
     try:
         put(fresh, data, mode)
@@ -287,7 +288,7 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
 
 
 def write_once(path: Path, data: bytes, mode: int = 0o600) -> bool:
-    """As `write_atomically`, but the first writer wins. False: something stands there already."""
+    """Like `write_atomically`, but the first writer wins. False: the file already exists."""
     fresh = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
     try:
         put(fresh, data, mode)
@@ -301,7 +302,7 @@ def write_once(path: Path, data: bytes, mode: int = 0o600) -> bool:
 
 
 def sync_folder(path: Path) -> None:
-    """Have the folder's names on the disk, where the file system can be asked for it."""
+    """Sync the folder's entries to disk, if the file system supports it."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -313,10 +314,10 @@ def sync_folder(path: Path) -> None:
 
 
 def read_capped(path: Path | str, cap: int) -> bytes | None:
-    """The bytes of a plain file of at most `cap` bytes; None where there is no such thing.
+    """The bytes of a regular file of at most `cap` bytes; None if there is none.
 
-    A job can put anything at a name that we read: a link, a pipe, a file without end. None of these is followed,
-    waited for or read.
+    A job can put anything at a path that we read: a link, a pipe, an endless file. None of these is followed, waited
+    for or read.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
@@ -329,7 +330,7 @@ def read_capped(path: Path | str, cap: int) -> bytes | None:
         if not stat.S_ISREG(looks.st_mode) or looks.st_size > cap:
             return None
         data = b""
-        # One byte more is asked for than is allowed: it may have grown since.
+        # Read one byte more than allowed, since it may have grown.
         while chunk := os.read(fd, min(cap + 1 - len(data), 1 << 20)):
             data += chunk
             if len(data) > cap:
@@ -340,13 +341,13 @@ def read_capped(path: Path | str, cap: int) -> bytes | None:
 
 
 def read_artifacts(folder: Path, names: Sequence[str], cap: int) -> dict[str, bytes]:
-    """The files of these names that are there, are plain ones, and have at most `cap` bytes."""
+    """The files with these names that exist, are regular, and have at most `cap` bytes."""
     found = {name: read_capped(folder / name, cap) for name in names if "/" not in name and name not in (".", "..")}
     return {name: data for name, data in found.items() if data is not None}
 
 
 def said(error: OSError, where: Path) -> tuple[str, str]:
-    """What a failed read or write means to the operator: the sentence and the next step."""
+    """A failed read or write in the operator's terms: the sentence and the next step."""
     if error.errno in FULL:
         return (
             f"the disk of the state folder {where} is full",

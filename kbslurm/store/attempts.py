@@ -197,7 +197,7 @@ VALUES ('report.stale', 'run:' || %(run)s::bigint,
     jsonb_build_object('attempt', %(number)s::int, 'why', %(why)s::text), %(now)s)
 """
 
-# The wish to cancel is read from the run's newest version, under its lock: a cancelled run is never queued again. An
+# The cancel mark is read from the run's newest version, under its lock: a cancelled run is never queued again. An
 # attempt that was refused permanently isn't an infrastructure failure and isn't counted as one.
 GIVE_UP = f"""
 WITH owed AS MATERIALIZED (

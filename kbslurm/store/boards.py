@@ -205,7 +205,7 @@ class Boards(Rows):
             changed["closed_at"] = None
         if not changed:
             return []
-        # The names are those of `wanted` and nobody else's: no text of a caller gets into the statement.
+        # The names come only from `wanted`: no caller's text gets into the statement.
         sets = ", ".join(f"{name} = %({name})s" for name in changed)
         with self._pool.transaction() as connection:
             connection.execute(f"UPDATE leaderboard SET {sets} WHERE id = %(id)s".encode(), {**changed, "id": held.id})

@@ -380,7 +380,7 @@ def _binaries(servant: Servant) -> Path:
 
 def _runs(servant: Servant, tree: Path) -> bool:
     try:
-        # `-V` of initdb doesn't look for its neighbour, of postgres it does not read a library: so both.
+        # initdb's `-V` doesn't look for postgres, and postgres's doesn't load libraries, so run both.
         return all(servant.run([str(tree / "bin" / name), "-V"]).returncode == 0 for name in ("initdb", "postgres"))
     except OSError:
         return False

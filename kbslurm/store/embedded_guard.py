@@ -26,7 +26,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main(plan_json: str) -> int:
-    """Run Postgres until it ends by itself or nobody holds the lock. `plan` is what embedded.py's _spawn() wrote."""
+    """Run Postgres until it exits or nobody holds the lock. `plan` is what embedded.py's _spawn() wrote."""
     plan = json.loads(plan_json)
     server = subprocess.Popen(
         plan["argv"],

@@ -6,11 +6,11 @@ from kbslurm.store.settings import INTAKE_LOCK
 
 EVENT_LOCK = 4_927_305  # the advisory locks of transactions that will write events: see PROGRAMS
 
-# Event ids are given out before their transaction commits, so a reader that remembers only the highest id it saw
-# could step over one that is still on its way. Therefore: who is about to write events first takes a shared advisory
-# lock whose key carries the last id given out before; all its own ids are higher. What is below every such key (and
-# was given out when the look began) has been committed or rolled back for good: `kb_settled_event`. Shared locks never
-# wait for one another, so writers pay no queue for it. The identity sequence must keep CACHE 1.
+# Event IDs are assigned before their transaction commits, so a reader that remembers only the highest ID it saw could
+# skip one that isn't committed yet. Therefore a transaction that will write events first takes a shared advisory lock
+# whose key contains the last ID assigned before; all its own IDs are higher. Everything below every such key (and
+# assigned when the read began) has been committed or rolled back for good: `kb_settled_event`. Shared locks never
+# wait for one another, so writers don't queue. The identity sequence must keep CACHE 1.
 PROGRAMS: dict[str, str] = {
     "kb_event_announced": f"""
 CREATE FUNCTION kb_event_announced() RETURNS trigger LANGUAGE plpgsql AS $$

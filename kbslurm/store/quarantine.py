@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # Where this run failed before, and where runs of three different people failed within the hour before: no one person
-# can take a node away from everybody. 'refused' and the submitter's own limits say nothing about a node.
+# can exclude a node for everyone. 'refused' and the submitter's own limits say nothing about a node.
 QUARANTINE_S = 3600
 
 QUARANTINE_PEOPLE = 3

@@ -58,10 +58,10 @@ FROM attempt a JOIN run r ON r.id = a.run_id WHERE a.id = %(attempt)s
 ON CONFLICT (attempt_id) DO NOTHING
 """
 
-# Law 1. The UPDATE is the gate: what it doesn't give back, the other parts have nothing to feed on. With a seed for a
-# second measurement, that run is queued here and counts instead of this one; it is held until it is its turn, one of a
-# person's after the other (second_measurements.py). With reference times, a calibration is kept and what waited for it
-# is let go. Files of a profile aren't kept once it was taken back: whoever removes a submission cancels it first, under
+# Law 1. The UPDATE is the gate: if it returns no row, the other parts have no input. With a seed for a second
+# measurement, that run is queued here and counts instead of this one; it is held until its turn, since a person's are
+# measured one at a time (second_measurements.py). With reference times, a calibration is stored and the runs that
+# waited for it are released. A deleted submission's profile files aren't stored: deleting one cancels it first, under
 # the run's lock.
 SCORE = f"""
 WITH moved AS (

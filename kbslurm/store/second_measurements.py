@@ -21,8 +21,8 @@ STANDING_SCORE = """SELECT coalesce(fs.score_s, v.score_s) AS score_s, coalesce(
     WHERE t.board_id = {board} AND t.person_id = {person} AND {which}
     ORDER BY CASE WHEN {ranking} = 'last' THEN -t.id END, coalesce(fs.score_s, v.score_s) LIMIT 1"""
 
-# Second measurements that wait: (the run, its first one's score, and whether another of the same person's was confirmed
-# meanwhile that makes it needless). None of them waits any more once no other of that person's is being measured.
+# Waiting second measurements: (the run, its first one's score, and whether another of the same person's that was
+# confirmed meanwhile makes it unnecessary). They are due once no other one of that person's is being measured.
 _WAITING_SECONDS = f"""
 WITH waiting AS (
     SELECT h.id, h.submission_id, h.gpu, h.problem_version_id, h.person_id, s.board_id, f.id AS first_id, v.score_s,
@@ -60,7 +60,7 @@ _DROP_SECONDS = f"""{_WAITING_SECONDS}, gone AS (
 SELECT count(*) AS n FROM gone
 """
 
-# One statement sees who is being measured and what stands: what ends between it and the one before it changes neither.
+# A single statement reads who is being measured and the current scores, so that nothing can change in between.
 _RELEASE_SECONDS = f"""{_WAITING_SECONDS}, best AS (
     SELECT DISTINCT ON (person_id, board_id, gpu, problem_version_id) id FROM waiting WHERE NOT needless
     ORDER BY person_id, board_id, gpu, problem_version_id, score_s, id

@@ -37,7 +37,7 @@ ORDER BY coalesce(fs.score_s, v.score_s), s.accepted_at, s.id, r.id
 
 _SCORED = _SCORED_BY.format(run="run r", whose="")
 
-# Looked up one by one: the planner takes the price of the part that only `last` needs for a reason to read every run.
+# Looked up one by one: otherwise the planner reads every run because of the costly part that only `last` needs.
 _SCORED_OF = _SCORED_BY.format(
     run="LATERAL (SELECT * FROM run WHERE run.submission_id = s.id OFFSET 0) r",
     whose=" AND s.person_id = ANY(%(people)s)",
@@ -57,8 +57,8 @@ SELECT person_id, person, submission_id, run_id, score_s, low_s, high_s, at, fil
 ) compared WHERE before IS NULL OR score_s < before ORDER BY at, submission_id, score_s, run_id
 """
 
-# What can move a place on a board: a ranked verdict of it, a second measurement that was dropped, its own changes, and
-# people and submissions that come or go. Whose places, where it is known; else `whole`.
+# What can change a board's ranking: a ranked verdict, a dropped second measurement, changes to the board, and people
+# and submissions that appear or disappear. Names the people affected if known; else `whole`.
 _MOVED = """
 SELECT bool_or(e.subject = 'board:' || %(board)s) AS changed,
     bool_or(e.subject = 'board:' || %(board)s AND NOT e.kind = ANY(%(still)s)) AS whole,

@@ -221,7 +221,7 @@ class TestRelease:
             (
                 "CHANGELOG.md",
                 "# Changelog\n\n## 1.2.0 – 2026-01-02\n\n## 1.1.0 – 2025-01-02\n\n* Old.\n",
-                "has no entries for 1.2.0",
+                "has no entries",
             ),
             ("CHANGELOG.md", "# Changelog\n\n## 1.2.0 – unreleased\n\n* New.\n", "doesn't say when"),
             ("CITATION.cff", "version: 1.1.0\n", "CITATION.cff has version 1.1.0"),
@@ -237,7 +237,7 @@ class TestRelease:
         assert self.release.stated(ROOT, released=False) == __version__
         wheel, sdist = self.release.build(ROOT, tmp_path)
         self.release.check_archives(wheel, sdist, __version__)
-        with pytest.raises(self.release.Wrong, match="a different version"):
+        with pytest.raises(self.release.Wrong, match="different version"):
             self.release.check_archives(wheel, sdist, "9.9.9")
 
     @needs(GIT)

@@ -149,5 +149,5 @@ def test_without_room_for_temporary_files_one_sentence_says_so(tmp_path: Path) -
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR, done.stderr
     (said,) = (done.stdout + done.stderr).strip().splitlines()
-    assert said.startswith(f"ERROR: The tests need {services.ROOM_MB} MB for temporary files, and {full} has 4 MB left")
+    assert said.startswith(f"ERROR: The tests need {services.ROOM_MB} MB for temporary files, but {full} has only 4 MB")
     assert "TMPDIR" in said

@@ -202,7 +202,7 @@ class Stage:
         head = f"#{run['submission_id']} {run['person']} {run['file_name']} on {run['gpu']}"
         self.say(f"  {printing.escape(head)}: {printing.coloured(run['verdict'])}{score}, at [bold]{run['backend']}[/]")
         if run["backend"] != SITE:
-            self.say(f"    since {printing.escape(run['why_here'])}")
+            self.say(f"    because {printing.escape(run['why_here'])}")
 
 
 def settled(ids: Sequence[int]) -> Callable[[list[dict[str, Any]]], bool]:
@@ -219,7 +219,7 @@ def played(stage: Stage) -> bool:
     (middle,) = stage.submit("middle", IN_THE_MIDDLE)
     stage.wait(lambda runs: any(r["submission_id"] == middle and r["state"] == "running" for r in runs))
     stage.site.down = True
-    stage.say(f"  #{middle} runs there: nobody can say what becomes of it, so it is sent nowhere else")
+    stage.say(f"  #{middle} runs there: its outcome is unknown, so it isn't sent anywhere else")
     during = stage.submit("down", *WHILE_DOWN)
     stage.wait(settled(during))
     waits = next(run for run in stage.runs() if run["submission_id"] == middle)
@@ -347,7 +347,7 @@ def shown(stage: Stage, ok: bool, *, as_json: bool) -> None:
     printing.table(("", "person", "file", "GPU", "verdict", "where"), rows)
     places = [(printing.escape(row.name or ""), str(row.runs), f"{row.gpu_s:.0f}", f"{row.money:.4f}") for row in used]
     printing.table(("place", "runs", "GPU-seconds", "EUR"), places)
-    stage.say("every run has one verdict, where it had to be" if ok else "[red]that isn't what had to come of it[/]")
+    stage.say("every run has one verdict, at the expected place" if ok else "[red]that isn't the expected outcome[/]")
 
 
 def main() -> int:

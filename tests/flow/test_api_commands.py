@@ -57,7 +57,7 @@ def test_a_closed_board_opens_by_invitation(kbslurm: CommandLine, database_url: 
         assert bob is not None and store.invites.claim(code, bob.id) == ["board"]
     assert kbslurm("submit", "k.py", "-l", "board", "--as", "bob").code == 0
     assert "bob" in kbslurm("invite", "list", "board").out
-    assert "is out" in kbslurm("invite", "revoke", code).out
+    assert "has lost access" in kbslurm("invite", "revoke", code).out
     assert kbslurm("submit", "k.py", "-l", "board", "--as", "bob").code == 5
 
 

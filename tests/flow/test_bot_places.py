@@ -100,7 +100,7 @@ def test_again_goes_where_it_was_sent_or_says_why_not(discord: Discord, api: Ser
             if place == "github":
                 store.people.set_role(PersonId(store.people.find("eve").id), "participant", now=api.now)  # type: ignore[union-attr]
                 before = len(store.submissions.newest())
-                assert "nly hosts choose github" in discord.answer(discord.press(EVE, shown, "Again"))
+                assert "nly hosts can choose github" in discord.answer(discord.press(EVE, shown, "Again"))
                 assert len(store.submissions.newest()) == before
     assert not discord.refusals
 

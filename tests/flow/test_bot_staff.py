@@ -181,7 +181,7 @@ def test_what_hosts_do(discord: Discord, api: ServedApi, tmp_path: Path) -> None
         asked = discord.command(HOSTESS, "admin delete-submission", submission=1)
         assert "is deleted" in answered(discord, HOSTESS, asked, "Delete")
         assert store.submissions.get(1).removed_at is not None  # type: ignore[arg-type]
-        card(discord, "taken back")
+        card(discord, "deleted")
 
         assert "no matching runs" in said(discord, HOSTESS, "admin rejudge-preview", leaderboard="transpose")
         ranks(api, "bob", 2e-3)
@@ -198,7 +198,7 @@ def test_what_hosts_do(discord: Discord, api: ServedApi, tmp_path: Path) -> None
         assert json.loads(plain)[0]["score_s"] == pytest.approx(2e-3, rel=1e-3)
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(admin_commands, "EXPORT_CAP", 20)
-            assert "over 20" in said(discord, HOSTESS, "admin export", leaderboard="transpose")
+            assert "over the limit of 20" in said(discord, HOSTESS, "admin export", leaderboard="transpose")
 
         plainly = discord.command(HOSTESS, "leaderboard delete", leaderboard="transpose")
         assert "1 submissions by 1 people" in discord.answer(plainly)

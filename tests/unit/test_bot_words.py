@@ -121,7 +121,7 @@ def test_a_canary_that_is_gone_ends_its_card() -> None:
 
     asyncio.run(played())
     assert kept[-1].done
-    assert "canary · taken back" in str(posted) and "<@0>" not in str(posted)
+    assert "canary · deleted" in str(posted) and "<@0>" not in str(posted)
 
 
 def test_who_is_known_waits_for_nobody_who_is_new() -> None:

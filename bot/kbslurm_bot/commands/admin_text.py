@@ -15,7 +15,7 @@ def submission_told(found: Mapping[str, Any]) -> list[str]:
     by, file = f"{cards.escaped(found['user_name'])} (person {found['user_id']})", cards.escaped(found["file_name"])
     lines = [
         f"**#{found['id']}** {cards.escaped(found['leaderboard_name'])} · {cards.MODES[found['mode']]} · {by} · {file}",
-        f"{found['job']['status']}{' · taken back' if found['removed_at'] else ''}",
+        f"{found['job']['status']}{' · deleted' if found['removed_at'] else ''}",
     ]
     if error:
         lines.append(cards.escaped(error)[:600])

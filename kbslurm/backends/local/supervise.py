@@ -37,7 +37,7 @@ KILLING_S = 30.0
 CLEARING_S = 5.0
 DEFAULT_AGAIN = ("SIGHUP", "SIGINT", "SIGTERM", "SIGCHLD", "SIGPIPE", "SIGXFSZ")
 PAGE = os.sysconf("SC_PAGE_SIZE")
-# A kernel may lack these lists; then every process is asked for its parent.
+# A kernel may lack these lists; then the parent of every process is read.
 LISTS_CHILDREN = os.path.exists("/proc/thread-self/children")
 
 
@@ -82,7 +82,7 @@ def main(order_file: str, starting: int) -> int:
 
 
 def listen() -> int:
-    """A descriptor that wakes us on every signal that we care for."""
+    """A descriptor that wakes us on every signal that we handle."""
     wake, wakes = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGCHLD):
@@ -93,7 +93,8 @@ def listen() -> int:
 
 
 def take_claim(order: dict[str, Any]) -> bool:
-    """Rename a filled folder to the claim: it stands there with its owner's name in it, or somebody else's does."""
+    """Rename a filled folder to the claim, so that it appears together with its owner's record, or another one is
+    there."""
     filled = f"{os.path.dirname(order['claim'])}/.claim-{os.urandom(4).hex()}"
     note = f"{filled}/{os.path.basename(order['owner'])}"
     os.mkdir(filled, 0o700)
@@ -117,7 +118,7 @@ def take_claim(order: dict[str, Any]) -> bool:
 
 
 def run(order: dict[str, Any], watch: Watch, signals: int) -> None:
-    """Start the harness, watch its limits, and kill all of it when it ends or breaks one."""
+    """Start the harness, watch its limits, and kill everything when it ends or exceeds one."""
     output, into = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(output, False)
     log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -159,7 +160,7 @@ def start(order: dict[str, Any], into: int) -> int:
 
 
 def watch_over(order: dict[str, Any], watch: Watch, signals: int, output: int, log: int) -> None:
-    """Until the harness has ended, or must."""
+    """Wait until the harness has ended or must be killed."""
     poller = select.poll()
     poller.register(signals, select.POLLIN)
     poller.register(output, select.POLLIN)
@@ -200,7 +201,7 @@ def note_stop(order: dict[str, Any], watch: Watch) -> None:
 
 
 def reap(watch: Watch) -> bool:
-    """Bury every child that is dead, the harness or an orphan that came to us. False: there are no children."""
+    """Reap every dead child, the harness or an adopted orphan. False: there are no children."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -218,7 +219,7 @@ def has_ended(watch: Watch) -> bool:
 
 
 def kill_tree(watch: Watch, signals: int) -> None:
-    """Kill until no child is left. All are stopped before any is killed, so that none can outrun us by forking."""
+    """Kill until no child is left. All are stopped before any is killed, so that none can escape by forking."""
     poller = select.poll()
     poller.register(signals, select.POLLIN)
     give_up = time.monotonic() + KILLING_S
@@ -275,9 +276,9 @@ def numbers(folder: str) -> list[int]:
 
 
 def memory_below(harness: int, limit: int) -> int:
-    """What all but the harness itself holds in memory: the limit is the submission's, not the judge's.
+    """The memory of everything except the harness itself: the limit is the submission's, not the judge's.
 
-    Pages that processes share are counted once, by asking again when it matters.
+    Shared pages are counted once, with a second reading when it matters.
     """
     tree = [pid for pid in descendants(os.getpid()) if pid != harness]
     rough = sum(resident(pid) for pid in tree)
@@ -303,7 +304,7 @@ def proportional(pid: int) -> int:
 
 
 def stat_fields(pid: int) -> list[bytes]:
-    """The fields of /proc/PID/stat after the program's name, which may hold anything."""
+    """The fields of /proc/PID/stat after the program's name, which may contain anything."""
     return read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
@@ -319,7 +320,7 @@ def parent_of(pid: int) -> int:
 
 
 def copy_log(order: dict[str, Any], watch: Watch, output: int, log: int) -> bool:
-    """Move what was printed to the log, and drop what is over the cap. False: nothing more will come."""
+    """Move output to the log, dropping what exceeds the cap. False: there will be no more."""
     try:
         for _ in range(16):
             data = os.read(output, 65536)
@@ -338,7 +339,7 @@ def copy_log(order: dict[str, Any], watch: Watch, output: int, log: int) -> bool
 
 
 def settle(order: dict[str, Any], watch: Watch) -> None:
-    """Leave nothing that another job could learn from, and say how it ended, for good."""
+    """Remove everything that another job could learn from, and record how it ended."""
     for path in (order["exit"], order["report"]):
         unlock(os.path.dirname(path))
     clear(order)
@@ -380,7 +381,7 @@ def in_words(status: int | None) -> str:
 
 
 def clear(order: dict[str, Any]) -> None:
-    """Remove the manifest, the key and what is in the working folders. What takes too long is left to pruning."""
+    """Remove the manifest, the key and what is in the working folders. What takes too long is left for pruning."""
     give_up = time.monotonic() + CLEARING_S
     for path in order["secrets"]:
         quietly(os.unlink, path)
@@ -403,13 +404,13 @@ def clear(order: dict[str, Any]) -> None:
 
 
 def unlock(folder: str) -> None:
-    """Give us this folder back, whatever the job did to its mode. A link is never followed."""
+    """Restore our access to this folder, whatever the job did to its mode. Links are never followed."""
     try:
         fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return
     try:
-        os.chmod(f"/proc/self/fd/{fd}", 0o700)  # a descriptor without rights has no fchmod
+        os.chmod(f"/proc/self/fd/{fd}", 0o700)  # fchmod needs a descriptor with rights
     except OSError:
         pass
     finally:
@@ -444,7 +445,7 @@ def read(path: str) -> bytes:
 
 
 def ring(doorbells: str) -> None:
-    """Say "look" to everybody who listens; it is only a hint. A bell without a listener is a dead one's: it goes."""
+    """Ring every listener's bell; only a hint. A bell without a listener belongs to a dead process and is removed."""
     try:
         bells = [name for name in os.listdir(doorbells) if not name.startswith(".")]
     except OSError:
@@ -460,7 +461,7 @@ def ring(doorbells: str) -> None:
         try:
             os.write(fd, b"!")
         except OSError:
-            # Full: it has been ringing for long, and nobody looks.
+            # Full: it has been rung for a while without being read.
             pass
         finally:
             os.close(fd)

@@ -1,16 +1,15 @@
 """Modal: each attempt is one call of a deployed function, one function per GPU type. A ports.Backend.
 
-Modal starts a call and says its id, once, and can't be asked for a name. So what law 2 needs is written down there, in
-a Dict of the app's: before a call is sent an entry says so, and until when the call may begin; afterwards its id is put
-into it. Every daemon reads the same entries, on whatever host. An id that was lost can't be had again: its attempt is
-UNKNOWN until the call, should it exist, can't run any more (the function itself refuses to begin late), and ABSENT
-from then on. It is then sent again: one run may be wasted, but no two of an attempt run at a time, and no report of
-the lost one is ever asked for.
+Modal starts a call and returns its ID once, and calls can't be found by name. So what law 2 needs is recorded there, in
+a Dict of the app: before a call is sent, an entry says so, and until when the call may start; afterwards its ID is
+added. Every daemon reads the same entries, on whatever host. A lost ID can't be recovered: its attempt is UNKNOWN until
+the call, if it exists, can't run any more (the function itself refuses to start late), and ABSENT from then on. It is
+then sent again: one run may be wasted, but no two runs of an attempt overlap, and the lost one's report is never read.
 
-Modal starts a call's input again by itself when its container is taken away or breaks; only functions without a GPU
-can be kept from that, and a container that reaches nothing can't ask whether it is the first. So it is seen from here:
-a call whose container isn't the one that the attempt's row names was started again. It is ended, its report is never
-taken, and the attempt ends as preempted.
+Modal restarts a call's input automatically when its container is taken away or breaks; that can only be disabled for
+functions without a GPU, and a container without network can't check whether it is the first. So it is detected from
+here: a call whose container isn't the one in the attempt's row was restarted. It is cancelled, its report is never
+accepted, and the attempt ends as preempted.
 
 What comes back is read as bytes and never unpickled; see results.py. A handle is a call's id.
 """
@@ -36,12 +35,12 @@ from kbslurm.ports import JobSpec
 
 CALL_PREFIX, TASK_PREFIX = "fc-", "ta-"
 MARGIN_S = 180.0  # between two clocks, and for what the function does before and after the harness
-STARTING_S = 60.0  # how much longer than a job a function must be allowed to run
+STARTING_S = 60.0  # extra time that a function needs beyond its job
 REMEMBERED, REMEMBERED_BYTES = 16, 64 << 20
 FAR = 1e11  # later than any clock says
 DEPLOY = "Run kbslurm modal deploy; kbslurm modal check shows the current state."
 
-# What Modal says of a call that is over. SUCCESS has an envelope that says more.
+# Modal's status of a finished call. SUCCESS comes with an envelope that says more.
 ENDINGS: Mapping[str, tuple[Ending, str]] = {
     "FAILURE": (Ending.NO_REPORT, "the function failed; see Modal's logs"),
     "TERMINATED": (Ending.CANCELLED, "the call was cancelled"),
@@ -82,7 +81,7 @@ class _Entry:
             told = json.loads(text)
             return _Entry(
                 by=str(told["by"]),
-                gone_at=gone_at if (gone_at := float(told["gone_at"])) < FAR else math.inf,  # nan, too
+                gone_at=gone_at if (gone_at := float(told["gone_at"])) < FAR else math.inf,  # NaN too
                 call=str(told["call"]),
                 cancelled=told["cancelled"] is True,
             )
@@ -271,14 +270,16 @@ class ModalBackend:
             if there is None:
                 continue
             if there.by == intent.by and not there.call and not there.cancelled:
-                return intent  # our own, whose answer was lost on the way and asked for again
+                return intent  # our own write, repeated after its answer was lost
             if there.call:
                 return there.call
             if there.cancelled and self._now() > there.gone_at:
                 return str(job.name)
             if self._now() <= there.gone_at:
                 break
-            self._connection.remove(attempts, job.name)  # so that of two who see it gone only one can write the next
+            self._connection.remove(
+                attempts, job.name
+            )  # so that of two processes that see it gone, only one can write the next
         raise BackendUnclear(self.name, "it may have been sent before, and its ID was lost")
 
     def _spawn(self, job: JobSpec, function: Deployed, item: Any) -> str:
@@ -290,11 +291,11 @@ class ModalBackend:
             try:
                 self._connection.remove(self._dict(), job.name)
             except CallFailed:
-                pass  # it stays an intent, and is looked at again when it can't run any more
+                pass  # it stays an intent, and is checked again once it can't run any more
             raise self._not_sent(trouble) from None
 
     def _not_sent(self, trouble: CallFailed) -> BackendTrouble:
-        """What a `no`, or no answer, means before anything was sent."""
+        """The meaning of a refusal, or no answer, before anything was sent."""
         match trouble.status:
             case "NOT_FOUND":
                 return self._refused(f"the app {self.app} doesn't have this function", DEPLOY)
@@ -324,13 +325,13 @@ class ModalBackend:
         return self._sighting(call, outcome)
 
     def _started_again(self, attempt: OpenAttempt, call: str, outcome: Outcome) -> Sighting:
-        """Modal runs it a second time, or has: an attempt runs once, so this one ends. The row keeps the first one's
-        container, and from when it ran."""
+        """Modal restarted it: an attempt runs only once, so this one ends. The row keeps the first run's container and
+        start."""
         if not outcome.status:
             try:
                 self._connection.cancel(call)
             except CallFailed:
-                pass  # it is asked for at the next look
+                pass  # it is requested at the next poll
             why = "Modal took its container away and restarted it: it is being cancelled"
             return Sighting(seen=Seen.RUNNING, handle=Handle(call), node=attempt.node, reason=why)
         return Sighting(
@@ -350,7 +351,9 @@ class ModalBackend:
         if not outcome.status:
             if not outcome.began:
                 return Sighting(seen=Seen.WAITING, handle=handle, reason="waiting for a GPU on Modal")
-            began = datetime.fromtimestamp(self._now(), UTC)  # at the latest: it is said exactly when it has ended
+            began = datetime.fromtimestamp(
+                self._now(), UTC
+            )  # at the latest: the exact time is reported once it has ended
             return Sighting(seen=Seen.RUNNING, handle=handle, node=node, started_at=began)
         code, reason = outcome.exit_code, ""
         if outcome.status == "SUCCESS":
@@ -397,7 +400,7 @@ class ModalBackend:
             raise self._trouble(trouble) from None
 
     def _opened(self, call: str, outcome: Outcome) -> Envelope:
-        """The envelope of a call that came to one. The last few are remembered: a large one is fetched once."""
+        """The envelope of a finished call. The last few are cached, so that a large one is fetched once."""
         known: Envelope | NoResult
         if call in self._envelopes:
             _, known = self._envelopes[call]
@@ -432,17 +435,17 @@ class ModalBackend:
 
 
 def function_name(gpu: str) -> str:
-    """What the function for this GPU type is called in the app."""
+    """The name of this GPU type's function in the app."""
     return "judge-" + "".join(one if one.isalnum() or one in "-_" else "-" for one in gpu)
 
 
 def _call_of(attempt: OpenAttempt) -> str:
-    """The id of the attempt's call, where its row has one."""
+    """The ID of the attempt's call, if its row has one."""
     return attempt.handle if attempt.handle is not None and attempt.handle.startswith(CALL_PREFIX) else ""
 
 
 def _was_started_again(attempt: OpenAttempt, task: str) -> bool:
-    """Whether another container has the call than the one in which the attempt was first seen."""
+    """Whether the call is in a different container than the one in which the attempt was first seen."""
     first = attempt.node or ""
     return first.startswith(TASK_PREFIX) and task.startswith(TASK_PREFIX) and task != first
 

@@ -1,8 +1,8 @@
-"""A connection to Modal by its real client, and the few calls that we need of it.
+"""A connection to Modal through its real client, with the few calls that we need.
 
-The client's own `FunctionCall.get` unpickles what a container sent, so results are asked for one floor below it, by the
-client's generated stub; that floor moves between releases, and `kbslurm[modal]` pins the client exactly. Every call
-runs on an event loop of ours in one thread, so that the rest of the service stays as synchronous as it is.
+The client's own `FunctionCall.get` unpickles what a container sent, so results are requested one level below it,
+through the client's generated stub; that level changes between releases, so `kbslurm[modal]` pins the client exactly.
+Every call runs on our own event loop in one thread, so that the rest of the service stays synchronous.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kbslurm.errors import Misconfigured
 T = TypeVar("T")
 API_URL = "https://api.modal.com"
 CLIENT = "1.6.4"
-CALL_S = 20.0  # of one call, whatever the client makes of it; blobs have three times as long
+CALL_S = 20.0  # per call, whatever the client does; blobs get three times as long
 INLINE_CAP = 8 * 1024  # over this an argument goes as a blob, unless the function says otherwise
 RESULT_SHAPES = {0: PICKLE, 1: PICKLE, 4: CBOR}
 
@@ -38,7 +38,7 @@ class CallFailed(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Deployed:
-    """A function that is deployed. `timeout_s` 0 and `shut_off` None: the platform didn't say."""
+    """A deployed function. `timeout_s` 0 and `shut_off` None: the platform didn't say."""
 
     function_id: str
     inline_cap: int
@@ -48,7 +48,8 @@ class Deployed:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What Modal knows of one call. `status` is empty while it isn't over; then `began`: whether a container has it."""
+    """Modal's view of one call. `status` is empty until it is over; meanwhile `began` says whether a container has
+    it."""
 
     status: str = ""
     began: bool = False
@@ -62,7 +63,7 @@ class Outcome:
     ended_at: float | None = None
 
 
-# What a server says when it has understood, and done nothing.
+# Errors that mean the server understood and did nothing.
 DEFINITE = (
     "NOT_FOUND",
     "INVALID_ARGUMENT",
@@ -76,7 +77,7 @@ DEFINITE = (
 
 
 class Connection:
-    """A connection that is opened when it is first used, and again in a process that was forked off."""
+    """A connection that is opened on first use, and again in a forked process."""
 
     def __init__(self, token_id: str, token_secret: str, *, api_url: str = API_URL, environment: str = "") -> None:
         check_client()
@@ -91,13 +92,13 @@ class Connection:
     # ------------------------------------------------------------------------------------------------- calls
 
     def hello(self) -> None:
-        """Whether the tokens are taken."""
+        """Check that the tokens are accepted."""
         from google.protobuf import empty_pb2
 
         self._ask(lambda stub: stub.ClientHello(empty_pb2.Empty(), retry=None, timeout=CALL_S))
 
     def function(self, app: str, name: str) -> Deployed:
-        """The deployed function of this name."""
+        """The deployed function with this name."""
 
         async def ask(stub: Any) -> Deployed:
             from modal_proto import api_pb2
@@ -118,7 +119,7 @@ class Connection:
         return self._ask(ask)
 
     def app_tags(self, app: str) -> dict[str, str] | None:
-        """What the deployed app says of itself; None: there is no such app."""
+        """The deployed app's description of itself; None if there is no such app."""
 
         async def ask(stub: Any) -> dict[str, str] | None:
             from modal_proto import api_pb2
@@ -134,13 +135,13 @@ class Connection:
         return self._ask(ask)
 
     def prepared(self, function: Deployed, payload: bytes) -> Any:
-        """The payload as the client sends it, in the blob store already where it is large."""
+        """The payload as the client sends it; a large one is uploaded to the blob store."""
 
         async def ask(stub: Any) -> Any:
             from modal._utils.blob_utils import blob_upload_with_results
             from modal_proto import api_pb2
 
-            # What we make ourselves and a container reads: the one direction in which a pickle is harmless.
+            # We make it and a container reads it: the only direction in which a pickle is harmless.
             args = pickle.dumps(((payload,), {}), protocol=4)
             told: dict[str, Any] = {"data_format": api_pb2.DATA_FORMAT_PICKLE}
             if len(args) <= function.inline_cap:
@@ -153,7 +154,7 @@ class Connection:
         return self._ask(ask, limit_s=3 * CALL_S)
 
     def spawn(self, function: Deployed, item: Any) -> str:
-        """Start it, and the call's id. Sent once: whether Modal would start a repeated one twice, nobody promises."""
+        """Start it; returns the call's ID. Sent only once, since Modal might start a repeated one twice."""
 
         async def ask(stub: Any) -> str:
             from modal_proto import api_pb2
@@ -172,7 +173,7 @@ class Connection:
         return self._ask(ask)
 
     def outcomes(self, calls: Sequence[str]) -> dict[str, Outcome | CallFailed]:
-        """What is known of each of these calls, asked at the same time. Nothing of a result is unpickled."""
+        """The state of each of these calls, queried concurrently. Results are never unpickled."""
 
         async def ask(stub: Any) -> dict[str, Outcome | CallFailed]:
             at_once = asyncio.Semaphore(8)
@@ -189,7 +190,7 @@ class Connection:
         return self._ask(ask, limit_s=2 * CALL_S)
 
     def blob(self, blob: str) -> bytes:
-        """A large result. No more of it is read than a result may have."""
+        """A large result, read only up to the allowed size."""
 
         async def ask(stub: Any) -> bytes:
             from modal._utils.http_utils import ClientSessionRegistry
@@ -222,7 +223,7 @@ class Connection:
     # ------------------------------------------------------------------------------- a Dict of small texts
 
     def dict_id(self, name: str) -> str:
-        """The id of the named Dict, made where there is none."""
+        """The ID of the named Dict, created if needed."""
 
         async def ask(stub: Any) -> str:
             from modal_proto import api_pb2
@@ -240,7 +241,7 @@ class Connection:
         return self._ask(ask)
 
     def entry(self, dict_id: str, key: str) -> bytes | None:
-        """What stands there under this key."""
+        """The value under this key."""
 
         async def ask(stub: Any) -> bytes | None:
             from modal_proto import api_pb2
@@ -251,7 +252,7 @@ class Connection:
         return self._ask(ask)
 
     def write(self, dict_id: str, key: str, value: bytes, *, new: bool = False) -> bool:
-        """Write an entry; with `new` only where there is none. Whether it was written."""
+        """Write an entry; with `new` only if there is none. Returns whether it was written."""
 
         async def ask(stub: Any) -> bool:
             from modal_proto import api_pb2
@@ -380,14 +381,14 @@ async def _outcome(stub: Any, call: str) -> Outcome:
 
 
 def _retry() -> Any:
-    """For calls that may be made twice: three more tries, each bounded."""
+    """For idempotent calls: up to three retries, each with a timeout."""
     from modal._utils.grpc_utils import Retry
 
     return Retry(base_delay=0.1, max_retries=3, attempt_timeout=CALL_S / 2)
 
 
 def _trouble(error: Exception) -> CallFailed:
-    """Any error of the client's, as what we need to know of it."""
+    """Convert a client error to what we need to know about it."""
     if isinstance(error, CallFailed):
         return error
     status = getattr(getattr(error, "_grpc_status", None), "name", "")
@@ -398,7 +399,7 @@ def _trouble(error: Exception) -> CallFailed:
 
 
 def check_client() -> None:
-    """The client that this was written for, or what to install."""
+    """Check for the supported client version, or say what to install."""
     fix = "Run: pip install 'kbslurm[modal]'"
     try:
         from importlib.metadata import version

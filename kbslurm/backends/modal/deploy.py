@@ -38,7 +38,7 @@ def told(
     functions: Mapping[str, Mapping[str, Any]],
     digest: str,
 ) -> dict[str, Any]:
-    """What the app file is told. `functions`: by GPU type, its `gpu`, `timeout_s`, `cpu`, `memory_mib` and `slots`."""
+    """The app file's input. `functions`: by GPU type, its `gpu`, `timeout_s`, `cpu`, `memory_mib` and `slots`."""
     return {
         "app": app,
         "image": image,
@@ -51,7 +51,7 @@ def told(
 
 
 def render(folder: Path, facts: Mapping[str, Any], *, eval_dir: Path, app_file: Path) -> Path:
-    """Write the folder anew, whole or not at all; the app's file in it. Nobody else's folder is replaced."""
+    """Write the folder atomically and return the app file in it. A folder that isn't an app's is never replaced."""
     if folder.exists() and not (folder / TOLD_FILE).is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise Invalid(f"{folder} exists and isn't an app folder", hint="Choose a folder that doesn't exist yet.")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def render(folder: Path, facts: Mapping[str, Any], *, eval_dir: Path, app_file: 
 
 
 def deploy(file: Path, *, token: tuple[str, str], api_url: str, environment: str) -> None:
-    """`modal deploy` of this file, with our token and its own words on standard error."""
+    """Run `modal deploy` on this file with our token, showing its output on standard error."""
     check_client()
     argv = [sys.executable, "-m", "modal", "deploy", *(("--env", environment) if environment else ()), str(file)]
     told_env = {"MODAL_TOKEN_ID": token[0], "MODAL_TOKEN_SECRET": token[1], "MODAL_SERVER_URL": api_url}
@@ -89,7 +89,7 @@ def deploy(file: Path, *, token: tuple[str, str], api_url: str, environment: str
 
 
 def findings(connection: Connection, facts: Mapping[str, Any]) -> list[Finding]:
-    """Token, app, harness and functions, in this order; what can't be seen because of an earlier one is left out."""
+    """Check token, app, harness and functions, in this order; checks that depend on a failed one are left out."""
     app = facts["app"]
     try:
         connection.hello()
@@ -136,7 +136,7 @@ def _function(connection: Connection, app: str, name: str, want: Mapping[str, An
 
 
 def check_token(token_id: str | None, token_secret: str | None) -> tuple[str, str]:
-    """Both halves, or what to set."""
+    """Check both halves of the token."""
     if not token_id or not token_secret:
         missing = "MODAL_TOKEN_ID" if not token_id else "MODAL_TOKEN_SECRET"
         raise Misconfigured(

@@ -1,4 +1,4 @@
-"""Runs in Modal's container, by that image's own Python: one payload becomes one envelope. Standard library only.
+"""Runs in Modal's container with that image's Python: turns one payload into one envelope. Standard library only.
 
 `judge(payload)` is the whole body of each deployed function. It writes the harness's input to disk (manifest, key),
 runs the harness as a child, like every other place, and returns its result. It never inspects the report, and returns
@@ -34,18 +34,20 @@ PR_SET_DUMPABLE = 4
 
 
 def judge(payload: bytes) -> bytes:
-    """Run the harness once for this payload. Whatever happens, there is an envelope."""
+    """Run the harness once for this payload. Always returns an envelope."""
     told = json.loads(payload)
     if told["version"] != PAYLOAD_VERSION:
         return _envelope("image", "version")
     if time.time() > told["start_by"]:
-        # Whoever sent this may have sent it again by now: an attempt runs at most once (law 2).
+        # The sender may have sent it again by now: an attempt runs at most once (law 2).
         return _envelope("cancelled", "late")
     deployed = json.loads(_text(os.path.join(HERE, "told.json")))
     if told["harness_digest"] != deployed["harness_digest"]:
         return _envelope("image", "harness")
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # we have seen the key: who shares this uid mustn't
+        ctypes.CDLL(None).prctl(
+            PR_SET_DUMPABLE, 0, 0, 0, 0
+        )  # we have the key in memory, so processes with this uid mustn't inspect us
     folder = tempfile.mkdtemp(prefix="kb-")
     try:
         return _judged(told, folder, deployed["image"])
@@ -98,7 +100,7 @@ def _judged(told: dict[str, Any], folder: str, image_name: str) -> bytes:
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
-    """The harness's session. What got away from it ends with the container, which is used once."""
+    """The harness's session. What escapes from it ends with the container, which is used only once."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -106,7 +108,7 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
 
 
 def _tell(log: Any) -> None:
-    """The end of what was printed, for Modal's own logs: it may hold secrets, and goes nowhere else."""
+    """The end of the output, for Modal's own logs: it may contain secrets and goes nowhere else."""
     log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_CAP))
     sys.stderr.write(log.read(TAIL_CAP).decode("utf-8", errors="replace"))
 
@@ -119,7 +121,7 @@ def _envelope(
     report: str | None = None,
     artifacts: dict[str, str] | None = None,
 ) -> bytes:
-    """No text of ours but a word that the service knows: what it says of a run, its person may read."""
+    """Only a code word known to the service, no text, since the submitter may read what it says about a run."""
     told = {"ending": ending, "why": why, "exit_code": exit_code, "report": report, "artifacts": artifacts or {}}
     return json.dumps({"version": ENVELOPE_VERSION, **told}).encode()
 
@@ -135,7 +137,7 @@ def _artifacts(folder: str) -> dict[str, str]:
 
 
 def _capped(path: str, cap: int) -> bytes | None:
-    """A plain file's bytes. A submission that isn't isolated can put a link or a pipe there: none is followed."""
+    """A regular file's bytes. An unisolated submission could put a link or a pipe there, which isn't followed."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

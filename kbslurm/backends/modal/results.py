@@ -1,8 +1,8 @@
-"""What comes back from a container, read without running any of it (law 6).
+"""Reads a container's result without executing any of it (law 6).
 
-Modal's client unpickles results, and a pickle runs what its maker wants. We take the raw bytes of a result instead and
-know only two shapes: a pickle of one bytes object, walked opcode by opcode, and a CBOR byte string. All else is no
-result. Nothing here imports pickle.
+Modal's client unpickles results, and a pickle runs what its maker wants. We read a result's raw bytes instead and
+accept only two formats: a pickle of one bytes object, parsed opcode by opcode, and a CBOR byte string. Anything else
+isn't a result. Nothing here imports pickle.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ SEALED_CAP = 2 * REPORT_CAP
 RESULT_CAP = 2 * SEALED_CAP + 4 * ARTIFACTS_TOTAL // 3 + (1 << 20)
 PICKLE, CBOR = "pickle", "cbor"
 ENVELOPE_VERSION = 1
-# What the inside may say of its own end. Whatever is the platform's to say (a node's failure) comes from the platform.
+# The endings that the container may report. Others, like a node failure, are reported by the platform.
 SAYABLE = {
     ending.value: ending
     for ending in (Ending.REPORTED, Ending.TIMEOUT, Ending.NO_REPORT, Ending.BAD_REPORT, Ending.IMAGE, Ending.CANCELLED)
 }
-# And why, by a word: no text that a container wrote is ever shown, it could be a hidden case's (law 9).
+# The reasons, by code word: text from a container is never shown, since it could contain a hidden case (law 9).
 WHYS = {
     "": "",
     "version": "the deployed app has a different version: run kbslurm modal deploy",
@@ -46,12 +46,12 @@ _SKIPPED = {_FRAME: 8, _MEMOIZE: 0, _BINPUT: 1, _LONG_BINPUT: 4}
 
 
 class NoResult(ValueError):
-    """What came back isn't what our function returns."""
+    """The result isn't what our function returns."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Envelope:
-    """What our function returns: how it ended, and the sealed report where there is one, never looked into here."""
+    """What our function returns: how it ended, and the sealed report if there is one, never inspected here."""
 
     ending: Ending
     exit_code: int | None = None
@@ -61,14 +61,15 @@ class Envelope:
 
 
 def envelope_of(data: bytes, shape: str) -> Envelope:
-    """The envelope in a result's raw bytes, or NoResult. Nothing in it is trusted: the report proves itself later."""
+    """The envelope in a result's raw bytes, or NoResult. Nothing in it is trusted: the report's seal is checked
+    later."""
     if len(data) > RESULT_CAP:
         raise NoResult(f"a result of {len(data)} bytes is over the limit of {RESULT_CAP}")
     return _read(bytes_of(data, shape))
 
 
 def bytes_of(data: bytes, shape: str) -> bytes:
-    """The one bytes object that these bytes spell, or NoResult. Nothing is executed, whatever stands in them."""
+    """The single bytes object encoded in these bytes, or NoResult. Nothing is ever executed."""
     match shape:
         case "pickle":
             return _pickled_bytes(data)
@@ -79,7 +80,7 @@ def bytes_of(data: bytes, shape: str) -> bytes:
 
 
 def _pickled_bytes(data: bytes) -> bytes:
-    """Of all opcodes those that push one bytes object, and those that mean nothing by themselves."""
+    """Accepts only opcodes that push one bytes object or have no effect."""
     at, found = 0, None
     while at < len(data):
         code, at = data[at], at + 1
@@ -157,7 +158,7 @@ def _read(text: bytes) -> Envelope:
 
 
 def _artifacts(told: Any) -> dict[str, bytes]:
-    """A profile's files. One that can't be is left out: the report names those that belong to it, and their digests."""
+    """A profile's files. Invalid ones are left out; the report names its files with their digests."""
     found: dict[str, bytes] = {}
     for name, text in list(told.items())[:ARTIFACTS_CAP] if isinstance(told, dict) else ():
         if not isinstance(text, str) or len(text) > 4 * ARTIFACT_CAP // 3 + 4:

@@ -47,17 +47,17 @@ from kbslurm_eval.shared.wire import ARTIFACT_CAP
 tell = teller("slurm")
 
 HEARTBEAT_CAP = 4096
-FORESEE_S = 10.0  # whom it is asked for waits that long for it at most
+FORESEE_S = 10.0  # the longest that a caller waits for it
 NO_ANSWER = "the scheduler can't be reached"
 USED_UP = "the site's call budget for this minute is used up"
-# Accounting may be away, and a job to be cancelled may be gone: neither says anything of the controller.
+# Accounting may be down, and a job to cancel may be gone: neither says anything about the controller.
 CONTROLLERS = ("squeue",)
 _EXCLUDE = re.compile(r"^#SBATCH --exclude=.*\n", re.MULTILINE)
 PRUNED = 500
 
 
 class SlurmBackend:
-    """One site. What it holds in memory only spares calls: a new process finds all it needs in files and by name."""
+    """One site. Its memory is only a cache: a new process finds everything it needs in files and by name."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class SlurmBackend:
         return {name: gpu.slots for name, gpu in self.site.gpus.items()}
 
     def submit(self, job: JobSpec) -> Handle:
-        """Write the attempt's directory and run sbatch once. See ports.Backend for what each error promises."""
+        """Write the attempt's directory and run sbatch once. See ports.Backend for what each error means."""
         paths = AttemptPaths(root=self.root, name=job.name)
         if job.gpu not in self.site.gpus:
             known = ", ".join(sorted(self.site.gpus))
@@ -117,15 +117,15 @@ class SlurmBackend:
             anywhere = _EXCLUDE.sub("", job.script)
             if anywhere == job.script or not refused.permanent:
                 raise
-            # It may be that no node is left: one that failed before is better than none.
+            # No node may be left: one that failed before is better than none.
             handle = self._sbatch(paths, anywhere)
         self._crash_point("submitted")
         return handle
 
     def find(self, name: JobName) -> Sighting:
-        """Id file, claim, squeue by name, sacct by name. ABSENT only when all that the site has answered.
+        """Id file, claim, squeue by name, sacct by name. ABSENT only if all of the site's sources answered.
 
-        It can wait: without room in the budget it is UNKNOWN this time.
+        It isn't urgent: without room in the budget it is UNKNOWN this time.
         """
         paths = self._paths(name)
         found = self._look(paths)
@@ -150,7 +150,8 @@ class SlurmBackend:
         return Sighting(seen=Seen.ABSENT)
 
     def poll(self, attempts: Sequence[OpenAttempt]) -> Mapping[JobName, Sighting]:
-        """Files of every attempt; then, as the pace allows, one squeue for the rest, one sacct for what vanished."""
+        """Read every attempt's files; then, as the pace allows, one squeue for the rest and one sacct for what
+        vanished."""
         found: dict[JobName, Sighting] = {}
         unsure: dict[JobName, tuple[Handle | None, Evidence]] = {}
         for attempt in attempts:
@@ -159,7 +160,8 @@ class SlurmBackend:
             if sighting is not None:
                 found[attempt.name] = sighting
             else:
-                # Who claimed is the attempt; a handle may be that of a twin which found the claim taken and left.
+                # The job that claimed is the attempt; the handle may belong to a duplicate that found the claim taken
+                # and exited.
                 owner = Handle(proof.owner) if proof.owner else None
                 unsure[attempt.name] = (owner or attempt.handle or proof.handle, proof)
         self._forget_but(unsure)
@@ -187,7 +189,7 @@ class SlurmBackend:
             raise BackendTrouble(self.name, message, hint=hint) from None
 
     def progress(self, attempt: OpenAttempt) -> Mapping[str, Any] | None:
-        """What the harness last said of itself, unchecked; read from its file, so no call to Slurm is spent on it."""
+        """The harness's latest progress report, unchecked; read from its file, without a Slurm call."""
         try:
             told = json.loads(read_capped(self._paths(attempt.name).heartbeat, HEARTBEAT_CAP) or b"null")
         except (OSError, ValueError, RecursionError):
@@ -197,9 +199,9 @@ class SlurmBackend:
     def foresee(self, script: str) -> datetime | None:
         """`sbatch --test-only` of this script: when it would start. Nothing is submitted and no file is written.
 
-        A refusal is no word on when: whoever launches such a job is told it in full.
+        A refusal gives no time; launching such a job reports it in full.
         """
-        if self.pace.is_resting() or not self.pace.has_room(2):  # the launch that comes of it has to fit in, too
+        if self.pace.is_resting() or not self.pace.has_room(2):  # leave room for the launch that follows
             return None
         limit_s = min(FORESEE_S, self.site.slurm.ask_timeout_s)
         try:
@@ -213,7 +215,7 @@ class SlurmBackend:
         return at
 
     def artifacts(self, attempt: OpenAttempt, names: Sequence[str]) -> Mapping[str, bytes]:
-        """What a profile left beside the report."""
+        """A profile's files next to the report."""
         paths = self._paths(attempt.name)
         try:
             return in_spite_of_locks(paths, lambda: read_artifacts(paths.artifacts, names, ARTIFACT_CAP))
@@ -222,7 +224,7 @@ class SlurmBackend:
             raise BackendTrouble(self.name, message, hint=hint) from None
 
     def cancel(self, attempt: OpenAttempt) -> None:
-        """Leave the marker that a job which starts later obeys, then scancel by id, or by name when there is no id.
+        """Set the marker that a job starting later obeys, then scancel by ID, or by name if there is no ID.
 
         Without room in the budget it is BackendRefused, for now.
         """
@@ -232,7 +234,8 @@ class SlurmBackend:
                 in_spite_of_locks(paths, lambda: write_once(paths.cancelled, b""))
         except OSError as error:
             tell("no marker", level="warning", job=attempt.name, why=str(error))
-        # Who claimed is the attempt, whatever handle was noted; a twin that hasn't found that out yet ends, too.
+        # The job that claimed is the attempt, whatever handle was recorded; a duplicate that hasn't noticed yet is
+        # killed too.
         ids = sorted({str(handle) for handle in (attempt.handle, self._look_softly(paths).handle) if handle})
         which = ids or [f"--name={attempt.name}"]
         if not self.pace.has_room():
@@ -242,11 +245,11 @@ class SlurmBackend:
             raise BackendTrouble(self.name, f"scancel: {answer.complaint}")
 
     def prune(self, before: datetime, *, keep: Collection[JobName]) -> int:
-        """Remove the folders of attempts that nothing has happened in since this moment, at most PRUNED at a time.
+        """Remove folders of attempts without activity since this moment, at most PRUNED at a time.
 
-        `keep`: the attempts that are still open in the rows, however old. A job that starts later all the same finds
-        no folder to claim, and ends. Harnesses of former versions go, too, once no attempt that is left here is to run
-        them. Slurm isn't asked. Returns how many attempts went.
+        `keep`: attempts that are still open in the database, however old. A job that starts later anyway finds no
+        folder to claim, and exits. Old harnesses are removed too, once no remaining attempt needs them. Makes no Slurm
+        calls. Returns how many attempts were removed.
         """
         kept, gone = frozenset(keep), 0
         try:
@@ -263,7 +266,7 @@ class SlurmBackend:
             for harness in prune_harnesses(self._harness, self.root, before.timestamp()):
                 tell("pruned harness", site=self.name, folder=harness)
         except FileNotFoundError:
-            return gone  # no attempt was ever made here
+            return gone  # there was never an attempt here
         except OSError as error:
             message, hint = said(error, self.root)
             raise BackendTrouble(self.name, message, hint=hint) from None
@@ -272,11 +275,11 @@ class SlurmBackend:
     # --------------------------------------------------------------------------------------------------- for operators
 
     def pace_report(self) -> PaceReport:
-        """How often the scheduler is asked, and what is left of the budget."""
+        """How often the scheduler is called, and the rest of the budget."""
         return self.pace.report()
 
     def calls(self) -> Mapping[str, int]:
-        """How often each command was run by this process."""
+        """How often this process ran each command."""
         return dict(self.commands.calls)
 
     # ------------------------------------------------------------------------------------------------------ submission
@@ -322,32 +325,32 @@ class SlurmBackend:
     # -------------------------------------------------------------------------------------------------------- judging
 
     def _judge(self, name: JobName, handle: Handle | None, proof: Evidence, told: SchedulerAnswers) -> Sighting | None:
-        """What files and scheduler together prove of one attempt, or None: then nothing changes."""
+        """What files and scheduler together prove about one attempt; None changes nothing."""
         if told.queue is None:
             return proof.running() or self._ended.get(name)
         row = self._row_of(name, handle, told)
         if row is not None:
-            if row.phase is Phase.ENDED:  # since we looked, its last files may have come
+            if row.phase is Phase.ENDED:  # its last files may have arrived since we checked
                 proof = self._look_softly(self._paths(name))
                 return proof.sighting() or self._sighting(row, proof)
-            if row.phase is Phase.WAITING and came_back(row, proof):  # for a GPU, only to end at its claim
+            if row.phase is Phase.WAITING and came_back(row, proof):  # for a GPU, only to exit at its claim
                 self._end_quietly(row.id)
             return self._sighting(row, proof)
         if not told.proves_absence or (handle is not None and not self._is_denied(name, handle)):
             return proof.running()
         if proof.reported:
             return replace(ended_sighting(proof, Ending.REPORTED, ""), handle=handle)
-        if proof.exit is not None:  # it said goodbye to a signal, and Slurm has forgotten why
+        if proof.exit is not None:  # its final status mentions a signal, and Slurm no longer knows why
             return replace(
                 ended_sighting(proof, Ending.NO_REPORT, f"it was killed from outside on {proof.node}"), handle=handle
             )
         return Sighting(seen=Seen.ABSENT, handle=handle, node=proof.node, reason="no source knows the job any more")
 
     def _is_denied(self, name: JobName, handle: Handle) -> bool:
-        """Whether the controller itself says that it doesn't know this job. Asked once per job that vanished.
+        """Whether the controller confirms that it doesn't know this job. Queried once per vanished job.
 
-        A list of jobs can be cut where a line ends, by a site's cache or on its way, and then nothing shows it: what is
-        missing in it isn't known to be missing. A job's own number is answered by a yes or a no.
+        A job list can be cut off at a line end, by a site's cache or in transit, without any sign: absence from it
+        proves nothing. A query for a single job gives a definite yes or no.
         """
         if self._denied.get(name) == handle:
             return True
@@ -367,12 +370,12 @@ class SlurmBackend:
         return False
 
     def _end_quietly(self, job: str) -> None:
-        """Spare it the wait for a GPU. Where the budget has no room it just waits: its claim is taken."""
+        """Kill it to save the wait for a GPU. Without room in the budget it just waits, since its claim is taken."""
         if self.pace.has_room():
             self._lookup.asked("scancel", ["--quiet", job])
 
     def _row_of(self, name: JobName, handle: Handle | None, told: SchedulerAnswers) -> JobRow | None:
-        """The row of this attempt; an id that Slurm gave to another job since isn't it."""
+        """The row of this attempt; an ID that Slurm has reused for another job doesn't count."""
         for row in told.rows():
             if row.name == name and (handle is None or row.id == handle):
                 return row
@@ -382,7 +385,7 @@ class SlurmBackend:
         return sighting_of_row(row, proof, self._paths(JobName(row.name)), self.name)
 
     def _adopt(self, name: JobName, found: Evidence, rows: Sequence[JobRow], told: SchedulerAnswers) -> Sighting:
-        """Law 2: the one that claimed, else the noted one, else the oldest; what else bears the name is ended."""
+        """Law 2: the job that claimed, else the recorded one, else the oldest; others with the name are killed."""
         ours = [row for row in rows if row.name == name]
         ids = sorted({int(row.id) for row in ours})
         chosen = str(found.handle) if found.handle is not None else str(ids[0]) if ids else None
@@ -422,7 +425,7 @@ class SlurmBackend:
             raise BackendTrouble(self.name, message, hint=hint) from None
 
     def _look_softly(self, paths: AttemptPaths) -> Evidence:
-        """One directory that can't be read hides nothing of the others: Slurm is asked for its attempt."""
+        """An unreadable directory doesn't affect the others: Slurm is queried for its attempt."""
         try:
             return in_spite_of_locks(paths, lambda: evidence.look(paths))
         except OSError as error:
@@ -434,10 +437,10 @@ class SlurmBackend:
 
 
 def _last_change(folder: Path) -> float:
-    """When a file last came into this attempt's folder, or its report did."""
+    """When a file last appeared in this attempt's folder, or its report."""
     found = [folder.stat().st_mtime]
     for inner in ("out", "claim"):
-        with suppress(FileNotFoundError, PermissionError):  # a job that isn't isolated may have shut it
+        with suppress(FileNotFoundError, PermissionError):  # an unisolated job may have locked it
             found.append((folder / inner).stat().st_mtime)
     return max(found)
 

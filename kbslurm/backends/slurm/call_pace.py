@@ -1,4 +1,4 @@
-"""How often a site's scheduler is asked: never more often than its admin allows, less when it is slow or silent."""
+"""How often a site's scheduler is called: never more than its admin allows, less if it is slow or silent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ LONGEST_SILENCE_S = 60.0
 
 
 class CallPace:
-    """A least interval between looks, and a bucket of calls. A slow answer doubles it, a quick one halves it."""
+    """A minimum interval between polls, and a call budget. A slow answer doubles the interval, a quick one halves
+    it."""
 
     def __init__(self, poll: Poll, now: Callable[[], float]) -> None:
         self._poll, self._now = poll, now
@@ -26,7 +27,7 @@ class CallPace:
         self._calls = 0
 
     def may_look(self) -> bool:
-        """Whether a look is due and within the budget. It says yes once, then the interval begins anew."""
+        """Whether a poll is due and within the budget. Returns True once, then the interval restarts."""
         with self._lock:
             now = self._now()
             self._refill(now)
@@ -36,23 +37,24 @@ class CallPace:
             return True
 
     def has_room(self, calls: int = 1) -> bool:
-        """Whether the budget has room for so many calls. The last one of it is kept for a look at what is open."""
+        """Whether the budget has room for this many calls. The last one is reserved for polling open attempts."""
         with self._lock:
             self._refill(self._now())
             return self._tokens >= min(calls + 1.0, self._poll.calls_per_minute)
 
     def is_resting(self) -> bool:
-        """Whether the controller didn't answer just now: whoever can wait should, a hundred time-outs help nobody."""
+        """Whether the controller failed to answer just now: callers that can wait should, to avoid piling up
+        timeouts."""
         with self._lock:
             return self._failures > 0 and self._now() < self._failed_at + self._interval_s()
 
     def called(self, took_s: float, *, failed: bool = False) -> None:
-        """Note one call of any command: it spends budget, and how it went sets the pace."""
+        """Record one call of any command: it uses budget, and its outcome sets the pace."""
         with self._lock:
             now = self._now()
             self._refill(now)
             self._calls += 1
-            # what belongs to a call that was allowed (what vanished from a look) is owed, for a minute at most
+            # follow-ups of an allowed call (for vanished jobs) are allowed too, for at most a minute of debt
             self._tokens = max(-self._poll.calls_per_minute, self._tokens - 1)
             self._failures = self._failures + 1 if failed else 0
             self._failed_at = now if failed else self._failed_at
@@ -62,7 +64,7 @@ class CallPace:
                 self._factor = max(1.0, self._factor / 2)
 
     def report(self) -> PaceReport:
-        """How it stands."""
+        """Its state."""
         with self._lock:
             self._refill(self._now())
             return PaceReport(

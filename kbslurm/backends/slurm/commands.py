@@ -1,4 +1,5 @@
-"""The one place where Slurm's commands are run: hard time-outs, a clean environment, here or through ssh, counted."""
+"""The only place where Slurm's commands are run: with hard timeouts and a clean environment, locally or over ssh,
+counted."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ _KEPT = ("HOME", "USER", "LOGNAME", "TZ", "KRB5CCNAME")
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a command said. An error on stderr counts even when the exit status is 0."""
+    """A command's output. An error on stderr counts even with exit status 0."""
 
     tool: str
     status: int
@@ -36,7 +37,7 @@ class Answer:
 
     @property
     def complaint(self) -> str:
-        """The first error that it reports, or nothing. Slurm's tools can report one and still exit 0."""
+        """The first error that it reports, or empty. Slurm's tools can report one and still exit 0."""
         found = _ERROR.search(self.err)
         if found:
             return found["what"].strip()
@@ -44,7 +45,7 @@ class Answer:
 
 
 class Commands:
-    """Runs a site's scheduler commands. Thread-safe; holds nothing but counters."""
+    """Runs a site's scheduler commands. Thread-safe; its only state is counters."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class Commands:
         self.calls: Counter[str] = Counter()
 
     def argv(self, tool: str, arguments: Sequence[str], *, timeout_s: float) -> list[str]:
-        """The whole command with its clean environment and its own time-out, wherever it has to run."""
+        """The full command with its clean environment and its own timeout, wherever it has to run."""
         slurm = self.site.slurm
         program = f"{slurm.bin_dir.rstrip('/')}/{tool}" if slurm.bin_dir else tool
         words = [program, *(("-M", slurm.cluster) if slurm.cluster and tool in _CLUSTERED else ()), *arguments]
@@ -73,7 +74,7 @@ class Commands:
         return [*self.ssh_argv(), shlex.join(["sh", "-c", _CLEAN_FAR, "sh", *settings, *bounded])]
 
     def ssh_argv(self) -> list[str]:
-        """ssh up to the host: never asks, keys only, one connection kept and shared."""
+        """The ssh command up to the host: no prompts, keys only, one shared persistent connection."""
         submit = self.site.submit
         options = [
             "BatchMode=yes",
@@ -103,9 +104,9 @@ class Commands:
     def run(
         self, tool: str, arguments: Sequence[str], *, timeout_s: float | None = None, told: str | None = None
     ) -> Answer:
-        """Run it and wait, at most `timeout_s`. BackendTrouble when it can't be run or doesn't end in time.
+        """Run it and wait at most `timeout_s`. BackendTrouble if it can't be run or doesn't end in time.
 
-        `told`: what it reads from its standard input.
+        `told`: its standard input.
         """
         limit_s = self.site.slurm.ask_timeout_s if timeout_s is None else timeout_s
         argv = self.argv(tool, arguments, timeout_s=limit_s)
@@ -147,7 +148,7 @@ class Commands:
         return answer
 
     def count(self, tool: str) -> None:
-        """Note one call of a tool, made here or by submitit."""
+        """Record one call of a tool, made here or by submitit."""
         with self._lock:
             self.calls[tool] += 1
 
@@ -165,7 +166,7 @@ class Commands:
 
 
 _CLUSTERED = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo")
-# Whatever shell reads this there: sbatch's own variables win over a script's lines, so none of that account's may stay.
+# Any remote shell may read this. sbatch's variables override a script's lines, so the account's own must be removed.
 _CLEAN_FAR = " ".join(('exec env -i PATH="$PATH"', *(f'${{{name}:+{name}="${name}"}}' for name in _KEPT), '"$@"'))
 
 

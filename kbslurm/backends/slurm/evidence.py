@@ -1,4 +1,4 @@
-"""What an attempt's directory proves: the strongest evidence there is, and it costs the scheduler nothing."""
+"""What an attempt's directory proves: the strongest evidence, at no cost to the scheduler."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SEALED_CAP = 2 * REPORT_CAP
 Cause = Literal["judge", "expired", "term", "image", "setup", "cancelled"]
 CAUSES: tuple[Cause, ...] = ("judge", "expired", "term", "image", "setup", "cancelled")
 UNWRITTEN = 74  # the harness's own status (kbslurm_eval.run)
-SIGNALLED = (128 + 9, 128 + 15)  # Slurm's signals reach the judge, too, often before the script hears them
+SIGNALLED = (128 + 9, 128 + 15)  # Slurm's signals also reach the judge, often before the script
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exit:
-    """What the job script said at its end. `began`: the judge had begun, so its limits are the submission's."""
+    """The job script's final status. `began`: the judge had started, so the limits hit are the submission's."""
 
     cause: Cause
     status: int
@@ -41,7 +41,7 @@ class Exit:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """One look into an attempt's directory. `restarted`: Slurm started the job again that had claimed it."""
+    """A snapshot of an attempt's directory. `restarted`: Slurm restarted the job that had claimed it."""
 
     reported: bool = False
     unfit: bool = False
@@ -62,9 +62,9 @@ class Evidence:
         return None if found is None else Handle(found)
 
     def sighting(self) -> Sighting | None:
-        """What this proves by itself, or None when the scheduler has to be asked.
+        """What this proves by itself, or None if the scheduler has to be queried.
 
-        A report alone proves no end: what wrote it may still be there. The script's last word does.
+        A report alone doesn't prove the end: its writer may still be running. The script's final status does.
         """
         if self.exit is None:
             return None
@@ -100,7 +100,7 @@ class Evidence:
         return f"{text}: {self.exit.why}" if self.exit is not None and self.exit.why else text
 
     def running(self) -> Sighting | None:
-        """RUNNING by the claim, when nothing says that it ended."""
+        """RUNNING according to the claim, if nothing shows that it ended."""
         if not self.claimed or self.exit is not None or self.reported:
             return None
         return Sighting(seen=Seen.RUNNING, handle=self.handle, node=self.node, started_at=self.claimed_at)
@@ -119,7 +119,7 @@ class Evidence:
 
 
 def look(paths: AttemptPaths) -> Evidence:
-    """Read the directory. Listing it first makes a network file system look anew. OSError when it can't be read."""
+    """Read the directory. Listing it first refreshes a network file system's cache. OSError if it can't be read."""
     try:
         names = _names(paths.dir)
         inner = _names(paths.out) if paths.out.name in names else set()
@@ -152,9 +152,9 @@ _MEMORY = re.compile(
 
 
 def slurm_said_memory(paths: AttemptPaths) -> bool:
-    """Whether the node's Slurm wrote into the job's log that it was ended for its memory.
+    """Whether the node's Slurm wrote to the job's log that it killed the job for its memory use.
 
-    A Slurm that enforces memory by looking (OverMemoryKill) tells it nowhere else: the job's state is then FAILED.
+    A Slurm that enforces memory by polling (OverMemoryKill) reports it nowhere else: the job's state is then FAILED.
     """
     try:
         fd = os.open(paths.log, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -166,7 +166,7 @@ def slurm_said_memory(paths: AttemptPaths) -> bool:
 
 
 def _is_fit(paths: AttemptPaths) -> bool:
-    """Whether the report is a plain file that we would read."""
+    """Whether the report is a regular file that we would read."""
     looks = paths.report.lstat()
     return stat.S_ISREG(looks.st_mode) and looks.st_size <= SEALED_CAP
 
@@ -187,7 +187,7 @@ def _note(paths: AttemptPaths, name: str) -> Mapping[str, Any]:
 def _line(paths: AttemptPaths, name: str) -> str | None:
     raw = read_capped(paths.dir / name, NOTE_CAP)
     text, end, _ = (raw or b"").decode(errors="replace").partition("\n")
-    return text if end and text.isdigit() else None  # without its end it is perhaps half a number
+    return text if end and text.isdigit() else None  # without a line end it may be half a number
 
 
 def _exit(told: Mapping[str, Any], at: datetime | None) -> Exit | None:
@@ -211,7 +211,7 @@ def _text(told: Mapping[str, Any], key: str) -> str | None:
 
 
 def _moment(path: Path) -> datetime | None:
-    """When this file was written. A script would need a process of its own to know the time."""
+    """When this file was written; the script would need an extra process to get the time."""
     try:
         return datetime.fromtimestamp(path.lstat().st_mtime, UTC)
     except FileNotFoundError:

@@ -21,7 +21,7 @@ from kbslurm.backends.slurm.reader import Phase, phase_of
 
 JOB_ID_FILE = "job_id"
 STATUS_LINE = "kbslurm-sbatch-status="
-# Slurm's tools can complain and exit 0: both streams and the status come back as one text, and none of it is printed.
+# Slurm's tools can report errors and exit 0: both streams and the status are returned as one text, never printed.
 CATCHING = ("sh", "-c", f'"$@" 2>&1; echo "{STATUS_LINE}$?"', "sh")
 
 
@@ -34,16 +34,16 @@ class SbatchSaid(Exception):
 
 
 class KbWatcher(slurm.SlurmInfoWatcher):
-    """Knows what our own batched poll fed it, and asks nobody."""
+    """Returns what our own batched poll stored, without calling anything."""
 
     fed: Mapping[str, Mapping[str, str]] = {}
 
     def feed(self, states: Mapping[str, str]) -> None:
-        """Take the states of one poll."""
+        """Store the states of one poll."""
         self.fed = {job_id: {"State": state} for job_id, state in states.items()}
 
     def register_job(self, job_id: str) -> None:
-        """submitit's register grows for ever; our poll knows the open attempts from the rows."""
+        """submitit's registry grows forever; our poll knows the open attempts from the database."""
 
     def _make_command(self) -> None:
         return None
@@ -53,12 +53,12 @@ class KbWatcher(slurm.SlurmInfoWatcher):
         self._info_dict.update(self.fed)
 
     def is_done(self, job_id: str, mode: str = "standard") -> bool:
-        """Only a terminal state is an end; an odd or unknown one isn't."""
+        """Only a terminal state is an end; an unusual or unknown one isn't."""
         return phase_of(self.get_state(job_id, mode)) is Phase.ENDED
 
 
 class KbJob(slurm.SlurmJob):  # type: ignore[type-arg,unused-ignore]
-    """A job that is known by (folder, id) and never loads a pickle."""
+    """A job identified by (folder, id) that never loads a pickle."""
 
     watcher = KbWatcher(delay_s=1)
 
@@ -83,11 +83,11 @@ class KbExecutor(slurm.SlurmExecutor):
 
     @classmethod
     def affinity(cls) -> int:
-        """srun need not be on our PATH: the commands may be anywhere, or behind ssh."""
+        """srun needn't be in our PATH: the commands may be anywhere, or behind ssh."""
         return 2
 
     def submit_rendered(self) -> KbJob:
-        """Run sbatch once. SbatchSaid when it gave no id."""
+        """Run sbatch once. SbatchSaid if it gave no ID."""
         return cast("KbJob", self._submit_command("rendered"))
 
     def _make_submission_file_text(self, command: str, uid: str) -> str:
@@ -98,7 +98,7 @@ class KbExecutor(slurm.SlurmExecutor):
 
     @staticmethod
     def _get_job_id_from_submission_command(string: bytes | str) -> str:
-        """The id that --parsable gives: the last line that is one, `;cluster` behind it or not."""
+        """The job ID from --parsable: the last line that is one, with or without `;cluster`."""
         text = string.decode(errors="replace") if isinstance(string, bytes) else string
         status = re.search(rf"^{STATUS_LINE}(\d+)$", text, re.MULTILINE)
         ids = re.findall(r"^(\d+)(?:;[\w.-]+)?$", text, re.MULTILINE)
@@ -109,13 +109,13 @@ class KbExecutor(slurm.SlurmExecutor):
         return str(ids[-1])
 
     def _write_job_id(self, job_id: str, uid: str) -> None:
-        """The crash journal: who dies right after sbatch leaves the id on disk."""
+        """The crash journal: dying right after sbatch leaves the ID on disk."""
         self._crash_point("sent")
         write_atomically(Path(self.folder) / JOB_ID_FILE, f"{job_id}\n".encode())
 
     @staticmethod
     def _set_job_permissions(folder: Path) -> None:
-        """The attempt's directory is ours alone and stays so."""
+        """The attempt's directory is private and stays so."""
 
     def _internal_process_submissions(self, delayed_submissions: list[Any]) -> list[core.Job[Any]]:
         raise NotImplementedError("functions are never pickled into a job")
@@ -125,6 +125,6 @@ class KbExecutor(slurm.SlurmExecutor):
 
 
 def folder_is_ours(folder: Path) -> bool:
-    """Whether nobody else could have put anything there."""
+    """Whether only we could have written there."""
     looks = folder.lstat()
     return looks.st_uid == os.geteuid() and not looks.st_mode & 0o077

@@ -1,8 +1,8 @@
-"""What a site's machines are doing, for `kbslurm status`: by text commands, or by a pyslurm in a process of its own.
+"""The state of a site's nodes, for `kbslurm status`: by text commands, or by pyslurm in a separate process.
 
-pyslurm is bound to one Slurm release, ends its process when no configuration is there and changes how libraries are
-loaded for everybody in it: the daemon never imports it. The helper (`pyslurm_helper.py`) is run by the interpreter
-that the site names, speaks JSON lines, and is ended when it doesn't answer.
+pyslurm is bound to one Slurm release, exits its process if there is no configuration, and changes library loading for
+the whole process: the daemon never imports it. The helper (`pyslurm_helper.py`) is run by the interpreter that the site
+names, speaks JSON lines, and is killed if it doesn't answer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _GRES = re.compile(r"gpu(?::(?P<type>[A-Za-z_][\w.-]*|\d[\w.-]*[A-Za-z_][\w.-]*)
 
 
 class FleetReader(Protocol):
-    """Says what the machines are doing. One look, no memory."""
+    """Reads the state of the nodes. Stateless."""
 
     def read(self) -> Fleet:
         """The fleet now, or BackendTrouble."""
@@ -40,7 +40,7 @@ class FleetReader(Protocol):
 
 
 def gpus_in(gres: str) -> dict[str, int]:
-    """GPUs by type in Slurm's words: `gpu:h100:4(S:0-1)`, `gpu:2`, `gpu:1g.10gb:2(IDX:0),gpu:a100:1`, `(null)`."""
+    """GPUs by type from Slurm's notation: `gpu:h100:4(S:0-1)`, `gpu:2`, `gpu:1g.10gb:2(IDX:0),gpu:a100:1`, `(null)`."""
     found: dict[str, int] = defaultdict(int)
     for match in _GRES.finditer(gres):
         found[match["type"] or "gpu"] += int(match["count"])
@@ -72,7 +72,7 @@ class TextFleet:
 
 
 def state_word(state: str) -> str:
-    """One word for `idle`, `IDLE+DRAIN`, `drained*`, `mixed-`: sinfo and the library say the same differently."""
+    """One word for `idle`, `IDLE+DRAIN`, `drained*`, `mixed-`: sinfo and the library use different notations."""
     words = re.sub(r"[*~#!%$@^-]+$", "", state.strip()).lower().split("+")
     if "drain" in words:
         return "draining" if {"allocated", "mixed", "completing"} & set(words) else "drained"
@@ -85,7 +85,7 @@ def state_word(state: str) -> str:
 
 
 def nodes_in(text: str) -> tuple[FleetNode, ...]:
-    """The nodes in sinfo's columns; a node in several partitions stands once, with all of them."""
+    """The nodes in sinfo's columns; a node in several partitions appears once, with all of them."""
     partitions: dict[str, list[str]] = {}
     rows: dict[str, tuple[str, str, str, str]] = {}
     for line in text.splitlines():
@@ -139,7 +139,7 @@ def _epoch(text: str) -> int | None:
 
 @dataclass(frozen=True, kw_only=True)
 class PyslurmFleet:
-    """The second reader: asks a helper process. Any trouble of it is BackendTrouble, never ours."""
+    """The second reader: queries a helper process. Any failure of it is BackendTrouble."""
 
     site: str
     argv: tuple[str, ...]
@@ -147,7 +147,7 @@ class PyslurmFleet:
     answer_s: float = ANSWER_S
 
     def read(self) -> Fleet:
-        """Start the helper, ask once, end it."""
+        """Start the helper, send one query, stop it."""
         told = self._asked({"ask": "fleet"})
         try:
             return Fleet(
@@ -239,7 +239,7 @@ def _counts(told: Mapping[str, Any]) -> dict[str, int]:
 
 
 def fleet_reader(site: Site, commands: Commands) -> FleetReader:
-    """The reader that this site gets: pyslurm when the site names an interpreter whose pyslurm fits, else text."""
+    """The reader for this site: pyslurm if the site names an interpreter with a matching pyslurm, else text."""
     text = TextFleet(commands=commands)
     if not site.slurm.pyslurm_python:
         return text

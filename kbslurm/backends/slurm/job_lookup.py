@@ -1,4 +1,4 @@
-"""Asks squeue and sacct for jobs, by id or by name; what can't be trusted to its last line proves nothing."""
+"""Queries squeue and sacct for jobs, by ID or name; an answer that isn't understood to its last line proves nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class JobRows:
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulerAnswers:
-    """What the scheduler answered in one look; a source that couldn't be asked is None."""
+    """The scheduler's answers in one poll; a source that couldn't be queried is None."""
 
     queue: JobRows | None
     past: JobRows | None
@@ -46,7 +46,7 @@ class SchedulerAnswers:
 
     @property
     def proves_absence(self) -> bool:
-        """Every source that the site has answered, and each answer was understood to its last line."""
+        """Whether all the site's sources answered, and each answer was understood to its last line."""
         past = self.past.complete if self.past is not None else not self.accounting
         return self.queue is not None and self.queue.complete and past
 
@@ -62,7 +62,7 @@ class JobLookup:
         self._site, self._commands, self._wall = site, commands, wall
 
     def by_id(self, ids: set[str]) -> SchedulerAnswers:
-        """One squeue for all of our jobs; sacct for those of these ids that it doesn't show any more."""
+        """One squeue for all our jobs; sacct for those of these IDs that it no longer shows."""
         queue = self._squeue([])
         if queue is None:
             return SchedulerAnswers(queue=None, past=None, accounting=self._site.slurm.accounting)
@@ -72,7 +72,7 @@ class JobLookup:
         return SchedulerAnswers(queue=queue, past=past, accounting=self._site.slurm.accounting)
 
     def by_name(self, name: JobName, paths: AttemptPaths) -> SchedulerAnswers:
-        """Every job of this name, since a little before its attempt's manifest was written."""
+        """Every job with this name, since shortly before its attempt's manifest was written."""
         queue = self._squeue([f"--name={name}"])
         if not self._site.slurm.accounting:
             return SchedulerAnswers(queue=queue, past=None, accounting=False)
@@ -111,7 +111,7 @@ class JobLookup:
         return JobRows(by_id={row.id: row for row in read_sacct(answer.out)}, complete=complete)
 
     def asked(self, tool: str, arguments: Sequence[str]) -> Answer | None:
-        """The answer, or None when there is none that can be trusted."""
+        """The answer, or None if there is no reliable one."""
         try:
             answer = self._commands.run(tool, arguments)
         except BackendTrouble as error:

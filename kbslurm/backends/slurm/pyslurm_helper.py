@@ -1,5 +1,5 @@
-"""One question on standard input, one answer on standard output, both a line of JSON. Stands alone: standard library
-and pyslurm only, run by whichever interpreter has a pyslurm that fits the site's Slurm.
+"""One question on standard input, one answer on standard output, both a line of JSON. Standalone: standard library and
+pyslurm only, run by an interpreter whose pyslurm matches the site's Slurm.
 
 {"ask": "version"} → {"pyslurm": "24.11.0", "slurm": "24.11.5"}
 {"ask": "fleet"}   → {"slurm": …, "nodes": [{name, partitions, state, gpus, gpus_used, reason}], "reservations":
@@ -85,7 +85,7 @@ def gpus(gres: dict[str, Any] | None) -> dict[str, int]:
 
 
 def typed(used: dict[str, int], there: dict[str, int]) -> dict[str, int]:
-    """A job that named no type is counted without one: on a node with one type it is that."""
+    """A job that named no type is counted without one; on a node with a single type it counts as that."""
     if "gpu" in used and "gpu" not in there and len(there) == 1:
         (kind,) = there
         return {kind: sum(used.values())}

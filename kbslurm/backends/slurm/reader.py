@@ -1,6 +1,6 @@
-"""What squeue and sacct say, read as text that has been the same from Slurm 20.11 to 26.05, and what it means.
+"""Parses squeue and sacct, whose text format is the same from Slurm 20.11 to 26.05, and interprets it.
 
-An unknown word means that nothing is known: never success, never failure.
+An unknown word means unknown: neither success nor failure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import StrEnum
 from kbslurm.domain.run import Ending
 
 SQUEUE_FORMAT = "%A|%j|%T|%V|%S|%N|%r"
-# What --test-only says on stderr; plugins of the site may say more, on lines of their own.
+# The output of --test-only on stderr; the site's plugins may add their own lines.
 _WOULD_START = re.compile(
     r"^sbatch: Job \d+ to start at (?P<at>\S+) using \d+ (?:processors|cpus) on (?:nodes )?\S+ in partition \S+\s*$",
     re.MULTILINE,
@@ -23,7 +23,7 @@ SACCT_FIELDS = "JobIDRaw,JobName,State,ExitCode,Submit,Start,End,NodeList,Reason
 
 
 class Phase(StrEnum):
-    """What a state word of Slurm's means to us."""
+    """The meaning of a Slurm state for us."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -40,7 +40,7 @@ class JobRow:
     state: str
     submitted_at_s: int = 0
     started_at: datetime | None = None
-    expected_at: datetime | None = None  # when Slurm means to start it; it counts every limit as used up
+    expected_at: datetime | None = None  # when Slurm plans to start it, assuming that every job uses up its limits
     ended_at: datetime | None = None
     node: str | None = None
     reason: str = ""
@@ -82,7 +82,7 @@ _ENDINGS: Mapping[str, Ending] = {
     "REVOKED": Ending.NO_REPORT,
 }
 
-# What the one who waits is told, by the word that Slurm shows in brackets.
+# The message for the submitter, by the reason word that Slurm shows in parentheses.
 REASONS: Mapping[str, str] = {
     "Priority": "waiting for its turn in the cluster's queue",
     "Resources": "waiting for a GPU to become free",
@@ -126,7 +126,7 @@ def reason_text(reason: str) -> str:
 
 
 def read_squeue(text: str) -> tuple[JobRow, ...]:
-    """The rows of `squeue -h -o SQUEUE_FORMAT`. A line that isn't one is left out: missing isn't finished."""
+    """The rows of `squeue -h -o SQUEUE_FORMAT`. Invalid lines are skipped: missing isn't finished."""
     found = []
     for fields in _split(text, SQUEUE_FORMAT.count("|")):
         id_, name, state, submitted, started, node, reason = fields
@@ -138,7 +138,7 @@ def read_squeue(text: str) -> tuple[JobRow, ...]:
                 name=name,
                 state=state,
                 submitted_at_s=_epoch(submitted) or 0,
-                # %S is what `squeue --start` shows: of a waiting job the start that Slurm has planned.
+                # %S is what `squeue --start` shows: for a waiting job, the start that Slurm has planned.
                 started_at=None if phase_of(state) is Phase.WAITING else _moment(started),
                 expected_at=_moment(started) if phase_of(state) is Phase.WAITING else None,
                 node=_node(node),
@@ -172,13 +172,13 @@ def read_sacct(text: str) -> tuple[JobRow, ...]:
 
 
 def read_test_only(text: str) -> datetime | None:
-    """When `sbatch --test-only` would start the job, or None where it doesn't say so in one plain line."""
+    """When `sbatch --test-only` would start the job, or None if it doesn't say so on one plain line."""
     found = [_moment(line["at"]) for line in _WOULD_START.finditer(text)]
     return found[0] if len(found) == 1 else None
 
 
 def is_strange(text: str, bars: int) -> bool:
-    """Whether a line in it is none of ours: then what is missing from it isn't known to be missing."""
+    """Whether it contains an unknown line: then absence from it proves nothing."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("CLUSTER:")]
     return any(line.count("|") < bars or not line.strip()[0].isdigit() for line in lines)
 

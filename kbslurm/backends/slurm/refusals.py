@@ -1,4 +1,4 @@
-"""What sbatch's complaints mean: certainly not started (for ever, or for now), or unclear."""
+"""The meaning of sbatch's errors: certainly not started (permanently or for now), or unclear."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ ADMIN = "Ask the site's administrators, or fix the site's file."
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """A definite no. `permanent`: the same request would never be taken."""
+    """A definite refusal. `permanent`: the same request would never be accepted."""
 
     permanent: bool
     message: str
     hint: str
 
 
-# A pattern stands here only when Slurm has decided on the request, or sbatch never sent it. Everything else is unclear.
+# Only errors where Slurm has decided on the request, or sbatch never sent it. Everything else is unclear.
 _TABLE: tuple[tuple[str, bool, str], ...] = (
-    # limits come first: their texts name accounts and partitions, too
+    # limits come first, since their texts also mention accounts and partitions
     (
         r"(QOS|Assoc)(Grp|Max|Min)\w*(Limit|Submit\w*|PerUser)?",
         False,
@@ -42,7 +42,7 @@ _TABLE: tuple[tuple[str, bool, str], ...] = (
     ),
     (r"Required (partition|node) not available", False, "The partition is closed, or its nodes are down or drained."),
     (r"Requested reservation is (currently )?(inactive|invalid)|Requested reservation.*expired", False, ADMIN),
-    # wrong for ever
+    # permanent
     (r"[Ii]nvalid partition( name)? specified", True, "Correct `partition` in the site's file; `sinfo -s` lists them."),
     (
         r"Invalid account or account/partition combination",
@@ -76,7 +76,11 @@ _TABLE: tuple[tuple[str, bool, str], ...] = (
     ),
     (r"Memory (required|specification).*|Invalid --mem specification", True, "Correct `memory` in the site's file."),
     (r"Access/permission (to requested partition )?denied|Access denied|User's group not permitted", True, ADMIN),
-    (r"Requested partition configuration not available now", False, "The partition can't take such a job now."),
+    (
+        r"Requested partition configuration not available now",
+        False,
+        "The partition can't accept such a job at the moment.",
+    ),
     (r"Invalid user id|Invalid job credential", True, "The cluster doesn't know this account."),
     (
         r"unrecognized option|invalid option|[Ii]nvalid argument",
@@ -98,15 +102,15 @@ _TABLE: tuple[tuple[str, bool, str], ...] = (
 _COMPILED = tuple((re.compile(pattern), permanent, hint) for pattern, permanent, hint in _TABLE)
 _UNCLEAR = re.compile(
     r"Socket timed out|Unable to contact|[Cc]ommunication|connect failure|send/recv|Unexpected message"
-    r"|Zero Bytes were transmitted"  # the controller may have died with our request in its hands
+    r"|Zero Bytes were transmitted"  # the controller may have died while processing our request
 )
 
 
 def refusal_in(text: str) -> Refusal | None:
-    """The definite no in what sbatch wrote, or None when it may have started something."""
+    """The definite refusal in sbatch's output, or None if it may have started something."""
     if _UNCLEAR.search(text):
         return None
-    # "sleeping and retrying" isn't sbatch's last word: a later try may have been taken
+    # "sleeping and retrying" isn't final: a later try may have been accepted
     said = [line for line in text.splitlines() if not line.rstrip(" .").endswith("retrying")]
     lines = [line.strip() for line in said if re.search(r"sbatch: |error:|fatal:", line)]
     for pattern, permanent, hint in _COMPILED:

@@ -1,4 +1,4 @@
-"""What an attempt's files and the scheduler's row of its job come to: a sighting."""
+"""Combines an attempt's files and the scheduler's row for its job into a sighting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REQUEUED = "it was requeued from outside; an attempt runs only once, so it isn't
 
 
 def sighting_of_row(row: JobRow, proof: Evidence, paths: AttemptPaths, site: str) -> Sighting | None:
-    """What a row of the scheduler and the attempt's files together prove, or None for a state that isn't known."""
+    """What the scheduler's row and the attempt's files together prove, or None for an unknown state."""
     started_at = row.started_at or proof.claimed_at
     node = row.node or proof.node
     usual = Sighting(
@@ -56,7 +56,7 @@ def sighting_of_row(row: JobRow, proof: Evidence, paths: AttemptPaths, site: str
 
 
 def ended_sighting(proof: Evidence, ending: Ending, reason: str) -> Sighting:
-    """It has ended like this, as far as its files tell when and where."""
+    """An ended sighting, with time and place from its files if known."""
     return Sighting(
         seen=Seen.ENDED,
         handle=proof.handle,
@@ -77,5 +77,5 @@ def _ending_text(row: JobRow, node: str | None) -> str:
 
 
 def came_back(row: JobRow, proof: Evidence) -> bool:
-    """Whether the job that waits has run before: its last word is there, written before Slurm was asked."""
+    """Whether the waiting job has run before: its final status was written before Slurm was queried."""
     return proof.exit is not None and proof.owner == row.id

@@ -1,4 +1,4 @@
-"""The harness on the shared root: one read-only folder per digest, made whole or not at all, compiled beforehand."""
+"""The harness on the shared root: one read-only folder per digest, created atomically and precompiled."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from kbslurm.flow.script import harness_files
 
 
 def stage(eval_dir: Path, target: Path) -> Path:
-    """Have this harness at `target`; what is there already only gets a new time. OSError when it can't be written."""
+    """Put this harness at `target`; an existing one only gets a new time. OSError if it can't be written."""
     if (target / "__main__.py").is_file():
-        with suppress(OSError):  # the time of its last use: what wasn't used for long is pruned
+        with suppress(OSError):  # the time of its last use, for pruning
             os.utime(target)
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -42,9 +42,9 @@ def stage(eval_dir: Path, target: Path) -> Path:
 
 
 def prune(current: Path, attempts: Path, before_s: float) -> Collection[str]:
-    """Remove the harnesses beside `current` that nothing was submitted with since then and no attempt's script names.
+    """Remove harnesses other than `current` that weren't used since then and that no attempt's script names.
 
-    Their names. Only where one is old enough are the scripts looked into; one that can't be read keeps them all.
+    Returns their names. The scripts are only read if one is old enough; an unreadable script keeps them all.
     """
     old = [
         entry.name
@@ -75,5 +75,5 @@ def prune(current: Path, attempts: Path, before_s: float) -> Collection[str]:
 
 
 def compiled_for() -> str:
-    """The interpreter that the compiled files are for; another one reads the sources."""
+    """The interpreter that the compiled files are for; others use the sources."""
     return f"{sys.implementation.cache_tag}@{os.uname().machine}"

@@ -72,7 +72,7 @@ def _shown(found: Status, as_json: bool) -> None:
     for row in found.fleet:
         _say_fleet(say, row)
     for row in found.attention:
-        say(f"[yellow]look[/]  {printing.escape(row['text'])} ({printing.ago(row['since'])})", soft_wrap=True)
+        say(f"[yellow]attention[/]  {printing.escape(row['text'])} ({printing.ago(row['since'])})", soft_wrap=True)
     for trouble in found.troubles:
         say(f"[red]trouble[/]  {printing.escape(trouble)}", soft_wrap=True)
 
@@ -80,7 +80,7 @@ def _shown(found: Status, as_json: bool) -> None:
 def _say_place(say: Callable[..., None], row: Mapping[str, Any]) -> None:
     name = printing.escape(row["backend"])
     if row["troubles"]:
-        say(f"[yellow]look[/]  {name} isn't used for a while: {printing.escape(row['why'])}", soft_wrap=True)
+        say(f"[yellow]attention[/]  {name} isn't used for a while: {printing.escape(row['why'])}", soft_wrap=True)
     if pace := row["pace"]:
         slow = ", slow" if pace["slow"] else ""
         left = f"{pace['budget_left']:.0f} left this minute"
@@ -94,10 +94,10 @@ def _say_breaker(say: Callable[..., None], row: Mapping[str, Any], overflow: Map
         return
     name, why = printing.escape(row["backend"]), printing.escape(breaker["why"])
     if breaker["state"] == "half_open":
-        say(f"[yellow]look[/]  {name} is being tested with one run: {why}", soft_wrap=True)
+        say(f"[yellow]attention[/]  {name} is being tested with one run: {why}", soft_wrap=True)
         return
     again = f", tried again at {breaker['try_at'][11:19]} UTC" if breaker["try_at"] else ""
-    say(f"[yellow]look[/]  {name} gets no runs{again}: {why}", soft_wrap=True)
+    say(f"[yellow]attention[/]  {name} gets no runs{again}: {why}", soft_wrap=True)
 
 
 def _say_budget(say: Callable[..., None], overflow: Mapping[str, Any]) -> None:
@@ -116,7 +116,7 @@ def _say_budget(say: Callable[..., None], overflow: Mapping[str, Any]) -> None:
         for gpu, names in overflow.get(key, {}).items():
             held |= {f"{gpu} runs of {of} {name}": said for name, said in names.items()}
     for which, said in sorted(held.items()):
-        say(f"[yellow]look[/]  {printing.escape(f'{which}: {said}')}", soft_wrap=True)
+        say(f"[yellow]attention[/]  {printing.escape(f'{which}: {said}')}", soft_wrap=True)
 
 
 def _say_fleet(say: Callable[..., None], row: Mapping[str, Any]) -> None:

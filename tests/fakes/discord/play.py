@@ -2,7 +2,7 @@
 
 The bot is the real one, in a process of its own with the real discord.py; so are the service behind it, its Postgres
 and its judge. Only Discord is the stand-in beside this file. What people type goes in, and what each channel then shows
-comes out as text, or as one JSON object a line. It ends by itself, ^C ends it too, and nothing is left of it.
+comes out as text, or as one JSON object a line. It exits when it is done or on ^C, and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Teller:
             case "card" | "announcement":
                 buttons = "  ".join(f"[reverse] {one} [/]" for one in more["buttons"])
                 pictures = "".join(f"\n[dim]▨ {printing.escape(one)}[/]" for one in more["pictures"])
-                title = f"#{more['channel']}" + (", the same message" if more["edits"] else "")
+                title = f"#{more['channel']}" + (", edited" if more["edits"] else "")
                 shown = f"{safe}{pictures}" + (f"\n\n{buttons}" if buttons else "")
                 out.print(Panel(shown, title=title, title_align="left", width=88, border_style="blue"))
             case "command" | "press":
@@ -164,7 +164,7 @@ class Play:
             number = len(self.discord.shown(LOUNGE)) + 1
             self.presses(who, told, "Again")
         raise KbslurmError(
-            f"{TRIES} times no score was good enough to rank", hint="Try again while this machine is less busy."
+            f"no score was good enough to rank in {TRIES} tries", hint="Try again while this machine is less busy."
         )
 
     def announced(self, words: str) -> None:
@@ -273,13 +273,13 @@ def played(teller: Teller) -> None:
         teller.tell("stage", "starting the service, its database, and a Discord that is a stand-in on loopback")
         _, store, url = stack.enter_context(service(place, token))
         with bot(discord, place, url, token) as child:
-            teller.tell("stage", "the bot is there")
+            teller.tell("stage", "the bot is connected")
             _until_it_has_looked(place)
             now = datetime.now(UTC)
             deadline = contest.parsed_deadline("2099-12-31", "UTC")
             problem = loading.load(base)
             store.boards.add(BOARD, problem, gpus=[GPU], deadline_at=deadline, confirm=False, now=now)
-            teller.tell("stage", f"a host makes the board {BOARD}")
+            teller.tell("stage", f"a host creates the board {BOARD}")
             play.announced("New board")
             play.types(ADA, "leaderboard list")
             play.types(ADA, "submit", leaderboard="transpsoe", gpu=GPU, file=("kernel.py", good))
@@ -290,7 +290,7 @@ def played(teller: Teller) -> None:
             play.card("ranked")
             child.kill()
             child.wait()
-            teller.tell("stage", "the bot is killed; what was submitted goes on without it")
+            teller.tell("stage", "the bot is killed; submissions go on without it")
         with bot(discord, place, url, token):
             teller.tell("stage", "the bot is started again, and finds its cards")
             ranked = play.scored(ADA, "rank 1 of 1", number=2)

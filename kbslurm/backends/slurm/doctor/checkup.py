@@ -1,4 +1,4 @@
-"""What a look at one site needs: the site, how its commands are run, and how long its nodes are waited for."""
+"""What a check of one site needs: the site, how its commands are run, and how long to wait for its nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NODE_WAIT_S = 300.0
 
 @dataclass(frozen=True, kw_only=True)
 class Checkup:
-    """One look at a site. `boards`: by GPU type, the isolation that each asks of a run to rank. `clock` is
+    """One check of a site. `boards`: by GPU type, the isolation that each requires for a run to rank. `clock` is
     the wall clock in seconds, `sleep` how waiting is done."""
 
     site: Site

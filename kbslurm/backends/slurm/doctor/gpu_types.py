@@ -1,4 +1,4 @@
-"""Whether a site's GPU types fit its partitions, and whether sbatch would take their jobs."""
+"""Whether a site's GPU types fit its partitions, and whether sbatch would accept their jobs."""
 
 from __future__ import annotations
 

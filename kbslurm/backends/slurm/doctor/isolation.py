@@ -1,4 +1,4 @@
-"""What a rehearsed attempt came to on a node: the isolation that its judge found, its image, its scratch."""
+"""The result of a rehearsed attempt on a node: the isolation that its judge found, its image, its scratch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kbslurm_eval.shared.wire import Report
 
 
 def isolation_findings(site: Site, sight: Sight, boards: Mapping[str, int], where: str) -> Iterator[Finding]:
-    """What a whole attempt came to: the isolation that its judge found, the image that it ran in, its scratch."""
+    """The result of a complete attempt: the isolation that its judge found, the image that it ran in, its scratch."""
     report = sight.report
     if report is None:
         if sight.unreported:
@@ -33,7 +33,7 @@ def isolation_findings(site: Site, sight: Sight, boards: Mapping[str, int], wher
         yield passed("image as it ran", text, where=where)
     for note in report.isolation.notes:
         if note.startswith("all that a runner may write: ") and "memory" not in note:
-            remedy = "A util-linux of 2.37 or newer and user namespaces on the node let it be memory of a fixed size."
+            remedy = "With util-linux 2.37 or newer and user namespaces on the node it can be memory of a fixed size."
             yield caution("a runner's scratch", note.partition(": ")[2], remedy, where=where)
         elif note.startswith("all that a runner may write: "):
             yield passed("a runner's scratch", note.partition(": ")[2], where=where)

@@ -25,7 +25,7 @@ class Sight:
     unreported: str = ""
 
     def fact(self, name: str) -> str | None:
-        """The last thing that was said by this name."""
+        """The last fact with this name."""
         return self.facts[name][-1] if self.facts.get(name) else None
 
     def number(self, name: str) -> float | None:
@@ -37,7 +37,7 @@ class Sight:
 
 
 def read_facts(text: str) -> dict[str, list[str]]:
-    """The lines of a probe job by name. A line that isn't one is left out."""
+    """The lines of a probe job by name. Invalid lines are skipped."""
     found: dict[str, list[str]] = {}
     for line in text.splitlines():
         with suppress(ValueError, KeyError, TypeError):

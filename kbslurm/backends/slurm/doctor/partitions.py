@@ -67,7 +67,7 @@ def read_partitions(sinfo: str, scontrol: str) -> tuple[Partition, ...]:
 
 
 def read_span(text: str) -> float | None:
-    """Slurm's `[D-]H:M:S`, `M:S` or `M`; None where there is no limit."""
+    """Slurm's `[D-]H:M:S`, `M:S` or `M`; None if there is no limit."""
     found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text.strip())
     if not found:
         return None

@@ -39,14 +39,14 @@ def unlooked(site: Site) -> list[Finding]:
 
 
 def live_findings(checkup: Checkup) -> list[Finding]:
-    """One small job per GPU type, all at once; what each saw, in the order of the site's file."""
+    """Run one small job per GPU type, concurrently; returns what each saw, in the order of the site's file."""
     gpus = list(checkup.site.gpus.values())
     with ThreadPoolExecutor(max(1, len(gpus))) as pool:
         return [finding for found in pool.map(lambda gpu: probe_node(checkup, gpu), gpus) for finding in found]
 
 
 def probe_node(checkup: Checkup, gpu: GpuType) -> list[Finding]:
-    """Submit one probe job for this GPU type, play its games, read what it wrote, clean up."""
+    """Submit one probe job for this GPU type, exchange files with it, read its results, clean up."""
     folder = Path(checkup.site.paths.shared_root) / f"doctor-{secrets.token_hex(6)}"
     job = ""
     try:
@@ -99,10 +99,10 @@ def _played(checkup: Checkup, gpu: GpuType, rehearsed: rehearsal.Rehearsal, job:
 
 
 def _waited(checkup: Checkup, file: Path, job: str) -> bool:
-    """Wait for a file; give up when the time is over, or when Slurm says that the job has ended without it."""
+    """Wait for a file; give up on timeout, or when Slurm says that the job has ended without it."""
     began, asked_at, gone = checkup.clock(), checkup.clock(), 0
     while checkup.clock() - began < checkup.wait_s:
-        if file in file.parent.iterdir():  # a listing refreshes what NFS remembers of a name that wasn't there
+        if file in file.parent.iterdir():  # a listing refreshes NFS's cache of missing names
             return True
         if checkup.clock() - asked_at >= ASK_EVERY_S:
             asked_at = checkup.clock()
@@ -114,7 +114,7 @@ def _waited(checkup: Checkup, file: Path, job: str) -> bool:
 
 
 def _state(checkup: Checkup, job: str) -> str:
-    """The job's state word and reason; empty when squeue doesn't know it any more."""
+    """The job's state and reason; empty if squeue no longer knows it."""
     answer = checkup.commands.run("squeue", ["-h", "-t", "all", "-o", "%T %r", "-j", f"{job},{job}"])
     word = answer.out.strip().partition("\n")[0]
     ended = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "PREEMPTED")
@@ -137,13 +137,13 @@ def _absent(checkup: Checkup, gpu: GpuType, job: str, folder: Path) -> Finding:
 
 
 def _race(checkup: Checkup, folder: Path) -> frozenset[int]:
-    """Make the folders that the job makes, too, and replace the file that it reads, until it is through."""
+    """Create the same folders as the job, and replace the file that it reads, until it has finished."""
     won = set()
     began = checkup.clock()
     while folder / "racing" not in folder.iterdir() and checkup.clock() - began < RACE_S:
         checkup.sleep(LOOK_S / 10)
     for turn in itertools.count():
-        if turn < RACES and made_by_us(folder / "race" / str(RACES - 1 - turn)):  # the job comes from the other end
+        if turn < RACES and made_by_us(folder / "race" / str(RACES - 1 - turn)):  # the job starts from the other end
             won.add(RACES - 1 - turn)
         if folder / "raced" in folder.iterdir() or checkup.clock() - began > RACE_S:
             break

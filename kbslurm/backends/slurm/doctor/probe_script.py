@@ -1,4 +1,4 @@
-"""The script of the job that looks at a node."""
+"""The script of the job that checks a node."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def probe_script(site: Site, gpu: GpuType, folder: PurePath, templates: Path) ->
     except jinja2.TemplateError as error:
         file = getattr(error, "filename", None) or templates / site.template
         line = getattr(error, "lineno", None)
-        raise Misconfigured(error.message, file=Path(file), line=line, fix="Correct the template.") from None
+        raise Misconfigured(error.message, file=Path(file), line=line, fix="Fix the template.") from None
 
 
 def _block(environment: jinja2.Environment, template: str, name: str, values: Mapping[str, object]) -> str:
-    """One block of a template as its nearest child has it, `super()` included."""
+    """One block of a template as overridden by its nearest child, including `super()`."""
     chain: list[jinja2.Template] = []
     following: str | None = template
     while following is not None:

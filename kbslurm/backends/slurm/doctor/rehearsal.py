@@ -1,6 +1,6 @@
 """A whole attempt of a tiny problem for `kbslurm doctor --live`: the site's own job script, the real harness, a report.
 
-Nothing else shows which isolation is achieved on a node: the judge says it of the runner that it really started.
+Only this shows which isolation is achieved on a node, because the judge reports it for a runner that it really started.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PROBLEM = Problem(
 
 @dataclass(frozen=True, kw_only=True)
 class Rehearsal:
-    """What is needed to run it, and to believe its report. Everything of it lies below the probe's own folder."""
+    """What is needed to run it and verify its report. All its files are below the probe's own folder."""
 
     folder: Path
     key: bytes
@@ -59,7 +59,7 @@ class Rehearsal:
         return AttemptPaths(root=self.folder, name=NAME)
 
     def report(self) -> Report | str:
-        """What the judge said; or why there is nothing that it said."""
+        """The judge's report, or why there is none."""
         try:
             sealed = read_capped(self.paths.report, SEALED_CAP)
             if sealed is not None:
@@ -79,7 +79,7 @@ class Rehearsal:
 
 
 def prepare(site: Site, gpu: GpuType, folder: Path, *, templates: Path, eval_dir: Path) -> Rehearsal:
-    """Lay out the attempt below this folder, with a harness of its own, and its script beside it."""
+    """Set up the attempt below this folder, with its own harness and its script next to it."""
     harness = stage(eval_dir, folder / "eval")
     found = Rehearsal(folder=folder, key=secrets.token_bytes(32))
     manifest = manifest_for(

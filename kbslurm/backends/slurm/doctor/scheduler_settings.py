@@ -13,7 +13,7 @@ OFF_S = 2.0
 
 
 def setting_findings(site: Site, settings: Mapping[str, str], *, now: float, slack_s: float = 0.0) -> list[Finding]:
-    """What Slurm's own settings mean for us. They were answered at `now`, give or take `slack_s`."""
+    """What Slurm's own settings mean for us. They were read at `now`, give or take `slack_s`."""
     return [
         _accounting_finding(site, settings),
         _job_age_finding(site, settings),
@@ -96,7 +96,7 @@ def _device_finding(settings: Mapping[str, str]) -> Finding:
 
 
 def _memory_finding(settings: Mapping[str, str]) -> Finding:
-    """How Slurm keeps jobs to the memory that they asked for: by a control group, by looking, or not at all."""
+    """How Slurm limits jobs to their requested memory: by a control group, by polling, or not at all."""
     remedy = "Ask the admins for ConstrainRAMSpace=yes in cgroup.conf with TaskPlugin=task/cgroup."
     grouped = settings.get("ConstrainRAMSpace", "").lower() == "yes" and "task/cgroup" in settings.get("TaskPlugin", "")
     looked = "OverMemoryKill" in settings.get("JobAcctGatherParams", "")

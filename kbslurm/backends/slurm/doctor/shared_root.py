@@ -1,4 +1,4 @@
-"""Whether the shared root can be written, has room, is ours alone, and makes folders and renames in one step."""
+"""Whether the shared root is writable, has free space, is private, and creates folders and renames atomically."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FREE_MB = 1024
 
 
 def root_findings(site: Site) -> list[Finding]:
-    """Whether the shared root can be written, has room, is ours alone, and makes folders and renames in one step."""
+    """Whether the shared root is writable, has free space, is private, and creates folders and renames atomically."""
     root = Path(site.paths.shared_root)
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def _privacy_finding(root: Path) -> Finding:
 
 
 def _mkdir_finding(trial: Path) -> Finding:
-    """Four at once try to make the same folders: each must be made exactly once."""
+    """Four threads try to create the same folders: each must be created exactly once."""
     names = [trial / f"made-{n}" for n in range(RACES)]
     with ThreadPoolExecutor(4) as pool:
         won = sum(pool.map(lambda _: sum(map(made_by_us, names)), range(4)))
@@ -67,7 +67,7 @@ def _mkdir_finding(trial: Path) -> Finding:
 
 
 def made_by_us(folder: Path) -> bool:
-    """Make this folder; whether it wasn't there before."""
+    """Create this folder; returns whether it is new."""
     try:
         folder.mkdir()
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""A first site file, made of what a cluster says of itself, with a comment at every guess."""
+"""A first site file, made from a cluster's own settings, with a comment at every guess."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Kind:
 
 
 def kinds(partitions: Sequence[Partition]) -> list[Kind]:
-    """Each GPU type with the partition that suits it best: open, not preempted, with nothing else in it."""
+    """Each GPU type with its best partition: open, not preempted, with nothing else in it."""
     found = []
     for kind in sorted({kind for partition in partitions for kind in partition.gpus}):
         fitting = sorted((one for one in partitions if one.gpus.get(kind) and one.up), key=_preference)
@@ -62,7 +62,7 @@ def _preference(partition: Partition) -> tuple[bool, int, bool, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """What no cluster can say. Empty: a guess, with a comment that says so."""
+    """What a cluster can't tell. Empty: a guess, marked by a comment."""
 
     name: str = ""
     shared_root: str
@@ -74,7 +74,7 @@ class Wishes:
 
 
 def toml_of(found: Survey, wishes: Wishes) -> str:
-    """A site file of what was found, with a comment at whatever a person should look at. Misconfigured without GPUs."""
+    """A site file from the survey, with comments where a person should review it. Misconfigured without GPUs."""
     chosen = [kind for kind in kinds(found.partitions) if not wishes.gpus or kind.name in wishes.gpus]
     if not chosen:
         raise Misconfigured(

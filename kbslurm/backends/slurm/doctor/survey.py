@@ -1,4 +1,4 @@
-"""What a cluster says of itself, read once: partitions, GPUs, accounts, settings."""
+"""A cluster's own description, read once: partitions, GPUs, accounts, settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ACCOUNT_FIELDS = "Account,Partition,QOS"
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """All that was found. `cannot`: what was asked and not answered, in words."""
+    """Everything that was found. `cannot`: unanswered queries, in words."""
 
     cluster: str
     version: str
@@ -31,12 +31,12 @@ class Survey:
 
     @property
     def accounting(self) -> bool:
-        """Whether sacct can know anything."""
+        """Whether sacct has any data."""
         return has_accounting(self.settings)
 
 
 def read_settings(text: str) -> dict[str, str]:
-    """`scontrol show config` as a mapping; `(null)` is an empty text. The cgroup settings below are in it, too.
+    """`scontrol show config` as a mapping; `(null)` is an empty string. Includes the cgroup settings below.
 
     `answered at` is the controller's own clock, in seconds since the epoch, where its Slurm can say that.
     """
@@ -63,7 +63,7 @@ def read_version(text: str) -> str:
 
 
 def read_accounts(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """`sacctmgr -n -P show assoc … format=ACCOUNT_FIELDS` → the accounts, and every QOS that they give."""
+    """`sacctmgr -n -P show assoc … format=ACCOUNT_FIELDS` → the accounts, and every QOS that they allow."""
     accounts: dict[str, None] = {}
     qos: dict[str, None] = {}
     for line in text.splitlines():
@@ -75,13 +75,13 @@ def read_accounts(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def asker(*, bin_dir: str = "", environ: Mapping[str, str] | None = None) -> Commands:
-    """Slurm's commands before there is a site."""
+    """Slurm's commands, without a site."""
     nowhere = Site(name="here", paths=Paths(shared_root=PurePosixPath("/")), slurm=Scheduler(bin_dir=bin_dir), gpus={})
     return Commands(nowhere, environ=environ)
 
 
 def survey(commands: Commands, *, user: str, program: str = "") -> Survey:
-    """Ask the cluster. BackendTrouble when there is no Slurm here; what else isn't answered is noted, not fatal."""
+    """Query the cluster. BackendTrouble if there is no Slurm here; other unanswered queries are recorded, not fatal."""
     version = read_version(commands.run("sinfo", ["-V"]).out)
     cannot: list[str] = []
 
