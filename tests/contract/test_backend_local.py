@@ -172,7 +172,7 @@ def test_a_supervisor_that_the_machine_stops_says_so(case: LocalCase) -> None:
 
 @pytest.mark.parametrize(
     ("changed", "reason"),
-    [("start", "killed from outside"), ("boot", "started anew")],
+    [("start", "killed from outside"), ("boot", "restarted")],
     ids=["the pid is another process's now", "the machine was booted since"],
 )
 def test_a_pid_alone_is_no_proof_of_life(case: LocalCase, changed: str, reason: str) -> None:

@@ -238,7 +238,7 @@ def test_a_lost_answer_leaves_an_attempt_that_nobody_sends_again_too_early(case:
     backend = case.backend()
     job = make_job(case, "report")
     case.fake.lose("FunctionMap")
-    with pytest.raises(BackendUnclear, match="perhaps started"):
+    with pytest.raises(BackendUnclear, match="may have been started"):
         backend.submit(job)
     assert case.fake.asked["FunctionMap"] == 1, "it was sent twice"
     assert case.backend().find(job.name).seen is Seen.UNKNOWN
@@ -269,7 +269,7 @@ def test_a_call_that_waited_too_long_refuses_to_begin(case: ModalCase) -> None:
     assert wait_seen(case, backend, attempt, Seen.WAITING).reason
     case.fake.let_go()
     ended = wait_seen(case, backend, attempt, Seen.ENDED)
-    assert (ended.ending, ended.reason) == (Ending.CANCELLED, "no GPU came free in time, so it wasn't started")
+    assert (ended.ending, ended.reason) == (Ending.CANCELLED, "no GPU became free in time, so it wasn't started")
     assert executions(case, job) == 0
 
 

@@ -207,7 +207,7 @@ def test_what_hosts_do(discord: Discord, api: ServedApi, tmp_path: Path) -> None
         # Who isn't a host any more by the time that they say yes is refused then.
         retired = User(HOSTESS.id, HOSTESS.name)
         assert (
-            "is no host" in answered(discord, retired, asked, "Delete") and store.boards.find("transpose") is not None
+            "isn't a host" in answered(discord, retired, asked, "Delete") and store.boards.find("transpose") is not None
         )
         asked = discord.command(HOSTESS, "admin delete", leaderboard="transpose", force=True)
         assert "is deleted" in answered(discord, HOSTESS, asked, "Delete") and store.boards.find("transpose") is None

@@ -343,7 +343,7 @@ BAD_INPUT: tuple[tuple[list[str], int, str], ...] = (
     (["submit", "huge.py", "-l", "transpose"], 2, "1,000,000"),
     (["submit", "latin.py", "-l", "transpose"], 2, "UTF-8"),
     (["submit", "nul.py", "-l", "transpose"], 2, "NUL"),
-    (["submit", "kernel.txt", "-l", "transpose"], 2, "suffix"),
+    (["submit", "kernel.txt", "-l", "transpose"], 2, "must end in"),
     (["submit", "missing.py", "-l", "transpose"], 2, "no file"),
     (["submit", "."], 2, "isn't a file"),
     (["submit", "other_board.py", "-l", "transpose"], 2, "elsewhere"),

@@ -385,7 +385,7 @@ def test_what_the_service_refuses_has_its_sentence_and_its_code(laptop: Laptop) 
     other = judged(api, "bob", 0.5)
     for words, code, says in (
         (("submit", "k.py", "-l", "nowhere"), 2, "no board 'nowhere'"),
-        (("submit", "k.txt", "-l", "transpose"), 2, "suffixes"),
+        (("submit", "k.txt", "-l", "transpose"), 2, "must end in"),
         (("submit", "k.py", "-l", "transpose", "--as", "bob"), 2, "--as works only with the database"),
         (("whoami", "--as", "bob"), 2, "--as works only with the database"),
         (("watch", str(other)), 5, "isn't yours"),

@@ -50,7 +50,7 @@ def test_the_conversation_goes_as_it_has_to_and_leaves_nothing() -> None:
     listed = after("answer", "transpose · H100", new)
     assert told[listed]["who"] == "ada"
     refused = after("answer", "There is no board 'transpsoe'", listed)
-    bad = after("answer", "photo.png has none of the suffixes", refused)
+    bad = after("answer", "photo.png must end in one of", refused)
     # A card lives: the channel is told the class, its owner the reason
     wrong = after("card", "✗ wrong answer", bad)
     assert told[wrong]["edits"] and told[wrong]["buttons"] == ["Log", "Again", "Compare"]
@@ -68,7 +68,7 @@ def test_the_conversation_goes_as_it_has_to_and_leaves_nothing() -> None:
     after("card", "cancelled", after("answer", " is cancelled", after("press", "[Again]", foreign)))
     best = after("card", "vs own best", foreign)
     assert re.match(r"[2-9] own scores on transpose, H100", told[best]["pictures"][0])
-    after("answer", "own best before", after("press", "[Compare]", best))
+    after("answer", "own previous best", after("press", "[Compare]", best))
     assert sum("leads transpose" in text for text in texts) <= 2, "each record once"
 
 

@@ -24,7 +24,7 @@ def test_the_only_site_goes_down_and_every_run_has_one_verdict(root: Path) -> No
     assert told["ok"]
     down = [run for run in told["runs"] if run["act"] == "down"]
     assert Counter(run["place"] for run in down) == {"github": 2, "modal": 2}
-    assert all("since cluster is down" in run["why"][1] for run in down)
+    assert all("because cluster is down" in run["why"][1] for run in down)
     assert {run["place"] for run in told["runs"] if run["act"] != "down"} == {"cluster"}
     money = {row["name"]: row["money"] for row in told["usage"]}
     assert money["modal A100"] > 0 == money["cluster H100"]

@@ -168,7 +168,7 @@ def test_check_says_what_is_missing_and_install_brings_it(tmp_path: Path, lent: 
         "runners": "CAUTION",
     }
     assert "kbslurm/carry.py" in findings["harness"][1]
-    assert "token was refused" in found(GITHUB_TOKEN="expired")[1]["API"][1]
+    assert "token was rejected" in found(GITHUB_TOKEN="expired")[1]["API"][1]
     plain = command("github", "check", **lent.env)
     assert "kbslurm github install DIR" in plain.out and TOKEN not in plain.out + plain.err
 
@@ -187,7 +187,7 @@ def test_check_says_what_is_missing_and_install_brings_it(tmp_path: Path, lent: 
     }
     assert written == whole
     assert (copy / "README.md").read_text() == "theirs"
-    assert "has them all already" in command("github", "install", str(copy)).out
+    assert "is already up to date" in command("github", "install", str(copy)).out
 
 
 def test_the_loopback_github_serves_as_a_process(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def test_home_goes_down_the_queue_drains_elsewhere_and_new_runs_stay_home_again(
     away = stage.rows("SELECT run_id FROM attempt WHERE backend <> 'cluster' AND state = 'reported'")[0]["run_id"]
     said = sentences(stage.store.runs.why(away, stage.clock.now()))
     assert "passed" in said[0]
-    assert "since cluster is down" in said[1]
+    assert "because cluster is down" in said[1]
     (number,) = [run["submission_id"] for run in stage.runs() if run["id"] == away]
     view = stage.store.submissions.get(number)
     (run,) = view.runs
@@ -184,7 +184,7 @@ def seeing(home: Seer) -> Place:
             "because the cluster won't start any of our jobs for 3 h, says sbatch --test-only",
         ),
         (timedelta(minutes=5), "cluster", "cluster had a free slot, and would start it in 5 min, says sbatch"),
-        (None, "cluster", "since cluster had a free slot"),
+        (None, "cluster", "because cluster had a free slot"),
     ],
 )
 def test_the_cluster_is_asked_before_the_first_run_is_sent_when_it_would_start(
@@ -428,7 +428,7 @@ def test_another_class_of_gpu_never_ranks(stage: Stage, other_class: OtherClass)
     assert (first["verdict"], first["ranked"]) == ("passed", other_class == "refuse")
     assert len(stage.store.standings.best("board", "A100")) == (other_class == "refuse")
     if other_class == "unranked":
-        assert "another class" in first["verdict_reason"]
+        assert "different class" in first["verdict_reason"]
     check(stage)
 
 

@@ -281,7 +281,7 @@ def test_every_failure_is_one_text(api: ServedApi, method: str, path: str, named
         ("/submission/transpose/GH9000/test", "k.py", GOOD, 404, "GH9000"),
         ("/submission/nowhere/H100/test", "k.py", GOOD, 404, "nowhere"),
         ("/submission/transpose/H100/guess", "k.py", GOOD, 400, "guess"),
-        ("/submission/transpose/H100/test", "k.rs", GOOD, 400, "suffixes"),
+        ("/submission/transpose/H100/test", "k.rs", GOOD, 400, "must end in"),
         ("/submission/transpose/H100/test", "k.py", b" \n", 400, "empty"),
         ("/submission/transpose/H100/test", "k.py", b"\xff\xfe", 400, "UTF-8"),
         ("/submission/transpose/H100/test", "k.py", b"#!POPCORN leaderboard other\n" + GOOD, 400, "other"),

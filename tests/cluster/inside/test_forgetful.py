@@ -161,6 +161,6 @@ def test_a_full_shared_disk_or_node_leaves_no_half_report(case: SlurmCase) -> No
         attempt = attempt_of(case, job, Handle(case.held[job.name]))
         ended = wait_seen(case, backend, attempt, Seen.ENDED)
         assert ended.ending in (Ending.BOOT_FAILURE, Ending.NO_REPORT)
-        assert "it left no last word in its folder, as when the shared root is full" in ended.reason
+        assert "it left no final status in its folder, as when the shared root is full" in ended.reason
         assert backend.collect(attempt) is None
         assert executions(case, job) == 0
