@@ -81,6 +81,9 @@ end_marked() {
 
 end_all() {
     trap '' TERM INT HUP
+    # Only folders of ours: a cluster's modules set SCRATCH to the account's own, and that must never be removed.
+    case ${SHM##*/} in kb-*) ;; *) SHM= ;; esac
+    case ${SCRATCH##*/} in "kb-$JOB-"*) ;; *) SCRATCH= ;; esac
     for end_pid in ${WATCH:+"$WATCH"}; do
         kill -TERM "$end_pid" 2>/dev/null
     done
@@ -109,6 +112,7 @@ finish() {
 
 # set_up: the folders. What else must hold on this node is the site's to look at, once they are there.
 set_up() {
+    SHM='' SCRATCH='' WATCH='' MARK=''
     set -u
     # shellcheck disable=SC3045
     ulimit -c 0 2>/dev/null
@@ -124,7 +128,7 @@ set_up() {
         { [ -f "$left/script" ] && [ -r "$left/script" ] && read -r left_pid <"$left/script"; } || continue
         kill -0 "$left_pid" 2>/dev/null || rm -rf -- "$left"
     done
-    [ -n "$SCRATCH_ROOT" ] || return 0
+    [ -n "$SCRATCH_ROOT$SCRATCH_NEEDS" ] || return 0
     for name in $SCRATCH_NEEDS; do
         eval "[ -n \"\${$name-}\" ]" || finish setup 1 71 "a variable of the path of the scratch folder is not set"
     done

@@ -164,10 +164,12 @@ def quoted_plain(text: str) -> str:
 
 
 def node_text(path: str) -> str:
-    """A path containing the job's variables, as shell text: the variables are expanded, the rest is quoted."""
+    """A path containing the job's variables, as shell text: the variables are expanded, the rest is quoted.
+
+    A variable that isn't set is empty there, also under `set -u`: the script looks for that itself."""
     parts = _VARIABLE.split(path)
     texts = [quoted_plain(part) if part else "" for part in parts[::2]]
-    names = [f'"${{{name}}}"' for name in parts[1::2]]
+    names = [f'"${{{name}-}}"' for name in parts[1::2]]
     return "".join(text + name for text, name in zip(texts, [*names, ""], strict=True))
 
 

@@ -114,7 +114,8 @@ def _made(order: Mapping[str, Any], image: Path, maker: Maker, options: Sequence
     try:
         said = ask_spython({**order, "image": str(fresh), "options": list(options)}, maker)
         if said["status"]:
-            raise BackendTrouble("image", f"{order['source']} couldn't be built: {reason_in(said['said'])}")
+            done = {"build": "built", "pull": "pulled"}[order["action"]]
+            raise BackendTrouble("image", f"{order['source']} couldn't be {done}: {reason_in(said['said'])}")
         digest = digest_of(fresh)
         _replace(fresh, image, making)
     finally:

@@ -113,7 +113,8 @@ class Desk:
     env: Mapping[str, str]
 
     def type(self, guide: Guide, *, stdin: str = "", **env: str) -> str:
-        script = f"set -euo pipefail\ntrap 'jobs -p | xargs -r kill; wait' EXIT\nset -x\n{guide.script()}\n"
+        at_last = "for one in $(jobs -p); do kill $one || true; done; wait"
+        script = f"set -euo pipefail\ntrap '{at_last}' EXIT\nset -x\n{guide.script()}\n"
         said = subprocess.run(
             ["bash", "-c", script],
             cwd=self.home,
@@ -184,9 +185,11 @@ SITE = Guide(name="site-admin", needs_a_cluster=("kbslurm doctor --site", "kbslu
 
 
 def test_a_site_admins_commands_run_on_what_a_slurm_said(desk: Desk) -> None:
-    desk.program("sinfo", f'case "$*" in -V) echo slurm 24.11.5;; *) cat {SLURM}/sinfo.txt;; esac')
-    desk.program("scontrol", f'case "$*" in *partition) cat {SLURM}/partitions.txt;; *) cat {SLURM}/config.txt;; esac')
-    desk.program("sacctmgr", f"cat {SLURM}/associations.txt")
+    recorded = shlex.quote(str(SLURM))
+    desk.program("sinfo", f'case "$*" in -V) echo slurm 24.11.5;; *) cat {recorded}/sinfo.txt;; esac')
+    config = f"cat {recorded}/config.txt"
+    desk.program("scontrol", f'case "$*" in *partition) cat {recorded}/partitions.txt;; *) {config};; esac')
+    desk.program("sacctmgr", f"cat {recorded}/associations.txt")
     shared = {"/shared/kbslurm": str(desk.home / "shared")}
     said = desk.type(Guide(name=SITE.name, replaced=shared, needs_a_cluster=SITE.needs_a_cluster))
     assert "H100" in said, said

@@ -17,7 +17,7 @@ from kbslurm.config import shared_folders, sites
 from kbslurm.domain.run import JobName
 from kbslurm.domain.site import Site
 from kbslurm.errors import Misconfigured
-from kbslurm.flow.script import SUPERVISOR, harness_digest, script_for, supervisor_digest
+from kbslurm.flow.script import SUPERVISOR, harness_digest, node_text, script_for, supervisor_digest
 from tests.services import DASH, SHELLCHECK, needs
 
 FILE = shared_folders.eval_dir() / SUPERVISOR
@@ -104,3 +104,36 @@ def _script(site: Site, gpu: str, harness: Path) -> str:
         memory_bytes=1 << 30,
         templates=TEMPLATES,
     )
+
+
+def _supervised(place: Path, words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """What these words do once the supervisor is there, in an attempt's folder and with a foreign `SCRATCH`."""
+    (place / "attempt").mkdir()
+    (place / "shm").mkdir()
+    begun = f'eval "$(cat "{FILE}")"; JOB=7 NODE=n DIR="{place}/attempt" EVAL="{FILE.parent}" SHM_ROOT="{place}/shm"'
+    argv = ["sh", "-c", f"{begun}; {words}"]
+    return subprocess.run(argv, env={"PATH": "/usr/bin:/bin", **env}, text=True, capture_output=True, check=False)
+
+
+def test_a_scratch_folder_that_a_module_named_is_never_removed(tmp_path: Path) -> None:
+    """Clusters' modules set SCRATCH to the account's own folder, between the supervisor's first line and set_up."""
+    theirs = tmp_path / "scratch" / "account"
+    theirs.mkdir(parents=True)
+    (theirs / "thesis.tex").write_text("years")
+    module = f'export SCRATCH="{theirs}" SHM="{theirs}"'
+    early = _supervised(tmp_path, f"{module}; finish setup 1 71 'a module can not be loaded'")
+    assert early.returncode == 71 and (theirs / "thesis.tex").exists()
+    later = tmp_path / "later"
+    later.mkdir()
+    needs = "SCRATCH_ROOT= SCRATCH_NEEDS= RUNTIME=none SCRATCH_MB=1"
+    late = _supervised(later, f"{module}; {needs}; set_up; finish judge 0 0")
+    assert late.returncode == 0 and (theirs / "thesis.tex").exists()
+    assert not list((later / "shm").iterdir())
+
+
+def test_a_scratch_path_that_is_one_unset_variable_is_the_nodes_fault(tmp_path: Path) -> None:
+    words = f"set -u; SCRATCH_ROOT={node_text('$L_SCRATCH_JOB')} SCRATCH_NEEDS=L_SCRATCH_JOB; set_up; exit 0"
+    ended = _supervised(tmp_path, words)
+    assert ended.returncode == 71, ended.stderr
+    assert '"cause":"setup"' in (tmp_path / "attempt" / "exit.json").read_text()
+    assert "a variable of the path of the scratch folder is not set" in ended.stderr

@@ -98,7 +98,7 @@ def test_an_image_is_built_tested_pinned_and_inspected(folder: Path, maker: Make
 def test_a_build_that_fails_or_hangs_leaves_nothing(folder: Path, maker: Maker) -> None:
     mark = secrets.token_hex(8)
     for post, limit_s, said in (
-        ("exit 3", 300.0, "couldn't be made"),
+        ("exit 3", 300.0, "couldn't be built"),
         (f"sleep 7777 # {mark}", 5.0, "longer than 5 s"),
     ):
         (folder / "bad.def").write_text(f"Bootstrap: localimage\nFrom: {BASE}\n%post\n    {post}\n")
@@ -141,7 +141,7 @@ def test_a_pull_of_something_else_or_of_nothing_is_told(
 ) -> None:
     plain = Maker(timeout_s=60, environ=maker.environ, options=("--no-https",))
     for name in (f"tiny@sha256:{'0' * 64}", f"other@{tiny.digest}"):
-        with pytest.raises(BackendTrouble, match="couldn't be made"):
+        with pytest.raises(BackendTrouble, match="couldn't be pulled"):
             apptainer.pull(f"docker://{registry.address}/{name}", folder / "x.sif", plain, now=NOW)
     registry.hangs.set()
     slow = Maker(timeout_s=5, environ=maker.environ, options=("--no-https", "--disable-cache"))

@@ -14,6 +14,7 @@ umask 077
 export PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin LC_ALL=C.UTF-8
 DIR=/shared/attempts/kb-abcdefghijklmnopqrstuvwxyz
 EVAL=/shared/eval-0123456789abcdef
+IMAGE=/nfs/roberts/scratch/kbslurm/images/cuda.sif
 JOB=${SLURM_JOB_ID:-0} NODE=${SLURMD_NODENAME:-$(uname -n)}
 
 # The claim: whoever makes this folder runs; everybody else, for ever, doesn't. That holds for this very job, too: one
@@ -38,11 +39,10 @@ SUPERVISOR=$(cat "$EVAL/supervise.sh") || finish setup 1 71 "${EVAL##*/}/supervi
 [ "$(printf '%s\n' "$SUPERVISOR" | sha256sum)" = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef  -" ] ||
     finish setup 1 71 "${EVAL##*/}/supervise.sh was changed after this job was sent"
 eval "$SUPERVISOR"
-LIMIT_S=975 SHM_ROOT=/dev/shm SCRATCH_MB=1024 SCRATCH_ROOT="${TMPDIR}" SCRATCH_NEEDS=TMPDIR
+LIMIT_S=975 SHM_ROOT=/dev/shm SCRATCH_MB=1024 SCRATCH_ROOT="${TMPDIR-}" SCRATCH_NEEDS=TMPDIR
 RUNTIME=apptainer PYTHON=python3 VENDOR=nvidia GPU_OPTION=--nv WHOLE=yes
 CONTAINER='apptainer --silent exec --no-home --no-mount home,cwd,hostfs,bind-paths --no-eval --no-privs --net --network none'
-IMAGE=/nfs/roberts/scratch/kbslurm/images/cuda.sif PINNED=''
-PROFILER='' PROFILE=''
+PINNED='' PROFILER='' PROFILE=''
 set_up
 [ -e /dev/nvidiactl ] || { say "this node has no NVIDIA GPU"; finish setup 1 71; }
 supervise

@@ -15,6 +15,7 @@ umask 077
 export PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin LC_ALL=C.UTF-8
 DIR=/shared/attempts/kb-abcdefghijklmnopqrstuvwxyz
 EVAL=/shared/eval-0123456789abcdef
+IMAGE=/scratch/gpfs/kbslurm/images/cuda.sif
 JOB=${SLURM_JOB_ID:-0} NODE=${SLURMD_NODENAME:-$(uname -n)}
 
 # The claim: whoever makes this folder runs; everybody else, for ever, doesn't. That holds for this very job, too: one
@@ -42,8 +43,7 @@ eval "$SUPERVISOR"
 LIMIT_S=975 SHM_ROOT=/dev/shm SCRATCH_MB=1024 SCRATCH_ROOT=/tmp SCRATCH_NEEDS=''
 RUNTIME=apptainer PYTHON=python3 VENDOR=nvidia GPU_OPTION=--nv WHOLE=yes
 CONTAINER='apptainer --silent exec --no-home --no-mount home,cwd,hostfs,bind-paths --no-eval --no-privs --net --network none'
-IMAGE=/scratch/gpfs/kbslurm/images/cuda.sif PINNED=''
-PROFILER='' PROFILE=''
+PINNED='' PROFILER='' PROFILE=''
 set_up
 # A slice of a GPU gives times that mean nothing: better no result than such a one.
 case ${CUDA_VISIBLE_DEVICES-} in

@@ -14,6 +14,7 @@ umask 077
 export PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin LC_ALL=C.UTF-8
 DIR=/shared/attempts/kb-abcdefghijklmnopqrstuvwxyz
 EVAL=/shared/eval-0123456789abcdef
+IMAGE=/orcd/scratch/kbslurm/images/cuda.sif
 JOB=${SLURM_JOB_ID:-0} NODE=${SLURMD_NODENAME:-$(uname -n)}
 
 # The claim: whoever makes this folder runs; everybody else, for ever, doesn't. That holds for this very job, too: one
@@ -43,11 +44,10 @@ for init in /etc/profile.d/modules.sh /etc/profile.d/lmod.sh /etc/profile.d/z00_
     [ ! -r "$init" ] || { . "$init"; break; }
 done
 module load apptainer || finish setup 1 71 "a module can not be loaded"
-LIMIT_S=975 SHM_ROOT=/dev/shm SCRATCH_MB=1024 SCRATCH_ROOT="${TMPDIR}" SCRATCH_NEEDS=TMPDIR
+LIMIT_S=975 SHM_ROOT=/dev/shm SCRATCH_MB=1024 SCRATCH_ROOT="${TMPDIR-}" SCRATCH_NEEDS=TMPDIR
 RUNTIME=apptainer PYTHON=python3 VENDOR=nvidia GPU_OPTION=--nv WHOLE=yes
 CONTAINER='apptainer --silent exec --no-home --no-mount home,cwd,hostfs,bind-paths --no-eval --no-privs --net --network none'
-IMAGE=/orcd/scratch/kbslurm/images/cuda.sif PINNED=''
-PROFILER='' PROFILE=''
+PINNED='' PROFILER='' PROFILE=''
 set_up
 [ -e /dev/nvidiactl ] || { say "this node has no NVIDIA GPU"; finish setup 1 71; }
 supervise

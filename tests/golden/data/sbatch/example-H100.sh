@@ -15,6 +15,7 @@ umask 077
 export PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin LC_ALL=C.UTF-8
 DIR=/shared/attempts/kb-abcdefghijklmnopqrstuvwxyz
 EVAL=/shared/eval-0123456789abcdef
+IMAGE=/shared/kbslurm/images/cuda.sif
 JOB=${SLURM_JOB_ID:-0} NODE=${SLURMD_NODENAME:-$(uname -n)}
 
 # The claim: whoever makes this folder runs; everybody else, for ever, doesn't. That holds for this very job, too: one
@@ -45,10 +46,9 @@ for init in /etc/profile.d/modules.sh /etc/profile.d/lmod.sh /etc/profile.d/z00_
 done
 module load apptainer || finish setup 1 71 "a module can not be loaded"
 export OMP_NUM_THREADS=2
-LIMIT_S=975 SHM_ROOT=/dev/shm SCRATCH_MB=1024 SCRATCH_ROOT="${TMPDIR}" SCRATCH_NEEDS=TMPDIR
+LIMIT_S=975 SHM_ROOT=/dev/shm SCRATCH_MB=1024 SCRATCH_ROOT="${TMPDIR-}" SCRATCH_NEEDS=TMPDIR
 RUNTIME=apptainer PYTHON=python3 VENDOR=nvidia GPU_OPTION=--nv WHOLE=yes
 CONTAINER='apptainer --silent exec --no-home --no-mount home,cwd,hostfs,bind-paths --no-eval --no-privs --net --network none'
-IMAGE=/shared/kbslurm/images/cuda.sif PINNED=''
-PROFILER=ncu PROFILE='ncu --target-processes all --profile-from-start off --set basic --section SpeedOfLight --section MemoryWorkloadAnalysis --launch-count 60 --clock-control none --force-overwrite --export /link/profile'
+PINNED='' PROFILER=ncu PROFILE='ncu --target-processes all --profile-from-start off --set basic --section SpeedOfLight --section MemoryWorkloadAnalysis --launch-count 60 --clock-control none --force-overwrite --export /link/profile'
 set_up
 supervise
