@@ -253,7 +253,7 @@ def test_a_job_whose_supervisor_is_tampered_with_while_it_waits_never_runs(case:
 
 def test_a_command_that_isnt_there_is_said_plainly(case: SlurmCase) -> None:
     nowhere = dataclasses.replace(case.site, slurm=dataclasses.replace(case.site.slurm, bin_dir="/nowhere"))
-    with pytest.raises(BackendTrouble, match="isn't there"):
+    with pytest.raises(BackendTrouble, match="wasn't found"):
         TextFleet(commands=Commands(nowhere)).read()
 
 
