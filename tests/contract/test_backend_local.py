@@ -405,7 +405,9 @@ def left_behind(case: LocalCase) -> tuple[OpenAttempt, AttemptPaths]:
     job = make_job(case, "report")
     paths = case.paths(job.name)
     paths.create(manifest=job.manifest, key=job.key)
-    dead = {"pid": os.getpid(), "start": 1, "boot": boot_id(), "at": 1.0, "supervises": True}
+    gone = subprocess.Popen(["true"])
+    gone.wait()  # never a session of living processes: what a dead supervisor left in its own is killed
+    dead = {"pid": gone.pid, "start": 1, "boot": boot_id(), "at": 1.0, "supervises": True}
     assert paths.take_claim(json.dumps(dead).encode())
     paths.report.write_bytes(b"sealed")
     return attempt_of(case, job), paths

@@ -682,6 +682,29 @@ def test_a_job_whose_harness_was_tampered_with_is_the_nodes_fault_and_never_runs
     assert not AttemptPaths(root=backend.root, name=job.name).heartbeat.exists()
 
 
+@pytest.mark.parametrize("staged", [False, True])
+def test_a_harness_that_was_upgraded_under_a_running_service_is_never_sent_under_the_old_name(
+    rig: Rig, staged: bool
+) -> None:
+    rig.says("sbatch", "echo 7")
+    backend, first, second = rig.backend(), rig.finished(rig.job()), rig.finished(rig.job())
+    if staged:
+        backend.submit(first)
+    with (rig.eval_dir / "__main__.py").open("a") as file:
+        file.write("# the new one\n")
+    if staged:
+        backend.submit(second)
+        assert len(rig.calls("sbatch")) == 2, "the one that it names is there"
+        return
+    with pytest.raises(BackendRefused, match="was changed while this service ran") as refusal:
+        backend.submit(first)
+    assert (refusal.value.permanent, bool(refusal.value.hint)) == (False, True)
+    assert rig.calls("sbatch") == []
+    assert [entry.name for entry in (rig.folder / "root").iterdir()] == []
+    rig.backend().submit(rig.finished(rig.job()))
+    assert len(rig.calls("sbatch")) == 1, "a restarted service sends it"
+
+
 def test_a_harness_that_is_used_is_never_old(rig: Rig) -> None:
     rig.says("sbatch", "echo 7")
     rig.backend().submit(rig.finished(rig.job()))

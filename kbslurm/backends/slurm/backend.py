@@ -33,8 +33,8 @@ from kbslurm.backends.slurm.job_lookup import JobLookup, SchedulerAnswers
 from kbslurm.backends.slurm.reader import JobRow, Phase, read_test_only
 from kbslurm.backends.slurm.refusals import refusal_in
 from kbslurm.backends.slurm.sightings import came_back, ended_sighting, sighting_of_row
+from kbslurm.backends.slurm.staged_harness import HarnessChanged, stage
 from kbslurm.backends.slurm.staged_harness import prune as prune_harnesses
-from kbslurm.backends.slurm.staged_harness import stage
 from kbslurm.domain.run import Ending, Handle, JobName, OpenAttempt, Seen, Sighting
 from kbslurm.domain.site import Site
 from kbslurm.errors import BackendRefused, BackendTrouble, BackendUnclear
@@ -102,6 +102,13 @@ class SlurmBackend:
         except OSError as error:
             message, hint = said(error, self.root)
             raise BackendRefused(self.name, message, permanent=False, hint=hint) from None
+        except HarnessChanged:
+            raise BackendRefused(
+                self.name,
+                f"the harness in {self._eval_dir} was changed while this service ran",
+                permanent=False,
+                hint="Restart the service; the run waits until then.",
+            ) from None
         if there is not None:
             return there
         if self.pace.is_resting():
@@ -285,7 +292,7 @@ class SlurmBackend:
     # ------------------------------------------------------------------------------------------------------ submission
 
     def _prepare(self, paths: AttemptPaths, job: JobSpec) -> None:
-        stage(self._eval_dir, self._harness)
+        stage(self._eval_dir, self._harness, digest=self._harness.name.removeprefix("eval-"))
         if not self.root.is_dir():
             self.root.parent.mkdir(parents=True, exist_ok=True)
             make_folder(self.root)

@@ -13,11 +13,19 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 
 from kbslurm.backends.paths import rename_folder
-from kbslurm.flow.script import harness_files
+from kbslurm.flow.script import harness_digest, harness_files
 
 
-def stage(eval_dir: Path, target: Path) -> Path:
-    """Put this harness at `target`; an existing one only gets a new time. OSError if it can't be written."""
+class HarnessChanged(Exception):
+    """The harness on disk is no longer the one that this process started with."""
+
+
+def stage(eval_dir: Path, target: Path, *, digest: str = "") -> Path:
+    """Put this harness at `target`; an existing one only gets a new time. OSError if it can't be written.
+
+    With a digest, or the beginning of one, HarnessChanged if what was copied has another: a service that was upgraded
+    while it ran would send jobs whose scripts name one harness to run another.
+    """
     if (target / "__main__.py").is_file():
         with suppress(OSError):  # the time of its last use, for pruning
             os.utime(target)
@@ -29,6 +37,8 @@ def stage(eval_dir: Path, target: Path) -> Path:
             placed = building / source.relative_to(eval_dir)
             placed.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, placed)
+        if not harness_digest(building).startswith(digest):
+            raise HarnessChanged
         compileall.compile_dir(
             building, quiet=2, force=True, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH, stripdir=building
         )
