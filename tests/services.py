@@ -200,6 +200,11 @@ def in_ci() -> bool:
     return os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
 
+def sized(whole: int, small: int) -> int:
+    """How many of something: all of them in CI, fewer where somebody waits for `make test`."""
+    return whole if in_ci() else small
+
+
 def needs(*services: Service) -> pytest.MarkDecorator:
     """A mark for a test that needs these: the root conftest.py asks for them before its fixtures are made."""
     return pytest.mark.needs(*services)

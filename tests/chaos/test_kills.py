@@ -17,9 +17,10 @@ from tests.chaos.history import check
 from tests.chaos.killing import Killer, killer
 from tests.databases import Server
 from tests.flow.stage import Stage
+from tests.services import sized
 
 OF_THE_DAEMON = [name for name in CRASH_POINTS if not name.startswith("accept.")]
-STORM_RUNS, STORM_KILLS, LEAST_WAITING = 400, 40, 20
+STORM_RUNS, STORM_KILLS, LEAST_WAITING = sized(400, 150), sized(40, 20), 20
 
 
 @pytest.fixture(scope="module")
