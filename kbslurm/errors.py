@@ -5,6 +5,7 @@ KbslurmError
 │   ├── Unnamed                                                  http 400
 │   └── NoHost
 ├── Refused           not allowed, or not now           exit 5   http 403
+│   ├── Banned
 │   ├── DeadlinePassed
 │   ├── QuotaSpent                                               http 429
 │   └── NotAccepting                                             http 503
@@ -67,6 +68,13 @@ class Refused(KbslurmError):
 
     exit_code = 5
     http_status = 403
+
+
+class Banned(Refused):
+    """This account is banned."""
+
+    def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint or "Ask a host.")
 
 
 class DeadlinePassed(Refused):

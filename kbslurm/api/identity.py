@@ -12,8 +12,9 @@ from fastapi import Header, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
 from kbslurm.api.context import Context
+from kbslurm.domain import access
 from kbslurm.domain.run import PersonId
-from kbslurm.errors import NoHost, NotFound, Refused, Unauthenticated, Unnamed
+from kbslurm.errors import Banned, NoHost, NotFound, Refused, Unauthenticated, Unnamed
 from kbslurm.store.views import Person
 
 ADMIN = "admin"
@@ -83,9 +84,9 @@ def caller(context: Context, sender: Given) -> Person:
             found = asker(context, sender)
             # A host by a Discord role sees what hosts see, but the database and the placement of runs ignore that role.
             is_host = found.right == "host" and not found.person.is_staff
-            return dataclasses.replace(found.person, role="staff") if is_host else found.person
+            return dataclasses.replace(_signed_in(found.person), role="staff") if is_host else _signed_in(found.person)
         host(context, sender)
-        return _acted_for(context, sender.acting)
+        return _signed_in(_acted_for(context, sender.acting))
     if not sender.key:
         raise Unnamed("the header X-Popcorn-Cli-Id is missing", hint="Run: popcorn register discord")
     person = context.store.tokens.person_of(sender.key[:SECRET_CAP], now=context.clock.now())
@@ -94,6 +95,13 @@ def caller(context: Context, sender: Given) -> Person:
             "this token is unknown, was revoked, or isn't linked yet",
             hint="Link it (/link on Discord, or ask a host), or get a new one: popcorn reregister discord",
         )
+    return _signed_in(person)
+
+
+def _signed_in(person: Person) -> Person:
+    """This person, or Banned: a ban ends every token at once, and lifting it brings them back."""
+    if not access.may_sign_in(person):
+        raise Banned(f"{person.name} is banned{f': {person.ban_reason}' if person.ban_reason else ''}")
     return person
 
 
@@ -104,7 +112,7 @@ def maybe_caller(context: Context, sender: Given) -> Person | None:
     """
     try:
         return caller(context, sender)
-    except (Unauthenticated, NotFound):
+    except (Unauthenticated, NotFound, Banned):
         return None
 
 
@@ -114,6 +122,12 @@ def host(context: Context, sender: Given) -> str:
     Without a configured admin token every such call is off. The bot itself isn't a host, but it may act for a person
     who is one, by their role here or by a Discord role that the configuration names.
     """
+    by, _ = acting_host(context, sender)
+    return by
+
+
+def acting_host(context: Context, sender: Given) -> tuple[str, Person | None]:
+    """As `host`, with the person; the configured token is nobody's."""
     if is_bot(context, sender):
         found = asker(context, sender)
         if found.right != "host":
@@ -121,20 +135,20 @@ def host(context: Context, sender: Given) -> str:
                 f"{found.person.name} isn't a host",
                 hint="Ask an owner to make you one.",
             )
-        return found.by
+        return found.by, found.person
     wanted = context.admin_token
     if wanted is None:
         raise Unauthenticated("the hosts' calls are turned off", hint="Set POPCORN_ADMIN_TOKEN on the server.")
     if not sender.bearer:
         raise Unauthenticated("the header Authorization: Bearer … is missing")
     if hmac.compare_digest(sender.bearer.encode("utf-8", "replace"), wanted.encode()):
-        return ADMIN
+        return ADMIN, None
     person = context.store.tokens.person_of(sender.bearer[:SECRET_CAP], now=context.clock.now())
     if person is None:
         raise Unauthenticated("this bearer token doesn't belong to a host")
-    if not person.is_staff:
+    if not person.is_staff:  # nor is whoever is banned
         raise NoHost("this bearer token doesn't belong to a host")
-    return person.name
+    return person.name, person
 
 
 def check_reaches_files(context: Context, sender: Given) -> None:

@@ -24,6 +24,8 @@ tell = teller("api.listener")
 LOOK_EVERY_S = 2.0
 BACK_OFF_S = 1.0
 EVERYTHING = 0
+# Whoever these are about may have lost a right: every stream checks whether its reader may go on.
+ENDS_RIGHTS = frozenset({"staff.ban", "staff.role", "staff.token.revoke"})
 
 
 class EventListener:
@@ -100,7 +102,8 @@ class EventListener:
         if last is None:
             return self._store.events.last()
         while found := announce.next_events(self._store.events, last):
-            self._call(_subjects(found))
+            ends_rights = any(event.kind in ENDS_RIGHTS for event in found)
+            self._call(list(self._followers) if ends_rights else _subjects(found))
             last = found[-1].id
         return last
 

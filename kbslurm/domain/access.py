@@ -10,9 +10,11 @@
 | the hidden cases: inputs, count, times, messages, log | hosts; anybody else only whether they passed |
 | cancelling a submission; a profile's files from the database | the author and staff |
 | the staff page | staff |
-| pages of one's own | whoever isn't banned |
+| pages, calls and streams as oneself | whoever isn't banned |
+| banning somebody, or lifting a ban | hosts; of staff, owners; nobody their own |
 
-A host is a member of staff, or for one call whoever has a Discord role that the configuration names.
+A host is a member of staff, or for one call whoever has a Discord role that the configuration names. Whoever is banned
+is nobody until the ban is lifted: no staff, no author, no reader of a private board.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from kbslurm.domain.run import PersonId
+from kbslurm.errors import Refused
 
 Role = Literal["owner", "staff", "participant"]
 Visibility = Literal["public", "closed"]
@@ -59,14 +62,30 @@ def is_staff(role: str | None) -> bool:
     return role in ("owner", "staff")
 
 
-def may_use_pages(viewer: Viewer | None) -> bool:
-    """Whether they may sign in to the pages, and are somebody there."""
+def has_staff_rights(viewer: Viewer) -> bool:
+    """Whether they may do now what staff may: a ban takes that away, whatever the role."""
+    return is_staff(viewer.role) and viewer.banned_at is None
+
+
+def may_sign_in(viewer: Viewer | None) -> bool:
+    """Whether they are somebody here: on the pages, and to the API."""
     return viewer is not None and viewer.banned_at is None
 
 
 def may_see_staff_page(viewer: Viewer | None) -> bool:
     """Whether the queue, the places and the audit log are shown to them."""
-    return viewer is not None and is_staff(viewer.role)
+    return viewer is not None and has_staff_rights(viewer)
+
+
+def check_may_ban(host: Viewer | None, whom: Viewer) -> None:
+    """Refused if this host may not ban that person, or lift their ban. Without a person it is whoever runs the
+    service: by its own token, or in its database."""
+    if host is None or (host.role == "owner" and host.id != whom.id):
+        return
+    if host.id == whom.id:
+        raise Refused("you can't ban yourself or lift your own ban", hint="Ask another host.")
+    if is_staff(whom.role):
+        raise Refused("only an owner may ban staff or lift their bans", hint="Ask an owner.")
 
 
 def is_for_everybody(visibility: str) -> bool:
@@ -91,7 +110,7 @@ def may_see_reasons(viewer: Viewer, submission: Submitted) -> bool:
 
 def may_see_costs(viewer: Viewer) -> bool:
     """Whether they are told what a run costs."""
-    return is_staff(viewer.role)
+    return has_staff_rights(viewer)
 
 
 def may_handle(person: PersonId, role: str | None, author: PersonId) -> bool:

@@ -186,10 +186,13 @@ class People(Rows):
         return self.get(person)
 
     def ban(self, person: PersonId, reason: str = "", *, by: str | None = None, now: datetime | None = None) -> Person:
-        """Ban them: they may not submit, and are hidden from every board until the ban is lifted."""
+        """Ban them: until it is lifted they are hidden from every board and no token of theirs is valid; browsers are
+        signed out for good."""
         self._change(
             "person",
-            "UPDATE person SET banned_at = coalesce(banned_at, %(now)s), ban_reason = %(reason)s"
+            "WITH ended AS (UPDATE token SET revoked_at = %(now)s"
+            " WHERE person_id = %(id)s AND kind = 'web' AND revoked_at IS NULL)"
+            " UPDATE person SET banned_at = coalesce(banned_at, %(now)s), ban_reason = %(reason)s"
             " WHERE id = %(id)s RETURNING id",
             {"id": person, "reason": reason, "now": or_now(now)},
             (by, "ban", f"person:{person}", {"reason": reason}),

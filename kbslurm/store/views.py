@@ -36,7 +36,7 @@ class Person:
 
     @property
     def is_staff(self) -> bool:
-        return access.is_staff(self.role)
+        return access.has_staff_rights(self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,7 +61,7 @@ def test_whose_submission_is_shown(
 def test_nobody_sees_a_submission_or_the_staff_page() -> None:
     assert not access.may_see_submission(None, MINE)
     assert not access.may_see_staff_page(None)
-    assert not access.may_use_pages(None)
+    assert not access.may_sign_in(None)
     assert not access.is_staff(None)
 
 
@@ -72,10 +72,12 @@ def test_nobody_sees_a_submission_or_the_staff_page() -> None:
         (BANNED, False, False, False),
         (STAFF, True, True, True),
         (OWNER, True, True, True),
+        (Viewer(role="staff", banned_at=NOW), False, False, False),
+        (Viewer(role="owner", banned_at=NOW), False, False, False),
     ],
 )
 def test_what_a_role_opens(viewer: Viewer, pages: bool, staff_page: bool, costs: bool) -> None:
-    assert access.may_use_pages(viewer) is pages
+    assert access.may_sign_in(viewer) is pages
     assert access.may_see_staff_page(viewer) is staff_page
     assert access.may_see_costs(viewer) is costs
 

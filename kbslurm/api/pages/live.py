@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Annotated
 
@@ -17,12 +17,15 @@ from kbslurm.api.lookup import seen_board
 from kbslurm.api.pages.rendering import HEADERS
 from kbslurm.api.pages.visitors import Visitors
 from kbslurm.api.parameters import Name, Number
+from kbslurm.domain import access
 from kbslurm.domain.run import EventId, SubmissionId
 from kbslurm.errors import KbslurmError
+from kbslurm.store.views import Board
 
 HEARTBEAT_S = 15.0
 PROGRESS_S = 4.0  # progress makes no event, so a submission that is being viewed is checked this often
 STAFF_S = 2.0
+Check = Callable[[], object]  # raises when the reader may no longer see this
 
 
 def live_streams(router: APIRouter, context: Context, visitors: Visitors, histories: waiting.Histories) -> None:
@@ -34,12 +37,17 @@ def live_streams(router: APIRouter, context: Context, visitors: Visitors, histor
         last_event_id: Annotated[str | None, Header(max_length=20)] = None,
     ) -> StreamingResponse:
         """A short event whenever this board's standings may have changed; the page then refreshes."""
-        board = await run_in_threadpool(lambda: seen_board(context, leaderboard, visitors.who(request)))
+
+        def seen() -> Board:
+            return seen_board(context, leaderboard, visitors.who(request))
+
+        board = await run_in_threadpool(seen)
         if last_event_id and last_event_id.isascii() and last_event_id.isdecimal():
             after = int(last_event_id)
         settled = await run_in_threadpool(context.store.events.last)
         start = settled if after is None else EventId(min(after, settled))
-        return _stream(_moves(context, board.id, start))
+        check = None if access.is_for_everybody(board.visibility) else seen
+        return _stream(_moves(context, board.id, start, check))
 
     @router.get("/live/-/s/{submission_id}")
     async def submission(submission_id: Number, request: Request) -> StreamingResponse:
@@ -49,7 +57,7 @@ def live_streams(router: APIRouter, context: Context, visitors: Visitors, histor
             visitors.own(visitors.who(request), submission_id)
 
         await run_in_threadpool(owned)
-        return _stream(_steps(context, histories, SubmissionId(submission_id)))
+        return _stream(_steps(context, histories, SubmissionId(submission_id), owned))
 
     @router.get("/live/-/staff")
     async def staff(request: Request) -> StreamingResponse:
@@ -59,15 +67,18 @@ def live_streams(router: APIRouter, context: Context, visitors: Visitors, histor
             visitors.staff(visitors.who(request))
 
         await run_in_threadpool(checked)
-        return _stream(_stirs(context))
+        return _stream(_stirs(context, checked))
 
 
 def _stream(lines: AsyncIterator[str]) -> StreamingResponse:
     return StreamingResponse(lines, media_type="text/event-stream", headers={**HEADERS, "X-Accel-Buffering": "no"})
 
 
-async def _steps(context: Context, histories: waiting.Histories, number: SubmissionId) -> AsyncIterator[str]:
+async def _steps(
+    context: Context, histories: waiting.Histories, number: SubmissionId, check: Check
+) -> AsyncIterator[str]:
     def looked() -> tuple[object, bool]:
+        check()
         view = context.store.submissions.get(number)
         states = tuple((run.shown_state, run.verdict and run.verdict.name) for run in view.runs)
         words = waiting.words(view, waiting.of_submission(context, histories, view))
@@ -90,11 +101,15 @@ async def _steps(context: Context, histories: waiting.Histories, number: Submiss
             await context.listener.rest(ring, PROGRESS_S)
 
 
-async def _stirs(context: Context) -> AsyncIterator[str]:
+async def _stirs(context: Context, check: Check) -> AsyncIterator[str]:
     with context.listener.follow() as ring:
         yield ": here\n\n"
         while not context.listener.is_over:
             heard = await _rung(context, ring)
+            try:
+                await run_in_threadpool(check)
+            except KbslurmError:
+                return
             yield "event: moved\ndata: {}\n\n" if heard else ":\n\n"
             await asyncio.sleep(STAFF_S)
 
@@ -108,8 +123,10 @@ async def _rung(context: Context, ring: asyncio.Event) -> bool:
     return heard
 
 
-async def _moves(context: Context, board: int, seen: EventId) -> AsyncIterator[str]:
+async def _moves(context: Context, board: int, seen: EventId, check: Check | None) -> AsyncIterator[str]:
     def moved() -> tuple[bool, EventId]:
+        if check is not None:
+            check()
         found = context.store.standings.moved(board, seen)
         return found.changed or found.people is None or bool(found.people), found.upto
 

@@ -34,7 +34,7 @@ def sign_on_pages(router: APIRouter, context: Context, visitors: Visitors) -> No
         to = sessions.safe_next(form.get("next", "/me"))
         secret = form.get("token", "").strip()[:512]
         person = context.store.tokens.person_of(secret, now=context.clock.now()) if secret else None
-        if person is None or not access.may_use_pages(person):
+        if person is None or not access.may_sign_in(person):
             why = "This token is unknown, was revoked, or isn't linked yet."
             return page("login.html", status=403, providers=providers.providers(context), next=to, why=why)
         answer = RedirectResponse(to, status_code=303)

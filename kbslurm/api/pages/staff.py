@@ -13,8 +13,9 @@ from kbslurm.api import host_lookup
 from kbslurm.api.context import Context
 from kbslurm.api.pages.visitors import Visitors, form_of, to_login
 from kbslurm.api.routes.hosts import operations
+from kbslurm.domain import access
 from kbslurm.domain.run import PersonId, SubmissionId
-from kbslurm.errors import Invalid, NotFound, Refused
+from kbslurm.errors import Invalid, NotFound
 from kbslurm.flow.cancel import cancel
 from kbslurm.store.views import Person
 
@@ -56,13 +57,13 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
 
     def ban(person: Person, form: Mapping[str, str]) -> None:
         whom = host_lookup.whom(context, form.get("person", "").strip()[:100])
-        if whom.is_staff:
-            raise Refused("staff can't be banned on this page", hint="An owner can run: kbslurm user ban")
+        access.check_may_ban(person, whom)
         reason = form.get("reason", "").strip()[:200]
         context.store.people.ban(PersonId(whom.id), reason, by=person.name, now=context.clock.now())
 
     def unban(person: Person, form: Mapping[str, str]) -> None:
         whom = host_lookup.whom(context, form.get("person", "").strip()[:100])
+        access.check_may_ban(person, whom)
         context.store.people.unban(PersonId(whom.id), by=person.name, now=context.clock.now())
 
     acts: Acts = {"pause": switch(False), "resume": switch(True), "cancel": end, "ban": ban, "unban": unban}

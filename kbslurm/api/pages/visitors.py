@@ -30,7 +30,7 @@ class Visitors:
 
     def who(self, request: Request) -> Person | None:
         person = sessions.signed_on(self._context, request)
-        return person if access.may_use_pages(person) else None
+        return person if access.may_sign_in(person) else None
 
     def csrf(self, request: Request) -> str:
         """A value that only our pages, loaded with this session, can know."""

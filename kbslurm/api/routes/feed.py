@@ -7,7 +7,7 @@ is here too.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -21,8 +21,9 @@ from kbslurm.api.identity import Sender
 from kbslurm.api.metrics import MEDIA_TYPE
 from kbslurm.contract.feed import FeedLine
 from kbslurm.domain.run import EventId
-from kbslurm.errors import KbslurmError
+from kbslurm.errors import KbslurmError, Unauthenticated
 from kbslurm.flow import announce
+from kbslurm.ports import Event
 
 HEARTBEAT_S = 20.0
 
@@ -51,7 +52,7 @@ def routes(context: Context) -> APIRouter:
         """Every event after the token, then new ones as they happen."""
         await run_in_threadpool(identity.service, context, sender)
         after = await run_in_threadpool(announce.place_of, context.store.events, since_token)
-        lines = _lines(context, after, stream)
+        lines = _lines(context, sender, after, stream)
         return StreamingResponse(lines, media_type="application/x-ndjson", headers={"X-Accel-Buffering": "no"})
 
     @router.get(
@@ -70,13 +71,19 @@ def routes(context: Context) -> APIRouter:
     return router
 
 
-async def _lines(context: Context, after: EventId, stream: bool) -> AsyncIterator[str]:
+async def _lines(context: Context, sender: Sender, after: EventId, stream: bool) -> AsyncIterator[str]:
+    def looked() -> Sequence[Event]:
+        identity.service(context, sender)  # a right that ended ends the feed
+        return announce.next_events(context.store.events, after)
+
     with context.listener.follow() as ring:
         # Sent immediately, so that the reader knows the feed works and proxies forward the headers.
         yield "\n"
         while True:
             try:
-                found = await run_in_threadpool(announce.next_events, context.store.events, after)
+                found = await run_in_threadpool(looked)
+            except Unauthenticated:
+                return
             except KbslurmError as error:
                 context.metrics.met(error)
                 return  # the reader reconnects with its last token

@@ -24,7 +24,7 @@ from kbslurm.api.sign_on_state import STATE_FOR, checked_state, new_state
 from kbslurm.contract.base import Fine
 from kbslurm.domain import access
 from kbslurm.domain.run import PersonId
-from kbslurm.errors import Refused, Unauthenticated
+from kbslurm.errors import Banned, Refused, Unauthenticated
 from kbslurm.observe.logs import teller
 from kbslurm.store.views import Person
 
@@ -107,8 +107,8 @@ def _back_again(context: Context, provider: ProviderName, request: Request, stat
         raise Refused(f"{asked.name} rejected the sign-in", hint="Try again.")
     account = account_of(context, asked, code, proof, back(context, request, asked.name))
     person = _person(context, asked, account, _linking(context, request, told))
-    if not access.may_use_pages(person):
-        raise Refused("this account is banned", hint="Ask a host.")
+    if not access.may_sign_in(person):
+        raise Banned("this account is banned")
     answer = RedirectResponse(told["next"], status_code=303)
     open_session(context, request, answer, person, f"browser ({asked.name})")
     answer.delete_cookie(PROOF, path="/auth")

@@ -15,12 +15,13 @@ from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.context import Context
 from kbslurm.api.identity import Given, Sender
 from kbslurm.api.parameters import Gpu, Name
+from kbslurm.api.refusals import sentence
 from kbslurm.api.routes import artifacts
 from kbslurm.contract.submissions import Accepted
 from kbslurm.contract.verifying import PlacesOffered
 from kbslurm.domain import contest
 from kbslurm.domain.run import SubmissionId
-from kbslurm.errors import Invalid, KbslurmError, NotFound
+from kbslurm.errors import Invalid, KbslurmError, NotFound, Refused, Unauthenticated
 from kbslurm.flow.submit import accept
 from kbslurm.store.views import RunView, SubmissionView
 from kbslurm_eval.shared.wire import Mode
@@ -102,7 +103,7 @@ def routes(context: Context, histories: waiting.Histories) -> APIRouter:
     ) -> StreamingResponse:
         """Submit a file and follow it. Disconnecting doesn't lose the run."""
         told = await taken(leaderboard, gpu, mode, request, sender)
-        stream = followed(context, histories, SubmissionId(told["details"]["id"]))
+        stream = followed(context, histories, sender, SubmissionId(told["details"]["id"]))
         return StreamingResponse(_as_text(stream), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     return router
@@ -150,11 +151,14 @@ def mode_named(text: str) -> Mode:
     return cast("Mode", text.lower())
 
 
-async def followed(context: Context, histories: waiting.Histories, submission: SubmissionId) -> AsyncIterator[Frame]:
+async def followed(
+    context: Context, histories: waiting.Histories, sender: Given, submission: SubmissionId
+) -> AsyncIterator[Frame]:
     """A submission as frames: a status immediately, at every change and at least every `HEARTBEAT_S`, then the
-    result."""
+    result; for as long as its sender may see it."""
 
     def look() -> tuple[SubmissionView, dict[str, Any] | None]:
+        identity.caller(context, sender)
         view = context.store.submissions.get(submission)
         return view, waiting.of_submission(context, histories, view)
 
@@ -164,6 +168,9 @@ async def followed(context: Context, histories: waiting.Histories, submission: S
                 view, queue = await run_in_threadpool(look)
             except NotFound as error:
                 yield _failed(error.message, 404)
+                return
+            except (Unauthenticated, Refused) as error:
+                yield _failed(sentence(error), error.http_status)
                 return
             except KbslurmError as error:
                 context.metrics.met(error)

@@ -14,25 +14,26 @@ from kbslurm.api.identity import Sender
 from kbslurm.api.parameters import Limit
 from kbslurm.api.person_json import person_told
 from kbslurm.contract.people import Banned, Link, NewPerson, People, PersonTold
+from kbslurm.domain import access
 from kbslurm.errors import Invalid, NoHost
 
 Whom = Annotated[str, Path(max_length=100, description="A person's number, name, or discord:ID, github:ID.")]
 
 
 def add_people(router: APIRouter, context: Context, histories: waiting.Histories) -> None:
-    @router.post("/ban/{user_id}", responses=answers(Banned, *HOSTS_FAILURES))
+    @router.post("/ban/{user_id}", responses=answers(Banned, *HOSTS_FAILURES, 403))
     def ban(user_id: Whom, sender: Sender, reason: Annotated[str, Query(max_length=200)] = "") -> Ascii:
         """Ban a person: reject their submissions and hide them from every board."""
-        by = identity.host(context, sender)
-        person = whom(context, user_id)
+        (by, host), person = identity.acting_host(context, sender), whom(context, user_id)
+        access.check_may_ban(host, person)
         context.store.people.ban(person.id, reason, by=by, now=context.clock.now())
         return Ascii({"status": "ok", "user_id": str(person.id), "banned": True})
 
-    @router.delete("/ban/{user_id}", responses=answers(Banned, *HOSTS_FAILURES))
+    @router.delete("/ban/{user_id}", responses=answers(Banned, *HOSTS_FAILURES, 403))
     def unban(user_id: Whom, sender: Sender) -> Ascii:
         """Lift a ban."""
-        by = identity.host(context, sender)
-        person = whom(context, user_id)
+        (by, host), person = identity.acting_host(context, sender), whom(context, user_id)
+        access.check_may_ban(host, person)
         context.store.people.unban(person.id, by=by, now=context.clock.now())
         return Ascii({"status": "ok", "user_id": str(person.id), "banned": False})
 

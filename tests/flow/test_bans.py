@@ -1,0 +1,184 @@
+"""A ban ends everything at once: rights, sessions, tokens, and the streams that are open."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from kbslurm.api.sessions import SESSION
+from kbslurm.store.views import Person
+from tests.flow.stage import HandClock
+from tests.popcorn.served_api import ADMIN, GOOD, ServedApi, served
+
+HTML = {"Accept": "text/html"}
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def api(database_url: str, tmp_path: Path) -> Iterator[ServedApi]:
+    with served(database_url, tmp_path, clock=HandClock(), bot="the-bots-own-token") as built:
+        yield built
+
+
+class Account:
+    """Somebody with a token and a browser's session."""
+
+    def __init__(self, api: ServedApi, name: str, role: str = "participant") -> None:
+        self.person: Person = api.store.people.add(name, role, now=api.now)  # type: ignore[arg-type]
+        token = api.store.tokens.issue(self.person.id, device="laptop", now=api.now)
+        session = api.store.tokens.issue(self.person.id, kind="web", device="browser", now=api.now)
+        self.as_host = {"Authorization": f"Bearer {token}"}
+        self.as_author = {"X-Popcorn-Cli-Id": token}
+        self.browser = {"Cookie": f"{SESSION}={session}", **HTML}
+
+
+@pytest.fixture
+def hana(api: ServedApi) -> Account:
+    return Account(api, "hana", "staff")
+
+
+@pytest.fixture
+def ada(api: ServedApi) -> Account:
+    return Account(api, "ada")
+
+
+@pytest.fixture
+def http(api: ServedApi) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=api.url, timeout=PATIENCE_S) as client:
+        yield client
+
+
+HOSTS_CALLS = [
+    ("GET", "/admin/stats"),
+    ("GET", "/admin/audit"),
+    ("GET", "/admin/people"),
+    ("GET", "/events?stream=false"),
+    ("GET", "/metrics"),
+    ("POST", "/admin/stop"),
+    ("DELETE", "/admin/ban/hana"),
+    ("POST", "/admin/ban/ada"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), HOSTS_CALLS)
+def test_a_banned_host_has_no_hosts_rights(
+    api: ServedApi, http: httpx.Client, hana: Account, ada: Account, method: str, path: str
+) -> None:
+    if "/ban/" not in path and method == "GET":
+        assert http.request(method, path, headers=hana.as_host).status_code == 200
+    api.store.people.ban(hana.person.id, "sold her token", by="root", now=api.now)
+    assert http.request(method, path, headers=hana.as_host).status_code == 401
+    known = {one.name: one.banned_at is not None for one in api.store.people.all()}
+    assert (known["hana"], known["ada"], api.store.settings.accepts_jobs()) == (True, False, True)
+    assert http.get("/staff", headers=hana.browser).headers["location"].startswith("/login")
+
+
+def test_a_ban_ends_tokens_until_it_is_lifted_and_sessions_for_good(
+    api: ServedApi, http: httpx.Client, ada: Account
+) -> None:
+    submitted = http.post(
+        "/submission/transpose/H100/test", files={"file": ("k.py", GOOD)}, headers=ada.as_author
+    ).json()
+    number = submitted["details"]["id"]
+    own = [
+        ("GET", "/user/me"),
+        ("GET", "/user/submissions"),
+        ("GET", f"/user/submissions/{number}"),
+        ("POST", f"/user/submissions/{number}/cancel"),
+        ("POST", "/submission/transpose/H100/test"),
+    ]
+    api.store.people.ban(ada.person.id, "shared an account", by="root", now=api.now)
+    for method, path in own:
+        files = {"file": ("k.py", GOOD)} if path.startswith("/submission/") else None
+        answer = http.request(method, path, headers=ada.as_author, files=files)
+        assert (answer.status_code, answer.json()["detail"]) == (
+            403,
+            "ada is banned: shared an account. Ask a host.",
+        ), path
+    assert http.get("/leaderboards", headers=ada.as_author).status_code == 200, "as for everybody"
+    assert http.get("/me", headers=ada.browser).status_code == 303
+    api.store.people.unban(ada.person.id, by="root", now=api.now)
+    assert http.get("/user/me", headers=ada.as_author).json()["name"] == "ada"
+    assert http.get("/me", headers=ada.browser).status_code == 303, "she signs in again"
+
+
+def test_nobody_lifts_their_own_ban_and_only_owners_touch_staff(
+    api: ServedApi, http: httpx.Client, hana: Account
+) -> None:
+    Account(api, "mia", "staff")
+    admin = Account(api, "admin", "staff")  # a name that the configured token goes by in the audit log
+    olga = Account(api, "olga", "owner")
+    for host, whom, status in (
+        (hana, "hana", 403),
+        (hana, "mia", 403),
+        (hana, "olga", 403),
+        (admin, "admin", 403),
+        (olga, "olga", 403),
+        (olga, "mia", 200),
+    ):
+        for method in ("POST", "DELETE"):
+            answer = http.request(method, f"/admin/ban/{whom}", headers=host.as_host)
+            assert answer.status_code == status, (host.person.name, method, whom, answer.text)
+    assert http.post("/admin/ban/olga", headers={"Authorization": f"Bearer {ADMIN}"}).status_code == 200
+    assert http.delete("/admin/ban/olga", headers=olga.as_host).status_code == 401
+
+
+def opened(api: ServedApi, path: str, headers: dict[str, str], **how: object) -> tuple[threading.Thread, list[str]]:
+    """A stream that is read until it ends, and its lines so far."""
+    lines: list[str] = []
+    begun = threading.Event()
+
+    def read() -> None:
+        with (
+            httpx.Client(base_url=api.url, timeout=PATIENCE_S) as client,
+            client.stream(str(how.get("method", "GET")), path, headers=headers, files=how.get("files")) as answer,  # type: ignore[arg-type]
+        ):
+            assert answer.status_code == 200
+            for line in answer.iter_lines():
+                lines.append(line)
+                begun.set()
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    assert begun.wait(PATIENCE_S)
+    return thread, lines
+
+
+def feed(api: ServedApi, who: Account) -> tuple[threading.Thread, list[str]]:
+    return opened(api, "/events?since_token=now", who.as_host)
+
+
+def staff_page(api: ServedApi, who: Account) -> tuple[threading.Thread, list[str]]:
+    return opened(api, "/live/-/staff", who.browser)
+
+
+def private_board(api: ServedApi, who: Account) -> tuple[threading.Thread, list[str]]:
+    api.store.boards.set_visibility("transpose", "closed", by="root", now=api.now)
+    return opened(api, "/live/transpose", who.browser)
+
+
+def own_submission(api: ServedApi, who: Account) -> tuple[threading.Thread, list[str]]:
+    with httpx.Client(base_url=api.url, timeout=PATIENCE_S) as client:
+        told = client.post("/submission/transpose/H100/test", files={"file": ("k.py", GOOD)}, headers=who.as_author)
+    return opened(api, f"/live/-/s/{told.json()['details']['id']}", who.browser)
+
+
+def followed(api: ServedApi, who: Account) -> tuple[threading.Thread, list[str]]:
+    return opened(api, "/transpose/H100/test", who.as_author, method="POST", files={"file": ("k.py", GOOD)})
+
+
+@pytest.mark.parametrize("stream", [feed, staff_page, private_board, own_submission, followed])
+def test_a_ban_ends_the_streams_that_are_open(
+    api: ServedApi, hana: Account, stream: Callable[[ServedApi, Account], tuple[threading.Thread, list[str]]]
+) -> None:
+    reading, lines = stream(api, hana)
+    api.store.people.ban(hana.person.id, "", by="root", now=api.now)
+    reading.join(PATIENCE_S)
+    assert not reading.is_alive()
+    told = "\n".join(lines)
+    assert "staff.ban" not in told
+    assert ("hana is banned" in told) is (stream is followed)
