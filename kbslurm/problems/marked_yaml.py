@@ -148,6 +148,13 @@ def parsed_yaml(text: str, file: Path) -> Marked:
     return _YamlParser(file).marked(node, "", 0)
 
 
+FLOAT_WITHOUT_A_DOT = (
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+$"),
+    list("-+0123456789"),
+)
+
+
 class _Loader(yaml.SafeLoader):
     """PyYAML's safe reader, which also takes 1e-5 for a number; YAML 1.1 requires a dot in it, which people don't
     write."""
@@ -157,9 +164,7 @@ _Loader.yaml_implicit_resolvers = {
     first: [pair for pair in pairs if pair[0] != "tag:yaml.org,2002:timestamp"]
     for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
+_Loader.add_implicit_resolver(*FLOAT_WITHOUT_A_DOT)
 
 
 class _YamlParser:

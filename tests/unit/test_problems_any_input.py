@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kbslurm.domain.manifest import manifest_for, manifest_text
@@ -19,7 +19,7 @@ from kbslurm.domain.problem import as_json, from_json
 from kbslurm.domain.source import checked_source, directives
 from kbslurm.errors import Invalid
 from kbslurm.problems.loading import load
-from kbslurm.problems.marked_yaml import parsed_yaml
+from kbslurm.problems.marked_yaml import FLOAT_WITHOUT_A_DOT, parsed_yaml
 from kbslurm.problems.problem_set import ENTRY_KEYS, SET_KEYS, load_set
 from kbslurm.problems.python_code import parsed_code
 from kbslurm.problems.task_yml import OWN_KEYS, TASK_KEYS
@@ -83,10 +83,19 @@ def test_any_text_is_yaml_or_invalid(text: str) -> None:
         assert found.line >= 1
 
 
+class _Dumper(yaml.SafeDumper):
+    """Quotes a string that is a number to our reader, as people have to."""
+
+
+_Dumper.add_implicit_resolver(*FLOAT_WITHOUT_A_DOT)
+
+
 @given(values)
+@example("0E0")
+@example(["1e6", 1e6])
 def test_what_yaml_wrote_is_read_back(value: Any) -> None:
     try:
-        found = parsed_yaml(yaml.safe_dump(value), Path("t.yml")).unmarked()
+        found = parsed_yaml(yaml.dump(value, Dumper=_Dumper), Path("t.yml")).unmarked()
     except Invalid:
         return
     assert found == value
