@@ -15,6 +15,7 @@ from kbslurm.api.context import Context
 from kbslurm.domain import access
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import Banned, NoHost, NotFound, Refused, Unauthenticated, Unnamed
+from kbslurm.store import origin
 from kbslurm.store.views import Person
 
 ADMIN = "admin"
@@ -171,6 +172,7 @@ def creator(context: Context, sender: Given) -> tuple[str, PersonId | None]:
 
 def asker(context: Context, sender: Given) -> Asker:
     """Whom the bot calls for, and their rights now. Only the bot is trusted about Discord roles."""
+    origin.narrowed("discord")
     if not sender.acting:
         raise NoHost("the bot isn't a host", hint="Name the person it acts for in X-Kbslurm-Acting-For.")
     person = _behind_the_bot(context, sender.acting)
@@ -198,7 +200,10 @@ def _discord_roles(text: str | None) -> tuple[str, list[str]]:
 
 def service(context: Context, sender: Given) -> str:
     """Who may read the feed and look people up by Discord account: the bot with its own token, or a host."""
-    return BOT if is_bot(context, sender) else host(context, sender)
+    if not is_bot(context, sender):
+        return host(context, sender)
+    origin.narrowed("discord")
+    return BOT
 
 
 def is_bot(context: Context, sender: Given) -> bool:

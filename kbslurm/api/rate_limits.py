@@ -21,6 +21,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kbslurm.api.upload import DRAIN_CAP, PATIENCE_S
+from kbslurm.store import origin
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -105,6 +106,10 @@ class RateLimiter:
             await self.app(scope, receive, send)
             return
         who = self._come_in(scope)
+        with origin.acting("api", (scope.get("client") or ("", 0))[0]):
+            await self._limited(who, scope, receive, send)
+
+    async def _limited(self, who: str | None, scope: Scope, receive: Receive, send: Send) -> None:
         if who is None:
             await self.app(scope, receive, send)
             return

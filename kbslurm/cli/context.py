@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import getpass
 import os
+import platform
+import pwd
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,9 +39,19 @@ def configuration() -> Config:
 def opened_store() -> Iterator[PostgresStore]:
     """The database, migrated; an embedded one if none is configured."""
     from kbslurm import wiring
+    from kbslurm.store import origin
 
-    with wiring.opened_store(configuration()) as store:
+    with origin.acting("command", account_and_host()), wiring.opened_store(configuration()) as store:
         yield store
+
+
+def account_and_host() -> str:
+    """The account that runs this command, and its machine: whatever name the command is given, this is who it was."""
+    try:
+        account = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        account = str(os.getuid())
+    return f"{account}@{platform.node()}"
 
 
 def own_name() -> str:

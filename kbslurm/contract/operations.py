@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from kbslurm.contract.base import Id, Shape
 
@@ -66,6 +66,8 @@ class AuditEntry(Shape):
     act: str
     subject: str
     by: str
+    via: str = Field(description="How: command, api, page, discord or daemon; empty in older entries.")
+    where: str = Field(description="An address, or an account and its machine.")
     data: dict[str, Any]
     at: str
 

@@ -57,6 +57,7 @@ class Boards(Rows):
         min_isolation: int = 0,
         confirm: bool = True,
         created_by: PersonId | None = None,
+        by: str | None = None,
         now: datetime | None = None,
     ) -> Board:
         """Create a board on a problem, stored as a version if it is new, or on an existing version.
@@ -102,7 +103,10 @@ class Boards(Rows):
             ).fetchone()
             if found is None:
                 raise Invalid(f"there is already a board {known!r}", hint="Choose another name, or delete that one.")
-            note_event(connection, "board.created", f"board:{found['id']}", {"name": known, "by": created_by}, at)
+            subject = f"board:{found['id']}"
+            note_event(connection, "board.created", subject, {"name": known, "by": created_by}, at)
+            if by is not None:
+                note_event(connection, "staff.create_board", subject, {"name": known, "by": by}, at)
         return self.get(known)
 
     def all(self, *, public_only: bool = False, counted: bool = True) -> list[Board]:

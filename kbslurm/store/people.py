@@ -36,17 +36,24 @@ class People(Rows):
         super().__init__(pool)
         self._events = events
 
-    def add(self, name: str, role: Role = "participant", *, now: datetime | None = None) -> Person:
+    def add(
+        self, name: str, role: Role = "participant", *, by: str | None = None, now: datetime | None = None
+    ) -> Person:
         """Add a person. Invalid if the name is taken (in any case) or isn't valid."""
-        told = {"name": person_name(name), "role": role, "now": or_now(now)}
+        at = or_now(now)
+        told = {"name": person_name(name), "role": role, "now": at}
+        statement = (
+            f"INSERT INTO person (name, role, created_at) VALUES (%(name)s, %(role)s, %(now)s) RETURNING {PERSON}"
+        )
         try:
-            found = self._one(
-                f"INSERT INTO person (name, role, created_at) VALUES (%(name)s, %(role)s, %(now)s) RETURNING {PERSON}",
-                told,
-            )
+            with self._pool.transaction() as connection:
+                found = connection.execute(statement.encode(), told).fetchone()
+                assert found is not None
+                if by is not None:
+                    what = {"name": told["name"], "role": role, "by": by}
+                    note_event(connection, "staff.user.add", f"person:{found['id']}", what, at)
         except psycopg.errors.UniqueViolation:
             raise Invalid(f"there is already a person {told['name']!r}", hint="Choose another name.") from None
-        assert found is not None
         return _person(found)
 
     def ensure(self, name: str, role: Role = "participant", *, now: datetime | None = None) -> Person:

@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 from kbslurm.domain.problem import Problem, as_json, from_json
 from kbslurm.errors import NotFound
 from kbslurm.store.connect import Connection, Pool
-from kbslurm.store.rows import Rows, or_now
+from kbslurm.store.rows import Rows, note_event, or_now
 from kbslurm.store.views import ProblemVersion
 
 PROBLEMS_KEPT = 64
@@ -22,10 +22,14 @@ class Problems(Rows):
         super().__init__(pool)
         self._problems: dict[int, tuple[str, Problem]] = {}
 
-    def add(self, problem: Problem, *, now: datetime | None = None) -> int:
+    def add(self, problem: Problem, *, by: str | None = None, now: datetime | None = None) -> int:
         """The ID of the version with this problem's digest, created if needed. Versions never change."""
         with self._pool.transaction() as connection:
-            return make_version(connection, problem, or_now(now))
+            version = make_version(connection, problem, or_now(now))
+            if by is not None:
+                told = {"version": version, "digest": problem.digest, "by": by}
+                note_event(connection, "staff.problem.add", f"problem:{problem.name}", told, or_now(now))
+        return version
 
     def all(self) -> list[ProblemVersion]:
         """Every version of every problem, by name and then oldest first."""

@@ -16,6 +16,7 @@ from psycopg.types.json import Jsonb
 
 from kbslurm.domain.run import OpenAttempt
 from kbslurm.errors import NotFound
+from kbslurm.store import origin
 from kbslurm.store.attempt_rows import fence
 from kbslurm.store.connect import Connection, Pool
 
@@ -67,7 +68,9 @@ class Rows:
 
 
 def note_event(connection: Connection, kind: str, subject: str, data: Mapping[str, Any], now: datetime) -> None:
-    """Write an event in this transaction."""
+    """Write an event in this transaction. Whatever a host does also says where it comes from."""
+    if kind.startswith("staff."):
+        data = {**data, **origin.as_data()}
     connection.execute(EVENT.encode(), {"kind": kind, "subject": subject, "data": Jsonb(dict(data)), "now": now})
 
 

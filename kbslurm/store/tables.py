@@ -529,6 +529,12 @@ TRIGGERS: dict[str, tuple[str, str]] = {
     # For each row: a statement trigger also fires without rows, and a futile claim would wake the next claimant.
     "event_news": ("event", "AFTER INSERT ON event FOR EACH ROW EXECUTE FUNCTION kb_news()"),
     "event_kept": ("event", "BEFORE UPDATE ON event FOR EACH ROW EXECUTE FUNCTION kb_kept()"),
+    # The audit log is append-only.
+    "event_audit_kept": (
+        "event",
+        "BEFORE DELETE ON event FOR EACH ROW WHEN (OLD.kind LIKE 'staff.%') EXECUTE FUNCTION kb_kept()",
+    ),
+    "event_never_emptied": ("event", "BEFORE TRUNCATE ON event FOR EACH STATEMENT EXECUTE FUNCTION kb_kept()"),
     "calibration_kept": ("calibration", "BEFORE UPDATE ON calibration FOR EACH ROW EXECUTE FUNCTION kb_kept()"),
     "verdict_kept": ("verdict", "BEFORE UPDATE ON verdict FOR EACH ROW EXECUTE FUNCTION kb_kept()"),
     "submission_kept": (

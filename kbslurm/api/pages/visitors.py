@@ -17,6 +17,7 @@ from kbslurm.api.pages.rendering import page
 from kbslurm.domain import access
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import Invalid, NotFound, Refused
+from kbslurm.store import origin
 from kbslurm.store.views import Person, SubmissionView
 
 Offset = Annotated[int, Query(alias="from", ge=0, le=2**31 - 1)]
@@ -57,6 +58,7 @@ class Visitors:
     def sender(self, request: Request, form: Mapping[str, str]) -> Person:
         """Who sent a form: signed in, from one of our pages."""
         sessions.check_same_site(request)
+        origin.narrowed("page")
         person = self.who(request)
         if person is None:
             raise Refused("you aren't signed in", hint="Sign in, then try again.")

@@ -75,7 +75,11 @@ class DatabaseService:
     def cancel(self, number: int) -> int:
         from kbslurm.flow.cancel import cancel
 
-        return cancel(self._store.submissions, SubmissionId(number), self._person().id, datetime.now(UTC))
+        person, view, now = self._person(), self._store.submissions.get(SubmissionId(number)), datetime.now(UTC)
+        reached = cancel(self._store.submissions, view.id, person.id, now)
+        if view.person_id != person.id:
+            self._store.events.audit(person.name, "cancel", f"submission:{number}", now=now)
+        return reached
 
     def mine(self, board: str | None, *, limit: int, offset: int = 0) -> Sequence[Mapping[str, Any]]:
         from kbslurm.api import popcorn_submission

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kbslurm.cli.arguments import As, BoardName, Json
-from kbslurm.cli.context import acting_person, configuration, opened_store
+from kbslurm.cli.context import acting_person, configuration, opened_store, own_name
 from kbslurm.cli.lookup import newest_problem
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.board import board_json, closing_time
@@ -80,6 +80,7 @@ def board_create(
             min_isolation=configuration().policy.ranked_min_isolation if min_isolation is None else min_isolation,
             confirm=confirm,
             created_by=acting_person(store, as_).id,
+            by=own_name(),
         )
     if as_json:
         printing.as_json(board_json(made))

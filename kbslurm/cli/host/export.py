@@ -10,7 +10,7 @@ from typing import IO, Annotated, Any
 import typer
 
 from kbslurm.cli.arguments import BoardName
-from kbslurm.cli.context import opened_store
+from kbslurm.cli.context import opened_store, own_name
 from kbslurm.cli.lookup import board_named
 from kbslurm.cli.output import printing
 from kbslurm.domain import board as boards
@@ -33,6 +33,7 @@ def export(
             for gpu in board.gpus
             for standing in boards.ranked(store.standings.best(board.name, gpu))
         ]
+        store.events.audit(own_name(), "export", f"board:{board.id}", {"places": len(rows)})
     if out is None:
         _write(sys.stdout, rows, as_json)
         return EXIT_OK

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kbslurm.cli.arguments import Json
-from kbslurm.cli.context import opened_store
+from kbslurm.cli.context import opened_store, own_name
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.printing import caution
 from kbslurm.errors import EXIT_OK, Invalid, KbslurmError
@@ -38,7 +38,7 @@ def problem_add(
         return _add_set(problem_set.load_set(directory), name, as_json)
     problem = loading.load(directory, name=name)
     with opened_store() as store:
-        version = store.problems.add(problem)
+        version = store.problems.add(problem, by=own_name())
     if as_json:
         printing.as_json(_added(problem, version))
         return EXIT_OK
@@ -66,7 +66,7 @@ def _add_set(found: ProblemSet, name: str | None, as_json: bool) -> int:
                 if not as_json:
                     printing.error(loaded, as_json=False)
                 continue
-            version = store.problems.add(loaded)
+            version = store.problems.add(loaded, by=own_name())
             board = {"gpus": entry.gpus or loaded.gpus, "deadline_at": entry.deadline, "zone": found.zone}
             rows.append({**_added(loaded, version), **board})
             if not as_json:

@@ -25,8 +25,7 @@ def add(
     """Add a person."""
     wanted = _role(role)
     with opened_store() as store:
-        person = store.people.add(name, wanted)
-        store.events.audit(own_name(), "user.add", f"person:{person.id}", {"name": name, "role": wanted})
+        person = store.people.add(name, wanted, by=own_name())
     return _told(person, as_json)
 
 

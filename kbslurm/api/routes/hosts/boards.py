@@ -46,10 +46,8 @@ def add_boards(router: APIRouter, context: Context, histories: waiting.Histories
             gpus=problem.gpus or tuple(context.slots),
             visibility=wanted.visibility or "public",
             min_isolation=context.config.policy.ranked_min_isolation,
+            by=by,
             now=context.clock.now(),
-        )
-        context.store.events.audit(
-            by, "create_board", f"board:{board.id}", {"name": board.name}, now=context.clock.now()
         )
         return Ascii({"status": "ok", "leaderboard": board.name})
 
@@ -128,9 +126,9 @@ def add_uploads(router: APIRouter, context: Context, histories: waiting.Historie
                 visibility=visibility,
                 min_isolation=context.config.policy.ranked_min_isolation,
                 created_by=creator,
+                by=by,
                 now=now,
             )
-            context.store.events.audit(by, "create_board", f"board:{board.id}", {"name": board.name}, now=now)
             idle = [one for one in board.gpus if one not in context.slots]
             warnings = [
                 *problem.warnings,

@@ -136,6 +136,7 @@ def add_operations(router: APIRouter, context: Context, histories: waiting.Histo
 def audit_entry(event: Any) -> dict[str, Any]:
     """One action of a host."""
     data = dict(event.data)
-    by = str(data.pop("by", ""))
+    by, via, where = (str(data.pop(name, "")) for name in ("by", "via", "where"))
     act = event.kind.removeprefix("staff.")
-    return {"id": event.id, "act": act, "subject": event.subject, "by": by, "data": data, "at": event.at.isoformat()}
+    told = {"id": event.id, "act": act, "subject": event.subject, "by": by, "via": via, "where": where}
+    return {**told, "data": data, "at": event.at.isoformat()}

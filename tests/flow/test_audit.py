@@ -1,0 +1,277 @@
+"""Whatever changes what others see leaves a line in the audit log: who did it, how, and from where.
+
+The lists here are complete by test: a new call or command that changes something has to be added, with its line in the
+audit log or with the reason why it has none.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+from fastapi.routing import APIRoute
+
+from kbslurm.api.app import create_app
+from kbslurm.api.pages.visitors import Visitors
+from kbslurm.api.sessions import SESSION
+from kbslurm.cli.commands import COMMANDS, Command, Group
+from kbslurm.cli.context import account_and_host
+from kbslurm.store.postgres import PostgresStore
+from tests.command_line import CommandLine
+from tests.flow.stage import HandClock
+from tests.flow.test_pages import judged
+from tests.popcorn.served_api import GOOD, TRANSPOSE, ServedApi, served
+
+BOT = "the-bots-own-token"
+OWN = "somebody's own submission, token or session"
+READS = "changes nothing"
+# Calls without a line in the audit log, and why.
+UNAUDITED = {
+    "POST /login": OWN,
+    "POST /logout": OWN,
+    "POST /me/link": OWN,
+    "POST /s/{submission_id}/cancel": OWN,
+    "POST /auth/logout": OWN,
+    "POST /user/logout": OWN,
+    "POST /user/join": OWN,
+    "POST /user/submissions": OWN,
+    "POST /submission/{leaderboard}/{gpu}/{mode}": OWN,
+    "POST /{leaderboard}/{gpu}/{mode}": OWN,
+    "POST /user/submissions/{submission_id}/cancel": OWN,
+    "DELETE /user/submissions/{submission_id}": OWN,
+}
+# Commands without one.
+UNAUDITED_COMMANDS = {
+    "submit": OWN, "cancel": "audited when it isn't one's own", "login": OWN, "logout": OWN,
+    "final": "as an order, an application and a discard, in test_finals", "problem sync": "as its call",
+    "rejudge": "as its call", "shadow order": "in the contract of the store",
+    **dict.fromkeys(("up", "api", "demo", "bot run", "db upgrade", "db downgrade"), "runs or prepares the service"),
+    **dict.fromkeys(("image build", "image pull", "site init", "github install", "modal deploy"), "files and accounts"),
+    **dict.fromkeys(
+        ("audit", "board list", "board show", "bot check", "config show", "config schema", "db check", "diff", "doctor",
+         "github check", "history", "image list", "image verify", "intake show", "invite list", "limit show",
+         "modal check", "problem list", "problem show", "problem verify", "profile", "shadow report", "site check",
+         "site list", "site show", "site schema", "stats", "status", "triage", "try", "usage", "user list",
+         "user token list", "watch", "whoami", "why"),
+        READS,
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def api(database_url: str, tmp_path: Path) -> Iterator[ServedApi]:
+    with served(database_url, tmp_path, clock=HandClock(), bot=BOT) as built:
+        yield built
+
+
+def repository(folder: Path) -> Path:
+    """A git repository with a set of one problem."""
+    shutil.copytree(TRANSPOSE, folder / "problems" / "turn")
+    (folder / "problems" / "spring.yaml").write_text(
+        "name: spring\ndescription: one problem\nproblems:\n  - directory: turn\n    name: turn\n"
+        "    deadline: 2099-01-01\n    gpus: [H100]\n"
+    )
+    git = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@example.edu"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "problems"]):
+        subprocess.run([*git, *words], check=True)
+    return folder
+
+
+def calls(api: ServedApi, tmp_path: Path) -> Mapping[str, tuple[str, Mapping[str, Any]]]:
+    """Every call of a host that changes something, in an order in which each works: its path and what is sent."""
+    number = judged(api)
+    board = "/admin/leaderboards/transpose"
+    scan = tmp_path / "scan"
+    shutil.copytree(TRANSPOSE, scan)
+    pending = [api.store.tokens.issue(None, kind="pending", device="laptop", now=api.now) for _ in range(2)]
+    (invited,) = api.store.invites.make(["transpose"], 1, by="root", now=api.now)[1]
+    api.store.people.for_account("discord", "501", "eve", by="root", now=api.now)
+    return {
+        "POST /admin/stop": ("/admin/stop", {}),
+        "POST /admin/start": ("/admin/start", {}),
+        "POST /admin/submissions/{submission_id}/cancel": (f"/admin/submissions/{number}/cancel", {}),
+        "POST /admin/leaderboards": ("/admin/leaderboards", {"json": {"directory": str(scan)}}),
+        "POST /admin/leaderboards/{leaderboard}/visibility": (
+            "/admin/leaderboards/scan/visibility", {"json": {"visibility": "closed"}},
+        ),
+        "POST /admin/leaderboards/{leaderboard}/extend": (
+            f"{board}/extend", {"json": {"person": "person:ada", "until": "2099-01-01"}},
+        ),
+        "PUT /admin/leaderboards/{leaderboard}/rate-limits": (
+            f"{board}/rate-limits", {"json": {"mode_category": "test", "max_submissions_per_hour": 5}},
+        ),
+        "DELETE /admin/leaderboards/{leaderboard}/rate-limits/{category}": (f"{board}/rate-limits/test", {}),
+        "PUT /admin/leaderboards/{leaderboard}/quota": (f"{board}/quota", {"json": {"gpu_s_per_day": 60}}),
+        "POST /admin/invites": ("/admin/invites", {"json": {"leaderboards": ["transpose"], "count": 1}}),
+        "DELETE /admin/invites/{code}": (f"/admin/invites/{invited}", {}),
+        "POST /admin/ban/{user_id}": ("/admin/ban/eve", {}),
+        "DELETE /admin/ban/{user_id}": ("/admin/ban/eve", {}),
+        "POST /admin/people": ("/admin/people", {"json": {"name": "bob", "provider": "github", "account": "7"}}),
+        "POST /admin/link": ("/admin/link", {"json": {"token": pending[0], "person": "person:ada"}}),
+        "POST /admin/leaderboards/upload": (
+            "/admin/leaderboards/upload?name=sent&gpu=H100",
+            {"files": {"file": ("reference.py", (TRANSPOSE.parent / "one_file/running_sum.py").read_bytes())}},
+        ),
+        "POST /admin/leaderboards/{leaderboard}/verify": (f"{board}/verify", {"json": {"mode": "test"}}),
+        "POST /admin/leaderboards/{leaderboard}/rejudge-preview": (f"{board}/rejudge-preview", {"json": {}}),
+        "POST /admin/update-problems": (
+            "/admin/update-problems",
+            {"json": {"repository": str(repository(tmp_path / "git")), "problem_set": "spring"}},
+        ),
+        "GET /admin/leaderboards/{leaderboard}/export": (f"{board}/export", {}),
+        "DELETE /admin/submissions/{submission_id}": (f"/admin/submissions/{number}", {}),
+        "POST /admin/leaderboards/{leaderboard}/close": (f"{board}/close", {}),
+        "DELETE /admin/leaderboards/{leaderboard}": ("/admin/leaderboards/scan", {}),
+    }  # fmt: skip
+
+
+def newest(store: PostgresStore) -> Any:
+    return next(iter(store.events.audit_log(limit=1)), None)
+
+
+def test_every_call_of_a_host_that_changes_something_is_in_the_audit_log(api: ServedApi, tmp_path: Path) -> None:
+    hana = api.store.people.add("hana", "staff", now=api.now)
+    token = api.store.tokens.issue(hana.id, device="laptop", now=api.now)
+    done = set()
+    with httpx.Client(base_url=api.url, timeout=120, headers={"Authorization": f"Bearer {token}"}) as http:
+        for name, (path, sent) in calls(api, tmp_path).items():
+            before = newest(api.store)
+            answer = http.request(name.partition(" ")[0], path, **sent)
+            assert answer.status_code == 200, (name, answer.text)
+            line = newest(api.store)
+            assert line != before, name
+            told = {key: line.data.get(key) for key in ("by", "via", "where")}
+            assert told == {"by": "hana", "via": "api", "where": "127.0.0.1"}, name
+            done.add(name)
+    with httpx.Client(base_url=api.url, timeout=120, headers={"Authorization": f"Bearer {BOT}"}) as bot:
+        as_eve = {"X-Kbslurm-Acting-For": "discord:501"}
+        fresh = api.store.tokens.issue(None, kind="pending", device="laptop", now=api.now)
+        api.store.people.set_role(api.store.people.by_account("discord", "501").id, "staff", now=api.now)  # type: ignore[union-attr]
+        for name, sent in {
+            "POST /bot/people": {"json": {"account": "502", "name": "fay"}},
+            "POST /bot/resync": {"headers": as_eve},
+            "POST /bot/link": {"json": {"token": fresh}, "headers": {"X-Kbslurm-Acting-For": "discord:502"}},
+        }.items():
+            before = newest(api.store)
+            assert bot.request("POST", name.partition(" ")[2], **sent).status_code == 200, name  # type: ignore[arg-type]
+            line = newest(api.store)
+            assert line != before and line.data["via"] == "discord", name
+            done.add(name)
+    made = {name for name in done if not name.startswith("GET")}
+    assert changing_calls(api) - {"POST /staff/{act}"} == made | set(UNAUDITED)
+
+
+def changing_calls(api: ServedApi) -> set[str]:
+    """Every call of the app that isn't a GET."""
+    routers = [
+        router.original_router for router in create_app(api.context).routes if hasattr(router, "original_router")
+    ]
+    routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
+    return {f"{method} {route.path}" for route in routes for method in route.methods if method != "GET"}
+
+
+@pytest.mark.parametrize("act", ["pause", "resume", "cancel", "ban", "unban"])
+def test_every_form_of_the_staff_page_is_in_the_audit_log(api: ServedApi, act: str) -> None:
+    number = judged(api)
+    hana = api.store.people.add("hana", "staff", now=api.now)
+    session = api.store.tokens.issue(hana.id, kind="web", now=api.now)
+
+    class Browser:
+        cookies: Mapping[str, str] = {SESSION: session}
+
+    form = {"csrf": Visitors(api.context).csrf(Browser()), "person": "ada", "submission": str(number)}  # type: ignore[arg-type]
+    with httpx.Client(base_url=api.url, timeout=60, cookies={SESSION: session}) as http:
+        assert http.post(f"/staff/{act}", data=form).status_code == 303
+        line = newest(api.store)
+        assert {key: line.data[key] for key in ("by", "via", "where")} == {
+            "by": "hana", "via": "page", "where": "127.0.0.1",
+        }  # fmt: skip
+        assert "hana</td><td>page 127.0.0.1" in http.get("/staff").text
+
+
+def leaves(listed: Mapping[str, Command | Group], before: str = "") -> Iterator[str]:
+    for name, one in listed.items():
+        if isinstance(one, Group):
+            yield from leaves(one.commands, f"{before}{name} ")
+        else:
+            yield f"{before}{name}"
+
+
+def test_every_command_of_a_host_that_changes_something_is_in_the_audit_log(database_url: str, tmp_path: Path) -> None:
+    kbslurm = CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})
+    with PostgresStore(database_url) as store:
+        pending = store.tokens.issue(None, kind="pending", device="laptop")
+        commands: dict[str, tuple[str, ...]] = {
+            "user add": ("grace",),
+            "user role": ("grace", "staff"),
+            "user team": ("grace", "blue"),
+            "user ban": ("grace",),
+            "user unban": ("grace",),
+            "user link": ("grace", pending),
+            "user token issue": ("grace",),
+            "user token revoke": ("grace",),
+            "problem add": (str(TRANSPOSE),),
+            "board create": ("turn", "--problem", "transpose", "--gpus", "H100"),
+            "board edit": ("turn", "--description", "another"),
+            "board extend": ("turn", "grace", "2099-01-01"),
+            "limit rate": ("turn", "test", "5"),
+            "limit quota": ("turn", "60"),
+            "intake stop": (),
+            "intake start": (),
+            "export": ("turn",),
+            "invite make": ("turn",),
+            "board close": ("turn",),
+            "board delete": ("turn",),
+        }
+        for name, words in commands.items():
+            before = newest(store)
+            told = kbslurm(*name.split(), *words)
+            assert told.code == 0, (name, told.err)
+            line = newest(store)
+            assert line != before, name
+            assert {key: line.data.get(key) for key in ("by", "via", "where")} == {
+                "by": "ada", "via": "command", "where": account_and_host(),
+            }, name  # fmt: skip
+            if name == "invite make":
+                assert kbslurm("invite", "revoke", told.out.split()[0]).code == 0
+                assert newest(store).kind == "staff.invite.revoke" or newest(store) != line
+    assert set(leaves(COMMANDS)) == {*commands, "invite revoke", *UNAUDITED_COMMANDS}
+    assert "command" in kbslurm("audit").out
+
+
+def test_a_staff_member_who_cancels_with_the_command_line_is_in_the_audit_log(
+    api: ServedApi, database_url: str, tmp_path: Path
+) -> None:
+    number = judged(api)
+    api.store.people.add("hana", "staff", now=api.now)
+    with httpx.Client(base_url=api.url, timeout=60) as http:
+        token = api.store.tokens.issue(api.store.people.ensure("ada").id, now=api.now)
+        sent = {"file": ("k.py", GOOD)}
+        told = http.post("/submission/transpose/H100/test", files=sent, headers={"X-Popcorn-Cli-Id": token}).json()
+        number = told["details"]["id"]
+    kbslurm = CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})
+    assert kbslurm("cancel", str(number), "--as", "hana").code == 0
+    line = newest(api.store)
+    assert (line.kind, line.subject, line.data["by"]) == ("staff.cancel", f"submission:{number}", "hana")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM event WHERE kind LIKE 'staff.%'",
+        "UPDATE event SET data = '{}' WHERE kind LIKE 'staff.%'",
+        "TRUNCATE event CASCADE",
+    ],
+)
+def test_the_audit_log_is_append_only_in_the_database(database_url: str, statement: str) -> None:
+    with PostgresStore(database_url) as store:
+        store.people.add("grace", by="ada")
+        with psycopg.connect(database_url) as connection, pytest.raises(psycopg.errors.IntegrityError):
+            connection.execute(statement)  # type: ignore[call-overload]
+        assert newest(store).data["name"] == "grace"
