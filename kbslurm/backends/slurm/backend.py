@@ -334,9 +334,10 @@ class SlurmBackend:
     def _judge(self, name: JobName, handle: Handle | None, proof: Evidence, told: SchedulerAnswers) -> Sighting | None:
         """What files and scheduler together prove about one attempt; None changes nothing."""
         if told.queue is None:
-            return proof.running() or self._ended.get(name)
+            return self._running(name, handle, proof) or self._ended.get(name)
         row = self._row_of(name, handle, told)
         if row is not None:
+            self._denied.pop(name, None)
             if row.phase is Phase.ENDED:  # its last files may have arrived since we checked
                 proof = self._look_softly(self._paths(name))
                 return proof.sighting() or self._sighting(row, proof)
@@ -344,7 +345,7 @@ class SlurmBackend:
                 self._end_quietly(row.id)
             return self._sighting(row, proof)
         if not told.proves_absence or (handle is not None and not self._is_denied(name, handle)):
-            return proof.running()
+            return self._running(name, handle, proof)
         if proof.reported:
             return replace(ended_sighting(proof, Ending.REPORTED, ""), handle=handle)
         if proof.exit is not None:  # its final status mentions a signal, and Slurm no longer knows why
@@ -352,6 +353,10 @@ class SlurmBackend:
                 ended_sighting(proof, Ending.NO_REPORT, f"it was killed from outside on {proof.node}"), handle=handle
             )
         return Sighting(seen=Seen.ABSENT, handle=handle, node=proof.node, reason="no source knows the job any more")
+
+    def _running(self, name: JobName, handle: Handle | None, proof: Evidence) -> Sighting | None:
+        """RUNNING by its claim, unless the controller has denied this job since: the claim of a killed job stays."""
+        return None if handle is not None and self._denied.get(name) == handle else proof.running()
 
     def _is_denied(self, name: JobName, handle: Handle) -> bool:
         """Whether the controller confirms that it doesn't know this job. Queried once per vanished job.
@@ -409,8 +414,8 @@ class SlurmBackend:
 
     def _remembered(self, unsure: Mapping[JobName, tuple[Handle | None, Evidence]]) -> dict[JobName, Sighting]:
         found = {}
-        for name, (_, proof) in unsure.items():
-            seen = self._ended.get(name) or proof.running()
+        for name, (handle, proof) in unsure.items():
+            seen = self._ended.get(name) or self._running(name, handle, proof)
             if seen is not None:
                 found[name] = seen
         return found

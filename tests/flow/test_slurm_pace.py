@@ -1,0 +1,151 @@
+"""Slurm's faults at the default pace: the clock is hurried, never the configuration.
+
+Between two looks at the controller the daemon goes by files and memory; what it concludes then must not undo what the
+controller said. Tests that look ten times a second never have such a moment.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kbslurm.backends.paths import AttemptPaths
+from kbslurm.backends.slurm.backend import SlurmBackend
+from kbslurm.config import shared_folders, sites
+from kbslurm.flow.collect import AttemptNotes, collect
+from kbslurm.flow.launch import Launched, launch
+from kbslurm.flow.place import Place
+from kbslurm.flow.script import script_writer
+from kbslurm.wiring import slurm_place
+from tests.contract.test_slurm_standins import UNHEARD_OF, Rig
+from tests.flow.stage import HandClock, Stage
+
+# Nothing is said about the pace: these are the defaults that an admin starts with.
+SITE = """\
+name = "usual"
+untrusted = false
+ranked_min_isolation = 0
+[paths]
+shared_root = "{root}"
+[container]
+runtime = "none"
+[slurm]
+bin_dir = "{bin_dir}"
+accounting = {accounting}
+[gpus.A100]
+request = "--gres=gpu:1"
+"""
+
+
+class Cluster:
+    """A site of stand-in commands at the default pace, and a stage whose clock it shares."""
+
+    def __init__(self, stage: Stage, folder: Path, *, accounting: bool) -> None:
+        self.stage, self.rig = stage, Rig(folder)
+        file = folder / "usual.toml"
+        told = {"root": folder / "root", "bin_dir": self.rig.bin_dir, "accounting": str(accounting).lower()}
+        file.write_text(SITE.format(**told))
+        self.site = sites.load(file)
+        self.place, self.notes = self.fresh(), AttemptNotes()
+
+    @property
+    def clock(self) -> HandClock:
+        assert isinstance(self.stage.clock, HandClock)
+        return self.stage.clock
+
+    def fresh(self) -> Place:
+        """The place as a new process sees it."""
+        usual = slurm_place(self.site)
+        backend = SlurmBackend(
+            self.site,
+            eval_dir=shared_folders.eval_dir(),
+            environ=self.rig.environ,
+            monotonic=lambda: self.clock.now().timestamp(),
+        )
+        script = script_writer(
+            self.site, templates=shared_folders.path("sbatch_templates"), eval_dir=shared_folders.eval_dir()
+        )
+        return Place(
+            backend=backend, root=backend.root, script=script, untrusted=False,
+            poll_s=usual.poll_s, grace_s=usual.grace_s, sweep_gap_s=usual.sweep_gap_s,
+        )  # fmt: skip
+
+    def started(self) -> None:
+        """A run whose job took its claim on a node and is shown running."""
+        self.rig.says("sbatch", "echo 7")
+        self.stage.person("ada", staff=True)
+        self.stage.submit()
+        attempt = self.stage.claim(self.place)
+        assert launch(self.stage.store.attempts, self.place, attempt, self.clock.now()) is Launched.SUBMITTED, (
+            self.stage.rows("SELECT reason FROM attempt")
+        )
+        paths = AttemptPaths(root=self.place.root or Path(), name=attempt.name)
+        paths.claim.mkdir()
+        paths.owner.write_text(json.dumps({"job": "7", "node": "n1"}))
+        self.rig.says("squeue", f"echo '7|{attempt.name}|RUNNING|1|2|n1|None'")
+        self.go(1)
+        assert self.stage.run()["state"] == "running"
+
+    def go(self, seconds: int) -> None:
+        """Let the clock go, with the daemon's looks as often as it takes them."""
+        looks = round(seconds / self.place.poll_s)
+        for _ in range(looks):
+            self.clock.go(self.place.poll_s)
+            collect(self.stage.store, self.place, self.stage.store.attempts.open(), self.notes, self.clock.now())
+
+
+@pytest.fixture(params=[False, True], ids=["without accounting", "with accounting"])
+def cluster(database_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    stage = Stage.build(database_url)
+    yield Cluster(stage, tmp_path, accounting=request.param)
+    stage.close()
+
+
+def test_a_job_that_every_source_has_forgotten_is_given_up(cluster: Cluster) -> None:
+    """Its whole process tree was killed, its claim stays, and MinJobAge was short: nothing knows of it any more."""
+    cluster.started()
+    cluster.rig.says("squeue", "")
+    cluster.go(180)
+    assert [row["state"] for row in cluster.stage.rows("SELECT state FROM attempt")] == ["dead"]
+    assert cluster.stage.run()["state"] == "queued"
+
+
+def test_a_job_that_a_new_leader_never_saw_is_given_up(cluster: Cluster) -> None:
+    cluster.started()
+    cluster.rig.says("squeue", "")
+    for _ in range(6):  # each leader dies before it has looked twice
+        cluster.place, cluster.notes = cluster.fresh(), AttemptNotes()
+        cluster.go(20)
+    cluster.go(60)
+    assert cluster.stage.run()["state"] == "queued"
+
+
+def test_a_controller_that_denies_a_job_and_then_falls_silent_brings_it_back_to_nobody(cluster: Cluster) -> None:
+    cluster.started()
+    cluster.rig.says("squeue", "")
+    cluster.go(20)
+    cluster.rig.says("squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
+    cluster.go(60)
+    assert cluster.stage.run()["state"] == "running", "silence is no second denial"
+    cluster.rig.says("squeue", "")
+    cluster.go(180)
+    assert cluster.stage.run()["state"] == "queued"
+
+
+def test_a_job_that_is_shown_again_is_running(cluster: Cluster) -> None:
+    """A list that was empty by mistake, twice: whoever is shown is alive, whatever was said before."""
+    cluster.started()
+    (name,) = (attempt.name for attempt in cluster.stage.store.attempts.open())
+    cluster.rig.says("squeue", "")
+    cluster.rig.says("scontrol", f"echo 'JobId=7 JobName={name} UserId=kb(1) JobState=RUNNING NodeList=n1'")
+    cluster.go(120)
+    assert cluster.stage.run()["state"] == "running"
+    cluster.rig.says("scontrol", UNHEARD_OF)
+    cluster.go(20)
+    cluster.rig.says("squeue", f"echo '7|{name}|RUNNING|1|2|n1|None'")
+    cluster.go(180)
+    assert cluster.stage.run()["state"] == "running"
+    assert cluster.stage.attempt().clean_sweeps == 0
