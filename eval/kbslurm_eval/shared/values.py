@@ -15,7 +15,6 @@ import sys
 from typing import Any, Protocol
 
 ALIGN = 64
-INT64 = range(-(1 << 63), 1 << 63)
 DEPTH_CAP = 60
 
 
