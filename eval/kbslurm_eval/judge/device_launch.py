@@ -320,7 +320,7 @@ class DeviceLaunch(Launch):
             raise Rejected("violation", "the output was still being written after it was reported done")
         reply = self._collected(kind, token, host_size, first, ns)
         self._claim_ns = end.claim()
-        whole = told.placed.whole(reply.out, there, told.layout.size) if told.out_size else reply.out
+        whole = told.placed.joined(reply.out, there, told.layout.size) if told.out_size else reply.out
         return Reply(ns=reply.ns, status=reply.status, text=reply.text, out=whole)
 
     def _look_at(self, out: int, places: tuple[int, int, int, int]) -> bytes:
