@@ -99,7 +99,7 @@ def _files(folder: str) -> Iterator[tuple[str, str]]:
 def read(blob: bytes, cap: int) -> Iterator[Entry]:
     """The judge's part: the files in these bytes, or Broken."""
     if blob[: len(MAGIC)] != MAGIC or len(blob) < len(MAGIC) + 4:
-        raise Broken("it doesn't begin like one")
+        raise Broken("it has the wrong header")
     (count,) = struct.unpack_from("<I", blob, len(MAGIC))
     if count > FILES_CAP:
         raise Broken("too many files")
@@ -108,21 +108,21 @@ def read(blob: bytes, cap: int) -> Iterator[Entry]:
     folders: set[str] = set()
     for _ in range(count):
         if at + _HEAD.size > len(blob):
-            raise Broken("it is cut short")
+            raise Broken("it is truncated")
         length, program, mtime_ns, size = _HEAD.unpack_from(blob, at)
         at += _HEAD.size
         if at + length + size > len(blob):
-            raise Broken("it is cut short")
+            raise Broken("it is truncated")
         name = blob[at : at + length].decode("ascii", "replace")
         at += length
         _place(name, seen, folders)
         total += size
         if total > cap or program > 1 or mtime_ns > LATEST_NS:
-            raise Broken("a number in it is too large")
+            raise Broken("it contains a number that is too large")
         yield Entry(name=name, data=blob[at : at + size], program=bool(program), mtime_ns=mtime_ns)
         at += size
     if at != len(blob):
-        raise Broken("there is more behind its end")
+        raise Broken("it has trailing data")
 
 
 def _good(name: str) -> bool:
@@ -139,10 +139,10 @@ def _above(name: str) -> set[str]:
 def _place(name: str, seen: set[str], folders: set[str]) -> None:
     """Refuse what couldn't be laid beside the others."""
     if not _good(name):
-        raise Broken("a file's name in it can't be one")
+        raise Broken("it contains an invalid file name")
     mine = _above(name)
     if name in seen or name in folders or mine & seen:
-        raise Broken("a name in it stands twice")
+        raise Broken("it contains a name twice")
     seen.add(name)
     folders |= mine
     if len(folders) > FOLDERS_CAP:

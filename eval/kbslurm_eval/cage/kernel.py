@@ -42,7 +42,7 @@ def hide_judge() -> list[str]:
     """Nobody of the same user may look into this process from now on; orphans of its runners come to it."""
     troubles = []
     for option, value, said in (
-        (PR_SET_DUMPABLE, 0, "the judge's memory can't be closed to others of its user"),
+        (PR_SET_DUMPABLE, 0, "the judge's memory can't be protected from its user's other processes"),
         (PR_SET_CHILD_SUBREAPER, 1, "orphans of a runner can't be caught"),
         (PR_SET_TIMERSLACK, 1, "timers are coarse"),
     ):

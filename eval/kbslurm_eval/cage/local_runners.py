@@ -204,7 +204,7 @@ class LocalRunner:
                     send_signal(pid, signal.SIGKILL)
                     with contextlib.suppress(ChildProcessError):
                         os.waitpid(pid, 0)
-            raise CantStart(words.get("error", "the launcher said nothing"))
+            raise CantStart(words.get("error", "the launcher gave no answer"))
         return keeper, main
 
     def _spec(self, log_write: int, said_fd: int) -> dict[str, Any]:

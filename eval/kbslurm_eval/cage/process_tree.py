@@ -99,7 +99,7 @@ class ProcessTree:
                 continue
             passes = 0
             if time.monotonic() > deadline:
-                raise Unstoppable("a process of it doesn't stop")
+                raise Unstoppable("one of its processes doesn't stop")
             if not fresh:
                 time.sleep(2e-5)
                 for pid, threads in last.items():  # one that was continued by a sibling in between

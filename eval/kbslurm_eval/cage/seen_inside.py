@@ -41,7 +41,7 @@ def _blind() -> str:
     Where /proc hides other people's processes (hidepid), one that closes itself is hidden even from its own user.
     """
     if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
-        return "this kernel doesn't say whose children processes are (/proc/PID/task/TID/children)"
+        return "this kernel doesn't list a process's children (/proc/PID/task/TID/children)"
     told, tell = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -54,7 +54,7 @@ def _blind() -> str:
     try:
         os.read(told, 1)
         with open(f"/proc/{pid}/task/{pid}/stat", "rb") as file:
-            return "" if file.read() else "/proc says nothing of other processes"
+            return "" if file.read() else "/proc shows no other processes"
     except OSError:
         return "/proc hides processes from the judge (hidepid), so a submission's can't be seen to have stopped"
     finally:
@@ -130,7 +130,7 @@ def level_of(seen: Mapping[str, Any], own: Mapping[str, Any], *, container: bool
     if blind := own.get("blind"):
         return 0, [str(blind)]
     if not (seen.get("seccomp") == 2 and seen.get("no_new_privs") == 1):
-        return 0, ["no filter for system calls (seccomp)"]
+        return 0, ["no system call filter (seccomp)"]
     spaces, mine = seen.get("spaces", {}), own.get("spaces", {})
     if not seen.get("furnished") and spaces.get("mnt") in (None, mine.get("mnt")) and (why := _unconfined(seen, own)):
         return 0, [why]
@@ -141,7 +141,7 @@ def level_of(seen: Mapping[str, Any], own: Mapping[str, Any], *, container: bool
     elif not seen.get("furnished"):
         notes.append("its namespaces can't be seen (no /proc)")
     if not seen.get("read_only_root"):
-        notes.append("its root can be written")
+        notes.append("its root is writable")
     if others := sorted(set(seen.get("interfaces") or ()) - {"lo"}):
         notes.append(f"network interfaces besides loopback are up: {', '.join(others)[:100]}")
     if strays := seen.get("strays"):
@@ -163,5 +163,5 @@ def _unconfined(seen: Mapping[str, Any], own: Mapping[str, Any]) -> str:
         return "files can be left wherever its user may write (this kernel has no Landlock)"
     another = seen.get("uid") != own.get("uid") and int(str(seen.get("capabilities") or 0), 16) == 0
     if not another and int(seen.get("landlock") or 0) < landlock.TRUNCATES:
-        return "files of its user can be emptied (this kernel's Landlock doesn't say who may)"
+        return "files of its user can be emptied (this kernel's Landlock can't prevent it)"
     return ""

@@ -186,13 +186,13 @@ class Driver:
         self.version = self._number("version")
         if kind == "cuda" and self.version < LEAST_CUDA:
             raise DriverTooOld(
-                f"the GPU's driver speaks CUDA {_dotted(self.version)} and {_dotted(LEAST_CUDA)} is needed; update it"
+                f"the driver supports CUDA {_dotted(self.version)}, but {_dotted(LEAST_CUDA)} is needed; update it"
             )
         found = ctypes.c_int(0)
         if code != NO_DEVICE:
             code = self._call("count", ctypes.byref(found), good=(0, NO_DEVICE))
         if code == NO_DEVICE or found.value == 0:
-            raise NoDevice(f"the {kind.upper()} driver is there and shows no device; is one allocated to this job?")
+            raise NoDevice(f"the {kind.upper()} driver is installed but shows no device; is one allocated to this job?")
         self.devices = [self._facts(n) for n in range(found.value)]
 
     def _named(self, name: str) -> str:
@@ -229,7 +229,7 @@ class Driver:
         self._call("uuid", ctypes.byref(uuid), device)
         mode = self._attribute(COMPUTE_MODE[self.kind], device.value)
         if mode == PROHIBITED:
-            raise NoDevice("the device is in a compute mode that lets no program use it")
+            raise NoDevice("the device's compute mode prohibits its use")
         exportable = self.kind != "cuda" or self._attribute(EXPORTABLE, device.value) == 1
         return DeviceInfo(
             kind=self.kind,
@@ -363,7 +363,7 @@ class Device:
             now = time.monotonic()
             deadline = deadline or now + limit_s
             if now > deadline:
-                raise Stuck(f"the device didn't get done with a copy within {limit_s:g} s")
+                raise Stuck(f"the device didn't finish a copy within {limit_s:g} s")
 
     def write(self, at: int, data: bytes | bytearray | memoryview) -> None:
         """Host bytes to this address."""
@@ -464,7 +464,7 @@ def found() -> Driver:
     try:
         return Driver("hip")
     except NoDriver:
-        raise NoDriver("this machine has neither libcuda.so.1 nor libamdhip64.so: no GPU driver is installed") from None
+        raise NoDriver("no GPU driver is installed: this machine has neither libcuda.so.1 nor libamdhip64.so") from None
 
 
 def _dotted(version: int) -> str:

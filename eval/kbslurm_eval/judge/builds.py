@@ -226,7 +226,7 @@ class Builds:
         try:
             return tuple(archive.read(reply.out, cap))
         except archive.Broken as broken:
-            raise BuildFailed("violation", f"the builder's output isn't what a builder gives: {broken}") from None
+            raise BuildFailed("violation", f"the builder's output isn't valid: {broken}") from None
 
 
 def one_line(text: str) -> str:

@@ -76,7 +76,7 @@ class _ReferenceProcess:
             send(self._line, told, blob)
             answer, out = receive(self._line)
         except (OSError, EOFError):
-            raise reference_library.CompiledTrouble(f"it ended itself ({self._end()})") from None
+            raise reference_library.CompiledTrouble(f"its process ended ({self._end()})") from None
         except BaseException:  # the judge's time is over: what comes now would be taken for the next answer
             self.close()
             raise
@@ -98,12 +98,12 @@ class _ReferenceProcess:
     def _end(self) -> str:
         """How it ended, in words; it is gone then."""
         if self._process is None:
-            return "no word of it"
+            return "no answer"
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(GRACE_S)
         code = self._process.returncode
         self.close()
-        return "no word of it" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
+        return "no answer" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def close(self) -> None:
         """Ended and waited for."""

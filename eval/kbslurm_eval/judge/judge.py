@@ -134,7 +134,7 @@ class Judge:
 
         world = ranks.world_of(manifest)
         if world > 1 and manifest.lang == "cu":
-            raise ProblemTrouble("a problem of several ranks takes Python submissions; lang cu has one process")
+            raise ProblemTrouble("a problem with several ranks needs Python submissions; lang cu runs in one process")
         if world > 1:
             return rank_reference.RankReference(manifest, world)
         exclusive = self._run.device is not None and self._run.device.facts.exclusive

@@ -235,7 +235,7 @@ class Launch:
             return Rejected("memory", "the submission used more memory than allowed")
         if how is None:
             return None
-        return Rejected("error", f"the submission ended itself ({how})", "the submission ended itself")
+        return Rejected("error", f"the submission's process ended ({how})", "the submission's process ended")
 
     def _probe(self, size: int, end: JudgeEnd) -> list[tuple[int, bytes]]:
         """Bytes of the output at once, before the runner is stopped: all of a small one, random places of a large

@@ -30,7 +30,7 @@ def profile(run: RunState, launches: Launches, artifacts: Path | None) -> None:
                 _profile_one(run, launches, case, tool, allowance, files)
                 run.heartbeat.step()
     except OutOfTime:
-        files.say("the job's time was over before the profile was whole")
+        files.say("the job's time limit was reached before the profile was complete")
     except Exception as error:  # noqa: BLE001 - the verdict stands, whatever this is
         traceback.print_exc()
         files.say(f"the harness failed to profile: {type(error).__name__}: {error}"[:MESSAGE_CAP])

@@ -61,7 +61,7 @@ class ProfileFiles:
         if self.folder is None or not blob:
             return
         if len(self.artifacts) >= ARTIFACTS_CAP or len(blob) > ARTIFACT_CAP or held + len(blob) > ARTIFACTS_TOTAL:
-            self.say(f"{name} ({len(blob)} bytes) was left out: over the limit of what is kept")
+            self.say(f"{name} ({len(blob)} bytes) was left out: it is over the size limit")
             return
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.folder / name).write_bytes(blob)

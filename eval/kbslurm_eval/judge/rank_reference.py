@@ -101,7 +101,7 @@ class RankReference:
                 if answer is None:
                     how = process.how_it_ended()
                     self.close()
-                    raise ProblemTrouble(f"rank {process.rank} of the problem's reference ended itself ({how})")
+                    raise ProblemTrouble(f"rank {process.rank} of the problem's reference ended ({how})")
                 found[process.rank] = answer
                 if _is_bad(answer):
                     deadline = min(deadline or float("inf"), time.monotonic() + GRACE_S)
@@ -199,7 +199,7 @@ class _RankProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(GRACE_S)
         code = self._process.returncode
-        return "no word of it" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
+        return "no answer" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def end(self) -> None:
         """Ended and waited for."""
@@ -228,7 +228,8 @@ def serve_rank(fd: int) -> int:
         send(line, {"trouble": str(trouble)}, b"")
         return 1
     except Exception as error:  # noqa: BLE001 - of whatever library; it is told, not thrown
-        send(line, {"trouble": f"the reference's ranks can't meet: {type(error).__name__}: {error}"[:1000]}, b"")
+        said = f"the reference's ranks can't form a process group: {type(error).__name__}: {error}"
+        send(line, {"trouble": said[:1000]}, b"")
         return 1
     send(line, {"group": group}, b"")
     while True:
@@ -274,7 +275,7 @@ class _OneRank:
                 self._output = None
                 return {"good": good, "said": said}, b""
             case _:
-                raise ProblemTrouble(f"the judge asked for {told['op']!r}, which no rank of a reference knows")
+                raise ProblemTrouble(f"the judge asked for {told['op']!r}, which isn't a known request")
         return {}, b""
 
     def _prepared(self, told: dict[str, Any]) -> tuple[dict[str, Any], bytes]:

@@ -93,7 +93,7 @@ class RanksLaunch(Launch):
             for name in ("spaces", "seccomp", "no_new_privs", "read_only_root", "proc"):
                 if mine.get(name) != self.seen.get(name):
                     self.seen[name] = mine.get(name)
-                    self.seen["strays"] = f"rank {rank} is in another cage than the first process ({name})"
+                    self.seen["strays"] = f"rank {rank} is isolated differently from the first process ({name})"
 
     def ring_all(
         self,
@@ -238,7 +238,7 @@ class RanksLaunch(Launch):
         if fault is not None and fault.verdict == "error":
             text = self._link.status()[1]
             if _RANK.match(text):
-                fault.said = fault.said.replace("the submission ended itself", f"{text} ended itself", 1)
+                fault.said = fault.said.replace("the submission's process ended", f"{text} ended itself", 1)
         return fault
 
     def declare_all(self, prepared: PreparedRanks) -> None:

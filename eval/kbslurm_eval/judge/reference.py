@@ -108,7 +108,7 @@ class Reference:
         if seed is not None and ("seed" in params or "seed" in (self._takes or ())):
             params["seed"] = seed
         if self._takes is not None and (strange := sorted(set(params) - self._takes)):
-            raise ProblemTrouble(f"generate_input takes no {strange[0]!r}, which the case {case.spec!r} names")
+            raise ProblemTrouble(f"generate_input has no parameter {strange[0]!r}, which the case {case.spec!r} sets")
         own = params.get("seed", case.index)
         _seed_all(seed if seed is not None else own & 0x7FFFFFFF if isinstance(own, int) else case.index)
         try:
@@ -145,7 +145,7 @@ class Reference:
             expected = self.answer(packed)
             layout = layouts.Layout.of(expected)
         except values.Unsendable as error:
-            raise ProblemTrouble(f"a value of the case {case.spec!r} can't travel: {error}") from None
+            raise ProblemTrouble(f"a value of the case {case.spec!r} can't be sent to the runner: {error}") from None
         if len(self._layouts) < 10_000:
             self._layouts[key] = layout
         return Prepared(case=case, packed=packed, layout=layout, expected=expected, exact=True)
@@ -220,7 +220,7 @@ class Reference:
         if isinstance(found, bool) or type(found).__name__ in ("bool_", "bool", "Tensor"):
             return bool(found), ""
         raise ProblemTrouble(
-            f"check_implementation gave a {type(found).__name__}; a bool, a text or (bool, text) was expected"
+            f"check_implementation returned a {type(found).__name__}; a bool, a str or (bool, str) was expected"
         )
 
 

@@ -238,7 +238,7 @@ def _made(node: Any, buffer: memoryview, start: int) -> Any:
         case ["G" | "H" as kind, inner] if device_side is not None:
             return device_side.made(inner, None if kind == "G" else buffer[start:])
         case _:
-            raise Unsendable("a packed value that nobody packed")
+            raise Unsendable("a packed value is malformed")
 
 
 def tensor_from(name: str, shape: list[int], at: int, order: list[int], device: str, buffer: memoryview) -> Any:
