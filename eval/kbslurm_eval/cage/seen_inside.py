@@ -1,4 +1,4 @@
-"""What a process finds about its own cage, and the isolation level that it amounts to."""
+"""What a process sees of its own cage, and the resulting isolation level."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from kbslurm_eval.cage import landlock
 from kbslurm_eval.cage.kernel import PR_SET_DUMPABLE, libc, prctl
 
-NOBODY = 0x7FFF_FFF0  # no process has this number: Linux goes up to 2**22
+NOBODY = 0x7FFF_FFF0  # no process has this pid: Linux goes up to 2**22
 
 
 def seen_from_inside() -> dict[str, Any]:
@@ -31,7 +31,7 @@ def seen_from_inside() -> dict[str, Any]:
 
 
 def seen_by_judge() -> dict[str, Any]:
-    """The same for a judge, which also has to see when other processes stand."""
+    """The same for a judge, which must also be able to see when other processes have stopped."""
     return {**seen_from_inside(), "blind": _blind()}
 
 
@@ -73,18 +73,18 @@ def _takes_files(folder: str) -> bool:
     try:
         os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         os.unlink(probe)
-    except OSError as error:  # a disk that is full now needn't be so later
+    except OSError as error:  # a disk that is full now may have space later
         return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
     return True
 
 
 def places_left_open(places: Iterable[str]) -> list[str]:
-    """In which of these folders this process can leave a file."""
+    """The ones of these folders in which this process can leave a file."""
     return [place for place in places if _takes_files(place)]
 
 
 def may_signal_its_own() -> bool:
-    """Whether signals of this process are for the kernel to judge, rather than refused by the filter."""
+    """Whether the kernel decides about this process's signals, rather than the filter refusing them."""
     try:
         os.kill(NOBODY, 0)
     except OSError as error:
@@ -114,7 +114,7 @@ def _from_status() -> tuple[int, int, str]:
 
 
 def _first_process_is_open() -> bool:
-    """Whether the memory of the first process of this PID namespace can be opened, which is never ours."""
+    """Whether the memory of this PID namespace's first process, which is never ours, can be opened."""
     if os.getpid() == 1:
         return False
     try:
@@ -125,7 +125,7 @@ def _first_process_is_open() -> bool:
 
 
 def level_of(seen: Mapping[str, Any], own: Mapping[str, Any], *, container: bool) -> tuple[int, list[str]]:
-    """The level that these findings amount to, and what keeps it from being higher."""
+    """The isolation level that follows from these findings, and what keeps it from being higher."""
     notes = []
     if blind := own.get("blind"):
         return 0, [str(blind)]
@@ -154,12 +154,12 @@ def level_of(seen: Mapping[str, Any], own: Mapping[str, Any], *, container: bool
 
 
 def _unconfined(seen: Mapping[str, Any], own: Mapping[str, Any]) -> str:
-    """Why what a runner writes outlives it, where the file system is the judge's own; empty where it doesn't."""
+    """Why something that a runner writes outlives it, if it has the judge's file system; empty if nothing does."""
     if left := seen.get("open"):
         return f"files can be left for the next launch in {', '.join(map(str, left))[:200]}"
     if seen.get("signals"):
         return "processes of others can be signalled"
-    if not int(seen.get("landlock") or 0):  # what is closed are the usual places only
+    if not int(seen.get("landlock") or 0):  # only the usual places are closed
         return "files can be left wherever its user may write (this kernel has no Landlock)"
     another = seen.get("uid") != own.get("uid") and int(str(seen.get("capabilities") or 0), 16) == 0
     if not another and int(seen.get("landlock") or 0) < landlock.TRUNCATES:

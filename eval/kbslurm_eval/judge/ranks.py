@@ -26,7 +26,7 @@ def world_of(manifest: Manifest) -> int:
 
 
 def ranks_of(manifest: Manifest) -> int:
-    """The same, and 1 where it can't be said: the judge tells why, in a report."""
+    """The same, or 1 if it can't be determined; the judge's report says why."""
     try:
         return world_of(manifest)
     except ProblemTrouble:

@@ -19,7 +19,7 @@ DEPTH_CAP = 60
 
 
 class Unsendable(TypeError):
-    """A value of a kind that has no place in the link: the problem's author has to change it."""
+    """A value of a type that can't be sent: the problem's author has to change it."""
 
 
 class DeviceSide(Protocol):
@@ -34,7 +34,7 @@ class DeviceSide(Protocol):
         ...
 
 
-device_side: DeviceSide | None = None  # set in a runner that has a device
+device_side: DeviceSide | None = None  # set in runners that have a device
 
 
 def pack(value: Any, *, arrays_only: bool = False) -> bytes:
@@ -71,7 +71,7 @@ def made(node: Any, blocks: memoryview) -> Any:
 
 
 def empty_tensor(name: str, shape: list[int], device: str) -> Any:
-    """A tensor to be filled, on that device."""
+    """An uninitialised tensor on that device."""
     torch = imported("torch")
     return torch.empty(shape, dtype=getattr(torch, name), device=device)
 
@@ -85,7 +85,7 @@ def copy_tensor(tensor: Any, out: memoryview) -> None:
 
 
 def copied(packed: bytes) -> Any:
-    """A fresh, writable value of what was packed: nobody else holds any part of it."""
+    """A fresh, writable copy of the packed value that shares nothing with others."""
     return unpack(memoryview(bytearray(packed)))
 
 
@@ -109,7 +109,7 @@ def _told(value: Any, put: Any, bare: bool, where: str, depth: int) -> Any:
         if (packed := as_block(value)) is not None:
             return None if bare else [packed[0], put(packed[1]), len(value)]
         return ["l", [_told(v, put, bare, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
-    if isinstance(value, tuple):  # named ones, too
+    if isinstance(value, tuple):  # including named tuples
         return ["t", [_told(v, put, bare, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
     if kind is dict:
         pairs = [[sendable_key(k, where), _told(v, put, bare, f"{where}[{k!r}]", depth + 1)] for k, v in value.items()]

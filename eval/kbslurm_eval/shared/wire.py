@@ -25,7 +25,8 @@ REPORT_CAP = 8_000_000
 LOG_CAP = 65_536
 ARTIFACTS_CAP, ARTIFACT_CAP, ARTIFACTS_TOTAL, PROFILE_TEXT_CAP = 12, 8 << 20, 16 << 20, 6_000
 RIVALS_MOST = 10  # submissions that may meet in one final
-SAMPLES_CAP = 200_000  # calls whose durations one report may hold; the budget is cut to it before anything is measured
+# how many durations one report may contain; the budget is reduced to it before anything is measured
+SAMPLES_CAP = 200_000
 
 Mode = Literal["test", "benchmark", "leaderboard", "profile"]
 PhaseName = Literal["test", "benchmark", "ranked", "hidden"]
@@ -199,7 +200,7 @@ class PhaseResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Isolation:
-    """How far the submission was kept from everything else, as achieved, not as wished."""
+    """How well the submission was isolated: as achieved, not as requested."""
 
     level: int
     means: str
@@ -217,7 +218,7 @@ class Artifact:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What one attempt came to. Times are nanoseconds since the epoch by the node's clock, or durations."""
+    """The outcome of one attempt. Times are nanoseconds since the epoch by the node's clock, or durations."""
 
     version: int
     token: str
@@ -255,7 +256,7 @@ def commitment(secret_seed: str) -> str:
 
 
 def dumps(value: Manifest | Report) -> str:
-    """The one text of a value: sorted, ASCII, no NaN."""
+    """A value's canonical text: sorted, ASCII, no NaN."""
     try:
         return json.dumps(dataclasses.asdict(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
     except ValueError as error:
@@ -286,7 +287,7 @@ def seal(report: Report, key: bytes) -> str:
 
 
 def unseal(text: str | bytes, key: bytes) -> Report:
-    """The report, when its seal is that of this key; WireError otherwise."""
+    """The report, if it is sealed with this key; WireError otherwise."""
     outer = _parsed(text, 2 * REPORT_CAP)
     if not isinstance(outer, dict) or set(outer) != {"report", "mac"}:
         raise WireError("a sealed report has exactly the fields report and mac")
@@ -348,7 +349,7 @@ def _value(hint: Any, raw: Any, where: str) -> Any:
     if origin is list:
         if isinstance(raw, list):
             if inner[0] is int and all(type(item) is int for item in raw):
-                return raw  # a report's samples: a hundred thousand of them
+                return raw  # a report has a hundred thousand samples
             return [_value(inner[0], item, f"{where}[{n}]") for n, item in enumerate(raw)]
         raise WireError(f"{where}: a list was expected")
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
@@ -386,7 +387,7 @@ def _plain(hint: Any, raw: Any, where: str) -> Any:
 
 
 def _check_sense(report: Report) -> None:
-    """What no honest harness would say: a score without a pass, a negative time, an interval that misses its score."""
+    """Refuse what no honest harness says: a score without a pass, a negative time, an interval without its score."""
     if (report.score_s is None) != (report.interval_s is None):
         raise WireError("a score needs an interval, and an interval a score")
     if report.score_s is not None:
