@@ -12,6 +12,7 @@ import discord
 
 from kbslurm.errors import Invalid, KbslurmError
 from kbslurm_bot import cards
+from kbslurm_bot.commands.personal import cancelled
 from kbslurm_bot.commands.submit import submitted
 from kbslurm_bot.failures import say_failure
 from kbslurm_bot.interactions import Asked, bot_of
@@ -46,17 +47,10 @@ class Pressed(discord.ui.DynamicItem[discord.ui.Button[Any]], template=cards.PRE
                 raise
 
 
-async def cancel(interaction: Asked, submission: int) -> None:
-    """Cancel its open runs."""
-    service, user = bot_of(interaction).service, interaction.user
-    await service.for_user(user.id, user.display_name, lambda client: client.cancel(submission))
-    await interaction.followup.send(f"Submission {submission} is cancelled; existing verdicts stay.", ephemeral=True)
-
-
 async def log(interaction: Asked, submission: int) -> None:
     """Reasons and log, for its owner only."""
     service, user = bot_of(interaction).service, interaction.user
-    full = await service.for_user(user.id, user.display_name, lambda client: client.whole(submission))
+    full = await service.for_user(user.id, user.display_name, lambda client: client.full_submission(submission))
     text = cards.log(full)
     if len(text) <= INLINE and "```" not in text:
         await interaction.followup.send(f"```\n{text}\n```", ephemeral=True)
@@ -71,7 +65,7 @@ async def again(interaction: Asked, submission: int) -> None:
     service, user = bot_of(interaction).service, interaction.user
 
     def asked(client: Client) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
-        return client.whole(submission), client.why(submission, of_submission=True)
+        return client.full_submission(submission), client.why(submission, of_submission=True)
 
     full, whys = await service.for_user(user.id, user.display_name, asked)
     told = full["submission"]
@@ -91,11 +85,11 @@ async def again(interaction: Asked, submission: int) -> None:
 async def compare(interaction: Asked, submission: int) -> None:
     """Compare it with one's own previous best, the next ahead, and the leader."""
     service, user = bot_of(interaction).service, interaction.user
-    full = await service.for_user(user.id, user.display_name, lambda client: client.whole(submission))
+    full = await service.for_user(user.id, user.display_name, lambda client: client.full_submission(submission))
     contexts = await service.score_contexts(user.id, full)
     leaders = await service.leaders(user.id, full)
     await interaction.followup.send(cards.comparison(full, contexts, leaders)[:2000], ephemeral=True)
 
 
-ACTS = {"cancel": cancel, "log": log, "again": again, "compare": compare}
+ACTS = {"cancel": cancelled, "log": log, "again": again, "compare": compare}
 BUTTONS = (Pressed,)

@@ -157,7 +157,7 @@ class LiveCards:
             await self._put_up(channel, kept, cards.verification(told), done=told["done"])
             return
         try:
-            full = await self._service.for_owner(owner, lambda client: client.whole(number))
+            full = await self._service.for_owner(owner, lambda client: client.full_submission(number))
         except NoSuch:
             await self._put_up(channel, kept, cards.taken_back(number, owner), done=True)
             return

@@ -111,7 +111,7 @@ class Service:
             return {}
 
         def asked(client: Client) -> dict[str, ScoreContext]:
-            lines = client.lines(told["board"], limit=LINES)
+            lines = client.submission_rows(told["board"], limit=LINES)
             return {
                 gpu: score_context(told, gpu, lines, client.ranking(told["board"], gpu, limit=PLACES)) for gpu in gpus
             }

@@ -100,14 +100,14 @@ def _judging(argv: Sequence[str]) -> int:
 
     parser = argparse.ArgumentParser(prog="eval", description="Judge one manifest and write a sealed report.")
     parser.add_argument("manifest", type=Path, help="manifest.json")
-    parser.add_argument("--key", type=Path, required=True, help="file with the attempt's key; removed once it is read")
+    parser.add_argument("--key", type=Path, required=True, help="file with the attempt's key; removed once read")
     parser.add_argument("--out", type=Path, required=True, help="folder for report.json and heartbeat.json")
-    parser.add_argument("--supervisor", type=Path, help="folder by which a job script is asked for runner containers")
+    parser.add_argument("--supervisor", type=Path, help="folder for asking the job script for runner containers")
     parser.add_argument("--link", type=Path, help="shared-memory folder that is bound into those containers")
     parser.add_argument("--work", type=Path, help="folder for the links of runners on this machine (default: /dev/shm)")
     parser.add_argument("--min-isolation", type=int, default=0, metavar="N", help="refuse to run below this level")
-    parser.add_argument("--probe", action="store_true", help="print the isolation that can be reached here and end")
-    parser.add_argument("--digest", action="store_true", help="print the digest of this program and end")
+    parser.add_argument("--probe", action="store_true", help="print the isolation that can be reached here, then exit")
+    parser.add_argument("--digest", action="store_true", help="print this program's digest, then exit")
     told = parser.parse_args(argv)
     try:
         judge(

@@ -83,10 +83,6 @@ class HostBoardCalls(Connection):
         else:
             self._told("PUT", path, json={"mode_category": category, "max_submissions_per_hour": most})
 
-    def close_board(self, board: str) -> None:
-        """Stop accepting submissions to a board."""
-        self._told("POST", f"/admin/leaderboards/{part(board)}/close")
-
     def delete_board(self, board: str, *, force: bool = False, only: int | None = None) -> None:
         """Delete a board; with submissions only by force. `only`: the ID that the board with this name must have."""
         wanted = {"force": force, **({} if only is None else {"only": only})}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from kbslurm.client.answers import (
     PersonInfo,
@@ -14,13 +14,6 @@ from kbslurm.client.parsing import parsed
 
 class HostCalls(Connection):
     """The hosts' calls about people, submissions and the service."""
-
-    def person_for(self, provider: Literal["discord", "github"], account: str, name: str) -> PersonInfo:
-        """The person with this account, created if needed."""
-        return parsed(
-            PersonInfo,
-            self._told("POST", "/admin/people", json={"name": name, "provider": provider, "account": account}),
-        )
 
     def person(self, whom: str) -> PersonInfo:
         """Look up a person by number, name, discord:ID or github:ID."""
@@ -50,10 +43,6 @@ class HostCalls(Connection):
             self._told("POST", path, params={"reason": reason})
         else:
             self._told("DELETE", path)
-
-    def cancel_any(self, number: int) -> None:
-        """Cancel the open runs of anyone's submission."""
-        self._told("POST", f"/admin/submissions/{number}/cancel")
 
     def delete_any(self, number: int) -> None:
         """Remove anyone's submission from every list."""

@@ -51,12 +51,12 @@ class PersonCalls(Connection):
         """The places that the caller may choose for a test run, each with its GPU types."""
         return {row["name"]: tuple(row["gpu_types"]) for row in self._get("/user/places")["places"]}
 
-    def whole(self, number: int) -> Mapping[str, Any]:
+    def full_submission(self, number: int) -> Mapping[str, Any]:
         """One's own submission in full, as the server sends it: `submission`, `runner_queue`, `message`."""
         found: Mapping[str, Any] = self._get(f"/user/submissions/{number}/whole")
         return found
 
-    def lines(self, board: str | None = None, *, limit: int = 50, offset: int = 0) -> list[Mapping[str, Any]]:
+    def submission_rows(self, board: str | None = None, *, limit: int = 50, offset: int = 0) -> list[Mapping[str, Any]]:
         """One's own submissions, newest first, as the server sends them."""
         wanted: dict[str, Any] = {"limit": limit, "offset": offset, **({"leaderboard": board} if board else {})}
         return list(self._get("/user/submissions", **wanted))

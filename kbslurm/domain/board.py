@@ -164,11 +164,6 @@ def separated(one: Timed, other: Timed) -> bool:
     return _difference(one, other) > max(LEAST_DIFFERENCE, math.hypot(_half_width(one), _half_width(other)))
 
 
-def overlap(one: Timed, other: Timed) -> bool:
-    """Whether the two are equal within measurement error."""
-    return not separated(one, other)
-
-
 def _difference(one: Timed, other: Timed) -> float:
     """The difference of the logarithms, symmetric in its arguments."""
     return math.log(max(one.score_s, other.score_s) / min(one.score_s, other.score_s))

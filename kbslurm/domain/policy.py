@@ -57,7 +57,7 @@ def category_named(text: str) -> Category:
 def per_hour(most: int) -> int:
     """The checked rate, or Invalid."""
     if not 0 <= most <= MOST_PER_HOUR:
-        raise Invalid(f"{most} submissions per hour is no limit", hint=f"0 to {MOST_PER_HOUR}.")
+        raise Invalid(f"the hourly limit must be between 0 and {MOST_PER_HOUR:,}, not {most}")
     return most
 
 

@@ -44,7 +44,6 @@ class RunState(StrEnum):
 
 
 OPEN_RUNS = frozenset({RunState.QUEUED, RunState.LAUNCHING, RunState.RUNNING})
-ENDED_RUNS = frozenset(RunState) - OPEN_RUNS
 
 MOVES: frozenset[tuple[RunState, RunState]] = frozenset(
     {

@@ -164,12 +164,6 @@ class Site:
     poll: Poll = field(default_factory=Poll)
     gpus: Mapping[str, GpuType]
 
-    @property
-    def best_isolation(self) -> int:
-        """The highest isolation level that a run here can reach."""
-        contained = self.container.runtime != "none"
-        return CONTAINED_LEVEL if contained and self.container.network == "none" else BARE_LEVEL
-
     def image_of(self, gpu: GpuType) -> str:
         """The image that a job for this GPU starts, as a path on the compute node; empty without containers."""
         if not gpu.image or gpu.image.startswith("/"):

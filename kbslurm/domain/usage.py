@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from kbslurm.domain.placement import Budget
 
 By = Literal["board", "person", "team", "place", "run"]
-WAYS: tuple[By, ...] = get_args(By)
 
 
 @dataclass(frozen=True, kw_only=True)

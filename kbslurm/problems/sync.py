@@ -24,7 +24,6 @@ CONFIG = "gitconfig"
 _SHORTHAND = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9._-]+\Z")
 _REF = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,200}\Z")
 _SET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,200}\Z")
-Came = Literal["created", "updated", "unchanged", "kept"]
 
 
 @dataclass(kw_only=True)

@@ -147,7 +147,7 @@ def test_the_editor_and_the_container_know_what_the_project_wants() -> None:
     assert container["postCreateCommand"] == "make venv" and container["image"] == "debian:13"
     needed = set(re.search(r"PACKAGES=\(([^)]+)\)", (ROOT / ".ci/run").read_text())[1].split())  # type: ignore[index]
     installed = set(container["onCreateCommand"].rpartition("--no-install-recommends ")[2].split())
-    # What only root's cluster needs isn't for a desk
+    # What only root's cluster needs isn't for a workstation
     assert needed - installed == {"iproute2", "mmdebstrap", "openssh-server", "util-linux"}
 
 

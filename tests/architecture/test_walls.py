@@ -83,11 +83,12 @@ def test_the_walls_are_those_of_the_design() -> None:
     assert set(contracts["contract"]["forbidden_modules"]) == {"fastapi", "starlette", "httpx", "sqlalchemy"}
     assert contracts["harness"]["source_modules"] == ["kbslurm_eval"]
     assert contracts["harness"]["forbidden_modules"] == ["kbslurm"]
-    floors = contracts["harness-floors"]
-    assert (
-        floors["containers"] == ["kbslurm_eval"] and floors["exhaustive"] is True and "exhaustive_ignores" not in floors
-    )
-    assert floors["layers"] == ["run", "judge | runner", "build | cage | device", "shared"]
+    for name, container in (("harness-floors", "kbslurm_eval"), ("bot-floors", "kbslurm_bot")):
+        floors = contracts[name]
+        assert floors["containers"] == [container] and floors["exhaustive"] is True
+        assert floors["type"] == "layers" and "exhaustive_ignores" not in floors
+    assert contracts["bot-floors"]["layers"][1:4] == ["check | discord_client", "buttons", "commands"]
+    assert contracts["harness-floors"]["layers"] == ["run", "judge | runner", "build | cage | device", "shared"]
     assert not [contract for contract in contracts.values() if contract.get("ignore_imports")]
 
 

@@ -1,4 +1,4 @@
-"""What the house adds to a harness on this machine: from accept to its start, and from its end to the verdict."""
+"""What kbslurm adds to a harness on this machine: from accept to its start, and from its end to the verdict."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _row(what: str, percent: int, ours: list[float], hand: list[float]) -> Row:
 
 
 def _walked(stage: Stage) -> tuple[float, float]:
-    """One submission through the house: seconds to the harness's start, and from its end to a verdict to be seen."""
+    """One submission through kbslurm: seconds to the harness's start, and from its end to a verdict to be seen."""
     began = time.time_ns()
     receipt = stage.submit("# passed\n", mode="test")
     stage.wait_until(lambda: stage.open_runs(receipt.submission_id) == 0)

@@ -323,7 +323,7 @@ def test_a_look_costs_a_few_opens_however_many_there_are(case: LocalCase) -> Non
 
     def count(event: str, arguments: tuple[object, ...]) -> None:
         nonlocal opened
-        # An int is a descriptor that gets a Python face, no open of its own.
+        # An int is a descriptor that Python wraps, no open of its own.
         if counting and event in ("open", "os.listdir", "os.scandir") and not isinstance(arguments[0], int):
             opened += 1
 

@@ -121,7 +121,7 @@ def seen(rig: Rig, job: JobSpec, handle: str | None = "7") -> Seen | None:
     ("squeue", "sacct"),
     [
         ("echo '<html>maintenance</html>'", ""),
-        ("", "echo 'sacct: some news of today'"),
+        ("", "echo 'sacct: a notice of the day'"),
         ("exit 1", ""),
         ("echo 'squeue: error: Unable to contact slurm controller' >&2", ""),
         ("", "echo 'sacct: error: slurm_persist_conn_open' >&2; exit 1"),

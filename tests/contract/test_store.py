@@ -19,7 +19,6 @@ import psycopg
 import pytest
 
 from kbslurm.domain.run import (
-    ENDED_RUNS,
     INFRASTRUCTURE_ATTEMPTS,
     MOVES,
     OPEN_RUNS,
@@ -140,9 +139,9 @@ def test_what_changed_since_the_look_is_seen(
 
 
 def test_one_look_serves_one_submission_at_a_time(rig: Rig) -> None:
-    news = [looked(rig, gpus=("H100", "A100")) for _ in range(6)]
-    assert len({new.basis for new in news}) == 1
-    at_once([lambda new=new: rig.store.intake.accept(new, rig.now) for new in news])  # type: ignore[misc]
+    wanted = [looked(rig, gpus=("H100", "A100")) for _ in range(6)]
+    assert len({one.basis for one in wanted}) == 1
+    at_once([lambda one=one: rig.store.intake.accept(one, rig.now) for one in wanted])  # type: ignore[misc]
     stamps = sorted(row["fair_at"] for row in rig.rows("SELECT fair_at FROM run"))
     assert stamps == [START + timedelta(seconds=60 * n) for n in range(12)]
     assert len(rig.rows("SELECT 1 FROM event WHERE kind = 'run.queued'")) == 12
@@ -734,13 +733,13 @@ def test_the_database_allows_exactly_the_moves_of_the_table(rig: Rig) -> None:
                 "UPDATE run SET state = %(old)s, ended_at = CASE WHEN %(over)s THEN now() END,"
                 " came_from = CASE %(old)s WHEN 'queued' THEN NULL WHEN 'launching' THEN 'queued'"
                 " WHEN 'running' THEN 'launching' ELSE 'running' END",
-                {"old": old.value, "over": old in ENDED_RUNS},
+                {"old": old.value, "over": old not in OPEN_RUNS},
             )
             connection.execute("ALTER TABLE run ENABLE TRIGGER run_moved")
             with contextlib.suppress(psycopg.errors.CheckViolation):
                 connection.execute(
                     "UPDATE run SET state = %(new)s, ended_at = CASE WHEN %(over)s THEN now() END",
-                    {"new": new.value, "over": new in ENDED_RUNS},
+                    {"new": new.value, "over": new not in OPEN_RUNS},
                 )
                 allowed.add((old, new))
     assert allowed == MOVES

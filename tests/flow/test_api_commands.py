@@ -1,4 +1,4 @@
-"""The hosts' commands of the HTTP face: tokens, invitations, limits, boards, export, the audit log."""
+"""The hosts' calls of the HTTP API: tokens, invitations, limits, boards, export, the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Discord face against the real API on real Postgres: what is typed, what a channel sees, and bad days."""
+"""The Discord bot against the real API on real Postgres: what is typed, what a channel sees, and bad days."""
 
 from __future__ import annotations
 
@@ -78,16 +78,16 @@ def bot(
     """The bot in a thread of its own; at the end it is gone, and only its memory stays. No hour is the digest's."""
     settings = settings_of(discord, api, place, **channels)
     connect_to(settings)
-    loop, faces, failed = asyncio.new_event_loop(), [], []
+    loop, clients, failed = asyncio.new_event_loop(), [], []
     before = discord.met["identify"]
     patch = pytest.MonkeyPatch()
     patch.setattr(announcements, "DIGEST_HOUR", None)
 
     async def live() -> None:
-        with state.opened(settings.state_file) as kept, reaching(url or api.url, patience_s) as voice:
-            face = DiscordClient(settings, kept, voice, guild_ready_timeout=0)
-            faces.append(face)
-            await face.start(fake.TOKEN)
+        with state.opened(settings.state_file) as kept, reaching(url or api.url, patience_s) as service:
+            client = DiscordClient(settings, kept, service, guild_ready_timeout=0)
+            clients.append(client)
+            await client.start(fake.TOKEN)
 
     def run() -> None:
         try:
@@ -103,11 +103,11 @@ def bot(
     try:
         discord.wait_for(lambda: discord.met["identify"] > before or failed, "the bot")
         assert not failed, failed
-        discord.wait_for(lambda: faces and faces[0].is_ready(), "a bot that is ready")
-        yield faces[0]
+        discord.wait_for(lambda: clients and clients[0].is_ready(), "a bot that is ready")
+        yield clients[0]
     finally:
-        if faces and thread.is_alive():
-            asyncio.run_coroutine_threadsafe(faces[0].close(), loop)
+        if clients and thread.is_alive():
+            asyncio.run_coroutine_threadsafe(clients[0].close(), loop)
         thread.join(60)
         patch.undo()
         assert not thread.is_alive()
@@ -317,7 +317,7 @@ def test_the_bots_token_opens_no_more_than_the_person_may(api: ServedApi) -> Non
             lambda: client.acting_for("person:1").me(),
             lambda: client.acting_for("github:501").me(),
             client.overview,
-            lambda: client.person_for("github", "1", "x"),
+            lambda: client.person("ada"),
             client.acting_for("discord:501").overview,
             lambda: client.acting_for("discord:501").set_accepting(False),
         ):

@@ -56,7 +56,7 @@ class Pinned:
         found, self.said = self.said, []
         return found
 
-    def news(self) -> list[str]:
+    def headlines(self) -> list[str]:
         found, self.said = self.said, []
         return [one.splitlines()[0].removeprefix("### ") for one in found]
 
@@ -77,21 +77,21 @@ def test_each_thing_is_told_once_and_an_absence_is_caught_up_in_silence(database
     clock, pinned = HandClock(at=START.replace(hour=5)), Pinned()
     with (
         served(database_url, tmp_path / "service", clock=clock, bot=BOT_TOKEN) as api,
-        contextlib.closing(Service(api.url, BOT_TOKEN)) as voice,
+        contextlib.closing(Service(api.url, BOT_TOKEN)) as service,
     ):
         memory_file = tmp_path / "bot.sqlite"
 
         def look_at(file: Path) -> None:
             """By a bot that was just started: it knows what its memory knows."""
             with state.opened(file) as kept:
-                asyncio.run(Announcer(kept, voice, pinned, 3000, clock.now).look())
+                asyncio.run(Announcer(kept, service, pinned, 3000, clock.now).look())
 
         def look() -> list[str]:
             look_at(memory_file)
-            return pinned.news()
+            return pinned.headlines()
 
         ranks(api, "ada", 0.5)
-        assert look() == [], "what was there before the bot is no news"
+        assert look() == [], "what was there before the bot is not announced"
         ranks(api, "bea", 0.4)
         assert look() == ["★ bea leads transpose on H100"]
         assert look() == []
@@ -136,34 +136,34 @@ def test_what_discord_doesnt_take_is_said_at_the_next_look(database_url: str, tm
     clock, pinned = HandClock(at=START.replace(hour=5)), Pinned()
     with (
         served(database_url, tmp_path / "service", clock=clock, bot=BOT_TOKEN) as api,
-        contextlib.closing(Service(api.url, BOT_TOKEN)) as voice,
+        contextlib.closing(Service(api.url, BOT_TOKEN)) as service,
         state.opened(tmp_path / "bot.sqlite") as kept,
     ):
-        crier = Announcer(kept, voice, pinned, 3000, clock.now)
-        asyncio.run(crier.look())
+        announcer = Announcer(kept, service, pinned, 3000, clock.now)
+        asyncio.run(announcer.look())
         ranks(api, "ada", 0.5)
         pinned.broken = True
         with pytest.raises(OSError, match="503"):
-            asyncio.run(crier.look())
+            asyncio.run(announcer.look())
         pinned.broken = False
-        asyncio.run(crier.look())
-        assert pinned.news() == ["★ ada leads transpose on H100"]
+        asyncio.run(announcer.look())
+        assert pinned.headlines() == ["★ ada leads transpose on H100"]
         about, ends = "words and words " * 240, clock.now() + timedelta(hours=30)
         api.store.boards.add(
             "long", loading.load(TRANSPOSE), gpus=["H100"], description=about, deadline_at=ends, now=clock.now()
         )
-        asyncio.run(crier.look())
+        asyncio.run(announcer.look())
         (told,) = pinned.texts()
         assert f"<t:{int(ends.timestamp())}:R>" in told
 
 
 def test_the_running_bot_announces_and_tells_staff(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
     discord.add_guild(2001, 3001, 3002)
-    with bot(discord, api, tmp_path, channel=3001, staff_channel=3002) as face:
-        discord.wait_for(lambda: face.state.word("announce:seen_at"), "the first look")
+    with bot(discord, api, tmp_path, channel=3001, staff_channel=3002) as client:
+        discord.wait_for(lambda: client.state.word("announce:seen_at"), "the first look")
         ranks(api, "bea", 0.4)
         card(discord, "★ bea leads transpose on H100", channel=3001)
-        face.service.client.close()
+        client.service.client.close()
         asked = discord.command(ADA, "me")
         assert "bug in kbslurm" in discord.answer(asked)
         card(discord, "A bug in the bot", channel=3002)

@@ -110,20 +110,20 @@ def test_the_end_of_each_canary_stirs_the_card_that_shows_them_all(
 ) -> None:
     monkeypatch.setattr(live_cards, "LOOK_S", 86_400.0)  # what isn't stirred isn't looked at
     heard: list[Any] = []
-    with bot(discord, api, tmp_path) as face:
-        hears = face.live_cards.heard
+    with bot(discord, api, tmp_path) as client:
+        hears = client.live_cards.heard
 
         def listening(event: Any) -> None:
             hears(event)
             heard.append(event)
 
-        monkeypatch.setattr(face.live_cards, "heard", listening)
+        monkeypatch.setattr(client.live_cards, "heard", listening)
         discord.answer(discord.command(HOSTESS, "verify", leaderboard="transpose", gpu="H100"))
         shown = card(discord, "canary on transpose")
         assert "at github waiting" in text_of(shown)
         # What stirs it because they were accepted is over when those of the second one have been heard.
         discord.wait_for(lambda: any(one.subject == "submission:2" for one in heard), "the second one's events")
-        discord.wait_for(lambda: not face.live_cards._open[3000][1].is_stirred, "a card at rest")
+        discord.wait_for(lambda: not client.live_cards._open[3000][1].is_stirred, "a card at rest")
         assert works(api, "github") == 2
         card(discord, "**H100** at github ✓ works")
     with bot(discord, api, tmp_path):  # which ones it shows is known again after a restart
@@ -203,7 +203,7 @@ def test_the_same_trouble_is_one_card_whatever_its_numbers(monkeypatch: pytest.M
         now += alarms.QUIET_S - 1
         assert len(await raised("github is left alone for 9 s")) == 4
         now += alarms.QUIET_S
-        assert len(await raised("github is left alone for 9 s")) == 5, "after a while it is news again"
+        assert len(await raised("github is left alone for 9 s")) == 5, "after a while it is said again"
         channel.gone = True
         assert len(await raised("github is left alone for 10 s")) == 6, "somebody removed the card"
         await staff.stop()
@@ -229,11 +229,11 @@ def test_whoever_is_told_of_trouble_with_numbers_makes_one_card_of_it(
 ) -> None:
     monkeypatch.setattr(alarms, "EDIT_GAP_S", 0.1)
     discord.add_guild(2001, STAFF)
-    with bot(discord, api, tmp_path, staff_channel=STAFF) as face:
-        loop = face.loop
+    with bot(discord, api, tmp_path, staff_channel=STAFF) as client:
+        loop = client.loop
         for seconds in (12, 24, 48):
             said = f"Somebody was told: the service is left alone for {seconds} s."
-            asyncio.run_coroutine_threadsafe(face.alarm(said), loop).result(60)
+            asyncio.run_coroutine_threadsafe(client.alarm(said), loop).result(60)
         told = card(discord, "for 48 s", channel=STAFF)
         assert "3 times since" in text_of(card(discord, "3 times", channel=STAFF)) and "/staff" in text_of(told)
     assert len(discord.shown(STAFF)) == 1 and not discord.refusals

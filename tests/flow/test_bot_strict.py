@@ -197,8 +197,8 @@ def test_a_card_in_an_archived_thread_is_left_alone_until_there_is_an_end_to_tel
     assert sum(status == 400 for _, _, status in discord.calls) <= 2
 
 
-def said_a_place(face: DiscordClient) -> bool:
-    return any(name.startswith("said:place") for name in face.state._words)
+def said_a_place(client: DiscordClient) -> bool:
+    return any(name.startswith("said:place") for name in client.state._words)
 
 
 def test_two_bots_with_one_token_do_each_thing_once(discord: Discord, api: ServedApi, tmp_path: Path) -> None:
@@ -210,8 +210,8 @@ def test_two_bots_with_one_token_do_each_thing_once(discord: Discord, api: Serve
         bot(discord, api, places[0], channel=3001, staff_channel=STAFF) as one,
         bot(discord, api, places[1], channel=3001, staff_channel=STAFF) as other,
     ):
-        for face in (one, other):
-            discord.wait_for(lambda face=face: face.state.word("announce:seen_at"), "the first look")  # type: ignore[misc]
+        for client in (one, other):
+            discord.wait_for(lambda client=client: client.state.word("announce:seen_at"), "the first look")  # type: ignore[misc]
         asked = discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100")
         discord.answer(asked)
         card(discord, "Two bots are running with one token", STAFF)

@@ -91,7 +91,7 @@ def test_what_is_submitted_is_judged_there_and_has_one_verdict(stage: Stage, len
 
 
 def test_where_it_cant_be_kept_apart_nothing_runs(stage: Stage, lent: Lending) -> None:
-    """The house's own trouble: tried three times, then told so, never held against the submission."""
+    """Our own trouble: tried three times, then told so, never held against the submission."""
     backend = lent.place.backend
     assert isinstance(backend, GithubBackend)
     backend.min_isolation = 3  # which takes a container and a whole GPU

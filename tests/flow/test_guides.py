@@ -106,8 +106,8 @@ def _saved(before: str, body: str) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Desk:
-    """Where it is typed: a home folder with nothing in it but `examples`, and programs of ours before the machine's."""
+class Shell:
+    """A shell in a home folder with nothing in it but `examples`; our programs come before the machine's."""
 
     home: Path
     env: Mapping[str, str]
@@ -136,102 +136,103 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def shell(tmp_path: Path) -> Shell:
     home = tmp_path / "home"
     (home / "bin").mkdir(parents=True)
     (home / "examples").symlink_to(ROOT / "examples")
     machine = {key: os.environ[key] for key in ("LANG", "TMPDIR") if key in os.environ}
     path = f"{home / 'bin'}:{os.environ['PATH']}"
     env = {**machine, "PATH": path, "HOME": str(home), "PYTHON": sys.executable, "ANSWERS": ANSWERS}
-    made = Desk(home=home, env=env)
+    made = Shell(home=home, env=env)
     made.program("kbslurm", f'exec {shlex.quote(sys.executable)} -m kbslurm "$@"')
     return made
 
 
 @contextmanager
-def listening(desk: Desk, toml: str = "") -> Iterator[str]:
+def listening(shell: Shell, toml: str = "") -> Iterator[str]:
     """The reader's kbslurm.toml says where the service listens, so that it is a free port."""
     port = free_port()
-    (desk.home / "kbslurm.toml").write_text(f"{toml}[server]\nlisten = '127.0.0.1:{port}'\n")
+    (shell.home / "kbslurm.toml").write_text(f"{toml}[server]\nlisten = '127.0.0.1:{port}'\n")
     yield f"http://127.0.0.1:{port}"
 
 
-def test_a_competitors_commands_run(desk: Desk, database_url: str, tmp_path: Path) -> None:
+def test_a_competitors_commands_run(shell: Shell, database_url: str, tmp_path: Path) -> None:
     with served(database_url, tmp_path / "service") as api, working(api, tmp_path / "service"):
         person = api.store.people.ensure("ada")
         token = api.store.tokens.issue(person.id, device="laptop", now=api.now)
         guide = Guide(name="competitor-guide", replaced={"https://kernels.example.edu": api.url})
-        said = desk.type(guide, stdin=f"{token}\n")
+        said = shell.type(guide, stdin=f"{token}\n")
     assert said.count("passed") >= 2, said
 
 
-def test_a_hosts_commands_run(desk: Desk, database_url: str) -> None:
-    said = desk.type(Guide(name="host-guide"), DATABASE_URL=database_url)
+def test_a_hosts_commands_run(shell: Shell, database_url: str) -> None:
+    said = shell.type(Guide(name="host-guide"), DATABASE_URL=database_url)
     assert "grace" in said.splitlines()[-1], said
 
 
-def test_a_problem_authors_commands_run(desk: Desk, database_url: str) -> None:
-    said = desk.type(Guide(name="problem-author-guide"), DATABASE_URL=database_url)
+def test_a_problem_authors_commands_run(shell: Shell, database_url: str) -> None:
+    said = shell.type(Guide(name="problem-author-guide"), DATABASE_URL=database_url)
     assert "passed" in said, said
 
 
-def test_an_operators_commands_run(desk: Desk, database_url: str) -> None:
-    with listening(desk) as url:
-        said = desk.type(Guide(name="operate"), DATABASE_URL=database_url, SERVICE=url)
+def test_an_operators_commands_run(shell: Shell, database_url: str) -> None:
+    with listening(shell) as url:
+        said = shell.type(Guide(name="operate"), DATABASE_URL=database_url, SERVICE=url)
     assert "PASS" in said, said
 
 
 SITE = Guide(name="site-admin", needs_a_cluster=("kbslurm doctor --site", "kbslurm image build"))
 
 
-def test_a_site_admins_commands_run_on_what_a_slurm_said(desk: Desk) -> None:
+def test_a_site_admins_commands_run_on_what_a_slurm_said(shell: Shell) -> None:
     recorded = shlex.quote(str(SLURM))
-    desk.program("sinfo", f'case "$*" in -V) echo slurm 24.11.5;; *) cat {recorded}/sinfo.txt;; esac')
+    shell.program("sinfo", f'case "$*" in -V) echo slurm 24.11.5;; *) cat {recorded}/sinfo.txt;; esac')
     config = f"cat {recorded}/config.txt"
-    desk.program("scontrol", f'case "$*" in *partition) cat {recorded}/partitions.txt;; *) {config};; esac')
-    desk.program("sacctmgr", f"cat {recorded}/associations.txt")
-    shared = {"/shared/kbslurm": str(desk.home / "shared")}
-    said = desk.type(Guide(name=SITE.name, replaced=shared, needs_a_cluster=SITE.needs_a_cluster))
+    shell.program("scontrol", f'case "$*" in *partition) cat {recorded}/partitions.txt;; *) {config};; esac')
+    shell.program("sacctmgr", f"cat {recorded}/associations.txt")
+    shared = {"/shared/kbslurm": str(shell.home / "shared")}
+    said = shell.type(Guide(name=SITE.name, replaced=shared, needs_a_cluster=SITE.needs_a_cluster))
     assert "H100" in said, said
 
 
 @pytest.mark.parametrize("line", SITE.only_parsed())
-def test_what_needs_a_cluster_is_only_parsed_by_its_command(desk: Desk, line: str) -> None:
-    assert parsed(desk, line) == 0, line
+def test_what_needs_a_cluster_is_only_parsed_by_its_command(shell: Shell, line: str) -> None:
+    assert parsed(shell, line) == 0, line
 
 
 @pytest.mark.parametrize("line", ["kbslurm doctr --site x", "kbslurm doctor --sight x", "kbslurm image bild cuda"])
-def test_a_misspelt_command_doesnt_parse(desk: Desk, line: str) -> None:
-    assert parsed(desk, line) == 2, line
+def test_a_misspelt_command_doesnt_parse(shell: Shell, line: str) -> None:
+    assert parsed(shell, line) == 2, line
 
 
-def test_the_bots_commands_run_against_the_loopback_discord(desk: Desk, database_url: str) -> None:
+def test_the_bots_commands_run_against_the_loopback_discord(shell: Shell, database_url: str) -> None:
     with discord.served() as fake:
         addresses = f"api_url = '{fake.url}/api/v10'\ngateway_url = '{fake.gateway_url}'\n"
-        with listening(desk, f"[daemon.local]\nslots = {{ H100 = 1 }}\n[discord]\n{addresses}") as url:
+        with listening(shell, f"[daemon.local]\nslots = {{ H100 = 1 }}\n[discord]\n{addresses}") as url:
             guide = Guide(name="discord", replaced={"PASTE-IT-HERE": discord.TOKEN})
-            said = desk.type(guide, DATABASE_URL=database_url, SERVICE=url)
+            said = shell.type(guide, DATABASE_URL=database_url, SERVICE=url)
         assert fake.met["identify"], "the bot came"
     last = said.splitlines()[-1]
     assert last.startswith("PASS") and "FAIL" not in said, said
 
 
-def test_overflows_commands_run_against_the_loopback_modal(desk: Desk, tmp_path: Path) -> None:
+def test_overflows_commands_run_against_the_loopback_modal(shell: Shell, tmp_path: Path) -> None:
     with modal.FakeModal(tmp_path / "there") as fake:
         env = {"MODAL_TOKEN_ID": modal.TOKEN[0], "MODAL_TOKEN_SECRET": modal.TOKEN[1], "MODAL_SERVER_URL": fake.url}
-        said = desk.type(Guide(name="overflow"), **env)
+        said = shell.type(Guide(name="overflow"), **env)
         assert list(fake.functions) == ["judge-H100"]
     assert "PASS" in said and "FAIL" not in said, said
 
 
 @needs(GIT)
-def test_the_steps_to_github_run_against_the_loopback_one(desk: Desk, tmp_path: Path) -> None:
+def test_the_steps_to_github_run_against_the_loopback_one(shell: Shell, tmp_path: Path) -> None:
     origin = tmp_path / "kernel-runs.git"
-    (desk.home / ".gitconfig").write_text("[user]\nname = ada\nemail = ada@example.edu\n[init]\ndefaultBranch = main\n")
+    identity = "[user]\nname = ada\nemail = ada@example.edu\n[init]\ndefaultBranch = main\n"
+    (shell.home / ".gitconfig").write_text(identity)
     for argv in (["git", "init", "-q", "--bare", str(origin)], ["git", "clone", "-q", str(origin), "first"]):
-        subprocess.run(argv, cwd=tmp_path, env=dict(desk.env), check=True, capture_output=True)
+        subprocess.run(argv, cwd=tmp_path, env=dict(shell.env), check=True, capture_output=True)
     for argv in (["git", "commit", "-q", "--allow-empty", "-m", "first"], ["git", "push", "-q"]):
-        subprocess.run(argv, cwd=tmp_path / "first", env=dict(desk.env), check=True, capture_output=True)
+        subprocess.run(argv, cwd=tmp_path / "first", env=dict(shell.env), check=True, capture_output=True)
     env = {"GITHUB_TOKEN": github.TOKEN, "KBSLURM_RUN_KEY": "ab" * 32}
     files = repository_files.files(shared_folders.eval_dir())
     repository = "example-university/kernel-runs"
@@ -239,7 +240,7 @@ def test_the_steps_to_github_run_against_the_loopback_one(desk: Desk, tmp_path: 
     fake = github.FakeGithub(tmp_path / "github", files, secrets_=key, repository=repository)
     try:
         guide = Guide(name="overflow", heading="Set it up", replaced={f"git@github.com:{repository}.git": str(origin)})
-        said = desk.type(guide, GITHUB_API_URL=fake.url, **env)
+        said = shell.type(guide, GITHUB_API_URL=fake.url, **env)
     finally:
         fake.close()
     assert "PASS" in said and "FAIL" not in said, said
@@ -252,11 +253,11 @@ def test_the_steps_to_github_run_against_the_loopback_one(desk: Desk, tmp_path: 
     ("guide", "word", "misspelt"),
     [("operate", "kbslurm db upgrade", "kbslurm db upgarde"), ("site-admin", "--shared-root", "--shared-roof")],
 )
-def test_a_misspelt_command_of_a_guide_ends_it(desk: Desk, guide: str, word: str, misspelt: str) -> None:
+def test_a_misspelt_command_of_a_guide_ends_it(shell: Shell, guide: str, word: str, misspelt: str) -> None:
     with pytest.raises(AssertionError, match=misspelt):
-        desk.type(Guide(name=guide, replaced={word: misspelt}, needs_a_cluster=SITE.needs_a_cluster))
+        shell.type(Guide(name=guide, replaced={word: misspelt}, needs_a_cluster=SITE.needs_a_cluster))
 
 
-def parsed(desk: Desk, line: str) -> int:
+def parsed(shell: Shell, line: str) -> int:
     """The exit code of the line with --help at its end: an option that the command doesn't know ends it before."""
-    return CommandLine(cwd=desk.home)(*shlex.split(line, comments=True)[1:], "--help").code
+    return CommandLine(cwd=shell.home)(*shlex.split(line, comments=True)[1:], "--help").code

@@ -496,10 +496,10 @@ def test_compiled_code_with_host_copies(tmp_path: Path, gpu: Any) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"version": 10020}, "the GPU's driver speaks CUDA 10.2 and 11.4 is needed; update it"),
-        ({"devices": 0}, "the CUDA driver is there and shows no device; is one allocated to this job?"),
+        ({"version": 10020}, "the driver supports CUDA 10.2, but 11.4 is needed; update it"),
+        ({"devices": 0}, "the CUDA driver is installed but shows no device; is one allocated to this job?"),
         ({"memory": 70_000}, "the device has too little memory free for this problem's arrays"),
-        (None, "this machine has neither libcuda.so.1 nor libamdhip64.so: no GPU driver is installed"),
+        (None, "no GPU driver is installed: this machine has neither libcuda.so.1 nor libamdhip64.so"),
     ],
     ids=["old driver", "no device", "no memory", "no driver"],
 )

@@ -123,7 +123,7 @@ def test_a_device_s_memory_is_lent_across_namespaces(tmp_path: Path, folders: tu
     ("source", "verdict", "said"),
     [
         ("def custom_kernel(data):\n    print('hello')\n    return data\n", "wrong", "an answer is wrong"),
-        ("import os\nos._exit(0)\n", "error", "the submission ended itself (exit code 0)"),
+        ("import os\nos._exit(0)\n", "error", "the submission's process ended (exit code 0)"),
         ("def custom_kernel(data):\n    while True:\n        pass\n", "timeout", "no answer within 5 s"),
         ("import socket\nsocket.socket()\n", "error", "PermissionError"),
     ],

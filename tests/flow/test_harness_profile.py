@@ -93,7 +93,7 @@ def test_what_ran_is_told_and_kept_as_the_report_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        (ENDS, "no profile: the submission ended itself (exit code 3)"),
+        (ENDS, "no profile: the submission's process ended (exit code 3)"),
         (HANGS, "no profile: no answer within 4 s"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A test or a few per law of the house; each fails when its law is broken. Law 7 is the Slurm backend's own floor."""
+"""One or more tests per law; each fails when its law is broken. Law 7 is the Slurm backend's own floor."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_ranked_runs_wait_for_the_reference_times_and_are_scored_in_them(stage: 
     ours = stage.submit(by="ada", mode="leaderboard").submission_id
     assert state(stage) == "calibrating" and standing(stage, ours) == "calibrating"
     quick = stage.submit(by="bob", mode="test").submission_id
-    assert judge(stage, 0.5, baseline_s=0.25) is Scored.VERDICT  # the house's own, first of all
+    assert judge(stage, 0.5, baseline_s=0.25) is Scored.VERDICT  # the service's own, first of all
     assert state(stage) == "calibrated" and board(stage) == []
     assert standing(stage, ours) == "queued", "the same statement lets go of what waited"
     judge(stage, 0.5)
@@ -96,7 +96,7 @@ def test_ranked_runs_wait_for_the_reference_times_and_are_scored_in_them(stage: 
         judge(stage, 2.0, baseline_s=0.5)
     assert board(stage) == [("ada", 1.0)]
     held = stage.store.boards.find("board")
-    assert held is not None and held.submissions == 2, "the house's own submission is on no list"
+    assert held is not None and held.submissions == 2, "the service's own submission is on no list"
     assert [round(one, 6) for one in stage.store.calibrations.of_board(held)["A100"].b_ref_s or ()] == [0.25]
     assert stage.store.calibrations.tend(stage.clock.now()) == 0
 
@@ -374,7 +374,7 @@ def test_a_final_measures_the_leaders_together_and_counts_when_a_host_says_so(
 
 
 def shown_to_all(stage: Stage) -> None:
-    """By the HTTP face and by the board's page: what came of it, in the order of the places before."""
+    """By the HTTP API and by the board's page: what came of it, in the order of the places before."""
     context = context_of(Config(), stage.store, clock=stage.clock)
     with serving(context, stage.url) as found, httpx.Client(base_url=found.url) as client:
         told = client.get("/final/board/A100")

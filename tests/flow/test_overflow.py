@@ -162,7 +162,7 @@ def test_home_goes_down_the_queue_drains_elsewhere_and_new_runs_stay_home_again(
     assert full_submission.from_json(full_submission.as_json(view)).runs[0].went == run.went, (
         "a laptop is told the same"
     )
-    assert stage.store.submissions.get(stage.runs()[0]["submission_id"]).runs[0].went == "", "home is no news"
+    assert stage.store.submissions.get(stage.runs()[0]["submission_id"]).runs[0].went == "", "nothing to say at home"
     whys = stage.rows("SELECT why_here FROM attempt WHERE backend <> 'cluster' AND state = 'reported'")
     assert all("cluster is down" in row["why_here"] for row in whys)
     assert len(stage.store.standings.best("board", "A100")) == 12

@@ -83,7 +83,7 @@ class ServedApi:
 
 @contextmanager
 def serving(context: Context, url: str) -> Iterator[Serving]:
-    """The service's server. Its listener, which a stop lets finish its wait, is woken then, by news about nothing."""
+    """The service's server. Its listener, which a stop lets finish its wait, is woken then by an empty event."""
     with ExitStack() as last, Serving(context, host="127.0.0.1", port=0) as found:
         try:
             yield found

@@ -12,7 +12,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbslurm.domain.board import TIES_TOLD, TOP, Entry, Ranking, overlap, ranked
+from kbslurm.domain.board import TIES_TOLD, TOP, Entry, Ranking, ranked, separated
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -89,7 +89,7 @@ def test_ranking_is_a_pure_function_of_the_set(found: list[Entry], draw: object)
         assert row.rank not in row.tied_with
         for other in rows:
             if other is not row:
-                assert other.rank in row.tied_with or not overlap(row.entry, other.entry)
+                assert other.rank in row.tied_with or separated(row.entry, other.entry)
                 assert (other.rank in row.tied_with) == (row.rank in other.tied_with)
 
 
@@ -100,7 +100,7 @@ def test_ranking_is_a_pure_function_of_the_set(found: list[Entry], draw: object)
 def test_ties_are_those_of_all_pairs_and_the_nearest_are_told(found: list[tuple[float, float]], row: int) -> None:
     rows = Ranking([entry(n, score, wide=wide, run=n) for n, (score, wide) in enumerate(found)])
     row %= len(rows)
-    tied = {n for n in range(len(rows)) if n != row and overlap(rows.entries[n], rows.entries[row])}
+    tied = {n for n in range(len(rows)) if n != row and not separated(rows.entries[n], rows.entries[row])}
     if row < TOP:  # all pairs of the first are judged together, which can only leave more of them in doubt
         tied |= {one.rank - 1 for one in ranked(rows.entries[:TOP]) if row + 1 in one.tied_with}
     told = rows[row]
@@ -128,7 +128,7 @@ def test_many_that_are_equally_fast_are_hardly_ever_told_apart() -> None:
             score = math.exp(statistics.fmean(launches))
             low, high = score * math.exp(-half), score * math.exp(half)
             rows.append(replace(entry(person, score, run=person), low_s=low, high_s=high))
-        by_pairs += any(not overlap(a, b) for a, b in combinations(rows, 2))
+        by_pairs += any(separated(a, b) for a, b in combinations(rows, 2))
         lucky += any(len(row.tied_with) < 19 for row in ranked(rows))
     assert lucky <= 0.1 * boards < by_pairs
 

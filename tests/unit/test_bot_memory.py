@@ -27,8 +27,8 @@ def test_a_broken_file_is_set_aside(tmp_path: Path, content: bytes) -> None:
     with opened(file) as kept:
         kept.keep("a", "1")
         assert kept.open_cards() == []
-    (aside,) = tmp_path.glob("bot.sqlite.broken-*")
-    assert aside.read_bytes() == content
+    (set_aside,) = tmp_path.glob("bot.sqlite.broken-*")
+    assert set_aside.read_bytes() == content
     with opened(file) as kept:
         assert kept.word("a") == "1"
 

@@ -75,9 +75,9 @@ def test_an_event_that_cant_be_read_is_not_the_end_of_the_feed(monkeypatch: pyte
         raise ValueError("invalid literal for int()")
 
     async def played() -> None:
-        voice: Any = SimpleNamespace(client=feed)
+        service: Any = SimpleNamespace(client=feed)
         table: Any = SimpleNamespace(heard=broken, stir=lambda: None)
-        task = asyncio.create_task(follow(voice, table, lambda one: heard.append(one.token)))
+        task = asyncio.create_task(follow(service, table, lambda one: heard.append(one.token)))
         async with asyncio.timeout(60):
             await asyncio.wait({task, asyncio.create_task(feed.drained.wait())}, return_when=asyncio.FIRST_COMPLETED)
         task.cancel()
@@ -110,9 +110,9 @@ def test_a_canary_that_is_gone_ends_its_card() -> None:
 
     async def played() -> None:
         memory: Any = SimpleNamespace(put=put)
-        voice: Any = Silent()
+        service: Any = Silent()
         pins: Any = Pins()
-        table = live_cards.LiveCards(memory, voice, pins)
+        table = live_cards.LiveCards(memory, service, pins)
         table.add(7, 3000, live_cards.NOBODY)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(20):
@@ -126,13 +126,13 @@ def test_a_canary_that_is_gone_ends_its_card() -> None:
 
 def test_who_is_known_waits_for_nobody_who_is_new() -> None:
     async def played() -> None:
-        voice = Service("http://127.0.0.1:1", "token", patience_s=0.05)
-        voice._people[501] = PersonInfo(id=1, name="ada", role="participant", banned=False)
+        service = Service("http://127.0.0.1:1", "token", patience_s=0.05)
+        service._people[501] = PersonInfo(id=1, name="ada", role="participant", banned=False)
         try:
-            async with voice._meeting:
-                assert (await voice.person(501, "ada")).name == "ada"
+            async with service._meeting:
+                assert (await service.person(501, "ada")).name == "ada"
         finally:
-            voice.close()
+            service.close()
 
     asyncio.run(played())
 

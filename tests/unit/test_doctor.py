@@ -345,9 +345,9 @@ def test_a_good_node_passes_everything() -> None:
     ("changed", "name", "grade"),
     [
         ({"pong_seen_at": "1030.0"}, "clocks", Grade.PASS),
-        ({"pong_seen_at": "1030.0"}, "letter box", Grade.CAUTION),
+        ({"pong_seen_at": "1030.0"}, "file latency", Grade.CAUTION),
         ({"pong_seen_at": "1030.0"}, "visibility", Grade.CAUTION),
-        ({"pong_seen_at": None}, "letter box", Grade.CAUTION),
+        ({"pong_seen_at": None}, "file latency", Grade.CAUTION),
         ({"torn_reads": "7"}, "rename between nodes", Grade.CAUTION),
         ({"prepared": None}, "modules", Grade.FAIL),
         ({"cores": "64"}, "cores", Grade.CAUTION),
@@ -423,7 +423,7 @@ def test_a_clock_that_is_off_isnt_taken_for_a_slow_disk() -> None:
     found = node.node_findings(SITE, GPU, off)
     assert one(found, "clocks").grade is Grade.CAUTION
     assert "60" in one(found, "clocks").text
-    assert one(found, "letter box").grade is Grade.PASS
+    assert one(found, "file latency").grade is Grade.PASS
 
 
 def test_a_folder_that_both_sides_made_is_a_failure() -> None:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kbslurm.domain.run import (
-    ENDED_RUNS,
     INFRASTRUCTURE_ATTEMPTS,
     JOB_PREFIX,
     MOVES,
@@ -88,7 +87,7 @@ class RunLife(RuleBasedStateMachine):
     def cancel(self) -> None:
         self._go(RunState.CANCELLED)
 
-    @precondition(lambda self: self.state in ENDED_RUNS)
+    @precondition(lambda self: self.state not in OPEN_RUNS)
     @rule(to=st.sampled_from(list(RunState)))
     def a_late_report_moves_nothing(self, to: RunState) -> None:
         assert (self.state, to) not in MOVES

@@ -149,7 +149,7 @@ def test_a_place_is_as_wide_as_its_script_can_ask_for(tmp_path: Path) -> None:
 def test_going_without_containers_is_said_in_so_many_words(tmp_path: Path) -> None:
     bare = "untrusted = false\nranked_min_isolation = 0\n" + PLAIN + '\n[container]\nruntime = "none"\n'
     site = sites.load(written(tmp_path, bare))
-    assert (site.untrusted, site.best_isolation) == (False, 0)
+    assert (site.untrusted, site.container.runtime) == (False, "none")
 
 
 def test_an_unknown_site_is_not_found(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_a_sealed_report_is_believed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ("leave(wire.seal(good, b'another key'))", "seal isn't by this attempt's key"),
+        ("leave(wire.seal(good, b'another key'))", "isn't sealed with this attempt's key"),
         ("leave(wire.dumps(good))", "can't be trusted"),
         ("leave('{')", "can't be trusted"),
         ("leave(wire.seal(dataclasses.replace(good, nonce='0'), key))", "about another run"),

@@ -134,7 +134,7 @@ def test_a_huge_number_is_not_finite() -> None:
 
 
 def test_a_text_over_the_cap_is_refused() -> None:
-    with pytest.raises(wire.WireError, match="over the cap"):
+    with pytest.raises(wire.WireError, match="over the limit"):
         wire.read_report(" " * (wire.REPORT_CAP + 1))
 
 

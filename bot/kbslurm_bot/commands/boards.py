@@ -79,7 +79,7 @@ async def template(interaction: Asked, leaderboard: str) -> None:
 async def get_submission(interaction: Asked, submission: app_commands.Range[int, 1, 2**53]) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
     service, user = bot_of(interaction).service, interaction.user
-    full = await service.for_user(user.id, user.display_name, lambda client: client.whole(submission))
+    full = await service.for_user(user.id, user.display_name, lambda client: client.full_submission(submission))
     lines = cards.lines(cards.Shown(full=full, owner=user.id, contexts=await service.score_contexts(user.id, full)))
     source = str(full["submission"]["source"] or "")
     files = (

@@ -12,7 +12,6 @@ from kbslurm.client.answers import Queue, SubmissionSummary
 from kbslurm.domain.amounts import seconds
 from kbslurm.domain.contest import known_gpu
 from kbslurm_bot import cards, plot
-from kbslurm_bot.buttons import cancel as cancelled
 from kbslurm_bot.commands.boards import leaderboard
 from kbslurm_bot.commands.completions import complete_board, complete_gpus, complete_own
 from kbslurm_bot.interactions import Asked, board_of, bot_of, roles_of
@@ -61,6 +60,13 @@ async def cancel(interaction: Asked, submission: app_commands.Range[int, 1, 2**5
     await cancelled(interaction, submission)
 
 
+async def cancelled(interaction: Asked, submission: int) -> None:
+    """Cancel its open runs, and confirm. The interaction has been deferred."""
+    service, user = bot_of(interaction).service, interaction.user
+    await service.for_user(user.id, user.display_name, lambda client: client.cancel(submission))
+    await interaction.followup.send(f"Submission {submission} is cancelled; existing verdicts stay.", ephemeral=True)
+
+
 @app_commands.command(name="link", description="Link a token from popcorn register or kbslurm login --register to you")
 @app_commands.describe(token="The pending token, cli_id in ~/.popcorn.yaml: only use one that you made yourself")
 async def link(interaction: Asked, token: app_commands.Range[str, 1, 512]) -> None:
@@ -87,7 +93,7 @@ async def show_personal(interaction: Asked, leaderboard: str, gpu: str | None = 
         user.display_name,
         lambda client: (
             client.submissions(board.name, limit=LINES),
-            client.lines(board.name, limit=HISTORY),
+            client.submission_rows(board.name, limit=HISTORY),
             client.ranking(board.name, known, limit=HISTORY),
         ),
     )

@@ -24,17 +24,17 @@ FILES_CAP = 4096
 FOLDERS_CAP = 4096
 DEPTH_CAP = 24
 NAME_CAP = 400
-LATEST_NS = 1 << 62  # of a file's time: the year 2116, which every file system can write down
+LATEST_NS = 1 << 62  # the latest file time: the year 2116, which every file system can store
 _PART = re.compile(r"[A-Za-z0-9_.+=@,#-]{1,200}")
 _HEAD = struct.Struct("<HBQQ")
 
 
 class Broken(ValueError):
-    """These bytes are no archive of ours."""
+    """These bytes aren't a valid archive."""
 
 
 class TooLarge(ValueError):
-    """There is more than may be taken over."""
+    """The files exceed a limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class Entry:
 
 
 def digest(entries: Iterable[Entry]) -> str:
-    """sha256 over names, kinds and contents, in the names' order. Times don't count."""
+    """sha256 over names, kinds and contents, sorted by name. Times don't count."""
     told = hashlib.sha256()
     for entry in sorted(entries, key=lambda e: e.name):
         told.update(f"{entry.name}\0{int(entry.program)}\0{len(entry.data)}\0".encode("ascii"))
@@ -57,17 +57,17 @@ def digest(entries: Iterable[Entry]) -> str:
 
 
 def most(cap: int) -> int:
-    """How many bytes an archive can have whose files come to so many."""
+    """The largest possible archive of files with this many bytes."""
     return cap + len(MAGIC) + 4 + FILES_CAP * (_HEAD.size + NAME_CAP)
 
 
 def folders(entries: Iterable[Entry]) -> list[str]:
-    """Every folder that these files need, each once, outer ones first."""
+    """Every folder that these files need, once each, parents first."""
     return sorted({above for entry in entries for above in _above(entry.name)})
 
 
 def written(folder: str, cap: int) -> bytes:
-    """The builder's part: the regular files below this folder. Links are left out, and so are odd names."""
+    """The builder's half: the regular files below this folder, without links and files with unusual names."""
     parts, count, total = [], 0, 0
     inside: set[str] = set()
     for name, path in _files(folder):
@@ -97,9 +97,9 @@ def _files(folder: str) -> Iterator[tuple[str, str]]:
 
 
 def read(blob: bytes, cap: int) -> Iterator[Entry]:
-    """The judge's part: the files in these bytes, or Broken."""
+    """The judge's half: the files in these bytes, or Broken."""
     if blob[: len(MAGIC)] != MAGIC or len(blob) < len(MAGIC) + 4:
-        raise Broken("it doesn't begin like one")
+        raise Broken("it has the wrong header")
     (count,) = struct.unpack_from("<I", blob, len(MAGIC))
     if count > FILES_CAP:
         raise Broken("too many files")
@@ -108,21 +108,21 @@ def read(blob: bytes, cap: int) -> Iterator[Entry]:
     folders: set[str] = set()
     for _ in range(count):
         if at + _HEAD.size > len(blob):
-            raise Broken("it is cut short")
+            raise Broken("it is truncated")
         length, program, mtime_ns, size = _HEAD.unpack_from(blob, at)
         at += _HEAD.size
         if at + length + size > len(blob):
-            raise Broken("it is cut short")
+            raise Broken("it is truncated")
         name = blob[at : at + length].decode("ascii", "replace")
         at += length
         _place(name, seen, folders)
         total += size
         if total > cap or program > 1 or mtime_ns > LATEST_NS:
-            raise Broken("a number in it is too large")
+            raise Broken("it contains a number that is too large")
         yield Entry(name=name, data=blob[at : at + size], program=bool(program), mtime_ns=mtime_ns)
         at += size
     if at != len(blob):
-        raise Broken("there is more behind its end")
+        raise Broken("it has trailing data")
 
 
 def _good(name: str) -> bool:
@@ -137,12 +137,12 @@ def _above(name: str) -> set[str]:
 
 
 def _place(name: str, seen: set[str], folders: set[str]) -> None:
-    """Refuse what couldn't be laid beside the others."""
+    """Refuse a name that isn't valid or collides with another."""
     if not _good(name):
-        raise Broken("a file's name in it can't be one")
+        raise Broken("it contains an invalid file name")
     mine = _above(name)
     if name in seen or name in folders or mine & seen:
-        raise Broken("a name in it stands twice")
+        raise Broken("it contains a name twice")
     seen.add(name)
     folders |= mine
     if len(folders) > FOLDERS_CAP:

@@ -1,4 +1,4 @@
-"""What was built: put where a submission's tools look for it, and collected into one archive."""
+"""Build results: placed where a submission's tools look for them, and collected into one archive."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ CACHES = {
     "XDG_CACHE_HOME": "xdg",
     "KBSLURM_CACHE": "own",
 }
-SHOWN = "/built"  # where a cage shows what was built
+SHOWN = "/built"  # where a cage mounts build results
 
 
 def furnish(told: dict[str, Any], folder: str) -> str | None:
-    """Put what was built where a submission's tools look for it; the folder of it, or None when nothing is built."""
+    """Place build results where a submission's tools look for them. Returns their folder, or None without any."""
     place = told.get("place")
     if not place:
         return None
@@ -41,12 +41,12 @@ def furnish(told: dict[str, Any], folder: str) -> str | None:
 
 
 def shown(folder: str) -> str:
-    """The read-only copy of what was built."""
+    """The read-only copy of the build results."""
     return SHOWN if os.path.isdir(SHOWN) else folder.rstrip("/") + BUILT_SUFFIX
 
 
 def library(folder: str, name: str) -> str:
-    """The library's path, on a file system that lets it be loaded."""
+    """The library's path, on a file system that allows loading it."""
     path = os.path.join(shown(folder), name)
     try:
         import ctypes
@@ -62,7 +62,7 @@ def library(folder: str, name: str) -> str:
 
 
 def collected(cache: str, cap: int) -> tuple[int, str, bytes]:
-    """The archive of what is in this folder."""
+    """The archive of this folder's files."""
     try:
         blob = archive.written(cache, cap)
     except archive.TooLarge:

@@ -1,4 +1,4 @@
-"""`kb_array` of the header, as ctypes has it, and the numbers of its types."""
+"""The header's `kb_array` in ctypes, and the numbers of its types."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Array(ctypes.Structure):
 
 @dataclass(kw_only=True)
 class CallArrays:
-    """The arrays of one message, and what must stay alive as long as they are used."""
+    """The arrays of one message, and what must stay alive while they are used."""
 
     arrays: Any
     count: int
     kept: list[Any]
     devices: list[tuple[Any, int, int]]  # tensors of a GPU, and where their bytes belong
-    fetched: list[tuple[int, int, int]]  # addresses on a device, and where the bytes there belong
-    wholes: list[tuple[int, int]]  # whole numbers, written as 64 bits, and how wide their places are
+    fetched: list[tuple[int, int, int]]  # device addresses, and where their bytes belong
+    wholes: list[tuple[int, int]]  # integers, written as 64 bits, and the width of their types
 
 
 def call_arrays(found: list[Place], kept: list[Any], like: CallArrays | None = None) -> CallArrays:

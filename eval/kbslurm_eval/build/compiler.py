@@ -53,14 +53,14 @@ def compiled(told: dict[str, Any], cache: str) -> tuple[int, str]:
 
 
 def excerpt(said: str) -> str:
-    """The first errors of a compiler's words."""
+    """The first errors in a compiler's output."""
     lines = [line.strip() for line in said.splitlines()]
     errors = [line for line in lines if re.search(r"\b(error|undefined reference|undefined symbol)\b", line)]
     return "; ".join(errors[:FIRST_ERRORS] or lines[-FIRST_ERRORS:])
 
 
 def find(name: str) -> str | None:
-    """A compiler's path: on PATH, in the toolkit's folder, or in a wheel of this Python's."""
+    """A compiler's path: on PATH, in the toolkit's folder, or in one of this Python's wheels."""
     path = os.environ.get("PATH", "")
     homes = [os.environ.get(n, "") for n in ("CUDA_HOME", "CUDA_PATH", "ROCM_PATH")] + ["/usr/local/cuda", "/opt/rocm"]
     more = [os.path.join(home, "bin") for home in homes if home]
@@ -70,14 +70,14 @@ def find(name: str) -> str | None:
 
 
 def _compiler(device: bool) -> str | None:
-    """nvcc or hipcc where a device or device code is; g++ for the rest, so that host parts run anywhere."""
+    """nvcc or hipcc if there is a device or device code; otherwise g++, so that host code runs anywhere."""
     gpu = _is_there("nvidiactl", "kfd", *_GPUS)
     names = ("nvcc", "hipcc") if device else ("nvcc", "hipcc", "g++", "c++") if gpu else ("g++", "c++", "nvcc")
     return next((path for name in names if (path := find(name))), None)
 
 
 def _is_there(*devices: str) -> bool:
-    """Whether one of these is, asked by name: a fenced builder can't list what devices there are."""
+    """Whether one of these exists, by name: a fenced builder can't list devices."""
     return any(os.path.exists(f"/dev/{name}") for name in devices)
 
 
@@ -119,7 +119,7 @@ def _target(gpu: str, flags: list[str]) -> list[str]:
 
 
 def _host(flags: list[str]) -> list[str]:
-    """nvcc's flags as far as they mean something to a host compiler."""
+    """Those of nvcc's flags that a host compiler understands."""
     kept: list[str] = []
     passed = skipped = False
     for flag in flags:

@@ -1,4 +1,4 @@
-"""The parameters of functions that are defined in C++ text."""
+"""The parameters of functions in C++ source."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ enum {
 
 #endif
 """
-# Host code that names a few calls of CUDA's runtime compiles without it; there is one memory then.
+# Host code that uses a few calls of CUDA's runtime compiles without it; host and device memory are then the same.
 HOST_CUDA = r"""
 #ifndef KBSLURM_HOST_CUDA_H
 #define KBSLURM_HOST_CUDA_H
@@ -249,7 +249,7 @@ KB_PLAIN(int2); KB_PLAIN(int3); KB_PLAIN(int4); KB_PLAIN(uint2); KB_PLAIN(uint4)
 #endif
 """
 
-# What many a reference's check reports to; problems whose own headers define it keep theirs.
+# Many references' checks report to this; problems whose own headers define it keep theirs.
 REPORTER = r"""
 #include <iostream>
 class TestReporter {
@@ -293,7 +293,7 @@ extern "C" int kb_call(const kb_array *in, int inputs, kb_array *out, int output
 
 
 def reference_unit(adapter: Mapping[str, Any]) -> str:
-    """One translation unit: the problem's three functions, and what calls them with arrays."""
+    """One translation unit: the problem's three functions, and the code that calls them with arrays."""
     headers = [*adapter["headers"], adapter["file"]]
     includes = "".join(f'#include "{name}"\n' for name in headers)
     own = "" if adapter["own_reporter"] else REPORTER
@@ -305,7 +305,7 @@ def reference_unit(adapter: Mapping[str, Any]) -> str:
                 f"TestReporter reporter; check_implementation(reporter, {data}, {out}); "
                 "return kb_passed(reporter, said, cap);"
             )
-        case "output_reference":  # the first is the output here, as the judge gives it
+        case "output_reference":  # here the output comes first, as the judge passes it
             checked = f"return kb_verdict(check_implementation(kb::taken<output_t>(in, inputs), {out}), said, cap);"
         case _:
             checked = f"return kb_verdict(check_implementation({data}, {out}), said, cap);"

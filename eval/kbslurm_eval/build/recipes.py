@@ -1,4 +1,4 @@
-"""What a builder is told to compile: a submission in C++ or CUDA, or a problem's own reference."""
+"""What a builder compiles: a submission in C++ or CUDA, or a problem's own reference."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LIBRARY = "kernel.so"
 
 
 def recipe(manifest: Manifest) -> dict[str, Any]:
-    """What a builder needs to make the submission's library. It names no case, no seed and no reference."""
+    """What a builder needs to compile the submission's library. It contains no case, seed or reference."""
     build = manifest.build
     files = {name: manifest.files[name] for name in manifest.runner_files if name in manifest.files}
     call = str(manifest.config.get("call", "custom_kernel"))

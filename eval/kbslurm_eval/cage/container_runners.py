@@ -89,12 +89,12 @@ class ContainerRunners:
             raise CantStart(f"the supervisor's FIFO can't be opened: {error}") from None
 
     def prepare(self) -> Path:
-        """The folder of the next launch's link."""
+        """The folder for the next launch's link."""
         self._count += 1
         return self._link / str(self._count)
 
     def hello(self) -> dict[str, Any]:
-        """The container is the outer part of the cage; limits and filter the runner puts on itself when it reads
+        """The container is the outer part of the cage; the runner applies limits and filter to itself when it reads
         this."""
         limits = {
             "memory_bytes": self._limits.memory_bytes,
@@ -115,7 +115,7 @@ class ContainerRunners:
         return runner
 
     def say(self, line: str) -> None:
-        """One line into the FIFO: short, so it is written whole."""
+        """Write one line into the FIFO; it is short, so the write is atomic."""
         os.write(self._ask, line.encode("ascii") + b"\n")
 
     def file(self, name: str) -> Path:
@@ -123,7 +123,7 @@ class ContainerRunners:
         return self._folder / name
 
     def close(self) -> None:
-        """Every runner ended; the script leaves its loop."""
+        """End every runner; the script leaves its loop."""
         self.warmer.close()
         for runner in self._live:
             runner.kill()
@@ -141,7 +141,7 @@ def _read_facts(path: Path) -> dict[str, str]:
 
 
 class ContainerRunner:
-    """One launch in a container of the job script's."""
+    """One launch in a container that the job script started."""
 
     furnished = False
     work: Path | None = None
@@ -170,11 +170,11 @@ class ContainerRunner:
         raise CantStart(f"the job script started no container within {START_S:.0f} s")
 
     def thaw(self) -> None:
-        """Let every process of it go on."""
+        """Continue all its processes."""
         self._tree.thaw()
 
     def freeze(self) -> None:
-        """Every process of it is stopped when this returns."""
+        """Stop all its processes; all are stopped when this returns."""
         self._tree.freeze(None)
 
     def core(self) -> int | None:
@@ -187,7 +187,7 @@ class ContainerRunner:
         return None
 
     def ended(self) -> str | None:
-        """How it ended, in words for the person."""
+        """How it ended, in words for people."""
         status = self._status()
         if status is None:
             return None
@@ -221,7 +221,7 @@ class ContainerRunner:
         self._tree.close()
 
     def log(self) -> str:
-        """What it wrote to stdout and stderr, capped; what the container said when it never came to run."""
+        """Its stdout and stderr, capped; the container's messages if it never ran."""
         if self._text is None:
             self._text = self._drain.text()
             if not self._text:

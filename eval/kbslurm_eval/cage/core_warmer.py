@@ -23,7 +23,7 @@ _sched_getcpu = getattr(ctypes.CDLL(None), "sched_getcpu", None)
 
 
 class CoreWarmer:
-    """The judge's end. Started when it is first needed; nothing here raises."""
+    """The judge's half. Started when first needed; nothing here raises."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -51,11 +51,11 @@ class CoreWarmer:
             self.close()
 
     def rest(self) -> None:
-        """The runner is awake: its core is its own."""
+        """The runner is awake and needs its core."""
         self._word[0] = self._asked & ~1
 
     def close(self) -> None:
-        """It is gone, and isn't started again."""
+        """End it; it isn't started again."""
         self._failed = True
         self.rest()
         if self._process is not None:
@@ -93,7 +93,7 @@ class CoreWarmer:
 
 
 def here() -> int | None:
-    """The core that this thread is on."""
+    """The core that this thread runs on."""
     core = int(_sched_getcpu()) if _sched_getcpu is not None else -1
     return core if core >= 0 else None
 
@@ -106,4 +106,4 @@ def apart(core: int | None) -> None:
         mine = os.sched_getaffinity(0)
         if others := mine - {core}:
             os.sched_setaffinity(0, others)
-            os.sched_setaffinity(0, mine)  # whoever runs stays where it is until there is a reason to move
+            os.sched_setaffinity(0, mine)  # a running process stays on its core until there is a reason to move

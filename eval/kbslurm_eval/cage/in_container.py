@@ -30,7 +30,7 @@ def put_on_inner_cage(told: Mapping[str, Any], folder: str) -> None:
         gpu, inet = bool(gpu_devices()), bool(told.get("inet"))
         put_on_seccomp(seccomp_filter(bare=False, own_pid=os.getpid(), inet=inet, memfd=gpu))
     except (OSError, KeyError) as error:
-        print(f"no filter for system calls: {error}", file=sys.stderr)
+        print(f"no system call filter: {error}", file=sys.stderr)
 
 
 def _leave_the_first_process() -> None:

@@ -14,12 +14,12 @@ OWN_CHILDREN: set[int] = set()
 
 
 def own_process(pid: int) -> None:
-    """This child of the judge is no orphan of a runner's: it is neither stopped nor ended as one."""
+    """This child of the judge isn't a runner's orphan: it is neither stopped nor killed as one."""
     OWN_CHILDREN.add(pid)
 
 
 def disown_process(pid: int) -> None:
-    """It is gone, and its number may be an orphan's next."""
+    """It is gone, and its pid may be reused by an orphan."""
     OWN_CHILDREN.discard(pid)
 
 

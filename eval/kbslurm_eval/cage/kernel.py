@@ -1,4 +1,4 @@
-"""The kernel's calls that Python has no function for, by way of the C library, and their numbers."""
+"""System calls that Python has no function for, through the C library, and their numbers."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ libc.syscall.restype = ctypes.c_long
 
 
 class CageError(OSError):
-    """A part of the cage can't be had here."""
+    """A part of the cage isn't available here."""
 
 
 def libc_call(name: str, *args: Any) -> int:
-    """A function of the C library's, or CageError with its reason."""
+    """Call a function of the C library; CageError with the reason if it fails."""
     ctypes.set_errno(0)
     done = int(getattr(libc, name)(*args))
     if done == -1:
@@ -39,10 +39,10 @@ def prctl(option: int, value: int = 0) -> None:
 
 
 def hide_judge() -> list[str]:
-    """Nobody of the same user may look into this process from now on; orphans of its runners come to it."""
+    """From now on no process of the same user may inspect this one, and orphans of its runners become its children."""
     troubles = []
     for option, value, said in (
-        (PR_SET_DUMPABLE, 0, "the judge's memory can't be closed to others of its user"),
+        (PR_SET_DUMPABLE, 0, "the judge's memory can't be protected from its user's other processes"),
         (PR_SET_CHILD_SUBREAPER, 1, "orphans of a runner can't be caught"),
         (PR_SET_TIMERSLACK, 1, "timers are coarse"),
     ):

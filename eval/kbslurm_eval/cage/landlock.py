@@ -21,9 +21,9 @@ _BENEATH = 1
     EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_DIR, REMOVE_FILE, MAKE_CHAR, MAKE_DIR, MAKE_REG, MAKE_SOCK,
     MAKE_FIFO, MAKE_BLOCK, MAKE_SYM, REFER, TRUNCATE, IOCTL_DEV,
 ) = (1 << n for n in range(16))  # fmt: skip
-_SINCE = {1: 13, 2: 14, 3: 15, 4: 15}  # how many of these each version of the interface knows; later ones all of them
-TRUNCATES = 3  # the first version that says who may empty a file
-SCOPES, SCOPED_SINCE = 0b11, 6  # abstract sockets of others, and signals to them
+_SINCE = {1: 13, 2: 14, 3: 15, 4: 15}  # how many of these each ABI version knows; later versions know all
+TRUNCATES = 3  # the first version that restricts truncating files
+SCOPES, SCOPED_SINCE = 0b11, 6  # other processes' abstract sockets, and signals to them
 READ = EXECUTE | READ_FILE | READ_DIR
 USE = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
 OWN = 0xFFFF & ~(MAKE_CHAR | MAKE_BLOCK)
@@ -34,12 +34,12 @@ _libc.syscall.restype = ctypes.c_long
 
 
 def version() -> int:
-    """Which version of Landlock this kernel has; 0 for none."""
+    """This kernel's Landlock version; 0 without Landlock."""
     return max(0, int(_libc.syscall(ctypes.c_long(CREATE), None, ctypes.c_size_t(0), ctypes.c_uint(_ABI_ASKED))))
 
 
 def keeps_signals() -> bool:
-    """Whether who is fenced in signals only who is in the same fence."""
+    """Whether a fenced process can only signal processes in the same fence."""
     return version() >= SCOPED_SINCE
 
 

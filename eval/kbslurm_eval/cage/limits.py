@@ -1,4 +1,4 @@
-"""What a runner may use, as limits that the kernel holds it to, and the devices that it may see."""
+"""A runner's limits, as the kernel enforces them, and the devices that it may see."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GPU_DEVICES = ("nvidia", "kfd", "dri")
 
 
 def set_limits(limits: Mapping[str, int], *, own_namespace: bool, gpu: bool) -> None:
-    """From here on, for this process and all that it starts."""
+    """Apply these to this process and everything it starts."""
 
     def at_most(kind: int, value: int) -> None:
         hard = resource.getrlimit(kind)[1]
@@ -22,8 +22,8 @@ def set_limits(limits: Mapping[str, int], *, own_namespace: bool, gpu: bool) -> 
     at_most(resource.RLIMIT_NOFILE, 1024)
     at_most(resource.RLIMIT_FSIZE, limits["file_bytes"])
     at_most(resource.RLIMIT_MEMLOCK, 64 << 20)
-    at_most(resource.RLIMIT_SIGPENDING, 1024)  # all processes of one user draw on one sum
-    # the kernel counts a user's tasks; in a user namespace of its own these are only the runner's
+    at_most(resource.RLIMIT_SIGPENDING, 1024)  # shared by all processes of one user
+    # the kernel counts a user's tasks; in a user namespace of its own, only the runner's count
     others = 0 if own_namespace else _tasks_of(os.getuid())
     at_most(resource.RLIMIT_NPROC, limits["processes"] + others)
     if not gpu:  # a GPU driver reserves far more address space than memory
@@ -42,7 +42,7 @@ def _tasks_of(uid: int) -> int:
 
 
 def gpu_devices() -> list[str]:
-    """Device files of a GPU on this machine."""
+    """The GPU device files on this machine."""
     with contextlib.suppress(OSError):
         return [f"/dev/{n}" for n in sorted(os.listdir("/dev")) if n.startswith(GPU_DEVICES[0]) or n in GPU_DEVICES[1:]]
     return []

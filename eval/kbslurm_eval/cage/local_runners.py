@@ -30,7 +30,7 @@ from kbslurm_eval.shared.program import eval_folder
 from kbslurm_eval.shared.runner_link import BUILT_SUFFIX, FILES, LENT, rank_folder
 from kbslurm_eval.shared.wire import Limits
 
-# what makes libraries go without memory that is shared by name, which level 1 doesn't allow
+# keeps libraries from sharing memory by name, which level 1 doesn't allow
 UNSHARED = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "NCCL_SHM_DISABLE": "1"}
 
 
@@ -57,12 +57,12 @@ class LocalRunners:
         self.warmer = CoreWarmer()
 
     def prepare(self) -> Path:
-        """The folder of the next launch's link."""
+        """The folder for the next launch's link."""
         self._count += 1
         return self._base / str(self._count)
 
     def hello(self) -> dict[str, Any]:
-        """Local runners have everything on before they start."""
+        """What a runner must be told; it is fully isolated before it starts."""
         fenced = self._level == 1
         return {"supervised": False, "places": places_for_all() if fenced else [], "unshared": fenced}
 
@@ -77,7 +77,7 @@ class LocalRunners:
         return runner
 
     def close(self) -> None:
-        """Every runner ended, every folder of ours removed."""
+        """End every runner and remove our folders."""
         self.warmer.close()
         for runner in self._live:
             runner.kill()
@@ -86,7 +86,7 @@ class LocalRunners:
 
 
 def _sweep_and_hold(mine: Path) -> int:
-    """Hold a lock on our folder as long as we live, and remove folders whose judge was killed: nobody holds theirs."""
+    """Lock our folder while we live, and remove folders of judges that were killed: theirs aren't locked."""
     for folder in mine.parent.glob("kb-*"):
         if folder == mine:
             continue
@@ -99,12 +99,12 @@ def _sweep_and_hold(mine: Path) -> int:
                 os.close(fd)
     fd = os.open(mine / "lock.new", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(fd, fcntl.LOCK_EX)
-    (mine / "lock.new").rename(mine / "lock")  # nobody ever finds it unlocked while we live
+    (mine / "lock.new").rename(mine / "lock")  # it is never unlocked while we live
     return fd
 
 
 def _let_in(folder: Path, uid: int) -> None:
-    """This launch's user gets through this folder of root's, and nobody else."""
+    """Let this launch's user, and no one else, pass through this folder, which is root's."""
     try:
         os.chown(folder, -1, uid)
         folder.chmod(0o710)
@@ -113,7 +113,7 @@ def _let_in(folder: Path, uid: int) -> None:
 
 
 def _uid_of_its_own(launch: int) -> int:
-    """A user for one launch of this judge, whom no other judge on this machine has meanwhile."""
+    """A user for one launch of this judge that no other judge on this machine uses at the time."""
     own = users.OWN_UIDS + users.UIDS_OF_A_JUDGE * os.getpid() + launch % users.UIDS_OF_A_JUDGE
     return own if all(_is_mapped(own, kind) for kind in ("uid", "gid")) else users.CAGED_UID
 
@@ -129,7 +129,7 @@ def _shared_memory() -> str:
 
 
 def _built_beside(link: Path) -> str:
-    """The folder of what was built for this launch, when there is one."""
+    """The folder of this launch's build results, if any."""
     beside = link.with_name(link.name + BUILT_SUFFIX)
     return str(beside) if beside.is_dir() else ""
 
@@ -204,7 +204,7 @@ class LocalRunner:
                     send_signal(pid, signal.SIGKILL)
                     with contextlib.suppress(ChildProcessError):
                         os.waitpid(pid, 0)
-            raise CantStart(words.get("error", "the launcher said nothing"))
+            raise CantStart(words.get("error", "the launcher gave no answer"))
         return keeper, main
 
     def _spec(self, log_write: int, said_fd: int) -> dict[str, Any]:
@@ -243,13 +243,13 @@ class LocalRunner:
         }
 
     def thaw(self) -> None:
-        """Let every process of it go on."""
+        """Continue all its processes."""
         self._tree.thaw()
 
     def freeze(self) -> None:
-        """Every process of it is stopped when this returns."""
+        """Stop all its processes; all are stopped when this returns."""
         self._tree.freeze(self._keeper)
-        if not self._keeper:  # only this launch ran: whoever left its family meanwhile is its own
+        if not self._keeper:  # only this launch ran, so any orphan that appeared meanwhile is its own
             for pid in orphans_now():
                 LAUNCH_OF_ORPHAN.setdefault(pid, self._main)
 
@@ -258,7 +258,7 @@ class LocalRunner:
         return self._tree.core()
 
     def _own(self) -> list[int]:
-        """Its processes, without those that another launch's left with the judge."""
+        """Its processes, without orphans of other launches."""
         if self._keeper:
             return self._tree.known()
         roots = [self._main, *(p for p in orphans_now() if LAUNCH_OF_ORPHAN.get(p, self._main) == self._main)]
@@ -281,7 +281,7 @@ class LocalRunner:
         return status
 
     def ended(self) -> str | None:
-        """How it ended, in words for the person."""
+        """How it ended, in words for people."""
         status = self._reap(self._main, os.WNOHANG)
         return None if status is None else end_in_words(status)
 
@@ -297,9 +297,9 @@ class LocalRunner:
         return held > self._limits.memory_bytes
 
     def kill(self) -> None:
-        """Nothing of it is left when this returns."""
+        """End it; nothing is left when this returns."""
         self._killed = True
-        # once it is reaped its number may be somebody else's
+        # once it is reaped, its pid may be reused
         below = [] if self._keeper or self._main in self._reaped else descendants_of(self._main)
         for pid in [p for p in (self._keeper, self._main) if p and p not in self._reaped] + below:
             send_signal(pid, signal.SIGKILL)

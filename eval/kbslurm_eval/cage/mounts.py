@@ -49,7 +49,7 @@ def _read_only(target: str) -> None:
     number = {"x86_64": 442, "aarch64": 442}[platform.machine()]
     if libc.syscall(number, -100, path, 0x8000, told, len(told)) == 0:
         return
-    # a kernel before 5.12: what is locked on the mount must be repeated
+    # before Linux 5.12: locked mount flags must be repeated
     found = os.statvfs(target).f_flag
     locked = {2: MS_NOSUID, 4: MS_NODEV, 8: MS_NOEXEC, 1024: 1024, 2048: 2048, 4096: 1 << 21}
     flags = sum(ms for st, ms in locked.items() if found & st)
@@ -114,11 +114,11 @@ def enter_root(root: str) -> None:
     try:
         _mount("proc", f"{root}/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     except CageError:
-        pass  # where the host's own /proc is partly covered a new one is refused: the runner goes without
+        pass  # if the host's /proc is partly covered, a new one is refused: the runner goes without
     for name in (
         "sys",
         "sysrq-trigger",
-    ):  # the kernel's switches obey the host's root by number, whatever it may else do
+    ):  # /proc/sys accepts the host's root by uid, without any capability
         with contextlib.suppress(OSError):
             _bind(f"{root}/proc/{name}", f"{root}/proc/{name}")
     os.chdir(root)

@@ -1,4 +1,4 @@
-"""Places of this machine that a cage shows, or that everybody can leave something in."""
+"""This machine's directories that a cage shows, and those that anyone can write to."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ KEPT_ENV = (
     "OPENBLAS_NUM_THREADS",
 )  # fmt: skip
 ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
-ETC_BELOW = ("passwd", "group", "nsswitch.conf")  # without a root of its own there are no others than the machine's
-CPU_SHARE = tuple(  # libraries ask how many processes are worth their while, and fail where they see but can't read it
+ETC_BELOW = ("passwd", "group", "nsswitch.conf")  # without its own root it sees the machine's
+CPU_SHARE = tuple(  # libraries read it to choose their number of processes, and fail if it is there but unreadable
     f"/sys/fs/cgroup/{name}" for name in ("cpu.max", "cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")
 )
 DEVICES = ("null", "zero", "full", "random", "urandom")
-WRITABLE_BY_ALL = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock")  # where everybody can leave something
+WRITABLE_BY_ALL = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock")  # world-writable places

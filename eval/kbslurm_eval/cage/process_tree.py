@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from kbslurm_eval.cage.processes import ProcessPages, Threads, are_stopped, namespace_depth, send_signal
 from kbslurm_eval.cage.runners import CALL_STOP_S, Unstoppable
 
-PASSES = 4  # how often in a row a tree must be found wholly stopped: one that seems to be alone may be forking
+PASSES = 4  # how often in a row a tree must be found completely stopped: a process that seems alone may be forking
 _PROCESSOR = 36  # of the words behind the name in /proc/PID/stat
 
 
@@ -38,15 +38,15 @@ class ProcessTree:
         self._pages = ProcessPages()
 
     def all(self) -> list[int]:
-        """Every process of it now, once."""
+        """Its processes now, each once."""
         return list(self._look())
 
     def known(self) -> list[int]:
-        """While it is stopped, those that were found then; every process of it now otherwise."""
+        """While it is stopped, the processes found then; otherwise its processes now."""
         return self.all() if self._still is None else self._still
 
     def _look(self) -> dict[int, Threads]:
-        """Every process of it, and how its threads are."""
+        """Its processes, and the state of their threads."""
         found: dict[int, Threads] = {}
         for root in (*self.roots, *(self._orphans() if self._orphans else ())):
             waiting = [root]
@@ -68,13 +68,13 @@ class ProcessTree:
         return [p for p in mine if p in self._inside] or mine
 
     def freeze(self, spare: int | None) -> None:
-        """Stop all but `spare` (the keeper, which is ours), and see that they stopped."""
+        """Stop all but `spare` (the keeper, which is ours), and check that they stopped."""
         if self.main is not None:
             send_signal(self.main, signal.SIGSTOP)
         deadline = time.monotonic() + CALL_STOP_S
         seen: set[int] = set() if self.main is None else {self.main}
         idle: set[int] = set()
-        passes = -1  # the first look is none of those that count
+        passes = -1  # the first look doesn't count
         last: dict[int, Threads] = {}
         while True:
             found = self._look()
@@ -82,9 +82,7 @@ class ProcessTree:
             last, before = {p: found[p] for p in members}, last
             fresh = [p for p in members if p not in seen]
             for pid in fresh:
-                if are_stopped(
-                    found[pid]
-                ):  # not ours to continue: it stopped itself, or another runner's left it with us
+                if are_stopped(found[pid]):  # not ours to continue: it stopped itself, or is another runner's orphan
                     idle.add(pid)
                 send_signal(pid, signal.SIGSTOP)
             seen.update(fresh)
@@ -99,10 +97,10 @@ class ProcessTree:
                 continue
             passes = 0
             if time.monotonic() > deadline:
-                raise Unstoppable("a process of it doesn't stop")
+                raise Unstoppable("one of its processes doesn't stop")
             if not fresh:
                 time.sleep(2e-5)
-                for pid, threads in last.items():  # one that was continued by a sibling in between
+                for pid, threads in last.items():  # a sibling continued it in between
                     if not are_stopped(threads):
                         send_signal(pid, signal.SIGSTOP)
 
@@ -121,7 +119,7 @@ class ProcessTree:
         return None
 
     def thaw(self) -> None:
-        """The one that is called goes on first, where it is known."""
+        """Continue the called process first, if it is known."""
         self._still = None
         if self.main is not None:
             send_signal(self.main, signal.SIGCONT)
@@ -130,7 +128,7 @@ class ProcessTree:
                 send_signal(pid, signal.SIGCONT)
 
     def resident(self, pid: int) -> int:
-        """The memory that one of its processes holds."""
+        """The memory of one of its processes."""
         return self._pages.resident(pid)
 
     def close(self) -> None:

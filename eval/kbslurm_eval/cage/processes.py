@@ -1,4 +1,4 @@
-"""What /proc tells of processes and their threads."""
+"""What /proc says about processes and their threads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 STOPPED = (b"T", b"t", b"Z", b"X")
-GONE = (FileNotFoundError, ProcessLookupError)  # what /proc says of a task that is no more
+GONE = (FileNotFoundError, ProcessLookupError)  # what reading /proc raises for a task that is gone
 STAT_SIZE, HELD_OPEN = 1024, 12  # more than a line of /proc/PID/stat has; a judge has 1,024 files, and several runners
 
 
@@ -35,7 +35,7 @@ def descendants_of(pid: int) -> list[int]:
 
 
 def state_of(pid: int) -> str:
-    """The letter that the kernel has for how it is; X for one that is gone."""
+    """The kernel's letter for its state; X if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return chr(file.read().rpartition(b")")[2].split()[0][0])
@@ -44,7 +44,7 @@ def state_of(pid: int) -> str:
 
 
 def has_ended(pid: int) -> bool:
-    """No thread of it is left."""
+    """Whether none of its threads is left."""
     return state_of(pid) in "ZX" and _proc_folder(pid) == f"/proc/{pid}"
 
 
@@ -62,7 +62,7 @@ def send_signal(pid: int, number: int) -> bool:
 
 
 def _proc_folder(pid: int) -> str:
-    """Where the kernel tells of its memory: of one whose first thread has ended, at a thread that hasn't."""
+    """Where the kernel shows its memory: if its first thread has ended, at a thread that hasn't."""
     if state_of(pid) == "Z":
         with contextlib.suppress(OSError):
             for task in os.listdir(f"/proc/{pid}/task"):

@@ -10,7 +10,7 @@ from kbslurm_eval.shared.program import eval_folder
 
 
 def places_for_all() -> list[str]:
-    """Where a runner without a file system of its own could leave something for the next one."""
+    """Where a runner without its own file system could leave something for the next one."""
     found = {
         *places.WRITABLE_BY_ALL,
         os.path.expanduser("~"),
@@ -22,7 +22,7 @@ def places_for_all() -> list[str]:
 
 
 def interpreter_paths() -> list[str]:
-    """What a Python needs to start and to import what is installed: its prefixes, and what its links point through."""
+    """The paths that a Python needs to start and to import what is installed: its prefixes, and its links' targets."""
     executable = sys.executable
     found = {os.path.realpath(p) for p in (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)}
     found |= {sys.prefix, sys.base_prefix}
@@ -46,7 +46,7 @@ def interpreter_paths() -> list[str]:
 
 
 def toolkit_paths() -> list[str]:
-    """Where the environment says that compilers for devices are."""
+    """Where device compilers are, according to the environment."""
     found = {os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH", "ROCM_PATH")}
     under = ("/usr/", "/opt/rocm/")
     return sorted(p for p in found if p.startswith("/") and os.path.isdir(p) and not f"{p}/".startswith(under))

@@ -40,7 +40,7 @@ class RunnerLog:
                     return
 
     def text(self) -> str:
-        """What was kept, and a line that says how much wasn't. The writers have ended: what is there now is all."""
+        """What was kept, and a line that says how much was dropped. The writers have ended, so this is all."""
         os.write(self._wake, b"x")
         self._thread.join(CALL_STOP_S)
         for fd in (self._fd, self._woken, self._wake):

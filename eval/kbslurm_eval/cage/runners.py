@@ -1,4 +1,4 @@
-"""What the judge asks of whoever starts its runners, wherever they run."""
+"""The interface of what starts runners for the judge, wherever they run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ START_S = 60.0
 
 
 class CantStart(RuntimeError):
-    """No runner could be started: the machine's trouble, not the submission's."""
+    """No runner could be started, which isn't the submission's fault."""
 
 
 class Unstoppable(RuntimeError):
-    """The runner's processes didn't stop when they were told to."""
+    """The runner's processes couldn't be stopped."""
 
 
 class Runner(Protocol):
@@ -35,11 +35,11 @@ class Runner(Protocol):
         ...
 
     def thaw(self) -> None:
-        """Let every process of it go on."""
+        """Continue all its processes."""
         ...
 
     def freeze(self) -> None:
-        """Every process of it is stopped when this returns; Unstoppable otherwise."""
+        """Stop all its processes; all are stopped when this returns. Unstoppable otherwise."""
         ...
 
     def core(self) -> int | None:
@@ -47,19 +47,19 @@ class Runner(Protocol):
         ...
 
     def ended(self) -> str | None:
-        """How it ended, in words for the person; None while it lives."""
+        """How it ended, in words for people; None while it runs."""
         ...
 
     def out_of_memory(self) -> bool:
-        """Whether it ended, or should, because it took more memory than allowed."""
+        """Whether it ended, or should end, because it used more memory than allowed."""
         ...
 
     def kill(self) -> None:
-        """Nothing of it is left when this returns."""
+        """End it; nothing is left when this returns."""
         ...
 
     def log(self) -> str:
-        """What it wrote to stdout and stderr, capped."""
+        """Its stdout and stderr, capped."""
         ...
 
 
@@ -81,7 +81,7 @@ class Runners(Protocol):
     warmer: CoreWarmer
 
     def prepare(self) -> Path:
-        """The folder of the next launch's link, not made yet."""
+        """The folder for the next launch's link; it doesn't exist yet."""
         ...
 
     def start(self, folder: Path, place: Path | None = None) -> Runner:
@@ -90,11 +90,11 @@ class Runners(Protocol):
         ...
 
     def hello(self) -> dict[str, Any]:
-        """What a runner has to be told before it says what it sees."""
+        """What a runner must be told before it reports what it sees."""
         ...
 
     def close(self) -> None:
-        """Every runner ended, every folder of ours removed."""
+        """End every runner and remove our folders."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What a process finds about its own cage, and the isolation level that it amounts to."""
+"""What a process sees of its own cage, and the resulting isolation level."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from kbslurm_eval.cage import landlock
 from kbslurm_eval.cage.kernel import PR_SET_DUMPABLE, libc, prctl
 
-NOBODY = 0x7FFF_FFF0  # no process has this number: Linux goes up to 2**22
+NOBODY = 0x7FFF_FFF0  # no process has this pid: Linux goes up to 2**22
 
 
 def seen_from_inside() -> dict[str, Any]:
@@ -31,7 +31,7 @@ def seen_from_inside() -> dict[str, Any]:
 
 
 def seen_by_judge() -> dict[str, Any]:
-    """The same for a judge, which also has to see when other processes stand."""
+    """The same for a judge, which must also be able to see when other processes have stopped."""
     return {**seen_from_inside(), "blind": _blind()}
 
 
@@ -41,7 +41,7 @@ def _blind() -> str:
     Where /proc hides other people's processes (hidepid), one that closes itself is hidden even from its own user.
     """
     if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
-        return "this kernel doesn't say whose children processes are (/proc/PID/task/TID/children)"
+        return "this kernel doesn't list a process's children (/proc/PID/task/TID/children)"
     told, tell = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -54,7 +54,7 @@ def _blind() -> str:
     try:
         os.read(told, 1)
         with open(f"/proc/{pid}/task/{pid}/stat", "rb") as file:
-            return "" if file.read() else "/proc says nothing of other processes"
+            return "" if file.read() else "/proc shows no other processes"
     except OSError:
         return "/proc hides processes from the judge (hidepid), so a submission's can't be seen to have stopped"
     finally:
@@ -73,18 +73,18 @@ def _takes_files(folder: str) -> bool:
     try:
         os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         os.unlink(probe)
-    except OSError as error:  # a disk that is full now needn't be so later
+    except OSError as error:  # a disk that is full now may have space later
         return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
     return True
 
 
 def places_left_open(places: Iterable[str]) -> list[str]:
-    """In which of these folders this process can leave a file."""
+    """The ones of these folders in which this process can leave a file."""
     return [place for place in places if _takes_files(place)]
 
 
 def may_signal_its_own() -> bool:
-    """Whether signals of this process are for the kernel to judge, rather than refused by the filter."""
+    """Whether the kernel decides about this process's signals, rather than the filter refusing them."""
     try:
         os.kill(NOBODY, 0)
     except OSError as error:
@@ -114,7 +114,7 @@ def _from_status() -> tuple[int, int, str]:
 
 
 def _first_process_is_open() -> bool:
-    """Whether the memory of the first process of this PID namespace can be opened, which is never ours."""
+    """Whether the memory of this PID namespace's first process, which is never ours, can be opened."""
     if os.getpid() == 1:
         return False
     try:
@@ -125,12 +125,12 @@ def _first_process_is_open() -> bool:
 
 
 def level_of(seen: Mapping[str, Any], own: Mapping[str, Any], *, container: bool) -> tuple[int, list[str]]:
-    """The level that these findings amount to, and what keeps it from being higher."""
+    """The isolation level that follows from these findings, and what keeps it from being higher."""
     notes = []
     if blind := own.get("blind"):
         return 0, [str(blind)]
     if not (seen.get("seccomp") == 2 and seen.get("no_new_privs") == 1):
-        return 0, ["no filter for system calls (seccomp)"]
+        return 0, ["no system call filter (seccomp)"]
     spaces, mine = seen.get("spaces", {}), own.get("spaces", {})
     if not seen.get("furnished") and spaces.get("mnt") in (None, mine.get("mnt")) and (why := _unconfined(seen, own)):
         return 0, [why]
@@ -141,7 +141,7 @@ def level_of(seen: Mapping[str, Any], own: Mapping[str, Any], *, container: bool
     elif not seen.get("furnished"):
         notes.append("its namespaces can't be seen (no /proc)")
     if not seen.get("read_only_root"):
-        notes.append("its root can be written")
+        notes.append("its root is writable")
     if others := sorted(set(seen.get("interfaces") or ()) - {"lo"}):
         notes.append(f"network interfaces besides loopback are up: {', '.join(others)[:100]}")
     if strays := seen.get("strays"):
@@ -154,14 +154,14 @@ def level_of(seen: Mapping[str, Any], own: Mapping[str, Any], *, container: bool
 
 
 def _unconfined(seen: Mapping[str, Any], own: Mapping[str, Any]) -> str:
-    """Why what a runner writes outlives it, where the file system is the judge's own; empty where it doesn't."""
+    """Why something that a runner writes outlives it, if it has the judge's file system; empty if nothing does."""
     if left := seen.get("open"):
         return f"files can be left for the next launch in {', '.join(map(str, left))[:200]}"
     if seen.get("signals"):
         return "processes of others can be signalled"
-    if not int(seen.get("landlock") or 0):  # what is closed are the usual places only
+    if not int(seen.get("landlock") or 0):  # only the usual places are closed
         return "files can be left wherever its user may write (this kernel has no Landlock)"
     another = seen.get("uid") != own.get("uid") and int(str(seen.get("capabilities") or 0), 16) == 0
     if not another and int(seen.get("landlock") or 0) < landlock.TRUNCATES:
-        return "files of its user can be emptied (this kernel's Landlock doesn't say who may)"
+        return "files of its user can be emptied (this kernel's Landlock can't prevent it)"
     return ""

@@ -1,4 +1,4 @@
-"""The filter of system calls (seccomp) that a runner can't take off again."""
+"""The system call filter (seccomp), which a runner can't remove."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kbslurm_eval.cage.kernel import (
     prctl,
 )
 
-# name: (x86_64, aarch64); None where an architecture hasn't got it
+# name: (x86_64, aarch64); None if an architecture lacks it
 _CALLS: dict[str, tuple[int | None, int | None]] = {
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "pidfd_getfd": (438, 438),
     "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "io_uring_setup": (425, 425),
@@ -109,7 +109,7 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
     code.append((0x15, 1, 0, arch))
     give(kill)
     load(0)
-    if column == 0:  # the x32 numbers are another way to the same calls
+    if column == 0:  # the x32 numbers are a second way to make the same calls
         code.append((0x35, 0, 1, 0x4000_0000))
         give(refuse)
     for pair in [*_CALLS.values(), *(_CALLS_BARE.values() if bare else ()), *(() if memfd else (_MEMFD,))]:
@@ -117,7 +117,7 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
             code.append((0x15, 0, 1, nr))
             give(refuse)
     code.append((0x15, 0, 1, _CLONE3[column]))
-    give(no_such_call)  # its flags are out of a filter's sight: the C library then takes clone
+    give(no_such_call)  # a filter can't see its flags; the C library falls back to clone
     # Nobody inside continues what the judge has stopped: not by a signal, not by the death of a child (its exit
     # signal, the parent-death signal), not by a file's owner signal. A partner, or the kernel, would undo stops.
     for pair, index in ((_KILL, 1), (_TKILL, 1), (_TGKILL, 2), (_SIGQUEUE, 1), (_TGSIGQUEUE, 2), (_PIDFD_KILL, 1)):
@@ -130,7 +130,7 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
     if bare:  # a file's owner may be any process: SIGIO ends those of the same user, the judge among them
         for pair, command in ((_FCNTL, _F_SETOWN), (_FCNTL, _F_SETOWN_EX), (_IOCTL, _FIOSETOWN), (_IOCTL, _SIOCSPGRP)):
             refuse_argument(pair, command, 1)
-        refuse_argument(_FCNTL, _F_SETLEASE, 1)  # others who open a file of its user's wait 45 s for one who holds it
+        refuse_argument(_FCNTL, _F_SETLEASE, 1)  # others who open the file wait up to 45 s for the lease holder
     code.append((0x15, 0, 6, _PRCTL[column]))
     load(16)
     code.append((0x15, 0, 3, PR_SET_PDEATHSIG))
@@ -173,7 +173,7 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
             unless_argument(pair, [own_pid])
         for pair in (_PRLIMIT, _AFFINITY):
             unless_argument(pair, [0, own_pid])
-        code.append((0x15, 0, 7, _SETPRIORITY[column]))  # its own, as in a namespace; never its whole user's
+        code.append((0x15, 0, 7, _SETPRIORITY[column]))  # its own, as in a namespace; never all of its user's
         load(16)
         code.append((0x15, 0, 3, os.PRIO_PROCESS))
         load(24)
@@ -186,7 +186,7 @@ def seccomp_filter(*, bare: bool, own_pid: int, inet: bool = False, memfd: bool 
 
 
 def put_on_seccomp(program: bytes) -> None:
-    """From here on, for this process and all that it starts."""
+    """Apply the filter to this process and everything it starts."""
 
     class Program(ctypes.Structure):
         _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]

@@ -1,4 +1,4 @@
-"""As whom a runner runs: users of its own, user namespaces, and no capabilities."""
+"""The user that a runner runs as: its own users, user namespaces, no capabilities."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def map_ids(pid: int, uids: str, gids: str) -> bool:
 
 
 def drop_user(spec: dict[str, Any], caged: bool, root: bool, *, fenced: bool) -> None:
-    """A runner of root's becomes a user who may nothing."""
+    """A runner started by root becomes a user without any rights."""
     if not root:
         return
     if caged:
@@ -51,19 +51,19 @@ def drop_user(spec: dict[str, Any], caged: bool, root: bool, *, fenced: bool) ->
     os.setgroups([])
     os.setresgid(spec["uid"], spec["uid"], spec["uid"])
     os.setresuid(spec["uid"], spec["uid"], spec["uid"])
-    if not reached:  # a Python below root's own folder: past its door, and no further than the fence
+    if not reached:  # a Python below root's own folder: it may be reached, within the fence
         kept = 1 << DAC_READ_SEARCH
         libc_call("capset", struct.pack("<II", 0x20080522, 0), struct.pack("<6I", kept, kept, kept, 0, 0, 0))
         libc_call("prctl", PR_CAP_AMBIENT, *(ctypes.c_ulong(n) for n in (2, DAC_READ_SEARCH, 0, 0)))
 
 
 def drop_capabilities() -> None:
-    """None is left to this process, nor to any that it becomes."""
-    prctl(28, 0x2F)  # securebits first, as long as they may be set: no capability comes back by exec
+    """Drop all capabilities, for this process and anything it executes."""
+    prctl(28, 0x2F)  # securebits first, while they may still be set: no exec brings a capability back
     libc_call("capset", struct.pack("<II", 0x20080522, 0), bytes(24))
 
 
 def _open_to_all(path: str) -> bool:
-    """Whether any user gets to this file or folder."""
+    """Whether any user can reach this file or folder."""
     found = Path(path)
     return all(p.stat().st_mode & stat.S_IXOTH for p in found.parents) and bool(found.stat().st_mode & stat.S_IROTH)

@@ -10,12 +10,12 @@ import time
 
 from kbslurm_eval.cage import kernel
 
-TURN_S = 0.02  # so long at most after it was last asked: the judge may be busy with something else for minutes
+TURN_S = 0.02  # at most this long after it was last asked: the judge may be busy for minutes
 LOOKS = 512
 
 
 def keep_awake(shared: int, bell: int, judge: int) -> int:
-    """The process: turns while the word is odd, waits for the bell otherwise; ends with its judge."""
+    """The process: spins while the word is odd, otherwise waits for the bell; ends with its judge."""
     with contextlib.suppress(OSError):
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != judge:
@@ -24,7 +24,7 @@ def keep_awake(shared: int, bell: int, judge: int) -> int:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     session = None
     with contextlib.suppress(OSError):  # each session is a group of its own there, whose weight is that of any other
-        session = os.open("/proc/self/autogroup", os.O_WRONLY | os.O_CLOEXEC)  # once hidden it isn't ours to open
+        session = os.open("/proc/self/autogroup", os.O_WRONLY | os.O_CLOEXEC)  # once hidden, we can't open it
     session = _lightened(session)
     kernel.hide_judge()
     word = memoryview(mmap.mmap(shared, mmap.PAGESIZE)).cast("Q")

@@ -71,8 +71,8 @@ class SplitLayout:
     pieces: tuple[tuple[int, int, int], ...]
     size: int
 
-    def whole(self, host: bytes, device: bytes, size: int) -> bytes:
-        """The output's bytes in the layout that was parted."""
+    def joined(self, host: bytes, device: bytes, size: int) -> bytes:
+        """The output's bytes in the layout that was split."""
         if len(host) != self.layout.size or len(device) != self.size:
             return b""
         out = bytearray(host or bytes(size))

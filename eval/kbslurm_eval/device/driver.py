@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-CHUNK = 4 << 20  # pinned memory through which host bytes go to and from a device
+CHUNK = 4 << 20  # pinned memory for copies between host and device
 LEAST_CUDA = 11_040  # from here on everything that is asked for here has the name that it has today
 LIMIT_S = 60.0
 INVALID, NO_MEMORY, NO_DEVICE, NOT_READY, NOT_SUPPORTED, BUSY = 1, 2, 100, 600, 801, 46
@@ -24,7 +24,7 @@ EXPORTABLE = 103  # CUDA's attribute; HIP is asked by trying
 EXCLUSIVE, PROHIBITED = 3, 2
 HIP_BY_VALUE = 70_100_000  # from this version on HIP takes an imported descriptor itself, before that its address
 
-# what we call it: (CUDA's name, HIP's name)
+# our name: (CUDA's name, HIP's name)
 NAMES = {
     "init": ("cuInit", "hipInit"),
     "version": ("cuDriverGetVersion", "hipDriverGetVersion"),
@@ -34,7 +34,7 @@ NAMES = {
     "pci": ("cuDeviceGetPCIBusId", "hipDeviceGetPCIBusId"),
     "uuid": ("cuDeviceGetUuid_v2", "hipDeviceGetUuid"),
     "attribute": ("cuDeviceGetAttribute", "hipDeviceGetAttribute"),
-    "retain": ("cuDevicePrimaryCtxRetain", ""),  # HIP's is there once the device is chosen
+    "retain": ("cuDevicePrimaryCtxRetain", ""),  # HIP creates it once the device is chosen
     "release_context": ("cuDevicePrimaryCtxRelease_v2", ""),
     "synchronize": ("cuCtxSynchronize", "hipDeviceSynchronize"),
     "memory": ("cuMemGetInfo_v2", "hipMemGetInfo"),
@@ -66,7 +66,7 @@ NAMES = {
 }
 _LIBRARIES = {"cuda": ("libcuda.so.1",), "hip": ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6")}
 _u64, _size = ctypes.c_uint64, ctypes.c_size_t
-_ADDRESSES = {  # what is passed as an address or a size must not be cut to an int
+_ADDRESSES = {  # addresses and sizes must not be truncated to an int
     "allocate": [ctypes.c_void_p, _size],
     "free": [_u64],
     "release": [_u64],
@@ -99,15 +99,15 @@ class DriverError(RuntimeError):
 
 
 class NoDriver(DriverError):
-    """There is no GPU driver's library on this machine."""
+    """This machine has no GPU driver library."""
 
 
 class NoDevice(DriverError):
-    """The driver is there and shows no device."""
+    """The driver is installed but shows no device."""
 
 
 class DriverTooOld(DriverError):
-    """The driver lacks what is needed of it."""
+    """The driver lacks a function that is needed."""
 
 
 class OutOfDeviceMemory(DriverError):
@@ -115,7 +115,7 @@ class OutOfDeviceMemory(DriverError):
 
 
 class Stuck(DriverError):
-    """The device didn't get done in time."""
+    """The device didn't finish in time."""
 
 
 class _Location(ctypes.Structure):
@@ -123,7 +123,7 @@ class _Location(ctypes.Structure):
 
 
 class _Properties(ctypes.Structure):
-    """CUmemAllocationProp, which HIP's has the form of."""
+    """CUmemAllocationProp; HIP's has the same layout."""
 
     _fields_ = [
         ("type", ctypes.c_int),
@@ -166,7 +166,7 @@ class DeviceInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """Some of a device's memory, mapped here. `handle` is 0 where it isn't ours to release."""
+    """Device memory, mapped here. `handle` is 0 if it isn't ours to release."""
 
     at: int
     size: int
@@ -174,7 +174,7 @@ class Memory:
 
 
 class Driver:
-    """One of the two libraries, loaded and initialised. No context is made by this."""
+    """One of the two libraries, loaded and initialised. This creates no context."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -186,13 +186,13 @@ class Driver:
         self.version = self._number("version")
         if kind == "cuda" and self.version < LEAST_CUDA:
             raise DriverTooOld(
-                f"the GPU's driver speaks CUDA {_dotted(self.version)} and {_dotted(LEAST_CUDA)} is needed; update it"
+                f"the driver supports CUDA {_dotted(self.version)}, but {_dotted(LEAST_CUDA)} is needed; update it"
             )
         found = ctypes.c_int(0)
         if code != NO_DEVICE:
             code = self._call("count", ctypes.byref(found), good=(0, NO_DEVICE))
         if code == NO_DEVICE or found.value == 0:
-            raise NoDevice(f"the {kind.upper()} driver is there and shows no device; is one allocated to this job?")
+            raise NoDevice(f"the {kind.upper()} driver is installed but shows no device; is one allocated to this job?")
         self.devices = [self._facts(n) for n in range(found.value)]
 
     def _named(self, name: str) -> str:
@@ -229,7 +229,7 @@ class Driver:
         self._call("uuid", ctypes.byref(uuid), device)
         mode = self._attribute(COMPUTE_MODE[self.kind], device.value)
         if mode == PROHIBITED:
-            raise NoDevice("the device is in a compute mode that lets no program use it")
+            raise NoDevice("the device's compute mode prohibits its use")
         exportable = self.kind != "cuda" or self._attribute(EXPORTABLE, device.value) == 1
         return DeviceInfo(
             kind=self.kind,
@@ -268,7 +268,7 @@ class Device:
         self._call("pin", ctypes.byref(self._pinned), _size(CHUNK), *plain)
 
     def enter(self) -> None:
-        """This thread's calls go to this device."""
+        """Direct this thread's calls to this device."""
         library = self._driver._library
         if self.facts.kind == "cuda":
             code = library.cuCtxSetCurrent(self._context)
@@ -278,7 +278,7 @@ class Device:
             raise DriverError(f"the device can't be used by this thread (error {code})", code)
 
     def close(self) -> None:
-        """The context is released; what is left of it goes with the process."""
+        """Release the context; the rest goes with the process."""
         with contextlib.suppress(DriverError):
             self._call("unpin", self._pinned)
             if self.facts.kind == "cuda":
@@ -287,13 +287,13 @@ class Device:
     # ------------------------------------------------------------------------------------------------- memory
 
     def free_bytes(self) -> tuple[int, int]:
-        """How much of the device's memory is free, for whomever, and how much there is."""
+        """The device's free and total memory."""
         free, whole = _size(0), _size(0)
         self._call("memory", ctypes.byref(free), ctypes.byref(whole))
         return free.value, whole.value
 
     def allocate(self, size: int) -> Memory:
-        """Memory of this process alone."""
+        """Memory for this process alone."""
         at = _u64(0)
         self._call("allocate", ctypes.byref(at), max(size, 1))
         return Memory(at=at.value, size=size, handle=0)
@@ -356,17 +356,17 @@ class Device:
     # ------------------------------------------------------------------------------------------------- copies
 
     def finish(self, limit_s: float = LIMIT_S) -> None:
-        """Everything that was queued here is done when this returns; Stuck otherwise."""
+        """Wait until everything queued here is done; Stuck if it takes too long."""
         self._call("record", self._done, self._stream)
         deadline = 0.0
         while self._call("query", self._done, good=(0, NOT_READY)) == NOT_READY:
             now = time.monotonic()
             deadline = deadline or now + limit_s
             if now > deadline:
-                raise Stuck(f"the device didn't get done with a copy within {limit_s:g} s")
+                raise Stuck(f"the device didn't finish a copy within {limit_s:g} s")
 
     def write(self, at: int, data: bytes | bytearray | memoryview) -> None:
-        """Host bytes to this address."""
+        """Copy host bytes to this address."""
         view = memoryview(data).cast("B")
         for start in range(0, len(view), CHUNK):
             part = bytes(view[start : start + CHUNK])
@@ -385,13 +385,13 @@ class Device:
         return b"".join(parts)
 
     def copy(self, to: int, source: int, size: int) -> None:
-        """Within the device; done when this returns."""
+        """Copy within the device; done when this returns."""
         if size:
             self._call("within", to, source, size, self._stream)
             self.finish()
 
     def cover(self, at: int, block: bytes, size: int) -> None:
-        """The same block again and again, over so many bytes."""
+        """Fill this many bytes with copies of the block."""
         held = min(len(block), size)
         self.write(at, block[:held])
         while held < size:
@@ -417,7 +417,7 @@ class Device:
         return ctypes.string_at(self._pinned, width * rows)
 
     def touch(self, at: int) -> int:
-        """How long the smallest piece of work takes here, in nanoseconds: long where others keep the device busy."""
+        """How long the smallest piece of work takes, in nanoseconds: long if others keep the device busy."""
         began = time.perf_counter_ns()
         self._call("fill", at, 0, 4, self._stream)
         self.finish()
@@ -432,18 +432,18 @@ class Device:
         return found
 
     def record(self, event: ctypes.c_void_p) -> None:
-        """The event happens when the default stream has come so far."""
+        """Record the event in the default stream."""
         self._call("record", event, None)
 
     def elapsed_ns(self, first: ctypes.c_void_p, last: ctypes.c_void_p) -> int:
-        """The time between two events that have happened, by the device's clock."""
+        """The time between two recorded events, by the device's clock."""
         found = ctypes.c_float(0)
         self._call("event_synchronize", last)
         self._call("elapsed", ctypes.byref(found), first, last)
         return int(found.value * 1e6)
 
     def synchronize(self) -> None:
-        """All streams of this process's context are done when this returns."""
+        """Wait until all streams of this process's context are done."""
         self._call("synchronize")
 
 
@@ -464,7 +464,7 @@ def found() -> Driver:
     try:
         return Driver("hip")
     except NoDriver:
-        raise NoDriver("this machine has neither libcuda.so.1 nor libamdhip64.so: no GPU driver is installed") from None
+        raise NoDriver("no GPU driver is installed: this machine has neither libcuda.so.1 nor libamdhip64.so") from None
 
 
 def _dotted(version: int) -> str:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kbslurm_eval.judge.replies import Reply
 
 CACHE = "cache"
-WARMED_CASES = 8  # a builder calls the submission on so many public cases
+WARMED_CASES = 8  # a builder calls the submission on this many public cases
 EXCERPT_CAP = 900
 # What compiles when it is imported or first called, and keeps what it made where we tell it to, as far as that can be
 # seen in a text.
@@ -40,7 +40,7 @@ COMPILES = re.compile(
 
 
 class BuildFailed(Exception):
-    """The build ends the run with this verdict."""
+    """The build failed, and the run gets this verdict."""
 
     def __init__(self, verdict: VerdictName, said: str) -> None:
         super().__init__(said)
@@ -48,11 +48,11 @@ class BuildFailed(Exception):
 
 
 class NoCompiler(RuntimeError):
-    """This machine lacks the compiler: its trouble, not the submission's."""
+    """This machine lacks the compiler, which isn't the submission's fault."""
 
 
 class Builder(Protocol):
-    """What of a launch a build needs."""
+    """The part of a launch that a build needs."""
 
     def ring(
         self,
@@ -75,7 +75,7 @@ class Builder(Protocol):
         ...
 
     def built(self) -> dict[str, Any]:
-        """Where what is built belongs."""
+        """Where build results belong."""
         ...
 
 
@@ -113,13 +113,13 @@ class Built:
         return home
 
     def clear(self, link: Path, work: Path | None) -> None:
-        """Nothing of it is left beside that launch's link."""
+        """Remove it from beside that launch's link."""
         remove_tree.remove(link.with_name(link.name + BUILT_SUFFIX))
         if work is not None:
             remove_tree.remove(link.parent / self.place)
 
     def told(self, link: Path, work: Path | None) -> dict[str, Any]:
-        """What the runner has to know of it."""
+        """What the runner must know about it."""
         cache = None if work is None else str(link.parent / self.place / CACHE)
         return {"place": self.place, "cache": cache, "native": self.native, "library": recipes.LIBRARY}
 
@@ -149,11 +149,11 @@ class Builds:
                 return COMPILES.search(manifest.source) is not None
 
     def done(self, manifest: Manifest) -> Built | None:
-        """What was built of this source already."""
+        """This source's earlier build, if any."""
         return self._built.get(_key(manifest))
 
     def empty(self, manifest: Manifest) -> Built:
-        """What a builder itself is started with: the place, and nothing in it."""
+        """The empty place that a builder is started with."""
         return Built(place=_key(manifest), native=manifest.lang == "cu")
 
     def build(self, manifest: Manifest, builder: Builder, reference: Reference | None) -> Built:
@@ -185,7 +185,7 @@ class Builds:
         return next(e.data for e in found if e.name == recipes.LIBRARY)
 
     def facts(self) -> dict[str, Any]:
-        """For the report: what was built, by what it was built from."""
+        """For the report: build results, by source."""
         mine = self._built.get(_key(self.manifest))
         return {} if mine is None else {"build": mine.facts()}
 
@@ -226,11 +226,11 @@ class Builds:
         try:
             return tuple(archive.read(reply.out, cap))
         except archive.Broken as broken:
-            raise BuildFailed("violation", f"the builder's output isn't what a builder gives: {broken}") from None
+            raise BuildFailed("violation", f"the builder's output isn't valid: {broken}") from None
 
 
 def one_line(text: str) -> str:
-    """The compiler's first complaints as one line that can be shown."""
+    """The compiler's first errors as one line that can be shown."""
     kept = "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
     return kept if len(kept) <= EXCERPT_CAP else kept[: EXCERPT_CAP - 2] + " …"
 
@@ -240,8 +240,8 @@ def _plain(text: str) -> str:
 
 
 def _key(manifest: Manifest) -> str:
-    """Names what is built: the same source under another role is another one."""
-    # the nonce: a submission that knows its own text must not read from a folder's name in which role it is there
+    """The name of a build: the same source in another role is another build."""
+    # with the nonce, so that a submission can't tell its role from the folder's name
     role = manifest.config.get("role", "")
     told = f"{manifest.nonce}|{manifest.lang}|{manifest.entry}|{role}|{manifest.source}"
     return "kb-" + hashlib.sha256(told.encode()).hexdigest()[:16]

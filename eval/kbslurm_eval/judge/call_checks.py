@@ -1,4 +1,4 @@
-"""One call of the submission, judged: made in a launch, and its answer put to the problem's own check."""
+"""One call of the submission, judged: made in a launch, and checked by the problem's own check."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from kbslurm_eval.shared.runner_link import Status
 from kbslurm_eval.shared.wire import PhaseName
 
 NONDETERMINISTIC = "NONDETERMINISTIC"
-HELD_CAP = 2 << 30  # of inputs and answers that wait for their runner's end to be checked
+HELD_CAP = 2 << 30  # of inputs and answers waiting to be checked when their runner has ended
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What one call of the submission gave, on the host, not yet looked at."""
+    """The output of one call of the submission, on the host, unchecked."""
 
     prepared: Prepared
     out: bytes
@@ -33,16 +33,16 @@ class HeldAnswers:
     size: int = 0
 
     def room(self, one: Answer) -> bool:
-        """Whether this one may wait, too."""
+        """Whether there is room for this one."""
         return self.size + len(one.prepared.packed) + len(one.out) <= HELD_CAP
 
     def add(self, one: Answer) -> None:
-        """It waits."""
+        """Add it."""
         self.answers.append(one)
         self.size += len(one.prepared.packed) + len(one.out)
 
     def taken(self) -> list[Answer]:
-        """All of them, in the order of their calls; none is left."""
+        """Take all of them, in the order of their calls."""
         found, self.answers, self.size = self.answers, [], 0
         return found
 
@@ -66,7 +66,7 @@ class CallChecks:
             self._run.device.look(prepared)
 
     def one_call(self, name: PhaseName, case: Case, seed: int | None, launch: Launch) -> tuple[Rejected | None, int]:
-        """One call: what is wrong with it, and how long it took. What ends the launch is raised."""
+        """One call: its fault, if any, and how long it took. Raises what ends the launch."""
         if not isinstance(self._run.reference, Reference):
             from kbslurm_eval.judge import ranks_launch
 
@@ -77,7 +77,7 @@ class CallChecks:
         prepared = self._run.reference.prepare(case, seed)
         reply = launch.call(prepared)
         if reply.status in (Status.WRONG_SHAPE, Status.WRONG_TYPE) and self._run.reference.layout_moved(prepared):
-            again = None if seed is None else seed ^ 1  # a timed call never meets an input twice
+            again = None if seed is None else seed ^ 1  # a timed call never sees an input twice
             return self.one_call(name, case, again, launch)
         if reply.status != Status.OK:
             return claimed(reply), reply.ns
@@ -99,7 +99,7 @@ class CallChecks:
         self._run.results.checked += 1
         if good:
             facts = self._run.results.facts
-            if name == "test" and not facts.get("tolerance", {}).get("times"):  # of the first that differs
+            if name == "test" and not facts.get("tolerance", {}).get("times"):  # of the first difference
                 facts["tolerance"] = {"case": case.spec, "times": self._run.reference.margin(prepared, output)}
             return None
         return Rejected("wrong", f"an answer is wrong: {said}" if said else "an answer is wrong", "an answer is wrong")
@@ -123,7 +123,7 @@ class CallChecks:
         return fault
 
     def note_changing(self, case: Case, fault: Rejected) -> None:
-        """The same input was answered right before: staff are told."""
+        """The same input was answered correctly before: staff are told."""
         if fault.verdict == "wrong":
             self._run.results.flags.append(NONDETERMINISTIC)
             said = clean(fault.said, MESSAGE_CAP)
@@ -131,5 +131,5 @@ class CallChecks:
             evidence[NONDETERMINISTIC] = f"{case.spec}: right at first, and then {said}"
 
     def drop_held(self) -> None:
-        """Nobody has time to check what waits."""
+        """There is no time to check the waiting ones."""
         self._held.taken()

@@ -24,12 +24,12 @@ class CheckedPhase:
         self._repeated = False
 
     def check(self, name: PhaseName, allowance: Allowance) -> Rejected | None:
-        """All cases of this phase: the first fault in the order of its calls, or None."""
+        """All cases of this phase: the first fault in call order, or None."""
         manifest, secret = self._run.manifest, name in SECRET
         params = [*manifest.hidden, *manifest.tests] if secret else manifest.tests
         cases = [Case(index=n, params=p) for n, p in enumerate(params)]
         if not cases:
-            if not secret:  # nothing to check, but it must load
+            if not secret:  # nothing to check, but the submission must load
                 self._launches.end(name, self._launches.start_loaded(name, allowance))
             return None
         self._run.heartbeat.enter(name, len(cases))
@@ -69,14 +69,14 @@ class CheckedPhase:
         return worst
 
     def _checked(self, name: PhaseName, case: Case, launch: Launch) -> Rejected | None:
-        """One call of one case, judged. What ends the launch is raised; a wrong answer or an exception is returned."""
+        """One call of one case, judged. Returns a wrong answer or an exception; raises what ends the launch."""
         fault, _ = self._calls.one_call(name, case, self._run.seed(name, case), launch)
         if fault is None and name == "test" and not self._repeated:
             fault = self._checked_again(name, case, launch)
         return None if fault is None else self._calls.with_test(name, case, fault)
 
     def _checked_again(self, name: PhaseName, case: Case, launch: Launch) -> Rejected | None:
-        """The first test's input a second time: a wrong answer now is no question of the input, and staff are told."""
+        """The first test's input again: if it is wrong now, the input isn't the reason, and staff are told."""
         self._repeated = True
         fault, _ = self._calls.one_call(name, case, self._run.seed(name, case), launch)
         if fault is not None:
@@ -91,6 +91,6 @@ class CheckedPhase:
 
 
 def _one_for_all(worst: Rejected | None) -> TestResult:
-    """Of the hidden cases nothing is told but whether all were passed."""
+    """For hidden cases, only whether all passed is reported."""
     plain = TestResult(phase="hidden", index=0, spec="hidden cases", status="pass")
     return plain if worst is None else replace(plain, status=status_of(worst), message=worst.plain)

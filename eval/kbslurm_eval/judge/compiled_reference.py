@@ -42,7 +42,7 @@ def reference_module(library: bytes, name: str, adapter: Mapping[str, Any]) -> M
 
 
 class _ReferenceProcess:
-    """The judge's end. The process starts with the first call, and anew after it has ended itself."""
+    """The judge's half. The process starts with the first call, and again if it has ended."""
 
     def __init__(self, library: bytes, names: list[str]) -> None:
         self._library, self._names = library, names
@@ -64,7 +64,7 @@ class _ReferenceProcess:
         return self._asked({"op": "answer"}, values.pack(data))[1]
 
     def check(self, first: list[Any], second: list[Any]) -> tuple[bool, str]:
-        """check_implementation, whichever way round it is."""
+        """check_implementation, with its parameters in either order."""
         told, _ = self._asked({"op": "check"}, values.pack([first, second]))
         return bool(told.get("good")), str(told.get("said", ""))
 
@@ -76,7 +76,7 @@ class _ReferenceProcess:
             send(self._line, told, blob)
             answer, out = receive(self._line)
         except (OSError, EOFError):
-            raise reference_library.CompiledTrouble(f"it ended itself ({self._end()})") from None
+            raise reference_library.CompiledTrouble(f"its process ended ({self._end()})") from None
         except BaseException:  # the judge's time is over: what comes now would be taken for the next answer
             self.close()
             raise
@@ -92,21 +92,21 @@ class _ReferenceProcess:
                 argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), cwd="/"
             )
         judge_children.own_process(self._process.pid)
-        with contextlib.suppress(OSError):  # its end is noticed by the answer that doesn't come
+        with contextlib.suppress(OSError):  # its end is noticed when the answer doesn't come
             send(self._line, {"names": self._names}, self._library)
 
     def _end(self) -> str:
-        """How it ended, in words; it is gone then."""
+        """How it ended, in words. It is gone afterwards."""
         if self._process is None:
-            return "no word of it"
+            return "no answer"
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(GRACE_S)
         code = self._process.returncode
         self.close()
-        return "no word of it" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
+        return "no answer" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def close(self) -> None:
-        """Ended and waited for."""
+        """End it and wait for it."""
         if self._line is not None:
             self._line.close()
         if self._process is not None:
@@ -120,7 +120,7 @@ class _ReferenceProcess:
 
 
 def serve(fd: int) -> int:
-    """The program of `--reference-library`: the compiled functions, until the judge hangs up."""
+    """The program of `--reference-library`: serves the compiled functions until the judge disconnects."""
     with contextlib.suppress(OSError):
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     kernel.hide_judge()

@@ -48,7 +48,7 @@ _DICE = random.SystemRandom()
 
 @dataclass(kw_only=True)
 class _LentMemory:
-    """The memory that one launch has: what it was lent, and what is staged for it out of its reach."""
+    """A launch's device memory: what was lent to it, and what is staged for it, out of its reach."""
 
     input: driver.Memory | None = None
     output: driver.Memory | None = None
@@ -56,13 +56,13 @@ class _LentMemory:
     old: list[driver.Memory] = field(default_factory=list)
 
     def all(self) -> list[driver.Memory]:
-        """Every piece of it."""
+        """All its pieces."""
         return [*self.old, *(m for m in (self.input, self.output, self.staged) if m is not None)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _SplitCall:
-    """One call in its two parts."""
+    """One call, split in two."""
 
     payload: bytes
     image: bytes | None
@@ -72,12 +72,12 @@ class _SplitCall:
 
     @property
     def out_size(self) -> int:
-        """What of the output lies on the device."""
+        """The part of the output that is on the device."""
         return self.placed.size
 
 
 class DeviceLaunch(Launch):
-    """One runner that has been lent some of the device's memory."""
+    """One runner that has been lent device memory."""
 
     def __init__(
         self,
@@ -156,11 +156,11 @@ class DeviceLaunch(Launch):
         return self._ring_there(Kind.DEVICE_CALL, told)
 
     def null(self, prepared: Prepared) -> int:
-        """A call's way without the call."""
+        """The round trip of a call, without the call."""
         return self._nothing(prepared, self._null_payload(prepared))
 
     def bare_null(self, prepared: Prepared) -> int:
-        """The same with nothing to decode in as many bytes."""
+        """The same, with the same number of bytes but nothing to decode."""
         return self._nothing(prepared, None)
 
     def _nothing(self, prepared: Prepared, packed: bytes | None) -> int:
@@ -210,7 +210,7 @@ class DeviceLaunch(Launch):
     # ---------------------------------------------------------------------------------------------------- memory
 
     def _room(self, in_size: int, out_size: int) -> bool:
-        """The lent memory holds this much. False where it can't be lent at all: then it is copied from here on."""
+        """Lend at least this much memory. False if it can't be lent at all: from then on arrays are copied."""
         device, lent, line = self._run_device.device(), self._lent, self._line
         maps: list[list[Any]] = []
         assert line is not None
@@ -226,7 +226,7 @@ class DeviceLaunch(Launch):
                         lent.input = fresh
                     else:
                         lent.output = fresh
-                    device.cover(fresh.at, os.urandom(POISON), fresh.size)  # what was there before is nobody's business
+                    device.cover(fresh.at, os.urandom(POISON), fresh.size)  # don't leak what was there before
                     socket.send_fds(line, [b"m"], [fd])
                 finally:
                     os.close(fd)
@@ -253,7 +253,7 @@ class DeviceLaunch(Launch):
         return False
 
     def _failed(self, error: Exception) -> Exception:
-        """Whose trouble a failing device is: before the submission was there, the machine's."""
+        """Whose fault a failing device is: before the submission was loaded, the machine's."""
         if not self._loaded:
             return CantStart(f"the device can't be used: {error}")
         if isinstance(error, driver.Stuck):
@@ -263,7 +263,7 @@ class DeviceLaunch(Launch):
     # ------------------------------------------------------------------------------------------------------ ring
 
     def _ring_there(self, kind: Kind, told: _SplitCall) -> Reply:
-        """One message whose arrays lie on the device."""
+        """One message whose arrays are on the device."""
         try:
             return self._rung_there(kind, told)
         except driver.DriverError as error:
@@ -305,7 +305,7 @@ class DeviceLaunch(Launch):
             self._answered(token, start_ns, self._allowance.left_s)
             places = _strided(told.out_size)
             seen = self._look_at(out, places)
-            done_ns = time.perf_counter_ns()  # whatever the look had to wait for is in the time
+            done_ns = time.perf_counter_ns()  # what the look had to wait for counts as time
             first = self._probe(host_size, end)
             self._stop()
         finally:
@@ -320,7 +320,7 @@ class DeviceLaunch(Launch):
             raise Rejected("violation", "the output was still being written after it was reported done")
         reply = self._collected(kind, token, host_size, first, ns)
         self._claim_ns = end.claim()
-        whole = told.placed.whole(reply.out, there, told.layout.size) if told.out_size else reply.out
+        whole = told.placed.joined(reply.out, there, told.layout.size) if told.out_size else reply.out
         return Reply(ns=reply.ns, status=reply.status, text=reply.text, out=whole)
 
     def _look_at(self, out: int, places: tuple[int, int, int, int]) -> bytes:
@@ -328,7 +328,7 @@ class DeviceLaunch(Launch):
         return self._run_device.device().gather(out + start, pitch, width, rows) if rows else b""
 
     def _rest(self, kind: Kind) -> None:
-        """The device is at rest when this returns, and enough of its memory is free for others."""
+        """Check that the device is idle and that enough of its memory is free."""
         run_device = self._run_device
         device, held = run_device.device(), self._lent.output or self._lent.input
         if held is None or kind is not Kind.DEVICE_CALL:
@@ -354,11 +354,11 @@ class DeviceLaunch(Launch):
     # ------------------------------------------------------------------------------------------------- witnesses
 
     def keep(self, index: int) -> None:
-        """The last call is one that counts."""
+        """The last call counts."""
         self._claims.setdefault(index, []).append(self._claim_ns)
 
     def witness(self, name: PhaseName, times: Mapping[int, timing.LaunchTimes]) -> None:
-        """What the runner claims of its calls beside what the judge saw."""
+        """What the runner claims about its calls, next to what the judge saw."""
         if not self._run_device.shares:
             return
         for index, claims in self._claims.items():
@@ -369,12 +369,12 @@ class DeviceLaunch(Launch):
             self._run_device.times.append(row)
 
     def counted(self) -> None:
-        """This launch was the submission's own: its calls are told in the report."""
+        """This launch was the submission's: its calls are in the report."""
         self._run_device.calls += self._calls
         self._run_device.busy += self._busy
 
     def close(self) -> str:
-        """End it; what it wrote. Its memory is taken back."""
+        """End it and take its memory back. Returns what it wrote."""
         for one in (self._ear, self._line):
             if one is not None:
                 one.close()

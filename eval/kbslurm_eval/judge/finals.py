@@ -23,30 +23,30 @@ Call = Callable[[Any, "Case", tuple[object, ...]], "tuple[Exception | None, int]
 
 
 def rivals_of(config: Mapping[str, Any]) -> list[str]:
-    """The texts of those who meet; none in an ordinary run."""
+    """The finalists' sources; none in an ordinary run."""
     found = config.get("rivals")
     return [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
 
 
 def many(config: Mapping[str, Any]) -> int:
-    """How many runners a final's limits are for, the lead and the baseline among them; 1 in an ordinary run."""
+    """How many runners a final's limits must cover, including the lead and the baseline; 1 in an ordinary run."""
     return len(rivals_of(config)) + 2 if rivals_of(config) else 1
 
 
 @dataclass(kw_only=True)
 class Rivals:
-    """Whoever is still in, over all launches of the phase."""
+    """The finalists that are still in, over all launches of the phase."""
 
     sources: list[str]
     out: dict[int, dict[str, str]] = field(default_factory=dict)
 
     def fell(self, rival: int, fault: Exception) -> None:
-        """This one is out, and why."""
+        """Drop this finalist, and say why."""
         verdict, plain = getattr(fault, "verdict", "error"), getattr(fault, "plain", str(fault))
         self.out.setdefault(rival, {"verdict": str(verdict), "reason": str(plain)})
 
     def told(self) -> list[dict[str, Any]]:
-        """What the report says of them beside their samples."""
+        """What the report says about them besides their samples."""
         return [{"rival": n, **self.out.get(n, {"verdict": "passed", "reason": ""})} for n in range(len(self.sources))]
 
 
@@ -62,7 +62,7 @@ class RivalLaunches:
     times: dict[int, dict[int, timing.LaunchTimes]] = field(default_factory=dict)
 
     def begin(self) -> None:
-        """Start whoever is still in."""
+        """Start the finalists that are still in."""
         for rival, source in enumerate(self.rivals.sources):
             if rival in self.rivals.out:
                 continue
@@ -85,7 +85,7 @@ class RivalLaunches:
                 self.times[rival][case.index].calls_ns.append(ns)
 
     def samples(self, phase: PhaseName, number: int, base: Mapping[int, timing.LaunchTimes]) -> list[LaunchSamples]:
-        """What this launch showed of those who are still in."""
+        """This launch's samples of the finalists that are still in."""
         rows = []
         for rival in sorted(self.launches):
             for index, times in self.times[rival].items():
@@ -94,6 +94,6 @@ class RivalLaunches:
         return rows
 
     def close(self) -> None:
-        """End every runner of it."""
+        """End all its runners."""
         for launch in self.launches.values():
             launch.close()

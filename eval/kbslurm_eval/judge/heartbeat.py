@@ -1,4 +1,4 @@
-"""How far the run is, for whoever waits for it: heartbeat.json."""
+"""The run's progress, for those who wait for it: heartbeat.json."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 
 class Heartbeat:
-    """heartbeat.json: which phase, how far; at most once a second."""
+    """heartbeat.json: the phase and its progress, at most once a second."""
 
     def __init__(self, path: Path | None) -> None:
         self._path, self._last = path, 0.0
         self.phase, self.done, self.of = "start", 0, 0
 
     def beat(self, *, now: bool = False) -> None:
-        """Write it when a second has passed, or now."""
+        """Write it if a second has passed, or at once."""
         at = time.monotonic()
         if self._path is None or (at - self._last < 1.0 and not now):
             return
@@ -25,21 +25,21 @@ class Heartbeat:
         try:
             put_file(self._path, json.dumps(told))
         except OSError:
-            self._path = None  # a full disk costs the heartbeat, not the run
+            self._path = None  # a full disk loses the heartbeat, not the run
 
     def enter(self, phase: str, of: int) -> None:
-        """A new phase of so many steps."""
+        """Begin a phase of this many steps."""
         self.phase, self.done, self.of = phase, 0, of
         self.beat(now=True)
 
     def step(self) -> None:
-        """One step more."""
+        """Count one step."""
         self.done += 1
         self.beat()
 
 
 def put_file(path: Path, text: str) -> None:
-    """The file is there whole or not at all."""
+    """Write the file atomically."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with fresh.open("w", encoding="utf-8") as file:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Judge:
-    """Judges one manifest. `judge()` gives the report whatever happens to the submission."""
+    """Judges one manifest. `judge()` returns a report whatever the submission does."""
 
     def __init__(
         self,
@@ -68,11 +68,11 @@ class Judge:
         self._timed = TimedPhase(self._run, self._launches, calls)
 
     def note(self, notes: Sequence[str]) -> None:
-        """Something that the report says about the isolation."""
+        """Add a note about the isolation to the report."""
         self._run.results.notes += notes
 
     def judge(self) -> Report:
-        """All phases of the mode, up to the first that isn't passed."""
+        """Run the mode's phases, up to the first that fails."""
         started = time.time_ns()
         self._run.heartbeat.beat(now=True)
         verdict: VerdictName = "infrastructure"
@@ -99,7 +99,7 @@ class Judge:
         profile(self._run, self._launches, self._artifacts)
 
     def _out_of_time(self) -> tuple[VerdictName, str]:
-        """Whose fault it is that the whole time is over: theirs whose code took most of it."""
+        """Who is to blame when the total time is used up: whoever's code used most of it."""
         total = self._run.manifest.limits.total_s
         theirs = sum(a.theirs_s for a in (*self._run.allowances, *self._run.rival_allowances.values()))
         if theirs * 2 < total:
@@ -134,7 +134,7 @@ class Judge:
 
         world = ranks.world_of(manifest)
         if world > 1 and manifest.lang == "cu":
-            raise ProblemTrouble("a problem of several ranks takes Python submissions; lang cu has one process")
+            raise ProblemTrouble("a problem with several ranks needs Python submissions; lang cu runs in one process")
         if world > 1:
             return rank_reference.RankReference(manifest, world)
         exclusive = self._run.device is not None and self._run.device.facts.exclusive
@@ -177,7 +177,7 @@ def _reason(name: PhaseName, fault: Rejected) -> str:
 
 @contextmanager
 def _alarm(seconds: float) -> Iterator[None]:
-    """OutOfTime when this much time has passed, wherever the judge is then."""
+    """Raise OutOfTime after this much time, wherever the judge is then."""
 
     def ring(number: int, frame: Any) -> None:
         raise OutOfTime

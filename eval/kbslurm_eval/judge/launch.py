@@ -26,30 +26,31 @@ from kbslurm_eval.shared.wire import (
     PhaseName,
 )
 
-LATE_CAP = 32_768  # an input up to this size is written inside the window, to a runner that is already awake
+LATE_CAP = 32_768  # an input up to this size is written within the timed window, to a runner that is already awake
 SMALL_OUTPUT = 16_384
 PROBES, PROBE_SIZE = 16, 64
 SETTLED, SETTLE_LEAST_S, SETTLE_MOST_S = 6, 0.06, 0.5  # so many null calls in a row are alike, and when that is asked
 SPIN_NS = 400_000
-WAKES_FREE, WAKE_FREE_NS, WAKE_MOST_NS = 8, 1_000_000, 5_000_000  # so many usual times a runner may take to be awake
+# a runner may take this many times its usual time to wake
+WAKES_FREE, WAKE_FREE_NS, WAKE_MOST_NS = 8, 1_000_000, 5_000_000
 START_S = 60.0
 
 
 @dataclass(kw_only=True)
 class Allowance:
-    """A phase's time: only what is spent on the runner counts against it, not the judge's own work."""
+    """A phase's time budget: only time spent in the runner counts, not the judge's own work."""
 
     left_s: float
     whole_s: float
-    cleanup_s: float = 0.0  # what came of it outside of calls: ending its processes, removing what they left
+    cleanup_s: float = 0.0  # the submission's costs outside of calls: ending its processes, removing what they left
 
     @property
     def theirs_s(self) -> float:
-        """All time that the submission's own doing took."""
+        """All time spent because of the submission."""
         return self.whole_s - self.left_s + self.cleanup_s
 
     def spend(self, seconds: float) -> None:
-        """Take this from what is left."""
+        """Subtract this from what is left."""
         self.left_s -= seconds
 
 
@@ -89,11 +90,11 @@ class Launch:
         self.seen["furnished"] = self.runner.furnished
 
     def facts(self) -> dict[str, Any]:
-        """What a report says of launches of this kind."""
+        """What a report says about launches of this kind."""
         return {}
 
     def _opened(self, folder: Path) -> None:
-        """Whatever else has to lie in the launch's folder before its runner starts."""
+        """Put whatever else is needed into the launch's folder before its runner starts."""
 
     def _greeting(self, runners: Runners) -> dict[str, Any]:
         return {**runners.hello(), "native": self._built is not None and self._built.native}
@@ -140,7 +141,7 @@ class Launch:
         return self._collected(kind, token, out_size, first, done_ns - start_ns + slept_in_ns)
 
     def _collected(self, kind: Kind, token: bytes, out_size: int, first: list[tuple[int, bytes]], ns: int) -> Reply:
-        """The answer of a runner that is stopped, when nothing of it has moved since it was given."""
+        """The answer of a stopped runner, if nothing has changed since it was given."""
         end = self._link
         if kind in (Kind.CALL, Kind.DEVICE_CALL) and self.runner.out_of_memory():
             raise Rejected("memory", "the submission used more memory than allowed")
@@ -173,7 +174,7 @@ class Launch:
         self._warmer.turn(self._core)
 
     def _wake(self, allowed_s: float) -> int:
-        """A runner that runs, has nothing to work on, and looks for its next message."""
+        """Let the runner run without work, waiting for its next message."""
         self._awake += 1
         word = self._awake.to_bytes(8, "little")
         os.pwrite(self._link.bell, word, runner_link.PING)
@@ -220,7 +221,7 @@ class Launch:
                 os.sched_yield()
 
     def _look(self, waited_ns: int, allowed_s: float) -> None:
-        """Whether waiting still makes sense."""
+        """Raise if waiting no longer makes sense."""
         self._heartbeat.beat()
         if (gone := self._gone()) is not None:
             raise gone
@@ -229,13 +230,13 @@ class Launch:
             raise Rejected("timeout", f"no answer within {whole:g} s", "the time limit was reached")
 
     def _gone(self) -> Rejected | None:
-        """The verdict when the runner is no more, or should be."""
+        """The verdict if the runner has ended, or should end."""
         how = self.runner.ended()
         if self.runner.out_of_memory():
             return Rejected("memory", "the submission used more memory than allowed")
         if how is None:
             return None
-        return Rejected("error", f"the submission ended itself ({how})", "the submission ended itself")
+        return Rejected("error", f"the submission's process ended ({how})", "the submission's process ended")
 
     def _probe(self, size: int, end: JudgeEnd) -> list[tuple[int, bytes]]:
         """Bytes of the output at once, before the runner is stopped: all of a small one, random places of a large
@@ -245,7 +246,7 @@ class Launch:
         return [(at, os.pread(end.out, PROBE_SIZE, at)) for at in _places(size)]
 
     def declare(self, layout: layouts.Layout) -> None:
-        """The runner knows this layout from now on."""
+        """Send this layout to the runner."""
         text = layout.text()
         if text not in self._ids:
             self._ids[text] = len(self._ids) + 1
@@ -275,7 +276,7 @@ class Launch:
         }
 
     def built(self) -> dict[str, Any]:
-        """What the runner has to know of what was built for it."""
+        """What the runner must know about its build."""
         return {} if self._built is None else self._built.told(self.runner.folder, self.runner.work)
 
     def settle(self, prepared: Prepared) -> None:
@@ -286,20 +287,20 @@ class Launch:
         took = [self.null(prepared)]
         began = time.monotonic()
         self._go_on()
-        time.sleep(SETTLE_LEAST_S)  # on the core that the judge leaves free, too
+        time.sleep(SETTLE_LEAST_S)  # also on the core that the judge leaves free
         self._stop()
         while time.monotonic() - began < SETTLE_MOST_S:
             took.append(self.null(prepared))
             if len(took) > SETTLED and max(took[-SETTLED:]) <= 2 * min(took):
                 break
-        self._allowance.left_s = left_s  # a busy machine's time is not theirs
+        self._allowance.left_s = left_s  # a busy machine's delay isn't the submission's fault
 
     def null(self, prepared: Prepared) -> int:
-        """A call's way without the call."""
+        """The round trip of a call, without the call."""
         return self.ring(Kind.NULL, self._null_payload(prepared), late=len(prepared.packed) <= LATE_CAP).ns
 
     def bare_null(self, prepared: Prepared) -> int:
-        """A null call with nothing to decode in as many bytes: what of it no submission can save."""
+        """A null call of the same size with nothing to decode: the part of its cost that no submission can save."""
         payload = values.pack(None).ljust(len(self._null_payload(prepared)), b"\0")
         return self.ring(Kind.NULL, payload, late=len(prepared.packed) <= LATE_CAP).ns
 
@@ -319,16 +320,16 @@ class Launch:
         return prepared.packed
 
     def keep(self, index: int) -> None:
-        """The last call is one that counts."""
+        """The last call counts."""
 
     def witness(self, name: PhaseName, times: Mapping[int, timing.LaunchTimes]) -> None:
-        """What else than the judge's clock was seen of the calls that count."""
+        """What was observed about the calls that count, besides the judge's clock."""
 
     def counted(self) -> None:
-        """This launch was the submission's own."""
+        """This launch was the submission's."""
 
     def close(self) -> str:
-        """End it; what it wrote."""
+        """End it. Returns what it wrote."""
         began = time.monotonic()
         self.runner.kill()
         text = self.runner.log()

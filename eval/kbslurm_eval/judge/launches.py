@@ -22,10 +22,10 @@ class Launches:
         self._run = run
 
     def start(self, name: PhaseName, allowance: Allowance, built: builds.Built | None = None) -> Launch:
-        """A runner in its cage, nothing of the submission in it; CantStart where the cage isn't what is needed."""
+        """A runner in its cage, without the submission; CantStart if the isolation isn't sufficient."""
         try:
             launch = self._launch(allowance, built)
-        except Rejected as trouble:  # nothing of the submission was there yet
+        except Rejected as trouble:  # the submission wasn't loaded yet
             raise CantStart(f"a runner ended before it had the submission: {trouble.said}") from None
         results = self._run.results
         results.launches += 1
@@ -57,7 +57,7 @@ class Launches:
         )
 
     def start_loaded(self, name: PhaseName, allowance: Allowance) -> Launch:
-        """The same with the submission in it."""
+        """The same, with the submission loaded."""
         launch = self.start(name, allowance, self.built(name, self._run.manifest))
         try:
             self.hand_over(launch, self._run.manifest)
@@ -67,7 +67,7 @@ class Launches:
         return launch
 
     def built(self, name: PhaseName, manifest: Manifest) -> builds.Built | None:
-        """What a builder made of this source, when it needs one. The builder is gone when this returns."""
+        """This source's build, if it needs one. The builder has ended when this returns."""
         of_run, reference = self._run.builds, self._run.reference
         if not isinstance(reference, Reference) or not of_run.wants(manifest):
             return None  # ranks compile for themselves
@@ -84,7 +84,7 @@ class Launches:
             fault.said = f"while building: {fault.said}"
             raise
         finally:
-            # a compiler quotes what it complains of: a baseline's lines are for staff only
+            # compilers quote source lines, and a baseline's are for staff only
             self.end(name if manifest is self._run.manifest else "hidden", builder)
 
     def _builder(self, name: PhaseName, manifest: Manifest) -> Launch:
@@ -112,7 +112,7 @@ class Launches:
         return reference_module(library, "reference", adapter)
 
     def hand_over(self, launch: Launch, manifest: Manifest) -> None:
-        """The submission is loaded when this returns; Rejected otherwise."""
+        """Load the submission; Rejected if that fails."""
         try:
             reply = launch.load(manifest)
         except Rejected as fault:
@@ -124,7 +124,7 @@ class Launches:
             raise said
 
     def end(self, name: PhaseName, launch: Launch | None) -> None:
-        """Nothing of it is left but what it wrote, in the log that its phase belongs to."""
+        """End it, and add what it wrote to its phase's log."""
         if launch is None:
             return
         launch.counted()

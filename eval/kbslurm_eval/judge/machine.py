@@ -1,4 +1,4 @@
-"""What is known of the machine that a report comes from."""
+"""Facts about the machine that a report comes from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def facts() -> dict[str, Any]:
-    """CPU, kernel, Python, libraries that are in use, and the GPU when there is one."""
+    """CPU, kernel, Python, libraries in use, and the GPU if there is one."""
     found: dict[str, Any] = {
         "node": platform.node(),
         "kernel": platform.release(),

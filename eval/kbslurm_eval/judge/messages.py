@@ -18,7 +18,7 @@ def send(line: socket.socket, told: dict[str, Any], blob: bytes) -> None:
 
 
 def receive(line: socket.socket) -> tuple[dict[str, Any], bytes]:
-    """The next message; EOFError when there is none to come."""
+    """The next message; EOFError if there will be none."""
     head, blob = _HEAD.unpack(_exactly(line, _HEAD.size))
     return json.loads(_exactly(line, head)), _exactly(line, blob)
 

@@ -27,7 +27,7 @@ Spoil = Callable[[list[Any], Shape], list[Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One way of spoiling answers, and in how many cases of those that it changes the check took them for right."""
+    """One way of spoiling answers, and in how many of the cases that it changes the check accepted them."""
 
     mutation: str
     severity: Literal["error", "warning", "none"]
@@ -37,7 +37,7 @@ class Finding:
 
 
 def findings(manifest: Manifest, reference: Reference) -> list[dict[str, Any]]:
-    """What the check makes of each mutation, over the test cases."""
+    """How the check judges each mutation, over the test cases."""
     seen: dict[str, list[bool]] = {name: [] for name in MUTATIONS}
     for index, params in enumerate(list(manifest.tests)[:CASES]):
         prepared = reference.prepare(Case(index=index, params=params), None, exact=True)
@@ -81,7 +81,7 @@ def _constant(cells: list[Any], shape: Shape) -> list[Any]:
 
 
 def _permuted(cells: list[Any], shape: Shape) -> list[Any]:
-    """Every row in its neighbour's place."""
+    """Each row swapped with its neighbour."""
     width = _row(cells, shape)
     return cells[width:] + cells[:width]
 
@@ -98,7 +98,7 @@ def _last_row(cells: list[Any], shape: Shape) -> list[Any]:
 
 
 def _shifted(cells: list[Any], shape: Shape) -> list[Any]:
-    """Each number where its neighbour belongs."""
+    """Each number moved to its neighbour's position."""
     return cells[:1] + cells[:-1]
 
 
@@ -143,7 +143,7 @@ MEANING = {
 
 
 def _spoilt(value: Any, spoil: Spoil) -> tuple[Any, bool]:
-    """The value with every block of numbers in it spoilt, and whether that changed any."""
+    """The value with all its blocks of numbers spoilt, and whether anything changed."""
     match value:
         case tuple() | dict():
             parts = value.items() if isinstance(value, dict) else enumerate(value)
@@ -228,7 +228,7 @@ def _fitting(block: Any, cells: list[Any]) -> list[Any]:
 
 
 def of_manifest(manifest: Manifest, compiled: Any) -> dict[str, Any]:
-    """What `--mutate` prints: findings, or the trouble that the problem itself is."""
+    """What `--mutate` prints: findings, or what is wrong with the problem itself."""
     try:
         return {"findings": findings(manifest, Reference(manifest, compiled)), "trouble": ""}
     except ProblemTrouble as trouble:

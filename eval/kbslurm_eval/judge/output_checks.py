@@ -1,4 +1,4 @@
-"""Questions about the numbers of an output: are they finite, do they differ, how far."""
+"""Checks of an output's numbers: whether they are finite, whether and by how much they differ."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def stretched(value: Any, expected: Any, factor: float) -> Any:
 
 
 def differs(value: Any, expected: Any) -> bool:
-    """Whether two packed values aren't the same, byte by byte."""
+    """Whether two packed values differ in any byte."""
     return pack(value) != pack(expected)
 
 
@@ -91,7 +91,8 @@ def _finite_array(value: Any) -> bool:
         case "numpy" if value.dtype.kind in "fc":
             return bool(imported("numpy").isfinite(value).all())
         case "torch" if value.is_floating_point() or value.is_complex():
-            wide = value.float() if value.element_size() == 1 else value  # of floats of 8 bits not all is implemented
+            # not everything is implemented for 8-bit floats
+            wide = value.float() if value.element_size() == 1 else value
             return bool(imported("torch").isfinite(wide).all())
         case _:
             return True

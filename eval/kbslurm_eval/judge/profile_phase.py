@@ -1,4 +1,4 @@
-"""Profile mode after the verdict: some benchmarks once more, under the profilers that there are."""
+"""Profile mode, after the verdict: some benchmarks again, under the available profilers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kbslurm_eval.judge.run_state import OutOfTime, RunState
 
 
 def profile(run: RunState, launches: Launches, artifacts: Path | None) -> None:
-    """After the verdict, and without a word in it: whatever goes wrong here is a line of the profile's text."""
+    """Runs after the verdict and doesn't affect it: whatever goes wrong becomes a line in the profile's summary."""
     results, whole = run.results, run.manifest.limits.benchmark_s
     files = results.profile = ProfileFiles(folder=artifacts)
     level, notes, allowance = results.level, list(results.notes), Allowance(left_s=whole, whole_s=whole)
@@ -30,7 +30,7 @@ def profile(run: RunState, launches: Launches, artifacts: Path | None) -> None:
                 _profile_one(run, launches, case, tool, allowance, files)
                 run.heartbeat.step()
     except OutOfTime:
-        files.say("the job's time was over before the profile was whole")
+        files.say("the job's time limit was reached before the profile was complete")
     except Exception as error:  # noqa: BLE001 - the verdict stands, whatever this is
         traceback.print_exc()
         files.say(f"the harness failed to profile: {type(error).__name__}: {error}"[:MESSAGE_CAP])

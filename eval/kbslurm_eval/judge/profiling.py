@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kbslurm_eval.judge.launch import Launch
 
 CALLS = 5
-CASES = 2  # the last ones: the last counts in most problems
+CASES = 2  # the last ones, since the last counts in most problems
 RANKS = 2
 ENDS_S = 60.0
 SLOTS = {"table.txt": 256 << 10, "functions.json": 1 << 20, "trace.json.gz": 6 << 20}
@@ -41,14 +41,14 @@ LEFT = {
 
 @dataclass(kw_only=True)
 class ProfileFiles:
-    """What has come of profiling so far."""
+    """The results of profiling so far."""
 
     folder: Path | None
     artifacts: list[Artifact] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
 
     def say(self, text: str) -> None:
-        """A few lines more of the summary."""
+        """Add lines to the summary."""
         self.lines.append(text)
 
     def text(self) -> str:
@@ -56,12 +56,12 @@ class ProfileFiles:
         return "\n\n".join(self.lines)[:PROFILE_TEXT_CAP]
 
     def keep(self, name: str, blob: bytes) -> None:
-        """One file more, when there is room for it."""
+        """Add a file, if there is room."""
         held = sum(one.size for one in self.artifacts)
         if self.folder is None or not blob:
             return
         if len(self.artifacts) >= ARTIFACTS_CAP or len(blob) > ARTIFACT_CAP or held + len(blob) > ARTIFACTS_TOTAL:
-            self.say(f"{name} ({len(blob)} bytes) was left out: over the limit of what is kept")
+            self.say(f"{name} ({len(blob)} bytes) was left out: it is over the size limit")
             return
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.folder / name).write_bytes(blob)
@@ -74,7 +74,7 @@ def cases_of(cases: Sequence[Case], *, ranks: bool) -> list[Case]:
 
 
 def profile_calls(launch: Launch, prepared: Prepared, files: ProfileFiles) -> None:
-    """Calls of a loaded submission under the profiler that fits it: torch's, or Python's own."""
+    """Calls of a loaded submission under the matching profiler: torch's or Python's."""
     name = f"benchmark-{prepared.case.index}"
     layout, slots = _layout()
     if isinstance(launch, RanksLaunch):
@@ -104,7 +104,7 @@ def profile_around(launch: Launch, prepared: Prepared, files: ProfileFiles, tool
 
 
 def read_left(path: Path) -> bytes:
-    """A file that the runner could have made anything of: read only when it is a plain one, and not too large."""
+    """A file that the runner may have replaced with anything: read only if it is a regular file and not too large."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -140,5 +140,5 @@ def _kept(files: ProfileFiles, name: str, case: Case, reply: Any, slots: list[tu
     files.say(f"{name} ({case.spec}): {told}")
     for slot, at, cap in slots:
         length = struct.unpack_from("<Q", reply.out, at)[0]
-        if length <= cap - 8:  # more is nothing that our own runner ever says
+        if length <= cap - 8:  # our own runner never says more
             files.keep(f"{name}.{slot}", reply.out[at + 8 : at + 8 + length])

@@ -27,7 +27,7 @@ from kbslurm_eval.shared import layouts, process_group, values, wire
 from kbslurm_eval.shared.program import eval_folder
 
 START_S = 180.0
-GRACE_S = 5.0  # when one rank of the reference has failed, how long the others may take to notice
+GRACE_S = 5.0  # how long the other ranks of the reference may take to notice that one has failed
 KEPT = 4
 _NO_LAYOUT = layouts.Layout(tree=["0"], size=0)
 
@@ -69,7 +69,7 @@ class RankReference:
         self.group = str(found[0].told.get("group", ""))
 
     def close(self) -> None:
-        """Every process of it ended."""
+        """End all its processes."""
         for process in self._processes:
             process.end()
         self._processes = []
@@ -101,11 +101,11 @@ class RankReference:
                 if answer is None:
                     how = process.how_it_ended()
                     self.close()
-                    raise ProblemTrouble(f"rank {process.rank} of the problem's reference ended itself ({how})")
+                    raise ProblemTrouble(f"rank {process.rank} of the problem's reference ended ({how})")
                 found[process.rank] = answer
                 if _is_bad(answer):
                     deadline = min(deadline or float("inf"), time.monotonic() + GRACE_S)
-        if len(found) < len(processes):  # the rest hang in a collective: they are of no use any more
+        if len(found) < len(processes):  # the rest hang in a collective and are useless now
             self.close()
         for rank in sorted(found):
             if trouble := found[rank].told.get("trouble"):
@@ -130,11 +130,11 @@ class RankReference:
         )  # fmt: skip
 
     def verify(self, prepared: Prepared) -> None:
-        """The reference's own answers must pass its own check in every rank; ProblemTrouble otherwise."""
+        """ProblemTrouble unless the reference's answers pass its own check in every rank."""
         self._asked("verify", _number(prepared))
 
     def answer_again(self, prepared: Prepared) -> None:
-        """The reference once more on these inputs."""
+        """Run the reference again on these inputs."""
         self._asked("answer", _number(prepared))
 
     def nothings(self, prepared: PreparedRanks) -> list[bytes]:
@@ -142,7 +142,7 @@ class RankReference:
         return [a.blob for a in self._asked("nothing", prepared.number, [part.packed for part in prepared.parts])]
 
     def misfits(self, prepared: PreparedRanks, outputs: Sequence[bytes]) -> list[str]:
-        """For each rank what keeps its bytes from being an output at all; empty texts where nothing does."""
+        """For each rank, why its bytes aren't a valid output; empty if they are."""
         return [str(a.told["misfit"]) for a in self._asked("read", prepared.number, outputs)]
 
     def check(self, prepared: PreparedRanks) -> list[tuple[bool, str]]:
@@ -162,14 +162,14 @@ def _is_bad(answer: _Answer) -> bool:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on now."""
+    """A free loopback port."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as asked:
         asked.bind((process_group.HOST, 0))
         return int(asked.getsockname()[1])
 
 
 class _RankProcess:
-    """The judge's end of one rank of the reference."""
+    """The judge's half of one rank of the reference."""
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
@@ -187,7 +187,7 @@ class _RankProcess:
             send(self.line, told, blob)
 
     def receive(self) -> _Answer | None:
-        """Its answer; None when it has ended."""
+        """Its answer; None if it has ended."""
         try:
             told, blob = receive(self.line)
         except (OSError, EOFError):
@@ -199,10 +199,10 @@ class _RankProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(GRACE_S)
         code = self._process.returncode
-        return "no word of it" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
+        return "no answer" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def end(self) -> None:
-        """Ended and waited for."""
+        """End it and wait for it."""
         self.line.close()
         self._process.kill()
         self._process.wait()
@@ -213,7 +213,7 @@ class _RankProcess:
 
 
 def serve_rank(fd: int) -> int:
-    """The program of `--reference-rank`: one rank of the reference, until the judge hangs up."""
+    """The program of `--reference-rank`: serves one rank of the reference until the judge disconnects."""
     with contextlib.suppress(OSError):
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     kernel.hide_judge()
@@ -228,7 +228,8 @@ def serve_rank(fd: int) -> int:
         send(line, {"trouble": str(trouble)}, b"")
         return 1
     except Exception as error:  # noqa: BLE001 - of whatever library; it is told, not thrown
-        send(line, {"trouble": f"the reference's ranks can't meet: {type(error).__name__}: {error}"[:1000]}, b"")
+        said = f"the reference's ranks can't form a process group: {type(error).__name__}: {error}"
+        send(line, {"trouble": said[:1000]}, b"")
         return 1
     send(line, {"group": group}, b"")
     while True:
@@ -244,7 +245,7 @@ def serve_rank(fd: int) -> int:
 
 
 class _OneRank:
-    """What one rank knows of the latest calls."""
+    """What one rank keeps of the latest calls."""
 
     def __init__(self, manifest: wire.Manifest, rank: int) -> None:
         self._rank, self._reference = rank, Reference(manifest)
@@ -252,7 +253,7 @@ class _OneRank:
         self._output: Any = None
 
     def done(self, told: dict[str, Any], blob: bytes) -> tuple[dict[str, Any], bytes]:
-        """One thing that all ranks do now."""
+        """One step that all ranks perform together."""
         if told["op"] == "prepare":
             return self._prepared(told)
         if told["op"] == "nothing":
@@ -274,7 +275,7 @@ class _OneRank:
                 self._output = None
                 return {"good": good, "said": said}, b""
             case _:
-                raise ProblemTrouble(f"the judge asked for {told['op']!r}, which no rank of a reference knows")
+                raise ProblemTrouble(f"the judge asked for {told['op']!r}, which isn't a known request")
         return {}, b""
 
     def _prepared(self, told: dict[str, Any]) -> tuple[dict[str, Any], bytes]:

@@ -18,15 +18,15 @@ def world_of(manifest: Manifest) -> int:
     if found <= {None}:
         return 1
     if len(found) > 1:
-        raise ProblemTrouble("the problem's cases differ in world_size, and one launch holds them all")
+        raise ProblemTrouble("the problem's cases differ in world_size, but all of them run in one launch")
     (world,) = found
     if type(world) is not int or not 1 <= world <= MOST:
-        raise ProblemTrouble(f"world_size is {world!r}; a number from 1 to {MOST} was expected")
+        raise ProblemTrouble(f"world_size is {world!r}; it must be between 1 and {MOST}")
     return world
 
 
 def ranks_of(manifest: Manifest) -> int:
-    """The same, and 1 where it can't be said: the judge tells why, in a report."""
+    """The same, or 1 if it can't be determined; the judge's report says why."""
     try:
         return world_of(manifest)
     except ProblemTrouble:

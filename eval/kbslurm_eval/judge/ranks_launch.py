@@ -31,21 +31,21 @@ from kbslurm_eval.shared import layouts, runner_link, values
 from kbslurm_eval.shared.runner_link import JudgeEnd, Kind, Status, rank_folder
 from kbslurm_eval.shared.wire import Manifest
 
-GRACE_NS = 1_000_000_000  # when one rank has failed, how long the others may take before its failure counts for all
+GRACE_NS = 1_000_000_000  # how long the others may take after one rank has failed, before its failure counts for all
 _DICE = random.SystemRandom()
 _RANK = re.compile(r"rank \d{1,3}\Z")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankReplies:
-    """What one message to all ranks came to."""
+    """The outcome of one message to all ranks."""
 
     ns: int
     parts: tuple[Reply, ...]
 
     @property
     def failed(self) -> tuple[int, Reply] | None:
-        """The first rank that says it has no answer, and what it says."""
+        """The first rank that failed, and its claim."""
         return next(((rank, part) for rank, part in enumerate(self.parts) if part.status != Status.OK), None)
 
 
@@ -93,7 +93,7 @@ class RanksLaunch(Launch):
             for name in ("spaces", "seccomp", "no_new_privs", "read_only_root", "proc"):
                 if mine.get(name) != self.seen.get(name):
                     self.seen[name] = mine.get(name)
-                    self.seen["strays"] = f"rank {rank} is in another cage than the first process ({name})"
+                    self.seen["strays"] = f"rank {rank} is isolated differently from the first process ({name})"
 
     def ring_all(
         self,
@@ -132,7 +132,7 @@ class RanksLaunch(Launch):
             self._go_on()
         try:
             done_ns = self._all_done(tokens, start_ns, allowed_s)
-            # in an order that nobody knows: whoever comes last has the longest to go on writing
+            # in random order, since the last one has the longest time to keep writing
             first: dict[int, list[tuple[int, bytes]]] = {}
             for rank in _DICE.sample(range(self._world), self._world):
                 first[rank] = self._probe(sizes[rank], self._ends[rank])
@@ -147,7 +147,7 @@ class RanksLaunch(Launch):
         return RankReplies(ns=ns, parts=tuple(parts))
 
     def _taken(self, rank: int, token: bytes, size: int, first: list[tuple[int, bytes]], ns: int) -> Reply:
-        """One rank's answer, when nothing of it has moved since it was given."""
+        """One rank's answer, if nothing has changed since it was given."""
         end = self._ends[rank]
         if end.resized():
             raise Rejected("violation", "the submission changed the size of the link's files")
@@ -238,11 +238,11 @@ class RanksLaunch(Launch):
         if fault is not None and fault.verdict == "error":
             text = self._link.status()[1]
             if _RANK.match(text):
-                fault.said = fault.said.replace("the submission ended itself", f"{text} ended itself", 1)
+                fault.said = fault.said.replace("the submission's process ended", f"{text} ended itself", 1)
         return fault
 
     def declare_all(self, prepared: PreparedRanks) -> None:
-        """Every rank knows the layout of its output from now on."""
+        """Send every rank the layout of its output."""
         layouts = [part.layout for part in prepared.parts]
         if all(layout.text() in known for layout, known in zip(layouts, self._numbers, strict=True)):
             return
@@ -266,11 +266,11 @@ class RanksLaunch(Launch):
         return replies.parts[0]
 
     def null(self, prepared: Prepared) -> int:
-        """All ranks' way without the call."""
+        """The round trip to all ranks, without the call."""
         return self.ring_all(Kind.NULL, self._nothings(prepared), late=_is_late(prepared)).ns
 
     def bare_null(self, prepared: Prepared) -> int:
-        """The same with nothing to decode in as many bytes."""
+        """The same, with the same number of bytes but nothing to decode."""
         payloads = [values.pack(None).ljust(len(payload), b"\0") for payload in self._nothings(prepared)]
         return self.ring_all(Kind.NULL, payloads, late=_is_late(prepared)).ns
 
@@ -290,7 +290,7 @@ class RanksLaunch(Launch):
         )
 
     def close(self) -> str:
-        """End it; what it wrote."""
+        """End it. Returns what it wrote."""
         for end in self._ends:
             end.close()
         self._ends = []
@@ -303,7 +303,7 @@ def _is_late(prepared: Prepared) -> bool:
 
 
 def _drop(left: list[Any], good: Callable[[Any], bool]) -> bool:
-    """Take out of the list what is good by now; whether nothing is left."""
+    """Remove what is done by now from the list; whether nothing is left."""
     left[:] = [one for one in left if not good(one)]
     return not left
 
@@ -315,7 +315,7 @@ def _listed(ranks: Sequence[int]) -> str:
 
 
 def in_rank(rank: int, fault: Rejected) -> Rejected:
-    """The same verdict, with the rank for the person where it may be told."""
+    """The same verdict, naming the rank where that may be told."""
     return Rejected(fault.verdict, f"rank {rank}: {fault.said}", fault.plain)
 
 
@@ -334,6 +334,6 @@ def one_call(
     bad = sorted((not said, rank, said) for rank, (good, said) in enumerate(found) if not good)
     if not bad:
         return None, replies.ns, len(found)
-    _, rank, said = bad[0]  # the first that has something to say of it
+    _, rank, said = bad[0]  # the first that says what is wrong
     told = f"an answer is wrong: {said}" if said else "an answer is wrong"
     return in_rank(rank, Rejected("wrong", told, "an answer is wrong")), replies.ns, len(found)

@@ -26,12 +26,12 @@ from kbslurm_eval.judge import output_checks
 from kbslurm_eval.shared import layouts, values
 from kbslurm_eval.shared.wire import Manifest
 
-MARGIN_S = 0.5  # a slow check isn't asked that often
+MARGIN_S = 0.5  # a slow check isn't run as often
 ANSWERS = ("ref_kernel", "reference", "ref")
 
 
 class ProblemTrouble(RuntimeError):
-    """The problem's own code doesn't do what it must."""
+    """The problem's own code is faulty."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class Reference:
     def __init__(
         self, manifest: Manifest, compiled: types.ModuleType | None = None, *, no_device: bool = False
     ) -> None:
-        """With `no_device` the problem's own code keeps off the device, which belongs to the submission alone."""
+        """With `no_device` the problem's own code doesn't use the device, which belongs to the submission alone."""
         self._one_file = manifest.style == "one-file"
         self._layouts: dict[tuple[int, bytes], layouts.Layout] = {}
         self._moving: set[int] = set()
@@ -80,7 +80,7 @@ class Reference:
 
     @property
     def device(self) -> str:
-        """What a problem is given as its device: never a literal of its own."""
+        """The device that a problem is given; it should never hard-code one."""
         torch = sys.modules.get("torch")
         return "cuda" if torch is not None and torch.cuda.is_available() else "cpu"
 
@@ -101,14 +101,14 @@ class Reference:
         raise ProblemTrouble(f"the problem's {module.__name__}.py defines no {names[0]}")
 
     def input(self, case: Case, seed: int | None) -> Any:
-        """What generate_input gives for this case. `seed` replaces the case's own where it isn't None."""
+        """What generate_input returns for this case. `seed`, unless None, replaces the case's own."""
         params: dict[str, Any] = {k: list(v) if isinstance(v, list) else v for k, v in case.params.items()}
         if "device" in (self._takes or ()):
             params.setdefault("device", self.device)
         if seed is not None and ("seed" in params or "seed" in (self._takes or ())):
             params["seed"] = seed
         if self._takes is not None and (strange := sorted(set(params) - self._takes)):
-            raise ProblemTrouble(f"generate_input takes no {strange[0]!r}, which the case {case.spec!r} names")
+            raise ProblemTrouble(f"generate_input has no parameter {strange[0]!r}, which the case {case.spec!r} sets")
         own = params.get("seed", case.index)
         _seed_all(seed if seed is not None else own & 0x7FFFFFFF if isinstance(own, int) else case.index)
         try:
@@ -124,16 +124,16 @@ class Reference:
             raise ProblemTrouble(f"the reference failed: {_said(error)}") from None
 
     def answer_again(self, prepared: Prepared) -> None:
-        """The reference once more on this input: how long that takes is its pace."""
+        """Run the reference again on this input; its duration is the reference's pace."""
         self.answer(prepared.packed)
 
     def close(self) -> None:
-        """Nothing of it is left running. Python's runs here; what was compiled has a process of its own."""
+        """End what is still running. Python code runs here; compiled code has its own process."""
         if self._compiled is not None:
             self._compiled.__dict__["close"]()
 
     def prepare(self, case: Case, seed: int | None, *, exact: bool = False) -> Prepared:
-        """Everything of one call that the judge must know before it."""
+        """Everything about a call that the judge must know beforehand."""
         try:
             packed = values.pack(self.input(case, seed))
             # the text before the blocks names every type and shape: the same text, the same layout, until one call
@@ -145,7 +145,7 @@ class Reference:
             expected = self.answer(packed)
             layout = layouts.Layout.of(expected)
         except values.Unsendable as error:
-            raise ProblemTrouble(f"a value of the case {case.spec!r} can't travel: {error}") from None
+            raise ProblemTrouble(f"a value of the case {case.spec!r} can't be sent to the runner: {error}") from None
         if len(self._layouts) < 10_000:
             self._layouts[key] = layout
         return Prepared(case=case, packed=packed, layout=layout, expected=expected, exact=True)
@@ -160,7 +160,7 @@ class Reference:
         return moved
 
     def verify(self, prepared: Prepared) -> None:
-        """The reference's own answer must pass its own check; ProblemTrouble otherwise."""
+        """ProblemTrouble unless the reference's answer passes its own check."""
         expected = self.answer(prepared.packed) if prepared.expected is None else prepared.expected
         try:
             good, said = self._verdict(prepared, expected, self.answer(prepared.packed) if self._one_file else None)
@@ -172,14 +172,14 @@ class Reference:
             )
 
     def check(self, prepared: Prepared, output: Any) -> tuple[bool, str]:
-        """Whether the output is right, and what the check says to it."""
+        """Whether the output is right, and what the check says about it."""
         try:
             good, said = self._verdict(prepared, output, prepared.expected)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the author's code, brought to this by an output
             return False, f"the check failed on this output: {_said(error)}"
         if not good or output_checks.finite(output):
             return good, said
-        # comparisons with NaN are false, so many a check that looks for errors finds none
+        # comparisons with NaN are false, so many checks that look for errors find none
         expected = self.answer(prepared.packed) if prepared.expected is None else prepared.expected
         if output_checks.finite_where(output, expected):
             return True, said
@@ -220,12 +220,12 @@ class Reference:
         if isinstance(found, bool) or type(found).__name__ in ("bool_", "bool", "Tensor"):
             return bool(found), ""
         raise ProblemTrouble(
-            f"check_implementation gave a {type(found).__name__}; a bool, a text or (bool, text) was expected"
+            f"check_implementation returned a {type(found).__name__}; a bool, a str or (bool, str) was expected"
         )
 
 
 def derived_seed(secret: str, *parts: object) -> int:
-    """A seed of 31 bits that says nothing about any other."""
+    """A 31-bit seed that reveals nothing about any other."""
     told = "|".join(map(str, parts)).encode()
     return int.from_bytes(hmac.new(secret.encode(), told, hashlib.sha256).digest()[:8], "little") % ((1 << 31) - 1)
 

@@ -44,7 +44,7 @@ class ReferenceLibrary:
     def generate(self, params: Mapping[str, Any]) -> list[Any]:
         """What generate_input gives for these parameters."""
         if missing := [n for n in self._names if n not in params]:
-            raise CompiledTrouble(f"generate_input needs {missing[0]}, which the case lacks")
+            raise CompiledTrouble(f"generate_input needs {missing[0]}, which the case doesn't set")
         given = (_Param * max(1, len(self._names)))()
         for into, name in zip(given, self._names, strict=False):
             into.real, into.whole, into.text = _param(params[name])
@@ -89,7 +89,7 @@ def _param(value: Any) -> tuple[float, int, bytes | None]:
         return value, int(value), None
     if isinstance(value, int):
         return float(value), int(value), None
-    raise CompiledTrouble("a reference in C++ takes numbers, flags and texts")
+    raise CompiledTrouble("a reference in C++ takes numbers, bools and strings")
 
 
 def _of_arrays(data: list[Any]) -> CallArrays:

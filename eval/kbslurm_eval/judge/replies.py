@@ -44,7 +44,7 @@ def claimed(reply: Reply) -> Rejected:
                 "memory", "the submission ran out of memory (MemoryError)", "the submission ran out of memory"
             )
         case Status.ENDED:
-            return Rejected("error", f"the submission ended itself ({text})", "the submission ended itself")
+            return Rejected("error", f"the submission's process ended ({text})", "the submission's process ended")
         case Status.RAISED | Status.SYNTAX | Status.LOAD_RAISED | Status.NO_ENTRY:
             return Rejected("error", text or "an exception", "the submission raised an error")
         case _:

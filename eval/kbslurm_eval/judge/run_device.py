@@ -94,7 +94,7 @@ class RunDevice:
         if HOST_COPIES in flags:
             found[HOST_COPIES] = self.why
         if DEVICE_BUSY in flags:
-            late = f"after {self.busy} of {self.calls} calls the device wasn't at rest when they were reported done"
+            late = f"after {self.busy} of {self.calls} calls the device was still busy when they were reported done"
             found[DEVICE_BUSY] = "other work was on the device before the run" if self.busy_before else late
         for one in self._summary():
             if not one["agreed"] and TIMING_DISPUTED not in found:
@@ -151,7 +151,7 @@ def device_of(manifest: Manifest) -> tuple[RunDevice | None, str]:
         found = driver.found()
     except driver.DriverError as error:
         if arrays:
-            raise CantStart(f"the problem's arrays lie on a {manifest.gpu}, and {error}") from None
+            raise CantStart(f"the problem's arrays are on a {manifest.gpu}, and {error}") from None
         return None, "" if isinstance(error, driver.NoDriver) else str(error)
     facts = found.devices[0]
     why = ""

@@ -138,7 +138,7 @@ def _walk(node: Any, base: int, found: list[Place], kept: list[Any], view: Any) 
             at, _, code, _ = _inline(blob, U8, kept)
             found.append((at, len(blob), code, (len(blob),)))
         case _:
-            raise values.Unsendable("an input that compiled code can't be given")
+            raise values.Unsendable("compiled code can't take this input")
 
 
 def _described(node: list[Any], *, packed: bool = False) -> tuple[int, int, tuple[int, ...]]:
@@ -154,7 +154,7 @@ def _described(node: list[Any], *, packed: bool = False) -> tuple[int, int, tupl
         case [code, _, count]:
             return count, I64 if code == "q" else F64, (count,)
         case _:
-            raise values.Unsendable("an array that no device has")
+            raise values.Unsendable("the array isn't on the device")
 
 
 def _numpy(dtype: str, shape: list[int], at: int, order: list[int], base: int, kept: list[Any], view: Any) -> Place:
@@ -221,7 +221,7 @@ def _lay(node: Any, base: int, found: list[Place], held: CallArrays) -> None:
             held.wholes.append((at, width))
             found.append((base + at, 1, I64, ()))
         case _:
-            raise values.Unsendable("an output that compiled code can't give: it gives arrays and numbers")
+            raise values.Unsendable("compiled code can't return this output: only arrays and numbers")
 
 
 def _address(view: memoryview) -> int:

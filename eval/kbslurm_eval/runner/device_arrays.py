@@ -209,7 +209,7 @@ def received(line: socket.socket) -> int:
     """The next descriptor, which the judge sent before it asked us to take it."""
     data, found, _, _ = socket.recv_fds(line, 1, 1)
     if not data or len(found) != 1:
-        raise driver.DriverError("the judge's memory didn't come along")
+        raise driver.DriverError("the judge's memory wasn't passed along")
     return found[0]
 
 
@@ -255,7 +255,7 @@ def _address(value: Any, typestr: str, shape: tuple[int, ...], where: str) -> in
     layouts.fit(found == shape, f"{where} has shape {found}; {shape} was expected", shape=True)
     strides = told.get("strides")
     dense = strides is None or tuple(strides) == _c_strides(shape, int(typestr[2:]))
-    layouts.fit(dense, f"{where} isn't in C order; make it so")
+    layouts.fit(dense, f"{where} isn't in C order; make it contiguous")
     return ctypes.c_uint64(int(told["data"][0])).value
 
 

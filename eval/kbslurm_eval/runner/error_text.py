@@ -40,4 +40,4 @@ def one_line(error: BaseException, entry: str = "") -> str:
         where = f" ({file}, line {line})" if file and line else ""
         return f"{type(error).__name__}: {said}"[:2000] + where + _isolation_hint(error)
     except BaseException:  # noqa: BLE001 - an exception's own methods may be hostile
-        return "an exception that can't be told"
+        return "an exception whose message can't be read"

@@ -12,30 +12,30 @@ import re
 import traceback
 from collections.abc import Iterator
 
-_NEXT = "`kbslurm try` on a machine that allows user namespaces has them, and so has a site"
+_NEXT = "it works where user namespaces are allowed: on a site, or with `kbslurm try` on such a machine"
 NAMED = (
-    "compiled code gets no memory or semaphores shared by name at isolation level 1, because it would find them in "
-    f"/dev/shm, where every run on this machine looks; {_NEXT}"
+    "at isolation level 1 compiled code can't share memory or semaphores by name, because every run on this machine "
+    f"could open them in /dev/shm; {_NEXT}"
 )
 SOCKETS = (
-    "there are no sockets to connect to at isolation level 1 (so no Manager, Listener or server), because others on "
-    f"this machine could answer; {_NEXT}"
+    "at isolation level 1 sockets can't connect (so there is no Manager, Listener or server), because others on this "
+    f"machine could answer; {_NEXT}"
 )
 FILES = (
-    "at isolation level 1 a submission writes to its own folder only ($TMPDIR, which tempfile uses), because what it "
-    "left elsewhere other runs on this machine would find"
+    "at isolation level 1 a submission can only write to its own folder ($TMPDIR, which tempfile uses), because other "
+    "runs on this machine would find what it left elsewhere"
 )
 SIGNALS = (
-    "at isolation level 1 a submission can't signal its own processes on a Linux before 6.12 (those of multiprocessing "
-    f"apart), because that wouldn't keep the signals from others'; {_NEXT}"
+    "at isolation level 1 a submission can't signal its own processes before Linux 6.12 (except multiprocessing's), "
+    f"because the kernel couldn't keep it from signalling others'; {_NEXT}"
 )
 ANOTHERS = (
-    "a submission signals its own processes only, and continues none of them (SIGCONT), because its judge stops them "
-    "between two calls"
+    "a submission may only signal its own processes, and not continue them (SIGCONT), because the judge stops them "
+    "between calls"
 )
 PINS = (
-    "at isolation level 1 a process chooses its own cores only, as os.sched_setaffinity(0, cores) does, because others "
-    "of its user could be moved to the core that is measured"
+    "at isolation level 1 a process may only choose its own cores, as os.sched_setaffinity(0, cores) does, because "
+    "other processes could be moved onto the core that is being measured"
 )
 _DENIED = (errno.EPERM, errno.EACCES)
 _BY_NAME = re.compile(r"/dev/shm|shared memory|\bshm_open|\bsem_open|\bshm\b", re.IGNORECASE)

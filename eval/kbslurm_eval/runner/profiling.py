@@ -43,7 +43,7 @@ def traced(call: Callable[[Any], Any], told: Mapping[str, Any], fresh: Callable[
             continue
         at, cap = slots[name]
         if len(blob) > cap - 8:
-            said += f"\n{name} has {len(blob)} bytes and at most {cap - 8} are kept: left out"
+            said += f"\n{name} has {len(blob)} bytes, over the limit of {cap - 8}: left out"
             continue
         out[at + 8 : at + 8 + len(blob)] = blob
         struct.pack_into("<Q", out, at, len(blob))

@@ -71,7 +71,7 @@ class Layout:
         try:
             return _read(self.tree, memoryview(found))
         except (ValueError, OverflowError) as error:  # bytes that no value of that type has: letters beyond the last
-            raise Misfit(f"bytes that no value has: {error}") from None
+            raise Misfit(f"the bytes aren't a valid value: {error}") from None
 
 
 def layout_from(text: str) -> Layout:
@@ -168,7 +168,7 @@ def _write_leaf(node: Any, value: Any, out: memoryview, where: str) -> None:
             case "0":
                 fit(value is None, f"{where} is a {type(value).__name__}; None was expected")
             case "?":
-                fit(isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"), f"{where} is no bool")
+                fit(isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"), f"{where} isn't a bool")
                 out[node[1]] = 1 if value else 0
             case "i":
                 out[node[1] : node[1] + node[2]] = operator.index(value).to_bytes(node[2], "little", signed=True)
@@ -181,7 +181,8 @@ def _write_leaf(node: Any, value: Any, out: memoryview, where: str) -> None:
 
                 np.ndarray((), node[1], out, node[2])[()] = value
             case "a":
-                fit(isinstance(value, array.array) and value.typecode == node[1], f"{where} is no array of {node[1]!r}")
+                is_one = isinstance(value, array.array) and value.typecode == node[1]
+                fit(is_one, f"{where} isn't an array of {node[1]!r}")
                 fit(len(value) == node[3], f"{where} has {len(value)} items; {node[3]} were expected", shape=True)
                 out[node[2] : node[2] + len(value) * value.itemsize] = memoryview(value).cast("B")
             case _:
@@ -231,7 +232,7 @@ def _read(node: Any, found: memoryview) -> Any:
         case "d":
             return {tuple(k[1]) if isinstance(k, list) else k: _read(n, found) for k, n in node[1]}
         case "?":
-            fit(found[node[1]] in (0, 1), "a bool that is neither")
+            fit(found[node[1]] in (0, 1), "a bool is neither true nor false")
             return bool(found[node[1]])
         case "i":
             return int.from_bytes(found[node[1] : node[1] + node[2]], "little", signed=True)
@@ -265,12 +266,12 @@ def _read(node: Any, found: memoryview) -> Any:
 
 def _truths(are: bool, blob: bytearray | memoryview) -> None:
     """A library that is told that a byte is a truth value may compute with it; whoever wrote it chose which."""
-    fit(not are or not bytes(blob).translate(None, b"\0\1"), "a bool that is neither")
+    fit(not are or not bytes(blob).translate(None, b"\0\1"), "a bool is neither true nor false")
 
 
 def _read_text(kind: str, node: Any, found: memoryview) -> Any:
     length = struct.unpack_from("<Q", found, node[1])[0]
-    fit(length <= node[2], "a text longer than its room", shape=True)
+    fit(length <= node[2], "a string is longer than its buffer", shape=True)
     blob = bytes(found[node[1] + 8 : node[1] + 8 + length])
     if kind == "b":
         return blob
@@ -279,4 +280,4 @@ def _read_text(kind: str, node: Any, found: memoryview) -> Any:
     try:
         return blob.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
-        raise Misfit("a text that isn't UTF-8") from None
+        raise Misfit("a string isn't UTF-8") from None

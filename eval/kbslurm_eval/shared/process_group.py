@@ -33,7 +33,7 @@ def join_group(*, rank: int, world: int) -> str:
     backend = "gloo"
     if torch.cuda.is_available():
         if torch.cuda.device_count() < world:
-            raise OSError(f"{world} GPUs are needed and {torch.cuda.device_count()} are to be seen")
+            raise OSError(f"{world} GPUs are needed, but {torch.cuda.device_count()} are visible")
         torch.cuda.set_device(rank)
         backend = "nccl"
     distributed.init_process_group(backend, rank=rank, world_size=world, timeout=timedelta(seconds=GROUP_S))

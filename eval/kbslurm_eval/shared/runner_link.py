@@ -32,7 +32,7 @@ MASK = (1 << 63) - 1
 POISON = 4096
 FILES = ("bell", "in", "out")
 LENT = "lent"
-BUILT_SUFFIX = ".built"  # beside a launch's folder, what was built for it
+BUILT_SUFFIX = ".built"  # beside a launch's folder: its build results
 
 
 def rank_folder(folder: Path, rank: int) -> Path:
@@ -47,7 +47,7 @@ def lent_socket(folder: str, above: int) -> str:
 
 
 class Kind(enum.IntEnum):
-    """What the judge asks for."""
+    """The judge's requests."""
 
     CALL = 1
     NULL = 2
@@ -84,7 +84,7 @@ class Status(enum.IntEnum):
 
 
 class JudgeEnd:
-    """The judge's end of one launch's link. Files are made here, fresh, and removed with `close`."""
+    """The judge's half of one launch's link. It creates the files; `close` removes them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -106,7 +106,7 @@ class JudgeEnd:
         return secrets.randbits(62) + 1
 
     def words(self, kind: Kind, *, size: int = 0, layout: int = 0, out_size: int = 0) -> None:
-        """Everything of the next message but its token."""
+        """Write the next message, except its token."""
         os.pwrite(self.bell, struct.pack("<QQQ", kind, size, layout), KIND)
         os.pwrite(self.bell, struct.pack("<Q", out_size), OUT_SIZE)
 
@@ -128,11 +128,11 @@ class JudgeEnd:
             self._sizes[name] = size
 
     def resized(self) -> bool:
-        """Whether somebody else changed a file's size."""
+        """Whether someone else changed a file's size."""
         return any(os.fstat(self._fds[name]).st_size != size for name, size in self._sizes.items())
 
     def poison(self, size: int) -> None:
-        """Random bytes over the output's place: what an earlier call left there is of no use."""
+        """Fill the output with random bytes, so that an earlier call's output is of no use."""
         block = os.urandom(POISON)
         block *= min(1 + size // POISON, 64)
         at = 0
@@ -140,7 +140,7 @@ class JudgeEnd:
             at += os.pwrite(self.out, memoryview(block)[: size - at], at)
 
     def read_out(self, size: int) -> bytes:
-        """The output's bytes; fewer when the runner cut the file."""
+        """The output's bytes; fewer if the runner truncated the file."""
         parts, at = [], 0
         while at < size:
             part = os.pread(self.out, min(size - at, 1 << 24), at)
@@ -160,7 +160,7 @@ class JudgeEnd:
         return number if number < len(Status) else Status.BROKEN, text.decode("utf-8", "replace")
 
     def claim(self) -> int:
-        """The device time that the runner says its last call took: nothing but a claim."""
+        """The device time of the last call, as the runner claims it."""
         raw = os.pread(self.bell, 8, CLAIM)
         return int.from_bytes(raw, "little") if len(raw) == 8 else 0
 
@@ -172,13 +172,13 @@ class JudgeEnd:
         """Close and remove the files."""
         for name, fd in self._fds.items():
             os.close(fd)
-            # where the runner sees the folder itself it may have put anything in its place
+            # a runner that sees the folder may have put anything in their place
             with contextlib.suppress(OSError):
                 (self.folder / name).unlink(missing_ok=True)
 
 
 class RunnerEnd:
-    """The runner's end: everything mapped."""
+    """The runner's half: everything mapped."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder

@@ -19,8 +19,8 @@ from kbslurm_eval.shared.wire import BenchmarkResult, CallTimes, LaunchSamples, 
 UNRESOLVED = "UNRESOLVED"
 ONE_LAUNCH = "ONE_LAUNCH"
 LEAST_NS = 50.0
-AGREE_NS, AGREE_SHARE, AGREE_SPREAD = 2_000.0, 0.03, 3.0  # how far a claimed device time may be from the judge's
-RESOLVABLE = 5.0  # standard deviations of a null call that a net time must be long
+AGREE_NS, AGREE_SHARE, AGREE_SPREAD = 2_000.0, 0.03, 3.0  # how far a claimed device time may differ from the judge's
+RESOLVABLE = 5.0  # a net time must be this many standard deviations of a null call
 # two-sided 95 % quantiles of Student's t for 1, 2, 3 … 30 degrees of freedom, and then for 40, 60, 120
 _T95 = (
     12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
@@ -29,7 +29,7 @@ _T95 = (
 )  # fmt: skip
 _T95_FAR = ((40, 2.0211), (60, 2.0003), (120, 1.9799))
 BATCHES = 10
-FAR_OUT = 5.0  # median absolute deviations above the median: counted, never left out
+FAR_OUT = 5.0  # median absolute deviations above the median: outliers are counted, never removed
 RankingBy = Literal["last", "mean", "geom"]
 
 
@@ -123,7 +123,7 @@ def is_resolved(nets: Sequence[Net]) -> bool:
 
 
 def baseline_of(nets: Sequence[Net]) -> float | None:
-    """What the baseline took over all launches; None without one."""
+    """The baseline's time over all launches; None without one."""
     found = [n.baseline_ns for n in nets if n.baseline_ns is not None]
     return math.exp(statistics.fmean(map(math.log, found))) if found and len(found) == len(nets) else None
 
@@ -185,7 +185,7 @@ def of_launch(phase: PhaseName, index: int, launch: int, times: LaunchTimes, riv
 
 
 def nets(samples: Sequence[LaunchSamples], phase: PhaseName, index: int, rival: int = 0) -> list[Net]:
-    """What each launch came to, in order."""
+    """Each launch's figure, in order."""
     mine = [s for s in samples if (s.phase, s.index, s.rival) == (phase, index, rival)]
     return [net(_times(s)) for s in sorted(mine, key=lambda s: s.launch)]
 
@@ -276,7 +276,7 @@ def disagreement(result: BenchmarkResult, found: Sequence[Net]) -> str | None:
 
 
 def same(one: float, other: float) -> bool:
-    """Equal but for what another machine's mathematics library may round otherwise."""
+    """Equal, except for rounding in another machine's mathematics library."""
     return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
 
 
@@ -301,7 +301,7 @@ def batch_means_error(launches: Sequence[Sequence[float]]) -> float | None:
 
 
 def lag1(values: Sequence[float]) -> float:
-    """How like each call is to the one before it: the autocorrelation at lag one; 0 where nothing varies."""
+    """How similar each call is to the one before it: the autocorrelation at lag one; 0 if nothing varies."""
     if len(values) < 3:
         return 0.0
     centre = statistics.fmean(values)
@@ -311,7 +311,7 @@ def lag1(values: Sequence[float]) -> float:
 
 
 def far_out(values: Sequence[float]) -> float:
-    """Which share of the calls took far longer than the median one."""
+    """The fraction of calls that took far longer than the median one."""
     centre = statistics.median(values)
     spread = statistics.median(abs(v - centre) for v in values)
     return sum(v > centre + FAR_OUT * spread for v in values) / len(values) if spread > 0 else 0.0

@@ -15,12 +15,11 @@ import sys
 from typing import Any, Protocol
 
 ALIGN = 64
-INT64 = range(-(1 << 63), 1 << 63)
 DEPTH_CAP = 60
 
 
 class Unsendable(TypeError):
-    """A value of a kind that has no place in the link: the problem's author has to change it."""
+    """A value of a type that can't be sent: the problem's author has to change it."""
 
 
 class DeviceSide(Protocol):
@@ -35,7 +34,7 @@ class DeviceSide(Protocol):
         ...
 
 
-device_side: DeviceSide | None = None  # set in a runner that has a device
+device_side: DeviceSide | None = None  # set in runners that have a device
 
 
 def pack(value: Any, *, arrays_only: bool = False) -> bytes:
@@ -72,7 +71,7 @@ def made(node: Any, blocks: memoryview) -> Any:
 
 
 def empty_tensor(name: str, shape: list[int], device: str) -> Any:
-    """A tensor to be filled, on that device."""
+    """An uninitialised tensor on that device."""
     torch = imported("torch")
     return torch.empty(shape, dtype=getattr(torch, name), device=device)
 
@@ -86,7 +85,7 @@ def copy_tensor(tensor: Any, out: memoryview) -> None:
 
 
 def copied(packed: bytes) -> Any:
-    """A fresh, writable value of what was packed: nobody else holds any part of it."""
+    """A fresh, writable copy of the packed value that shares nothing with others."""
     return unpack(memoryview(bytearray(packed)))
 
 
@@ -110,7 +109,7 @@ def _told(value: Any, put: Any, bare: bool, where: str, depth: int) -> Any:
         if (packed := as_block(value)) is not None:
             return None if bare else [packed[0], put(packed[1]), len(value)]
         return ["l", [_told(v, put, bare, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
-    if isinstance(value, tuple):  # named ones, too
+    if isinstance(value, tuple):  # including named tuples
         return ["t", [_told(v, put, bare, f"{where}[{n}]", depth + 1) for n, v in enumerate(value)]]
     if kind is dict:
         pairs = [[sendable_key(k, where), _told(v, put, bare, f"{where}[{k!r}]", depth + 1)] for k, v in value.items()]
@@ -239,7 +238,7 @@ def _made(node: Any, buffer: memoryview, start: int) -> Any:
         case ["G" | "H" as kind, inner] if device_side is not None:
             return device_side.made(inner, None if kind == "G" else buffer[start:])
         case _:
-            raise Unsendable("a packed value that nobody packed")
+            raise Unsendable("a packed value is malformed")
 
 
 def tensor_from(name: str, shape: list[int], at: int, order: list[int], device: str, buffer: memoryview) -> Any:

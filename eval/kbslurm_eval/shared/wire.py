@@ -25,7 +25,8 @@ REPORT_CAP = 8_000_000
 LOG_CAP = 65_536
 ARTIFACTS_CAP, ARTIFACT_CAP, ARTIFACTS_TOTAL, PROFILE_TEXT_CAP = 12, 8 << 20, 16 << 20, 6_000
 RIVALS_MOST = 10  # submissions that may meet in one final
-SAMPLES_CAP = 200_000  # calls whose durations one report may hold; the budget is cut to it before anything is measured
+# how many durations one report may contain; the budget is reduced to it before anything is measured
+SAMPLES_CAP = 200_000
 
 Mode = Literal["test", "benchmark", "leaderboard", "profile"]
 PhaseName = Literal["test", "benchmark", "ranked", "hidden"]
@@ -45,7 +46,7 @@ PHASES: dict[str, tuple[PhaseName, ...]] = {
 
 
 class WireError(ValueError):
-    """A text from the other side of the trust line isn't what it must be."""
+    """A text from the other side of the trust line has the wrong type."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +200,7 @@ class PhaseResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Isolation:
-    """How far the submission was kept from everything else, as achieved, not as wished."""
+    """How well the submission was isolated: as achieved, not as requested."""
 
     level: int
     means: str
@@ -217,7 +218,7 @@ class Artifact:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What one attempt came to. Times are nanoseconds since the epoch by the node's clock, or durations."""
+    """The outcome of one attempt. Times are nanoseconds since the epoch by the node's clock, or durations."""
 
     version: int
     token: str
@@ -255,7 +256,7 @@ def commitment(secret_seed: str) -> str:
 
 
 def dumps(value: Manifest | Report) -> str:
-    """The one text of a value: sorted, ASCII, no NaN."""
+    """A value's canonical text: sorted, ASCII, no NaN."""
     try:
         return json.dumps(dataclasses.asdict(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
     except ValueError as error:
@@ -286,15 +287,15 @@ def seal(report: Report, key: bytes) -> str:
 
 
 def unseal(text: str | bytes, key: bytes) -> Report:
-    """The report, when its seal is that of this key; WireError otherwise."""
+    """The report, if it is sealed with this key; WireError otherwise."""
     outer = _parsed(text, 2 * REPORT_CAP)
     if not isinstance(outer, dict) or set(outer) != {"report", "mac"}:
-        raise WireError("a sealed report has the two fields report and mac")
+        raise WireError("a sealed report has exactly the fields report and mac")
     inner, mac = outer["report"], outer["mac"]
     if not isinstance(inner, str) or not isinstance(mac, str):
-        raise WireError("a sealed report's fields are texts")
+        raise WireError("a sealed report's fields must be strings")
     if not hmac.compare_digest(mac.encode(), _mac(inner, key).encode()):
-        raise WireError("the report's seal isn't by this attempt's key")
+        raise WireError("the report isn't sealed with this attempt's key")
     return read_report(inner)
 
 
@@ -304,22 +305,22 @@ def _mac(text: str, key: bytes) -> str:
 
 def _parsed(text: str | bytes, cap: int) -> Any:
     if len(text) > cap:
-        raise WireError(f"a text of {len(text)} bytes is over the cap of {cap}")
+        raise WireError(f"{len(text)} bytes of text are over the limit of {cap}")
     try:
         decoded = text.decode("utf-8") if isinstance(text, bytes) else text
         return json.loads(decoded, parse_constant=_refused_constant, object_pairs_hook=_without_twins)
     except (ValueError, RecursionError) as error:
-        raise WireError(f"not the JSON that it must be: {error}") from None
+        raise WireError(f"not valid JSON: {error}") from None
 
 
 def _refused_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number here")
+    raise ValueError(f"{name} isn't a valid number")
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a field stands twice")
+        raise ValueError("a field appears twice")
     return found
 
 
@@ -344,11 +345,11 @@ def _value(hint: Any, raw: Any, where: str) -> Any:
     if origin is Literal:
         if raw in inner and isinstance(raw, str):
             return raw
-        raise WireError(f"{where}: {raw!r} is none of {', '.join(map(str, inner))}")
+        raise WireError(f"{where}: {raw!r} isn't one of {', '.join(map(str, inner))}")
     if origin is list:
         if isinstance(raw, list):
             if inner[0] is int and all(type(item) is int for item in raw):
-                return raw  # a report's samples: a hundred thousand of them
+                return raw  # a report has a hundred thousand samples
             return [_value(inner[0], item, f"{where}[{n}]") for n, item in enumerate(raw)]
         raise WireError(f"{where}: a list was expected")
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
@@ -370,7 +371,7 @@ def _one_of(options: tuple[Any, ...], raw: Any, where: str) -> Any:
             return _value(option, raw, where)
         except WireError:
             continue
-    raise WireError(f"{where}: {type(raw).__name__} isn't what it must be")
+    raise WireError(f"{where}: {type(raw).__name__} has the wrong type")
 
 
 def _plain(hint: Any, raw: Any, where: str) -> Any:
@@ -386,12 +387,12 @@ def _plain(hint: Any, raw: Any, where: str) -> Any:
 
 
 def _check_sense(report: Report) -> None:
-    """What no honest harness would say: a score without a pass, a negative time, an interval that misses its score."""
+    """Refuse what no honest harness says: a score without a pass, a negative time, an interval without its score."""
     if (report.score_s is None) != (report.interval_s is None):
-        raise WireError("score and interval come together")
+        raise WireError("a score needs an interval, and an interval a score")
     if report.score_s is not None:
         if report.verdict != "passed" or report.mode not in ("leaderboard", "benchmark", "profile"):
-            raise WireError("only a passed run that was timed has a score")
+            raise WireError("only a timed run that passed has a score")
         bounds = report.interval_s or []
         if len(bounds) != 2 or not report.score_s > 0 or not bounds[0] <= report.score_s <= bounds[1]:
             raise WireError("the score must be positive and lie in its interval")
@@ -407,10 +408,10 @@ def _check_sense(report: Report) -> None:
         raise WireError("more artifacts than a profile may leave")
     names = [one.name for one in report.artifacts]
     if not all(map(_ARTIFACT_NAME.match, names)) or len(set(names)) < len(names):
-        raise WireError("an artifact has a name that no judge gives")
+        raise WireError("an artifact's name isn't valid")
     if any(not 0 < one.size <= ARTIFACT_CAP or not _SHA256.match(one.sha256) for one in report.artifacts):
-        raise WireError("an artifact can't be what it is said to be")
+        raise WireError("an artifact's size or digest isn't valid")
     if len(report.profile) > PROFILE_TEXT_CAP:
-        raise WireError("a profile's summary is over its cap")
+        raise WireError("a profile's summary is over its limit")
     if len(report.log) > 2 * LOG_CAP or len(report.secret_log) > 2 * LOG_CAP:
-        raise WireError("a log is over its cap")
+        raise WireError("a log is over its limit")

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from kbslurm.domain.site import Site
 from kbslurm.errors import BackendTrouble
 
-TOOLS = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo")
 OUTPUT_CAP = 64_000_000
 KILL_AFTER_S = 5
 CONNECT_S = 15

@@ -6,7 +6,6 @@ import compileall
 import os
 import secrets
 import shutil
-import sys
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
@@ -82,8 +81,3 @@ def prune(current: Path, attempts: Path, before_s: float) -> Collection[str]:
         current.with_name(name).rename(leaving)
         shutil.rmtree(leaving, ignore_errors=True)
     return gone
-
-
-def compiled_for() -> str:
-    """The interpreter that the compiled files are for; others use the sources."""
-    return f"{sys.implementation.cache_tag}@{os.uname().machine}"

@@ -47,7 +47,7 @@ class HttpService:
             ServerGone,
         )
 
-        told = self._client.whole(number)
+        told = self._client.full_submission(number)
         try:
             return Look(view=full_submission.from_json(told["submission"]), words=str(told["message"]))
         except (KeyError, TypeError, ValueError) as error:
@@ -65,7 +65,7 @@ class HttpService:
         found: list[Mapping[str, Any]] = []
         while len(found) < limit:
             step = min(100, limit - len(found))
-            page = self._client.lines(board, limit=step, offset=offset + len(found))
+            page = self._client.submission_rows(board, limit=step, offset=offset + len(found))
             found += page
             if len(page) < step:
                 break

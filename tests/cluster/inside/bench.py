@@ -52,7 +52,7 @@ IDLE_S, RUN_LASTS_S = 5.0, 1.0
 COUNTING = '#!/bin/sh\necho {tool} >>"{counts}"\nexec /usr/bin/{tool} "$@"\n'
 
 
-# ------------------------------------------------------------------------------------------------------------ the house
+# ---------------------------------------------------------------------------------------------------------- the service
 
 
 class Stamps:
@@ -188,7 +188,7 @@ def _counting(folder: Path) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class ByHand:
-    """The same harness in the same containers, sent by whoever sits there: one sbatch --wrap, no house around it."""
+    """The same harness in the same containers, sent by whoever sits there: one sbatch --wrap, no service around it."""
 
     service: ClusterService
     manifest: bytes
@@ -196,7 +196,7 @@ class ByHand:
 
     @classmethod
     def like(cls, service: ClusterService) -> ByHand:
-        """With the manifest of the attempt that this house ran last."""
+        """With the manifest of the attempt that this service ran last."""
         (row,) = service.stage.rows("SELECT name FROM attempt ORDER BY id DESC LIMIT 1")
         paths = AttemptPaths(root=attempts_folder(service.site), name=row["name"])
         return cls(service=service, manifest=paths.manifest.read_bytes(), key=paths.key.read_bytes())

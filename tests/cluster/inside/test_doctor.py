@@ -67,7 +67,7 @@ def test_a_healthy_site_passes_on_its_nodes_too(database_url: str, monkeypatch: 
         *("device isolation", "cores", "visibility", "container", "memory on the node", "isolation achieved")
     }
     for gpu in ("H100", "A100"):
-        for name in ("request", "letter box", "clocks", "mkdir between nodes", "isolation", "python3", "rehearsal"):
+        for name in ("request", "file latency", "clocks", "mkdir between nodes", "isolation", "python3", "rehearsal"):
             assert found[gpu, name]["grade"] == "PASS", found[gpu, name]
         assert "to start" in found[gpu, "container"]["text"] or "starts in" in found[gpu, "container"]["text"]
         achieved = found[gpu, "isolation achieved"]

@@ -169,7 +169,8 @@ class Play:
 
     def announced(self, words: str) -> None:
         self.until(
-            lambda: any(words in text_of(one) for one in self.discord.shown(ANNOUNCEMENTS)), f"news of {words!r}"
+            lambda: any(words in text_of(one) for one in self.discord.shown(ANNOUNCEMENTS)),
+            f"an announcement, {words!r}",
         )
 
 
@@ -194,7 +195,7 @@ def spoken(text: str) -> str:
 
 @contextmanager
 def service(place: Path, bot_token: str) -> Iterator[tuple[Config, PostgresStore, str]]:
-    """The whole of it: Postgres, daemon, this machine as the place where runs go, and the HTTP face."""
+    """The whole of it: Postgres, daemon, this machine as the place where runs go, and the HTTP API."""
     (place / "kbslurm.toml").write_text(f"[daemon]\nstate_dir = '{place}'\n[daemon.local]\nslots = {{ {GPU} = 1 }}\n")
     logs.set_up(level="error")
     os.environ["KBSLURM_TEST_PG_FAST"] = "1"  # nobody needs these rows after a power cut
@@ -313,7 +314,7 @@ def played(teller: Teller) -> None:
 
 
 def _until_it_has_looked(place: Path) -> None:
-    """What is there at the bot's first look is no news to it."""
+    """What is there at the bot's first look is not announced."""
     until = time.monotonic() + PATIENCE_S
     with state.opened(place / "bot.sqlite") as kept:
         while kept.word(SEEN_AT) is None:

@@ -353,7 +353,7 @@ def end_tree(process: subprocess.Popen[bytes]) -> None:
 
 
 def _servicer(fake: FakeModal) -> Any:
-    """The generated face of the API: what isn't answered here is UNIMPLEMENTED, and told by its name."""
+    """The generated servicer of the API: what isn't answered here is UNIMPLEMENTED, and told by its name."""
 
     def missing(name: str) -> Any:
         async def answer(_self: Any, _stream: Any) -> None:

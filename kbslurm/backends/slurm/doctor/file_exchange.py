@@ -17,7 +17,7 @@ def delay_findings(site: Site, sight: Sight, where: str) -> Iterator[Finding]:
     """How long a file takes to be seen on the other side, and how far the clocks differ."""
     told = (sight.ping_sent_at, sight.ping_seen_at, sight.pong_sent_at, sight.number("pong_seen_at"))
     if any(moment is None for moment in told):
-        yield caution("letter box", "wasn't measured", "Run the check again.", where=where)
+        yield caution("file latency", "wasn't measured", "Run the check again.", where=where)
         return
     there_sent, here_seen, here_sent, there_seen = (moment or 0.0 for moment in told)
     forth_s, back_s = here_seen - there_sent, there_seen - here_sent
@@ -34,9 +34,9 @@ def delay_findings(site: Site, sight: Sight, where: str) -> Iterator[Finding]:
     late_s = max(0.0, trip_s) / 2
     text = f"a file written on the node is seen here after about {late_s:.2f} s ({max(0.0, trip_s):.2f} s round trip)"
     if late_s > LATE_S:
-        yield caution("letter box", text, "Put shared_root on a file system with less caching.", where=where)
+        yield caution("file latency", text, "Put shared_root on a file system with less caching.", where=where)
     else:
-        yield passed("letter box", text, where=where)
+        yield passed("file latency", text, where=where)
     if late_s > max(1.0, site.paths.visibility_delay_s):
         yield caution(
             "visibility",

@@ -25,7 +25,7 @@ RACE_S = 30.0
 ASK_EVERY_S = 10.0
 
 LIVE_CHECKS = (
-    "letter box, clocks, atomicity, container, namespaces, fuse, image, GPUs, memory limit, isolation as achieved, "
+    "file latency, clocks, atomicity, container, namespaces, fuse, image, GPUs, memory limit, isolation as achieved, "
     "network and scratch of its nodes"
 )
 

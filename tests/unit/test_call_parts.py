@@ -91,7 +91,7 @@ def test_an_output_in_two_parts_is_the_same_output(device: Any, seed: int) -> No
     host = bytearray(place.layout.size)
     told = layouts.layout_from(place.layout.text())
     told.write(output, memoryview(host))
-    assert layout.read(place.whole(bytes(host), bytes(side.out), layout.size)) == output
+    assert layout.read(place.joined(bytes(host), bytes(side.out), layout.size)) == output
 
 
 def test_an_output_that_is_all_the_device_s_needs_nothing_of_the_link() -> None:
@@ -105,7 +105,7 @@ def test_too_few_bytes_are_no_output() -> None:
     place = call_parts.split_layout(layout, ARRAYS)
     assert place is not None
     with pytest.raises(layouts.Misfit):
-        layout.read(place.whole(b"", bytes(8), layout.size))
+        layout.read(place.joined(b"", bytes(8), layout.size))
 
 
 def test_compiled_code_gets_arrays_in_c_order(device: Any) -> None:
