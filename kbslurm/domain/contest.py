@@ -1,7 +1,8 @@
-"""A contest's pure rules: names of boards and GPUs, and when a board closes."""
+"""A contest's pure rules: names of boards, GPUs and people, and when a board closes."""
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
@@ -59,6 +60,13 @@ def known_gpu(text: str, known: Sequence[str]) -> str:
         if name.lower() == text.strip().lower():
             return name
     raise NotFound("GPU", text.strip(), known=known)
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """A question that offers the names that are spelt like this one; empty if there are none."""
+    by_fold = {one.casefold(): one for one in known}
+    like = difflib.get_close_matches(name.strip().casefold(), by_fold, n=3, cutoff=0.6)
+    return f"Did you mean {' or '.join(by_fold[one] for one in like)}?" if like else ""
 
 
 def zone(name: str) -> ZoneInfo:

@@ -18,6 +18,7 @@ from tests.flow.stage import PROBLEM
 def kbslurm(tmp_path: Path, database_url: str) -> CommandLine:
     with PostgresStore(database_url) as store:
         store.boards.add("board", PROBLEM, gpus=["H100"], confirm=False)
+        store.people.add("ada")
         store.people.add("bob")
     (tmp_path / "k.py").write_text("def custom_kernel(data):\n    return data\n")
     return CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})

@@ -37,6 +37,9 @@ def kbslurm(tmp_path: Path, database_url: str) -> CommandLine:
         "[daemon.local]\nslots = { H100 = 1, A100 = 1 }\n"
     )
     host_cli = CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})
+    with contextlib.closing(PostgresStore(database_url)) as store:
+        for name in ("ada", "boris", "mallory", "bob"):
+            store.people.add(name)
     made = host_cli(
         "board", "create", "transpose", "--reference", str(EXAMPLES / "transpose"), "--gpus", "H100,A100",
         "--min-isolation", "0", "--deadline", "2099-01-01",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kbslurm.cli.arguments import As, BoardName, Json
-from kbslurm.cli.context import acting_person, configuration, opened_store, own_name
+from kbslurm.cli.context import configuration, known_person, opened_store, own_name
 from kbslurm.cli.lookup import newest_problem
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.board import board_json, closing_time
@@ -69,6 +69,7 @@ def board_create(
     if not wanted:
         raise Invalid("a board needs at least one GPU type", hint="Pass --gpus H100 (or --gpus A100,H100).")
     with opened_store() as store:
+        maker = known_person(store, as_)
         made = store.boards.add(
             board,
             loaded or newest_problem(store, problem or ""),
@@ -79,7 +80,7 @@ def board_create(
             visibility="closed" if visibility == "closed" else "public",
             min_isolation=configuration().policy.ranked_min_isolation if min_isolation is None else min_isolation,
             confirm=confirm,
-            created_by=acting_person(store, as_).id,
+            created_by=None if maker is None else maker.id,
             by=own_name(),
         )
     if as_json:

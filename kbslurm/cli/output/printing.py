@@ -161,6 +161,11 @@ def answer(as_json: bool, text: str, **facts: object) -> int:
     return EXIT_OK
 
 
+def note(text: str) -> None:
+    """A remark beside the answer, on standard error."""
+    err().print(f"[dim]·[/] {escape(text)}")
+
+
 def caution(warning: str) -> None:
     """A warning, although the command succeeded."""
     err().print(f"[yellow]caution[/]: {escape(warning)}")
