@@ -6,12 +6,12 @@ import getpass
 import os
 import platform
 import pwd
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbslurm.errors import Invalid, NotFound
+from kbslurm.errors import Invalid, KbslurmError, NotFound
 
 if TYPE_CHECKING:
     from kbslurm.config.settings import Config
@@ -33,6 +33,16 @@ def configuration() -> Config:
     from kbslurm.config import settings as config
 
     return config.load(chosen.config)
+
+
+def offered_gpus() -> Mapping[str, int]:
+    """How many runs the configured places take at once, by GPU type; empty if there is none, or one can't be read."""
+    from kbslurm import wiring
+
+    try:
+        return wiring.slots(configuration())
+    except KbslurmError:
+        return {}
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ def test_a_closed_board_opens_by_invitation(kbslurm: CommandLine, database_url: 
     assert kbslurm("submit", "k.py", "-l", "board", "--as", "bob").code == 5
 
 
-def test_limits_and_extensions(kbslurm: CommandLine) -> None:
+def test_limits_and_extensions(kbslurm: CommandLine, database_url: str) -> None:
     assert "has no limit" in kbslurm("limit", "show", "board").out
     assert kbslurm("limit", "rate", "board", "leaderboard", "1").code == 0
     assert kbslurm("limit", "quota", "board", "600").code == 0
@@ -75,7 +76,8 @@ def test_limits_and_extensions(kbslurm: CommandLine) -> None:
     assert kbslurm("limit", "quota", "board", "none").code == 0
     assert kbslurm("limit", "rate", "board", "profile", "1").code == 2
     assert kbslurm("limit", "rate", "board", "test", "many").code == 2
-    assert kbslurm("board", "edit", "board", "--deadline", "2020-01-01").code == 0
+    with PostgresStore(database_url) as store:
+        store.boards.set_deadline("board", datetime(2020, 1, 1, tzinfo=UTC))
     assert kbslurm("submit", "k.py", "-l", "board", "--as", "bob").code == 5
     assert kbslurm("board", "extend", "board", "bob", "2099-01-01").code == 0
     assert kbslurm("submit", "k.py", "-l", "board", "--as", "bob").code == 0
@@ -102,8 +104,6 @@ def test_counts_and_export(kbslurm: CommandLine, database_url: str, tmp_path: Pa
     stats = kbslurm("stats", "board", "--json").json()
     assert (stats["submissions"], stats["people"], stats["queued"]) == (1, 1, 1)
     assert "1 submissions by 1 people" in kbslurm("stats", "--last-day").out
-    from datetime import UTC, datetime
-
     from kbslurm.flow.queue import claim, free_slots
     from kbslurm.flow.score import score
     from tests.flow.puppet import sealed_report

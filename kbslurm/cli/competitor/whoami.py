@@ -19,7 +19,8 @@ def whoami(as_: As = None, as_json: Json = False) -> int:
             )
         with reached(named) as client:
             person = client.me()
-        name, role, banned, place = person.name, person.role, person.banned, named
+        name, banned, place = person.name, person.banned, named
+        role: str | None = person.role
     else:
         with opened_store() as store:
             known, place = known_person(store, as_, made=False), store.where

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kbslurm.cli.arguments import BoardName, Json
-from kbslurm.cli.context import opened_store, own_name
+from kbslurm.cli.context import offered_gpus, opened_store, own_name
 from kbslurm.cli.lookup import board_named
 from kbslurm.cli.output import printing
 from kbslurm.domain import contest
@@ -36,10 +36,16 @@ def board_edit(
     """Change a board. Everything else stays as it is."""
     if visibility not in (None, "public", "closed"):
         raise Invalid(f"{visibility!r} isn't a valid visibility", hint="Choose public or closed.")
-    types = None if gpus is None else [one for many in gpus for one in many.replace(",", " ").split()]
+    offered = () if gpus is None else tuple(offered_gpus())
+    named = None if gpus is None else [one for many in gpus for one in many.replace(",", " ").split()]
+    types = None if named is None else contest.as_known(named, offered)
     now = datetime.now(UTC)
     with opened_store() as store:
         board, by = board_named(store, name), own_name()
+        home = zone or board.zone
+        until = board.deadline_at if deadline is None else None
+        if deadline is not None and deadline != "never":
+            until = contest.coming_deadline(deadline, home, now)
         changed = store.boards.edit(
             board.name,
             by=by,
@@ -50,10 +56,6 @@ def board_edit(
             now=now,
         )
         if deadline is not None or zone is not None:
-            home = zone or board.zone
-            until = board.deadline_at if deadline is None else None
-            if deadline is not None and deadline != "never":
-                until = contest.parsed_deadline(deadline, home)
             store.boards.set_deadline(board.name, until, home, by=by, now=now)
             changed.append("deadline")
         if visibility is not None and visibility != board.visibility:
@@ -62,6 +64,8 @@ def board_edit(
         if version is not None and version != board.problem_version_id:
             store.boards.set_live(board.name, version, by=by, now=now)
             changed.append("version")
+    for warning in contest.unknown_gpus(types or (), offered):
+        printing.caution(warning)
     if as_json:
         printing.as_json({"board": board.name, "changed": changed})
     else:

@@ -94,8 +94,8 @@ def error(found: KbslurmError, *, as_json: bool) -> None:
 
 
 def when(at: datetime | None) -> str:
-    """A time in the reader's own time zone."""
-    return "–" if at is None else at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    """A time in the reader's own time zone, with the zone."""
+    return "–" if at is None else at.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def ago(at: datetime | None, now: datetime | None = None) -> str:
