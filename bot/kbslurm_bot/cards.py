@@ -235,7 +235,8 @@ def _ended(shown: Shown, row: Row, gpu: str) -> str:
         return f"{gpu} ✓ passed"
     line = f"{gpu} ✓ **{score(found['score_s'], found['low_s'], found['high_s'])}**"
     if shown.full["submission"]["mode"] == "leaderboard" and not found["ranked"]:
-        return f"{line} · doesn't rank"
+        why = found.get("not_ranked") or found["reason"]
+        return f"{line} · not ranked" + (f"\n-# {escaped(why[:WENT_CAP])}" if why else "")
     return line + _context_text(found["score_s"], shown.contexts.get(row["gpu"]))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
 from zoneinfo import ZoneInfo
 
+from kbslurm.domain.access import Visibility
 from kbslurm.errors import Invalid, NotFound
 
 # Words that popcorn-cli's paths use in place of a board name.
@@ -72,6 +73,23 @@ def unknown_gpus(gpus: Sequence[str], known: Sequence[str]) -> list[str]:
     """A warning for each GPU type that no place offers, with those that there are."""
     there = f"; known are: {', '.join(sorted(known))}" if known else ""
     return [f"no place offers {gpu} at the moment, so submissions will wait{there}" for gpu in gpus if gpu not in known]
+
+
+def shown_visibility(visibility: Visibility) -> str:
+    """What people call it: a board by invitation is private. On the wire that is `closed`, which people take for
+    over."""
+    return "private" if visibility == "closed" else "public"
+
+
+def visibility(text: str) -> Visibility:
+    """The visibility with this name, in people's words or the wire's; otherwise Invalid."""
+    match text.strip().lower():
+        case "public":
+            return "public"
+        case "private" | "closed":
+            return "closed"
+        case _:
+            raise Invalid(f"{text!r} isn't a valid visibility", hint="Choose public or private.")
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

@@ -51,7 +51,7 @@ def test_tokens_are_told_once_and_end_when_revoked(kbslurm: CommandLine, databas
 
 
 def test_a_closed_board_opens_by_invitation(kbslurm: CommandLine, database_url: str) -> None:
-    assert kbslurm("board", "edit", "board", "--visibility", "closed", "--description", "New.").code == 0
+    assert kbslurm("board", "edit", "board", "--visibility", "private", "--description", "New.").code == 0
     assert kbslurm("submit", "k.py", "-l", "board", "--as", "bob").code == 5
     (code,) = kbslurm("invite", "make", "board").out.split()
     with PostgresStore(database_url) as store:

@@ -92,7 +92,7 @@ def board_line(board: BoardInfo) -> str:
     """A board in one line."""
     ends = "no deadline" if board.deadline is None else cards.deadline(board.deadline, board.zone)
     state = ends if board.is_open else "closed"
-    closed = "" if board.visibility == "public" else " · by invitation"
+    closed = "" if board.visibility == "public" else " · private"
     return f"**{cards.escaped(board.name)}** · {', '.join(map(cards.escaped, board.gpus))} · {state}{closed}"
 
 

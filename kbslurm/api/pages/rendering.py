@@ -40,12 +40,6 @@ def took(seconds: float | None) -> str:
     return f"{seconds / scale:.4g} {unit}"
 
 
-def measured(score_s: float, low_s: float, high_s: float) -> str:
-    """A score with half its interval, both in the score's unit."""
-    scale, unit = _unit(score_s)
-    return f"{score_s / scale:.4g} ± {max(high_s - score_s, score_s - low_s) / scale:.2g} {unit}"
-
-
 def when(at: datetime | str | None) -> str:
     """A time, or its ISO text, to the minute, in its own time zone."""
     at = datetime.fromisoformat(at) if isinstance(at, str) else at

@@ -33,7 +33,7 @@ def board_create(
     ] = None,
     problem: Annotated[str | None, typer.Option(help="An existing problem.")] = None,
     description: Annotated[str | None, typer.Option(help="A one-sentence description.")] = None,
-    visibility: Annotated[str, typer.Option(help="public or closed.")] = "public",
+    visibility: Annotated[str, typer.Option(help="public, or private: only by invitation.")] = "public",
     min_isolation: Annotated[
         int | None,
         typer.Option(
@@ -59,8 +59,7 @@ def board_create(
         )
     board = contest.board_name(name)
     closes = contest.coming_deadline(deadline, zone, datetime.now(UTC)) if deadline else None
-    if visibility not in ("public", "closed"):
-        raise Invalid(f"{visibility!r} isn't a valid visibility", hint="Choose public or closed.")
+    shown_to = contest.visibility(visibility)
     loaded: Problem | None = loading.load(reference, name=board if reference.is_file() else None) if reference else None
     offered = tuple(offered_gpus())
     named = [one for many in gpus or [] for one in many.replace(",", " ").split()]
@@ -76,7 +75,7 @@ def board_create(
             deadline_at=closes,
             zone=zone,
             description=description,
-            visibility="closed" if visibility == "closed" else "public",
+            visibility=shown_to,
             min_isolation=configuration().policy.ranked_min_isolation if min_isolation is None else min_isolation,
             confirm=confirm,
             created_by=None if maker is None else maker.id,

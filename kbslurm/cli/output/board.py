@@ -55,7 +55,7 @@ def closing_time(board: Board, now: datetime | None) -> str:
     if board.deadline_at is None:
         return "never"
     over = now is not None and contest.closed(board.deadline_at, now)
-    return contest.at_home(board.deadline_at, board.zone) + (" (over)" if over else "")
+    return contest.at_home(board.deadline_at, board.zone) + (" (closed)" if over else "")
 
 
 def closing_time_over_http(row: Mapping[str, Any]) -> str:
@@ -63,7 +63,7 @@ def closing_time_over_http(row: Mapping[str, Any]) -> str:
     if not row["deadline"]:
         return "never" if row["is_open"] else "closed by a host"
     closes = contest.at_home(datetime.fromisoformat(row["deadline"]), row["zone"])
-    return closes + ("" if row["is_open"] else " (over)")
+    return closes + ("" if row["is_open"] else " (closed)")
 
 
 def board_json(board: Board) -> dict[str, Any]:

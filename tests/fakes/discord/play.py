@@ -50,7 +50,7 @@ CHANNELS = {LOUNGE: "lounge", ANNOUNCEMENTS: "records", STAFF: "staff"}
 BOARD, GPU = "transpose", "H100"
 PATIENCE_S = 300.0
 TRIES = 4
-UNRANKED = "doesn't rank"
+UNRANKED = "not ranked"
 HOLDS = re.compile(r"\\([\\*_~|`>#\[\]()<@:-])")
 COLOURS = {"ada": "green", "boris": "magenta", "host": "yellow"}
 
