@@ -89,6 +89,27 @@ def test_a_run_that_ranks_says_nothing_of_it(api: ServedApi, unranked: int, data
     assert told["runs"][0]["ranked"] and told["runs"][0]["not_ranked"] is None
 
 
+def test_a_template_names_the_board_that_it_was_asked_from(api: ServedApi) -> None:
+    api.store.boards.add("autumn", api.store.boards.get("transpose").problem, gpus=["H100"], now=api.now)
+    token = api.store.tokens.issue(api.store.people.ensure("ada").id, now=api.now)
+    with httpx.Client(base_url=api.url, headers={"X-Popcorn-Cli-Id": token}, timeout=60) as http:
+        for board in ("autumn", "transpose"):
+            text = http.get(f"/problem/{board}/template/Python").text
+            (row,) = [row for row in http.get("/leaderboards").json() if row["name"] == board]
+            assert text == row["task"]["templates"]["Python"] and f"#!POPCORN leaderboard {board}\n" in text
+            sent = {"file": ("k.py", text.encode())}
+            assert http.post(f"/submission/{board}/H100/test", files=sent).status_code == 202
+
+
+def test_two_boards_are_not_compared(api: ServedApi, unranked: int, database_url: str, tmp_path: Path) -> None:
+    other = judged(api, "transpose", 2)
+    kbslurm = CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})
+    refused = kbslurm("diff", str(unranked), str(other))
+    assert refused.code == 2 and "two boards can't be compared" in refused.err and refused.out == ""
+    again = judged(api, "transpose", 2)
+    assert kbslurm("diff", str(other), str(again)).code == 0
+
+
 def test_private_and_closed_are_two_words(database_url: str, tmp_path: Path, api: ServedApi) -> None:
     kbslurm = CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})
     api.store.people.add("ada")

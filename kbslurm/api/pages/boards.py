@@ -19,6 +19,7 @@ from kbslurm.api.standings_cache import StandingsCache
 from kbslurm.domain import contest, measure
 from kbslurm.domain.amounts import score
 from kbslurm.domain.board import Standing
+from kbslurm.domain.source import for_board
 from kbslurm.errors import NotFound
 from kbslurm.store.finals import Final
 
@@ -95,6 +96,7 @@ def board_pages(
         if text is None:
             raise NotFound("template", language, known=list(shown.problem.templates))
         name = f"{shown.name}.{shown.problem.lang}"
+        text = for_board(text, shown.name)
         return PlainTextResponse(text, headers={**HEADERS, "Content-Disposition": f'attachment; filename="{name}"'})
 
     @router.get("/static/{name}")
