@@ -79,7 +79,7 @@ class Alarms:
         assert self._channel is not None
         async with alarm.turn:
             alarm.shown_at = self._steady()
-            often = f"\n-# {alarm.times} times since <t:{alarm.since}:t>" if alarm.times > 1 else ""
+            often = f"\n-# {alarm.times} times since {cards.when(alarm.since, 't')}" if alarm.times > 1 else ""
             note = cards.note(f"{alarm.text}{often}{self._link}", cards.ORANGE)
             try:
                 if alarm.message is not None:

@@ -112,14 +112,16 @@ class Announcer:
         about, gpus = cards.escaped(board.description[:ABOUT]), ", ".join(map(cards.escaped, board.gpus))
         text = f"### New board: {name}\n{about}\n{gpus}"
         ends = board.deadline
-        found.append(Announcement(key=f"board:{board.id}", text=f"{text}\n{_until(ends)}"))
+        found.append(Announcement(key=f"board:{board.id}", text=f"{text}\n{_until(board)}"))
         left = None if ends is None else ends - now
         for before in REMIND:
             if left is not None and timedelta() < left <= before:
                 assert ends is not None
                 hours = int(before.total_seconds() // 3600)
                 key = f"deadline:{board.id}:{ends.isoformat()}:{hours}"
-                found.append(Announcement(key=key, text=f"### {name} closes soon\n{_until(ends)}", colour=cards.ORANGE))
+                found.append(
+                    Announcement(key=key, text=f"### {name} closes soon\n{_until(board)}", colour=cards.ORANGE)
+                )
                 break
         return found
 
@@ -149,7 +151,7 @@ class Announcer:
                     lines.append(f"**{cards.escaped(board.name)}** {cards.escaped(gpu)}: {lead}{fresh}")
         if not lines:
             return None
-        text = "\n".join([f"### The day, {now:%Y-%m-%d}", *lines[:40]])
+        text = "\n".join([f"### The day, {now:%Y-%m-%d %Z}", *lines[:40]])
         return Announcement(key=f"digest:{now:%Y-%m-%d}", text=text, colour=cards.GREY)
 
 
@@ -167,11 +169,8 @@ def _placed(board: BoardInfo, gpu: str, places: list[StandingInfo], n: int) -> A
     return Announcement(key=f"place:{board.id}:{gpu}:{one.submission_id}", text=f"{head}\n{time}{ahead}", colour=colour)
 
 
-def _until(ends: datetime | None) -> str:
-    if ends is None:
-        return "no deadline"
-    moment = int(ends.timestamp())
-    return f"closes <t:{moment}:f> (<t:{moment}:R>)"
+def _until(board: BoardInfo) -> str:
+    return "no deadline" if board.deadline is None else f"closes {cards.deadline(board.deadline, board.zone)}"
 
 
 def _public(client: Client) -> list[tuple[BoardInfo, Rankings]]:

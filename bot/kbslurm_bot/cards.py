@@ -11,9 +11,10 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
-from kbslurm.domain import access, placement
+from kbslurm.domain import access, contest, placement
 from kbslurm.domain.amounts import score, seconds
 from kbslurm_bot.plot import Point, best
 
@@ -83,6 +84,16 @@ def escaped(text: str) -> str:
     """User-supplied text, made safe for Discord: no markup, no mention, one line."""
     text = " ".join(text.split())
     return re.sub(r"([\\*_~|`>#\[\]()<@:-])", r"\\\1", text)
+
+
+def when(at: datetime | int, style: Literal["f", "R", "t"]) -> str:
+    """A time that Discord shows to each reader in their own zone: in full, relative to now, or only the time of day."""
+    return f"<t:{at if isinstance(at, int) else int(at.timestamp())}:{style}>"
+
+
+def deadline(at: datetime, zone: str) -> str:
+    """When a board closes: for the reader, and as it was announced."""
+    return f"{when(at, 'f')} ({when(at, 'R')}; {contest.at_home(at, zone)})"
 
 
 def message(shown: Shown) -> dict[str, Any]:
@@ -224,7 +235,8 @@ def _ended(shown: Shown, row: Row, gpu: str) -> str:
         return f"{gpu} ✓ passed"
     line = f"{gpu} ✓ **{score(found['score_s'], found['low_s'], found['high_s'])}**"
     if shown.full["submission"]["mode"] == "leaderboard" and not found["ranked"]:
-        return f"{line} · doesn't rank"
+        why = found.get("not_ranked") or found["reason"]
+        return f"{line} · not ranked" + (f"\n-# {escaped(why[:WENT_CAP])}" if why else "")
     return line + _context_text(found["score_s"], shown.contexts.get(row["gpu"]))
 
 

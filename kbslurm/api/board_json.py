@@ -7,6 +7,7 @@ from typing import Any
 
 from kbslurm.api.context import Context
 from kbslurm.domain import contest, measure
+from kbslurm.domain.source import for_board
 from kbslurm.store.views import Board
 
 
@@ -48,5 +49,5 @@ def task(board: Board) -> dict[str, Any]:
         "ranked_timeout": problem.limits.ranked_s,
         "ranking_by": problem.ranking_by,
         "multi_gpu": problem.multi_gpu,
-        "templates": dict(problem.templates),
+        "templates": {name: for_board(text, board.name) for name, text in problem.templates.items()},
     }

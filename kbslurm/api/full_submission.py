@@ -14,7 +14,7 @@ from typing import Any
 from kbslurm.api import waiting
 from kbslurm.domain import access
 from kbslurm.domain.run import PersonId, RunId, RunState, SubmissionId
-from kbslurm.domain.verdict import Verdict
+from kbslurm.domain.verdict import Verdict, why_unranked
 from kbslurm.store.views import AttemptView, RunView, SubmissionView
 
 STAMPS = ("harness_started_at_ns", "harness_ended_at_ns")
@@ -35,11 +35,11 @@ def as_json(view: SubmissionView) -> dict[str, Any]:
         "sha256": view.sha256,
         "accepted_at": view.accepted_at.isoformat(),
         "done": view.is_done,
-        "runs": [_run(run) for run in view.runs],
+        "runs": [_run(run, view.mode) for run in view.runs],
     }
 
 
-def _run(run: RunView) -> dict[str, Any]:
+def _run(run: RunView, mode: str) -> dict[str, Any]:
     found = run.verdict
     return {
         "id": run.id,
@@ -53,7 +53,7 @@ def _run(run: RunView) -> dict[str, Any]:
         "ended_at": _text(run.ended_at),
         "reason": run.reason,
         "progress": waiting.progress(run),
-        "verdict": None if found is None else _verdict(found),
+        "verdict": None if found is None else {**_verdict(found), "not_ranked": why_unranked(found, mode)},
         "verdict_at": _text(run.verdict_at),
         "attempts": [_attempt(one) for one in run.attempts],
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kbslurm.api.context import Context
+from kbslurm.domain import contest
 from kbslurm.errors import NotFound
 from kbslurm.store.views import Board, Person
 
@@ -28,5 +29,6 @@ def whom(context: Context, text: str) -> Person:
     else:
         found = context.store.people.by_name_or_id(text) or context.store.people.by_account("discord", text)
     if found is None:
-        raise NotFound("person", text)
+        names = [known.name for known in context.store.people.all()]
+        raise NotFound("person", text, hint=contest.did_you_mean(text, names) or None)
     return found

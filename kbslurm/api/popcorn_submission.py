@@ -12,7 +12,7 @@ from typing import Any
 
 from kbslurm.domain import access
 from kbslurm.domain.run import RunState
-from kbslurm.domain.verdict import POPCORN
+from kbslurm.domain.verdict import POPCORN, why_unranked
 from kbslurm.domain.waterfall import moment
 from kbslurm.store.views import RunView, SubmissionView
 
@@ -61,6 +61,7 @@ def summary(view: SubmissionView) -> dict[str, Any]:
                 "score": run.verdict.score_s if run.verdict and run.verdict.ranked else None,
                 "standing": run.verdict.name if run.verdict else run.shown_state,
                 "interval": _interval(run),
+                "not_ranked": why_unranked(run.verdict, view.mode),
             }
             for run in view.runs
         ],
@@ -112,7 +113,8 @@ def runs(view: SubmissionView, run: RunView) -> list[dict[str, Any]]:
                 passed=bool(phase["passed"]),
                 start=None if secret else moment(phase["started_at_ns"]),
                 end=None if secret else moment(phase["ended_at_ns"]),
-                score_s=run.verdict.score_s if ranked and phase["passed"] else None,
+                score_s=run.verdict.score_s if ranked and run.verdict.ranked else None,
+                not_ranked=why_unranked(run.verdict, view.mode) if ranked else None,
                 result=result(detail, phase["name"]) if mode in ("test", "benchmark") else {},
             )
         )
@@ -163,7 +165,9 @@ def markdown(view: SubmissionView, run: RunView) -> str:
     name = verdict.name if verdict else run.state.value
     lines = [f"## {view.board} on {run.gpu}: {name}", ""]
     if verdict and verdict.score_s is not None:
-        lines += [f"Score: {verdict.score_s:.9g} s{'' if verdict.ranked else ' (not ranked)'}", ""]
+        why = why_unranked(verdict, view.mode)
+        lines += [f"{'Score' if verdict.ranked else 'Time'}: {verdict.score_s:.9g} s", ""]
+        lines += [f"Not ranked: {why}", ""] if why else []
     for phase in (verdict.detail or {}).get("phases", ()) if verdict else ():
         lines.append(f"* {phase['name']}: {'passed' if phase['passed'] else 'not passed'}")
     if name != "passed":
@@ -213,6 +217,7 @@ def _as_run(
     start: datetime | None,
     end: datetime | None,
     score_s: float | None = None,
+    not_ranked: str | None = None,
     result: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     return {
@@ -222,6 +227,7 @@ def _as_run(
         "secret": secret,
         "runner": run.gpu,
         "score": None if score_s is None or secret else decimal(score_s),
+        "not_ranked": not_ranked,
         "passed": passed,
         "result": dict(result or {}),
     }

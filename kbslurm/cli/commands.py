@@ -138,7 +138,7 @@ COMMANDS: Mapping[str, Command | Group] = {
         },
     ),
     "invite": Group(
-        "Invitations to closed boards: make, list, revoke.",
+        "Invitations to private boards: make, list, revoke.",
         {
             "make": Command(
                 "host.invite:make", "Make invitation codes, one per line, each for one person: `popcorn join CODE`."

@@ -35,10 +35,11 @@ def newest_problem(store: PostgresStore, name: str) -> Problem:
 
 
 def person_named(store: PostgresStore, name: str) -> Person:
-    """The person with that name, or NotFound."""
+    """The person with that name, or NotFound with those that are spelt alike."""
     person = store.people.find(name)
     if person is None:
-        raise NotFound("person", name, hint="kbslurm user list shows everyone.")
+        told = contest.did_you_mean(name, [known.name for known in store.people.all()])
+        raise NotFound("person", name, hint=f"{told} kbslurm user list shows everyone.".strip())
     return person
 
 

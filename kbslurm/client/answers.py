@@ -19,6 +19,10 @@ def _scores(runs: Sequence[Mapping[str, Any]]) -> Mapping[str, float | None]:
     return {run["gpu_type"]: run["score"] for run in runs}
 
 
+def _unranked(runs: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
+    return {run["gpu_type"]: run["not_ranked"] for run in runs if run.get("not_ranked")}
+
+
 @dataclass(frozen=True, kw_only=True)
 class BoardInfo:
     """A board that the caller may see."""
@@ -91,7 +95,8 @@ class ArtifactInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class SubmissionSummary:
-    """A submission in a list; `scores` by GPU type, None if it doesn't rank."""
+    """A submission in a list; `scores` by GPU type, None if it doesn't rank, and `unranked` why it doesn't although it
+    passed on a leaderboard."""
 
     id: int
     board: str = field(metadata=named("leaderboard_name"))
@@ -101,6 +106,7 @@ class SubmissionSummary:
     done: bool
     status: str
     scores: Mapping[str, float | None] = field(metadata=named("runs", _scores))
+    unranked: Mapping[str, str] = field(metadata=named("runs", _unranked))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,8 @@ class Progress(Shape):
 
 
 class FullVerdict(Shape):
-    """A run's result. `report` is the judge's, without what only hosts may see."""
+    """A run's result. `report` is the judge's, without what only hosts may see. `score_s` is the time that was
+    measured; it is a score only if `ranked`, and `not_ranked` says why it isn't."""
 
     name: str
     reason: str
@@ -28,6 +29,7 @@ class FullVerdict(Shape):
     high_s: float | None
     isolation: int | None
     ranked: bool
+    not_ranked: str | None
     report: dict[str, Any] | None
 
 

@@ -30,7 +30,8 @@ class Accepted(Shape):
 
 
 class Run(Shape):
-    """One phase of a run. Of a secret one, only whether it passed."""
+    """One phase of a run. Of a secret one, only whether it passed. `not_ranked`: why a ranked phase that passed has no
+    score."""
 
     start_time: str | None
     end_time: str | None
@@ -38,6 +39,7 @@ class Run(Shape):
     secret: bool
     runner: str
     score: str | None
+    not_ranked: str | None
     passed: bool
     result: dict[str, str]
 
@@ -72,6 +74,7 @@ class Submission(Shape):
                         "secret": False,
                         "runner": "H100",
                         "score": "0.000041836",
+                        "not_ranked": None,
                         "passed": True,
                         "result": {},
                     }
@@ -96,12 +99,14 @@ class Submission(Shape):
 
 
 class RunSummary(Shape):
-    """`standing`: the verdict, or the run's state; `interval`: that of a ranked score."""
+    """`standing`: the verdict, or the run's state; `interval`: that of a ranked score; `not_ranked`: why a run that
+    passed on a leaderboard has none."""
 
     gpu_type: str
     score: float | None
     standing: str
     interval: list[float] | None
+    not_ranked: str | None
 
 
 class SubmissionSummary(Shape):
@@ -124,6 +129,7 @@ class SubmissionSummary(Shape):
                         "score": 0.000041836,
                         "standing": "passed",
                         "interval": [0.0000417, 0.000042],
+                        "not_ranked": None,
                     }
                 ],
             }

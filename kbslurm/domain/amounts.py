@@ -26,7 +26,7 @@ def span(amount_s: float) -> str:
 
 
 def score(value: float | None, low: float | None = None, high: float | None = None) -> str:
-    """A score with its interval: `7.2 ms ± 0.4`, or `10 ms +13 −6` where the sides differ a lot."""
+    """A score with both sides of its interval: `10 ms +13 −6`."""
     if value is None:
         return "–"
     size, unit = next((u for u in UNITS if abs(value) >= u[0]), UNITS[-1])
@@ -36,8 +36,6 @@ def score(value: float | None, low: float | None = None, high: float | None = No
     wide = max(below, above)
     places = max(0, 1 - math.floor(math.log10(wide))) if wide > 0 else 0
     shown = f"{value / size:.{places}f} {unit}"
-    if abs(above - below) <= 0.15 * wide:
-        return f"{shown} ± {wide:.{places}f}"
     return f"{shown} +{above:.{places}f} −{below:.{places}f}"
 
 

@@ -1,12 +1,14 @@
-"""A contest's pure rules: names of boards and GPUs, and when a board closes."""
+"""A contest's pure rules: names of boards, GPUs and people, and when a board closes."""
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
 from zoneinfo import ZoneInfo
 
+from kbslurm.domain.access import Visibility
 from kbslurm.errors import Invalid, NotFound
 
 # Words that popcorn-cli's paths use in place of a board name.
@@ -61,6 +63,42 @@ def known_gpu(text: str, known: Sequence[str]) -> str:
     raise NotFound("GPU", text.strip(), known=known)
 
 
+def as_known(gpus: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Valid names of GPU types, spelt as the places do; one that no place has stays as it is written."""
+    spelt = {name.lower(): name for name in known}
+    return [spelt.get(name.lower(), name) for name in map(gpu_name, gpus)]
+
+
+def unknown_gpus(gpus: Sequence[str], known: Sequence[str]) -> list[str]:
+    """A warning for each GPU type that no place offers, with those that there are."""
+    there = f"; known are: {', '.join(sorted(known))}" if known else ""
+    return [f"no place offers {gpu} at the moment, so submissions will wait{there}" for gpu in gpus if gpu not in known]
+
+
+def shown_visibility(visibility: Visibility) -> str:
+    """What people call it: a board by invitation is private. On the wire that is `closed`, which people take for
+    over."""
+    return "private" if visibility == "closed" else "public"
+
+
+def visibility(text: str) -> Visibility:
+    """The visibility with this name, in people's words or the wire's; otherwise Invalid."""
+    match text.strip().lower():
+        case "public":
+            return "public"
+        case "private" | "closed":
+            return "closed"
+        case _:
+            raise Invalid(f"{text!r} isn't a valid visibility", hint="Choose public or private.")
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """A question that offers the names that are spelt like this one; empty if there are none."""
+    by_fold = {one.casefold(): one for one in known}
+    like = difflib.get_close_matches(name.strip().casefold(), by_fold, n=3, cutoff=0.6)
+    return f"Did you mean {' or '.join(by_fold[one] for one in like)}?" if like else ""
+
+
 def zone(name: str) -> ZoneInfo:
     """The time zone with this name, or Invalid."""
     try:
@@ -80,14 +118,48 @@ def parsed_deadline(text: str, zone_name: str = "UTC") -> datetime:
     written = _ONE_DIGIT_HOUR.sub(r"\g<1>0\g<2>", text.strip())
     try:
         if _DATE.match(written):
-            moment = datetime.combine(date.fromisoformat(written), _END_OF_DAY, tzinfo=home)
+            moment = datetime.combine(date.fromisoformat(written), _END_OF_DAY)
         else:
             moment = datetime.fromisoformat(written)
             if "T" not in written.upper() and " " not in written:
                 raise ValueError("no time of day")
-        return (moment if moment.tzinfo else moment.replace(tzinfo=home)).astimezone(UTC)
+        return (moment if moment.tzinfo else _local(moment, home)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise Invalid(f"{text!r} isn't a valid deadline", hint=_HINT) from None
+
+
+def _local(moment: datetime, home: ZoneInfo) -> datetime:
+    """That local time; Invalid if the clocks skip it there, or show it twice."""
+    first, second = moment.replace(tzinfo=home), moment.replace(tzinfo=home, fold=1)
+    if first.utcoffset() == second.utcoffset():
+        return first
+    told = f"{moment:%Y-%m-%d %H:%M:%S}"
+    if first.astimezone(UTC) < second.astimezone(UTC):
+        raise Invalid(
+            f"{told} happens twice in {home.key}, where the clocks are put back",
+            hint=f"Write {first.isoformat()} for the first time, {second.isoformat()} for the second.",
+        )
+    exists = first.astimezone(UTC).astimezone(home)
+    raise Invalid(
+        f"{told} doesn't exist in {home.key}, where the clocks are put forward",
+        hint=f"Did you mean {exists:%Y-%m-%d %H:%M}?",
+    )
+
+
+def coming_deadline(text: str, zone_name: str, now: datetime, *, what: str = "deadline") -> datetime:
+    """A deadline that hasn't passed yet, in UTC; Invalid with the time that was understood."""
+    found = parsed_deadline(text, zone_name)
+    if closed(found, now):
+        raise Invalid(
+            f"the {what} {at_home(found, zone_name)} has passed already",
+            hint=f"Pick one in the future; it is {at_home(now, zone_name)} now.",
+        )
+    return found
+
+
+def at_home(at: datetime, zone_name: str) -> str:
+    """A time to the minute in a board's own zone, and the zone: `2026-12-24 18:00 Europe/Berlin`."""
+    return f"{at.astimezone(zone(zone_name)):%Y-%m-%d %H:%M} {zone_name}"
 
 
 def closed(deadline: datetime | None, now: datetime) -> bool:

@@ -46,6 +46,7 @@ class Admission:
     banned: str | None = None
     accepting: bool = True
     closed: bool = False
+    private: bool = False
     deadline_at: datetime | None = None
     zone: str = "UTC"
     basis: Basis | None = None
@@ -75,6 +76,11 @@ def check_may_submit(admission: Admission, now: datetime) -> None:
         return
     if not admission.accepting:
         raise NotAccepting("submissions are paused", hint="Nothing was stored. Try again later, or ask a host when.")
+    if admission.private:
+        raise Refused(
+            f"board {admission.board} is private, and you weren't invited",
+            hint="Ask a host for a code, then: popcorn join CODE",
+        )
     if admission.closed:
         raise Refused(f"board {admission.board} is closed", hint="Pick another board.")
     if admission.deadline_at is not None and contest.closed(admission.deadline_at, now):

@@ -127,9 +127,10 @@ def drift(chart: Sequence[float], level: float) -> str | None:
     spread = max(LEAST_SPREAD, 1.4826 * statistics.median(abs(value - centre) for value in chart))
     if abs(level - centre) <= CHART_WIDTH * spread:
         return None
-    off, usual = math.expm1(level - centre), math.expm1(CHART_WIDTH * spread)
+    off, most, least = (math.expm1(by) for by in (level - centre, CHART_WIDTH * spread, -CHART_WIDTH * spread))
     return (
-        f"the baseline's time was off by {off:+.1%} there, while ±{usual:.1%} was usual in the last {len(chart)} runs"
+        f"the baseline's time was off by {off:+.1%} there, while {most:+.1%} {least:+.1%}".replace("-", "−")
+        + f" was usual in the last {len(chart)} runs"
     )
 
 

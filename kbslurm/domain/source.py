@@ -15,6 +15,7 @@ from kbslurm.errors import Invalid, TooLarge
 SOURCE_CAP = 1_000_000
 SUFFIXES = (".py", ".cu", ".cuh", ".cpp")
 FILE_NAME_CAP = 255
+_NAMED_BOARD = re.compile(r"\A(\ufeff?\s*(?:#|//)\s*!POPCORN\s+leaderboard\s+)\S+", re.IGNORECASE)
 _POPCORN = re.compile(r"(?:#|//)\s*!POPCORN\s+(\S+)(.*)", re.IGNORECASE)
 
 
@@ -96,6 +97,14 @@ def directives(text: str) -> Directives:
             case _:
                 pass
     return Directives(leaderboard=board, gpus=_once_each(gpus))
+
+
+def for_board(template: str, board: str) -> str:
+    """The template as it is handed out by this board: a `#!POPCORN leaderboard` line in it names this one."""
+    lines = template.splitlines(keepends=True)
+    for n in range(len(_comment_block(template))):
+        lines[n] = _NAMED_BOARD.sub(lambda found: found[1] + board, lines[n])
+    return "".join(lines)
 
 
 def settled_board(found: Directives, asked: str | None) -> str:

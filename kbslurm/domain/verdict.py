@@ -45,17 +45,16 @@ def of_report(report: Report, detail: dict[str, Any], *, min_isolation: int, ran
     """The verdict of an accepted report. It ranks only for a leaderboard run, at the required isolation, and with times
     that are measurable above the cost of a call: otherwise there is only an upper bound, which isn't a score."""
     low, high = report.interval_s or (None, None)
-    short = too_short(report, ranking_by)
-    ranked = (
-        report.verdict == "passed"
-        and report.mode == "leaderboard"
-        and report.score_s is not None
-        and report.isolation.level >= min_isolation
-        and short is None
-    )
+    could_rank = report.verdict == "passed" and report.mode == "leaderboard" and report.score_s is not None
+    barred = too_short(report, ranking_by)
+    if could_rank and barred is None and report.isolation.level < min_isolation:
+        barred = (
+            f"passed, but at isolation level {report.isolation.level}, and runs rank from level {min_isolation} on here"
+        )
+    ranked = could_rank and barred is None
     return Verdict(
         name=report.verdict,
-        reason=report.reason if short is None else short,
+        reason=report.reason if barred is None else barred,
         score_s=report.score_s,
         low_s=low,
         high_s=high,
@@ -63,6 +62,13 @@ def of_report(report: Report, detail: dict[str, Any], *, min_isolation: int, ran
         ranked=ranked,
         detail=detail,
     )
+
+
+def why_unranked(found: Verdict | None, mode: str) -> str | None:
+    """Why a run that passed on a leaderboard doesn't rank; None if it does, failed, or was never meant to."""
+    if found is None or found.name != "passed" or found.ranked or mode != "leaderboard":
+        return None
+    return found.reason or "its time doesn't count on the board"
 
 
 def too_short(report: Report, ranking_by: RankingBy) -> str | None:

@@ -56,14 +56,21 @@ class People(Rows):
             raise Invalid(f"there is already a person {told['name']!r}", hint="Choose another name.") from None
         return _person(found)
 
-    def ensure(self, name: str, role: Role = "participant", *, now: datetime | None = None) -> Person:
-        """The person with this name, created if needed. An existing one keeps its role."""
+    def ensure(
+        self, name: str, role: Role = "participant", *, by: str | None = None, now: datetime | None = None
+    ) -> Person:
+        """The person with this name, created if needed. An existing one keeps its role. Only for a database whose user
+        decides who is in it: the demo's, and one's own."""
         told = {"name": person_name(name), "role": role, "now": or_now(now)}
-        self._do(
-            "INSERT INTO person (name, role, created_at) VALUES (%(name)s, %(role)s, %(now)s)"
-            " ON CONFLICT (lower(name)) DO NOTHING",
-            told,
-        )
+        with self._pool.transaction() as connection:
+            made = connection.execute(
+                b"INSERT INTO person (name, role, created_at) VALUES (%(name)s, %(role)s, %(now)s)"
+                b" ON CONFLICT (lower(name)) DO NOTHING RETURNING id",
+                told,
+            ).fetchone()
+            if made is not None and by is not None:
+                what = {"name": told["name"], "role": role, "by": by}
+                note_event(connection, "staff.user.add", f"person:{made['id']}", what, or_now(now))
         found = self.find(name)
         assert found is not None
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests.flow.stage import PROBLEM
 def kbslurm(tmp_path: Path, database_url: str) -> CommandLine:
     with PostgresStore(database_url) as store:
         store.boards.add("board", PROBLEM, gpus=["H100"], confirm=False)
+        store.people.add("ada")
         store.people.add("bob")
     (tmp_path / "k.py").write_text("def custom_kernel(data):\n    return data\n")
     return CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})
@@ -49,7 +51,7 @@ def test_tokens_are_told_once_and_end_when_revoked(kbslurm: CommandLine, databas
 
 
 def test_a_closed_board_opens_by_invitation(kbslurm: CommandLine, database_url: str) -> None:
-    assert kbslurm("board", "edit", "board", "--visibility", "closed", "--description", "New.").code == 0
+    assert kbslurm("board", "edit", "board", "--visibility", "private", "--description", "New.").code == 0
     assert kbslurm("submit", "k.py", "-l", "board", "--as", "bob").code == 5
     (code,) = kbslurm("invite", "make", "board").out.split()
     with PostgresStore(database_url) as store:
@@ -61,7 +63,7 @@ def test_a_closed_board_opens_by_invitation(kbslurm: CommandLine, database_url: 
     assert kbslurm("submit", "k.py", "-l", "board", "--as", "bob").code == 5
 
 
-def test_limits_and_extensions(kbslurm: CommandLine) -> None:
+def test_limits_and_extensions(kbslurm: CommandLine, database_url: str) -> None:
     assert "has no limit" in kbslurm("limit", "show", "board").out
     assert kbslurm("limit", "rate", "board", "leaderboard", "1").code == 0
     assert kbslurm("limit", "quota", "board", "600").code == 0
@@ -74,7 +76,8 @@ def test_limits_and_extensions(kbslurm: CommandLine) -> None:
     assert kbslurm("limit", "quota", "board", "none").code == 0
     assert kbslurm("limit", "rate", "board", "profile", "1").code == 2
     assert kbslurm("limit", "rate", "board", "test", "many").code == 2
-    assert kbslurm("board", "edit", "board", "--deadline", "2020-01-01").code == 0
+    with PostgresStore(database_url) as store:
+        store.boards.set_deadline("board", datetime(2020, 1, 1, tzinfo=UTC))
     assert kbslurm("submit", "k.py", "-l", "board", "--as", "bob").code == 5
     assert kbslurm("board", "extend", "board", "bob", "2099-01-01").code == 0
     assert kbslurm("submit", "k.py", "-l", "board", "--as", "bob").code == 0
@@ -101,8 +104,6 @@ def test_counts_and_export(kbslurm: CommandLine, database_url: str, tmp_path: Pa
     stats = kbslurm("stats", "board", "--json").json()
     assert (stats["submissions"], stats["people"], stats["queued"]) == (1, 1, 1)
     assert "1 submissions by 1 people" in kbslurm("stats", "--last-day").out
-    from datetime import UTC, datetime
-
     from kbslurm.flow.queue import claim, free_slots
     from kbslurm.flow.score import score
     from tests.flow.puppet import sealed_report

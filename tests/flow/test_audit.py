@@ -206,6 +206,7 @@ def leaves(listed: Mapping[str, Command | Group], before: str = "") -> Iterator[
 def test_every_command_of_a_host_that_changes_something_is_in_the_audit_log(database_url: str, tmp_path: Path) -> None:
     kbslurm = CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})
     with PostgresStore(database_url) as store:
+        store.people.add("ada")
         pending = store.tokens.issue(None, kind="pending", device="laptop")
         commands: dict[str, tuple[str, ...]] = {
             "user add": ("grace",),

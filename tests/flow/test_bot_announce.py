@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +109,9 @@ def test_each_thing_is_told_once_and_an_absence_is_caught_up_in_silence(database
         (new,) = pinned.texts()
         first, about, gpus, until = new.split("\n")
         moment = int(ends.timestamp())
+        closes = f"closes <t:{moment}:f> (<t:{moment}:R>; {ends.astimezone(UTC):%Y-%m-%d %H:%M} UTC)"
         assert (first, gpus) == ("### New board: second", "H100")
-        assert about.startswith("Transpose a greyscale image") and until == f"closes <t:{moment}:f> (<t:{moment}:R>)"
+        assert about.startswith("Transpose a greyscale image") and until == closes
         ranks(api, "ada", 0.3)
         clock.go(3600)
         assert look() == [], "too long ago"
@@ -120,7 +121,7 @@ def test_each_thing_is_told_once_and_an_absence_is_caught_up_in_silence(database
         look()
         clock.go(600)
         look_at(memory_file)
-        assert pinned.texts() == [f"### second closes soon\ncloses <t:{moment}:f> (<t:{moment}:R>)"]
+        assert pinned.texts() == [f"### second closes soon\n{closes}"]
         assert look() == []
         clock.go(-1200)
         assert look() == [], "a clock that goes back says nothing twice"
@@ -128,7 +129,7 @@ def test_each_thing_is_told_once_and_an_absence_is_caught_up_in_silence(database
         clock.at = START.replace(hour=7, minute=55) + timedelta(days=3)
         look()
         clock.go(600)
-        assert look() == ["The day, 2026-05-04"]
+        assert look() == ["The day, 2026-05-04 UTC"]
         assert look() == []
 
 

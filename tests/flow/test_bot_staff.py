@@ -158,7 +158,7 @@ def test_what_hosts_do(discord: Discord, api: ServedApi, tmp_path: Path) -> None
         assert "until 2999" in until
         wrong = said(discord, HOSTESS, "admin extend", leaderboard="transpose", person="ada", until="soon")
         assert "soon" in wrong and "until soon" not in wrong
-        assert "is closed" in said(discord, HOSTESS, "admin visibility", leaderboard="transpose", visibility="closed")
+        assert "is private" in said(discord, HOSTESS, "admin visibility", leaderboard="transpose", visibility="private")
         assert discord.complete(HOSTESS, "admin export", "leaderboard", "") == ["transpose"], "hosts see closed boards"
         assert discord.complete(EVE, "leaderboard show", "leaderboard", "") == []
         assert "popcorn join" in said(discord, HOSTESS, "admin invite", leaderboards="transpose", count=2)

@@ -37,6 +37,9 @@ def kbslurm(tmp_path: Path, database_url: str) -> CommandLine:
         "[daemon.local]\nslots = { H100 = 1, A100 = 1 }\n"
     )
     host_cli = CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url})
+    with contextlib.closing(PostgresStore(database_url)) as store:
+        for name in ("ada", "boris", "mallory", "bob"):
+            store.people.add(name)
     made = host_cli(
         "board", "create", "transpose", "--reference", str(EXAMPLES / "transpose"), "--gpus", "H100,A100",
         "--min-isolation", "0", "--deadline", "2099-01-01",
@@ -304,7 +307,7 @@ def test_of_a_set_every_problem_is_added_that_can_be(kbslurm: CommandLine) -> No
 def test_what_cannot_be_resolved_has_no_interval() -> None:
     plain = BenchmarkResult(phase="benchmark", index=0, spec="n: 1", status="pass", median_ns=2e6)
     wide = dataclasses.replace(plain, low_ns=476.5, high_ns=2.2e10)
-    assert "±" in measured(dataclasses.replace(plain, low_ns=1.9e6, high_ns=2.1e6))
+    assert "+0.10 −0.10" in measured(dataclasses.replace(plain, low_ns=1.9e6, high_ns=2.1e6))
     assert measured(dataclasses.replace(wide, flags=["UNRESOLVED"])).startswith("at most 2.00 ms (")
 
 

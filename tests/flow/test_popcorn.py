@@ -191,14 +191,14 @@ def test_what_is_too_large_is_read_to_its_end_and_refused_on_the_same_connection
     assert client.gpus("transpose")
 
 
-def test_join_opens_a_closed_board_to_one_person(api: ServedApi) -> None:
+def test_join_opens_a_private_board_to_one_person(api: ServedApi) -> None:
     host, guest, other = api.host(), api.client("ida"), api.client("jon")
     api.store.boards.add("secretive", api.store.boards.get("transpose").problem, gpus=("H100",), visibility="closed")
     for client in (guest, other, api.client(None)):
         assert "secretive" not in [row["name"] for row in client.leaderboards()]
         assert client.call("GET", "/gpus/secretive").status == 404
         assert client.call("GET", "/submissions/secretive/H100").status == 404
-    with pytest.raises(ClientDied, match="closed") as died:
+    with pytest.raises(ClientDied, match="private, and you weren't invited") as died:
         guest.submit("secretive", "H100", "test", "k.py", GOOD)
     assert died.value.status == 403
     made = host.host("POST", "/admin/invites", {"leaderboards": ["Secretive"], "count": 2})

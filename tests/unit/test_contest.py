@@ -6,7 +6,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kbslurm.domain.contest import RESERVED_NAMES, board_name, closed, gpu_name, known_gpu, parsed_deadline, zone
+from kbslurm.domain.contest import (
+    RESERVED_NAMES,
+    as_known,
+    board_name,
+    closed,
+    coming_deadline,
+    gpu_name,
+    known_gpu,
+    parsed_deadline,
+    unknown_gpus,
+    zone,
+)
 from kbslurm.errors import Invalid, NotFound
 
 
@@ -45,6 +56,48 @@ def test_a_deadline_is_a_moment_in_utc(text: str, zone_name: str, want: str) -> 
 def test_what_is_no_deadline_is_refused(text: str) -> None:
     with pytest.raises(Invalid, match="isn't a valid deadline"):
         parsed_deadline(text, "Asia/Tokyo")
+
+
+@pytest.mark.parametrize(
+    ("text", "zone_name", "says", "hint"),
+    [
+        ("2026-03-29 02:30", "Europe/Berlin", "doesn't exist in Europe/Berlin", "03:30"),
+        ("2026-03-29 02:00", "Europe/Berlin", "doesn't exist in Europe/Berlin", "03:00"),
+        ("2026-10-25 02:30", "Europe/Berlin", "happens twice in Europe/Berlin", "2026-10-25T02:30:00+02:00"),
+        ("2026-10-25 02:30", "Europe/Berlin", "happens twice in Europe/Berlin", "2026-10-25T02:30:00+01:00"),
+        ("2022-09-10", "America/Santiago", None, None),
+        ("2026-04-04", "America/Santiago", "happens twice in America/Santiago", "2026-04-04T23:59:59-03:00"),
+        ("2026-10-25T02:30:00+02:00", "Europe/Berlin", None, None),
+        ("2026-10-25 02:30", "UTC", None, None),
+        ("2026-03-29 03:00", "Europe/Berlin", None, None),
+        ("2026-10-25 03:00", "Europe/Berlin", None, None),
+    ],
+)
+def test_a_local_time_that_the_clocks_skip_or_repeat_is_told(
+    text: str, zone_name: str, says: str | None, hint: str | None
+) -> None:
+    if says is None:
+        parsed_deadline(text, zone_name)
+        return
+    with pytest.raises(Invalid, match=says) as found:
+        parsed_deadline(text, zone_name)
+    assert hint is not None and hint in (found.value.hint or "")
+
+
+def test_a_deadline_in_the_past_is_refused_with_the_time_that_was_understood() -> None:
+    now = datetime(2026, 5, 31, 12, tzinfo=UTC)
+    assert coming_deadline("2026-05-31 14:30", "Europe/Berlin", now) == datetime(2026, 5, 31, 12, 30, tzinfo=UTC)
+    with pytest.raises(Invalid, match=r"2026-05-31 13:59 Europe/Berlin has passed already"):
+        coming_deadline("2026-05-31 13:59", "Europe/Berlin", now)
+
+
+def test_gpu_types_that_no_place_has_are_told_with_those_that_there_are() -> None:
+    (told,) = unknown_gpus(["H100", "H1OO"], ["A100", "H100"])
+    assert "no place offers H1OO" in told and "A100, H100" in told
+    assert unknown_gpus(["H100"], ["H100"]) == []
+    (none,) = unknown_gpus(["H100"], [])
+    assert "no place offers H100" in none
+    assert as_known(["h100", "B200"], ["A100", "H100"]) == ["H100", "B200"]
 
 
 @pytest.mark.parametrize("name", ["", "America", "Mars/Olympus", "../../etc/passwd", "/etc/passwd", "a\x00b", "."])

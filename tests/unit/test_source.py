@@ -12,6 +12,7 @@ from kbslurm.domain.source import (
     check_language,
     checked_source,
     directives,
+    for_board,
     settled_board,
     settled_gpus,
 )
@@ -106,3 +107,18 @@ def test_a_python_problem_takes_python_files() -> None:
         check_language(checked_source("a.cu", b"x"), "py")
     with pytest.raises(Invalid, match=r"this problem accepts \.cu \.cuh \.cpp"):
         check_language(checked_source("a.py", b"x"), "cu")
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("#!POPCORN leaderboard old\n\nx = 1\n", "#!POPCORN leaderboard new\n\nx = 1\n"),
+        ("\ufeff# a\r\n# !popcorn  Leaderboard  old\r\nx\r\n", "\ufeff# a\r\n# !popcorn  Leaderboard  new\r\nx\r\n"),
+        ("//!POPCORN leaderboard old\n//!POPCORN gpu A\nint x;\n", "//!POPCORN leaderboard new\n//!POPCORN gpu A\nint x;\n"),
+        ("x = 1\n#!POPCORN leaderboard old\n", "x = 1\n#!POPCORN leaderboard old\n"),
+        ("x = 1\n", "x = 1\n"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_a_template_names_the_board_that_hands_it_out(text: str, want: str) -> None:
+    assert for_board(text, "new") == want

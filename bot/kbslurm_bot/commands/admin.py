@@ -17,7 +17,7 @@ from discord import app_commands
 
 from kbslurm.client.answers import BoardInfo, PersonInfo
 from kbslurm.client.http import Client
-from kbslurm.domain import places
+from kbslurm.domain import contest, places
 from kbslurm.errors import TooLarge
 from kbslurm_bot import cards, confirm
 from kbslurm_bot.commands.admin_text import rejudging_told, stats_told, submission_told, synced_told
@@ -30,7 +30,7 @@ EXPORT_CAP = 8_000_000
 CODES_SHOWN = 20
 Format = Literal["csv", "json"]
 Category = Literal["test", "leaderboard"]
-Visibility = Literal["public", "closed"]
+Visibility = Literal["public", "private"]
 _MENTION = re.compile(r"<@!?([0-9]{1,20})>")
 PERSON = "A name, a mention, person:ID, discord:ID or github:ID"
 Number = app_commands.Range[int, 1, 2**53]
@@ -97,7 +97,7 @@ async def extend(interaction: Asked, leaderboard: str, person: str, until: str |
     await _say(interaction, f"{cards.escaped(found.name)} {what}.")
 
 
-@group.command(name="invite", description="Invitations to closed boards, one per person")
+@group.command(name="invite", description="Invitations to private boards, one per person")
 @app_commands.describe(leaderboards="Boards, with commas between", count="How many (default: 1)")
 @app_commands.autocomplete(leaderboards=complete_board)
 async def invite(interaction: Asked, leaderboards: str, count: app_commands.Range[int, 1, 10_000] = 1) -> None:
@@ -176,11 +176,11 @@ async def deleted(interaction: Asked, leaderboard: str, force: bool) -> None:
 
 
 @group.command(name="visibility", description="Show a board to everyone, or only to invited people")
-@app_commands.describe(leaderboard="The board", visibility="public or closed")
+@app_commands.describe(leaderboard="The board", visibility="public, or private: only by invitation")
 @app_commands.autocomplete(leaderboard=complete_board)
 async def visibility_(interaction: Asked, leaderboard: str, visibility: Visibility) -> None:
     await interaction.response.defer(ephemeral=True, thinking=True)
-    await as_asker(interaction, lambda client: client.set_visibility(leaderboard, visibility))
+    await as_asker(interaction, lambda client: client.set_visibility(leaderboard, contest.visibility(visibility)))
     await _say(interaction, f"Board {cards.escaped(leaderboard)} is {visibility}.")
 
 

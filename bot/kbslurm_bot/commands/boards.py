@@ -90,12 +90,9 @@ async def get_submission(interaction: Asked, submission: app_commands.Range[int,
 
 def board_line(board: BoardInfo) -> str:
     """A board in one line."""
-    ends = "no deadline"
-    if board.deadline is not None:
-        moment = int(board.deadline.timestamp())
-        ends = f"<t:{moment}:f> (<t:{moment}:R>)"
+    ends = "no deadline" if board.deadline is None else cards.deadline(board.deadline, board.zone)
     state = ends if board.is_open else "closed"
-    closed = "" if board.visibility == "public" else " · by invitation"
+    closed = "" if board.visibility == "public" else " · private"
     return f"**{cards.escaped(board.name)}** · {', '.join(map(cards.escaped, board.gpus))} · {state}{closed}"
 
 

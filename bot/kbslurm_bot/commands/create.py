@@ -9,6 +9,7 @@ import discord
 from discord import app_commands
 
 from kbslurm.client.answers import MadeBoard
+from kbslurm.domain import contest
 from kbslurm.errors import Invalid, KbslurmError, TooLarge
 from kbslurm_bot import cards
 from kbslurm_bot.commands.completions import CHOICES, words_typed
@@ -16,7 +17,7 @@ from kbslurm_bot.interactions import PATIENCE_S, Asked, as_asker, may
 from kbslurm_bot.text import ALL_GPUS, fitting, gpus_typed
 
 FILE_CAP = 4_000_000
-Visibility = Literal["public", "closed"]
+Visibility = Literal["public", "private"]
 
 
 async def complete_offered(interaction: Asked, typed: str) -> list[app_commands.Choice[str]]:
@@ -37,7 +38,7 @@ async def complete_offered(interaction: Asked, typed: str) -> list[app_commands.
     gpu="GPU types, separated by commas (default: the problem's)",
     deadline="2026-12-24 or 2026-12-24 18:00 (default: none)",
     zone="The deadline's time zone, like Europe/Berlin (default: UTC)",
-    visibility="public (default), or closed (by invitation)",
+    visibility="public (default), or private (by invitation)",
     description="A one-sentence description (default: the problem's)",
 )
 @app_commands.autocomplete(gpu=complete_offered)
@@ -70,7 +71,7 @@ async def create(
             gpus=gpus,
             deadline=deadline,
             zone=zone,
-            visibility=visibility,
+            visibility=contest.visibility(visibility),
             description=description,
         ),
     )

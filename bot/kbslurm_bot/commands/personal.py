@@ -112,9 +112,9 @@ async def show_personal(interaction: Asked, leaderboard: str, gpu: str | None = 
 def summary_text(one: SubmissionSummary) -> str:
     """One's own submission in one line."""
     scores = ", ".join(f"{gpu} {seconds(score)}" for gpu, score in one.scores.items() if score is not None)
-    at = int(one.submitted_at.timestamp())
-    state = scores or one.status
-    return f"`#{one.id}` {cards.escaped(one.board)} · {cards.MODES[one.mode]} · {cards.escaped(state)} · <t:{at}:R>"
+    state = ", ".join(part for part in (scores or one.status, "not ranked" if one.unranked else "") if part)
+    at = cards.when(one.submitted_at, "R")
+    return f"`#{one.id}` {cards.escaped(one.board)} · {cards.MODES[one.mode]} · {cards.escaped(state)} · {at}"
 
 
 def queue_text(one: Queue) -> str:

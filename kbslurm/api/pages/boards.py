@@ -12,12 +12,14 @@ from kbslurm.api.board_json import is_open
 from kbslurm.api.context import Context
 from kbslurm.api.lookup import may_see_board, seen_board
 from kbslurm.api.pages import drawing
-from kbslurm.api.pages.rendering import HEADERS, STATIC, measured, static_file
+from kbslurm.api.pages.rendering import HEADERS, STATIC, static_file
 from kbslurm.api.pages.visitors import Offset, Visitors
 from kbslurm.api.parameters import Gpu, Name
 from kbslurm.api.standings_cache import StandingsCache
 from kbslurm.domain import contest, measure
+from kbslurm.domain.amounts import score
 from kbslurm.domain.board import Standing
+from kbslurm.domain.source import for_board
 from kbslurm.errors import NotFound
 from kbslurm.store.finals import Final
 
@@ -94,6 +96,7 @@ def board_pages(
         if text is None:
             raise NotFound("template", language, known=list(shown.problem.templates))
         name = f"{shown.name}.{shown.problem.lang}"
+        text = for_board(text, shown.name)
         return PlainTextResponse(text, headers={**HEADERS, "Content-Disposition": f'attachment; filename="{name}"'})
 
     @router.get("/static/{name}")
@@ -110,7 +113,7 @@ def _final(found: Final | None) -> list[dict[str, Any]]:
     for rival in found.rivals if found else ():
         came, after = rival.outcome, ""
         if came is not None and came.score_s is not None:
-            after = measured(came.score_s, came.low_s or came.score_s, came.high_s or came.score_s)
+            after = score(came.score_s, came.low_s, came.high_s)
         elif came is not None:
             after = came.verdict
         rows.append({"place": rival.place, "person": rival.person, "before": rival.before_s, "after": after})
@@ -120,5 +123,5 @@ def _final(found: Final | None) -> list[dict[str, Any]]:
 def _standing(row: Standing) -> dict[str, Any]:
     entry = row.entry
     tied = f"{row.best_rank}–{row.worst_rank}" if row.tied_with else ""
-    score = measured(entry.score_s, entry.low_s, entry.high_s)
-    return {"rank": row.rank, "tied": tied, "person": entry.person, "score": score, "at": entry.at}
+    shown = score(entry.score_s, entry.low_s, entry.high_s)
+    return {"rank": row.rank, "tied": tied, "person": entry.person, "score": shown, "at": entry.at}

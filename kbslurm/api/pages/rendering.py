@@ -11,6 +11,8 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from kbslurm import __version__
+from kbslurm.domain import contest
+from kbslurm.store.views import Board
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -38,15 +40,15 @@ def took(seconds: float | None) -> str:
     return f"{seconds / scale:.4g} {unit}"
 
 
-def measured(score_s: float, low_s: float, high_s: float) -> str:
-    """A score with half its interval, both in the score's unit."""
-    scale, unit = _unit(score_s)
-    return f"{score_s / scale:.4g} ± {max(high_s - score_s, score_s - low_s) / scale:.2g} {unit}"
-
-
-def when(at: datetime | None) -> str:
-    """A time to the minute, in its own time zone."""
+def when(at: datetime | str | None) -> str:
+    """A time, or its ISO text, to the minute, in its own time zone."""
+    at = datetime.fromisoformat(at) if isinstance(at, str) else at
     return "–" if at is None else f"{at:%Y-%m-%d %H:%M} {at.tzname() or ''}".rstrip()
+
+
+def closes(board: Board) -> str:
+    """When a board closes, in its own zone; empty if it doesn't."""
+    return "" if board.deadline_at is None else contest.at_home(board.deadline_at, board.zone)
 
 
 def _unit(seconds: float) -> tuple[float, str]:
@@ -62,7 +64,7 @@ _templates = Environment(
     extensions=[],
 )
 _templates.globals["version"] = __version__
-_templates.filters.update(took=took, when=when)
+_templates.filters.update(took=took, when=when, closes=closes)
 
 
 def page(template: str, *, status: int = 200, person: Any = None, csrf: str = "", **told: Any) -> HTMLResponse:

@@ -12,12 +12,14 @@ from starlette.concurrency import run_in_threadpool
 from kbslurm.api import popcorn_submission, providers, waiting
 from kbslurm.api.context import Context
 from kbslurm.api.pages import drawing
-from kbslurm.api.pages.rendering import measured, took
+from kbslurm.api.pages.rendering import took
 from kbslurm.api.pages.visitors import Offset, Visitors, form_of, to_login
 from kbslurm.api.parameters import Gpu, Number
 from kbslurm.api.routes.artifacts import FileName, download
 from kbslurm.api.standings_cache import StandingsCache
 from kbslurm.domain import access
+from kbslurm.domain.amounts import score
+from kbslurm.domain.verdict import why_unranked
 from kbslurm.domain.waterfall import waterfall
 from kbslurm.errors import Invalid
 from kbslurm.flow.cancel import cancel
@@ -40,7 +42,7 @@ def submission_pages(
         if person is None:
             return to_login(request)
         found = context.store.submissions.newest(person=person.id, limit=MINE, offset=start)
-        rows = [{"view": view, "status": popcorn_submission.job_status(view)} for view in found]
+        rows = [{"view": view, "status": _status(view)} for view in found]
         more = providers.providers(context)
         return visitors.page(
             request, "me.html", person, rows=rows, start=start, step=MINE, linked=linked, providers=more
@@ -75,7 +77,7 @@ def submission_pages(
             view=view,
             state=popcorn_submission.job_status(view),
             words=waiting.words(view, queue),
-            runs=[_run(run) for run in view.runs],
+            runs=[_run(run, view.mode) for run in view.runs],
             artifacts=context.store.artifacts.of_submission(view.id) if view.mode == "profile" else [],
             history=_history(context, view),
         )
@@ -103,24 +105,21 @@ def submission_pages(
         return RedirectResponse(f"/s/{submission_id}", status_code=303)
 
 
-def _run(run: RunView) -> dict[str, Any]:
+def _run(run: RunView, mode: str) -> dict[str, Any]:
     """One run as its owner may see it: not even the number of hidden cases."""
     detail = (run.verdict.detail if run.verdict else None) or {}
-    score = None
+    shown = None
     verdict = run.verdict
     if verdict is not None and verdict.score_s is not None:
         low_s, high_s = verdict.low_s, verdict.high_s
-        score = measured(
-            verdict.score_s,
-            verdict.score_s if low_s is None else low_s,
-            verdict.score_s if high_s is None else high_s,
-        )
+        shown = score(verdict.score_s, low_s, high_s)
     return {
         "gpu": run.gpu,
         "verdict": verdict.name if verdict else run.shown_state,
         "first": None if verdict or run.first_score_s is None else took(run.first_score_s),
         "ranked": verdict is not None and verdict.ranked,
-        "score": score,
+        "not_ranked": why_unranked(verdict, mode),
+        "score": shown,
         "went": run.went,
         "report": "" if verdict is not None and verdict.name == "passed" else popcorn_submission.report_of(run),
         "bars": drawing.bars(waterfall(run.stamps)),
@@ -129,6 +128,12 @@ def _run(run: RunView) -> dict[str, Any]:
         "log": str(detail.get("log", ""))[-LOG_CHARACTERS:],
         "profile": str(detail.get("profile", "")),
     }
+
+
+def _status(view: SubmissionView) -> str:
+    """Its state in a list."""
+    unranked = any(why_unranked(run.verdict, view.mode) for run in view.runs)
+    return popcorn_submission.job_status(view) + (", not ranked" if unranked else "")
 
 
 def _shown(detail: Mapping[str, Any], which: access.CaseList) -> list[dict[str, Any]]:

@@ -170,7 +170,7 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
 
     @router.post("/user/join", responses=answers(Joined, 400, 401, 403, 404))
     def join(wanted: Code, sender: Sender) -> Ascii:
-        """Claim an invitation: gives the caller access to its closed boards."""
+        """Claim an invitation: gives the caller access to its private boards."""
         person = identity.caller(context, sender)
         boards = context.store.invites.claim(wanted.code, person.id, now=context.clock.now())
         return Ascii({"status": "ok", "leaderboards": boards})

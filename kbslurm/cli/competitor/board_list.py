@@ -9,6 +9,7 @@ from kbslurm.cli.competitor.connect import reached, url
 from kbslurm.cli.context import opened_store
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.board import board_json, board_json_over_http, closing_time, closing_time_over_http
+from kbslurm.domain.contest import shown_visibility
 from kbslurm.errors import EXIT_OK
 
 
@@ -23,7 +24,14 @@ def board_list(as_json: Json = False) -> int:
         printing.as_json([board_json(board) for board in found])
     elif found:
         rows = [
-            (b.name, b.problem_name, " ".join(b.gpus), closing_time(b, now), str(b.submissions), b.visibility)
+            (
+                b.name,
+                b.problem_name,
+                " ".join(b.gpus),
+                closing_time(b, now),
+                str(b.submissions),
+                shown_visibility(b.visibility),
+            )
             for b in found
         ]
         printing.table(("board", "problem", "GPUs", "closes", "submissions", "visibility"), rows)
@@ -44,7 +52,7 @@ def _list_over_http(named: str, as_json: bool) -> int:
                 printing.escape(str(row["task"].get("name", ""))),
                 " ".join(row["gpu_types"]),
                 closing_time_over_http(row),
-                row["visibility"],
+                shown_visibility(row["visibility"]),
             )
             for row in found
         ]

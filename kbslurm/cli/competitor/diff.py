@@ -63,6 +63,11 @@ def diff(
             first = found.look(_before(found, last)).view
         else:
             first, last = found.look(older).view, found.look(newer).view
+    if first.board_id != last.board_id:
+        raise Invalid(
+            f"#{first.id} was submitted to {first.board} and #{last.id} to {last.board}: two boards can't be compared",
+            hint="Give two submissions to the same board.",
+        )
     pairs = list(_pairs(first, last))
     lines = list(_changed(first, last))
     if as_json:

@@ -54,5 +54,6 @@ def _runs(line: Mapping[str, Any]) -> str:
     for run in line["runs"]:
         low, high = run["interval"] or (None, None)
         score = f" {printing.score(run['score'], low, high)}" if run["score"] is not None else ""
-        found.append(f"{run['gpu_type']} {printing.coloured(run['standing'])}{score}")
+        unranked = " (not ranked)" if run.get("not_ranked") else ""
+        found.append(f"{run['gpu_type']} {printing.coloured(run['standing'])}{score}{unranked}")
     return ", ".join(found)

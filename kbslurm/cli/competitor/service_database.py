@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kbslurm.cli.competitor.service import Look
-from kbslurm.cli.context import acting_person, configuration
+from kbslurm.cli.context import acting_person, configuration, offered_gpus
 from kbslurm.cli.lookup import board_named
 from kbslurm.domain import access
 from kbslurm.domain.run import SubmissionId
-from kbslurm.errors import KbslurmError, Refused
+from kbslurm.errors import Refused
 
 if TYPE_CHECKING:
     from kbslurm.domain.intake import Offer
@@ -44,14 +44,8 @@ class DatabaseService:
 
     @cached_property
     def slots(self) -> Mapping[str, int]:
-        """From the sites configured here. If there is none, or one can't be read, only the place in the queue is shown,
-        no time."""
-        from kbslurm import wiring
-
-        try:
-            return wiring.slots(configuration())
-        except KbslurmError:
-            return {}
+        """From the sites configured here. Without any, only the place in the queue is shown, no time."""
+        return offered_gpus()
 
     def submit(
         self, board: str | None, file_name: str, source: bytes, mode: Mode, gpus: Sequence[str], on: str | None = None

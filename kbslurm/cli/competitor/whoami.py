@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kbslurm.cli.arguments import As, Json
 from kbslurm.cli.competitor.connect import reached, url
-from kbslurm.cli.context import opened_store, own_name
+from kbslurm.cli.context import known_person, opened_store, own_name
 from kbslurm.cli.output import printing
 from kbslurm.errors import EXIT_OK, Invalid
 
@@ -19,18 +19,16 @@ def whoami(as_: As = None, as_json: Json = False) -> int:
             )
         with reached(named) as client:
             person = client.me()
-        name, role, banned, place = person.name, person.role, person.banned, named
+        name, banned, place = person.name, person.banned, named
+        role: str | None = person.role
     else:
         with opened_store() as store:
-            known = store.people.find(as_ or own_name())
+            known, place = known_person(store, as_, made=False), store.where
             name, role, banned = (
-                (as_ or own_name(), "participant", False)
-                if known is None
-                else (known.name, known.role, known.banned_at is not None)
+                (own_name(), None, False) if known is None else (known.name, known.role, known.banned_at is not None)
             )
-            place = store.where
     if as_json:
         printing.as_json({"person": name, "role": role, "banned": banned, "at": place})
         return EXIT_OK
-    printing.say(f"{name} ({role}{', banned' if banned else ''}) at {place}")
+    printing.say(f"{name} ({role or 'not known there yet'}{', banned' if banned else ''}) at {place}")
     return EXIT_OK

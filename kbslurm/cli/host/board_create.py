@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kbslurm.cli.arguments import As, BoardName, Json
-from kbslurm.cli.context import acting_person, configuration, opened_store, own_name
+from kbslurm.cli.context import configuration, known_person, offered_gpus, opened_store, own_name
 from kbslurm.cli.lookup import newest_problem
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.board import board_json, closing_time
@@ -33,7 +33,7 @@ def board_create(
     ] = None,
     problem: Annotated[str | None, typer.Option(help="An existing problem.")] = None,
     description: Annotated[str | None, typer.Option(help="A one-sentence description.")] = None,
-    visibility: Annotated[str, typer.Option(help="public or closed.")] = "public",
+    visibility: Annotated[str, typer.Option(help="public, or private: only by invitation.")] = "public",
     min_isolation: Annotated[
         int | None,
         typer.Option(
@@ -58,17 +58,16 @@ def board_create(
             "a board needs exactly one problem", hint="Pass --reference FILE.py, or --problem NAME for an existing one."
         )
     board = contest.board_name(name)
-    closes = contest.parsed_deadline(deadline, zone) if deadline else None
-    if closes is not None and contest.closed(closes, datetime.now(UTC)):
-        raise Invalid(f"the deadline {deadline} ({zone}) has passed already", hint="Pick one in the future.")
-    if visibility not in ("public", "closed"):
-        raise Invalid(f"{visibility!r} isn't a valid visibility", hint="Choose public or closed.")
+    closes = contest.coming_deadline(deadline, zone, datetime.now(UTC)) if deadline else None
+    shown_to = contest.visibility(visibility)
     loaded: Problem | None = loading.load(reference, name=board if reference.is_file() else None) if reference else None
-    wanted = [contest.gpu_name(one) for many in gpus or [] for one in many.replace(",", " ").split()]
-    wanted = wanted or list(loaded.gpus if loaded else ())
+    offered = tuple(offered_gpus())
+    named = [one for many in gpus or [] for one in many.replace(",", " ").split()]
+    wanted = contest.as_known(named or (loaded.gpus if loaded else ()), offered)
     if not wanted:
         raise Invalid("a board needs at least one GPU type", hint="Pass --gpus H100 (or --gpus A100,H100).")
     with opened_store() as store:
+        maker = known_person(store, as_)
         made = store.boards.add(
             board,
             loaded or newest_problem(store, problem or ""),
@@ -76,17 +75,17 @@ def board_create(
             deadline_at=closes,
             zone=zone,
             description=description,
-            visibility="closed" if visibility == "closed" else "public",
+            visibility=shown_to,
             min_isolation=configuration().policy.ranked_min_isolation if min_isolation is None else min_isolation,
             confirm=confirm,
-            created_by=acting_person(store, as_).id,
+            created_by=None if maker is None else maker.id,
             by=own_name(),
         )
+    for warning in [*(loaded.warnings if loaded else ()), *contest.unknown_gpus(made.gpus, offered)]:
+        printing.caution(warning)
     if as_json:
         printing.as_json(board_json(made))
         return EXIT_OK
-    for warning in loaded.warnings if loaded else ():
-        printing.caution(warning)
     printing.say(
         f"board {made.name}: problem {made.problem_name}, {' '.join(made.gpus)}, closes {closing_time(made, None)}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -22,11 +23,12 @@ def board_extend(
     """Let one person submit after the deadline."""
     with opened_store() as store:
         board, who = board_named(store, name), person_named(store, person)
-        at = None if until == "none" else contest.parsed_deadline(until, board.zone)
+        now = datetime.now(UTC)
+        at = None if until == "none" else contest.coming_deadline(until, board.zone, now, what="extension")
         store.limits.extend(board.name, who, at, by=own_name())
     shown = "until the board's own deadline"
     if at:
-        shown = f"until {at.astimezone(contest.zone(board.zone)):%Y-%m-%d %H:%M} {board.zone}"
+        shown = f"until {contest.at_home(at, board.zone)}"
     return answer(
         as_json, f"{who.name} may submit to {board.name} {shown}", board=board.name, person=who.name, until=at
     )

@@ -1,4 +1,4 @@
-"""`kbslurm invite …`: who may see and enter closed boards."""
+"""`kbslurm invite …`: who may see and enter private boards."""
 
 from __future__ import annotations
 

@@ -10,7 +10,8 @@ import typer
 from kbslurm.cli.arguments import Json
 from kbslurm.cli.context import configuration, opened_store, own_name
 from kbslurm.cli.output import printing
-from kbslurm.errors import EXIT_OK, EXIT_REJECTED, Invalid
+from kbslurm.domain import contest
+from kbslurm.errors import EXIT_OK, EXIT_REJECTED
 
 
 def problem_sync(
@@ -18,14 +19,13 @@ def problem_sync(
     problem_set: Annotated[str | None, typer.Option("--set", help="Only this problem set (default: all).")] = None,
     branch: Annotated[str | None, typer.Option(help="A branch, tag or commit.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Also make changed problems live on boards in use.")] = False,
-    visibility: Annotated[str, typer.Option(help="Visibility of new boards: public or closed.")] = "public",
+    visibility: Annotated[str, typer.Option(help="Visibility of new boards: public or private.")] = "public",
     as_json: Json = False,
 ) -> int:
     """Create and update boards from a repository of problems. Exit code 3: at least one is faulty."""
     from kbslurm.problems import sync as problem_sync
 
-    if visibility not in ("public", "closed"):
-        raise Invalid(f"{visibility!r} isn't a valid visibility", hint="Choose public or closed.")
+    shown_to = contest.visibility(visibility)
     config = configuration()
     with opened_store() as store:
         order = problem_sync.Order(
@@ -33,7 +33,7 @@ def problem_sync(
             problem_set=problem_set,
             branch=branch,
             force=force,
-            visibility="closed" if visibility == "closed" else "public",
+            visibility=shown_to,
             min_isolation=config.policy.ranked_min_isolation,
             gpus=tuple(config.daemon.local.slots),
             by=own_name(),

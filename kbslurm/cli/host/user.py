@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kbslurm.cli.arguments import As, Json, PersonName
-from kbslurm.cli.context import opened_store, own_name
+from kbslurm.cli.context import acting_name, opened_store, own_name
 from kbslurm.cli.lookup import person_named
 from kbslurm.cli.output import printing
 from kbslurm.errors import EXIT_OK, Invalid
@@ -88,14 +88,14 @@ def ban(
 ) -> int:
     """Ban a person: reject their submissions and hide them from the boards."""
     with opened_store() as store:
-        store.people.ban(person_named(store, name).id, reason, by=as_ or own_name())
+        store.people.ban(person_named(store, name).id, reason, by=acting_name(store, as_))
         return _told(person_named(store, name), as_json)
 
 
 def unban(name: PersonName, as_: As = None, as_json: Json = False) -> int:
     """Lift a person's ban."""
     with opened_store() as store:
-        store.people.unban(person_named(store, name).id, by=as_ or own_name())
+        store.people.unban(person_named(store, name).id, by=acting_name(store, as_))
         return _told(person_named(store, name), as_json)
 
 

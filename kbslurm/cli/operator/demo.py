@@ -164,7 +164,7 @@ def _set_up(store: PostgresStore, told: Script) -> None:
 
     problem = loading.load(told.problem, name=told.board)
     for name in sorted({play.person for play in told.plays}):
-        store.people.ensure(name)
+        store.people.ensure(name, by="demo")
     held = store.boards.find(told.board)
     if held is None:
         deadline = contest.parsed_deadline(told.deadline, told.zone)
@@ -194,7 +194,7 @@ def _round(store: PostgresStore, told: Script, *, quiet: bool) -> list[Submissio
 def _submitted(store: PostgresStore, board: str, play: Play) -> SubmissionId:
     from kbslurm.flow.submit import accept
 
-    person, now = store.people.ensure(play.person), datetime.now(UTC)
+    person, now = store.people.ensure(play.person, by="demo"), datetime.now(UTC)
     text = play.file.read_bytes()
     return accept(
         store.intake, person.id, board, play.file.name, text, "leaderboard", play.gpus, now, via="demo"

@@ -45,7 +45,7 @@ def _served(context: Context, listen: str) -> Serving:
 def stay(store: PostgresStore, place: Path, url: str, board: str, gpu: str) -> None:
     """Print what to open and type, and stay until ^C."""
     now = datetime.now(UTC)
-    guest = store.people.ensure(GUEST)
+    guest = store.people.ensure(GUEST, by="demo")
     token = store.tokens.issue(guest.id, kind="cli", device="demo", expires_at=now + TOKEN_LASTS, now=now)
     kbslurm = printing.command()
     printing.say("")

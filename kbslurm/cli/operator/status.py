@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -96,7 +97,7 @@ def _say_breaker(say: Callable[..., None], row: Mapping[str, Any], overflow: Map
     if breaker["state"] == "half_open":
         say(f"[yellow]attention[/]  {name} is being tested with one run: {why}", soft_wrap=True)
         return
-    again = f", tried again at {breaker['try_at'][11:19]} UTC" if breaker["try_at"] else ""
+    again = f", tried again at {printing.when(datetime.fromisoformat(breaker['try_at']))}" if breaker["try_at"] else ""
     say(f"[yellow]attention[/]  {name} gets no runs{again}: {why}", soft_wrap=True)
 
 

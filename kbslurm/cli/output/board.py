@@ -54,17 +54,16 @@ def closing_time(board: Board, now: datetime | None) -> str:
         return "closed by a host"
     if board.deadline_at is None:
         return "never"
-    local = board.deadline_at.astimezone(contest.zone(board.zone)).strftime("%Y-%m-%d %H:%M")
     over = now is not None and contest.closed(board.deadline_at, now)
-    return f"{local} {board.zone}" + (" (over)" if over else "")
+    return contest.at_home(board.deadline_at, board.zone) + (" (closed)" if over else "")
 
 
 def closing_time_over_http(row: Mapping[str, Any]) -> str:
     """The same from the service's answer."""
     if not row["deadline"]:
         return "never" if row["is_open"] else "closed by a host"
-    local = datetime.fromisoformat(row["deadline"]).astimezone(contest.zone(row["zone"]))
-    return f"{local:%Y-%m-%d %H:%M} {row['zone']}" + ("" if row["is_open"] else " (over)")
+    closes = contest.at_home(datetime.fromisoformat(row["deadline"]), row["zone"])
+    return closes + ("" if row["is_open"] else " (closed)")
 
 
 def board_json(board: Board) -> dict[str, Any]:

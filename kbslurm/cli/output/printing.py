@@ -94,8 +94,8 @@ def error(found: KbslurmError, *, as_json: bool) -> None:
 
 
 def when(at: datetime | None) -> str:
-    """A time in the reader's own time zone."""
-    return "–" if at is None else at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    """A time in the reader's own time zone, with the zone."""
+    return "–" if at is None else at.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def ago(at: datetime | None, now: datetime | None = None) -> str:
@@ -159,6 +159,11 @@ def answer(as_json: bool, text: str, **facts: object) -> int:
     else:
         say(text)
     return EXIT_OK
+
+
+def note(text: str) -> None:
+    """A remark beside the answer, on standard error."""
+    err().print(f"[dim]·[/] {escape(text)}")
 
 
 def caution(warning: str) -> None:

@@ -9,6 +9,7 @@ from rich.markup import escape
 from kbslurm.cli.output.printing import coloured, out, when
 from kbslurm.domain import access
 from kbslurm.domain.amounts import score, span
+from kbslurm.domain.verdict import why_unranked
 
 if TYPE_CHECKING:
     from kbslurm.store.views import RunView, SubmissionView
@@ -25,11 +26,11 @@ def submission_json(view: SubmissionView) -> dict[str, Any]:
         "sha256": view.sha256,
         "accepted_at": view.accepted_at,
         "done": view.is_done,
-        "runs": [_run_json(run) for run in view.runs],
+        "runs": [_run_json(run, view.mode) for run in view.runs],
     }
 
 
-def _run_json(run: RunView) -> dict[str, Any]:
+def _run_json(run: RunView, mode: str) -> dict[str, Any]:
     found = run.verdict
     return {
         "run": run.id,
@@ -42,6 +43,7 @@ def _run_json(run: RunView) -> dict[str, Any]:
         "score_s": found.score_s if found else None,
         "interval_s": [found.low_s, found.high_s] if found and found.score_s is not None else None,
         "ranked": found.ranked if found else False,
+        "not_ranked": why_unranked(found, mode),
         "isolation": found.isolation if found else None,
         "attempts": [
             {
@@ -93,7 +95,7 @@ def print_submission(view: SubmissionView) -> None:
         f"{when(view.accepted_at)}"
     )
     for run in view.runs:
-        console.print(_run_line(run), soft_wrap=True)
+        console.print(_run_line(run, view.mode), soft_wrap=True)
         if run.went:
             console.print(f"      [dim]ran elsewhere: {escape(run.went)}[/]", soft_wrap=True)
         for line in _given_up(run):
@@ -108,7 +110,7 @@ def print_submission(view: SubmissionView) -> None:
             console.print("      [dim]" + " → ".join(f"{name} {span(took)}" for name, took in fall) + "[/]")
 
 
-def _run_line(run: RunView) -> str:
+def _run_line(run: RunView, mode: str) -> str:
     found = run.verdict
     if found is None:
         why = run.waits_for or run.reason
@@ -117,9 +119,11 @@ def _run_line(run: RunView) -> str:
             tail = f"  {score(run.first_score_s)} would improve the rank, so it is measured again{tail}"
         return f"{run.gpu:>6}  {coloured(run.shown_state)}{tail}"
     shown = f"  {score(found.score_s, found.low_s, found.high_s)}" if found.score_s is not None else ""
+    unranked = why_unranked(found, mode)
+    if unranked is not None:
+        return f"{run.gpu:>6}  {coloured(found.name)}{shown}  [yellow]not ranked[/]: {escape(unranked)}"
     why = f"  {escape(found.reason)}" if found.reason else ""
-    unranked = "  [dim](not ranked)[/]" if found.score_s is not None and not found.ranked else ""
-    return f"{run.gpu:>6}  {coloured(found.name)}{shown}{unranked}{why}"
+    return f"{run.gpu:>6}  {coloured(found.name)}{shown}{why}"
 
 
 def _given_up(run: RunView) -> list[str]:

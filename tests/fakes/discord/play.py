@@ -50,7 +50,7 @@ CHANNELS = {LOUNGE: "lounge", ANNOUNCEMENTS: "records", STAFF: "staff"}
 BOARD, GPU = "transpose", "H100"
 PATIENCE_S = 300.0
 TRIES = 4
-UNRANKED = "doesn't rank"
+UNRANKED = "not ranked"
 HOLDS = re.compile(r"\\([\\*_~|`>#\[\]()<@:-])")
 COLOURS = {"ada": "green", "boris": "magenta", "host": "yellow"}
 
@@ -183,7 +183,7 @@ def spoken(text: str) -> str:
     """Discord's Markdown as a terminal shows it."""
     names = {str(one.id): one.name for one in (ADA, BORIS)}
     text = re.sub(r"<@([0-9]+)>", lambda one: f"@{names.get(one[1], one[1])}", text)
-    text = re.sub(r" \(<t:[0-9]+:R>\)", "", text)
+    text = re.sub(r" \(<t:[0-9]+:R>(; [^)]*)?\)", "", text)
     text = re.sub(r"<t:([0-9]+):f>", lambda one: f"{datetime.fromtimestamp(int(one[1]), UTC):%Y-%m-%d %H:%M}", text)
     text = re.sub(r"^(### |-# |```$)", "", text, flags=re.MULTILINE).replace("**", "")
     text = re.sub(r"(?<!\\)`([^`\n]+)`", r"\1", text)

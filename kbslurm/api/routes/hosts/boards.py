@@ -82,8 +82,9 @@ def add_boards(router: APIRouter, context: Context, histories: waiting.Histories
         """Give one person a deadline extension."""
         by = identity.host(context, sender)
         board = held(context, leaderboard)
-        until = contest.parsed_deadline(wanted.until, board.zone) if wanted.until else None
-        context.store.limits.extend(board.name, whom(context, wanted.person), until, by=by, now=context.clock.now())
+        now = context.clock.now()
+        until = contest.coming_deadline(wanted.until, board.zone, now, what="extension") if wanted.until else None
+        context.store.limits.extend(board.name, whom(context, wanted.person), until, by=by, now=now)
         return Ascii({"status": "ok", "leaderboard": board.name})
 
 
@@ -109,13 +110,11 @@ def add_uploads(router: APIRouter, context: Context, histories: waiting.Historie
         def made() -> Ascii:
             by, creator = identity.creator(context, sender)
             now, board_name = context.clock.now(), contest.board_name(name)
-            closes = contest.parsed_deadline(deadline, zone) if deadline else None
-            if closes is not None and contest.closed(closes, now):
-                raise Invalid(f"the deadline {deadline} ({zone}) has passed already", hint="Pick one in the future.")
+            closes = contest.coming_deadline(deadline, zone, now) if deadline else None
             if context.store.boards.find(board_name, counted=False) is not None:
                 raise Invalid(f"there is already a board {board_name!r}", hint="Pick another name.")
             problem = problem_upload.loaded(sent.file_name, sent.data, name=board_name)
-            gpus = [contest.gpu_name(one) for one in gpu or []] or list(problem.gpus)
+            gpus = contest.as_known(gpu or problem.gpus, tuple(context.slots))
             board = context.store.boards.add(
                 board_name,
                 problem,
@@ -129,11 +128,7 @@ def add_uploads(router: APIRouter, context: Context, histories: waiting.Historie
                 by=by,
                 now=now,
             )
-            idle = [one for one in board.gpus if one not in context.slots]
-            warnings = [
-                *problem.warnings,
-                *(f"no place offers {one} at the moment, so submissions will wait" for one in idle),
-            ]
+            warnings = [*problem.warnings, *contest.unknown_gpus(board.gpus, tuple(context.slots))]
             told = {"status": "ok", "leaderboard": board.name, "gpu_types": list(board.gpus)}
             return Ascii({**told, "warnings": warnings[:20]})
 

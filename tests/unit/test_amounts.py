@@ -1,0 +1,22 @@
+"""Amounts as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbslurm.domain.amounts import score
+
+
+@pytest.mark.parametrize(
+    ("told", "want"),
+    [
+        ((7.2e-3, 6.8e-3, 7.6e-3), "7.20 ms +0.40 −0.40"),
+        ((10e-3, 4e-3, 23e-3), "10 ms +13 −6"),
+        ((0.5, 0.49, 0.51), "500 ms +10 −10"),
+        ((0.5, None, None), "500 ms"),
+        ((0.5, 0.5, 0.5), "500 ms"),
+        ((None, None, None), "–"),
+    ],
+)
+def test_an_interval_has_both_its_sides(told: tuple[float | None, float | None, float | None], want: str) -> None:
+    assert score(*told) == want and "±" not in score(*told)
