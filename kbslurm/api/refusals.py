@@ -33,18 +33,23 @@ def sentence(error: KbslurmError) -> str:
     return f"{error.message}. {error.hint}" if error.hint else error.message
 
 
+def public_sentence(error: KbslurmError) -> str:
+    """The same without what only operators may know: paths, addresses, what a driver said. Their log has it."""
+    if isinstance(error, Misconfigured):
+        return "the server is misconfigured; its log has the reason, ask a host"
+    if isinstance(error, BackendTrouble):
+        return f"{error.backend} has a problem; try again soon"
+    return sentence(error)
+
+
 async def of_our_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, KbslurmError)
     request.app.state.context.metrics.met(error)
     headers: dict[str, str] = {}
-    detail = sentence(error)
     if isinstance(error, Misconfigured):
-        # File paths are only for the hosts, who find them in the log.
-        tell("misconfigured", level="error", path=request.url.path, why=detail)
-        detail = "the server is misconfigured; its log has the reason, ask a host"
+        tell("misconfigured", level="error", path=request.url.path, why=sentence(error))
     if isinstance(error, BackendTrouble):
-        tell("trouble", level="warning", path=request.url.path, why=detail)
-        detail = f"{error.backend} has a problem; try again soon"
+        tell("trouble", level="warning", path=request.url.path, why=sentence(error))
         headers["Retry-After"] = str(max(1, round(error.retry_after_s or 5)))
     if isinstance(error, QuotaSpent):
         left_s = (error.resets_at - request.app.state.context.clock.now()).total_seconds()
@@ -53,7 +58,7 @@ async def of_our_error(request: Request, error: Exception) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
         if isinstance(error, NoHost):
             is_known(request.scope)
-    return refusal(request, detail, error.http_status, headers)
+    return refusal(request, public_sentence(error), error.http_status, headers)
 
 
 async def of_invalid_values(request: Request, error: Exception) -> Response:

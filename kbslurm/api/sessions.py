@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from urllib.parse import urlsplit
 
 from fastapi import Request
 from fastapi.responses import RedirectResponse
@@ -51,6 +52,17 @@ def set_cookie(
 
 
 def check_same_site(request: Request) -> None:
-    """Keep another site's form from ending a session: browsers say where a request comes from."""
-    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+    """Keep another site's form from opening or ending a session: browsers say where a request comes from, but over
+    plain HTTP only by Origin."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    foreign = (
+        site not in ("same-origin", "none") if site is not None else origin is not None and not _is_own(request, origin)
+    )
+    if foreign:
         raise Refused("this request comes from another site")
+
+
+def _is_own(request: Request, origin: str) -> bool:
+    context: Context = request.app.state.context
+    own = {request.headers.get("host", "").lower(), urlsplit(context.config.server.public_url).netloc.lower()}
+    return origin.rpartition("://")[2].lower() in own - {""}

@@ -94,4 +94,5 @@ async def _parsed(request: Request, body: bytes) -> Upload:
             raise Invalid("the upload has no part `file` with a file name")
         return Upload(file_name=part.filename, data=await part.read())
     finally:
-        await form.close()
+        for file in parser._files_to_close_on_error:  # the form doesn't have those of parts that never end
+            file.close()

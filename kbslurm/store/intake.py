@@ -12,7 +12,7 @@ from kbslurm.domain import access, fairness, policy
 from kbslurm.domain.intake import Admission, Basis, check_may_submit
 from kbslurm.domain.policy import Category, LimitsAndUse
 from kbslurm.domain.run import PersonId, RunId, SubmissionId
-from kbslurm.errors import NotFound
+from kbslurm.errors import BackendTrouble, NotFound
 from kbslurm.ports import NewSubmission, Receipt
 from kbslurm.store.boards import Boards
 from kbslurm.store.connect import Connection, Pool
@@ -52,6 +52,8 @@ WHERE s.person_id = %(person)s AND s.board_id = %(board)s AND s.accepted_at > %(
     AND a.started_at IS NOT NULL AND coalesce(a.ended_at, %(now)s) > %(day)s
     AND coalesce(a.ended_at, %(now)s) > a.started_at
 """
+
+TRIES = 20
 
 
 class Intake(Rows):
@@ -101,21 +103,30 @@ class Intake(Rows):
         )
 
     def _accept_locked(self, new: NewSubmission, now: datetime) -> DictRow:
-        """Ban, pause, closing, deadline and limits are checked again under locks."""
-        kind = policy.category(new.mode)
-        asked = {"person": new.person_id, "board": new.board_id, "category": kind}
+        """Ban, pause, closing, deadline and limits are checked again under locks.
+
+        The locks keep a person's own submissions, a ban and a pause apart from this. Limits, deadlines and the person's
+        open runs can still change between the check and the insert: then both are done again.
+        """
+        asked = {"person": new.person_id, "board": new.board_id, "category": policy.category(new.mode)}
         with self._pool.transaction() as connection:
             row_of(connection, LOCK_INTAKE, asked)
-            now_so = row_of(connection, LIMITS, asked)
-            if now_so is None or now_so["person"] is None:
-                raise NotFound("person", str(new.person_id))
-            if now_so["name"] is None:
-                raise NotFound("board", str(new.board_id))
-            known = completed(connection, now_so, new.person_id, new.board_id, kind, now)
-            self._check_again(new, now_so, known, now)
-            made = row_of(connection, ACCEPT, self._told(new, _basis(now_so), now))
-            assert made is not None and made["submission_id"] is not None, "unchanged under the locks"
-            return made
+            for _ in range(TRIES):
+                made = row_of(connection, ACCEPT, self._told(new, self._decided(connection, new, asked, now), now))
+                if made is not None and made["submission_id"] is not None:
+                    return made
+        raise BackendTrouble("database", "what decides on a submission kept changing while it was stored")
+
+    def _decided(self, connection: Connection, new: NewSubmission, asked: Mapping[str, Any], now: datetime) -> Basis:
+        """What the decision rests on, as it is now; or the refusal."""
+        now_so = row_of(connection, LIMITS, asked)
+        if now_so is None or now_so["person"] is None:
+            raise NotFound("person", str(new.person_id))
+        if now_so["name"] is None:
+            raise NotFound("board", str(new.board_id))
+        known = completed(connection, now_so, new.person_id, new.board_id, asked["category"], now)
+        self._check_again(new, now_so, known, now)
+        return _basis(now_so)
 
     def _told(self, new: NewSubmission, basis: Basis, now: datetime) -> dict[str, Any]:
         problem = self._problems.of_version(new.problem_version_id)

@@ -41,11 +41,13 @@ def routes(context: Context) -> APIRouter:
     def link(wanted: PendingToken, sender: Sender) -> Ascii:
         """Link a pending token to the person that the call is for. Once; then it is theirs until it is revoked.
 
-        The bot can't link tokens of staff: if the bot's own token were stolen, they would outlive it.
+        Tokens of staff can't be linked here: one that was stolen from the bot would outlive it, and any host could take
+        an owner's rights.
         """
         by = identity.service(context, sender)
         person, now = identity.caller(context, sender), context.clock.now()
-        if identity.is_bot(context, sender) and identity.asker(context, sender).person.is_staff:
+        theirs = identity.asker(context, sender).person if identity.is_bot(context, sender) else person
+        if theirs.is_staff:
             raise Refused(
                 f"{person.name} is a host, and a host's token can't be linked over Discord",
                 hint=f"Run on the login node: kbslurm user link {shlex.quote(person.name)} TOKEN",

@@ -15,7 +15,7 @@ from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.context import Context
 from kbslurm.api.identity import Given, Sender
 from kbslurm.api.parameters import Gpu, Name
-from kbslurm.api.refusals import sentence
+from kbslurm.api.refusals import public_sentence, sentence
 from kbslurm.api.routes import artifacts
 from kbslurm.contract.submissions import Accepted
 from kbslurm.contract.verifying import PlacesOffered
@@ -174,7 +174,7 @@ async def followed(
                 return
             except KbslurmError as error:
                 context.metrics.met(error)
-                yield "status", {"status": "waiting", "message": f"the server has a problem: {error.message}"}
+                yield "status", {"status": "waiting", "message": public_sentence(error)}
                 await context.listener.rest(ring, HEARTBEAT_S)
                 continue
             if view.removed_at is not None:
