@@ -154,7 +154,9 @@ class TestMakefile:
     def test_ci_types_what_the_readme_says(self) -> None:
         ci = (ROOT / ".ci/run").read_text()
         assert "CHECKS=(types wheel-check lint demo)" in ci and 'begin_line "${ASIDE[@]}" "${CHECKS[@]}"' in ci
-        assert re.search(r'^ +lint \| types \| wheel-check \| demo\)\n +argv=\(make "\$name"\)$', ci, flags=re.M)
+        assert re.search(
+            r'^ +lint \| types \| wheel-check \| demo\)\n +argv=\(make "\$name"\)$', ci, flags=re.MULTILINE
+        )
         # The floors in three parts, side by side: together they are all of them
         assert re.search(r"^ +argv=\(make \"test\$again\" \"FLOORS=\$\{FLOORS\[\$name\]\}\"", ci, flags=re.MULTILINE)
         assert "ASIDE=(cluster rest)" in ci

@@ -114,7 +114,10 @@ def test_a_python_problem_takes_python_files() -> None:
     [
         ("#!POPCORN leaderboard old\n\nx = 1\n", "#!POPCORN leaderboard new\n\nx = 1\n"),
         ("\ufeff# a\r\n# !popcorn  Leaderboard  old\r\nx\r\n", "\ufeff# a\r\n# !popcorn  Leaderboard  new\r\nx\r\n"),
-        ("//!POPCORN leaderboard old\n//!POPCORN gpu A\nint x;\n", "//!POPCORN leaderboard new\n//!POPCORN gpu A\nint x;\n"),
+        (
+            "//!POPCORN leaderboard old\n//!POPCORN gpu A\nint x;\n",
+            "//!POPCORN leaderboard new\n//!POPCORN gpu A\nint x;\n",
+        ),
         ("x = 1\n#!POPCORN leaderboard old\n", "x = 1\n#!POPCORN leaderboard old\n"),
         ("x = 1\n", "x = 1\n"),
         ("", ""),

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from kbslurm.cli.acting import acting_person
 from kbslurm.cli.competitor.service import Look
-from kbslurm.cli.context import acting_person, configuration, offered_gpus
+from kbslurm.cli.context import configuration, offered_gpus
 from kbslurm.cli.lookup import board_named
 from kbslurm.domain import access
 from kbslurm.domain.run import SubmissionId

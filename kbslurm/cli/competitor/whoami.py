@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from kbslurm.cli.acting import known_person
 from kbslurm.cli.arguments import As, Json
 from kbslurm.cli.competitor.connect import reached, url
-from kbslurm.cli.context import known_person, opened_store, own_name
+from kbslurm.cli.context import opened_store, own_name
 from kbslurm.cli.output import printing
 from kbslurm.errors import EXIT_OK, Invalid
 

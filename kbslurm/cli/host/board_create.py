@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kbslurm.cli.acting import known_person
 from kbslurm.cli.arguments import As, BoardName, Json
-from kbslurm.cli.context import configuration, known_person, offered_gpus, opened_store, own_name
+from kbslurm.cli.context import configuration, offered_gpus, opened_store, own_name
 from kbslurm.cli.lookup import newest_problem
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.board import board_json, closing_time

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kbslurm.cli.acting import acting_name
 from kbslurm.cli.arguments import As, Json, PersonName
-from kbslurm.cli.context import acting_name, opened_store, own_name
+from kbslurm.cli.context import opened_store, own_name
 from kbslurm.cli.lookup import person_named
 from kbslurm.cli.output import printing
 from kbslurm.errors import EXIT_OK, Invalid
