@@ -18,6 +18,9 @@ from tests.flow import harness_ground as ground
 from tests.services import USER_NAMESPACES, in_ci, missing, pointless
 
 CHEATS, HONEST = corpus.cheats(), corpus.honest()
+# All of them in CI, and where only level 1 is reached, which CI's own machine doesn't look at. Whoever waits for `make
+# test` on a machine like CI's has every other one, of each group; `make adversarial` tries all.
+TRIED = CHEATS if in_ci() or not USER_NAMESPACES.there() else sorted(CHEATS, key=lambda e: (e.group, e.name))[::2]
 AT_ONCE = 2
 ISOLATED = 2
 
@@ -65,7 +68,7 @@ def trials(request: pytest.FixtureRequest, level: int) -> Iterator[Trials]:
         begun.end()
 
 
-@pytest.mark.parametrize("entry", CHEATS, ids=lambda e: e.name)
+@pytest.mark.parametrize("entry", TRIED, ids=lambda e: e.name)
 def test_a_cheat_gains_nothing(entry: corpus.Entry, trials: Trials) -> None:
     assert not trials.of(entry).faults
 
