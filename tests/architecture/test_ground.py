@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -154,15 +155,17 @@ class TestMakefile:
     def test_ci_types_what_the_readme_says(self) -> None:
         ci = (ROOT / ".ci/run").read_text()
         assert "CHECKS=(types wheel-check lint demo)" in ci and 'begin_line "${ASIDE[@]}" "${CHECKS[@]}"' in ci
-        assert re.search(
-            r'^ +lint \| types \| wheel-check \| demo\)\n +argv=\(make "\$name"\)$', ci, flags=re.MULTILINE
-        )
-        # The floors in three parts, side by side: together they are all of them
+        typed = r'^ +lint \| types \| wheel-check \| demo\)\n +argv=\(make "\$name"\)$'
+        assert re.search(typed, ci, flags=re.MULTILINE)
+        # The floors in parts, side by side: together they are all of them, each once
         assert re.search(r"^ +argv=\(make \"test\$again\" \"FLOORS=\$\{FLOORS\[\$name\]\}\"", ci, flags=re.MULTILINE)
-        assert "ASIDE=(cluster rest)" in ci
-        others, rest = (re.search(rf'\[{part}\]="([a-z ]+)"', ci) for part in ("others", "rest"))
+        assert "ASIDE=(cluster contract rest)" in ci
+        declared = re.search(r"^declare -A FLOORS=\((.+)\)$", ci, flags=re.MULTILINE)
         floors = re.search(r"^FLOORS +:= (.+)$", self.makefile, flags=re.MULTILINE)
-        assert others and rest and floors and f"{others[1]} {rest[1]} cluster" == floors[1]
+        assert declared and floors
+        parts = {name: words.split() for name, words in re.findall(r'\[([a-z]+)\]="?([a-z ]+[a-z])"?', declared[1])}
+        assert set(parts) == {"others", "cluster", "contract", "rest"}
+        assert sorted(chain(*parts.values())) == sorted(floors[1].split())
 
     def test_ci_types_it_on_other_machines_too(self) -> None:
         ci = (ROOT / ".ci/run").read_text()
