@@ -37,7 +37,7 @@ from tests.services import pointless
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SECRET = "kb-test-secret-4711"
-POLL_EVERY_S = 0.02
+POLL_AFTER_S, POLL_EVERY_S = 0.02, 0.2  # at first, and at the most
 
 
 class BackendCase(Protocol):
@@ -159,10 +159,11 @@ def attempt_of(case: BackendCase, job: JobSpec, handle: Handle | None = None) ->
 
 def wait_until(case: BackendCase, what: str, holds: Callable[[], bool]) -> None:
     """Look until it holds; a state that never comes is a failure."""
-    give_up = time.monotonic() + case.wait_s
+    give_up, pause_s = time.monotonic() + case.wait_s, POLL_AFTER_S
     while not holds():
         assert time.monotonic() < give_up, f"waited {case.wait_s:g} s in vain until {what}"
-        time.sleep(POLL_EVERY_S)
+        time.sleep(pause_s)
+        pause_s = min(1.5 * pause_s, POLL_EVERY_S)
 
 
 def wait_seen(case: BackendCase, backend: Backend, attempt: OpenAttempt, *wanted: Seen) -> Sighting:
