@@ -22,5 +22,5 @@ def attack(ground: Ground) -> None:
             for headers in forged:
                 answer = http.get(path, headers={"Accept": "text/html", **headers})
                 said = answer.text + str(list(answer.headers.values()))
-                if EVIL in said:
+                if f"//{EVIL}" in said or (EVIL in said and answer.status_code < 400):
                     ground.fault(f"GET {path} with {headers} names {EVIL}: status {answer.status_code}")
