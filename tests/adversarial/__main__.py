@@ -1,5 +1,7 @@
 """`python -m tests.adversarial`: the corpus at every size and isolation level, as a table or as JSON lines.
 
+With `--api` the attacks on the served API instead.
+
 Exit code 0 when everything holds, 1 when something doesn't, 130 when interrupted. Nothing that it started is left.
 """
 
@@ -25,7 +27,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from kbslurm_eval.shared import wire
-from tests.adversarial import corpus, trial
+from tests.adversarial import api_trial, corpus, trial
+from tests.adversarial.api_trial import Tried
 from tests.adversarial.trial import Trial
 
 FULL, ROUNDS = wire.Budget(launches=3, calls=8), wire.Budget(launches=2, calls=4)
@@ -37,6 +40,8 @@ def main() -> int:
     asked = _asked()
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     console = Console(stderr=True) if asked.json else Console()
+    if asked.api:
+        return _api(asked, console)
     entries = [one for one in _wanted(asked) if all(find_spec(library) for library in one.needs)]
     if not entries:
         console.print("There is no such file in the corpus.")
@@ -74,6 +79,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--levels", default="", help="of 2, 1 and apptainer, with commas between; all that can be had")
     parser.add_argument("--small", action="store_true", help="the small size only")
     parser.add_argument("--races", action="store_true", help="only what wins by luck with timing, if ever")
+    parser.add_argument("--api", action="store_true", help="attack the served API, on loopback, instead of the harness")
     parser.add_argument("--rounds", type=int, default=1, metavar="N", help="how often each trial is made")
     parser.add_argument("--shard", default="1/1", metavar="I/M", help="the Ith of M parts of all trials")
     parser.add_argument("--json", action="store_true", help="one line of JSON per trial, and the table on stderr")
@@ -85,6 +91,27 @@ def _asked() -> argparse.Namespace:
         parser.error("--rounds must be at least 1")
     asked.shard = int(part), int(parts)
     return asked
+
+
+def _api(asked: argparse.Namespace, console: Console) -> int:
+    wanted = api_trial.attacks(asked.only)
+    if not wanted:
+        console.print("There is no such attack.")
+        return 2
+    status, came = 0, list[Tried]()
+    try:
+        for done in api_trial.all_tried(wanted, size="small" if asked.small else "full", rounds=asked.rounds):
+            came.append(done)
+            if asked.json:
+                print(json.dumps(dataclasses.asdict(done)), flush=True)
+            else:
+                console.print(_told(done), highlight=False)
+    except KeyboardInterrupt:
+        status = 130
+        console.print("[yellow]interrupted[/]: this is what there was until then")
+    bad = sum(bool(one.faults) for one in came)
+    console.print(f"{len(came)} attacks on the API, {bad} of which gained something")
+    return status or (1 if bad or not came else 0)
 
 
 def _wanted(asked: argparse.Namespace) -> list[corpus.Entry]:
@@ -180,6 +207,14 @@ def _line(one: Trial) -> str:
     mark = "[red]✗[/]" if one.faults else "[green]✓[/]"
     line = f"{mark} {one.group}/{one.name} level {one.level}, n {one.size}: {one.verdict}{ratio} ({one.took_s:.1f} s)"
     return "\n  ".join([line, *map(escape, one.faults)])
+
+
+def _told(one: Tried) -> str:
+    mark = "[red]✗[/]" if one.faults else "[green]✓[/]"
+    figures = "".join(f", {name} {value:g}" for name, value in one.figures.items() if len(one.figures) < 6)
+    return "\n  ".join(
+        [f"{mark} {one.name}, {one.size} size ({one.took_s:.1f} s){escape(figures)}", *map(escape, one.faults)]
+    )
 
 
 def _table(trials: Sequence[Trial]) -> Table:
