@@ -127,8 +127,8 @@ def read(blob: bytes, cap: int) -> Iterator[Entry]:
 
 def _good(name: str) -> bool:
     parts = name.split("/")
-    plain = 0 < len(name) <= NAME_CAP and len(parts) <= DEPTH_CAP
-    return plain and all(_PART.fullmatch(p) and p not in (".", "..") for p in parts)
+    fits = 0 < len(name) <= NAME_CAP and len(parts) <= DEPTH_CAP
+    return fits and all(_PART.fullmatch(p) and p not in (".", "..") for p in parts)
 
 
 def _above(name: str) -> set[str]:

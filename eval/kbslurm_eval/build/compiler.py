@@ -111,8 +111,8 @@ def _argv(compiler: str, told: dict[str, Any], work: str, library: str) -> list[
 def _target(gpu: str, flags: list[str]) -> list[str]:
     if any(f.startswith(("-arch", "--gpu-architecture", "-gencode", "--generate-code")) for f in flags):
         return []
-    plain = gpu.upper().replace("-", "").replace("_", "").replace(" ", "")
-    fits = [name for name in _CAPABILITY if plain.startswith(name)]
+    compact = gpu.upper().replace("-", "").replace("_", "").replace(" ", "")
+    fits = [name for name in _CAPABILITY if compact.startswith(name)]
     if fits:
         return [f"-arch=sm_{_CAPABILITY[max(fits, key=len)]}"]
     return ["-arch=native"] if _is_there(*_GPUS) else []

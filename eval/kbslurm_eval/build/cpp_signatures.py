@@ -39,7 +39,7 @@ def _split(text: str) -> list[str]:
 
 
 def _parameter(text: str) -> list[str]:
-    plain = text.partition("=")[0].strip()
-    found = re.fullmatch(r"(.*?[\s&*>])([A-Za-z_]\w*)", plain, re.DOTALL)
-    kind, name = (found.group(1), found.group(2)) if found else (plain, "")
+    declared = text.partition("=")[0].strip()
+    found = re.fullmatch(r"(.*?[\s&*>])([A-Za-z_]\w*)", declared, re.DOTALL)
+    kind, name = (found.group(1), found.group(2)) if found else (declared, "")
     return [" ".join(re.sub(r"\bconst\b|&", " ", kind).split()), name]

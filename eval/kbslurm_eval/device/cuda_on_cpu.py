@@ -81,15 +81,15 @@ def _patch(torch: Any) -> None:
     for name in NOTHING:
         setattr(torch.cuda, name, lambda *args, **kwargs: None)
     torch.cuda.current_device = lambda: 0
-    plain, chosen = torch.Generator, torch.set_default_device
+    generator, chosen = torch.Generator, torch.set_default_device
 
     class Kind(type):
         def __instancecheck__(cls, found: Any) -> bool:
-            return isinstance(found, plain)
+            return isinstance(found, generator)
 
     class Generator(metaclass=Kind):
         def __new__(cls, device: Any = "cpu") -> Any:
-            return plain(device=_mapped(torch, device))
+            return generator(device=_mapped(torch, device))
 
     torch.Generator = Generator
     torch.set_default_device = lambda device: chosen(_mapped(torch, device))

@@ -264,8 +264,8 @@ class Device:
         self._call("stream", ctypes.byref(self._stream), ctypes.c_uint(1))  # not ordered with the default stream
         self._done = self.event(timed=False)
         self._pinned = ctypes.c_void_p()
-        plain = () if facts.kind == "cuda" else (ctypes.c_uint(0),)
-        self._call("pin", ctypes.byref(self._pinned), _size(CHUNK), *plain)
+        flags = () if facts.kind == "cuda" else (ctypes.c_uint(0),)
+        self._call("pin", ctypes.byref(self._pinned), _size(CHUNK), *flags)
 
     def enter(self) -> None:
         """Direct this thread's calls to this device."""

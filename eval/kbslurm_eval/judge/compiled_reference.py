@@ -135,8 +135,8 @@ def serve(fd: int) -> int:
         try:
             answer, out = _done(code, told, blob)
         except Exception as error:  # noqa: BLE001 - of the problem's code, brought to it by whatever came; it is told
-            plain = isinstance(error, reference_library.CompiledTrouble)
-            answer, out = {"trouble": str(error) if plain else f"{type(error).__name__}: {error}"[:1000]}, b""
+            is_ours = isinstance(error, reference_library.CompiledTrouble)
+            answer, out = {"trouble": str(error) if is_ours else f"{type(error).__name__}: {error}"[:1000]}, b""
         send(line, answer, out)
 
 

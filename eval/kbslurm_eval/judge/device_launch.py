@@ -194,13 +194,13 @@ class DeviceLaunch(Launch):
         if found is None and place is None:
             return None
         size = 0 if found is None else found.size
-        plain = call_parts.SplitLayout(layout=layout, pieces=(), size=0)
+        unsplit = call_parts.SplitLayout(layout=layout, pieces=(), size=0)
         told = _SplitCall(
             payload=packed if found is None else found.payload,
             image=found.image() if found is not None and size else None,
             in_size=size,
             layout=layout,
-            placed=place or plain,
+            placed=place or unsplit,
         )
         if self._run_device.shares and not self._room(told.in_size, told.out_size):
             self._layouts.clear()

@@ -42,8 +42,8 @@ class Rivals:
 
     def fell(self, rival: int, fault: Exception) -> None:
         """Drop this finalist, and say why."""
-        verdict, plain = getattr(fault, "verdict", "error"), getattr(fault, "plain", str(fault))
-        self.out.setdefault(rival, {"verdict": str(verdict), "reason": str(plain)})
+        verdict, reason = getattr(fault, "verdict", "error"), getattr(fault, "bare_reason", str(fault))
+        self.out.setdefault(rival, {"verdict": str(verdict), "reason": str(reason)})
 
     def told(self) -> list[dict[str, Any]]:
         """What the report says about them besides their samples."""

@@ -166,7 +166,7 @@ def _reason(name: PhaseName, fault: Rejected) -> str:
     if fault.verdict == "violation":
         return f"{where}: {fault.said}"
     if name in SECRET:
-        return f"{where}: {fault.plain}"
+        return f"{where}: {fault.bare_reason}"
     said = fault.said
     return (
         f"{where}, {said}"

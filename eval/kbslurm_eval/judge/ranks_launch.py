@@ -316,7 +316,7 @@ def _listed(ranks: Sequence[int]) -> str:
 
 def in_rank(rank: int, fault: Rejected) -> Rejected:
     """The same verdict, naming the rank where that may be told."""
-    return Rejected(fault.verdict, f"rank {rank}: {fault.said}", fault.plain)
+    return Rejected(fault.verdict, f"rank {rank}: {fault.said}", fault.bare_reason)
 
 
 def one_call(

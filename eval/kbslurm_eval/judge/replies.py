@@ -15,11 +15,11 @@ MESSAGE_CAP = 1_000
 
 
 class Rejected(Exception):
-    """The run ends here with this verdict. `said` is for public phases, `plain` says no more than the class."""
+    """The run ends here with this verdict. `said` is for public phases, `bare_reason` says no more than the class."""
 
-    def __init__(self, verdict: VerdictName, said: str, plain: str = "") -> None:
+    def __init__(self, verdict: VerdictName, said: str, bare_reason: str = "") -> None:
         super().__init__(said)
-        self.verdict, self.said, self.plain = verdict, said, plain or said
+        self.verdict, self.said, self.bare_reason = verdict, said, bare_reason or said
 
 
 @dataclass(frozen=True, kw_only=True)

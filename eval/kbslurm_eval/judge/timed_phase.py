@@ -251,13 +251,13 @@ def _benchmark(
     any_fault: Rejected | None,
     launches: int,
 ) -> BenchmarkResult:
-    plain = BenchmarkResult(phase=name, index=case.index, spec=case.spec, status="pass")
+    passed = BenchmarkResult(phase=name, index=case.index, spec=case.spec, status="pass")
     if any_fault is not None or len(nets) < launches:
         if mine is None:
-            return replace(plain, status="skipped")
-        said = mine.plain if name in SECRET and mine.verdict != "violation" else mine.said
-        return replace(plain, status=status_of(mine), message=clean(said, MESSAGE_CAP))
-    return replace(plain, **timing.figures(nets))
+            return replace(passed, status="skipped")
+        said = mine.bare_reason if name in SECRET and mine.verdict != "violation" else mine.said
+        return replace(passed, status=status_of(mine), message=clean(said, MESSAGE_CAP))
+    return replace(passed, **timing.figures(nets))
 
 
 @contextmanager

@@ -12,10 +12,10 @@ folder = ""  # set once, by `sharing.install`
 
 def path_of(kind: str, name: str) -> str:
     """The file of what is shared under this name, which has the bounds that it has in /dev/shm."""
-    plain = name.lstrip("/")
-    if not plain or "/" in plain:
+    bare = name.lstrip("/")
+    if not bare or "/" in bare:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), name)
-    if len(plain) + len(kind) + 1 > LONGEST:
+    if len(bare) + len(kind) + 1 > LONGEST:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), name)
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    return os.path.join(folder, f"{kind}.{plain}")
+    return os.path.join(folder, f"{kind}.{bare}")

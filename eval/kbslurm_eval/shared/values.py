@@ -174,8 +174,8 @@ def _told_array(value: Any, put: Any, where: str) -> Any:
             dense = value.transpose(order)
             if not dense.flags.c_contiguous:
                 order, dense = list(range(value.ndim)), np.ascontiguousarray(value)
-            plain = dense.reshape(-1).view(np.uint8) if dense.size and dense.itemsize else dense.tobytes()
-            return ["n", value.dtype.str, list(dense.shape), put(plain), order]
+            data = dense.reshape(-1).view(np.uint8) if dense.size and dense.itemsize else dense.tobytes()
+            return ["n", value.dtype.str, list(dense.shape), put(data), order]
         case "torch":
             order = _order(value.stride(), value.shape)
             dense = value.detach().permute(order)
