@@ -155,7 +155,7 @@ def _bound(host: str, port: int) -> socket.socket:
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        # Otherwise the kernel takes in megabytes for each client that reads nothing, and writing them delays the others.
+        # Otherwise the kernel takes megabytes for each client that reads nothing, and writing them delays the others.
         found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         found.bind((host, port))
         found.listen(BACKLOG)  # connections made before uvicorn has started wait in the backlog
