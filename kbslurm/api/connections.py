@@ -10,15 +10,16 @@ import resource
 from collections import Counter as Tally
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from kbslurm.api.addresses import Network, address, is_in, key
 from kbslurm.config.sections.server import ServerSection
 from kbslurm.errors import Refused
 
-OTHER_FILES = 512  # what a process needs besides connections to its clients
+OTHER_FILES = 256  # what a process needs besides connections to its clients
+LEAST = 64
 RESERVE = 32  # one connection in so many is kept for hosts and /health
 Refusal = tuple[int, str]  # a status and a sentence
 Why = Literal["connections", "unfinished", "full", "late", "unread"]
@@ -91,6 +92,18 @@ class Connections:
         """Whether only the reserve is left."""
         return self.count > self.limits.connections - max(2, self.limits.connections // RESERVE)
 
+    def fit_open_files(self) -> bool:
+        """Let this process have as many open files as that takes; if it may not, allow fewer connections: False."""
+        wanted = self.limits.connections + OTHER_FILES
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if _is_fewer(soft, wanted):
+            soft = hard if _is_fewer(hard, wanted) else wanted
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if _is_fewer(soft, wanted):
+            self.limits = replace(self.limits, connections=max(LEAST, soft - OTHER_FILES))
+            return False
+        return True
+
     def arrive(self, connection: Connection, peer: str) -> Refusal | None:
         """A connection was made, and headers are due on it. None: it may stay; else how it ends, uncounted."""
         found = address(peer)
@@ -157,16 +170,8 @@ class Connections:
             _less(self._unfinished, client)
 
 
-def make_room(limits: ConnectionLimits) -> bool:
-    """Let this process have as many open files as that takes; False if it may not."""
-    wanted = limits.connections + OTHER_FILES
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return soft == resource.RLIM_INFINITY or soft >= wanted
+def _is_fewer(files: int, wanted: int) -> bool:
+    return files != resource.RLIM_INFINITY and files < wanted
 
 
 def _too_many(most: int) -> str:

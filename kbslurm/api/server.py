@@ -15,7 +15,7 @@ import uvicorn
 from kbslurm import wiring
 from kbslurm.api.addresses import networks
 from kbslurm.api.app import create_app
-from kbslurm.api.connections import ConnectionLimits, Connections, make_room
+from kbslurm.api.connections import ConnectionLimits, Connections
 from kbslurm.api.context import Context
 from kbslurm.api.listener import EventListener
 from kbslurm.api.metrics import ApiMetrics
@@ -128,9 +128,9 @@ def run_api(config: Config, stop: threading.Event, *, log_json: bool = False, ve
     host, _, port = config.server.listen.rpartition(":")
     with wiring.opened_store(config) as store:
         context = context_of(config, store)
-        if not make_room(context.connections.limits):
+        if not context.connections.fit_open_files():
             tell(
-                "fewer files may be open than connections are allowed; raise `ulimit -n` or lower server.connections",
+                "fewer files may be open than server.connections needs, so fewer connections are allowed",
                 level="warning",
                 connections=context.connections.limits.connections,
             )

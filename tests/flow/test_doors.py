@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,7 +22,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kbslurm.api import calls
 from kbslurm.api.app import create_app
-from kbslurm.api.connections import make_room
 from kbslurm.api.door import Door
 from kbslurm.api.server import Serving
 from kbslurm.api.sessions import SESSION
@@ -223,7 +224,7 @@ def test_one_address_has_so_many_connections(database_url: str, tmp_path: Path) 
 
 
 def test_a_classroom_behind_one_address_follows_five_hundred_streams(api: ServedApi) -> None:
-    assert make_room(api.context.connections.limits)
+    assert api.context.connections.fit_open_files()
     ada = api.client()
     number = ada.submit("transpose", "H100", "test", "a.py", GOOD)
     with ExitStack() as held:
@@ -232,6 +233,16 @@ def test_a_classroom_behind_one_address_follows_five_hundred_streams(api: Served
             assert b" 200 " in wire.until(b": here")
         assert ada.show(number)["id"] == number
         assert ada.submit("transpose", "H100", "test", "a.py", GOOD) > number
+
+
+def test_fewer_files_are_fewer_connections() -> None:
+    program = (
+        "import resource as r; from kbslurm.api.connections import ConnectionLimits, Connections\n"
+        "r.setrlimit(r.RLIMIT_NOFILE, (512, 1024)); few = Connections(ConnectionLimits())\n"
+        "print(few.fit_open_files(), few.limits.connections, r.getrlimit(r.RLIMIT_NOFILE))"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout == "False 768 (1024, 1024)\n"
 
 
 def test_who_reads_nothing_is_let_go(database_url: str, tmp_path: Path) -> None:
