@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
 from anyio import to_thread
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from kbslurm import __version__
 from kbslurm.api import waiting
+from kbslurm.api.addresses import networks
 from kbslurm.api.context import THREADS, Context
+from kbslurm.api.door import Door
 from kbslurm.api.guard import Guarded
+from kbslurm.api.host_names import HostNames
+from kbslurm.api.incoming import HeardOut
 from kbslurm.api.metrics import Measured
 from kbslurm.api.pages import router as pages
-from kbslurm.api.rate_limits import Limits, RateLimiter, networks
+from kbslurm.api.rate_limits import Limits, RateLimiter
 from kbslurm.api.refusals import of_a_bug, of_http_error, of_invalid_values, of_our_error, of_unkeepable_text, refusal
 from kbslurm.api.routes import artifacts, bot, feed, popcorn, sign_on, submitting
 from kbslurm.api.routes.hosts import router as hosts
@@ -49,6 +54,7 @@ def create_app(context: Context, *, more: Sequence[APIRouter] = ()) -> FastAPI:
         description="A GPU kernel competition: what popcorn-cli calls, the hosts' calls and the event feed.",
         lifespan=lifespan,
         docs_url=None,
+        openapi_url=None,
         redoc_url=None,
         redirect_slashes=False,
     )
@@ -64,6 +70,7 @@ def create_app(context: Context, *, more: Sequence[APIRouter] = ()) -> FastAPI:
         *more,
     ):
         app.include_router(router)
+    app.include_router(_documented(app, context))
     app.include_router(submitting.routes(context, histories))
     app.add_exception_handler(KbslurmError, of_our_error)
     app.add_exception_handler(RequestValidationError, of_invalid_values)
@@ -71,17 +78,39 @@ def create_app(context: Context, *, more: Sequence[APIRouter] = ()) -> FastAPI:
     app.add_exception_handler(psycopg.DataError, of_unkeepable_text)
     app.add_exception_handler(UnicodeError, of_unkeepable_text)
     app.add_exception_handler(Exception, of_a_bug)
-    app.add_middleware(Guarded)
     server = context.config.server
+    app.add_middleware(Guarded, context=context, names=HostNames(server))
     app.add_middleware(
         RateLimiter,
         trusted=networks(server.trusted_proxies),
         limits=Limits.of(server.requests_per_minute),
+        connections=context.connections,
         refused=refusal,
     )
     app.add_middleware(Measured, metrics=context.metrics)
+    app.add_middleware(HeardOut, connections=context.connections, metrics=context.metrics)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
+
+
+def _documented(app: FastAPI, context: Context) -> APIRouter:
+    """The document's own route: the framework's writes all of it again for each request, while no other is answered."""
+    router = APIRouter(include_in_schema=False, route_class=Door)
+
+    writing, written = asyncio.Lock(), list[bytes]()
+
+    def write() -> bytes:
+        return json.dumps(app.openapi(), ensure_ascii=True).encode()
+
+    @router.get("/openapi.json")
+    async def document() -> Response:
+        """The API's specification."""
+        async with writing:  # once, on a thread that answers nothing else
+            if not written:
+                written.append(await context.patiently(write))
+        return Response(written[0], media_type="application/json")
+
+    return router
 
 
 def _document(app: FastAPI) -> dict[str, Any]:

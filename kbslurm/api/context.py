@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
+from kbslurm.api.connections import ConnectionLimits, Connections
 from kbslurm.api.listener import EventListener
 from kbslurm.api.metrics import ApiMetrics
+from kbslurm.api.turns import Turns
 from kbslurm.domain.intake import Offer
 from kbslurm.ports import Clock
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 # As many as there are pooled connections: more threads would only wait, or open a new connection each time.
 THREADS = 16
 PATIENT_THREADS = 4
+HOSTS_TURNS = 2
 T = TypeVar("T")
 
 
@@ -35,6 +38,8 @@ class Context:
     slots: Mapping[str, int] = field(default_factory=dict)
     offers: Sequence[Offer] = ()
     metrics: ApiMetrics = field(default_factory=ApiMetrics)
+    connections: Connections = field(default_factory=lambda: Connections(ConnectionLimits()))
+    turns: Turns = field(default_factory=lambda: Turns(THREADS, reserved=HOSTS_TURNS))
     patient: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(PATIENT_THREADS))
 
     async def patiently(self, call: Callable[[], T]) -> T:

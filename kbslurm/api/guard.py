@@ -1,17 +1,24 @@
-"""Around the whole app: caps on headers and bodies, security headers on every answer, HEAD wherever there is GET."""
+"""Around the whole app: refusals that no route decides, security headers on every answer, HEAD where there is GET."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
 
-from starlette.exceptions import HTTPException
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kbslurm.api.answers import Ascii
+from kbslurm.api import identity
+from kbslurm.api.context import Context
+from kbslurm.api.host_names import HostNames
+from kbslurm.api.protocol import connection_of
+from kbslurm.api.refusals import refusal
+from kbslurm.errors import KbslurmError
 
-BODY_CAP = 1 << 20
 HEAD_CAP = 32_768
+HEALTH = "/health"
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"same-origin"),
@@ -20,14 +27,10 @@ HEADERS = (
 
 
 class Guarded:
-    """Around everything: bodies larger than any call accepts are refused unread, every answer carries security headers,
-    and HEAD works wherever GET does.
+    """Refuses headers that are too large, a Host that isn't us, and requests while only the reserve is left."""
 
-    Uploads have their own cap and draining (see `upload`); only they may be larger than `BODY_CAP`.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    def __init__(self, app: ASGIApp, *, context: Context, names: HostNames) -> None:
+        self.app, self._context, self._names = app, context, names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -41,6 +44,8 @@ class Guarded:
             if message["type"] == "http.response.start":
                 known = {name.lower() for name, _ in message["headers"]}
                 message["headers"] = [*message["headers"], *(pair for pair in HEADERS if pair[0] not in known)]
+                if self._is_in_reserve(scope):
+                    message["headers"].append((b"connection", b"close"))  # nobody stays there
                 await send(message)
                 if is_head:
                     await send({"type": "http.response.body", "body": b""})
@@ -50,45 +55,40 @@ class Guarded:
             else:
                 await send(message)
 
-        if sum(len(name) + len(value) for name, value in scope["headers"]) > HEAD_CAP:
-            answer = Ascii({"detail": "the headers are too large"}, status_code=431, headers={"Connection": "close"})
-            await answer(scope, receive, sent)
-            return
-        if not _is_upload(scope) and _declared(scope) > BODY_CAP:
-            await Ascii({"detail": "the body is too large"}, status_code=413, headers={"Connection": "close"})(
-                scope, receive, sent
-            )
-            return
         with suppress(_HeadTold):
-            await self.app(scope, _capped(scope, receive), sent)
+            await (await self._refused(scope) or self.app)(scope, receive, sent)
+
+    async def _refused(self, scope: Scope) -> Response | None:
+        request = Request(scope)
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > HEAD_CAP:
+            return refusal(request, "the headers are too large", 431, {"Connection": "close"})
+        if scope["path"] == HEALTH:  # load balancers ask by address, and always get an answer
+            return None
+        host = request.headers.get("host", "")
+        if not self._names.includes(host):
+            self._context.metrics.turn_away("host")
+            return refusal(request, self._names.refusal(host), 421)
+        if self._is_in_reserve(scope) and not await self._is_host(request.headers):
+            self._context.metrics.turn_away("full")
+            said = "the service has as many connections as it can serve. Try again in 5 s."
+            return refusal(request, said, 503, {"Retry-After": "5", "Connection": "close"})
+        return None
+
+    def _is_in_reserve(self, scope: Scope) -> bool:
+        """Whether the request came on one of the last connections, and they still are the last ones."""
+        connection = connection_of(scope)
+        return connection is not None and connection.is_in_reserve and self._context.connections.is_full
+
+    async def _is_host(self, headers: Headers) -> bool:
+        sender = identity.claimed(headers)
+        if not sender.bearer:
+            return False
+        try:
+            await run_in_threadpool(identity.service, self._context, sender)
+        except KbslurmError:
+            return False
+        return True
 
 
 class _HeadTold(Exception):
     """The answer is complete."""
-
-
-def _is_upload(scope: Scope) -> bool:
-    return any(name == b"content-type" and value.startswith(b"multipart/") for name, value in scope["headers"])
-
-
-def _declared(scope: Scope) -> int:
-    for name, value in scope["headers"]:
-        if name == b"content-length" and value.isdigit():
-            return int(value)
-    return 0
-
-
-def _capped(scope: Scope, receive: Receive) -> Receive:
-    if _is_upload(scope):
-        return receive
-    size = 0
-
-    async def received() -> Message:
-        nonlocal size
-        message: Any = await receive()
-        size += len(message.get("body", b""))
-        if size > BODY_CAP:
-            raise HTTPException(413, "the body is too large")
-        return message  # type: ignore[no-any-return]
-
-    return received

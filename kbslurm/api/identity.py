@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from fastapi import Header, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
+from starlette.datastructures import Headers
 
 from kbslurm.api.context import Context
 from kbslurm.domain import access
@@ -76,6 +77,17 @@ async def given(
 
 
 Sender = Annotated[Given, Security(given)]
+
+
+def claimed(headers: Headers) -> Given:
+    """What `given` reads, before a request's body and parameters."""
+    scheme, _, bearer = headers.get("authorization", "").partition(" ")
+    return Given(
+        key=headers.get(_cli.model.name) or headers.get(_web.model.name) or None,
+        bearer=bearer.strip() if scheme.lower() == "bearer" and bearer.strip() else None,
+        acting=headers.get("x-kbslurm-acting-for"),
+        roles=headers.get("x-kbslurm-discord-roles"),
+    )
 
 
 def caller(context: Context, sender: Given) -> Person:

@@ -10,13 +10,15 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kbslurm.api.connections import Connections, Why
 from kbslurm.errors import (
     BackendTrouble,
     DeadlinePassed,
@@ -45,7 +47,8 @@ UNMATCHED = "unmatched"
 GONE = "gone"
 LOOK_EVERY_S = 5.0
 # The first match: a submission's outcome, by what refused it.
-REFUSALS: tuple[tuple[type[KbslurmError], str], ...] = (
+REFUSALS: tuple[tuple[type[Exception], str], ...] = (
+    (ClientDisconnect, "gone"),
     (DeadlinePassed, "deadline"),
     (QuotaSpent, "quota"),
     (NotAccepting, "paused"),
@@ -77,14 +80,30 @@ class ApiMetrics:
         self.submissions = Counter(
             "kbslurm_api_submissions", "Submissions, by outcome", ["mode", "came"], registry=self.registry
         )
+        self.body_bytes = Counter(
+            "kbslurm_api_body_bytes", "Bytes of requests' bodies, read for a call or dropped", ["came"],
+            registry=self.registry,
+        )  # fmt: skip
+        self.aborted_uploads = Counter(
+            "kbslurm_api_aborted_uploads", "Requests whose client left before it had sent them", registry=self.registry
+        )
+        self.turned_away = Counter(
+            "kbslurm_api_turned_away", "Connections and requests ended by a limit", ["why"], registry=self.registry
+        )
         self.trouble = Counter("kbslurm_api_trouble", "Server-side errors", ["kind"], registry=self.registry)
         for kind in (DATABASE, ELSEWHERE, MISCONFIGURED, BUG):
             self.trouble.labels(kind)
+        for came in ("read", "dropped"):
+            self.body_bytes.labels(came)
+        for why in (*get_args(Why), "host"):
+            self.turned_away.labels(why)
         for mode in get_args(Mode):
             self.submissions.labels(mode, "accepted")
 
-    def look_at(self, store: PostgresStore, listener: EventListener, clock: Clock) -> None:
-        """From now on every scrape also reports the database's state and its followers."""
+    def look_at(self, store: PostgresStore, listener: EventListener, clock: Clock, connections: Connections) -> None:
+        """From now on every scrape also reports the database's state, its followers and the open connections."""
+        held = Gauge("kbslurm_api_connections", "Open connections", registry=self.registry)
+        held.set_function(lambda: connections.count)
         watchers = Gauge("kbslurm_api_watchers", "Open streams", ["of"], registry=self.registry)
         watchers.labels("submission").set_function(lambda: listener.followers()[0])
         watchers.labels("everything").set_function(lambda: listener.followers()[1])
@@ -97,7 +116,7 @@ class ApiMetrics:
                 self.trouble.labels(DATABASE if error.backend == DATABASE else ELSEWHERE).inc()
             case Misconfigured():
                 self.trouble.labels(MISCONFIGURED).inc()
-            case KbslurmError():
+            case KbslurmError() | ClientDisconnect():
                 pass
             case _:
                 self.trouble.labels(BUG).inc()
@@ -105,18 +124,29 @@ class ApiMetrics:
     @contextmanager
     def submitting(self, mode: str) -> Iterator[None]:
         """Count a submission's outcome."""
-        named = mode.lower() if mode.lower() in get_args(Mode) else OTHER
         try:
             yield
         except Exception as error:
-            came = next((name for kind, name in REFUSALS if isinstance(error, kind)), BUG)
-            self.submissions.labels(named, came).inc()
+            self.submission_refused(mode, error)
             raise
-        self.submissions.labels(named, "accepted").inc()
+        self.submissions.labels(_named(mode), "accepted").inc()
+
+    def submission_refused(self, mode: str, error: Exception) -> None:
+        """Count a submission that wasn't accepted."""
+        came = next((name for kind, name in REFUSALS if isinstance(error, kind)), BUG)
+        self.submissions.labels(_named(mode), came).inc()
+
+    def turn_away(self, why: Why | Literal["host"]) -> None:
+        """Count a connection or request that a limit ended."""
+        self.turned_away.labels(why).inc()
 
     def text(self) -> bytes:
         """The exposition format."""
         return generate_latest(self.registry)
+
+
+def _named(mode: str) -> str:
+    return mode.lower() if mode.lower() in get_args(Mode) else OTHER
 
 
 class _Rows(Collector):
@@ -187,6 +217,8 @@ class Measured:
 
         try:
             await self.app(scope, receive, sent)
+        except ClientDisconnect:
+            pass  # nobody is left to tell
         except Exception:
             if not answered:
                 count("500")

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from kbslurm import wiring
+from kbslurm.api.addresses import networks
 from kbslurm.api.app import create_app
+from kbslurm.api.connections import ConnectionLimits, Connections
 from kbslurm.api.context import Context
 from kbslurm.api.listener import EventListener
 from kbslurm.api.metrics import ApiMetrics
+from kbslurm.api.protocol import protocol_for
 from kbslurm.errors import Misconfigured
 from kbslurm.observe import logs
 from kbslurm.observe.logs import teller
@@ -32,8 +35,8 @@ tell = teller("api")
 KEEP_ALIVE_S = 120
 STOP_WITHIN_S = 15
 HEAD_CAP = 32_768
-MOST_AT_ONCE = 4096
 BACKLOG = 2048
+SEND_BUFFER = 65_536
 
 
 class WallClock:
@@ -47,7 +50,9 @@ def context_of(config: Config, store: PostgresStore, *, clock: Clock | None = No
     """The context for this configuration."""
     metrics, time = ApiMetrics(), clock or WallClock()
     listener = EventListener(store, met=metrics.met)
-    metrics.look_at(store, listener, time)
+    server = config.server
+    connections = Connections(ConnectionLimits.of(server), networks(server.trusted_proxies), metrics.turn_away)
+    metrics.look_at(store, listener, time, connections)
     return Context(
         store=store,
         config=config,
@@ -56,6 +61,7 @@ def context_of(config: Config, store: PostgresStore, *, clock: Clock | None = No
         slots=wiring.slots(config),
         offers=wiring.offers(config),
         metrics=metrics,
+        connections=connections,
     )
 
 
@@ -85,7 +91,7 @@ class Serving:
         self._server = _Server(
             uvicorn.Config(
                 app or create_app(context),
-                http="h11",
+                http=protocol_for(context.connections),
                 ws="none",
                 loop="asyncio",
                 lifespan="on",
@@ -95,7 +101,6 @@ class Serving:
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=STOP_WITHIN_S,
                 h11_max_incomplete_event_size=HEAD_CAP,
-                limit_concurrency=MOST_AT_ONCE,
                 proxy_headers=False,  # the rate limiter does this, using server.trusted_proxies
             ),
             context,
@@ -123,6 +128,12 @@ def run_api(config: Config, stop: threading.Event, *, log_json: bool = False, ve
     host, _, port = config.server.listen.rpartition(":")
     with wiring.opened_store(config) as store:
         context = context_of(config, store)
+        if not context.connections.fit_open_files():
+            tell(
+                "fewer files may be open than server.connections needs, so fewer connections are allowed",
+                level="warning",
+                connections=context.connections.limits.connections,
+            )
         with _metrics_page(config, context), Serving(context, host=host.strip("[]"), port=int(port)) as serving:
             tell("serving", url=config.server.public_url or serving.url)
             while not stop.wait(1.0):
@@ -144,6 +155,8 @@ def _bound(host: str, port: int) -> socket.socket:
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
+        # Otherwise the kernel takes megabytes for each client that reads nothing, and writing them delays the others.
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         found.bind((host, port))
         found.listen(BACKLOG)  # connections made before uvicorn has started wait in the backlog
     except OSError as error:

@@ -1,8 +1,7 @@
-"""The single file of an upload: always read to its end, with a cap, so that a refusal reaches the client."""
+"""The single file of an upload."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
@@ -11,13 +10,9 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from kbslurm.domain.source import SOURCE_CAP
-from kbslurm.errors import Invalid, TooLarge
+from kbslurm.errors import Invalid
 
-FRAME_CAP = 16_384
-DRAIN_CAP = 32 << 20
-PATIENCE_S = 60.0
 PART = "file"
-SOURCES_ONLY = "Submit source text, not data or binaries."
 OPENAPI = {
     "requestBody": {
         "required": True,
@@ -34,12 +29,6 @@ OPENAPI = {
 }
 
 
-class TooSlow(Invalid):
-    """The upload was too slow."""
-
-    http_status = 408
-
-
 @dataclass(frozen=True, kw_only=True)
 class Upload:
     """The uploaded file."""
@@ -48,32 +37,12 @@ class Upload:
     data: bytes
 
 
-async def read(request: Request, *, cap: int = SOURCE_CAP, hint: str = SOURCES_ONLY) -> Upload:
-    """The file, or Invalid; at most `cap` bytes. It is read to its end first, since some clients lose an answer that
-    comes earlier."""
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            body = await _body(request, cap, hint)
-    except TimeoutError:
-        raise TooSlow("the upload was too slow", hint="Check your connection and try again.") from None
+async def read(request: Request) -> Upload:
+    """The file, or Invalid. Its size has been limited by the call's cap (see `calls`)."""
+    body = await request.body()
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise Invalid("the upload isn't multipart/form-data", hint="Send one part, `file`, with a file name.")
     return await _parsed(request, body)
-
-
-async def _body(request: Request, most: int, hint: str) -> bytes:
-    cap = most + FRAME_CAP
-    found = bytearray()
-    size = 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size <= cap:
-            found += piece
-        elif size > DRAIN_CAP:
-            break
-    if size > cap:
-        raise TooLarge(f"the upload is larger than {most:,} bytes", hint=hint)
-    return bytes(found)
 
 
 async def _parsed(request: Request, body: bytes) -> Upload:

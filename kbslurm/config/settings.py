@@ -22,7 +22,7 @@ from kbslurm.config.environment import default_state_dir, home_in, origin_of, wi
 from kbslurm.config.secret_values import MISPLACED, Secret, secret_in
 from kbslurm.config.sections.checks import web_address
 from kbslurm.config.sections.github import check_github
-from kbslurm.config.sections.kbslurm_toml import KbslurmToml, check_addresses, leaves, path_of
+from kbslurm.config.sections.kbslurm_toml import KbslurmToml, check_addresses, check_reached, leaves, path_of
 from kbslurm.domain.secret_names import SECRET_VARIABLES
 
 FILE_NAME = "kbslurm.toml"
@@ -105,6 +105,7 @@ def load(path: Path | None = None, env: Mapping[str, str] | None = None, *, cwd:
             source = name if around.get(name) else f"{name}_FILE"
             origins[name] = origin_of(source, env, lines)
     check_addresses(told, known)
+    check_reached(told, known)
     check_github(told.github, known)
     parts = {one.name: getattr(told, one.name) for one in dataclasses.fields(told)}
     return Config(**parts, file=file, secrets=secrets, origins=origins)

@@ -40,15 +40,24 @@ def teller(room: str) -> Tell:
 
 
 def set_up(*, as_json: bool = False, level: str = "info", stream: IO[str] | None = None) -> None:
-    """Send every decision of this process to `stream` (stderr). If called twice, the second call counts."""
-    handler = logging.StreamHandler(stream or sys.stderr)
+    """Send every decision of this process to `stream` (stderr). If called twice, the second call counts.
+
+    So are the warnings of the libraries in use, in the same format: a traceback of theirs is one line of JSON too.
+    """
+    handler = _Ours(stream or sys.stderr)
     handler.setFormatter(AsJson() if as_json else AsText())
     logger = logging.getLogger(ROOT)
     logger.handlers[:] = [handler]
     logger.setLevel(level.upper())
     logger.propagate = False
+    others = logging.getLogger()
+    others.handlers[:] = [*(one for one in others.handlers if not isinstance(one, _Ours)), handler]
     # A broken connection already raises an error; what its rollback then logs isn't one of our decisions.
     logging.getLogger("psycopg").setLevel(logging.ERROR)
+
+
+class _Ours(logging.StreamHandler[IO[str]]):
+    """So that a second `set_up` knows which handler to replace."""
 
 
 class AsText(logging.Formatter):

@@ -165,11 +165,12 @@ def running(daemon: Daemon, *, once: bool = False) -> Iterator[threading.Thread]
 def overheard(*, as_json: bool = False) -> Iterator[io.StringIO]:
     """What the rooms tell, as their log would have it."""
     logger = logging.getLogger(logs.ROOT)
-    before = (list(logger.handlers), logger.level, logger.propagate)
+    others = logging.getLogger()
+    before = (list(logger.handlers), logger.level, logger.propagate, list(others.handlers))
     told = io.StringIO()
     logs.set_up(as_json=as_json, stream=told)
     try:
         yield told
     finally:
-        logger.handlers[:], logger.propagate = before[0], before[2]
+        logger.handlers[:], logger.propagate, others.handlers[:] = before[0], before[2], before[3]
         logger.setLevel(before[1])

@@ -10,7 +10,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from kbslurm.api import rate_limits
-from kbslurm.api.rate_limits import Buckets, Limit, Limits, RateLimiter, is_known, networks
+from kbslurm.api.addresses import key, networks
+from kbslurm.api.connections import ConnectionLimits, Connections
+from kbslurm.api.incoming import HeardOut
+from kbslurm.api.metrics import ApiMetrics
+from kbslurm.api.rate_limits import Buckets, Limit, Limits, RateLimiter, is_known
 
 PROXIES = networks(["127.0.0.0/8", "::1", "10.3.0.0/16"])
 
@@ -20,7 +24,8 @@ PROXIES = networks(["127.0.0.0/8", "::1", "10.3.0.0/16"])
     [
         ("203.0.113.9", [], "203.0.113.9"),
         ("203.0.113.9", ["198.51.100.1"], "203.0.113.9"),  # nobody's proxy: hearsay
-        ("127.0.0.1", [], None),  # this machine
+        ("127.0.0.1", [], "127.0.0.1"),
+        ("127.0.0.2", [], "127.0.0.2"),
         ("127.0.0.1", ["198.51.100.1"], "198.51.100.1"),
         ("127.0.0.1", ["1.1.1.1, 198.51.100.1"], "198.51.100.1"),  # what the client itself wrote stands before
         ("127.0.0.1", ["1.1.1.1", "198.51.100.1"], "198.51.100.1"),
@@ -30,17 +35,19 @@ PROXIES = networks(["127.0.0.0/8", "::1", "10.3.0.0/16"])
         ("127.0.0.1", ["[2001:db8:1:2:3::4]:99"], "2001:db8:1:2::/64"),
         ("127.0.0.1", ["2001:db8:1:2:ffff::1"], "2001:db8:1:2::/64"),
         ("127.0.0.1", ["::ffff:198.51.100.1"], "198.51.100.1"),
-        ("127.0.0.1", ["1.1.1.1, unknown"], None),
-        ("127.0.0.1", ["127.0.0.1"], None),
-        ("", [], None),
+        ("127.0.0.1", ["1.1.1.1, unknown"], "127.0.0.1"),
+        ("127.0.0.1", ["127.0.0.1"], "127.0.0.1"),
     ],
 )
-def test_who_is_counted(peer: str, forwarded: list[str], counted: str | None) -> None:
+def test_who_is_counted(peer: str, forwarded: list[str], counted: str) -> None:
     scope: list[Any] = []
     built = Ask(peer=peer, forwarded=forwarded)
     built.go(seen=scope)
-    front = built.limiter
-    assert front._come_in({**scope[0]}) == counted
+    client = built.limiter._come_in({**scope[0]})
+    assert client and key(client) == counted
+    for _ in range(9):
+        built.go()
+    assert (built.go()[0] == 429) == (not client.is_loopback), "rates don't hold for this machine"
 
 
 def test_only_a_trusted_proxy_says_how_one_came() -> None:
@@ -126,6 +133,7 @@ def test_who_is_turned_away_is_heard_out_first() -> None:
     for _ in range(9):
         ask.go()
     ask.pieces = [b"x" * 10, b"y" * 10, b""]
+    ask.headers.append((b"content-length", b"20"))
     assert ask.go("POST", "/submission/b/H100/test", 202)[0] == 429
     assert ask.pieces == []
 
@@ -147,9 +155,16 @@ class Ask:
             sign_on=Limit(burst=3, per_minute=6),
             register=Limit(burst=2, per_minute=6),
             strangers=Limit(burst=4, per_minute=6),
-            at_once=5,
         )
-        self.limiter = RateLimiter(self._app, trusted=PROXIES, limits=small, refused=_said, steady=lambda: self.now)
+        self.connections = Connections(ConnectionLimits(per_client=5))
+        self.limiter = RateLimiter(
+            self._app,
+            trusted=PROXIES,
+            limits=small,
+            connections=self.connections,
+            refused=_said,
+            steady=lambda: self.now,
+        )
 
     def go(
         self, method: str = "GET", path: str = "/", status: int = 200, *, seen: list[Any] | None = None
@@ -174,7 +189,7 @@ class Ask:
             if message["type"] == "http.response.start":
                 starts.append(message)
 
-        await self.limiter(scope, receive, send)
+        await HeardOut(self.limiter, connections=self.connections, metrics=ApiMetrics())(scope, receive, send)
         (start,) = starts
         return start["status"], {k.decode(): v.decode() for k, v in start["headers"]}
 

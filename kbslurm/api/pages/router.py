@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from kbslurm.api import waiting
 from kbslurm.api.context import Context
+from kbslurm.api.door import Door
 from kbslurm.api.pages.boards import board_pages
 from kbslurm.api.pages.live import live_streams
 from kbslurm.api.pages.sign_on import sign_on_pages
@@ -17,7 +18,7 @@ from kbslurm.api.standings_cache import StandingsCache
 
 def routes(context: Context, histories: waiting.Histories, standings: StandingsCache) -> APIRouter:
     """The router of the pages. Pages aren't in the OpenAPI document, which is for machines."""
-    router = APIRouter(include_in_schema=False)
+    router = APIRouter(include_in_schema=False, route_class=Door)
     visitors = Visitors(context)
     for more in (board_pages, submission_pages):
         more(router, context, visitors, histories, standings)

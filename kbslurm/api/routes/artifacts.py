@@ -18,6 +18,7 @@ from fastapi import APIRouter, Path, Response
 from kbslurm.api import identity
 from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.context import Context
+from kbslurm.api.door import Door
 from kbslurm.api.identity import Sender
 from kbslurm.api.lookup import own
 from kbslurm.api.parameters import Gpu, Number
@@ -36,7 +37,7 @@ FileName = Annotated[str, Path(max_length=64, description="The file's name, as l
 
 def routes(context: Context) -> APIRouter:
     """The router of these calls."""
-    router = APIRouter()
+    router = APIRouter(route_class=Door)
 
     @router.get(
         "/user/submissions/{submission_id}/artifacts",

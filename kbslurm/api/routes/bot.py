@@ -13,6 +13,7 @@ from fastapi import APIRouter
 from kbslurm.api import identity
 from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.context import Context
+from kbslurm.api.door import Door
 from kbslurm.api.identity import BOTS_PROVIDER, Sender
 from kbslurm.api.parameters import Number
 from kbslurm.api.person_json import person_told
@@ -26,7 +27,7 @@ from kbslurm.errors import Invalid, NotFound, Refused
 
 def routes(context: Context) -> APIRouter:
     """The router of these calls."""
-    router = APIRouter(prefix="/bot", tags=["hosts"])
+    router = APIRouter(prefix="/bot", tags=["hosts"], route_class=Door)
 
     @router.post("/people", responses=answers(PersonTold, 400, 401))
     def people(wanted: DiscordUser, sender: Sender) -> Ascii:

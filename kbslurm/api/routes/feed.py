@@ -17,6 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from kbslurm.api import identity
 from kbslurm.api.answers import answers
 from kbslurm.api.context import Context
+from kbslurm.api.door import Door
 from kbslurm.api.identity import Sender
 from kbslurm.api.metrics import MEDIA_TYPE
 from kbslurm.contract.feed import FeedLine
@@ -30,7 +31,7 @@ HEARTBEAT_S = 20.0
 
 def routes(context: Context) -> APIRouter:
     """The router of these calls."""
-    router = APIRouter(tags=["hosts"])
+    router = APIRouter(tags=["hosts"], route_class=Door)
 
     @router.get(
         "/events",

@@ -11,6 +11,7 @@ from kbslurm.api import full_submission, identity, popcorn_submission, waiting
 from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.board_json import board_told
 from kbslurm.api.context import Context
+from kbslurm.api.door import Door
 from kbslurm.api.identity import Sender
 from kbslurm.api.lookup import may_see_board, own, seen_board
 from kbslurm.api.parameters import Gpu, Limit, Name, Number, Offset, RunNumber
@@ -39,7 +40,7 @@ PENDING_FOR = timedelta(hours=1)
 
 def routes(context: Context, histories: waiting.Histories, standings: StandingsCache) -> APIRouter:
     """The router of these calls."""
-    router = APIRouter(tags=["popcorn"])
+    router = APIRouter(tags=["popcorn"], route_class=Door)
 
     @router.get("/health", responses=answers(Health))
     async def health() -> Ascii:

@@ -18,6 +18,7 @@ from fastapi.responses import RedirectResponse
 from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.context import Context
 from kbslurm.api.derived_secrets import challenge, derived
+from kbslurm.api.door import Door
 from kbslurm.api.providers import Account, Provider, ProviderName, account_of, configured
 from kbslurm.api.sessions import SESSION, check_same_site, open_session, set_cookie, signed_on
 from kbslurm.api.sign_on_state import STATE_FOR, checked_state, new_state
@@ -35,7 +36,7 @@ Named = Annotated[ProviderName, Path(description="The sign-in provider.")]
 
 def routes(context: Context) -> APIRouter:
     """The router of these calls; a provider without a client_id is left out."""
-    router = APIRouter(prefix="/auth", tags=["sign-on"])
+    router = APIRouter(prefix="/auth", tags=["sign-on"], route_class=Door)
     sent = {
         303: {"description": "To the provider, or back to the original page."},
         **answers(Fine, 400, 401, 403, 404),

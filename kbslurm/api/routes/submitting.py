@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from kbslurm.api import identity, popcorn_submission, upload, waiting
 from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.context import Context
+from kbslurm.api.door import Door
 from kbslurm.api.identity import Given, Sender
 from kbslurm.api.parameters import Gpu, Name
 from kbslurm.api.refusals import public_sentence, sentence
@@ -35,7 +36,7 @@ Frame = tuple[Literal["status", "result", "error"], Mapping[str, Any]]
 
 def routes(context: Context, histories: waiting.Histories) -> APIRouter:
     """Registered after every other router: the stream's path would match other three-segment paths."""
-    router = APIRouter(tags=["popcorn"])
+    router = APIRouter(tags=["popcorn"], route_class=Door)
     refusals = (400, 401, 403, 404, 408, 413, 429)
 
     async def taken(leaderboard: str, gpu: str, mode: str, request: Request, sender: Given) -> dict[str, Any]:

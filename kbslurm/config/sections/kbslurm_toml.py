@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,6 +53,28 @@ def check_addresses(told: KbslurmToml, file: toml_file.TomlFile) -> None:
                 fix="Give each its own port.",
             )
         taken[address] = key
+
+
+def check_reached(told: KbslurmToml, file: toml_file.TomlFile) -> None:
+    """Whoever listens beyond this machine says under which names: pages and sign-in build addresses from the Host."""
+    server = told.server
+    if server.public_url or server.allowed_hosts or _is_loopback(server.listen):
+        return
+    raise Misconfigured(
+        f"the service listens on {server.listen} without saying under which address others reach it",
+        file=file.path,
+        line=file.line(path_of("server.listen")),
+        key="server.listen",
+        fix='Set public_url = "https://…" under [server], or allowed_hosts = ["…"].',
+    )
+
+
+def _is_loopback(listen: str) -> bool:
+    host = listen.rpartition(":")[0].strip("[]")
+    try:
+        return host in ("", "localhost") or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def schema() -> dict[str, Any]:

@@ -105,7 +105,7 @@ def add_uploads(router: APIRouter, context: Context, histories: waiting.Historie
         visibility: Visibility = "public",
     ) -> Ascii:
         """Create a board from an uploaded problem: a zip of its folder, or one reference file. Also for creators."""
-        sent = await upload.read(request, cap=problem_upload.PACKED_CAP, hint=problem_upload.PACKED_HINT)
+        sent = await upload.read(request)
 
         def made() -> Ascii:
             by, creator = identity.creator(context, sender)

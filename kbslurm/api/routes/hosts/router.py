@@ -9,6 +9,7 @@ from fastapi import APIRouter
 
 from kbslurm.api import waiting
 from kbslurm.api.context import Context
+from kbslurm.api.door import Door
 from kbslurm.api.routes.hosts.boards import add_boards, add_export, add_uploads
 from kbslurm.api.routes.hosts.invites import add_invites
 from kbslurm.api.routes.hosts.limits import add_limits
@@ -36,7 +37,7 @@ SUBJECTS = (
 
 def routes(context: Context, histories: waiting.Histories) -> APIRouter:
     """The router of these calls."""
-    router = APIRouter(prefix="/admin", tags=["hosts"])
+    router = APIRouter(prefix="/admin", tags=["hosts"], route_class=Door)
     for add in SUBJECTS:
         add(router, context, histories)
     return router

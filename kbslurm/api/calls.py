@@ -1,0 +1,84 @@
+"""How much each call may send, and who may send it: the one table that every route is held to.
+
+A body is read only up to its call's cap, and only after the headers have shown that the sender may make the call. The
+call itself checks the right again, since it may end while the body arrives. Calls that aren't listed use no body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from kbslurm.domain.source import SOURCE_CAP
+from kbslurm.problems.upload import PACKED_CAP, PACKED_HINT
+
+NOTHING = 1024  # some clients send an empty JSON object with everything
+FORM = 16_384
+FIELDS = 32_768
+LISTS = 131_072
+FRAME = 16_384  # what multipart/form-data adds to a file
+SOURCE = SOURCE_CAP + FRAME
+PROBLEM = PACKED_CAP + FRAME
+
+Who = Literal["anyone", "browser", "person", "service", "creator", "host"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """`cap`: the largest body, in bytes. `who` may send one. `in_turn`: it uses a thread, so clients take turns;
+    `submits`: it counts as a submission."""
+
+    cap: int = NOTHING
+    who: Who = "anyone"
+    in_turn: bool = True
+    submits: bool = False
+
+
+TOO_LARGE: Mapping[int, tuple[str, str]] = {
+    NOTHING: ("the body is too large: this call uses none", ""),
+    SOURCE: (f"the upload is larger than {SOURCE_CAP:,} bytes", "Submit source text, not data or binaries."),
+    PROBLEM: (f"the upload is larger than {PACKED_CAP:,} bytes", PACKED_HINT),
+}
+UNLISTED = Call()
+CALLS: Mapping[str, Call] = {
+    # These use no thread, or wait for others on threads of their own.
+    "GET /health": Call(in_turn=False),
+    "GET /openapi.json": Call(in_turn=False),
+    "GET /static/{name}": Call(in_turn=False),
+    "GET /auth/login/{provider}": Call(in_turn=False),
+    "GET /auth/callback/{provider}": Call(in_turn=False),
+    "POST /user/join": Call(cap=FIELDS, who="person"),
+    "POST /user/submissions": Call(cap=SOURCE, who="person", submits=True),
+    "POST /submission/{leaderboard}/{gpu}/{mode}": Call(cap=SOURCE, who="person", submits=True),
+    "POST /{leaderboard}/{gpu}/{mode}": Call(cap=SOURCE, who="person", submits=True),
+    "POST /bot/people": Call(cap=FIELDS, who="service"),
+    "POST /bot/link": Call(cap=FIELDS, who="service"),
+    "POST /admin/people": Call(cap=FIELDS, who="host"),
+    "POST /admin/link": Call(cap=FIELDS, who="host"),
+    "POST /admin/invites": Call(cap=LISTS, who="host"),
+    "POST /admin/leaderboards": Call(cap=FIELDS, who="host"),
+    "POST /admin/leaderboards/upload": Call(cap=PROBLEM, who="creator"),
+    "POST /admin/leaderboards/{leaderboard}/visibility": Call(cap=FIELDS, who="host"),
+    "POST /admin/leaderboards/{leaderboard}/extend": Call(cap=FIELDS, who="host"),
+    "PUT /admin/leaderboards/{leaderboard}/quota": Call(cap=FIELDS, who="host"),
+    "PUT /admin/leaderboards/{leaderboard}/rate-limits": Call(cap=FIELDS, who="host"),
+    "POST /admin/leaderboards/{leaderboard}/rejudge-preview": Call(cap=FIELDS, who="host"),
+    "POST /admin/leaderboards/{leaderboard}/verify": Call(cap=LISTS, who="host"),
+    "POST /admin/update-problems": Call(cap=FIELDS, who="host", in_turn=False),
+    "POST /login": Call(cap=FORM),
+    "POST /logout": Call(cap=FORM, who="browser"),
+    "POST /me/link": Call(cap=FORM, who="browser"),
+    "POST /s/{submission_id}/cancel": Call(cap=FORM, who="browser"),
+    "POST /staff/{act}": Call(cap=FORM, who="browser"),
+}
+
+
+def too_large(cap: int) -> tuple[str, str]:
+    """What to tell whoever sent more, and what to do instead."""
+    return TOO_LARGE.get(cap, (f"the body is larger than {cap:,} bytes", ""))
+
+
+def call_of(method: str, path: str) -> Call:
+    """What holds for this route."""
+    return CALLS.get(f"{method} {path}", UNLISTED)

@@ -1,0 +1,103 @@
+"""Where every request comes in, whatever its route: first who sends it, then its body up to a cap, then a turn.
+
+A stranger's body is never kept, a body's slow arrival holds no thread, and whoever asks for much waits behind those who
+ask for little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, assert_never
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
+from starlette.types import Message, Receive
+
+from kbslurm.api import calls, identity, sessions
+from kbslurm.api.calls import Call
+from kbslurm.api.context import Context
+from kbslurm.api.incoming import incoming_of
+from kbslurm.api.turns import Whose
+from kbslurm.domain import access
+from kbslurm.errors import Refused
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+TOKENS: Final = ("x-popcorn-cli-id", "x-web-auth-id", "authorization", "cookie")
+
+
+class Door(APIRoute):
+    """A route as `calls` describes it. Every router of the service uses this class."""
+
+    def get_route_handler(self) -> Handler:
+        handle = super().get_route_handler()
+        call = calls.call_of(min(self.methods or ("GET",)), self.path)
+
+        async def handled(request: Request) -> Response:
+            context: Context = request.app.state.context
+            if not incoming_of(request.scope).is_complete:
+                try:
+                    request = await _read(context, request, call)
+                except Exception as error:
+                    if call.submits:
+                        context.metrics.submission_refused(_mode(request), error)
+                    raise
+            if not call.in_turn:
+                return await handle(request)
+            async with context.turns.turn(_whose(request)):
+                return await handle(request)
+
+        return handled
+
+
+async def _read(context: Context, request: Request, call: Call) -> Request:
+    """The request with its body, which is read only once its sender is known to have the right."""
+    incoming = incoming_of(request.scope)
+    if call.who != "anyone":
+        async with context.turns.turn(_whose(request)):
+            await run_in_threadpool(_check_may_send, context, request, call)
+    body = await incoming.read(call.cap, *calls.too_large(call.cap))
+    return Request(request.scope, _replayed(body, request.receive))
+
+
+def _check_may_send(context: Context, request: Request, call: Call) -> None:
+    sender = identity.claimed(request.headers)
+    match call.who:
+        case "person":
+            identity.caller(context, sender)
+        case "service":
+            identity.service(context, sender)
+        case "creator":
+            identity.creator(context, sender)
+        case "host":
+            identity.host(context, sender)
+        case "browser":
+            if not access.may_sign_in(sessions.signed_on(context, request)):
+                raise Refused("you aren't signed in", hint="Sign in, then try again.")
+        case "anyone":
+            pass
+        case _:
+            assert_never(call.who)
+
+
+def _whose(request: Request) -> Whose:
+    token = next((request.headers[name] for name in TOKENS if name in request.headers), "")
+    address = incoming_of(request.scope).client
+    return Whose(address=address, token=token, may_be_host="authorization" in request.headers)
+
+
+def _mode(request: Request) -> str:
+    return str(request.path_params.get("mode") or request.query_params.get("mode") or "leaderboard")
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    is_told = False
+
+    async def told() -> Message:
+        nonlocal is_told
+        if is_told:
+            return await receive()
+        is_told = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return told
