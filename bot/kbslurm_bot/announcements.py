@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from kbslurm.client.answers import BoardInfo, FeedEvent, StandingInfo
 from kbslurm.client.http import Client
 from kbslurm.domain import access
-from kbslurm.domain.amounts import score
+from kbslurm.domain.amounts import score, speed_up
 from kbslurm.errors import KbslurmError
 from kbslurm.observe.logs import teller
 from kbslurm_bot import cards
@@ -163,7 +163,7 @@ def _placed(board: BoardInfo, gpu: str, places: list[StandingInfo], n: int) -> A
     one = places[n]
     who, where = cards.escaped(one.person), f"{cards.escaped(board.name)} on {cards.escaped(gpu)}"
     time = score(one.score_s, one.low_s, one.high_s)
-    ahead = f" ({cards.percent(one.score_s, places[1].score_s)} vs the second)" if n == 0 and len(places) > 1 else ""
+    ahead = f" ({speed_up(one.score_s, places[1].score_s, 'the second')})" if n == 0 and len(places) > 1 else ""
     head = f"### ★ {who} leads {where}" if n == 0 else f"### {who} is on the podium of {where}, rank {one.rank}"
     colour = cards.GREEN if n == 0 else cards.BLURPLE
     return Announcement(key=f"place:{board.id}:{gpu}:{one.submission_id}", text=f"{head}\n{time}{ahead}", colour=colour)

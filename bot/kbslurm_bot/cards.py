@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from kbslurm.domain import access, contest, placement
-from kbslurm.domain.amounts import score, seconds
+from kbslurm.domain.amounts import score, seconds, speed_up
 from kbslurm_bot.plot import Point, best
 
 Row = Mapping[str, Any]
@@ -246,25 +246,18 @@ def _context_text(score_s: float, stands: ScoreContext | None) -> str:
     parts = []
     if stands.best_before_s is not None:
         mark = "★ " if score_s < stands.best_before_s else ""
-        parts.append(f"{mark}{percent(score_s, stands.best_before_s)} vs own best {seconds(stands.best_before_s)}")
+        own = f"own best {seconds(stands.best_before_s)}"
+        parts.append(mark + speed_up(score_s, stands.best_before_s, own))
     if stands.rank is not None:
         parts.append(f"rank {stands.rank}" + (f" of {stands.of}" if stands.of else ""))
     if stands.next_s is not None:
-        parts.append(f"next: {seconds(stands.next_s)} ({percent(stands.next_s, score_s)})")
+        parts.append(speed_up(score_s, stands.next_s, f"the next, {seconds(stands.next_s)}"))
     return "".join(f"\n-# {part}" for part in ([" · ".join(parts)] if parts else []))
 
 
 def history_told(board: str, gpu: str, history: Sequence[Point]) -> str:
     """A history's alt text."""
     return f"{len(history)} own scores on {board}, {gpu}; the best {seconds(best(history).score_s)}"[:1000]
-
-
-def percent(now_s: float, before_s: float) -> str:
-    """The change in time: `−6.1 %`."""
-    if before_s <= 0:
-        return "–"
-    change = (now_s / before_s - 1) * 100
-    return f"{'−' if change < 0 else '+'}{abs(change):.1f} %"
 
 
 def _place(shown: Shown, row: Row) -> str:
@@ -326,10 +319,10 @@ def comparison(full: Row, contexts: Mapping[str, ScoreContext], leaders: Mapping
         parts = [f"{escaped(row['gpu'])}: {score(here, found['low_s'], found['high_s'])}"]
         stands = contexts.get(row["gpu"], ScoreContext())
         if stands.best_before_s is not None:
-            parts.append(f"own previous best {seconds(stands.best_before_s)} ({percent(here, stands.best_before_s)})")
+            parts.append(speed_up(here, stands.best_before_s, f"own previous best {seconds(stands.best_before_s)}"))
         if stands.next_s is not None:
-            parts.append(f"next ahead {seconds(stands.next_s)} ({percent(here, stands.next_s)})")
+            parts.append(speed_up(here, stands.next_s, f"the next ahead, {seconds(stands.next_s)}"))
         if row["gpu"] in leaders:
-            parts.append(f"first {seconds(leaders[row['gpu']])} ({percent(here, leaders[row['gpu']])})")
+            parts.append(speed_up(here, leaders[row["gpu"]], f"the first, {seconds(leaders[row['gpu']])}"))
         lines.append(" · ".join(parts))
     return "\n".join(lines)

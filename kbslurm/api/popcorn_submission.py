@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from kbslurm.domain import access
+from kbslurm.domain.measure import shown_best_ns
 from kbslurm.domain.run import RunState
 from kbslurm.domain.verdict import POPCORN, why_unranked
 from kbslurm.domain.waterfall import moment
@@ -278,7 +279,7 @@ def _benchmark(key: str, row: Mapping[str, Any]) -> dict[str, str]:
             "mean": row.get("mean_ns") if row.get("mean_ns") is not None else row.get("median_ns"),
             "std": spread,
             "err": _standard_error(spread, row.get("calls")),
-            "best": row.get("best_ns"),
+            "best": shown_best_ns(row.get("best_ns"), row.get("null_ns")),
             "worst": row.get("worst_ns"),
         }
         found |= {f"{key}.{name}": _number(value) for name, value in amounts.items() if value is not None}

@@ -39,6 +39,15 @@ def score(value: float | None, low: float | None = None, high: float | None = No
     return f"{shown} +{above:.{places}f} −{below:.{places}f}"
 
 
+def speed_up(now_s: float, other_s: float, other: str) -> str:
+    """How a time compares with another's, where less is better: `1.06× faster than own best`, `as fast as own best`."""
+    if now_s <= 0 or other_s <= 0:
+        return f"can't be compared with {other}"
+    ratio = other_s / now_s
+    times = f"{max(ratio, 1 / ratio):.3g}"
+    return f"as fast as {other}" if times == "1" else f"{times}× {'faster' if ratio > 1 else 'slower'} than {other}"
+
+
 def _digits(value: float) -> str:
     magnitude = 0 if value == 0 else math.floor(math.log10(abs(value)))
     return f"{value:.{max(0, 2 - magnitude)}f}"

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from kbslurm.domain.amounts import seconds
 from kbslurm.domain.board import Measured, separated
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.verdict import Verdict
 from kbslurm_eval.shared import timing
-from kbslurm_eval.shared.wire import Report
+from kbslurm_eval.shared.wire import BenchmarkResult, Report
 
 CALIBRATION = "calibration"  # `submission.via` of the service's own runs, which never rank
 CHART_LENGTH = 50
@@ -27,6 +28,7 @@ CHART_FEWEST = 10
 CHART_WIDTH = 3.0
 LEAST_SPREAD = 0.01  # a smaller spread isn't assumed of any node
 AGAIN_AFTER_S = 900.0  # delay before a failed calibration is ordered again
+REPEATS = 1  # a disturbed run is measured again once; the last attempt always counts, so it never fails for this
 TOO_NEAR = "passed, but the improvement is within measurement error; your previous score stands"
 AS_TAKEN_BACK = "passed, but within measurement error of a submission that you deleted; that one's score stands"
 UNCALIBRATED = "measured before its board was calibrated, so it isn't ranked; ask a host to rejudge it"
@@ -110,6 +112,32 @@ def _settled(verdict: Verdict, yard: Yardstick) -> tuple[Verdict, bool]:
     if separated(_with_interval(verdict, score_s), stands):
         return verdict, True
     return dataclasses.replace(verdict, ranked=False, reason=TOO_NEAR), False
+
+
+def shown_best_ns(best_ns: float | None, null_ns: float | None) -> float | None:
+    """The shortest sample of a case, or None if more than half of what was measured was the null call that is taken
+    off: then it says how far null calls vary, not how fast the kernel is."""
+    return best_ns if best_ns is None or null_ns is None or best_ns >= null_ns else None
+
+
+def is_disturbed(row: BenchmarkResult) -> bool:
+    """Whether a sample is mostly null call although a usual one isn't: below the null call, while the median is at
+    least twice as long. A kernel that is always short is not disturbed; it ranks if it can be told from a null call."""
+    best, median, null = row.best_ns, row.median_ns, row.null_ns
+    return null is not None and median is not None and median >= 2 * null and shown_best_ns(best, null) != best
+
+
+def disturbance(report: Report, ranking_by: timing.RankingBy) -> str | None:
+    """Why a leaderboard run has to be repeated: a case that counts was disturbed. None if none was."""
+    bad = [row for row in timing.that_count(report.benchmarks, "ranked", ranking_by) if is_disturbed(row)]
+    if not bad:
+        return None
+    row = bad[0]
+    null, best, median = (seconds((ns or 0.0) / 1e9) for ns in (row.null_ns, row.best_ns, row.median_ns))
+    return (
+        f"benchmark {row.index + 1} was disturbed: less the null call of {null}, one sample took {best} and the median"
+        f" {median}"
+    )
 
 
 def baseline_level(report: Report) -> float | None:

@@ -111,6 +111,10 @@ def _measured(
     shadows = work.via == SHADOW
     if not attempt.ranks and not yard.calibrates and not shadows:
         return Ranks(verdict=dataclasses.replace(verdict, ranked=False, reason=verdict.reason or OTHER_CLASS))
+    if attempt.number <= measure.REPEATS:
+        disturbed = measure.disturbance(report, problem.ranking_by)
+        if disturbed is not None:
+            return Ranks(verdict=verdict, trouble=disturbed)
     level = measure.baseline_level(report)
     if level is not None:
         off = measure.drift(yard.chart, level)

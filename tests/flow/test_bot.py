@@ -165,7 +165,7 @@ def test_a_submission_from_the_slash_to_the_verdict_over_a_restart(
         again = discord.answer(discord.press(ADA, last, "Again"))
         assert "Submission 2 is accepted" in again
         discord.wait_for(lambda: len(discord.shown()) == 2, "a second card")
-        card(discord, "vs own best")
+        card(discord, "than own best")
     assert not discord.refusals
     assert max(discord.edits.values()) < 12
     assert api.store.submissions.get(1).person == "ada"  # type: ignore[arg-type]
@@ -282,7 +282,7 @@ def test_a_history_is_a_picture(
         discord.command(ADA, "submit", file=("k.py", GOOD), leaderboard="transpose", gpu="H100")
         number_of_cards(discord, 4)
         judge(api, 0.3)
-        last = card(discord, "★ −25.0 % vs own best")
+        last = card(discord, "★ 1.33× faster than own best")
         assert not last["attachments"], "without the permission the card is told without its picture"
     assert not discord.refusals and api.store.boards.find("transpose").visibility == "public"  # type: ignore[union-attr]
 

@@ -66,7 +66,7 @@ def test_the_conversation_goes_as_it_has_to_and_leaves_nothing() -> None:
     foreign = after("answer", " isn't yours", verdict)
     assert told[foreign]["who"] == "boris"
     after("card", "cancelled", after("answer", " is cancelled", after("press", "[Again]", foreign)))
-    best = after("card", "vs own best", foreign)
+    best = after("card", "faster than own best", foreign)
     assert re.match(r"[2-9] own scores on transpose, H100", told[best]["pictures"][0])
     after("answer", "own previous best", after("press", "[Compare]", best))
     assert sum("leads transpose" in text for text in texts) <= 2, "each record once"

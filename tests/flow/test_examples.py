@@ -43,6 +43,14 @@ def test_the_fast_one_is_faster(tmp_path: Path) -> None:
     assert scores[0] < scores[1], "thirty times the work on a busy machine is still more work"
 
 
+def test_one_of_them_shows_what_a_baseline_does(tmp_path: Path) -> None:
+    problem = load(EXAMPLES / "rowsoftmax")
+    text = (EXAMPLES / "rowsoftmax/submissions/accepted/by_row.py").read_text(encoding="utf-8")
+    report = run_trial(problem, "by_row.py", text, "benchmark", work=tmp_path, eval_dir=eval_dir()).report
+    assert report.verdict == "passed" and report.paired, report.reason
+    assert all(row.baseline_ns for row in report.benchmarks), "timed beside it, call by call"
+
+
 @pytest.mark.gpu
 def test_the_torch_example(tmp_path: Path) -> None:
     found = list(verify(EXAMPLES / "torch_gemm", work=tmp_path, eval_dir=eval_dir(), mode="test"))

@@ -13,12 +13,14 @@ import httpx
 import psycopg
 import pytest
 
+from kbslurm.api import popcorn_submission
+from kbslurm.api.pages import submissions as pages
 from kbslurm.api.server import context_of
 from kbslurm.config.settings import Config
 from kbslurm.contract.rankings import FinalTold
 from kbslurm.domain import board as boards
 from kbslurm.domain import measure
-from kbslurm.domain.run import Ending, OpenAttempt, RunState, SubmissionId
+from kbslurm.domain.run import Ending, OpenAttempt, RunState, SubmissionId, Work
 from kbslurm.domain.verdict import Verdict
 from kbslurm.flow.place import Place
 from kbslurm.flow.remove import remove
@@ -27,7 +29,8 @@ from kbslurm.store.postgres import PostgresStore
 from kbslurm.store.rejudgings import Wanted
 from kbslurm.store.scores import Scores
 from kbslurm.store.second_measurements import TEND_LOCK
-from kbslurm_eval.shared import timing
+from kbslurm_eval.shared import timing, wire
+from kbslurm_eval.shared.wire import seal, unseal
 from tests.command_line import CommandLine
 from tests.flow.puppet import RUNNING, Puppet, sealed_report
 from tests.flow.stage import PROBLEM, Stage
@@ -313,6 +316,65 @@ def test_a_node_that_is_not_itself_is_trouble_of_the_house_and_no_persons_doing(
         )
     yard = stage.store.scores.yardstick(work.attempt, "node1")
     assert sum(level == 99 for level in yard.chart) <= measure.CHART_PER_PERSON
+
+
+def disturbed(sealed_for: Work, **changes: object) -> bytes:
+    """A report of 10 ms, in which one call took little more than a null call of 1.3 ms."""
+    report = unseal(sealed_report(sealed_for, score_s=0.01, **changes).decode(), sealed_for.key)
+    for one in report.samples:
+        if (one.phase, one.index, one.launch) == ("ranked", 0, 0):
+            one.own.calls_ns[0] = 1_300_050
+        one.own.trusted_null_ns[:] = [1_300_000] * 8
+    results = [
+        dataclasses.replace(one, **timing.figures(timing.nets(report.samples, one.phase, one.index)))
+        for one in report.benchmarks
+    ]
+    medians = [one.launch_medians_ns for one in results if one.phase == "ranked"]
+    found = timing.combined(medians, sealed_for.problem.ranking_by)
+    interval_s = [found.low / 1e9, found.high / 1e9]
+    told = dataclasses.replace(report, benchmarks=results, score_s=found.value / 1e9, interval_s=interval_s)
+    return seal(told, sealed_for.key).encode()
+
+
+def test_a_run_with_a_sample_that_is_mostly_null_call_is_repeated_once_and_then_marked(plain: Stage) -> None:
+    plain.rows("UPDATE leaderboard SET confirm = false RETURNING id")
+    number = plain.submit(by="ada", mode="leaderboard").submission_id
+    first = next_attempt(plain)
+    now = plain.clock.now()
+    assert score(plain.store, first, disturbed(plain.store.attempts.work(first.id)), now) is Scored.RETRY_OR_FAILED
+    (run,) = plain.runs()
+    assert run["state"] == RunState.QUEUED and "null call of 1.30 ms" in run["reason"], run["reason"]
+    second = next_attempt(plain)
+    assert score(plain.store, second, disturbed(plain.store.attempts.work(second.id)), now) is Scored.VERDICT
+    view = plain.store.submissions.get(number)
+    verdict = view.runs[0].verdict
+    assert verdict is not None and verdict.ranked, "a second time it counts: the median isn't touched by one sample"
+    shown = popcorn_submission.result(verdict.detail or {}, "ranked")
+    assert "benchmark.0.best" not in shown and "benchmark.0.mean" in shown
+    assert [row["best"] for row in pages._shown(verdict.detail or {}, "benchmarks") if row["phase"] == "ranked"] == [
+        None
+    ]
+
+
+@pytest.mark.parametrize(
+    ("best", "median", "null", "is_marked", "is_disturbed"),
+    [
+        (50.0, 1e7, 1.3e6, True, True),
+        (9e6, 1e7, 1.3e6, False, False),
+        (50.0, 60.0, 1e5, True, False),
+        (1.1e5, 1.2e5, 1e5, False, False),
+        (0.9e5, 1.2e5, 1e5, True, False),
+        (0.9e5, 2e5, 1e5, True, True),
+    ],
+)
+def test_what_a_null_call_makes_of_a_sample(
+    best: float, median: float, null: float, is_marked: bool, is_disturbed: bool
+) -> None:
+    row = wire.BenchmarkResult(
+        phase="ranked", index=0, spec="", status="pass", best_ns=best, median_ns=median, null_ns=null
+    )
+    assert (measure.shown_best_ns(best, null) is None) == is_marked
+    assert measure.is_disturbed(row) == is_disturbed
 
 
 def test_the_chart_says_nothing_early_and_lets_the_usual_pass() -> None:

@@ -91,7 +91,7 @@ def test_on_ones_own_database_the_login_name_is_made_once_and_said_aloud(tmp_pat
 def test_only_these_places_make_people() -> None:
     """Sign-on and linking go through an account; everything else that makes a person is listed here."""
     root = Path(__file__).resolve().parents[2]
-    makers = {"ensure": {"kbslurm/cli/context.py"}, "add": {"kbslurm/cli/host/user.py"}}
+    makers = {"ensure": {"kbslurm/cli/acting.py"}, "add": {"kbslurm/cli/host/user.py"}}
     makers["ensure"] |= {"kbslurm/cli/operator/demo.py", "kbslurm/cli/operator/demo_page.py"}
     for call, allowed in makers.items():
         found = {
@@ -102,3 +102,20 @@ def test_only_these_places_make_people() -> None:
         }
         assert found <= allowed, call
     assert isinstance(COMMANDS["user"], Group)
+
+
+def test_the_status_of_a_fresh_installation_is_no_error_and_says_what_comes_next(tmp_path: Path) -> None:
+    kbslurm = CommandLine(cwd=tmp_path, env=LOGIN)
+    state = json.dumps(str(tmp_path / "state"))
+    (tmp_path / "kbslurm.toml").write_text(f"[daemon]\nstate_dir = {state}\n[daemon.local]\nslots = {{ H100 = 1 }}\n")
+    for _ in range(2):
+        found = kbslurm("status")
+        assert found.code == 0, found.out + found.err
+        assert "kbslurm demo" in found.out and "kbslurm board create" in found.out and "kbslurm up" in found.out
+        told = kbslurm("status", "--json")
+        assert told.code == 0 and told.json()["healthy"] and told.json()["next"] and not told.json()["troubles"]
+        assert kbslurm("db", "upgrade").code == 0  # and neither is one with an empty schema
+    made = kbslurm("board", "create", "transpose", "--reference", str(EXAMPLES / "transpose"), "--gpus", "H100")
+    assert made.code == 0, made.err
+    served = kbslurm("status", "--json")
+    assert served.code == 1 and "no daemon is leading" in served.json()["troubles"][0] and not served.json()["next"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kbslurm.domain.amounts import score
+from kbslurm.domain.amounts import score, speed_up
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,19 @@ from kbslurm.domain.amounts import score
 )
 def test_an_interval_has_both_its_sides(told: tuple[float | None, float | None, float | None], want: str) -> None:
     assert score(*told) == want and "±" not in score(*told)
+
+
+@pytest.mark.parametrize(
+    ("now_s", "other_s", "want"),
+    [
+        (0.5, 1.0, "2× faster than own best"),
+        (1.0, 0.5, "2× slower than own best"),
+        (9.12, 1.0, "9.12× slower than own best"),
+        (0.94, 1.0, "1.06× faster than own best"),
+        (1.0, 1.0, "as fast as own best"),
+        (1.0, 1.001, "as fast as own best"),
+        (1.0, 0.0, "can't be compared with own best"),
+    ],
+)
+def test_less_time_is_faster(now_s: float, other_s: float, want: str) -> None:
+    assert speed_up(now_s, other_s, "own best") == want

@@ -553,7 +553,9 @@ def test_the_examples_are_sound(root: Path) -> None:
         assert "reference.py" not in problem.runner_files
         assert problem.hidden
     assert load(root / "examples" / "one_file" / "running_sum.py").warnings == ()
-    assert load(root / "examples" / "rowsoftmax").runner_files == ("task.py",)
+    rowsoftmax = load(root / "examples" / "rowsoftmax")
+    assert rowsoftmax.runner_files == ("task.py",)
+    assert rowsoftmax.baseline == (root / "examples/rowsoftmax/submissions/accepted/by_index.py").read_text()
 
 
 def test_the_demos_script_holds_together(root: Path) -> None:

@@ -25,6 +25,7 @@ from kbslurm.store.views import Board
 HEARTBEAT_S = 15.0
 PROGRESS_S = 4.0  # progress makes no event, so a submission that is being viewed is checked this often
 STAFF_S = 2.0
+QUEUE_S = 1.0  # a board's page is told of changes at most this often
 Check = Callable[[], object]  # raises when the reader may no longer see this
 
 
@@ -36,7 +37,7 @@ def live_streams(router: APIRouter, context: Context, visitors: Visitors, histor
         after: Annotated[int | None, Query(ge=0, le=2**63 - 1)] = None,
         last_event_id: Annotated[str | None, Header(max_length=20)] = None,
     ) -> StreamingResponse:
-        """A short event whenever this board's standings may have changed; the page then refreshes."""
+        """A short event whenever this board's standings or queues may have changed; the page then refreshes."""
 
         def seen() -> Board:
             return seen_board(context, leaderboard, visitors.who(request))
@@ -47,7 +48,11 @@ def live_streams(router: APIRouter, context: Context, visitors: Visitors, histor
         settled = await run_in_threadpool(context.store.events.last)
         start = settled if after is None else EventId(min(after, settled))
         check = None if access.is_for_everybody(board.visibility) else seen
-        return _stream(_moves(context, board.id, start, check))
+
+        def queues() -> object:
+            return [waiting.runner_queue(context, histories, gpu) for gpu in board.gpus]
+
+        return _stream(_moves(context, board.id, start, check, queues))
 
     @router.get("/live/-/s/{submission_id}")
     async def submission(submission_id: Number, request: Request) -> StreamingResponse:
@@ -123,20 +128,29 @@ async def _rung(context: Context, ring: asyncio.Event) -> bool:
     return heard
 
 
-async def _moves(context: Context, board: int, seen: EventId, check: Check | None) -> AsyncIterator[str]:
-    def moved() -> tuple[bool, EventId]:
+async def _moves(
+    context: Context, board: int, seen: EventId, check: Check | None, queues: Callable[[], object]
+) -> AsyncIterator[str]:
+    def moved() -> tuple[bool, EventId, object]:
         if check is not None:
             check()
         found = context.store.standings.moved(board, seen)
-        return found.changed or found.people is None or bool(found.people), found.upto
+        return found.changed or found.people is None or bool(found.people), found.upto, queues()
 
+    before: object = None
     with context.listener.follow() as ring:
         yield ": here\n\n"
         while not context.listener.is_over:
             try:
-                has_moved, seen = await run_in_threadpool(moved)
+                has_moved, upto, now = await run_in_threadpool(moved)
             except KbslurmError as error:
                 context.metrics.met(error)
                 return  # the reader reconnects with the last id
-            yield f"id: {seen}\nevent: scored\ndata: {{}}\n\n" if has_moved else ":\n\n"
+            # Whoever connects may have a page from before the latest events.
+            other_queue, seen, before = (upto > seen if before is None else now != before), upto, now
+            if has_moved:
+                yield f"id: {seen}\nevent: scored\ndata: {{}}\n\n"
+            else:
+                yield f"id: {seen}\nevent: moved\ndata: {{}}\n\n" if other_queue else ":\n\n"
+            await asyncio.sleep(QUEUE_S)
             await context.listener.rest(ring, HEARTBEAT_S)

@@ -17,7 +17,7 @@ from kbslurm.api.pages.visitors import Offset, Visitors, form_of, to_login
 from kbslurm.api.parameters import Gpu, Number
 from kbslurm.api.routes.artifacts import FileName, download
 from kbslurm.api.standings_cache import StandingsCache
-from kbslurm.domain import access
+from kbslurm.domain import access, measure
 from kbslurm.domain.amounts import score
 from kbslurm.domain.verdict import why_unranked
 from kbslurm.domain.waterfall import waterfall
@@ -143,7 +143,8 @@ def _shown(detail: Mapping[str, Any], which: access.CaseList) -> list[dict[str, 
             "spec": row["spec"],
             "status": row["status"],
             "message": row.get("message") or "",
-            **{name: _seconds(row.get(f"{name}_ns")) for name in ("mean", "median", "best", "worst")},
+            **{name: _seconds(row.get(f"{name}_ns")) for name in ("mean", "median", "worst", "null")},
+            "best": _seconds(measure.shown_best_ns(row.get("best_ns"), row.get("null_ns"))),
         }
         for row in access.shown_cases(detail, which)
     ]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kbslurm.cli.arguments import Json
-from kbslurm.cli.context import configuration, opened_store, own_name
+from kbslurm.cli.context import configuration, offered_gpus, opened_store, own_name
 from kbslurm.cli.output import printing
 from kbslurm.domain import contest
 from kbslurm.errors import EXIT_OK, EXIT_REJECTED
@@ -39,6 +39,10 @@ def problem_sync(
             by=own_name(),
         )
         came = problem_sync.sync(store, order, datetime.now(UTC))
+        kept = {name: store.boards.get(name).gpus for name in (*came.created, *came.updated)}
+    for name, gpus in kept.items():
+        for warning in contest.unknown_gpus(gpus, tuple(offered_gpus())):
+            printing.caution(f"{name}: {warning}")
     if as_json:
         printing.as_json(came)
     else:

@@ -74,6 +74,10 @@ def _shown(found: Status, as_json: bool) -> None:
         _say_fleet(say, row)
     for row in found.attention:
         say(f"[yellow]attention[/]  {printing.escape(row['text'])} ({printing.ago(row['since'])})", soft_wrap=True)
+    if found.next:
+        say("nothing is set up here yet; next:")
+    for step in found.next:
+        say(f"  {printing.escape(step)}", soft_wrap=True)
     for trouble in found.troubles:
         say(f"[red]trouble[/]  {printing.escape(trouble)}", soft_wrap=True)
 

@@ -18,11 +18,18 @@ if TYPE_CHECKING:
     from kbslurm.store.views import Want
 
 GIVEN_UP_ON = 3
+FIRST_STEPS = (
+    "kbslurm demo plays a competition on this machine",
+    "kbslurm site init describes your cluster; [daemon.local] slots = { H100 = 1 } makes this machine play a GPU",
+    "kbslurm board create NAME --gpus H100 --reference FILE.py makes the first board",
+    "kbslurm up starts the service",
+)
 
 
 @dataclass(kw_only=True)
 class Status:
-    """The facts to show. `troubles` make it unhealthy; `attention` should be reviewed but does no harm."""
+    """The facts to show. `troubles` make it unhealthy; `attention` should be reviewed but does no harm. `next`: what to
+    do first, in an installation that nobody has used yet."""
 
     database: str = "unreachable"
     daemon: str = "none"
@@ -35,6 +42,7 @@ class Status:
     overflow: dict[str, Any] = field(default_factory=dict)
     fleet: list[dict[str, Any]] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
+    next: list[str] = field(default_factory=list)
 
 
 def looked(config: Config) -> Status:
@@ -46,9 +54,14 @@ def looked(config: Config) -> Status:
     try:
         with wiring.opened_store(config, migrated=False) as store:
             found.database = f"Postgres {store.server_version()} at {store.where}"
+            if config.database_url is None and migrate.check(store.url) is migrate.Schema.EMPTY:
+                found.next = [*FIRST_STEPS]
+                return found
             migrate.ensure_current(store.url)  # otherwise what is read below may differ or be missing
             _look_at_rows(store, found)
             _look_at_backends(config, store, found)
+            if not store.boards.names() and not store.leases.all():
+                found.next, found.troubles = [*FIRST_STEPS], []  # what is missing isn't broken
     except KbslurmError as error:
         found.troubles.append(error.message + (f" ({error.hint})" if error.hint else ""))
     return found

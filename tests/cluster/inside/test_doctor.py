@@ -18,7 +18,7 @@ from kbslurm.images import pins
 from kbslurm.problems import loading
 from tests.cluster.inside.control import as_root
 from tests.cluster.inside.site import site_text
-from tests.cluster.inside.walk import EXAMPLE, Walk, submission
+from tests.cluster.inside.walk import EXAMPLE, Walk, example, submission
 from tests.flow.stage import Stage
 
 Findings = Mapping[tuple[str, str], Mapping[str, str]]
@@ -54,7 +54,7 @@ def test_a_healthy_site_passes_on_its_nodes_too(database_url: str, monkeypatch: 
     # Given two boards, of which one wants what this cluster can't give
     monkeypatch.setenv("DATABASE_URL", database_url)
     stage = Stage.build(database_url, gpus=("H100",), clock=WallClock(), board="plain")
-    stage.store.boards.add("strict", loading.load(EXAMPLE), gpus=["A100"], min_isolation=3, now=stage.clock.now())
+    stage.store.boards.add("strict", example(), gpus=["A100"], min_isolation=3, now=stage.clock.now())
     stage.close()
     folder = Path("/shared/doctor/healthy")
     digests = {name: pins.digest_of(Path("/opt/kb/images") / name) for name in ("cpu", "cpu.sif")}
@@ -192,7 +192,7 @@ def test_site_init_writes_a_file_with_which_a_submission_is_scored(database_url:
 
     problem = loading.load(EXAMPLE)
     limits = dataclasses.replace(problem.limits, test_s=180.0, total_s=600.0)
-    problem = dataclasses.replace(problem, limits=limits)
+    problem = dataclasses.replace(problem, limits=limits, config={})  # without its baseline: nothing else runs
     stage = Stage.build(database_url, problem=problem, gpus=("H100",), clock=WallClock())
     try:
         quick = dataclasses.replace(site, poll=Poll(min_interval_s=0.1, calls_per_minute=60_000))

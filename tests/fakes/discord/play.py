@@ -264,7 +264,8 @@ def played(teller: Teller) -> None:
     """The whole conversation. AssertionError or KbslurmError when it doesn't go as it has to."""
     token = secrets.token_urlsafe(24)
     base = shared_folders.path("examples") / "transpose"
-    good, slow = (without_lines(base / "submissions" / "accepted" / name) for name in ("columns.py", "slices.py"))
+    # By a factor of nine: the record's story ends well on any machine.
+    slow, good = (without_lines(base / "submissions" / "accepted" / name) for name in ("columns.py", "slices.py"))
     wrong = without_lines(base / "submissions" / "wrong_answer" / "square_only.py")
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kb-demo-")))
@@ -306,7 +307,7 @@ def played(teller: Teller) -> None:
             waits = play.card("", number=third + 1)
             play.presses(ADA, waits, "Cancel")
             play.card("cancelled", number=third + 1)
-            faster = play.scored(ADA, "vs own best", number=third)
+            faster = play.scored(ADA, "than own best", number=third)
             play.presses(ADA, faster, "Compare")
             play.types(BORIS, "leaderboard show", leaderboard=BOARD)
             teller.tell("stage", "the end: everything is stopped and removed")
