@@ -19,6 +19,7 @@ from kbslurm.api.metrics import ApiMetrics
 from kbslurm.errors import Invalid, TooLarge
 
 DRAIN_CAP = 32 << 20
+PIECE = 65_536
 MARK = "kbslurm.incoming"
 CLOSE = (b"connection", b"close")
 
@@ -109,9 +110,22 @@ class HeardOut:
             early = message["type"] == "http.response.start" and not incoming.is_complete
             if early and not await incoming.drain():
                 message = {**message, "headers": [*(one for one in message["headers"] if one[0] != CLOSE[0]), CLOSE]}
-            await send(message)
+            if len(message.get("body", b"")) > PIECE:
+                await _in_pieces(message, send)
+            else:
+                await send(message)
 
         await self.app(scope, incoming.receive, sent)
+
+
+async def _in_pieces(message: Message, send: Send) -> None:
+    """A large answer piece by piece: others are served in between, and who reads nothing gets only the first."""
+    body = memoryview(message["body"])
+    for start in range(0, len(body), PIECE):
+        is_last = start + PIECE >= len(body)
+        more = message.get("more_body", False) or not is_last
+        await send({**message, "body": bytes(body[start : start + PIECE]), "more_body": more})
+        await asyncio.sleep(0)
 
 
 def incoming_of(scope: Scope) -> Incoming:
