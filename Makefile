@@ -63,7 +63,7 @@ format: $(READY)  ## format the code
 types: $(READY)  ## run mypy --strict over service, bot, harness and tests
 	$(BIN)/mypy --strict
 
-adversarial: $(READY)  ## run the whole corpus of attacks: every size, every isolation level (ROUNDS=20 SHARD=1/4 ARGS=--races)
+adversarial: $(READY)  ## run the whole corpus of attacks: every size, every isolation level (ROUNDS=20 SHARD=1/4 ARGS=--races; ARGS=--api: those on the API)
 	@$(PY) -m tests.adversarial $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SHARD),--shard $(SHARD)) $(ARGS)
 
 bench: $(READY)  ## measure speed as ratios within one run, as a table and as JSON lines

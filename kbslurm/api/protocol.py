@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from http import HTTPStatus
 from typing import ClassVar, Protocol, cast
 
+import h11
 from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
@@ -69,6 +71,17 @@ class WatchedProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._look(began=bool(self.conn.trailing_data[0]))
+
+    def send_400_response(self, msg: str) -> None:
+        """What came isn't HTTP. A request that it came in the middle of is over, and whoever was answered already, or
+        asked by HEAD, is told nothing more."""
+        request: RequestResponseCycle | None = self.cycle
+        if request is not None and not request.response_complete:
+            request.disconnected = True
+            request.message_event.set()
+        with suppress(h11.LocalProtocolError):
+            super().send_400_response(msg)
+        self._close()
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()

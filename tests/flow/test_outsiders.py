@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import threading
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import httpx
@@ -82,6 +86,99 @@ def test_nobody_links_a_token_of_their_own_to_somebody_of_staff_as_the_bot_does(
         answer = http.post("/bot/link", json={"token": pending}, headers=headers)
         assert answer.status_code == status, answer.text
     assert [len(api.store.tokens.of_person(one.id)) for one in (olga, ada)] == [0, 1]
+
+
+# ------------------------------------------------------------------------------------------------------------ at once
+
+
+def at_once(count: int, act: Callable[[int], int]) -> list[int]:
+    """What each of so many answers, all begun together."""
+    barrier = threading.Barrier(count)
+
+    def begun(number: int) -> int:
+        barrier.wait(PATIENCE_S)
+        return act(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return sorted(pool.map(begun, range(count)))
+
+
+def test_one_invitation_lets_one_person_in(api: ServedApi, http: httpx.Client) -> None:
+    api.store.boards.set_visibility("transpose", "closed", by="root", now=api.now)
+    (code,) = api.store.invites.make(["transpose"], 1, by="root", now=api.now)[1]
+    tokens = [api.store.tokens.issue(api.store.people.ensure(f"p{n}").id, now=api.now) for n in range(8)]
+
+    def joined(number: int) -> int:
+        headers = {"X-Popcorn-Cli-Id": tokens[number]}
+        return httpx.post(f"{api.url}/user/join", json={"code": code}, headers=headers, timeout=PATIENCE_S).status_code
+
+    came = at_once(8, joined)
+    assert came.count(200) == 1 and set(came) <= {200, 400, 403, 404}
+    boards = [http.get("/leaderboards", headers={"X-Popcorn-Cli-Id": token}).json() for token in tokens]
+    assert sorted(len(one) for one in boards) == [0] * 7 + [1]
+
+
+def test_submissions_at_once_share_one_limit_and_cancelling_twice_is_safe(api: ServedApi, http: httpx.Client) -> None:
+    api.store.limits.set_rate("transpose", "test", 3, by="root", now=api.now)
+    headers = {"X-Popcorn-Cli-Id": api.store.tokens.issue(api.store.people.ensure("ada").id, now=api.now)}
+
+    def sent(_: int) -> int:
+        url, files = f"{api.url}/submission/transpose/H100/test", {"file": ("k.py", GOOD)}
+        return httpx.post(url, files=files, headers=headers, timeout=PATIENCE_S).status_code
+
+    assert at_once(8, sent) == [202] * 3 + [429] * 5
+    first = http.get("/user/submissions", headers=headers).json()[-1]["id"]
+
+    def cancelled(_: int) -> int:
+        url = f"{api.url}/user/submissions/{first}/cancel"
+        return httpx.post(url, headers=headers, timeout=PATIENCE_S).status_code
+
+    assert at_once(6, cancelled) == [200] * 6
+
+
+# --------------------------------------------------------------------------------------------- problems that are bombs
+
+YAML_BOMB = "a: &a [1, 2, 3, 4, 5, 6, 7, 8, 9]\n" + "".join(
+    f"{b}: &{b} [{', '.join(f'*{a}' for _ in range(9))}]\n" for a, b in pairwise("abcdefghijk")
+)
+
+
+def zipped(**files: str) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, text in files.items():
+            packed.writestr(name, text)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("p.zip", zipped(**{"task.yml": YAML_BOMB})),
+        ("p.zip", zipped(**{"task.yml": "tests: " + "[" * 20_000})),
+        ("p.zip", zipped(**{"../../task.yml": "a: 1"})),
+        ("p.zip", zipped(**{"/etc/task.yml": "a: 1"})),
+        ("p.zip", zipped(**{"a": "x", "a/task.yml": "a: 1"})),
+        ("p.zip", zipped(**{"task.yml": "files: [{name: a, source: /etc/passwd}]"})),
+        ("p.zip", zipped(**{"task.yml": "files: [{name: ../../a, source: ../../../../etc/passwd}]"})),
+        ("p.zip", zipped(**{"task.yml": " " * 15_000_000})),
+        ("p.py", b"x = " + b"(" * 50_000),
+        ("p.py", b"x = " + b"-" * 200_000 + b"1"),
+        ("p.py", b"def ref_kernel(data):\n    return data\n" + b"\0" * 9),
+        ("../p.py", b"x = 1"),
+    ],
+)
+def test_a_problem_that_is_a_bomb_is_refused_in_a_sentence(
+    api: ServedApi, http: httpx.Client, name: str, data: bytes
+) -> None:
+    answer = http.post(
+        "/admin/leaderboards/upload?name=new&gpu=H100",
+        files={"file": (name, data)},
+        headers={"Authorization": f"Bearer {ADMIN}"},
+    )
+    assert answer.status_code in (400, 413), answer.text
+    assert "root:" not in answer.text and len(answer.text) < 2_000
+    assert api.store.boards.find("new") is None
 
 
 # ----------------------------------------------------------------------------------------------- words for operators
