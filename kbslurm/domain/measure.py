@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from kbslurm.domain.amounts import seconds
 from kbslurm.domain.board import Measured, separated
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.verdict import Verdict
@@ -28,7 +27,6 @@ CHART_FEWEST = 10
 CHART_WIDTH = 3.0
 LEAST_SPREAD = 0.01  # a smaller spread isn't assumed of any node
 AGAIN_AFTER_S = 900.0  # delay before a failed calibration is ordered again
-REPEATS = 1  # a disturbed run is measured again once; the last attempt always counts, so it never fails for this
 TOO_NEAR = "passed, but the improvement is within measurement error; your previous score stands"
 AS_TAKEN_BACK = "passed, but within measurement error of a submission that you deleted; that one's score stands"
 UNCALIBRATED = "measured before its board was calibrated, so it isn't ranked; ask a host to rejudge it"
@@ -38,13 +36,15 @@ UNCALIBRATED = "measured before its board was calibrated, so it isn't ranked; as
 class Yardstick:
     """What scoring needs to know about a leaderboard run. `previous` is its author's score so far.
 
-    `may_confirm`: a first measurement on a board that wants improvements confirmed. `latest_counts`: the board ranks
+    `may_repeat`: a first measurement, so that a second one can count instead; `may_confirm`: also on a board that wants
+    improvements confirmed. `latest_counts`: the board ranks
     the latest submission, not the best. `taken_back`: the author's best deleted score. `chart`: the baseline's recent
     times on that node, as logarithms, newest first.
     """
 
     calibrates: bool
     may_confirm: bool
+    may_repeat: bool
     b_ref_s: tuple[float, ...] | None
     previous: Measured | None
     latest_counts: bool = False
@@ -80,14 +80,18 @@ def in_reference_units(verdict: Verdict, report: Report, problem: Problem, b_ref
     return dataclasses.replace(verdict, score_s=found.value, low_s=found.low, high_s=found.high)
 
 
-def settled(verdict: Verdict, yard: Yardstick) -> tuple[Verdict, bool]:
-    """The verdict of a first measurement, and whether it would improve its author's rank and has to be measured again.
+def settled(verdict: Verdict, yard: Yardstick, *, disturbed: bool = False) -> tuple[Verdict, bool]:
+    """The verdict of a first measurement, and whether it has to be measured again: it would improve its author's rank,
+    or it was disturbed and would count.
 
     Where the best counts, an improvement within measurement error doesn't count: otherwise every resubmission would be
     a lottery ticket. Deleting the earlier submission first doesn't help: its score still stands for one that is equal
     within measurement error.
     """
     verdict, again = _settled(verdict, yard)
+    if disturbed and yard.may_repeat and verdict.ranked and verdict.score_s is not None:
+        stands = yard.previous
+        again = again or stands is None or yard.latest_counts or verdict.score_s < stands.score_s
     gone = yard.taken_back
     if again or gone is None or not verdict.ranked or verdict.score_s is None or verdict.score_s >= gone.score_s:
         return verdict, again
@@ -127,17 +131,9 @@ def is_disturbed(row: BenchmarkResult) -> bool:
     return null is not None and median is not None and median >= 2 * null and shown_best_ns(best, null) != best
 
 
-def disturbance(report: Report, ranking_by: timing.RankingBy) -> str | None:
-    """Why a leaderboard run has to be repeated: a case that counts was disturbed. None if none was."""
-    bad = [row for row in timing.that_count(report.benchmarks, "ranked", ranking_by) if is_disturbed(row)]
-    if not bad:
-        return None
-    row = bad[0]
-    null, best, median = (seconds((ns or 0.0) / 1e9) for ns in (row.null_ns, row.best_ns, row.median_ns))
-    return (
-        f"benchmark {row.index + 1} was disturbed: less the null call of {null}, one sample took {best} and the median"
-        f" {median}"
-    )
+def was_disturbed(report: Report, ranking_by: timing.RankingBy) -> bool:
+    """Whether a case that counts was."""
+    return any(map(is_disturbed, timing.that_count(report.benchmarks, "ranked", ranking_by)))
 
 
 def baseline_level(report: Report) -> float | None:

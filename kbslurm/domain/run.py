@@ -93,7 +93,7 @@ class Ending(StrEnum):
     CANCELLED = "cancelled"  # it was killed from outside
     REFUSED = "refused"  # the backend refused it
     VANISHED = "vanished"  # every source was asked, twice, and none knows it
-    UNSTEADY = "unsteady"  # the trusted baseline, or a null call, was abnormal on that node
+    UNSTEADY = "unsteady"  # the trusted baseline was abnormal on that node
     WITHDRAWN = "withdrawn"  # it hadn't started, and its run goes elsewhere
 
 

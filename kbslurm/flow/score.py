@@ -111,10 +111,6 @@ def _measured(
     shadows = work.via == SHADOW
     if not attempt.ranks and not yard.calibrates and not shadows:
         return Ranks(verdict=dataclasses.replace(verdict, ranked=False, reason=verdict.reason or OTHER_CLASS))
-    if attempt.number <= measure.REPEATS:
-        disturbed = measure.disturbance(report, problem.ranking_by)
-        if disturbed is not None:
-            return Ranks(verdict=verdict, trouble=disturbed)
     level = measure.baseline_level(report)
     if level is not None:
         off = measure.drift(yard.chart, level)
@@ -134,7 +130,8 @@ def _measured(
         verdict = measure.in_reference_units(verdict, report, problem, yard.b_ref_s)
     if shadows:
         return Ranks(verdict=dataclasses.replace(verdict, ranked=False))
-    verdict, again = measure.settled(verdict, yard)
+    disturbed = measure.was_disturbed(report, problem.ranking_by)
+    verdict, again = measure.settled(verdict, yard, disturbed=disturbed)
     return Ranks(verdict=verdict, again=again)
 
 

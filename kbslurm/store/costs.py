@@ -31,10 +31,12 @@ JOIN leaderboard b ON b.id = s.board_id
 WHERE a.price > 0 AND a.opened_at >= %(begins)s AND a.opened_at < %(ends)s GROUP BY 1, 2
 """
 
-# By board, person, team, place or run. Usage counts in the month in which the attempt was opened.
+# By board, person, team, place or run. Usage counts in the month in which the attempt was opened. A run that a place
+# refused, or gave back before it started, was never one of its runs.
 _USAGE = f"""
 SELECT {{key}} AS name, count(*) AS attempts, count(*) FILTER (WHERE a.{OPEN_ATTEMPT}) AS open,
-    count(DISTINCT r.id) AS runs, sum({GPU_S}) AS gpu_s, sum({MONEY}) AS money,
+    count(DISTINCT r.id) FILTER (WHERE a.state <> 'refused' AND (a.state <> 'cancelled' OR a.started_at IS NOT NULL))
+        AS runs, sum({GPU_S}) AS gpu_s, sum({MONEY}) AS money,
     sum({GPU_S}) FILTER (WHERE a.price > 0) AS paid_gpu_s
 FROM attempt a JOIN run r ON r.id = a.run_id JOIN submission s ON s.id = r.submission_id
 JOIN leaderboard b ON b.id = s.board_id JOIN person p ON p.id = s.person_id

@@ -24,7 +24,7 @@ _TAKEN_BACK = """t.removed_at IS NOT NULL AND (
 
 _YARDSTICK = f"""
 SELECT s.via = %(via)s AS calibrates, c.b_ref_s, r.problem_version_id AS version,
-    b.confirm AND r.counts AND r.rejudging_id = 0 AND NOT r.second AND s.removed_at IS NULL AS may_confirm,
+    r.counts AND r.rejudging_id = 0 AND NOT r.second AND s.removed_at IS NULL AS may_repeat, b.confirm,
     b.ranking = 'last' AS latest_counts, held.score_s AS standing_s, held.low_s, held.high_s,
     gone.score_s AS gone_s, gone.low_s AS gone_low_s, gone.high_s AS gone_high_s
 FROM attempt a JOIN run r ON r.id = a.run_id JOIN submission s ON s.id = r.submission_id
@@ -173,7 +173,8 @@ class Scores(Rows):
         told = {"backend": attempt.backend, "node": node, "gpu": attempt.gpu, "version": found["version"]}
         return Yardstick(
             calibrates=found["calibrates"],
-            may_confirm=found["may_confirm"],
+            may_repeat=found["may_repeat"],
+            may_confirm=found["may_repeat"] and found["confirm"],
             b_ref_s=None if found["b_ref_s"] is None else tuple(found["b_ref_s"]),
             latest_counts=found["latest_counts"],
             previous=None if found["standing_s"] is None else _measured(found["standing_s"], found),

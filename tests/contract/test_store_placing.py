@@ -311,6 +311,8 @@ def test_what_never_began_costs_nothing_and_what_perhaps_ran_costs_its_most(rig:
     rig.give_up(lost, Ending.VANISHED)
     assert rig.store.queue.demand(rig.now).spent == pytest.approx(0.6)
     assert rig.store.queue.demand(rig.now).spent_by_board == {"main": pytest.approx(0.6)}
+    used = rig.store.costs.usage("person", *month_of(rig.now), rig.now)
+    assert {row.name: row.runs for row in used} == {"ada": 0, "bob": 0, "eve": 1}, "nothing of the others ran there"
 
 
 # -------------------------------------------------------------------------------------------------------------- shadows

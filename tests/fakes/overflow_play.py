@@ -23,10 +23,12 @@ from kbslurm.backends.github import repository_files
 from kbslurm.backends.github.backend import GithubBackend
 from kbslurm.backends.local.backend import LocalBackend
 from kbslurm.cli.output import printing
+from kbslurm.cli.output.board import print_standings
 from kbslurm.config import settings as configs
 from kbslurm.config import shared_folders
 from kbslurm.daemon.loop import Daemon
 from kbslurm.daemon.timing import Timing
+from kbslurm.domain.board import ranked
 from kbslurm.domain.breaker import State
 from kbslurm.domain.placement import month_of
 from kbslurm.domain.run import Handle, JobName, OpenAttempt, Sighting
@@ -42,6 +44,7 @@ from tests.fakes.modal import TOKEN as MODAL_TOKEN
 from tests.fakes.modal import FakeModal
 
 BOARD = "transpose"
+GPUS = ("H100", "A100")
 SITE = "cluster"
 PATIENCE_S = 600.0
 TOML = f"""\
@@ -212,6 +215,9 @@ def settled(ids: Sequence[int]) -> Callable[[list[dict[str, Any]]], bool]:
 
 def played(stage: Stage) -> bool:
     """The three acts; whether all came as it had to."""
+    stage.say(
+        "GitHub and Modal are stand-ins here, on loopback: nothing leaves this machine, and no account is needed."
+    )
     stage.act("The cluster works")
     before = stage.submit("before", *BEFORE)
     stage.wait(settled(before))
@@ -290,9 +296,7 @@ def staged(folder: Path, *, quiet: bool) -> Iterator[Stage]:
         for place in places:
             if isinstance(place.backend, GithubBackend):
                 place.backend.min_isolation = 0  # no configuration may: what plays the runner here is ours alone
-        store.boards.add(
-            BOARD, loading.load(shared_folders.path("examples") / "transpose"), gpus=("H100", "A100"), confirm=False
-        )
+        store.boards.add(BOARD, loading.load(shared_folders.path("examples") / "transpose"), gpus=GPUS, confirm=False)
         timing = Timing(lease_s=5.0, idle_s=1.0, breaker_s=1.0)
         daemon = Daemon(store, places, timing=timing, rules=wiring.rules(config))
         stop = threading.Event()
@@ -345,6 +349,8 @@ def shown(stage: Stage, ok: bool, *, as_json: bool) -> None:
         for run in stage.runs()
     ]
     printing.table(("", "person", "file", "GPU", "verdict", "where"), rows)
+    stage.say("")
+    print_standings(BOARD, {gpu: ranked(stage.store.standings.scored(BOARD, gpu)) for gpu in GPUS}, limit=10)
     places = [(printing.escape(row.name or ""), str(row.runs), f"{row.gpu_s:.0f}", f"{row.money:.4f}") for row in used]
     printing.table(("place", "runs", "GPU-seconds", "EUR"), places)
     stage.say("every run has one verdict, at the expected place" if ok else "[red]that isn't the expected outcome[/]")

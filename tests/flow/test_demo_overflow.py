@@ -23,8 +23,13 @@ def test_the_only_site_goes_down_and_every_run_has_one_verdict(root: Path) -> No
     told = json.loads(done.stdout)
     assert told["ok"]
     down = [run for run in told["runs"] if run["act"] == "down"]
-    assert Counter(run["place"] for run in down) == {"github": 2, "modal": 2}
+    assert Counter(place for _, place in {(run["submission"], run["place"]) for run in down}) == {
+        "github": 2,
+        "modal": 2,
+    }
     assert all("because cluster is down" in run["why"][1] for run in down)
     assert {run["place"] for run in told["runs"] if run["act"] != "down"} == {"cluster"}
+    ran = Counter(f"{run['place']} {run['gpu']}" for run in told["runs"])
+    assert {row["name"]: row["runs"] for row in told["usage"] if row["runs"]} == ran, "both tables agree"
     money = {row["name"]: row["money"] for row in told["usage"]}
     assert money["modal A100"] > 0 == money["cluster H100"]

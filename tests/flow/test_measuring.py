@@ -336,24 +336,32 @@ def disturbed(sealed_for: Work, **changes: object) -> bytes:
     return seal(told, sealed_for.key).encode()
 
 
-def test_a_run_with_a_sample_that_is_mostly_null_call_is_repeated_once_and_then_marked(plain: Stage) -> None:
+def test_a_run_with_a_sample_that_is_mostly_null_call_is_measured_once_more_and_marked(plain: Stage) -> None:
     plain.rows("UPDATE leaderboard SET confirm = false RETURNING id")
     number = plain.submit(by="ada", mode="leaderboard").submission_id
-    first = next_attempt(plain)
     now = plain.clock.now()
-    assert score(plain.store, first, disturbed(plain.store.attempts.work(first.id)), now) is Scored.RETRY_OR_FAILED
-    (run,) = plain.runs()
-    assert run["state"] == RunState.QUEUED and "null call of 1.30 ms" in run["reason"], run["reason"]
-    second = next_attempt(plain)
-    assert score(plain.store, second, disturbed(plain.store.attempts.work(second.id)), now) is Scored.VERDICT
-    view = plain.store.submissions.get(number)
-    verdict = view.runs[0].verdict
-    assert verdict is not None and verdict.ranked, "a second time it counts: the median isn't touched by one sample"
-    shown = popcorn_submission.result(verdict.detail or {}, "ranked")
+    for _ in range(2):
+        attempt = next_attempt(plain)
+        assert score(plain.store, attempt, disturbed(plain.store.attempts.work(attempt.id)), now) is Scored.VERDICT
+    first, second = plain.runs()
+    assert (first["counts"], second["counts"], second["second"]) == (False, True, True)
+    assert len(board(plain)) == 1, "the second counts: the median isn't touched by one sample"
+    (run,) = plain.store.submissions.get(number).runs
+    assert run.verdict is not None and run.verdict.ranked
+    shown = popcorn_submission.result(run.verdict.detail or {}, "ranked")
     assert "benchmark.0.best" not in shown and "benchmark.0.mean" in shown
-    assert [row["best"] for row in pages._shown(verdict.detail or {}, "benchmarks") if row["phase"] == "ranked"] == [
-        None
-    ]
+    page = [row for row in pages._shown(run.verdict.detail or {}, "benchmarks") if row["phase"] == "ranked"]
+    assert page[0]["best"] is None and page[0]["null"] == pytest.approx(1.3e-3)
+
+
+def test_a_disturbed_run_that_would_not_count_is_not_repeated(plain: Stage) -> None:
+    plain.rows("UPDATE leaderboard SET confirm = false RETURNING id")
+    plain.submit(by="ada", mode="leaderboard")
+    assert judge(plain, 0.001) is Scored.VERDICT
+    plain.submit(by="ada", mode="leaderboard")
+    attempt = next_attempt(plain)
+    score(plain.store, attempt, disturbed(plain.store.attempts.work(attempt.id)), plain.clock.now())
+    assert len(plain.runs()) == 2 and not any(run["second"] for run in plain.runs())
 
 
 @pytest.mark.parametrize(
@@ -475,7 +483,7 @@ def test_resubmitting_for_luck_gains_next_to_nothing(between: float) -> None:
         for _ in range(40):
             first = run()
             best = min(best, first.score_s or math.inf)
-            yard = measure.Yardstick(calibrates=False, may_confirm=True, b_ref_s=None, previous=stands)
+            yard = measure.Yardstick(calibrates=False, may_repeat=True, may_confirm=True, b_ref_s=None, previous=stands)
             if measure.settled(first, yard)[1]:
                 second = run()
                 if stands is None or (second.score_s or math.inf) < stands.score_s:
