@@ -98,7 +98,7 @@ def test_a_role_shows_what_hosts_see_and_runs_nothing_as_staff(api: ServedApi) -
         bot.discord_user("501", "ada")
         host = bot.acting_for("discord:501", roles=f"2000:{HOST}")
         assert bot.acting_for("discord:501").boards() == [] and [one.name for one in host.boards()] == ["transpose"]
-        with pytest.raises(Refused, match="is closed"):
+        with pytest.raises(Refused, match="is private"):
             host.submit("transpose", "H100", "test", "k.py", GOOD)
         # A token that was linked through the bot has the person's own rights.
         with Client(api.url) as device:
