@@ -177,10 +177,12 @@ class Stage:
         return ids
 
     def runs(self) -> list[dict[str, Any]]:
-        """Every run that people ordered, with the last attempt and the verdict."""
+        """Every run that people ordered, with the last attempt, the verdict, and all places where it ran, in order."""
         return self.store._all(
             "SELECT run.id, run.submission_id, run.gpu, run.state, p.name AS person, s.file_name, v.name AS verdict,"
-            " v.score_s, v.ranked, a.backend, a.why_here, a.state AS attempt"
+            " v.score_s, v.ranked, a.backend, a.why_here, a.state AS attempt, ARRAY(SELECT o.backend FROM attempt o"
+            " WHERE o.run_id = run.id AND o.state <> 'refused' AND (o.state <> 'cancelled' OR o.started_at IS NOT NULL)"
+            " ORDER BY o.number) AS places"
             " FROM run JOIN submission s ON s.id = run.submission_id JOIN person p ON p.id = s.person_id"
             " LEFT JOIN attempt a ON a.run_id = run.id AND a.number = run.attempts"
             " LEFT JOIN verdict v ON v.run_id = run.id WHERE s.via <> 'calibration' ORDER BY run.id"
@@ -327,6 +329,7 @@ def shown(stage: Stage, ok: bool, *, as_json: bool) -> None:
                             "gpu": run["gpu"],
                             "act": stage.acts[run["submission_id"]],
                             "place": run["backend"],
+                            "places": list(dict.fromkeys(run["places"])),
                             "verdict": run["verdict"],
                             "why": sentences(stage.store.runs.why(run["id"], now)),
                         }
@@ -344,7 +347,7 @@ def shown(stage: Stage, ok: bool, *, as_json: bool) -> None:
             printing.escape(run["file_name"]),
             run["gpu"],
             printing.coloured(run["verdict"]),
-            run["backend"],
+            " → ".join(dict.fromkeys(run["places"])),
         )
         for run in stage.runs()
     ]

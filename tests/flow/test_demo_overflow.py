@@ -29,7 +29,7 @@ def test_the_only_site_goes_down_and_every_run_has_one_verdict(root: Path) -> No
     }
     assert all("because cluster is down" in run["why"][1] for run in down)
     assert {run["place"] for run in told["runs"] if run["act"] != "down"} == {"cluster"}
-    ran = Counter(f"{run['place']} {run['gpu']}" for run in told["runs"])
+    ran = Counter(f"{place} {run['gpu']}" for run in told["runs"] for place in run["places"])
     assert {row["name"]: row["runs"] for row in told["usage"] if row["runs"]} == ran, "both tables agree"
     money = {row["name"]: row["money"] for row in told["usage"]}
     assert money["modal A100"] > 0 == money["cluster H100"]

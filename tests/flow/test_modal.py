@@ -73,7 +73,7 @@ def submit(stage: Stage, file: str, **told: Any) -> Any:
 
 
 def test_runs_go_to_modal_and_come_back_with_verdicts(stage: Stage, modal: FakeModal, place: Place) -> None:
-    submit(stage, "accepted/slices.py", mode="leaderboard")
+    submit(stage, "accepted/columns.py", mode="leaderboard")
     submit(stage, "wrong_answer/square_only.py", by="bob")
     with running(Daemon(stage.store, [place], timing=QUICK)):
         stage.wait_until(lambda: stage.open_runs() == 0)

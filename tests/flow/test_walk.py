@@ -58,7 +58,7 @@ def submit(stage: Stage, file: str, gpu: str, by: str = "ada") -> Receipt:
 
 
 def test_an_accepted_and_a_wrong_submission_walk_through_all_rooms(stage: Stage, tmp_path: Path) -> None:
-    good = submit(stage, "accepted/slices.py", "H100")
+    good = submit(stage, "accepted/columns.py", "H100")
     bad = submit(stage, "wrong_answer/square_only.py", "A100", by="bob")
     place = local(tmp_path, "H100", "A100")
     with running(Daemon(stage.store, [place], timing=QUICK)):
