@@ -10,7 +10,7 @@ import threading
 from contextlib import suppress
 from typing import Any, Never
 
-from kbslurm.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, KbslurmError, Misconfigured
+from kbslurm.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_OK, Invalid, KbslurmError, Misconfigured
 
 
 def main() -> int:
@@ -88,7 +88,7 @@ def _of_the_disk(error: OSError) -> Misconfigured | None:
 
 
 def _usage(error: Exception) -> int:
-    """A usage error in click's own words; anything else is a bug of ours."""
+    """A usage error in click's own words and our format; anything else is a bug of ours."""
     import typer
 
     if isinstance(error, typer.Abort):
@@ -98,12 +98,24 @@ def _usage(error: Exception) -> int:
         return error.exit_code
     if isinstance(error, typer.BadParameter.__mro__[2]):  # ClickException, which typer doesn't export
         usage: Any = error
-        usage.show()
-        return int(usage.exit_code)
+        return _shown_help(usage) if type(usage).__name__ == "NoArgsIsHelpError" else _told(_misused(usage))
     return _bug(error)
 
 
+def _shown_help(usage: Any) -> int:
+    """A group without a command: its help is the answer."""
+    usage.show()
+    return int(usage.exit_code)
+
+
+def _misused(usage: Any) -> Invalid:
+    said = " ".join(str(usage.format_message()).split()).rstrip(".")
+    where = usage.ctx.command_path if getattr(usage, "ctx", None) is not None else "kbslurm"
+    return Invalid(said[:1].lower() + said[1:], hint=f"Run: {where} --help")
+
+
 def _bug(error: Exception) -> int:
+    import json
     import tempfile
     import traceback
 
@@ -116,6 +128,10 @@ def _bug(error: Exception) -> int:
         report = f"please report it with {file.name}; KBSLURM_DEBUG=1 shows the traceback here"
     except OSError:
         report = "KBSLURM_DEBUG=1 shows the traceback, which couldn't be saved to a file"
-    print(f"error: this is a bug in kbslurm ({type(error).__name__})", file=sys.stderr)
+    said = f"this is a bug in kbslurm ({type(error).__name__})"
+    if "--json" in sys.argv:
+        print(json.dumps({"error": {"kind": "Bug", "message": said, "hint": f"{report}."}}), flush=True)
+        return EXIT_BUG
+    print(f"error: {said}", file=sys.stderr)
     print(f" hint: {report}.", file=sys.stderr)
     return EXIT_BUG

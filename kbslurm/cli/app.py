@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from kbslurm import __version__
+from kbslurm.cli.chosen import chosen
 from kbslurm.cli.commands import COMMANDS, Command, Group
-from kbslurm.cli.context import chosen
 
 
 class _Loading(MutableMapping[str, Any]):
@@ -114,9 +114,13 @@ def before(
         Path | None,
         typer.Option("--config", help="The kbslurm.toml to use.", envvar="KBSLURM_CONFIG", show_envvar=True),
     ] = None,
+    context: Annotated[
+        str | None,
+        typer.Option("--context", help="The service to use, as `kbslurm context list` names it; `database`: none."),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Store the options given before the command's name."""
-    chosen.config = config
+    chosen.config, chosen.context = config, context

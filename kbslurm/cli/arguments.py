@@ -10,13 +10,26 @@ import typer
 from kbslurm.errors import Invalid
 from kbslurm_eval.shared.wire import Mode
 
+
+def submission_number(text: str) -> int:
+    """A submission's number, also written as people read it: #12."""
+    found = text.strip().removeprefix("#")
+    if not found.isascii() or not found.isdecimal() or len(found) > 18:
+        raise Invalid(
+            f"{text[:80]!r} isn't a submission's number",
+            hint="It is a whole number, like 12; `kbslurm history` lists yours.",
+        )
+    return int(found)
+
+
 Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
 As = Annotated[str | None, typer.Option("--as", help="Act as this person (default: $KBSLURM_PERSON, else you).")]
 
 BoardName = Annotated[str, typer.Argument(help="The board's name.")]
 PersonName = Annotated[str, typer.Argument(help="The person's name.")]
+SubmissionNumber = Annotated[int, typer.Argument(help="The submission's number.", parser=submission_number)]
 ServiceAddress = Annotated[
-    str | None, typer.Argument(help="The service's address (default: $KBSLURM_URL).", show_default=False)
+    str | None, typer.Argument(help="The service's address (default: the one in use).", show_default=False)
 ]
 LogJson = Annotated[bool, typer.Option("--log-json", "--json", help="One JSON object per line.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show more detail.")]

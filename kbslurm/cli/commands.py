@@ -73,6 +73,21 @@ COMMANDS: Mapping[str, Command | Group] = {
             "schema": Command("operator.config:schema", "Print the JSON schema of kbslurm.toml, for editors."),
         },
     ),
+    "context": Group(
+        "The services that you have signed in to, by name: list, use, show, remove.",
+        {
+            "list": Command("competitor.context:list_", "List the services that you have signed in to, by name."),
+            "use": Command(
+                "competitor.context:use",
+                "Use this service from now on, or with `database` the database that is configured here.",
+            ),
+            "show": Command("competitor.context:show_", "Show which service commands use here, and what names it."),
+            "remove": Command(
+                "competitor.context:remove",
+                "Remove a context and its token from this machine; only `kbslurm logout` also revokes the token.",
+            ),
+        },
+    ),
     "db": Group(
         "The database: upgrade, check.",
         {
@@ -260,7 +275,7 @@ COMMANDS: Mapping[str, Command | Group] = {
     "watch": Command("competitor.watch:watch", "Follow a submission to its verdict; ^C stops only the watching."),
     "whoami": Command(
         "competitor.whoami:whoami",
-        "Show who you are signed in as: at the service in $KBSLURM_URL, else in the database.",
+        "Show who you are signed in as: at the service in use and its context, else in the database.",
     ),
     "why": Command("competitor.why:why", "Explain a run's state: what it is waiting for, or where it ran and why."),
 }

@@ -8,23 +8,15 @@ import platform
 import pwd
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kbslurm.cli.chosen import chosen
+from kbslurm.cli.service_in_use import check_none_in_use
 from kbslurm.errors import Invalid, KbslurmError
 
 if TYPE_CHECKING:
     from kbslurm.config.settings import Config
     from kbslurm.store.postgres import PostgresStore
-
-
-class _Chosen:
-    """The options given before the command's name."""
-
-    config: Path | None = None
-
-
-chosen = _Chosen()
 
 
 def configuration() -> Config:
@@ -46,10 +38,11 @@ def offered_gpus() -> Mapping[str, int]:
 
 @contextmanager
 def opened_store() -> Iterator[PostgresStore]:
-    """The database, migrated; an embedded one if none is configured."""
+    """The database, migrated; an embedded one if none is configured. Invalid while a service is to be used instead."""
     from kbslurm import wiring
     from kbslurm.store import origin
 
+    check_none_in_use()
     with origin.acting("command", account_and_host()), wiring.opened_store(configuration()) as store:
         yield store
 

@@ -49,6 +49,7 @@ UNAUDITED = {
 # Commands without one.
 UNAUDITED_COMMANDS = {
     "submit": OWN, "cancel": "audited when it isn't one's own", "login": OWN, "logout": OWN,
+    **dict.fromkeys(("context list", "context use", "context show", "context remove"), "only on one's own machine"),
     "final": "as an order, an application and a discard, in test_finals", "problem sync": "as its call",
     "rejudge": "as its call", "shadow order": "in the contract of the store",
     **dict.fromkeys(("up", "api", "demo", "bot run", "db upgrade", "db downgrade"), "runs or prepares the service"),

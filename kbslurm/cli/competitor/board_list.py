@@ -5,17 +5,18 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from kbslurm.cli.arguments import Json
-from kbslurm.cli.competitor.connect import reached, url
+from kbslurm.cli.competitor.connect import reached
 from kbslurm.cli.context import opened_store
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.board import board_json, board_json_over_http, closing_time, closing_time_over_http
+from kbslurm.cli.service_in_use import InUse, in_use
 from kbslurm.domain.contest import shown_visibility
 from kbslurm.errors import EXIT_OK
 
 
 def board_list(as_json: Json = False) -> int:
     """List the boards. Over HTTP, the ones that you may see."""
-    if (named := url()) is not None:
+    if (named := in_use()) is not None:
         return _list_over_http(named, as_json)
     with opened_store() as store:
         found = store.boards.all()
@@ -40,8 +41,8 @@ def board_list(as_json: Json = False) -> int:
     return EXIT_OK
 
 
-def _list_over_http(named: str, as_json: bool) -> int:
-    with reached(named, anybody=True) as client:
+def _list_over_http(named: InUse, as_json: bool) -> int:
+    with reached(named.url, named.token, anybody=True) as client:
         found = client.board_rows()
     if as_json:
         printing.as_json([board_json_over_http(row) for row in found])
@@ -58,5 +59,5 @@ def _list_over_http(named: str, as_json: bool) -> int:
         ]
         printing.table(("board", "problem", "GPUs", "closes", "visibility"), rows)
     else:
-        printing.say(f"you can't see any boards at {named}")
+        printing.say(f"you can't see any boards at {named.url}")
     return EXIT_OK

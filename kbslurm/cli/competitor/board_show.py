@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kbslurm.cli.arguments import BoardName, Json
-from kbslurm.cli.competitor.connect import reached, url
+from kbslurm.cli.competitor.connect import reached
 from kbslurm.cli.context import opened_store
 from kbslurm.cli.lookup import board_named
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.board import board_json, board_json_over_http, print_standings
+from kbslurm.cli.service_in_use import InUse, in_use
 from kbslurm.domain import board as boards
 from kbslurm.domain import contest, measure
 from kbslurm.errors import EXIT_OK
@@ -30,7 +31,7 @@ def board_show(
     as_json: Json = False,
 ) -> int:
     """Show a board's standings, one table per GPU type: rank, person, score with its interval, time."""
-    if (named := url()) is not None:
+    if (named := in_use()) is not None:
         return _shown_over_http(named, name, gpu, limit, as_json)
     with opened_store() as store:
         board = board_named(store, name)
@@ -47,8 +48,8 @@ def board_show(
     return EXIT_OK
 
 
-def _shown_over_http(named: str, name: str, gpu: str | None, limit: int, as_json: bool) -> int:
-    with reached(named, anybody=True) as client:
+def _shown_over_http(named: InUse, name: str, gpu: str | None, limit: int, as_json: bool) -> int:
+    with reached(named.url, named.token, anybody=True) as client:
         board = client.board(name)
         row = next(one for one in client.board_rows() if one["id"] == board.id)
         gpus = (contest.known_gpu(gpu, board.gpus),) if gpu else board.gpus

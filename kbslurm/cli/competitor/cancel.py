@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from kbslurm.cli.arguments import As, Json
+from kbslurm.cli.arguments import As, Json, SubmissionNumber
 from kbslurm.cli.competitor.connect import service
 from kbslurm.cli.output import printing
 
 
 def cancel(
-    submission: Annotated[int, typer.Argument(help="The submission's number.")],
+    submission: SubmissionNumber,
     as_: As = None,
     as_json: Json = False,
 ) -> int:

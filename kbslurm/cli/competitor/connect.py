@@ -1,8 +1,7 @@
-"""The service to use: over HTTP if $KBSLURM_URL is set, else the database."""
+"""The service to use: over HTTP if one is named, else the database."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from kbslurm.cli.competitor.service import Service
 from kbslurm.cli.competitor.service_database import DatabaseService
 from kbslurm.cli.competitor.service_http import HttpService
 from kbslurm.cli.context import opened_store
+from kbslurm.cli.service_in_use import URL, InUse, in_use
 from kbslurm.errors import (
     Invalid,
     Unauthenticated,
@@ -23,37 +23,35 @@ if TYPE_CHECKING:
     from kbslurm.client.http import Client
 
 
-URL = "KBSLURM_URL"
-
-
-def url() -> str | None:
-    """The service named by $KBSLURM_URL."""
-    named = os.environ.get(URL, "").strip()
-    return kept_tokens.address(named) if named else None
-
-
 def service_address(where: str | None) -> str:
-    """The service named on the command line, else by $KBSLURM_URL."""
-    named = kept_tokens.address(where) if where else url()
-    if named is None:
+    """The service named on the command line, else the one in use."""
+    if where:
+        return kept_tokens.address(where)
+    found = in_use()
+    if found is None:
         raise Invalid("no service is configured", hint=f"Run: kbslurm login https://…, or set {URL}.")
-    return named
+    return found.url
 
 
 @contextmanager
 def service(as_: str | None = None) -> Iterator[Service]:
     """The service to use."""
-    named = url()
-    if named is None:
+    found = in_use()
+    if found is None:
         with opened_store() as store:
             yield DatabaseService(store, as_)
         return
+    check_identified(found, as_)
+    with reached(found.url, found.token) as client:
+        yield HttpService(client)
+
+
+def check_identified(found: InUse, as_: str | None) -> None:
+    """Refuse --as where a token says who it is."""
     if as_ is not None:
         raise Invalid(
-            f"--as works only with the database; {named} identifies you by your token", hint="Run: kbslurm login"
+            f"--as works only with the database; {found.url} identifies you by your token", hint="Run: kbslurm login"
         )
-    with reached(named) as client:
-        yield HttpService(client)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbslurm.cli.arguments import As, Json
+from kbslurm.cli.arguments import As, Json, submission_number
 from kbslurm.cli.competitor.connect import service
 from kbslurm.cli.competitor.service import Service
 from kbslurm.cli.output import printing
@@ -47,8 +47,16 @@ class Pair:
 
 
 def diff(
-    older: Annotated[int, typer.Argument(help="A submission's number; if alone, compared with the one before it.")],
-    newer: Annotated[int | None, typer.Argument(help="The other submission's number.")] = None,
+    older: Annotated[
+        int,
+        typer.Argument(
+            help="A submission's number; if alone, compared with the one before it.",
+            parser=submission_number,
+        ),
+    ],
+    newer: Annotated[
+        int | None, typer.Argument(help="The other submission's number.", parser=submission_number)
+    ] = None,
     code: Annotated[bool, typer.Option("--code/--no-code", help="Show the changed lines.")] = True,
     as_: As = None,
     as_json: Json = False,

@@ -11,8 +11,9 @@ import typer
 
 from kbslurm.cli.arguments import Json, ServiceAddress
 from kbslurm.cli.competitor import kept_tokens
-from kbslurm.cli.competitor.connect import URL, is_near, reached, service_address, url
+from kbslurm.cli.competitor.connect import is_near, reached, service_address
 from kbslurm.cli.output import printing
+from kbslurm.cli.service_in_use import URL, in_use
 from kbslurm.errors import EXIT_INTERRUPTED, EXIT_OK, BackendTrouble, Invalid, NotAccepting, Unauthenticated
 
 LOOK_S = 3.0
@@ -25,13 +26,18 @@ def login(
         str | None, typer.Option("--register", help="discord or github: get a new token and link it to you.")
     ] = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="With --register: wait until it is linked.")] = True,
+    context: Annotated[
+        str | None,
+        typer.Option("--context", help="The name to keep it under (default: the service's host)."),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Sign in to a service with a token: pasted, read from standard input, or a new one from --register.
 
-    It is saved in your configuration folder, readable only by you; $KBSLURM_TOKEN takes precedence.
+    It is saved in your configuration folder, readable only by you; $KBSLURM_TOKEN takes precedence. From then on,
+    commands use this service (`kbslurm context use` switches); $KBSLURM_URL takes precedence.
     """
-    named = service_address(where)
+    named, name = service_address(where), None if context is None else kept_tokens.context_name(context)
     with reached(named, token="", anybody=True) as client:
         client.check()
     if urlsplit(named).scheme == "http" and not is_near(named):
@@ -39,8 +45,8 @@ def login(
             f"[yellow]caution[/]: {printing.escape(named)} isn't encrypted: others on the network can read the token"
         )
     if register is None and (token := _pasted(named)):
-        return _entered(named, token, as_json)
-    return _registered(named, register or "discord", wait, as_json)
+        return _entered(named, token, name, as_json)
+    return _registered(named, register or "discord", wait, name, as_json)
 
 
 def _pasted(named: str) -> str:
@@ -62,7 +68,7 @@ def _pasted(named: str) -> str:
     return kept_tokens.checked(text)
 
 
-def _entered(named: str, token: str, as_json: bool) -> int:
+def _entered(named: str, token: str, name: str | None, as_json: bool) -> int:
     try:
         with reached(named, token) as client:
             person = client.me()
@@ -71,23 +77,24 @@ def _entered(named: str, token: str, as_json: bool) -> int:
             f"{named} rejected this token: it was revoked, has expired, or isn't linked yet",
             hint="Nothing was saved. Ask a host for another token, or run: kbslurm login --register discord",
         ) from None
-    path = kept_tokens.keep(named, token)
+    path, name = kept_tokens.keep(named, token, name)
     if as_json:
-        printing.as_json({"url": named, "person": person.name, "role": person.role, "file": str(path)})
+        told = {"url": named, "context": name, "person": person.name, "role": person.role, "file": str(path)}
+        printing.as_json(told)
         return EXIT_OK
-    printing.say(f"signed in to {named} as {person.name} ({person.role})")
+    printing.say(f"signed in to {named} as {person.name} ({person.role}), context {name}")
     _say_where(named)
     return EXIT_OK
 
 
-def _registered(named: str, provider: str, wait: bool, as_json: bool) -> int:
+def _registered(named: str, provider: str, wait: bool, name: str | None, as_json: bool) -> int:
     if provider not in ("discord", "github"):
         raise Invalid(f"can't register with {provider!r}", hint="Choose discord or github.")
     with reached(named, token="", anybody=True) as client:
         token = kept_tokens.checked(client.pending(cast("Literal['discord', 'github']", provider)))
-    path = kept_tokens.keep(named, token)
+    path, name = kept_tokens.keep(named, token, name)
     if as_json and not wait:
-        printing.as_json({"url": named, "pending": token, "file": str(path)})
+        printing.as_json({"url": named, "context": name, "pending": token, "file": str(path)})
         return EXIT_OK
     console = printing.err()
     console.print("this device now has a token that isn't linked to you yet. Within an hour, do one of these:")
@@ -98,19 +105,19 @@ def _registered(named: str, provider: str, wait: bool, as_json: bool) -> int:
         printing.say("kbslurm whoami shows when it is linked")
         return EXIT_OK
     try:
-        return _linked(named, token, as_json)
+        return _linked(named, token, name, as_json)
     except KeyboardInterrupt:
         console.print("\nstopped waiting; the token is saved. kbslurm whoami shows when it is linked")
         return EXIT_INTERRUPTED
 
 
-def _linked(named: str, token: str, as_json: bool) -> int:
+def _linked(named: str, token: str, name: str, as_json: bool) -> int:
     until = time.monotonic() + LINK_WITHIN_S
     with printing.progress(as_json) as tell:
         tell({"phase": "waiting to be linked"})
         while True:
             try:
-                return _entered(named, token, as_json)
+                return _entered(named, token, name, as_json)
             except (Unauthenticated, BackendTrouble, NotAccepting):
                 if time.monotonic() > until:
                     raise
@@ -118,5 +125,6 @@ def _linked(named: str, token: str, as_json: bool) -> int:
 
 
 def _say_where(named: str) -> None:
-    if url() != named:
-        printing.say(f"export {URL}={named} makes submit, watch, history, diff and board use it")
+    found = in_use()
+    if found is not None and found.url != named:
+        printing.say(f"commands still use {found.url}, which {found.named_by} names; unset {URL} to use this one")

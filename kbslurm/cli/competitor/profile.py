@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kbslurm.cli.arguments import As, Json
+from kbslurm.cli.arguments import As, Json, submission_number
 from kbslurm.cli.competitor.connect import service
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.submission import profile_of
@@ -15,7 +15,13 @@ from kbslurm.errors import Invalid
 
 
 def profile(
-    submission: Annotated[int, typer.Argument(help="The number of a submission made with --mode profile.")],
+    submission: Annotated[
+        int,
+        typer.Argument(
+            help="The number of a submission made with --mode profile.",
+            parser=submission_number,
+        ),
+    ],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Download the files into this folder.")] = None,
     as_: As = None,
     as_json: Json = False,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kbslurm.cli.arguments import Json
+from kbslurm.cli.arguments import Json, SubmissionNumber
 from kbslurm.cli.competitor.connect import service
 from kbslurm.cli.competitor.service import Look, Service
 from kbslurm.cli.output import printing
@@ -32,7 +32,7 @@ LONGEST_WAIT_S = 15.0
 
 
 def watch(
-    submission: Annotated[int, typer.Argument(help="The submission's number.")],
+    submission: SubmissionNumber,
     once: Annotated[bool, typer.Option("--once", help="Show the current state and exit.")] = False,
     as_json: Json = False,
 ) -> int:

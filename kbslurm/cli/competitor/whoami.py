@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from kbslurm.cli.acting import known_person
 from kbslurm.cli.arguments import As, Json
-from kbslurm.cli.competitor.connect import reached, url
+from kbslurm.cli.competitor.connect import check_identified, reached
 from kbslurm.cli.context import opened_store, own_name
 from kbslurm.cli.output import printing
-from kbslurm.errors import EXIT_OK, Invalid
+from kbslurm.cli.service_in_use import in_use
+from kbslurm.errors import EXIT_OK
 
 
 def whoami(as_: As = None, as_json: Json = False) -> int:
-    """Show who you are signed in as: at the service in $KBSLURM_URL, else in the database."""
-    named = url()
-    if named is not None:
-        if as_ is not None:
-            raise Invalid(
-                f"--as works only with the database; {named} identifies you by your token", hint="Run: kbslurm login"
-            )
-        with reached(named) as client:
+    """Show who you are signed in as: at the service in use and its context, else in the database."""
+    found = in_use()
+    if found is not None:
+        check_identified(found, as_)
+        with reached(found.url, found.token) as client:
             person = client.me()
-        name, banned, place = person.name, person.banned, named
+        name, banned, place = person.name, person.banned, found.url
         role: str | None = person.role
     else:
         with opened_store() as store:
@@ -28,8 +26,10 @@ def whoami(as_: As = None, as_json: Json = False) -> int:
             name, role, banned = (
                 (own_name(), None, False) if known is None else (known.name, known.role, known.banned_at is not None)
             )
+    context = None if found is None else found.context
     if as_json:
-        printing.as_json({"person": name, "role": role, "banned": banned, "at": place})
+        printing.as_json({"person": name, "role": role, "banned": banned, "at": place, "context": context})
         return EXIT_OK
-    printing.say(f"{name} ({role or 'not known there yet'}{', banned' if banned else ''}) at {place}")
+    where = place if context is None else f"{place} (context {context})"
+    printing.say(f"{name} ({role or 'not known there yet'}{', banned' if banned else ''}) at {where}")
     return EXIT_OK

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from kbslurm.cli.arguments import LogJson, Verbose
 from kbslurm.cli.context import configuration
+from kbslurm.cli.service_in_use import say_database
 from kbslurm.errors import EXIT_OK
 
 
@@ -20,6 +21,8 @@ def api(log_json: LogJson = False, verbose: Verbose = False) -> int:
     )
 
     config = configuration()
+    if "KBSLURM_API_CHILD" not in os.environ:
+        say_database(config, as_json=log_json)
     with stop_on_signals() as stop, _with_parent(stop):
         run_api(config, stop, log_json=log_json, verbose=verbose)
     return EXIT_OK

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -9,15 +11,26 @@ import typer
 from kbslurm.cli.arguments import Json
 from kbslurm.cli.context import configuration
 from kbslurm.cli.output import printing
+from kbslurm.cli.service_in_use import say_database
 from kbslurm.errors import EXIT_BUG, EXIT_OK
+
+
+@contextmanager
+def _database() -> Iterator[str]:
+    """The database that is configured here, whatever service is in use."""
+    from kbslurm import wiring
+
+    config = configuration()
+    say_database(config)
+    with wiring.database(config) as url:
+        yield url
 
 
 def upgrade(as_json: Json = False) -> int:
     """Upgrade the schema to this version. Safe to run twice, even concurrently."""
-    from kbslurm import wiring
     from kbslurm.store import migrate
 
-    with wiring.database(configuration()) as url:
+    with _database() as url:
         before = migrate.current(url)
         migrate.upgrade(url)
         after = migrate.current(url)
@@ -30,10 +43,9 @@ def upgrade(as_json: Json = False) -> int:
 
 def check(as_json: Json = False) -> int:
     """Report the state of the schema: current, behind, empty or ahead. Exit code 1 unless it is current."""
-    from kbslurm import wiring
     from kbslurm.store import migrate
 
-    with wiring.database(configuration()) as url:
+    with _database() as url:
         state, at = migrate.check(url), migrate.current(url)
     if as_json:
         printing.as_json({"schema": state.value, "revision": at})
@@ -50,13 +62,12 @@ def downgrade(
     as_json: Json = False,
 ) -> int:
     """Downgrade the schema. Data that doesn't fit the older schema is lost, so it requires --yes."""
-    from kbslurm import wiring
     from kbslurm.errors import Invalid
     from kbslurm.store import migrate
 
     if not yes:
         raise Invalid("a downgrade can lose data", hint="Make a backup (pg_dump), then pass --yes.")
-    with wiring.database(configuration()) as url:
+    with _database() as url:
         before = migrate.current(url)
         migrate.downgrade(url, to)
         after = migrate.current(url)

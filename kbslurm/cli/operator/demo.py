@@ -20,6 +20,7 @@ from kbslurm.cli.operator.demo_script import Play, Script, say_next, script
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.board import print_standings
 from kbslurm.cli.output.submission import submission_json
+from kbslurm.cli.service_in_use import say_database
 from kbslurm.domain import board as boards
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import EXIT_OK, EXIT_REJECTED, Invalid, Misconfigured
@@ -96,6 +97,7 @@ def _served(place: Path, site: Path | None) -> Iterator[tuple[Config, PostgresSt
     config_file = _configured(place, site)
     logs.set_up(level="error")
     config = configs.load(config_file)
+    say_database(config)
     with wiring.opened_store(config) as store:
         daemon = Daemon(store, wiring.places(config))
         stop = threading.Event()

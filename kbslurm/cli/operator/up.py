@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kbslurm.cli.arguments import LogJson, Verbose
-from kbslurm.cli.context import chosen, configuration
+from kbslurm.cli.chosen import chosen
+from kbslurm.cli.context import configuration
 from kbslurm.cli.operator.bot_process import ARGV, environment, loopback
+from kbslurm.cli.service_in_use import say_database
 from kbslurm.errors import EXIT_OK, Misconfigured
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ def up(
     )
 
     config = configuration()
+    say_database(config, as_json=log_json)
     if not wiring.slots(config):
         raise Misconfigured(
             "no backend is configured, so nothing could run",

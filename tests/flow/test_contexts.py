@@ -1,0 +1,150 @@
+"""Services by name: which one a command uses, where its token is kept, and that nothing falls back to a database."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import CommandLine, Said
+from tests.flow.stage import HandClock
+from tests.popcorn.served_api import ServedApi, served
+
+
+@pytest.fixture
+def api(database_url: str, tmp_path: Path) -> Iterator[ServedApi]:
+    with served(database_url, tmp_path / "service", clock=HandClock()) as built:
+        yield built
+
+
+class Desk:
+    """Somebody's machine, without a word about any service in its environment."""
+
+    def __init__(self, api: ServedApi, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        home.mkdir()
+        self.api, self.home, self._patch = api, home, monkeypatch
+        self.run = CommandLine(cwd=home, env={"XDG_CONFIG_HOME": str(home / "conf")})
+
+    def __call__(self, *words: str, **env: str) -> Said:
+        return self.run(*words, **env)
+
+    def login(self, name: str, *words: str) -> Said:
+        token = self.api.store.tokens.issue(self.api.store.people.ensure(name).id, now=self.api.now)
+        self._patch.setattr(sys, "stdin", io.StringIO(f"{token}\n"))
+        return self("login", self.api.url, *words)
+
+    @property
+    def file(self) -> Path:
+        return self.home / "conf/kbslurm/tokens.json"
+
+
+@pytest.fixture
+def desk(api: ServedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    return Desk(api, tmp_path / "desk", monkeypatch)
+
+
+def who(said: Said) -> tuple[str, str | None]:
+    return said.json()["person"], said.json()["context"]
+
+
+def test_a_name_stands_for_a_service_and_who_one_is_there(desk: Desk) -> None:
+    assert desk.login("ada", "--context", "mine").code == 0
+    assert desk.login("hana", "--context", "course").code == 0
+    assert desk.file.stat().st_mode & 0o777 == 0o600
+    assert who(desk("whoami", "--json")) == ("hana", "course"), "the last login is in use"
+    assert f"hana (participant) at {desk.api.url} (context course)" in desk("whoami").out
+    assert desk("context", "use", "mine").code == 0
+    assert who(desk("whoami", "--json")) == ("ada", "mine")
+    assert who(desk("--context", "course", "whoami", "--json")) == ("hana", "course")
+    assert who(desk("whoami", "--json", KBSLURM_CONTEXT="course")) == ("hana", "course")
+    rows = desk("context", "list", "--json").json()
+    assert [(row["context"], row["signed_in"], row["in_use"]) for row in rows] == [
+        ("mine", True, True), ("course", True, False),
+    ]  # fmt: skip
+    assert not any("token" in row for row in rows)
+    assert desk("context", "remove", "mine").code == 0
+    assert desk("context", "show", "--json").json()["url"] is None
+    gone = desk("context", "use", "mine")
+    assert gone.code == 2 and "there is no context 'mine'" in gone.err and "course" in gone.err
+
+
+def test_the_address_in_the_environment_goes_before_the_context_in_use(desk: Desk) -> None:
+    desk.login("ada", "--context", "mine")
+    away = "http://127.0.0.1:9"
+    assert desk("context", "show", "--json", KBSLURM_URL=away).json() == {
+        "context": None, "url": away, "signed_in": False, "named_by": "KBSLURM_URL",
+    }  # fmt: skip
+    assert desk("whoami", KBSLURM_URL=away).code == 4, "the token of another service isn't sent there"
+    assert desk("context", "show", "--json", KBSLURM_URL=away, KBSLURM_CONTEXT="mine").json()["url"] == away
+    assert desk("--context", "mine", "context", "show", "--json", KBSLURM_URL=away).json()["url"] == desk.api.url
+    assert who(desk("whoami", "--json", KBSLURM_URL=desk.api.url)) == ("ada", "mine")
+    told = desk("context", "use", "mine", KBSLURM_URL=away)
+    assert told.code == 0 and f"KBSLURM_URL names {away}" in told.err
+
+
+def test_signed_out_isnt_somewhere_else(desk: Desk) -> None:
+    desk.login("ada", "--context", "mine")
+    assert desk("logout").code == 0
+    told = desk("history")
+    assert told.code == 4 and "you aren't signed in" in told.err
+    assert desk("context", "list", "--json").json()[0]["signed_in"] is False
+
+
+def test_the_first_form_of_the_file_is_read(desk: Desk) -> None:
+    desk.login("ada", "--context", "mine")
+    (kept,) = json.loads(desk.file.read_text())["contexts"].values()
+    desk.file.write_text(json.dumps({kept["url"]: kept["token"]}))
+    assert desk("whoami", "--json", KBSLURM_URL=desk.api.url).json()["person"] == "ada"
+    assert desk("context", "show", "--json").json()["url"] is None, "nothing was in use then"
+    (row,) = desk("context", "list", "--json").json()
+    assert row["context"] == desk.api.url.removeprefix("http://")
+    assert desk("context", "use", row["context"]).code == 0 and desk("whoami", "--json").json()["person"] == "ada"
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"contexts": {"a": 3}, "in_use": null}', '{"http://a": 3}', "3"])
+def test_a_broken_file_is_said_to_be_one(desk: Desk, text: str) -> None:
+    desk.login("ada")
+    desk.file.write_text(text)
+    told = desk("whoami")
+    assert told.code == 2 and "isn't a valid token file" in told.err
+
+
+@pytest.mark.parametrize("name", ["database", "a b", "", "-x", "ü"])
+def test_what_isnt_a_name_is_refused_before_anything_is_kept(desk: Desk, name: str) -> None:
+    assert desk.login("ada", f"--context={name}").code == 2
+    assert not desk.file.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("watch", "abc"), "'abc' isn't a submission's number"),
+        (("cancel", "1.5"), "'1.5' isn't a submission's number"),
+        (("diff", "1", "x"), "'x' isn't a submission's number"),
+        (("profile", "-1"), "no such option: -1"),
+        (("watch",), "missing argument"),
+        (("board", "create"), "missing argument"),
+        (("history", "--limit", "many"), "invalid value for '--limit'"),
+        (("board", "list", "--colour"), "--colour"),
+        (("nonsense",), "nonsense"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_errors_of_usage_look_like_every_other(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    kbslurm = CommandLine(cwd=tmp_path)
+    plain = kbslurm(*words)
+    assert plain.code == 2 and plain.out == "" and plain.err.lower().startswith("error: ") and said in plain.err
+    as_json = kbslurm(*words, "--json")
+    assert as_json.code == 2 and as_json.err == ""
+    told = as_json.json()["error"]
+    assert told["kind"] == "Invalid" and said in told["message"] and told["hint"]
+
+
+def test_a_submissions_number_may_be_written_as_it_is_shown(desk: Desk) -> None:
+    desk.login("ada")
+    told = desk("watch", "#12")
+    assert told.code == 2 and "there is no submission '12'" in told.err
