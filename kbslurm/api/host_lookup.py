@@ -1,13 +1,47 @@
-"""Look up the board or person that a host named."""
+"""A host's call: who acts, and the board or person that they named."""
 
 from __future__ import annotations
 
+from kbslurm.api import identity
 from kbslurm.api.context import Context
-from kbslurm.domain import contest
-from kbslurm.errors import NotFound
+from kbslurm.api.hosting.hosting import Hosting
+from kbslurm.errors import NoHost, NotFound
 from kbslurm.store.views import Board, Person
 
 HOSTS_FAILURES = (400, 401, 404)
+
+
+def hosting(context: Context, sender: identity.Given) -> Hosting:
+    """The host who calls, at work; NoHost if they aren't one."""
+    by, person = identity.acting_host(context, sender)
+    return at_work(context, by, person)
+
+
+def creating(context: Context, sender: identity.Given) -> Hosting:
+    """Whoever may create a board: every host, and creators by a Discord role."""
+    by, person = identity.creator(context, sender)
+    return at_work(context, by, person)
+
+
+def hosting_in_person(context: Context, sender: identity.Given, what: str) -> Hosting:
+    """As `hosting`, but never through the bot: a right that holds for one call must not become a lasting one, least of
+    all someone else's."""
+    if identity.is_bot(context, sender):
+        identity.host(context, sender)
+        raise NoHost(f"{what} over Discord", hint="Use kbslurm, or the API with your own token.")
+    return hosting(context, sender)
+
+
+def at_work(context: Context, by: str, person: Person | None) -> Hosting:
+    """This host at work, now."""
+    return Hosting(
+        store=context.store,
+        config=context.config,
+        by=by,
+        person=person,
+        creator=None if person is None else person.id,
+        now=context.clock.now(),
+    )
 
 
 def held(context: Context, name: str) -> Board:
@@ -15,20 +49,4 @@ def held(context: Context, name: str) -> Board:
     found = context.store.boards.find(name)
     if found is None:
         raise NotFound("board", name, known=context.store.boards.names())
-    return found
-
-
-def whom(context: Context, text: str) -> Person:
-    """The person meant by person:ID, discord:ID, github:ID, one of our numbers, else an account, else a name."""
-    provider, colon, account = text.partition(":")
-    found: Person | None
-    if colon and provider in ("discord", "github"):
-        found = context.store.people.by_account(provider, account)
-    elif colon and provider == "person":
-        found = context.store.people.by_name_or_id(account)
-    else:
-        found = context.store.people.by_name_or_id(text) or context.store.people.by_account("discord", text)
-    if found is None:
-        names = [known.name for known in context.store.people.all()]
-        raise NotFound("person", text, hint=contest.did_you_mean(text, names) or None)
     return found

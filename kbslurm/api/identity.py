@@ -14,7 +14,6 @@ from starlette.datastructures import Headers
 
 from kbslurm.api.context import Context
 from kbslurm.domain import access
-from kbslurm.domain.run import PersonId
 from kbslurm.errors import Banned, NoHost, NotFound, Refused, Unauthenticated, Unnamed
 from kbslurm.store import origin
 from kbslurm.store.views import Person
@@ -172,14 +171,14 @@ def check_reaches_files(context: Context, sender: Given) -> None:
         )
 
 
-def creator(context: Context, sender: Given) -> tuple[str, PersonId | None]:
+def creator(context: Context, sender: Given) -> tuple[str, Person | None]:
     """Who creates a board: their name for the audit log, and the person if known. Every host may."""
     if not is_bot(context, sender):
-        return host(context, sender), None
+        return acting_host(context, sender)
     found = asker(context, sender)
     if found.right is None:
         raise NoHost(f"{found.person.name} may not create boards", hint="This needs a host's or a creator's rights.")
-    return found.by, found.person.id
+    return found.by, found.person
 
 
 def asker(context: Context, sender: Given) -> Asker:

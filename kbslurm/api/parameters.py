@@ -14,3 +14,8 @@ Number = Annotated[int, Path(ge=0, le=2**63 - 1, description="The submission's n
 RunNumber = Annotated[int, Path(ge=0, le=2**63 - 1, description="The run's number.")]
 Limit = Annotated[int, Query(ge=1, le=100)]
 Offset = Annotated[int, Query(ge=0, le=2**31 - 1)]
+Entry = Annotated[
+    str | None,
+    Query(max_length=1000, description="The task.yml or reference file in the zip (default: its only task.yml)."),
+]
+Whom = Annotated[str, Path(max_length=100, description="A person's number, name, or discord:ID, github:ID.")]

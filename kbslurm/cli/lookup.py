@@ -1,4 +1,4 @@
-"""Look up boards, people, problems and sites by name; NotFound lists the existing ones."""
+"""Look up boards, people and sites by name; NotFound lists the existing ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from kbslurm.domain import contest
 from kbslurm.errors import NotFound
 
 if TYPE_CHECKING:
-    from kbslurm.domain.problem import Problem
     from kbslurm.domain.site import Site
     from kbslurm.store.postgres import PostgresStore
     from kbslurm.store.views import Board, Person
@@ -23,15 +22,6 @@ def board_named(store: PostgresStore, name: str) -> Board:
     if found is None:
         raise NotFound("board", name, known=store.boards.names())
     return found
-
-
-def newest_problem(store: PostgresStore, name: str) -> Problem:
-    """The newest version of the problem with that name, or NotFound with the existing ones."""
-    known = store.problems.all()
-    ids = [version.id for version in known if version.name.lower() == name.lower()]
-    if not ids:
-        raise NotFound("problem", name, known=sorted({version.name for version in known}))
-    return store.problems.of_version(max(ids))
 
 
 def person_named(store: PostgresStore, name: str) -> Person:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -89,6 +90,10 @@ class Connection:
             return answer.json()
         except ValueError:
             raise self._stranger("invalid JSON") from None
+
+    def _act(self, path: str, wanted: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self._told("POST", path, json=wanted)
+        return found
 
 
 def part(text: str) -> str:

@@ -9,11 +9,12 @@ from kbslurm.client.answers import (
     MadeBoard,
     Verifying,
 )
-from kbslurm.client.connection import SYNC_TIMEOUT_S, UPLOAD_TIMEOUT_S, Connection, part
+from kbslurm.client.connection import UPLOAD_TIMEOUT_S, part
+from kbslurm.client.host_problem_calls import HostProblemCalls, Sent
 from kbslurm.client.parsing import parsed
 
 
-class HostBoardCalls(Connection):
+class HostBoardCalls(HostProblemCalls):
     """The hosts' calls about boards."""
 
     def verify(
@@ -55,48 +56,118 @@ class HostBoardCalls(Connection):
         )
         return parsed(MadeBoard, told)
 
-    def rejudge_preview(self, board: str, chosen: Sequence[str] = (), version: int | None = None) -> Mapping[str, Any]:
-        """The state of the board's open rejudge; if there is none, order one."""
-        path = f"/admin/leaderboards/{part(board)}/rejudge-preview"
-        found: Mapping[str, Any] = self._told("POST", path, json={"filter": list(chosen), "version": version})
+    def new_board(
+        self,
+        name: str,
+        *,
+        sent: Sent | None = None,
+        problem: str | None = None,
+        gpus: Sequence[str] = (),
+        deadline: str | None = None,
+        zone: str = "UTC",
+        description: str | None = None,
+        visibility: Literal["public", "closed"] = "public",
+        min_isolation: int | None = None,
+        confirm: bool = True,
+    ) -> Mapping[str, Any]:
+        """Create a board on a problem that is sent along, or on the newest version of the one with that name."""
+        wanted: dict[str, Any] = {"name": name, "zone": zone, "visibility": visibility, "confirm": confirm}
+        more = {"deadline": deadline, "description": description, "min_isolation": min_isolation}
+        wanted |= {key: value for key, value in more.items() if value is not None}
+        found: Mapping[str, Any]
+        if sent is None:
+            whole = {**wanted, "gpus": list(gpus), "problem": problem or ""}
+            found = self._told("POST", "/admin/leaderboards/of-problem", json=whole)
+        else:
+            wanted |= {"gpu": list(gpus), "problem": sent.name, "entry": sent.entry}
+            found = self._uploaded("/admin/leaderboards/upload", sent, wanted)
+        return found
+
+    def edit_board(
+        self,
+        board: str,
+        *,
+        description: str | None = None,
+        gpus: Sequence[str] | None = None,
+        deadline: str | None = None,
+        zone: str | None = None,
+        visibility: Literal["public", "closed"] | None = None,
+        min_isolation: int | None = None,
+        version: int | None = None,
+        reopen: bool = False,
+    ) -> Mapping[str, Any]:
+        """Change what is given; a deadline may also be `never`. The answer names what changed."""
+        wanted = {
+            "description": description,
+            "gpus": None if gpus is None else list(gpus),
+            "deadline": deadline,
+            "zone": zone,
+            "visibility": visibility,
+            "min_isolation": min_isolation,
+            "version": version,
+            "reopen": reopen,
+        }
+        found: Mapping[str, Any] = self._told("PATCH", f"/admin/leaderboards/{part(board)}", json=wanted)
         return found
 
     def places(self, board: str) -> list[Mapping[str, Any]]:
         """A board's standings, with unrounded scores."""
         return list(self._get(f"/admin/leaderboards/{part(board)}/export")["places"])
 
-    def extend(self, board: str, whom: str, until: str | None) -> None:
+    def extend(self, board: str, whom: str, until: str | None) -> Mapping[str, Any]:
         """Give one person a deadline extension; None removes it."""
-        path = f"/admin/leaderboards/{part(board)}/extend"
-        self._told("POST", path, json={"person": whom, "until": until})
+        return self._act(f"/admin/leaderboards/{part(board)}/extend", {"person": whom, "until": until})
 
     def invite(self, boards: Sequence[str], count: int) -> list[str]:
-        """Make invitations, each to all of these boards."""
-        told = self._told("POST", "/admin/invites", json={"leaderboards": list(boards), "count": count})
-        return list(told["codes"])
+        """Make invitations, each to all of these boards; their codes."""
+        return list(self.make_invites(boards, count)["codes"])
 
-    def set_rate_limit(self, board: str, category: Literal["test", "leaderboard"], most: int | None) -> None:
+    def make_invites(self, boards: Sequence[str], count: int) -> Mapping[str, Any]:
+        """Make invitations, each for one person and all of these boards."""
+        return self._act("/admin/invites", {"leaderboards": list(boards), "count": count})
+
+    def invites(self, board: str) -> list[Mapping[str, Any]]:
+        """A board's invitations and who claimed them."""
+        return list(self._get(f"/admin/leaderboards/{part(board)}/invites")["invites"])
+
+    def revoke_invite(self, code: str) -> Mapping[str, Any]:
+        """Revoke an invitation, and the access of the person who claimed it."""
+        found: Mapping[str, Any] = self._told("DELETE", f"/admin/invites/{part(code)}")
+        return found
+
+    def limits(self, board: str) -> Mapping[str, Any]:
+        """A board's limits: submissions per hour by category, and GPU-seconds per day."""
+        found: Mapping[str, Any] = self._get(f"/admin/leaderboards/{part(board)}/limits")
+        return found
+
+    def set_quota(self, board: str, gpu_s_per_day: float | None) -> Mapping[str, Any]:
+        """Set how many GPU-seconds a person may use on a board per day; None: no limit."""
+        path = f"/admin/leaderboards/{part(board)}/quota"
+        found: Mapping[str, Any] = self._told("PUT", path, json={"gpu_s_per_day": gpu_s_per_day})
+        return found
+
+    def set_rate_limit(
+        self, board: str, category: Literal["test", "leaderboard"], most: int | None
+    ) -> Mapping[str, Any]:
         """Set how many submissions of a category a person may make to a board per hour; None: no limit."""
         path = f"/admin/leaderboards/{part(board)}/rate-limits"
+        found: Mapping[str, Any]
         if most is None:
-            self._told("DELETE", f"{path}/{category}")
+            found = self._told("DELETE", f"{path}/{category}")
         else:
-            self._told("PUT", path, json={"mode_category": category, "max_submissions_per_hour": most})
+            found = self._told("PUT", path, json={"mode_category": category, "max_submissions_per_hour": most})
+        return found
 
-    def delete_board(self, board: str, *, force: bool = False, only: int | None = None) -> None:
+    def close_board(self, board: str) -> Mapping[str, Any]:
+        """Stop accepting submissions to a board."""
+        return self._act(f"/admin/leaderboards/{part(board)}/close")
+
+    def delete_board(self, board: str, *, force: bool = False, only: int | None = None) -> Mapping[str, Any]:
         """Delete a board; with submissions only by force. `only`: the ID that the board with this name must have."""
         wanted = {"force": force, **({} if only is None else {"only": only})}
-        self._told("DELETE", f"/admin/leaderboards/{part(board)}", params=wanted)
-
-    def set_visibility(self, board: str, visibility: Literal["public", "closed"]) -> None:
-        """Show a board to everyone, or only to invited people."""
-        path = f"/admin/leaderboards/{part(board)}/visibility"
-        self._told("POST", path, json={"visibility": visibility})
-
-    def update_problems(
-        self, repository: str, problem_set: str | None = None, *, branch: str | None = None, force: bool = False
-    ) -> Mapping[str, Any]:
-        """Update boards from a repository: created, updated, skipped, errors."""
-        wanted = {"repository": repository, "problem_set": problem_set, "branch": branch, "force": force}
-        found: Mapping[str, Any] = self._told("POST", "/admin/update-problems", json=wanted, timeout=SYNC_TIMEOUT_S)
+        found: Mapping[str, Any] = self._told("DELETE", f"/admin/leaderboards/{part(board)}", params=wanted)
         return found
+
+    def set_visibility(self, board: str, visibility: Literal["public", "closed"]) -> Mapping[str, Any]:
+        """Show a board to everyone, or only to invited people."""
+        return self._act(f"/admin/leaderboards/{part(board)}/visibility", {"visibility": visibility})

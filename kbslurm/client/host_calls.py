@@ -11,6 +11,8 @@ from kbslurm.client.answers import (
 from kbslurm.client.connection import Connection, part
 from kbslurm.client.parsing import parsed
 
+PAGE = 100  # the most lines that the service returns at once
+
 
 class HostCalls(Connection):
     """The hosts' calls about people, submissions and the service."""
@@ -56,6 +58,19 @@ class HostCalls(Connection):
         )
         return found
 
+    def service_status(self) -> Mapping[str, Any]:
+        """How the service is doing: daemon, places, queue, what needs attention."""
+        found: Mapping[str, Any] = self._get("/admin/status")
+        return found
+
+    def accepting(self) -> bool:
+        """Whether submissions are accepted."""
+        return bool(self.overview()["accepts_jobs"])
+
+    def source(self, number: int) -> str:
+        """The source of anyone's submission; empty if it was deleted."""
+        return str(self.any_submission(number)["code"] or "")
+
     def overview(self) -> Mapping[str, Any]:
         """Queue, leader, and what needs attention: `accepts_jobs`, `leader`, `queue`, `attention`."""
         found: Mapping[str, Any] = self._get("/admin/overview")
@@ -69,4 +84,12 @@ class HostCalls(Connection):
 
     def audit(self, *, limit: int = 50) -> list[Mapping[str, Any]]:
         """The audit log, newest first."""
-        return list(self._get("/admin/audit", limit=limit)["audit"])
+        found: list[Mapping[str, Any]] = []
+        while len(found) < limit:
+            older = {"before": found[-1]["id"]} if found else {}
+            step = min(PAGE, limit - len(found))
+            page = self._get("/admin/audit", limit=step, **older)["audit"]
+            found += page
+            if len(page) < step:
+                break
+        return found

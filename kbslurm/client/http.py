@@ -10,11 +10,13 @@ from kbslurm.client.bot_calls import BotCalls
 from kbslurm.client.feed import Feed
 from kbslurm.client.host_board_calls import HostBoardCalls
 from kbslurm.client.host_calls import HostCalls
+from kbslurm.client.host_measuring_calls import HostMeasuringCalls
+from kbslurm.client.host_user_calls import HostUserCalls
 from kbslurm.client.person_calls import PersonCalls
 from kbslurm.client.public_calls import PublicCalls
 
 
-class Client(PublicCalls, PersonCalls, BotCalls, HostCalls, HostBoardCalls, Feed):
+class Client(PublicCalls, PersonCalls, BotCalls, HostCalls, HostBoardCalls, HostMeasuringCalls, HostUserCalls, Feed):
     """One method per call; JSON becomes values. Connections are kept open until `close`."""
 
     def acting_for(self, whom: str, *, roles: str | None = None) -> Client:

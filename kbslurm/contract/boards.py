@@ -87,6 +87,67 @@ class VisibilityTold(BoardNamed):
     visibility: Literal["public", "closed"]
 
 
+class BoardEdit(Wanted):
+    """What is left out or null stays. `deadline`: as for an extension, or `never`; `version`: of the problem, to rank
+    by."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"description": "Faster.", "deadline": "2026-12-24 18:00"}})
+    description: Annotated[str, Field(max_length=4000)] | None = None
+    gpus: Annotated[list[Annotated[str, Field(max_length=64)]], Field(min_length=1, max_length=100)] | None = None
+    deadline: Annotated[str, Field(max_length=64)] | None = None
+    zone: Annotated[str, Field(max_length=64)] | None = None
+    visibility: Literal["public", "closed"] | None = None
+    min_isolation: Annotated[int, Field(ge=0, le=3)] | None = None
+    version: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
+    reopen: bool | None = None
+
+
+class BoardEdited(BoardNamed):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {"status": "ok", "leaderboard": "transpose", "changed": ["description"], "warnings": []}
+        },
+    )
+    changed: list[str]
+    warnings: list[str]
+
+
+class BoardOfProblem(Wanted):
+    """A board on the newest version of a problem; `gpus` left out: the problem's own."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"name": "turn", "problem": "transpose", "gpus": ["H100"]}})
+    name: Annotated[str, Field(max_length=64)]
+    problem: Annotated[str, Field(max_length=64)]
+    gpus: Annotated[list[Annotated[str, Field(max_length=64)]], Field(max_length=100)] | None = None
+    deadline: Annotated[str, Field(max_length=64)] | None = None
+    zone: Annotated[str, Field(max_length=64)] | None = None
+    description: Annotated[str, Field(max_length=4000)] | None = None
+    visibility: Literal["public", "closed"] | None = None
+    min_isolation: Annotated[int, Field(ge=0, le=3)] | None = None
+    confirm: bool | None = None
+
+
+class Extended(BoardNamed):
+    """`until` is null if it was removed; `zone` is the board's."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "status": "ok",
+                "leaderboard": "transpose",
+                "person": "ada",
+                "until": "2026-12-24T18:00:00+00:00",
+                "zone": "UTC",
+            }
+        },
+    )
+    person: str
+    until: str | None
+    zone: str
+
+
 class Extension(Wanted):
     """Until when a person may submit: `2026-12-24`, `2026-12-24 18:00`, or with a UTC offset; null removes it."""
 
@@ -95,14 +156,51 @@ class Extension(Wanted):
     until: Annotated[str, Field(max_length=64)] | None
 
 
+class BoardTold(Shape):
+    """A board as `kbslurm board create --json` shows it: no seed, no hidden case."""
+
+    board: str
+    description: str
+    problem: str
+    problem_digest: str
+    gpus: list[str]
+    deadline_at: str | None
+    zone: str
+    visibility: Literal["public", "closed"]
+    closed_at: str | None
+    submissions: int | None
+    confirm: bool
+    modes: list[str]
+
+
 class BoardMade(BoardNamed):
     """`warnings` are the problem's, and GPU types that no place offers at the moment."""
 
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={
-            "example": {"status": "ok", "leaderboard": "transpose", "gpu_types": ["H100"], "warnings": []}
+            "example": {
+                "status": "ok",
+                "leaderboard": "transpose",
+                "gpu_types": ["H100"],
+                "warnings": [],
+                "board": {
+                    "board": "transpose",
+                    "description": "Transpose a matrix.",
+                    "problem": "transpose",
+                    "problem_digest": "3f1c",
+                    "gpus": ["H100"],
+                    "deadline_at": None,
+                    "zone": "UTC",
+                    "visibility": "public",
+                    "closed_at": None,
+                    "submissions": 0,
+                    "confirm": True,
+                    "modes": ["test", "benchmark", "profile", "leaderboard"],
+                },
+            }
         },
     )
     gpu_types: list[str]
     warnings: list[str]
+    board: BoardTold

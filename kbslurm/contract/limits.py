@@ -45,6 +45,18 @@ class RateLimitGone(BoardNamed):
     mode_category: Literal["test", "leaderboard"]
 
 
+class LimitsTold(Shape):
+    """Submissions per person and hour by category, and GPU-seconds per person and day; null: no limit."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"leaderboard": "transpose", "per_hour": {"test": 20}, "gpu_s_per_day": 600}},
+    )
+    leaderboard: str
+    per_hour: dict[Literal["test", "leaderboard"], int]
+    gpu_s_per_day: float | None
+
+
 class Quota(Wanted):
     model_config = ConfigDict(json_schema_extra={"example": {"gpu_s_per_day": 600}})
     gpu_s_per_day: Annotated[float, Field(ge=0, le=1e9)] | None

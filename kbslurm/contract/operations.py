@@ -98,3 +98,20 @@ class Overview(Shape):
     leader: str | None
     queue: list[QueueTold]
     attention: list[AttentionTold]
+
+
+class ServiceStatus(Shape):
+    """How the service is doing. Each trouble needs somebody to act; what needs attention does no harm yet."""
+
+    database: str
+    daemon: str
+    accepts_jobs: bool | None
+    queue: list[dict[str, Any]]
+    backends: list[dict[str, Any]]
+    attention: list[dict[str, Any]]
+    waiting: list[dict[str, Any]]
+    places: list[dict[str, Any]]
+    overflow: dict[str, Any]
+    fleet: list[dict[str, Any]]
+    troubles: list[str]
+    next: list[str]

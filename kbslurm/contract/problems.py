@@ -1,12 +1,12 @@
-"""Updating boards from a repository of problems."""
+"""Problems and their versions, and updating boards from a repository of them."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from kbslurm.contract.base import WITHOUT_NUL, Shape, Wanted
+from kbslurm.contract.base import WITHOUT_NUL, Id, Shape, Wanted
 
 
 class SyncWanted(Wanted):
@@ -45,6 +45,7 @@ class SyncTold(Shape):
                 "updated": [],
                 "skipped": [{"name": "sort", "reason": "unchanged"}],
                 "errors": [{"name": "scan", "error": "task.yml:3: tests: there are none"}],
+                "warnings": [],
             }
         },
     )
@@ -54,3 +55,47 @@ class SyncTold(Shape):
     updated: list[str]
     skipped: list[Skipped]
     errors: list[Faulty]
+    warnings: list[str]
+
+
+class ProblemAdded(Shape):
+    """`version` is the one that these files have, new or known; `warnings` name places within the upload."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"problem": "transpose", "version": 7, "digest": "3f1c", "warnings": []}},
+    )
+    problem: str
+    version: Id
+    digest: str
+    warnings: list[str]
+
+
+class ProblemVersionTold(Shape):
+    id: Id
+    problem_id: Id
+    name: str
+    digest: str
+    created_at: str
+
+
+class Problems(Shape):
+    """Every version of every problem, by name and then oldest first."""
+
+    problems: list[ProblemVersionTold]
+
+
+class ProblemShown(Shape):
+    """A problem as hosts see it: its files by name; `hidden` is the number of its hidden cases."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str
+    digest: str
+    lang: str
+    description: str
+    modes: list[str]
+    tests: list[dict[str, Any]]
+    benchmarks: list[dict[str, Any]]
+    hidden: int
+    limits: dict[str, Any]
+    warnings: list[str]

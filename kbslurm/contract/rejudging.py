@@ -45,7 +45,7 @@ class RejudgingTold(Shape):
     )
     board: str
     rejudging: Id
-    state: Literal["preview"]
+    state: Literal["preview", "applied", "cancelled"]
     version: Id
     matrix: list[Change]
     open: int

@@ -12,6 +12,7 @@
 | the staff page | staff |
 | pages, calls and streams as oneself | whoever isn't banned |
 | banning somebody, or lifting a ban | hosts; of staff, owners; nobody their own |
+| giving or taking a role; tokens and accounts of others | hosts; of staff, owners |
 
 A host is a member of staff, or for one call whoever has a Discord role that the configuration names. Whoever is banned
 is nobody until the ban is lifted: no staff, no author, no reader of a private board.
@@ -86,6 +87,13 @@ def check_may_ban(host: Viewer | None, whom: Viewer) -> None:
         raise Refused("you can't ban yourself or lift your own ban", hint="Ask another host.")
     if is_staff(whom.role):
         raise Refused("only an owner may ban staff or lift their bans", hint="Ask an owner.")
+
+
+def check_may_give(host: Viewer | None, role: Role) -> None:
+    """Refused if this host may not give or take that role, nor what speaks for people who have it: tokens, accounts.
+    Otherwise any member of staff could become an owner."""
+    if host is not None and is_staff(role) and not (host.role == "owner" and has_staff_rights(host)):
+        raise Refused("only an owner may change the rights, tokens and accounts of staff", hint="Ask an owner.")
 
 
 def is_for_everybody(visibility: str) -> bool:

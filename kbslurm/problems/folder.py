@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -22,6 +25,25 @@ TASK_FILES = ("task.yml", "task.yaml")
 ALL_FILES_CAP = 4_000_000
 FILES_CAP = 100
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
+
+
+_seen: ContextVar[dict[Path, bytes] | None] = ContextVar("seen", default=None)
+
+
+@contextmanager
+def recorded() -> Iterator[Mapping[Path, bytes]]:
+    """The files that are read in this block, by the paths that name them, with their content."""
+    found: dict[Path, bytes] = {}
+    before = _seen.set(found)
+    try:
+        yield found
+    finally:
+        _seen.reset(before)
+
+
+def _record(place: Path, data: bytes) -> None:
+    if (seen := _seen.get()) is not None:
+        seen[Path(os.path.normpath(place))] = data
 
 
 @dataclass(kw_only=True)
@@ -54,6 +76,7 @@ class Folder:
                 data = stream.read(FILE_CAP + 1)
         except OSError as error:
             raise at.wrong(f"{source} can't be read: {error.strerror or error}") from None
+        _record(self.base / source, data)
         self.read_bytes += len(data)
         if len(data) > FILE_CAP or self.read_bytes > ALL_FILES_CAP:
             what = f"{source} is larger than {FILE_CAP:,} bytes"
@@ -92,7 +115,13 @@ def accepted_texts(base: Path) -> list[str]:
     if not folder.is_dir():
         return []
     found = [file for file in sorted(folder.glob("*.py"))[:20] if file.is_file() and not file.is_symlink()]
-    return [file.read_text(encoding="utf-8", errors="replace") for file in found if file.stat().st_size <= FILE_CAP]
+    texts = []
+    for file in found:
+        if file.stat().st_size <= FILE_CAP:
+            data = file.read_bytes()
+            _record(file, data)
+            texts.append(data.decode("utf-8", errors="replace"))
+    return texts
 
 
 def is_python(text: str) -> bool:

@@ -28,8 +28,9 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 PACKED_HINT = "Upload the problem's folder as a zip, without data."
 
 
-def loaded(file_name: str, data: bytes, *, name: str) -> Problem:
-    """The problem in this file under this name, or Invalid; errors name places within the upload."""
+def loaded(file_name: str, data: bytes, *, name: str, entry: str | None = None) -> Problem:
+    """The problem in this file under this name, or Invalid; errors name places within the upload. `entry`: the file in
+    the zip to load, if it isn't its only task.yml."""
     kept = PurePosixPath(file_name.replace("\\", "/")).name
     if not _NAME.fullmatch(kept):
         raise Invalid(
@@ -41,7 +42,7 @@ def loaded(file_name: str, data: bytes, *, name: str) -> Problem:
         try:
             if kept.lower().endswith(".zip"):
                 _unpacked(data, root)
-                problem = loading.load(_folder(root), root=root, name=name)
+                problem = loading.load(_folder(root) if entry is None else _entry(root, entry), root=root, name=name)
             else:
                 (root / kept).write_bytes(data)
                 problem = loading.load(root / kept, root=root, name=name)
@@ -106,6 +107,13 @@ def _folder(root: Path) -> Path:
     if len(found) > 1 and len(found[0].parts) == len(found[1].parts):
         raise Invalid("there are several problems in the zip", hint="Upload one at a time.")
     return found[0]
+
+
+def _entry(root: Path, entry: str) -> Path:
+    name = PurePosixPath(entry)
+    if name.is_absolute() or ".." in name.parts or "\0" in entry or not (root / name).is_file():
+        raise Invalid(f"the zip has no file {entry!r}", hint="Name a task.yml or a reference file in it.")
+    return root / name
 
 
 def _within(text: str, root: Path) -> str:

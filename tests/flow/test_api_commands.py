@@ -45,8 +45,8 @@ def test_tokens_are_told_once_and_end_when_revoked(kbslurm: CommandLine, databas
         assert by_account is not None and by_account.name == "bob"
     assert kbslurm("user", "link", "bob").code == 2
     assert kbslurm("user", "link", "bob", "--account", "mail:x").code == 2
-    acts = [row["kind"] for row in kbslurm("audit", "--json").json()]
-    assert acts == ["staff.link", "staff.link", "staff.token.revoke", "staff.token.issue"]
+    acts = [row["act"] for row in kbslurm("audit", "--json").json()]
+    assert acts == ["link", "link", "token.revoke", "token.issue"]
     assert secret not in kbslurm("audit").out
 
 

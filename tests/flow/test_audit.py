@@ -45,6 +45,16 @@ UNAUDITED = {
     "POST /{leaderboard}/{gpu}/{mode}": OWN,
     "POST /user/submissions/{submission_id}/cancel": OWN,
     "DELETE /user/submissions/{submission_id}": OWN,
+    **dict.fromkeys(
+        (
+            "POST /admin/leaderboards/{leaderboard}/rejudge-apply",
+            "POST /admin/leaderboards/{leaderboard}/final",
+            "POST /admin/leaderboards/{leaderboard}/final-apply",
+            "POST /admin/leaderboards/{leaderboard}/final-forget",
+            "POST /admin/submissions/{submission_id}/shadow",
+        ),
+        "needs measured runs: compared with its command in test_hosts_http, and in the contract of the store",
+    ),
 }
 # Commands without one.
 UNAUDITED_COMMANDS = {
@@ -125,6 +135,21 @@ def calls(api: ServedApi, tmp_path: Path) -> Mapping[str, tuple[str, Mapping[str
             "/admin/update-problems",
             {"json": {"repository": str(repository(tmp_path / "git")), "problem_set": "spring"}},
         ),
+        "POST /admin/leaderboards/of-problem": (
+            "/admin/leaderboards/of-problem", {"json": {"name": "again", "problem": "transpose", "gpus": ["H100"]}},
+        ),
+        "PATCH /admin/leaderboards/{leaderboard}": ("/admin/leaderboards/again", {"json": {"description": "another"}}),
+        "POST /admin/problems": (
+            "/admin/problems?name=sum",
+            {"files": {"file": ("reference.py", (TRANSPOSE.parent / "one_file/running_sum.py").read_bytes())}},
+        ),
+        "POST /admin/users": ("/admin/users", {"json": {"name": "tom"}}),
+        "PUT /admin/users/{user_id}/role": ("/admin/users/tom/role", {"json": {"role": "participant"}}),
+        "PUT /admin/users/{user_id}/team": ("/admin/users/tom/team", {"json": {"team": "blue"}}),
+        "POST /admin/users/{user_id}/accounts": ("/admin/users/tom/accounts", {"json": {"account": "github:9"}}),
+        "POST /admin/users/{user_id}/tokens": ("/admin/users/tom/tokens", {"json": {"device": "desk"}}),
+        "DELETE /admin/users/{user_id}/tokens": ("/admin/users/tom/tokens", {}),
+        "POST /admin/leaderboards/{leaderboard}/rejudge-cancel": (f"{board}/rejudge-cancel", {}),
         "GET /admin/leaderboards/{leaderboard}/export": (f"{board}/export", {}),
         "DELETE /admin/submissions/{submission_id}": (f"/admin/submissions/{number}", {}),
         "POST /admin/leaderboards/{leaderboard}/close": (f"{board}/close", {}),

@@ -380,7 +380,7 @@ def test_the_hosts_calls_are_shut_without_the_right_bearer(api: ServedApi, datab
         for url, bearer in callers:
             for method, path in admin:
                 client = Popcorn(url=url, admin=bearer)
-                sent: dict[str, str] | None = {} if method in ("post", "put") else None
+                sent: dict[str, str] | None = {} if method in ("post", "put", "patch") else None
                 answer = client.call(method.upper(), path.replace("{", "").replace("}", ""), sent, admin=True)
                 client.hang_up()
                 assert answer.status in (401, 422), (bearer, method, path, answer.body)

@@ -9,12 +9,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from kbslurm.api import host_lookup
 from kbslurm.api.context import Context
+from kbslurm.api.host_lookup import at_work
+from kbslurm.api.hosting.operations import audit_entry
 from kbslurm.api.pages.visitors import Visitors, form_of, to_login
-from kbslurm.api.routes.hosts import operations
-from kbslurm.domain import access
-from kbslurm.domain.run import PersonId, SubmissionId
+from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import Invalid, NotFound
 from kbslurm.flow.cancel import cancel
 from kbslurm.store.views import Person
@@ -39,13 +38,14 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
             queue=context.store.overview.queue(),
             leases=[(line, line.expires_at > now, _places(line.info)) for line in context.store.leases.all()],
             attention=context.store.overview.attention(now=now),
-            audit=[operations.audit_entry(event) for event in context.store.events.audit_log(limit=20)],
+            audit=[audit_entry(event) for event in context.store.events.audit_log(limit=20)],
         )
 
     def switch(accepting: bool) -> Callable[[Person, Mapping[str, str]], None]:
-        return lambda person, form: context.store.settings.set_accepts_jobs(
-            accepting, by=person.name, now=context.clock.now()
-        )
+        def switched(person: Person, form: Mapping[str, str]) -> None:
+            at_work(context, person.name, person).set_accepting(accepting)
+
+        return switched
 
     def end(person: Person, form: Mapping[str, str]) -> None:
         text = form.get("submission", "").strip()
@@ -56,15 +56,11 @@ def staff_pages(router: APIRouter, context: Context, visitors: Visitors) -> None
         context.store.events.audit(person.name, "cancel", f"submission:{number}", now=now)
 
     def ban(person: Person, form: Mapping[str, str]) -> None:
-        whom = host_lookup.whom(context, form.get("person", "").strip()[:100])
-        access.check_may_ban(person, whom)
         reason = form.get("reason", "").strip()[:200]
-        context.store.people.ban(PersonId(whom.id), reason, by=person.name, now=context.clock.now())
+        at_work(context, person.name, person).ban(form.get("person", "").strip()[:100], reason)
 
     def unban(person: Person, form: Mapping[str, str]) -> None:
-        whom = host_lookup.whom(context, form.get("person", "").strip()[:100])
-        access.check_may_ban(person, whom)
-        context.store.people.unban(PersonId(whom.id), by=person.name, now=context.clock.now())
+        at_work(context, person.name, person).unban(form.get("person", "").strip()[:100])
 
     acts: Acts = {"pause": switch(False), "resume": switch(True), "cancel": end, "ban": ban, "unban": unban}
 

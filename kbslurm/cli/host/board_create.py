@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from kbslurm.cli.acting import known_person
 from kbslurm.cli.arguments import As, BoardName, Json
-from kbslurm.cli.context import configuration, offered_gpus, opened_store, own_name
-from kbslurm.cli.lookup import newest_problem
+from kbslurm.cli.host.connect import host
 from kbslurm.cli.output import printing
-from kbslurm.cli.output.board import board_json, closing_time
+from kbslurm.cli.output.board import closing_time_of
 from kbslurm.domain import contest
 from kbslurm.errors import EXIT_OK, Invalid
-
-if TYPE_CHECKING:
-    from kbslurm.domain.problem import Problem
 
 
 def board_create(
@@ -52,43 +46,38 @@ def board_create(
     as_json: Json = False,
 ) -> int:
     """Create a board; with --reference FILE.py, also add its problem."""
-    from kbslurm.problems import loading
+    from kbslurm.problems.packing import Packed
 
     if (reference is None) == (problem is None):
         raise Invalid(
             "a board needs exactly one problem", hint="Pass --reference FILE.py, or --problem NAME for an existing one."
         )
     board = contest.board_name(name)
-    closes = contest.coming_deadline(deadline, zone, datetime.now(UTC)) if deadline else None
     shown_to = contest.visibility(visibility)
-    loaded: Problem | None = loading.load(reference, name=board if reference.is_file() else None) if reference else None
-    offered = tuple(offered_gpus())
-    named = [one for many in gpus or [] for one in many.replace(",", " ").split()]
-    wanted = contest.as_known(named or (loaded.gpus if loaded else ()), offered)
-    if not wanted:
+    sent = Packed(reference, name=board if reference.is_file() else None) if reference else None
+    wanted = [contest.gpu_name(one) for many in gpus or [] for one in many.replace(",", " ").split()]
+    if sent is not None and not wanted and not sent.problem.gpus:
         raise Invalid("a board needs at least one GPU type", hint="Pass --gpus H100 (or --gpus A100,H100).")
-    with opened_store() as store:
-        maker = known_person(store, as_)
-        made = store.boards.add(
+    with host(as_, creates=True) as hosts:
+        answer = hosts.new_board(
             board,
-            loaded or newest_problem(store, problem or ""),
+            sent=sent,
+            problem=problem,
             gpus=wanted,
-            deadline_at=closes,
+            deadline=deadline,
             zone=zone,
             description=description,
             visibility=shown_to,
-            min_isolation=configuration().policy.ranked_min_isolation if min_isolation is None else min_isolation,
+            min_isolation=min_isolation,
             confirm=confirm,
-            created_by=None if maker is None else maker.id,
-            by=own_name(),
         )
-    for warning in [*(loaded.warnings if loaded else ()), *contest.unknown_gpus(made.gpus, offered)]:
+    made, ours = answer["board"], sent.problem.warnings if sent else ()
+    for warning in (*ours, *answer["warnings"][len(ours) :]):  # the service knows other names for our files
         printing.caution(warning)
     if as_json:
-        printing.as_json(board_json(made))
+        printing.as_json(made)
         return EXIT_OK
-    printing.say(
-        f"board {made.name}: problem {made.problem_name}, {' '.join(made.gpus)}, closes {closing_time(made, None)}"
-    )
-    printing.say(f"kbslurm submit FILE --leaderboard {made.name} submits to it")
+    closes = closing_time_of(made["deadline_at"], made["zone"])
+    printing.say(f"board {made['board']}: problem {made['problem']}, {' '.join(made['gpus'])}, closes {closes}")
+    printing.say(f"kbslurm submit FILE --leaderboard {made['board']} submits to it")
     return EXIT_OK

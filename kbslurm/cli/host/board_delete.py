@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from kbslurm.cli.arguments import BoardName, Json
-from kbslurm.cli.context import opened_store, own_name
-from kbslurm.cli.lookup import board_named
+from kbslurm.cli.host.connect import host
 from kbslurm.cli.output.printing import answer
 
 
@@ -18,7 +17,6 @@ def board_delete(
     as_json: Json = False,
 ) -> int:
     """Delete a board. Its data stays in the database; its name can be used again."""
-    with opened_store() as store:
-        board = board_named(store, name)
-        store.boards.delete(board.name, force=force, by=own_name())
-    return answer(as_json, f"{board.name} is deleted", board=board.name, deleted=True)
+    with host() as hosts:
+        board = hosts.delete_board(name, force=force)["leaderboard"]
+    return answer(as_json, f"{board} is deleted", board=board, deleted=True)

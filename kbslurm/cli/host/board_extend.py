@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
 from kbslurm.cli.arguments import BoardName, Json
-from kbslurm.cli.context import opened_store, own_name
-from kbslurm.cli.lookup import board_named, person_named
+from kbslurm.cli.host.connect import host
+from kbslurm.cli.host.connect import person as named
 from kbslurm.cli.output.printing import answer
 from kbslurm.domain import contest
 
@@ -21,14 +21,10 @@ def board_extend(
     as_json: Json = False,
 ) -> int:
     """Let one person submit after the deadline."""
-    with opened_store() as store:
-        board, who = board_named(store, name), person_named(store, person)
-        now = datetime.now(UTC)
-        at = None if until == "none" else contest.coming_deadline(until, board.zone, now, what="extension")
-        store.limits.extend(board.name, who, at, by=own_name())
+    with host() as hosts:
+        told = hosts.extend(name, named(person), None if until == "none" else until)
+    board, who, at = told["leaderboard"], told["person"], told["until"]
     shown = "until the board's own deadline"
     if at:
-        shown = f"until {contest.at_home(at, board.zone)}"
-    return answer(
-        as_json, f"{who.name} may submit to {board.name} {shown}", board=board.name, person=who.name, until=at
-    )
+        shown = f"until {contest.at_home(datetime.fromisoformat(at), told['zone'])}"
+    return answer(as_json, f"{who} may submit to {board} {shown}", board=board, person=who, until=at)

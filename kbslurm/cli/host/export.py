@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Annotated, Any
 
 import typer
 
 from kbslurm.cli.arguments import BoardName
-from kbslurm.cli.context import opened_store, own_name
-from kbslurm.cli.lookup import board_named
+from kbslurm.cli.host.connect import host
 from kbslurm.cli.output import printing
-from kbslurm.domain import board as boards
 from kbslurm.domain import places
 from kbslurm.errors import EXIT_OK, Invalid
 
@@ -26,14 +25,8 @@ def export(
     as_json: Annotated[bool, typer.Option("--json", help="A JSON list instead of CSV.")] = False,
 ) -> int:
     """Export a board's standings: each person's best score per GPU type, unrounded."""
-    with opened_store() as store:
-        board = board_named(store, name)
-        rows = [
-            places.row(board.name, gpu, standing, paired=board.problem.baseline is not None)
-            for gpu in board.gpus
-            for standing in boards.ranked(store.standings.best(board.name, gpu))
-        ]
-        store.events.audit(own_name(), "export", f"board:{board.id}", {"places": len(rows)})
+    with host() as hosts:
+        rows = hosts.places(name)
     if out is None:
         _write(sys.stdout, rows, as_json)
         return EXIT_OK
@@ -46,9 +39,9 @@ def export(
     return EXIT_OK
 
 
-def _write(file: IO[str], rows: list[dict[str, Any]], as_json: bool) -> None:
+def _write(file: IO[str], rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
     if as_json:
-        json.dump(rows, file, indent=2)
+        json.dump(list(rows), file, indent=2)
         file.write("\n")
         return
     file.write(places.as_csv(rows))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kbslurm.cli.arguments import Json
-from kbslurm.cli.context import opened_store, own_name
+from kbslurm.cli.host.connect import host
 from kbslurm.cli.output import printing
 from kbslurm.errors import EXIT_OK
 
@@ -20,15 +20,13 @@ def stop(as_json: Json = False) -> int:
 
 def show_(as_json: Json = False) -> int:
     """Show whether submissions are accepted."""
-    with opened_store() as store:
-        accepts = store.settings.accepts_jobs()
-    return _accepts(accepts, as_json)
+    with host() as hosts:
+        return _accepts(hosts.accepting(), as_json)
 
 
 def _switch(accepts: bool, as_json: bool) -> int:
-    with opened_store() as store:
-        store.settings.set_accepts_jobs(accepts, by=own_name())
-    return _accepts(accepts, as_json)
+    with host() as hosts:
+        return _accepts(hosts.set_accepting(accepts), as_json)
 
 
 def _accepts(accepts: bool, as_json: bool) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
 from kbslurm.cli.arguments import BoardName, Json
-from kbslurm.cli.context import opened_store, own_name
-from kbslurm.cli.lookup import board_named
+from kbslurm.cli.host.connect import host
 from kbslurm.cli.output import printing
 from kbslurm.errors import EXIT_OK
 
@@ -19,26 +19,30 @@ def make(
     as_json: Json = False,
 ) -> int:
     """Make invitation codes, one per line, each for one person: `popcorn join CODE`."""
-    with opened_store() as store:
-        names = [board_named(store, name).name for name in boards]
-        opened, codes = store.invites.make(names, count, by=own_name())
+    with host() as hosts:
+        made = hosts.make_invites(boards, count)
     if as_json:
-        printing.as_json({"boards": opened, "codes": codes})
+        printing.as_json({"boards": made["leaderboards"], "codes": made["codes"]})
     else:
-        for code in codes:
+        for code in made["codes"]:
             printing.say(code)
     return EXIT_OK
 
 
 def list_(name: BoardName, as_json: Json = False) -> int:
     """List a board's invitations and who claimed them."""
-    with opened_store() as store:
-        found = store.invites.of_board(board_named(store, name).name)
+    with host() as hosts:
+        found = [_told(one) for one in hosts.invites(name)]
     if as_json:
         printing.as_json(found)
         return EXIT_OK
     rows = [
-        (one.code, printing.escape(one.person or ""), printing.when(one.claimed_at), printing.when(one.created_at))
+        (
+            one["code"],
+            printing.escape(one["person"] or ""),
+            printing.when_told(one["claimed_at"]),
+            printing.when_told(one["created_at"]),
+        )
         for one in found
     ]
     printing.table(("code", "person", "claimed", "made"), rows)
@@ -47,10 +51,20 @@ def list_(name: BoardName, as_json: Json = False) -> int:
 
 def revoke(code: Annotated[str, typer.Argument(help="The code.")], as_json: Json = False) -> int:
     """Revoke an invitation, and the access of the person who claimed it."""
-    with opened_store() as store:
-        claimed = store.invites.revoke(code, by=own_name())
+    with host() as hosts:
+        claimed = hosts.revoke_invite(code)["was_claimed"]
     if as_json:
         printing.as_json({"code": code, "was_claimed": claimed})
     else:
         printing.say(f"{code} is revoked" + ("; the person who had claimed it has lost access" if claimed else ""))
     return EXIT_OK
+
+
+def _told(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "code": one["code"],
+        "person_id": None if one["user_id"] is None else int(one["user_id"]),
+        "person": one["user_name"],
+        "claimed_at": one["claimed_at"],
+        "created_at": one["created_at"],
+    }

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from kbslurm.cli.arguments import BoardName, Json
-from kbslurm.cli.context import opened_store, own_name
-from kbslurm.cli.lookup import board_named
+from kbslurm.cli.host.connect import host
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.printing import answer
 from kbslurm.domain import policy
@@ -17,20 +16,18 @@ from kbslurm.errors import EXIT_OK, Invalid
 
 def show_(name: BoardName, as_json: Json = False) -> int:
     """Show a board's limits."""
-    with opened_store() as store:
-        board = board_named(store, name)
-        rates, quota = store.limits.rates(board.name), store.limits.quota(board.id)
+    with host() as hosts:
+        told = hosts.limits(name)
+    board, rates, quota = told["leaderboard"], told["per_hour"], told["gpu_s_per_day"]
     if as_json:
-        printing.as_json(
-            {"board": board.name, "per_hour": {r.category: r.most_per_hour for r in rates}, "gpu_s_per_day": quota}
-        )
+        printing.as_json({"board": board, "per_hour": rates, "gpu_s_per_day": quota})
         return EXIT_OK
-    for rate_ in rates:
-        printing.say(f"{rate_.category}: {rate_.most_per_hour} submissions per person per hour")
+    for category, most in rates.items():
+        printing.say(f"{category}: {most} submissions per person per hour")
     if quota is not None:
         printing.say(f"{quota:g} GPU-seconds per person per day")
     if not rates and quota is None:
-        printing.say(f"{board.name} has no limits")
+        printing.say(f"{board} has no limits")
     return EXIT_OK
 
 
@@ -44,15 +41,12 @@ def rate(
     kind = policy.category_named(category)
     if most != "none" and not most.isdecimal():
         raise Invalid(f"{most!r} isn't a number", hint="Pass a number or none.")
-    with opened_store() as store:
-        board = board_named(store, name)
-        if most == "none":
-            store.limits.drop_rate(board.name, kind, by=own_name())
-        else:
-            store.limits.set_rate(board.name, kind, int(most), by=own_name())
+    with host() as hosts:
+        told = hosts.set_rate_limit(name, kind, None if most == "none" else int(most))
+    board = told.get("rate_limit", told)["leaderboard"]
     shown = "unlimited" if most == "none" else most
     return answer(
-        as_json, f"{board.name}: {shown} {kind} submissions per person per hour", board=board.name, category=kind,
+        as_json, f"{board}: {shown} {kind} submissions per person per hour", board=board, category=kind,
         most_per_hour=None if most == "none" else int(most),
     )  # fmt: skip
 
@@ -67,10 +61,7 @@ def quota(
         wanted = None if gpu_s == "none" else float(gpu_s)
     except ValueError:
         raise Invalid(f"{gpu_s!r} isn't a number", hint="Pass a number or none.") from None
-    with opened_store() as store:
-        board = board_named(store, name)
-        store.limits.set_quota(board.name, wanted, by=own_name())
+    with host() as hosts:
+        board = hosts.set_quota(name, wanted)["leaderboard"]
     shown = "unlimited" if wanted is None else f"{wanted:g}"
-    return answer(
-        as_json, f"{board.name}: {shown} GPU-seconds per person per day", board=board.name, gpu_s_per_day=wanted
-    )
+    return answer(as_json, f"{board}: {shown} GPU-seconds per person per day", board=board, gpu_s_per_day=wanted)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kbslurm.cli.arguments import Json
-from kbslurm.cli.context import opened_store, own_name
+from kbslurm.cli.host.connect import host
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.printing import caution
 from kbslurm.errors import EXIT_OK, Invalid, KbslurmError
@@ -32,13 +32,15 @@ def problem_add(
 
     From a set, every valid problem is added; exit code 2 if any isn't valid.
     """
-    from kbslurm.problems import folder, loading, problem_set
+    from kbslurm.problems import folder, problem_set
+    from kbslurm.problems.packing import Packed
 
     if directory.suffix in (".yaml", ".yml") and directory.name not in folder.TASK_FILES:
         return _add_set(problem_set.load_set(directory), name, as_json)
-    problem = loading.load(directory, name=name)
-    with opened_store() as store:
-        version = store.problems.add(problem, by=own_name())
+    sent = Packed(directory, name=name)
+    problem = sent.problem
+    with host() as hosts:
+        version = hosts.add_problem(sent)["version"]
     if as_json:
         printing.as_json(_added(problem, version))
         return EXIT_OK
@@ -50,6 +52,7 @@ def problem_add(
 def _add_set(found: ProblemSet, name: str | None, as_json: bool) -> int:
     """Every problem of the set under its board's name; one faulty problem doesn't keep out the others."""
     from kbslurm.problems import problem_set
+    from kbslurm.problems.packing import Packed
 
     if name is not None:
         raise Invalid(
@@ -59,14 +62,14 @@ def _add_set(found: ProblemSet, name: str | None, as_json: bool) -> int:
     rows: list[dict[str, Any]] = []
     for warning in found.warnings:
         caution(warning)
-    with opened_store() as store:
+    with host() as hosts:
         for entry, loaded in problem_set.load_each(found):
             if isinstance(loaded, KbslurmError):
                 rows.append({"problem": entry.name, "error": {"message": loaded.message, "hint": loaded.hint}})
                 if not as_json:
                     printing.error(loaded, as_json=False)
                 continue
-            version = store.problems.add(loaded, by=own_name())
+            version = hosts.add_problem(Packed(entry.directory, loaded, root=found.root))["version"]
             board = {"gpus": entry.gpus or loaded.gpus, "deadline_at": entry.deadline, "zone": found.zone}
             rows.append({**_added(loaded, version), **board})
             if not as_json:

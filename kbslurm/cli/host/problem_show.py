@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from kbslurm.cli.arguments import Json
-from kbslurm.cli.context import opened_store
-from kbslurm.cli.lookup import newest_problem
+from kbslurm.cli.host.connect import host
 from kbslurm.cli.output import printing
 from kbslurm.cli.output.problem import print_problem
 from kbslurm.errors import EXIT_OK
@@ -19,18 +19,16 @@ def problem_show(
     name: Annotated[str, typer.Argument(help="The problem's name, or its directory.")], as_json: Json = False
 ) -> int:
     """Show a problem: its task, how it is judged, and its limits. Hidden cases are counted, not shown."""
-    from kbslurm.domain import problem as values
+    from kbslurm.api.hosting.problems import shown
     from kbslurm.problems import loading
 
     if Path(name).exists():
-        problem = loading.load(Path(name))
+        told: Mapping[str, Any] = shown(loading.load(Path(name)))
     else:
-        with opened_store() as store:
-            problem = newest_problem(store, name)
+        with host() as hosts:
+            told = hosts.problem(name)
     if as_json:
-        told = values.as_json(problem)
-        told["hidden"] = len(problem.hidden)
         printing.as_json(told)
         return EXIT_OK
-    print_problem(problem)
+    print_problem(told)
     return EXIT_OK

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
 from kbslurm.cli.arguments import BoardName, Json
-from kbslurm.cli.context import opened_store, own_name
-from kbslurm.cli.lookup import board_named, person_named
+from kbslurm.cli.host.connect import host
 from kbslurm.cli.output import printing
 from kbslurm.errors import EXIT_OK, Invalid
 from kbslurm.flow import rejudge as rules
-
-if TYPE_CHECKING:
-    from kbslurm.store.rejudgings import Rejudging
 
 
 def rejudge(
@@ -33,40 +30,30 @@ def rejudge(
 ) -> int:
     """Judge a board's runs again. Nothing counts until --apply, which applies everything together; until then only
     hosts see it."""
-    from kbslurm.store.rejudgings import Wanted
-
     if preview + apply + cancel != 1:
         raise Invalid("--preview, --apply and --cancel exclude each other", hint="Pass one of them.")
-    chosen = rules.parsed(filter_ or [])
+    rules.parsed(filter_ or [])
     if (filter_ or version is not None) and not preview:
         raise Invalid("a rejudge is applied or cancelled as a whole", hint="Leave out the filter and --version.")
-    with opened_store() as store:
-        board, by = board_named(store, name), own_name()
+    with host() as hosts:
         if apply:
-            return _told(store.rejudgings.apply(board.name, by=by), "applied", as_json)
+            return _told(hosts.rejudge_apply(name), as_json)
         if cancel:
-            return _told(store.rejudgings.cancel(board.name, by=by), "cancelled", as_json)
-        wanted = Wanted(
-            submission=chosen.submission,
-            gpu=chosen.gpu,
-            verdict=chosen.verdict,
-            mode=chosen.mode,
-            person=person_named(store, chosen.person).id if chosen.person else None,
-        )
-        found = store.rejudgings.preview(board.name, wanted, version, by=by)
-        return _told(found, "preview", as_json)
+            return _told(hosts.rejudge_cancel(name), as_json)
+        return _told(hosts.rejudge_preview(name, filter_ or (), version), as_json)
 
 
-def _told(found: Rejudging, state: str, as_json: bool) -> int:
+def _told(found: Mapping[str, Any], as_json: bool) -> int:
     if as_json:
-        printing.as_json(found.told(state))
+        printing.as_json(found)
         return EXIT_OK
-    headings, lines = rules.rows(found.matrix)
-    printing.table(headings, lines, title=f"{found.board}: rejudge with version {found.version}, {state}")
+    headings, lines = rules.rows({(row["before"], row["after"]): row["runs"] for row in found["matrix"]})
+    title = f"{found['board']}: rejudge with version {found['version']}, {found['state']}"
+    printing.table(headings, lines, title=title)
     printing.say(
-        f"{found.changed} would change, {found.open_runs} open; {found.spent_gpu_s:.1f} GPU-seconds spent"
-        f" of about {found.expected_gpu_s:.1f}"
+        f"{found['changed']} would change, {found['open']} open; {found['spent_gpu_s']:.1f} GPU-seconds spent"
+        f" of about {found['expected_gpu_s']:.1f}"
     )
-    if state == "preview":
+    if found["state"] == "preview":
         printing.say("once all runs have ended, kbslurm rejudge BOARD --apply makes it count, --cancel discards it")
     return EXIT_OK

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
 
 from kbslurm.cli.arguments import Json
-from kbslurm.cli.context import opened_store
+from kbslurm.cli.host.connect import host
 from kbslurm.cli.output import printing
 from kbslurm.errors import EXIT_OK
 
@@ -19,9 +18,8 @@ def stats(
     as_json: Json = False,
 ) -> int:
     """Count submissions, people, verdicts and GPU time."""
-    since = datetime.now(UTC) - timedelta(days=1) if last_day else None
-    with opened_store() as store:
-        found = store.overview.stats(board=board, since=since)
+    with host() as hosts:
+        found = hosts.stats(board, last_day=last_day)
     if as_json:
         printing.as_json(found)
         return EXIT_OK

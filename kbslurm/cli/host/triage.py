@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 
 from kbslurm.cli.arguments import Json
-from kbslurm.cli.context import opened_store
+from kbslurm.cli.host.connect import host
 from kbslurm.cli.output import printing
-from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import EXIT_OK, Invalid
 from kbslurm.kernelguard import scanner as rules
 
@@ -43,7 +42,7 @@ def _texts(what: list[str]) -> dict[str, str]:
             except OSError as error:
                 raise Invalid(f"{name} can't be read: {error.strerror}") from None
     if numbers:
-        with opened_store() as store:
+        with host() as hosts:
             for name in numbers:
-                texts[f"submission {name}"] = store.submissions.get(SubmissionId(int(name))).source or ""
+                texts[f"submission {name}"] = hosts.source(int(name))
     return texts

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbslurm.cli.acting import acting_name
 from kbslurm.cli.arguments import As, Json, PersonName
-from kbslurm.cli.context import opened_store, own_name
-from kbslurm.cli.lookup import person_named
+from kbslurm.cli.host.connect import host, person
 from kbslurm.cli.output import printing
 from kbslurm.errors import EXIT_OK, Invalid
 
 if TYPE_CHECKING:
     from kbslurm.domain.access import Role
-    from kbslurm.store.views import Person
 
 
 def add(
@@ -25,25 +23,24 @@ def add(
 ) -> int:
     """Add a person."""
     wanted = _role(role)
-    with opened_store() as store:
-        person = store.people.add(name, wanted, by=own_name())
-    return _told(person, as_json)
+    with host() as hosts:
+        return _told(hosts.add_user(name, wanted), as_json)
 
 
 def list_(as_json: Json = False) -> int:
     """Everybody."""
-    with opened_store() as store:
-        people = store.people.all()
+    with host() as hosts:
+        people = hosts.users()
     if as_json:
-        printing.as_json(people)
+        printing.as_json(list(people))
         return EXIT_OK
     rows = [
         (
-            printing.escape(p.name),
-            p.role,
-            printing.escape(p.team or ""),
-            printing.when(p.banned_at) if p.banned_at else "",
-            printing.when(p.created_at),
+            printing.escape(p["name"]),
+            p["role"],
+            printing.escape(p["team"] or ""),
+            printing.when_told(p["banned_at"]) if p["banned_at"] else "",
+            printing.when_told(p["created_at"]),
         )
         for p in people
     ]
@@ -58,9 +55,8 @@ def role(
 ) -> int:
     """Change a person's role."""
     wanted = _role(to)
-    with opened_store() as store:
-        store.people.set_role(person_named(store, name).id, wanted, by=own_name())
-        return _told(person_named(store, name), as_json)
+    with host() as hosts:
+        return _told(hosts.set_role(person(name), wanted), as_json)
 
 
 def team(
@@ -74,11 +70,10 @@ def team(
     """Add a person to a team or remove them from it; earlier submissions stay with the earlier team."""
     if none and to is not None:
         raise Invalid("TEAM and --none exclude each other", hint="Pass one of them.")
-    with opened_store() as store:
-        person = person_named(store, name)
+    with host() as hosts:
         if none or to is not None:
-            person = store.people.set_team(person.id, to, by=own_name())
-    return _told(person, as_json)
+            return _told(hosts.set_team(person(name), to), as_json)
+        return _told(hosts.user(person(name)), as_json)
 
 
 def ban(
@@ -88,16 +83,14 @@ def ban(
     as_json: Json = False,
 ) -> int:
     """Ban a person: reject their submissions and hide them from the boards."""
-    with opened_store() as store:
-        store.people.ban(person_named(store, name).id, reason, by=acting_name(store, as_))
-        return _told(person_named(store, name), as_json)
+    with host(as_) as hosts:
+        return _told(hosts.ban(person(name), reason), as_json)
 
 
 def unban(name: PersonName, as_: As = None, as_json: Json = False) -> int:
     """Lift a person's ban."""
-    with opened_store() as store:
-        store.people.unban(person_named(store, name).id, by=acting_name(store, as_))
-        return _told(person_named(store, name), as_json)
+    with host(as_) as hosts:
+        return _told(hosts.unban(person(name)), as_json)
 
 
 def _role(text: str) -> Role:
@@ -112,10 +105,10 @@ def _role(text: str) -> Role:
             raise Invalid(f"{text!r} isn't a valid role", hint="Choose owner, staff or participant.")
 
 
-def _told(person: Person, as_json: bool) -> int:
+def _told(found: Mapping[str, Any], as_json: bool) -> int:
     if as_json:
-        printing.as_json(person)
+        printing.as_json(found)
     else:
-        where = f", team {person.team}" if person.team else ""
-        printing.say(f"{person.name}: {person.role}{where}" + (", banned" if person.banned_at else ""))
+        where = f", team {found['team']}" if found["team"] else ""
+        printing.say(f"{found['name']}: {found['role']}{where}" + (", banned" if found["banned_at"] else ""))
     return EXIT_OK

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Annotated, Literal, cast
+from typing import Annotated
 
 import typer
 
 from kbslurm.cli.arguments import Json, PersonName
-from kbslurm.cli.context import configuration, opened_store, own_name
-from kbslurm.cli.lookup import person_named
+from kbslurm.cli.host.connect import host, person
 from kbslurm.cli.output import printing
-from kbslurm.errors import EXIT_OK, Invalid, Misconfigured
-
-
-def _issuer() -> str:
-    """The configured OpenID Connect provider."""
-    issuer = configuration().oidc.issuer
-    if not issuer:
-        raise Misconfigured("no OpenID Connect provider is configured", fix="Set issuer under [oidc] in kbslurm.toml.")
-    return issuer
+from kbslurm.errors import EXIT_OK, Invalid
 
 
 def user_link(
@@ -33,23 +23,11 @@ def user_link(
     """Link a token that `popcorn register` made, or an account, to a person."""
     if (pending is None) == (account is None):
         raise Invalid("give either a token or --account", hint="Pass one pending token, or --account discord:ID.")
-    now = datetime.now(UTC)
-    with opened_store() as store:
-        person = person_named(store, name)
-        if pending is not None:
-            if not store.tokens.claim(pending, person.id, now=now):
-                raise Invalid("this token isn't waiting to be linked", hint="Get a new one: popcorn reregister discord")
-        else:
-            provider, _, number = (account or "").partition(":")
-            if provider not in ("discord", "github", "oidc") or not number:
-                raise Invalid(f"{account!r} isn't a valid account", hint="Write discord:ID, github:ID or oidc:SUBJECT.")
-            if provider == "oidc":
-                store.people.link_subject(person.id, _issuer(), number)
-            else:
-                store.people.link_account(person.id, cast("Literal['discord', 'github']", provider), number)
-        store.events.audit(own_name(), "link", f"person:{person.id}", {"account": account}, now=now)
+    with host() as hosts:
+        whom = person(name)
+        found = hosts.link_token(whom, pending) if pending is not None else hosts.link_account(whom, account or "")
     if as_json:
-        printing.as_json({"person": person.name, "linked": True})
+        printing.as_json({"person": found["name"], "linked": True})
     else:
-        printing.say(f"linked to {person.name}")
+        printing.say(f"linked to {found['name']}")
     return EXIT_OK

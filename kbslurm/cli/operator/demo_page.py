@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from kbslurm.cli.competitor.kept_tokens import DATABASE
 from kbslurm.cli.output import printing
+from kbslurm.cli.service_in_use import in_use
 from kbslurm.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ def stay(store: PostgresStore, place: Path, url: str, board: str, gpu: str) -> N
     guest = store.people.ensure(GUEST, by="demo")
     token = store.tokens.issue(guest.id, kind="cli", device="demo", expires_at=now + TOKEN_LASTS, now=now)
     kbslurm = printing.command()
+    if in_use() is not None:  # what is typed next is meant for the demo, not for that service
+        kbslurm += f" --context {DATABASE}"
     printing.say("")
     printing.say(f"It stays up until ^C: {url}/board/{board} shows the board live.")
     printing.say("In another terminal, with kbslurm:")

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kbslurm.cli.service_in_use import InUse, in_use
 from kbslurm.config import shared_folders
 from kbslurm.domain.finding import Finding, caution, failed, passed
 from kbslurm.errors import KbslurmError
@@ -79,6 +80,9 @@ def database_findings(config: Config) -> Iterator[Finding]:
     from kbslurm import wiring
     from kbslurm.store import migrate
 
+    if (service := in_use()) is not None:
+        yield service_finding(service)
+        return
     try:
         with wiring.database(config) as url:
             state = migrate.check(url)
@@ -94,6 +98,18 @@ def database_findings(config: Config) -> Iterator[Finding]:
                 yield _leader_finding(next((line for line in store.leases.all() if line.name == "daemon"), None))
     except KbslurmError as error:
         yield failed("database", error.message, error.hint or "Check DATABASE_URL, and that Postgres is running.")
+
+
+def service_finding(service: InUse) -> Finding:
+    """Whether the service that commands use here answers, and knows us."""
+    from kbslurm.cli.competitor.connect import reached
+
+    try:
+        with reached(service.url, service.token) as client:
+            person = client.me()
+    except KbslurmError as error:
+        return failed("service", f"{service.url}: {error.message}", error.hint or "Run: kbslurm login")
+    return passed("service", f"{service.url}, signed in as {person.name} ({person.role}); no database is used here")
 
 
 def _database_now(url: str) -> datetime:

@@ -9,10 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from kbslurm.api.hosting.status import Status
 from kbslurm.cli.arguments import Json
 from kbslurm.cli.context import configuration
-from kbslurm.cli.operator.status_facts import Status, look_at_fleets, looked
+from kbslurm.cli.operator.status_facts import look_at_fleets, looked
 from kbslurm.cli.output import printing
+from kbslurm.cli.service_in_use import in_use
 from kbslurm.errors import EXIT_BUG, EXIT_OK
 
 
@@ -24,12 +26,13 @@ def status(
 ) -> int:
     """Show the queue by GPU type, backends, daemon, database, and what needs attention. Exit code 1 when unhealthy.
 
-    Each site is queried for its nodes, with one sinfo and one scontrol, unless --no-sites is given.
+    Each site is queried for its nodes, with one sinfo and one scontrol, unless --no-sites is given; of a service
+    elsewhere you see what it says of itself.
     """
     config = configuration()
     while True:
         found = looked(config)
-        if ask_sites:
+        if ask_sites and in_use() is None:
             look_at_fleets(config, found)
         if watch and not as_json:
             printing.out().clear()
@@ -73,7 +76,8 @@ def _shown(found: Status, as_json: bool) -> None:
     for row in found.fleet:
         _say_fleet(say, row)
     for row in found.attention:
-        say(f"[yellow]attention[/]  {printing.escape(row['text'])} ({printing.ago(row['since'])})", soft_wrap=True)
+        since = printing.ago(datetime.fromisoformat(row["since"]))
+        say(f"[yellow]attention[/]  {printing.escape(row['text'])} ({since})", soft_wrap=True)
     if found.next:
         say("nothing is set up here yet; next:")
     for step in found.next:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from kbslurm.cli.arguments import Json
-from kbslurm.cli.context import configuration, opened_store
+from kbslurm.cli.host.connect import host
 from kbslurm.cli.output import printing
-from kbslurm.domain import contest, placement
-from kbslurm.domain import usage as domain
 from kbslurm.domain.usage import By
 from kbslurm.errors import EXIT_OK
 
@@ -23,20 +20,12 @@ def usage(
     as_json: Json = False,
 ) -> int:
     """Show a month's GPU-seconds and cost by board, person, team, place or run; open runs count at their maximum."""
-    from kbslurm import wiring
-
-    now = datetime.now(UTC)
-    begins, ends = placement.month_named(month) if month else placement.month_of(now)
-    named = None if board is None else contest.board_name(board)
-    budget = wiring.budget(configuration())
-    with opened_store() as store:
-        told = domain.told(
-            store.costs.usage(by, begins, ends, now, board=named), begins=begins, by=by, board=named, budget=budget
-        )
+    with host() as hosts:
+        told = hosts.usage(by=by, month=month or None, board=board)
     if as_json:
         printing.as_json(told)
         return EXIT_OK
-    where = f" on board {named}" if named else ""
+    where = f" on board {told['board']}" if told["board"] else ""
     if not told["rows"]:
         printing.say(f"nothing ran in {told['month']}{where}")
         return EXIT_OK
@@ -49,8 +38,8 @@ def usage(
         )
         for row in told["rows"]
     ]
-    printing.table((by, "runs", "attempts", "open", "GPU-seconds", printing.escape(budget.currency)), table)
-    sums = f"{told['gpu_s']:.0f} GPU-seconds, {told['money']:.2f}{_of(told['budget'])} {budget.currency}"
+    printing.table((by, "runs", "attempts", "open", "GPU-seconds", printing.escape(told["currency"])), table)
+    sums = f"{told['gpu_s']:.0f} GPU-seconds, {told['money']:.2f}{_of(told['budget'])} {told['currency']}"
     printing.say(f"{told['month']}{where}: {sums}")
     return EXIT_OK
 

@@ -55,33 +55,26 @@ def closing_time(board: Board, now: datetime | None) -> str:
     if board.deadline_at is None:
         return "never"
     over = now is not None and contest.closed(board.deadline_at, now)
-    return contest.at_home(board.deadline_at, board.zone) + (" (closed)" if over else "")
+    return closing_time_of(board.deadline_at.isoformat(), board.zone) + (" (closed)" if over else "")
+
+
+def closing_time_of(deadline: str | None, zone: str) -> str:
+    """A board's deadline in its own time zone."""
+    return contest.at_home(datetime.fromisoformat(deadline), zone) if deadline else "never"
 
 
 def closing_time_over_http(row: Mapping[str, Any]) -> str:
     """The same from the service's answer."""
     if not row["deadline"]:
         return "never" if row["is_open"] else "closed by a host"
-    closes = contest.at_home(datetime.fromisoformat(row["deadline"]), row["zone"])
-    return closes + ("" if row["is_open"] else " (closed)")
+    return closing_time_of(row["deadline"], row["zone"]) + ("" if row["is_open"] else " (closed)")
 
 
 def board_json(board: Board) -> dict[str, Any]:
     """What anyone may know about a board: no seed, no hidden case."""
-    return {
-        "board": board.name,
-        "description": board.description,
-        "problem": board.problem_name,
-        "problem_digest": board.problem_digest,
-        "gpus": board.gpus,
-        "deadline_at": board.deadline_at,
-        "zone": board.zone,
-        "visibility": board.visibility,
-        "closed_at": board.closed_at,
-        "submissions": board.submissions,
-        "confirm": board.confirm,
-        "modes": board.problem.modes,
-    }
+    from kbslurm.api.hosting.boards import told
+
+    return told(board)
 
 
 def board_json_over_http(row: Mapping[str, Any]) -> dict[str, Any]:

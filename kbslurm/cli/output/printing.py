@@ -98,6 +98,11 @@ def when(at: datetime | None) -> str:
     return "–" if at is None else at.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
+def when_told(at: str | None) -> str:
+    """The same of a time as the service tells it."""
+    return when(None if at is None else datetime.fromisoformat(at))
+
+
 def ago(at: datetime | None, now: datetime | None = None) -> str:
     """How long since: `12 s`, `3 min`, `2 h`, `4 d`."""
     return "–" if at is None else span(((now or datetime.now(UTC)) - at).total_seconds())

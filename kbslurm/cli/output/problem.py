@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any
 
 from rich.markup import escape
 
 from kbslurm.cli.output.printing import out
 
-if TYPE_CHECKING:
-    from kbslurm.domain.problem import Problem
 
-
-def print_problem(found: Problem) -> None:
-    """Print a problem's task."""
+def print_problem(found: Mapping[str, Any]) -> None:
+    """Print a problem's task, as hosts are told of it."""
     console = out()
-    console.print(f"[bold]{escape(found.name)}[/]  {found.lang}, {', '.join(found.modes)}; digest {found.digest[:12]}")
-    if found.description:
-        console.print(escape(found.description.rstrip()), soft_wrap=True)
-    counts = f"{len(found.tests)} tests, {len(found.benchmarks)} benchmarks, {len(found.hidden)} hidden cases"
-    console.print(f"{counts}; ranked by {found.ranking_by}")
-    limits = found.limits
+    head = f"[bold]{escape(found['name'])}[/]  {found['lang']}, {', '.join(found['modes'])}"
+    console.print(f"{head}; digest {found['digest'][:12]}")
+    if found["description"]:
+        console.print(escape(found["description"].rstrip()), soft_wrap=True)
+    counts = f"{len(found['tests'])} tests, {len(found['benchmarks'])} benchmarks, {found['hidden']} hidden cases"
+    console.print(f"{counts}; ranked by {found['ranking_by']}")
+    limits = found["limits"]
     console.print(
-        f"limits: test {limits.test_s:g} s, benchmark {limits.benchmark_s:g} s, ranked {limits.ranked_s:g} s, "
-        f"{limits.memory_bytes >> 20} MiB"
+        f"limits: test {limits['test_s']:g} s, benchmark {limits['benchmark_s']:g} s, "
+        f"ranked {limits['ranked_s']:g} s, {limits['memory_bytes'] >> 20} MiB"
     )
-    if found.templates:
-        console.print(f"templates: {', '.join(sorted(found.templates))}")
-    for warning in found.warnings:
+    if found["templates"]:
+        console.print(f"templates: {', '.join(sorted(found['templates']))}")
+    for warning in found["warnings"]:
         console.print(f"[yellow]caution[/]: {escape(warning)}", soft_wrap=True)

@@ -11,21 +11,25 @@ from starlette.concurrency import run_in_threadpool
 from kbslurm.api import identity, upload, waiting
 from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.context import Context
-from kbslurm.api.host_lookup import HOSTS_FAILURES, held, whom
+from kbslurm.api.host_lookup import HOSTS_FAILURES, creating, hosting
 from kbslurm.api.identity import Sender
-from kbslurm.api.parameters import Name, Number
+from kbslurm.api.parameters import Entry, Name, Number
+from kbslurm.api.routes.hosts.problems import Uploaded, checked_name
 from kbslurm.contract.boards import (
     BoardDeleted,
+    BoardEdit,
+    BoardEdited,
     BoardMade,
     BoardNamed,
+    BoardOfProblem,
+    Extended,
     Extension,
     NewBoard,
     NewVisibility,
     VisibilityTold,
 )
 from kbslurm.contract.rankings import Places
-from kbslurm.domain import board as boards
-from kbslurm.domain import contest, places
+from kbslurm.domain import contest
 from kbslurm.domain.access import Visibility
 from kbslurm.errors import Invalid
 from kbslurm.problems import loading
@@ -51,41 +55,39 @@ def add_boards(router: APIRouter, context: Context, histories: waiting.Histories
         )
         return Ascii({"status": "ok", "leaderboard": board.name})
 
+    @router.post("/leaderboards/of-problem", responses=answers(BoardMade, *HOSTS_FAILURES))
+    def of_problem(wanted: BoardOfProblem, sender: Sender) -> Ascii:
+        """Create a board on the newest version of a problem that is here already."""
+        given = wanted.model_dump(exclude_none=True)
+        return Ascii(hosting(context, sender).new_board(given.pop("name"), **given))
+
+    @router.patch("/leaderboards/{leaderboard}", responses=answers(BoardEdited, *HOSTS_FAILURES))
+    def edit(leaderboard: Name, wanted: BoardEdit, sender: Sender) -> Ascii:
+        """Change what is given of a board; queued runs keep their GPU type."""
+        given = wanted.model_dump(exclude_none=True)
+        return Ascii(hosting(context, sender).edit_board(leaderboard, **given))
+
     @router.delete("/leaderboards/{leaderboard}", responses=answers(BoardDeleted, *HOSTS_FAILURES))
     def delete(leaderboard: Name, sender: Sender, force: bool = False, only: Number | None = None) -> Ascii:
         """Delete a board; with submissions only by force. Its data stays in the database. `only`: the expected board
         id, so that a newer board of the same name isn't deleted.
         """
-        by = identity.host(context, sender)
-        board = held(context, leaderboard)
-        context.store.boards.delete(board.name, force=force, only=only, by=by, now=context.clock.now())
-        return Ascii({"status": "ok", "leaderboard": board.name, "force": force})
+        return Ascii(hosting(context, sender).delete_board(leaderboard, force=force, only=only))
 
     @router.post("/leaderboards/{leaderboard}/visibility", responses=answers(VisibilityTold, *HOSTS_FAILURES))
     def visibility(leaderboard: Name, wanted: NewVisibility, sender: Sender) -> Ascii:
         """Show a board to everyone, or only to invited people."""
-        by = identity.host(context, sender)
-        board = held(context, leaderboard)
-        context.store.boards.set_visibility(board.name, wanted.visibility, by=by, now=context.clock.now())
-        return Ascii({"status": "ok", "leaderboard": board.name, "visibility": wanted.visibility})
+        return Ascii(hosting(context, sender).set_visibility(leaderboard, wanted.visibility))
 
     @router.post("/leaderboards/{leaderboard}/close", responses=answers(BoardNamed, *HOSTS_FAILURES))
     def close(leaderboard: Name, sender: Sender) -> Ascii:
         """Stop accepting submissions to a board; its standings stay."""
-        by = identity.host(context, sender)
-        board = held(context, leaderboard)
-        context.store.boards.close(board.name, by=by, now=context.clock.now())
-        return Ascii({"status": "ok", "leaderboard": board.name})
+        return Ascii(hosting(context, sender).close_board(leaderboard))
 
-    @router.post("/leaderboards/{leaderboard}/extend", responses=answers(BoardNamed, *HOSTS_FAILURES))
+    @router.post("/leaderboards/{leaderboard}/extend", responses=answers(Extended, *HOSTS_FAILURES))
     def extend(leaderboard: Name, wanted: Extension, sender: Sender) -> Ascii:
         """Give one person a deadline extension."""
-        by = identity.host(context, sender)
-        board = held(context, leaderboard)
-        now = context.clock.now()
-        until = contest.coming_deadline(wanted.until, board.zone, now, what="extension") if wanted.until else None
-        context.store.limits.extend(board.name, whom(context, wanted.person), until, by=by, now=now)
-        return Ascii({"status": "ok", "leaderboard": board.name})
+        return Ascii(hosting(context, sender).extend(leaderboard, wanted.person, wanted.until))
 
 
 def add_uploads(router: APIRouter, context: Context, histories: waiting.Histories) -> None:
@@ -103,34 +105,35 @@ def add_uploads(router: APIRouter, context: Context, histories: waiting.Historie
         zone: Annotated[str, Query(max_length=64, description="The deadline's time zone, like Europe/Berlin.")] = "UTC",
         description: Annotated[str | None, Query(max_length=4000)] = None,
         visibility: Visibility = "public",
+        min_isolation: Annotated[int | None, Query(ge=0, le=3)] = None,
+        confirm: Annotated[bool, Query(description="Confirm a rank improvement by a second measurement.")] = True,
+        problem: Annotated[
+            str | None, Query(max_length=contest.NAME_CAP, description="The problem's name (default: the board's).")
+        ] = None,
+        entry: Entry = None,
     ) -> Ascii:
         """Create a board from an uploaded problem: a zip of its folder, or one reference file. Also for creators."""
         sent = await upload.read(request)
 
         def made() -> Ascii:
-            by, creator = identity.creator(context, sender)
-            now, board_name = context.clock.now(), contest.board_name(name)
-            closes = contest.coming_deadline(deadline, zone, now) if deadline else None
+            host, board_name = creating(context, sender), contest.board_name(name)
             if context.store.boards.find(board_name, counted=False) is not None:
                 raise Invalid(f"there is already a board {board_name!r}", hint="Pick another name.")
-            problem = problem_upload.loaded(sent.file_name, sent.data, name=board_name)
-            gpus = contest.as_known(gpu or problem.gpus, tuple(context.slots))
-            board = context.store.boards.add(
+            loaded = Uploaded(
+                problem_upload.loaded(sent.file_name, sent.data, name=checked_name(problem or board_name), entry=entry)
+            )
+            found = host.new_board(
                 board_name,
-                problem,
-                gpus=gpus,
-                deadline_at=closes,
+                sent=loaded,
+                gpus=gpu or (),
+                deadline=deadline,
                 zone=zone,
                 description=description,
                 visibility=visibility,
-                min_isolation=context.config.policy.ranked_min_isolation,
-                created_by=creator,
-                by=by,
-                now=now,
+                min_isolation=min_isolation,
+                confirm=confirm,
             )
-            warnings = [*problem.warnings, *contest.unknown_gpus(board.gpus, tuple(context.slots))]
-            told = {"status": "ok", "leaderboard": board.name, "gpu_types": list(board.gpus)}
-            return Ascii({**told, "warnings": warnings[:20]})
+            return Ascii(found)
 
         return await run_in_threadpool(made)
 
@@ -139,12 +142,5 @@ def add_export(router: APIRouter, context: Context, histories: waiting.Histories
     @router.get("/leaderboards/{leaderboard}/export", responses=answers(Places, *HOSTS_FAILURES))
     def export(leaderboard: Name, sender: Sender) -> Ascii:
         """A board's standings: each person's best per GPU type, with unrounded scores."""
-        by = identity.host(context, sender)
-        board = held(context, leaderboard)
-        rows = [
-            places.row(board.name, gpu, one, paired=board.problem.baseline is not None)
-            for gpu in board.gpus
-            for one in boards.ranked(context.store.standings.best(board.name, gpu))
-        ]
-        context.store.events.audit(by, "export", f"board:{board.id}", {"places": len(rows)}, now=context.clock.now())
-        return Ascii({"leaderboard": board.name, "places": rows})
+        host = hosting(context, sender)
+        return Ascii({"leaderboard": host.held(leaderboard).name, "places": host.places(leaderboard)})

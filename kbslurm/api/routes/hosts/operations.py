@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Annotated, Any
+import dataclasses
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from kbslurm import wiring
 from kbslurm.api import identity, waiting
 from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.context import Context
-from kbslurm.api.host_lookup import HOSTS_FAILURES
+from kbslurm.api.host_lookup import HOSTS_FAILURES, hosting
 from kbslurm.api.identity import Sender
 from kbslurm.api.parameters import Limit
-from kbslurm.contract.operations import Accepts, Audit, Overview, Stats
+from kbslurm.contract.operations import Accepts, Audit, Overview, ServiceStatus, Stats
 from kbslurm.contract.problems import SyncTold, SyncWanted
 from kbslurm.contract.usage import UsageTold
-from kbslurm.domain import contest, placement
-from kbslurm.domain.usage import By, told
+from kbslurm.domain import contest
+from kbslurm.domain.usage import By
 from kbslurm.problems import sync
 
 
 def add_operations(router: APIRouter, context: Context, histories: waiting.Histories) -> None:
     def switched(sender: identity.Given, accepting: bool) -> Ascii:
-        by = identity.host(context, sender)
-        context.store.settings.set_accepts_jobs(accepting, by=by, now=context.clock.now())
-        return Ascii({"status": "ok", "accepts_jobs": accepting})
+        return Ascii({"status": "ok", "accepts_jobs": hosting(context, sender).set_accepting(accepting)})
 
     @router.post("/start", responses=answers(Accepts, 401))
     def start(sender: Sender) -> Ascii:
@@ -45,9 +42,9 @@ def add_operations(router: APIRouter, context: Context, histories: waiting.Histo
         leaderboard_name: Annotated[str | None, Query(max_length=contest.NAME_CAP)] = None,
     ) -> Ascii:
         """Counts for one board or all, for the last day or all time."""
-        identity.host(context, sender)
-        since = context.clock.now() - timedelta(days=1) if last_day_only else None
-        return Ascii({"status": "ok", "stats": context.store.overview.stats(board=leaderboard_name, since=since)})
+        return Ascii(
+            {"status": "ok", "stats": hosting(context, sender).stats(leaderboard_name, last_day=last_day_only)}
+        )
 
     @router.get("/usage", responses=answers(UsageTold, *HOSTS_FAILURES))
     def usage(
@@ -57,12 +54,12 @@ def add_operations(router: APIRouter, context: Context, histories: waiting.Histo
         leaderboard: Annotated[str | None, Query(max_length=contest.NAME_CAP, description="Only this board.")] = None,
     ) -> Ascii:
         """A month's GPU-seconds and cost by board, person, team, place or run, like `kbslurm usage`."""
-        identity.host(context, sender)
-        now = context.clock.now()
-        begins, ends = placement.month_of(now) if month is None else placement.month_named(month)
-        board = None if leaderboard is None else contest.board_name(leaderboard)
-        rows = context.store.costs.usage(by, begins, ends, now, board=board)
-        return Ascii(told(rows, begins=begins, by=by, board=board, budget=wiring.budget(context.config)))
+        return Ascii(hosting(context, sender).usage(by=by, month=month, board=leaderboard))
+
+    @router.get("/status", responses=answers(ServiceStatus, 401))
+    def status(sender: Sender) -> Ascii:
+        """How the service is doing, like `kbslurm status --json`: daemon, places, queue, what needs attention."""
+        return Ascii(dataclasses.asdict(hosting(context, sender).service_status()))
 
     @router.get("/overview", responses=answers(Overview, 401))
     def overview(sender: Sender) -> Ascii:
@@ -96,10 +93,7 @@ def add_operations(router: APIRouter, context: Context, histories: waiting.Histo
         sender: Sender, limit: Limit = 50, before: Annotated[int | None, Query(ge=0, le=2**63 - 1)] = None
     ) -> Ascii:
         """The audit log, newest first; `before` is the number of the oldest line already seen."""
-        identity.host(context, sender)
-        return Ascii(
-            {"audit": [audit_entry(event) for event in context.store.events.audit_log(limit=limit, before=before)]}
-        )
+        return Ascii({"audit": hosting(context, sender).audit(limit=limit, before=before)})
 
     @router.post("/update-problems", responses=answers(SyncTold, *HOSTS_FAILURES, 403))
     async def update_problems(wanted: SyncWanted, sender: Sender) -> Ascii:
@@ -107,36 +101,15 @@ def add_operations(router: APIRouter, context: Context, histories: waiting.Histo
         return await context.patiently(lambda: synced(wanted, sender))
 
     def synced(wanted: SyncWanted, sender: identity.Given) -> Ascii:
-        by = identity.host(context, sender)
+        host = hosting(context, sender)
         if sync.is_local(wanted.repository):
             identity.check_reaches_files(context, sender)
-        order = sync.Order(
-            repository=wanted.repository,
-            problem_set=wanted.problem_set,
-            branch=wanted.branch,
-            force=bool(wanted.force),
-            visibility=wanted.visibility or "public",
-            min_isolation=context.config.policy.ranked_min_isolation,
-            gpus=tuple(context.slots),
-            by=by,
-        )
-        came = sync.sync(context.store, order, context.clock.now())
         return Ascii(
-            {
-                "status": "ok",
-                "commit": came.commit,
-                "created": came.created,
-                "updated": came.updated,
-                "skipped": [{"name": name, "reason": reason} for name, reason in came.skipped],
-                "errors": [{"name": name, "error": error} for name, error in came.errors],
-            }
+            host.update_problems(
+                wanted.repository,
+                wanted.problem_set,
+                branch=wanted.branch,
+                force=bool(wanted.force),
+                visibility=wanted.visibility or "public",
+            )
         )
-
-
-def audit_entry(event: Any) -> dict[str, Any]:
-    """One action of a host."""
-    data = dict(event.data)
-    by, via, where = (str(data.pop(name, "")) for name in ("by", "via", "where"))
-    act = event.kind.removeprefix("staff.")
-    told = {"id": event.id, "act": act, "subject": event.subject, "by": by, "via": via, "where": where}
-    return {**told, "data": data, "at": event.at.isoformat()}

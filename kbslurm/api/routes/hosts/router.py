@@ -13,10 +13,12 @@ from kbslurm.api.door import Door
 from kbslurm.api.routes.hosts.boards import add_boards, add_export, add_uploads
 from kbslurm.api.routes.hosts.invites import add_invites
 from kbslurm.api.routes.hosts.limits import add_limits
+from kbslurm.api.routes.hosts.measuring import add_finals, add_rejudging, add_shadows
 from kbslurm.api.routes.hosts.operations import add_operations
 from kbslurm.api.routes.hosts.people import add_people, add_search
-from kbslurm.api.routes.hosts.rejudging import add_rejudging
+from kbslurm.api.routes.hosts.problems import add_problems
 from kbslurm.api.routes.hosts.submissions import add_submissions
+from kbslurm.api.routes.hosts.users import add_tokens, add_users
 from kbslurm.api.routes.hosts.verifying import add_verifying
 
 # In the order of the OpenAPI document.
@@ -32,6 +34,11 @@ SUBJECTS = (
     add_rejudging,
     add_export,
     add_search,
+    add_problems,
+    add_users,
+    add_tokens,
+    add_finals,
+    add_shadows,
 )
 
 

@@ -1,0 +1,185 @@
+"""Hosts' acts about boards: create, edit, close, delete, extend, export."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kbslurm.api.hosting.desk import Desk
+from kbslurm.domain import board as boards
+from kbslurm.domain import contest, places
+from kbslurm.errors import Invalid, NotFound
+
+if TYPE_CHECKING:
+    from kbslurm.domain.access import Visibility
+    from kbslurm.domain.problem import Problem
+    from kbslurm.store.views import Board
+
+
+MOST_WARNINGS = 20
+
+
+class Loaded(Protocol):
+    """A problem that was read from its files."""
+
+    @property
+    def problem(self) -> Problem: ...
+
+
+class BoardActs(Desk):
+    """Boards."""
+
+    def new_board(
+        self,
+        name: str,
+        *,
+        sent: Loaded | None = None,
+        problem: str | None = None,
+        gpus: Sequence[str] = (),
+        deadline: str | None = None,
+        zone: str = "UTC",
+        description: str | None = None,
+        visibility: Visibility = "public",
+        min_isolation: int | None = None,
+        confirm: bool = True,
+    ) -> Mapping[str, Any]:
+        """Create a board on a problem that comes along, or on the newest version of the one with that name."""
+        known = contest.board_name(name)
+        closes = contest.coming_deadline(deadline, zone, self.now) if deadline else None
+        if self.store.boards.find(known, counted=False) is not None:
+            raise Invalid(f"there is already a board {known!r}", hint="Pick another name.")
+        if (sent is None) == (problem is None):
+            raise Invalid("a board needs exactly one problem", hint="Send one, or name an existing one.")
+        found = sent.problem if sent is not None else self.newest_problem(problem or "")
+        made = self.store.boards.add(
+            known,
+            found,
+            gpus=contest.as_known(gpus or found.gpus, self.offered()),
+            deadline_at=closes,
+            zone=zone,
+            description=description,
+            visibility=visibility,
+            min_isolation=self.config.policy.ranked_min_isolation if min_isolation is None else min_isolation,
+            confirm=confirm,
+            created_by=self.creator,
+            by=self.by,
+            now=self.now,
+        )
+        warnings = [*found.warnings, *contest.unknown_gpus(made.gpus, self.offered())]
+        return {
+            **self.named(made), "gpu_types": list(made.gpus), "warnings": warnings[:MOST_WARNINGS], "board": told(made),
+        }  # fmt: skip
+
+    def edit_board(
+        self,
+        board: str,
+        *,
+        description: str | None = None,
+        gpus: Sequence[str] | None = None,
+        deadline: str | None = None,
+        zone: str | None = None,
+        visibility: Visibility | None = None,
+        min_isolation: int | None = None,
+        version: int | None = None,
+        reopen: bool = False,
+    ) -> Mapping[str, Any]:
+        """Change what is given; a deadline may also be `never`. The answer names what changed."""
+        held, store = self.held(board), self.store.boards
+        home = zone or held.zone
+        until = held.deadline_at if deadline is None else None
+        if deadline is not None and deadline != "never":
+            until = contest.coming_deadline(deadline, home, self.now)
+        types = None if gpus is None else contest.as_known(gpus, self.offered())
+        changed = store.edit(
+            held.name,
+            by=self.by,
+            description=description,
+            gpus=types,
+            min_isolation=min_isolation,
+            reopen=reopen,
+            now=self.now,
+        )
+        if deadline is not None or zone is not None:
+            store.set_deadline(held.name, until, home, by=self.by, now=self.now)
+            changed.append("deadline")
+        if visibility is not None and visibility != held.visibility:
+            store.set_visibility(held.name, visibility, by=self.by, now=self.now)
+            changed.append("visibility")
+        if version is not None and version != held.problem_version_id:
+            store.set_live(held.name, version, by=self.by, now=self.now)
+            changed.append("version")
+        warnings = [] if types is None else contest.unknown_gpus(types, self.offered())
+        return {**self.named(held), "changed": changed, "warnings": warnings[:MOST_WARNINGS]}
+
+    def close_board(self, board: str) -> Mapping[str, Any]:
+        """Stop accepting submissions to a board; its standings stay."""
+        held = self.held(board)
+        self.store.boards.close(held.name, by=self.by, now=self.now)
+        return self.named(held)
+
+    def delete_board(self, board: str, *, force: bool = False, only: int | None = None) -> Mapping[str, Any]:
+        """Delete a board; with submissions only by force."""
+        held = self.held(board)
+        self.store.boards.delete(held.name, force=force, only=only, by=self.by, now=self.now)
+        return {**self.named(held), "force": force}
+
+    def set_visibility(self, board: str, visibility: Visibility) -> Mapping[str, Any]:
+        """Show a board to everyone, or only to invited people."""
+        held = self.held(board)
+        self.store.boards.set_visibility(held.name, visibility, by=self.by, now=self.now)
+        return {**self.named(held), "visibility": visibility}
+
+    def extend(self, board: str, whom: str, until: str | None) -> Mapping[str, Any]:
+        """Give one person a deadline extension; None removes it."""
+        held, person = self.held(board), self.whom(whom)
+        at = contest.coming_deadline(until, held.zone, self.now, what="extension") if until else None
+        self.store.limits.extend(held.name, person, at, by=self.by, now=self.now)
+        told = {"person": person.name, "until": _iso(at), "zone": held.zone}
+        return {**self.named(held), **told}
+
+    def places(self, board: str) -> Sequence[Mapping[str, Any]]:
+        """A board's standings: each person's best per GPU type, with unrounded scores."""
+        held = self.held(board)
+        rows = [
+            places.row(held.name, gpu, one, paired=held.problem.baseline is not None)
+            for gpu in held.gpus
+            for one in boards.ranked(self.store.standings.best(held.name, gpu))
+        ]
+        self.store.events.audit(self.by, "export", f"board:{held.id}", {"places": len(rows)}, now=self.now)
+        return rows
+
+    def newest_problem(self, name: str) -> Problem:
+        """The newest version of the problem with that name, or NotFound with the existing ones."""
+        known = self.store.problems.all()
+        ids = [version.id for version in known if version.name.lower() == name.lower()]
+        if not ids:
+            raise NotFound("problem", name, known=sorted({version.name for version in known}))
+        return self.store.problems.of_version(max(ids))
+
+    @staticmethod
+    def named(board: Board) -> dict[str, Any]:
+        """How an answer about a board begins."""
+        return {"status": "ok", "leaderboard": board.name}
+
+
+def told(board: Board) -> dict[str, Any]:
+    """What anyone may know about a board: no seed, no hidden case."""
+    return {
+        "board": board.name,
+        "description": board.description,
+        "problem": board.problem_name,
+        "problem_digest": board.problem_digest,
+        "gpus": list(board.gpus),
+        "deadline_at": _iso(board.deadline_at),
+        "zone": board.zone,
+        "visibility": board.visibility,
+        "closed_at": _iso(board.closed_at),
+        "submissions": board.submissions,
+        "confirm": board.confirm,
+        "modes": list(board.problem.modes),
+    }
+
+
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()

@@ -1,0 +1,139 @@
+"""Hosts' acts that order measurements: rejudges, finals, shadow runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kbslurm import wiring
+from kbslurm.api.hosting.desk import Desk
+from kbslurm.domain import contest
+from kbslurm.domain.run import SubmissionId
+from kbslurm.errors import Invalid, NotFound
+from kbslurm.flow import rejudge
+from kbslurm.store.rejudgings import Wanted
+
+if TYPE_CHECKING:
+    from kbslurm.store.finals import Final
+    from kbslurm.store.views import Board
+
+USUAL_TOP = 5
+
+
+class MeasuringActs(Desk):
+    """Rejudges, finals and shadow runs of a board."""
+
+    def rejudge_preview(self, board: str, chosen: Sequence[str] = (), version: int | None = None) -> Mapping[str, Any]:
+        """The state of the board's open rejudge; if there is none, order one."""
+        held, filtered = self.held(board), rejudge.parsed(chosen)
+        wanted = Wanted(
+            submission=filtered.submission,
+            gpu=filtered.gpu,
+            verdict=filtered.verdict,
+            mode=filtered.mode,
+            person=self.whom(filtered.person).id if filtered.person else None,
+        )
+        found = self.store.rejudgings.preview(held.name, wanted, version, by=self.by, now=self.now)
+        return found.told("preview")
+
+    def rejudge_apply(self, board: str) -> Mapping[str, Any]:
+        """Make all new verdicts of the open rejudge count, and its version live."""
+        return self.store.rejudgings.apply(self.held(board).name, by=self.by, now=self.now).told("applied")
+
+    def rejudge_cancel(self, board: str) -> Mapping[str, Any]:
+        """Discard the open rejudge."""
+        return self.store.rejudgings.cancel(self.held(board).name, by=self.by, now=self.now).told("cancelled")
+
+    def final(self, board: str, gpu: str | None = None, top: int | None = None) -> Mapping[str, Any]:
+        """The state of the board's open final; if there is none, order one with the `top` leaders."""
+        held = self.held(board)
+        kind = _only_gpu(held, gpu)
+        known = self.store.finals.open(held.name, kind)
+        if known is not None and top is not None:
+            raise Invalid(
+                f"a final of {held.name} on {kind} is open already",
+                hint="Leave --top out to see it; --apply or --forget closes it.",
+            )
+        order = self.store.finals.order
+        return told(known or order(held.name, kind, top or USUAL_TOP, by=self.by, now=self.now), "open")
+
+    def final_apply(self, board: str, gpu: str | None = None) -> Mapping[str, Any]:
+        """Make the final's scores count for those who took part."""
+        held = self.held(board)
+        found = self.store.finals.apply(held.name, _only_gpu(held, gpu), by=self.by, now=self.now)
+        return told(found, "applied")
+
+    def final_forget(self, board: str, gpu: str | None = None) -> Mapping[str, Any]:
+        """Discard the final, killing its job if it is running."""
+        held = self.held(board)
+        kind = _only_gpu(held, gpu)
+        submission = SubmissionId(self.store.finals.submission(held.name, kind))
+        found = self.store.finals.forget(held.name, kind, by=self.by, now=self.now)
+        self.store.submissions.cancel(submission, None, self.now)
+        return told(found, "forgotten")
+
+    def shadow(self, submission: int, place: str) -> Mapping[str, Any]:
+        """Measure a submission again at another place. It never ranks, and it may cost money."""
+        offers = {offer.name: offer.gpus for offer in wiring.offers(self.config)}
+        if place not in offers:
+            raise NotFound("place", place, known=list(offers))
+        runs = self.store.shadows.order(submission, place, list(offers[place]), by=self.by, now=self.now)
+        return {"submission": submission, "place": place, "runs": list(runs)}
+
+    def shadows(self, board: str) -> Mapping[str, Any]:
+        """The board's times at other places against those at home, from shadow runs."""
+        held = self.held(board)
+        rows = [
+            {**dataclasses.asdict(row), "is_drift": None if row.drift is None else row.drift.is_drift}
+            for row in self.store.shadows.of_board(held.name)
+        ]
+        return {"leaderboard": held.name, "places": rows}
+
+
+def _only_gpu(board: Board, asked: str | None) -> str:
+    if asked is not None:
+        return contest.known_gpu(asked, board.gpus)
+    if len(board.gpus) != 1:
+        raise Invalid(
+            f"board {board.name} has {len(board.gpus)} GPU types", hint=f"Pick one, for example --gpu {board.gpus[0]}."
+        )
+    return board.gpus[0]
+
+
+def told(found: Final, state: str) -> dict[str, Any]:
+    """A final as hosts see it."""
+    return {
+        "final": found.id,
+        "board": found.board,
+        "gpu": found.gpu,
+        "state": state,
+        "run_state": found.run_state.value,
+        "reason": found.reason,
+        "measured": found.is_done,
+        "over": found.is_over,
+        "rivals": [
+            {
+                "place": rival.place,
+                "person": rival.person,
+                "submission": rival.submission_id,
+                "before_s": rival.before_s,
+                "verdict": rival.outcome.verdict if rival.outcome else None,
+                "score_s": rival.outcome.score_s if rival.outcome else None,
+                "interval_s": [rival.outcome.low_s, rival.outcome.high_s]
+                if rival.outcome and rival.outcome.score_s is not None
+                else None,
+            }
+            for rival in found.rivals
+        ],
+        "gaps": [
+            {
+                "ahead": found.rivals[gap.ahead].person,
+                "behind": found.rivals[gap.behind].person,
+                "ratio": gap.ratio,
+                "interval": [gap.low, gap.high],
+                "separated": gap.separated,
+            }
+            for gap in found.gaps
+        ],
+    }

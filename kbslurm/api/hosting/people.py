@@ -1,0 +1,148 @@
+"""Hosts' acts about people: who takes part, with which rights, accounts and tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from kbslurm.api.hosting.desk import Desk
+from kbslurm.domain import access
+from kbslurm.errors import Invalid, Misconfigured, NotFound
+
+if TYPE_CHECKING:
+    from kbslurm.domain.access import Role
+    from kbslurm.store.views import Person
+
+
+class PeopleActs(Desk):
+    """People. What would give somebody a person's rights, only those may do who have as many."""
+
+    def add_user(self, name: str, role: Role = "participant") -> Mapping[str, Any]:
+        """Add a person."""
+        access.check_may_give(self.person, role)
+        return told(self.store.people.add(name, role, by=self.by, now=self.now))
+
+    def users(self) -> Sequence[Mapping[str, Any]]:
+        """Everybody."""
+        return [told(one) for one in self.store.people.all()]
+
+    def user(self, whom: str) -> Mapping[str, Any]:
+        """One person."""
+        return told(self.whom(whom))
+
+    def set_role(self, whom: str, role: Role) -> Mapping[str, Any]:
+        """Change a person's role."""
+        person = self.whom(whom)
+        access.check_may_give(self.person, role)
+        access.check_may_give(self.person, person.role)
+        return told(self.store.people.set_role(person.id, role, by=self.by, now=self.now))
+
+    def set_team(self, whom: str, team: str | None) -> Mapping[str, Any]:
+        """Set the team that they submit for from now on, or none."""
+        return told(self.store.people.set_team(self.whom(whom).id, team, by=self.by, now=self.now))
+
+    def ban(self, whom: str, reason: str = "") -> Mapping[str, Any]:
+        """Ban a person: reject their submissions and hide them from every board."""
+        person = self.whom(whom)
+        access.check_may_ban(self.person, person)
+        return told(self.store.people.ban(person.id, reason, by=self.by, now=self.now))
+
+    def unban(self, whom: str) -> Mapping[str, Any]:
+        """Lift a ban."""
+        person = self.whom(whom)
+        access.check_may_ban(self.person, person)
+        return told(self.store.people.unban(person.id, by=self.by, now=self.now))
+
+    def link_token(self, whom: str, token: str) -> Mapping[str, Any]:
+        """Link a pending token to a person. Once; then it is theirs until it is revoked."""
+        person = self._theirs(whom)
+        if not self.store.tokens.claim(token, person.id, now=self.now):
+            raise Invalid("this token isn't waiting to be linked", hint="Get a new one: popcorn reregister discord")
+        self.store.events.audit(self.by, "link", f"person:{person.id}", {"account": None}, now=self.now)
+        return told(person)
+
+    def link_account(self, whom: str, account: str) -> Mapping[str, Any]:
+        """Link an account to a person: discord:ID, github:ID, or oidc:SUBJECT of the university's provider."""
+        person = self._theirs(whom)
+        provider, _, number = account.partition(":")
+        if provider not in ("discord", "github", "oidc") or not number:
+            raise Invalid(f"{account!r} isn't a valid account", hint="Write discord:ID, github:ID or oidc:SUBJECT.")
+        if provider == "oidc":
+            self.store.people.link_subject(person.id, self._issuer(), number)
+        else:
+            self.store.people.link_account(person.id, cast("Literal['discord', 'github']", provider), number)
+        self.store.events.audit(self.by, "link", f"person:{person.id}", {"account": account}, now=self.now)
+        return told(self.store.people.get(person.id))
+
+    def issue_token(self, whom: str, *, device: str = "", days: int | None = None) -> Mapping[str, Any]:
+        """A new token for a person, told only here."""
+        person = self._theirs(whom)
+        expires_at = self.now + timedelta(days=days) if days else None
+        issue = self.store.tokens.issue
+        secret = issue(person.id, kind="cli", device=device, expires_at=expires_at, now=self.now)
+        self.store.events.audit(self.by, "token.issue", f"person:{person.id}", {"device": device}, now=self.now)
+        return {"person": person.name, "token": secret, "expires_at": _iso(expires_at)}
+
+    def tokens(self, whom: str) -> Sequence[Mapping[str, Any]]:
+        """A person's tokens by device, without their secrets."""
+        return [
+            {
+                "id": one.id,
+                "person_id": one.person_id,
+                "device": one.device,
+                "kind": one.kind,
+                "created_at": one.created_at.isoformat(),
+                "expires_at": _iso(one.expires_at),
+                "revoked_at": _iso(one.revoked_at),
+                "used_at": _iso(one.used_at),
+            }
+            for one in self.store.tokens.of_person(self.whom(whom).id)
+        ]
+
+    def revoke_tokens(self, whom: str, token: int | None = None) -> Mapping[str, Any]:
+        """Revoke one or all of a person's tokens."""
+        person = self._theirs(whom)
+        mine = [one.id for one in self.store.tokens.of_person(person.id) if one.revoked_at is None]
+        if token is not None and token not in mine:
+            raise NotFound(f"token of {person.name}", str(token), known=[str(one) for one in mine])
+        ended = mine if token is None else [token]
+        for one in ended:
+            self.store.tokens.revoke(one, now=self.now)
+        self.store.events.audit(self.by, "token.revoke", f"person:{person.id}", {"tokens": ended}, now=self.now)
+        return {"person": person.name, "revoked": ended}
+
+    def _theirs(self, whom: str) -> Person:
+        """The person, if this host may handle what speaks for them."""
+        person = self.whom(whom)
+        if self.person is None or self.person.id != person.id:
+            access.check_may_give(self.person, person.role)
+        return person
+
+    def _issuer(self) -> str:
+        """The configured OpenID Connect provider."""
+        issuer = self.config.oidc.issuer
+        if not issuer:
+            raise Misconfigured(
+                "no OpenID Connect provider is configured", fix="Set issuer under [oidc] in kbslurm.toml."
+            )
+        return issuer
+
+
+def told(person: Person) -> dict[str, Any]:
+    """A person as hosts see them."""
+    return {
+        "id": person.id,
+        "name": person.name,
+        "role": person.role,
+        "banned_at": _iso(person.banned_at),
+        "ban_reason": person.ban_reason,
+        "discord_id": person.discord_id,
+        "github_id": person.github_id,
+        "created_at": person.created_at.isoformat(),
+        "team": person.team,
+    }
+
+
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()

@@ -1,0 +1,72 @@
+"""The hosts' calls about people as hosts see them: roles, teams, accounts and tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from kbslurm.client.connection import Connection, part
+
+Role = Literal["owner", "staff", "participant"]
+
+
+class HostUserCalls(Connection):
+    """The hosts' calls about people. Each answers with the person as hosts see them, unless it says otherwise."""
+
+    def add_user(self, name: str, role: Role = "participant") -> Mapping[str, Any]:
+        """Add a person."""
+        return self._of_user("POST", "", {"name": name, "role": role})
+
+    def users(self) -> list[Mapping[str, Any]]:
+        """Everybody."""
+        return list(self._get("/admin/users")["users"])
+
+    def user(self, whom: str) -> Mapping[str, Any]:
+        """One person."""
+        return self._of_user("GET", f"/{part(whom)}")
+
+    def set_role(self, whom: str, role: Role) -> Mapping[str, Any]:
+        """Change a person's role."""
+        return self._of_user("PUT", f"/{part(whom)}/role", {"role": role})
+
+    def set_team(self, whom: str, team: str | None) -> Mapping[str, Any]:
+        """Set the team that they submit for from now on, or none."""
+        return self._of_user("PUT", f"/{part(whom)}/team", {"team": team})
+
+    def ban(self, whom: str, reason: str = "") -> Mapping[str, Any]:
+        """Ban a person."""
+        self._told("POST", f"/admin/ban/{part(whom)}", params={"reason": reason})
+        return self.user(whom)
+
+    def unban(self, whom: str) -> Mapping[str, Any]:
+        """Lift a ban."""
+        self._told("DELETE", f"/admin/ban/{part(whom)}")
+        return self.user(whom)
+
+    def link_token(self, whom: str, token: str) -> Mapping[str, Any]:
+        """Link a pending token to a person."""
+        self._told("POST", "/admin/link", json={"token": token, "person": whom})
+        return self.user(whom)
+
+    def link_account(self, whom: str, account: str) -> Mapping[str, Any]:
+        """Link an account to a person: discord:ID, github:ID or oidc:SUBJECT."""
+        return self._of_user("POST", f"/{part(whom)}/accounts", {"account": account})
+
+    def issue_token(self, whom: str, *, device: str = "", days: int | None = None) -> Mapping[str, Any]:
+        """A new token for a person: `person`, `token`, `expires_at`."""
+        return self._of_user("POST", f"/{part(whom)}/tokens", {"device": device, "days": days})
+
+    def tokens(self, whom: str) -> list[Mapping[str, Any]]:
+        """A person's tokens by device, without their secrets."""
+        return list(self._get(f"/admin/users/{part(whom)}/tokens")["tokens"])
+
+    def revoke_tokens(self, whom: str, token: int | None = None) -> Mapping[str, Any]:
+        """Revoke one or all of a person's tokens: `person`, and `revoked` with their numbers."""
+        wanted = {} if token is None else {"token": token}
+        found: Mapping[str, Any] = self._told("DELETE", f"/admin/users/{part(whom)}/tokens", params=wanted)
+        return found
+
+    def _of_user(self, method: str, path: str, wanted: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        body = {} if wanted is None else {"json": wanted}
+        found: Mapping[str, Any] = self._told(method, f"/admin/users{path}", **body)
+        return found

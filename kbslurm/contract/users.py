@@ -1,0 +1,103 @@
+"""People as hosts see them, their roles and tokens."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from kbslurm.contract.base import WITHOUT_NUL, Id, Shape, Wanted
+
+
+class UserTold(Shape):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "id": 7,
+                "name": "ada",
+                "role": "participant",
+                "banned_at": None,
+                "ban_reason": "",
+                "discord_id": "81384788765712384",
+                "github_id": None,
+                "created_at": "2026-11-02T09:00:00+00:00",
+                "team": "blue",
+            }
+        },
+    )
+    id: Id
+    name: str
+    role: Literal["owner", "staff", "participant"]
+    banned_at: str | None
+    ban_reason: str
+    discord_id: str | None
+    github_id: str | None
+    created_at: str
+    team: str | None
+
+
+class Users(Shape):
+    users: list[UserTold]
+
+
+class NewUser(Wanted):
+    model_config = ConfigDict(json_schema_extra={"example": {"name": "ada", "role": "participant"}})
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    role: Literal["owner", "staff", "participant"] = "participant"
+
+
+class NewRole(Wanted):
+    model_config = ConfigDict(json_schema_extra={"example": {"role": "staff"}})
+    role: Literal["owner", "staff", "participant"]
+
+
+class NewTeam(Wanted):
+    model_config = ConfigDict(json_schema_extra={"example": {"team": "blue"}})
+    team: Annotated[str, Field(min_length=1, max_length=200)] | None
+
+
+class AccountWanted(Wanted):
+    """discord:ID, github:ID, or oidc:SUBJECT of the configured provider."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"account": "discord:81384788765712384"}})
+    account: Annotated[str, Field(min_length=3, max_length=300, pattern=WITHOUT_NUL)]
+
+
+class TokenWanted(Wanted):
+    """`device` is a label; without `days` it doesn't expire."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"device": "laptop", "days": 30}})
+    device: Annotated[str, Field(max_length=200, pattern=WITHOUT_NUL)] = ""
+    days: Annotated[int, Field(ge=1, le=3650)] | None = None
+
+
+class TokenIssued(Shape):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"person": "ada", "token": "kZ0…", "expires_at": "2026-12-24T09:00:00+00:00"}},
+    )
+    person: str
+    token: str
+    expires_at: str | None
+
+
+class TokenTold(Shape):
+    id: Id
+    person_id: Id | None
+    device: str
+    kind: Literal["cli", "web", "api", "pending"]
+    created_at: str
+    expires_at: str | None
+    revoked_at: str | None
+    used_at: str | None
+
+
+class TokensTold(Shape):
+    tokens: list[TokenTold]
+
+
+class TokensRevoked(Shape):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"person": "ada", "revoked": [3]}})
+    person: str
+    revoked: list[Id]

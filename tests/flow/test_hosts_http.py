@@ -1,0 +1,340 @@
+"""Hosts' commands over HTTP: the same answers, the same lines in the audit log, and never a database by the way."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from kbslurm import wiring
+from kbslurm.cli.commands import COMMANDS
+from kbslurm.config import shared_folders
+from kbslurm.store.postgres import PostgresStore
+from tests.command_line import CommandLine, Said
+from tests.flow.test_audit import leaves, repository
+from tests.flow.test_cli_http import judged
+from tests.popcorn.served_api import TRANSPOSE, served
+
+ONE_FILE = shared_folders.path("examples") / "one_file" / "running_sum.py"
+
+# Commands about this machine: its files and processes, or the service that runs here.
+HERE = {
+    *("api", "bot check", "bot run", "config show", "config schema", "db upgrade", "db check", "db downgrade", "demo"),
+    *("doctor", "github check", "github install", "image build", "image pull", "image list", "image verify"),
+    *("modal check", "modal deploy", "problem verify", "site init", "site check", "site list", "site show"),
+    *("site schema", "try", "up", "context list", "context use", "context show", "context remove"),
+}
+# Commands of whoever takes part; test_cli_http runs them both ways.
+COMPETITORS = {
+    *("board list", "board show", "cancel", "diff", "history", "login", "logout", "profile", "submit", "watch"),
+    *("whoami", "why"),
+}
+# Those that may use the database that is configured here although a service is named; they say so.
+DATABASE = {"api", "bot run", "db upgrade", "db check", "db downgrade", "demo", "up"}
+
+
+class Both:
+    """The wall clock's time, as what `judged` asks for."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self.store = store
+
+    @property
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One way to the service: a host's command line, and the database behind it."""
+
+    kbslurm: CommandLine
+    store: PostgresStore
+
+
+@contextmanager
+def sides(near: str, far: str, place: Path) -> Iterator[Sequence[Side]]:
+    """The same service twice: by the database, and over HTTP."""
+    toml = "[daemon.local]\nname = 'local'\nslots = { H100 = 1, A100 = 1 }\n"
+    home = {name: place / name for name in ("near", "far")}
+    for folder in home.values():
+        folder.mkdir()
+        (folder / "kbslurm.toml").write_text(f"[daemon]\nstate_dir = '{folder}'\n{toml}")
+    with PostgresStore(near) as store, served(far, place / "service", boards=True) as api:
+        store.boards.add("transpose", api.store.boards.get("transpose").problem, gpus=("H100", "A100"), confirm=False)
+        found = []
+        for one in (store, api.store):
+            owner = one.people.add("ada", "owner")
+            token = one.tokens.issue(owner.id, device="desk")
+            for name, score_s in (("bob", 0.002), ("eve", 0.003), ("mia", 0.004)):
+                one.people.add(name)
+                judged(Both(one), name, score_s)  # type: ignore[arg-type]
+            over_http = {"KBSLURM_URL": api.url, "KBSLURM_TOKEN": token}
+            env = {"DATABASE_URL": near} if one is store else over_http
+            found.append(Side(kbslurm=CommandLine(cwd=home["near" if one is store else "far"], env=env), store=one))
+        yield found
+
+
+Words = tuple[str, ...] | Callable[[Side, Path], tuple[str, ...]]
+
+
+def pending(side: Side, folder: Path) -> tuple[str, ...]:
+    return ("grace", side.store.tokens.issue(None, kind="pending", device="laptop"))
+
+
+def invited(side: Side, folder: Path) -> tuple[str, ...]:
+    return (side.store.invites.of_board("turn")[0].code,)
+
+
+def a_problem_beside_its_files(side: Side, folder: Path) -> tuple[str, ...]:
+    """A task whose files lie outside of its directory, as in repositories of problems."""
+    root = folder / f"shared-{side.kbslurm.cwd.name}"
+    shutil.copytree(TRANSPOSE, root / "problems/beside", ignore=shutil.ignore_patterns("submissions"))
+    (root / ".git").mkdir()
+    task = root / "problems/beside/task.yml"
+    shutil.move(root / "problems/beside/reference.py", root / "problems/reference.py")
+    text, count = re.subn(r'(source: ?"?)reference\.py', r"\1../reference.py", task.read_text())
+    assert count, "the example's task file names its reference otherwise"
+    task.write_text(text)
+    return (str(root / "problems/beside"),)
+
+
+# Every command of a host, in an order in which each works.
+COMMAND_LINES: Sequence[tuple[str, Words]] = [
+    ("user add", ("grace",)),
+    ("user role", ("grace", "staff")),
+    ("user team", ("grace", "blue")),
+    ("user team", ("grace",)),
+    ("user ban", ("grace", "--reason", "too many")),
+    ("user unban", ("grace",)),
+    ("user link", ("grace", "--account", "discord:77")),
+    ("user link", pending),
+    ("user link", ("grace", "--account", "elsewhere:77")),
+    ("user token issue", ("grace", "--device", "desk", "--days", "3")),
+    ("user token list", ("grace",)),
+    ("user token revoke", ("grace", "9999")),
+    ("user token revoke", ("grace",)),
+    ("user list", ()),
+    ("user role", ("nobody", "staff")),
+    ("problem add", (str(TRANSPOSE), "--name", "Turned")),
+    ("problem add", (str(ONE_FILE),)),
+    ("problem add", a_problem_beside_its_files),
+    ("problem list", ()),
+    ("problem show", ("turned",)),
+    ("problem show", ("nothing",)),
+    ("board create", ("turn", "--problem", "turned", "--gpus", "H100", "--deadline", "2099-01-01")),
+    (
+        "board create",
+        ("whole", "--reference", str(TRANSPOSE), "-g", "H100,A100", "--no-confirm", "--min-isolation", "1"),
+    ),
+    ("board create", ("single", "--reference", str(ONE_FILE), "-g", "H100", "--visibility", "closed")),
+    ("board create", ("turn", "--problem", "turned", "--gpus", "H100")),
+    ("board edit", ("turn", "--description", "Faster.", "--deadline", "never", "--visibility", "closed")),
+    ("board edit", ("turn", "--gpus", "H100,A100", "--deadline", "2098-01-01 12:00", "--zone", "Europe/Berlin")),
+    ("board edit", ("turn",)),
+    ("board extend", ("turn", "grace", "2099-02-01")),
+    ("board extend", ("turn", "grace", "none")),
+    ("limit rate", ("turn", "test", "5")),
+    ("limit rate", ("turn", "leaderboard", "2")),
+    ("limit rate", ("turn", "leaderboard", "none")),
+    ("limit quota", ("turn", "60")),
+    ("limit show", ("turn",)),
+    ("intake stop", ()),
+    ("intake show", ()),
+    ("intake start", ()),
+    ("invite make", ("turn", "single", "-n", "2")),
+    ("invite list", ("turn",)),
+    ("invite revoke", invited),
+    ("invite revoke", ("no-such-code",)),
+    ("stats", ()),
+    ("stats", ("transpose", "--last-day")),
+    ("usage", ("--by", "person")),
+    ("usage", ("--by", "board", "--board", "transpose", "--month", "2026-10")),
+    ("export", ("transpose",)),
+    ("triage", ("1", "2")),
+    ("rejudge", ("transpose", "--preview", "person=bob")),
+    ("rejudge", ("transpose", "--apply")),
+    ("rejudge", ("transpose", "--cancel")),
+    ("final", ("transpose", "--gpu", "H100", "--top", "2")),
+    ("final", ("transpose", "--gpu", "H100")),
+    ("final", ("transpose", "--gpu", "H100", "--apply")),
+    ("final", ("transpose", "--gpu", "H100", "--forget")),
+    ("final", ("transpose",)),
+    ("shadow order", ("1", "--on", "local")),
+    ("shadow order", ("1", "--on", "nowhere")),
+    ("shadow report", ("transpose",)),
+    ("status", ("--no-sites",)),
+    ("board close", ("turn",)),
+    ("board edit", ("turn", "--reopen")),
+    ("board delete", ("transpose",)),
+    ("board delete", ("turn",)),
+    ("board close", ("gone",)),
+    ("audit", ("--limit", "300")),
+]
+
+VOLATILE = {
+    "token": "a secret",
+    "via": "",
+    "where": "",
+    "database": "a database",
+    "commit": "a commit",
+    "oldest_s": "a while",
+}
+
+
+def plain(value: Any) -> Any:
+    """An answer without what two services can't have in common: moments, secrets, where a call came from."""
+    if isinstance(value, Mapping):
+        return {key: VOLATILE.get(key, plain(one)) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, str):
+        text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+(\+00:00|Z)", "a moment", value)
+        return re.sub(r"\b[0-9A-Z]{4}-[0-9A-Z]{4}-[0-9A-Z]{4}\b", "a code", text)
+    return value
+
+
+def refused(said: Said) -> str:
+    """What was wrong, in the words of both: over HTTP a hint is a part of the sentence."""
+    error = said.json()["error"]
+    return str(plain(re.sub(r"[^a-z0-9]+", " ", f"{error['message']} {error['hint'] or ''}".lower()).strip()))
+
+
+def test_every_command_of_a_host_is_here() -> None:
+    named = {name for name, _ in COMMAND_LINES} | {"problem sync"}
+    assert set(leaves(COMMANDS)) == named | HERE | COMPETITORS
+
+
+def test_every_command_says_and_notes_the_same_over_http(
+    database_url: str, new_database_url: Callable[[], str], tmp_path: Path
+) -> None:
+    from kbslurm.store import migrate
+
+    other = new_database_url()
+    migrate.upgrade(other)
+    git = repository(tmp_path / "git")
+    wanted: list[tuple[str, Words]] = [*COMMAND_LINES[:-1], ("problem sync", (f"file://{git}",)), COMMAND_LINES[-1]]
+    with sides(other, database_url, tmp_path) as (near, far):
+        for name, words in wanted:
+            one, two = (
+                side.kbslurm(*name.split(), *(words(side, tmp_path) if callable(words) else words), "--json")
+                for side in (near, far)
+            )
+            assert (one.code, one.err) == (two.code, two.err), (name, words, one.out, one.err, two.out, two.err)
+            if one.code in (0, 1, 3):
+                assert plain(one.json()) == plain(two.json()), (name, words)
+            else:
+                assert refused(two).startswith(refused(one)[: len(refused(two))]), (name, refused(one), refused(two))
+        noted = [
+            [(line.kind, line.subject, plain(line.data)) for line in side.store.events.audit_log(limit=500)]
+            for side in (near, far)
+        ]
+        assert noted[0] == noted[1] and len(noted[0]) > 30
+        assert {line.data["via"] for line in far.store.events.audit_log(limit=500)} == {"api"}
+        assert {line.data["by"] for line in far.store.events.audit_log(limit=500)} == {"ada"}
+
+
+MACHINE: Mapping[str, tuple[str, ...]] = {
+    "github install": ("nowhere",),
+    "image build": ("nowhere.def",),
+    "image pull": ("docker://127.0.0.1:9/nothing@sha256:00", "--time-limit", "5"),
+    "image verify": ("nowhere.sif",),
+    "problem verify": ("nowhere",),
+    "site init": ("nowhere",),
+    "site check": ("nowhere.toml",),
+    "site show": ("nowhere.toml",),
+    "try": ("nowhere", "k.py"),
+    "board show": ("transpose",),
+    "cancel": ("1",),
+    "diff": ("1", "2"),
+    "profile": ("1",),
+    "submit": ("k.py",),
+    "watch": ("1", "--once"),
+    "why": ("1",),
+    "context use": ("nowhere",),
+    "context remove": ("nowhere",),
+    "problem sync": ("https://127.0.0.1:9/nothing",),
+}
+
+
+def test_no_command_opens_a_database_while_a_service_is_named(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(database_url, tmp_path / "service") as api:
+        token = api.store.tokens.issue(api.store.people.add("ada", "owner").id, now=api.now)
+        home = tmp_path / "home"
+        home.mkdir()
+        (home / "k.py").write_text("def custom_kernel(data):\n    return data\n")
+        opened: list[str] = []
+
+        def database(config: object) -> NoReturn:
+            opened.append("a database")
+            raise AssertionError("a database was opened")
+
+        monkeypatch.setattr(wiring, "database", database)
+        run = CommandLine(
+            cwd=home, env={"KBSLURM_URL": api.url, "KBSLURM_TOKEN": token, "XDG_CONFIG_HOME": str(home / "conf")}
+        )
+        usual = {name: words for name, words in reversed(COMMAND_LINES) if not callable(words)}
+        for name in sorted(set(leaves(COMMANDS)) - DATABASE):
+            monkeypatch.setattr(sys, "stdin", io.StringIO(f"{token}\n"))
+            words = MACHINE.get(name) or usual.get(name) or ()
+            run(*name.split(), *words)
+            assert not opened, f"kbslurm {name} opens a database"
+        assert not list(home.rglob("postgres"))
+
+
+def test_what_runs_the_service_here_says_which_database_it_uses(database_url: str, tmp_path: Path) -> None:
+    (tmp_path / "kbslurm.toml").write_text(
+        f"[daemon]\nstate_dir = '{tmp_path}'\n[daemon.local]\nslots = {{ H100 = 1 }}\n"
+    )
+    kbslurm = CommandLine(cwd=tmp_path, env={"DATABASE_URL": database_url, "KBSLURM_URL": "http://127.0.0.1:9"})
+    for words in (("db", "check"), ("db", "upgrade"), ("up", "--once")):
+        told = kbslurm(*words)
+        assert told.code == 0, told.err
+        assert "uses the database that is configured here" in told.err and "not http://127.0.0.1:9" in told.err
+        assert database_url not in told.err, "an address may have a password in it"
+    assert "configured here" not in kbslurm("db", "check", KBSLURM_URL="").err
+
+
+def test_rights_that_are_an_owners_to_give(database_url: str, tmp_path: Path) -> None:
+    with served(database_url, tmp_path / "service") as api:
+        store, people = api.store, api.store.people
+        olga, sam, bob = people.add("olga", "owner"), people.add("sam", "staff"), people.add("bob")
+        home = tmp_path / "home"
+        home.mkdir()
+        as_ = {
+            one.name: CommandLine(
+                cwd=home, env={"KBSLURM_URL": api.url, "KBSLURM_TOKEN": store.tokens.issue(one.id, now=api.now)}
+            )
+            for one in (olga, sam, bob)
+        }
+        pending = store.tokens.issue(None, kind="pending", device="laptop", now=api.now)
+        for words in (
+            ("user", "role", "sam", "owner"),
+            ("user", "role", "bob", "staff"),
+            ("user", "role", "olga", "participant"),
+            ("user", "add", "tom", "--role", "owner"),
+            ("user", "token", "issue", "olga"),
+            ("user", "token", "revoke", "olga"),
+            ("user", "link", "olga", "--account", "discord:1"),
+            ("user", "link", "olga", pending),
+        ):
+            told = as_["sam"](*words)
+            assert told.code == 5 and "only an owner" in told.err, (words, told.err)
+            assert as_["bob"](*words).code == 4, words
+        assert {one.name: one.role for one in people.all() if one.name in as_} == {
+            "olga": "owner", "sam": "staff", "bob": "participant",
+        }  # fmt: skip
+        assert as_["sam"]("user", "token", "issue", "sam").code == 0, "one's own"
+        assert as_["sam"]("user", "token", "issue", "bob").code == 0
+        assert as_["olga"]("user", "role", "bob", "staff").code == 0
