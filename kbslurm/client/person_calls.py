@@ -92,9 +92,10 @@ class PersonCalls(Connection):
         """One of these files. Never display or run it."""
         return self._answered("GET", f"/user/submissions/{number}/artifacts/{part(gpu)}/{part(name)}").content
 
-    def cancel(self, number: int) -> None:
-        """Cancel the open runs of one's own submission; verdicts stay."""
-        self._told("POST", f"/user/submissions/{number}/cancel")
+    def cancel(self, number: int) -> int:
+        """Cancel the open runs of one's own submission, or as staff of anyone's; verdicts stay. Returns how many of its
+        jobs still have to be killed."""
+        return int(self._told("POST", f"/user/submissions/{number}/cancel").get("still_to_end", 0))
 
     def delete(self, number: int) -> None:
         """Delete one's own submission, including its source."""

@@ -15,6 +15,14 @@ class Details(Shape):
     job_status_id: Id
 
 
+class Cancelled(Shape):
+    """`still_to_end`: how many of its jobs are running and will be killed."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"status": "ok", "still_to_end": 1}})
+    status: Literal["ok"]
+    still_to_end: int
+
+
 class Accepted(Shape):
     """It is stored and can't be lost."""
 

@@ -43,7 +43,7 @@ UNAUDITED = {
     "POST /user/submissions": OWN,
     "POST /submission/{leaderboard}/{gpu}/{mode}": OWN,
     "POST /{leaderboard}/{gpu}/{mode}": OWN,
-    "POST /user/submissions/{submission_id}/cancel": OWN,
+    "POST /user/submissions/{submission_id}/cancel": "audited when it isn't one's own, in test_hosts_http",
     "DELETE /user/submissions/{submission_id}": OWN,
     **dict.fromkeys(
         (

@@ -22,7 +22,7 @@ from kbslurm.store.postgres import PostgresStore
 from tests.command_line import CommandLine, Said
 from tests.flow.test_audit import leaves, repository
 from tests.flow.test_cli_http import judged
-from tests.popcorn.served_api import TRANSPOSE, served
+from tests.popcorn.served_api import GOOD, TRANSPOSE, served
 
 ONE_FILE = shared_folders.path("examples") / "one_file" / "running_sum.py"
 
@@ -338,3 +338,21 @@ def test_rights_that_are_an_owners_to_give(database_url: str, tmp_path: Path) ->
         assert as_["sam"]("user", "token", "issue", "sam").code == 0, "one's own"
         assert as_["sam"]("user", "token", "issue", "bob").code == 0
         assert as_["olga"]("user", "role", "bob", "staff").code == 0
+
+
+def test_staff_cancel_anyones_submission_over_http_and_that_is_noted(database_url: str, tmp_path: Path) -> None:
+    with served(database_url, tmp_path / "service") as api:
+        people = {"sam": api.store.people.add("sam", "staff"), "bob": api.store.people.add("bob")}
+        mine = api.client("ada").submit("transpose", "H100", "test", "k.py", GOOD)
+        home = tmp_path / "home"
+        home.mkdir()
+        as_ = {
+            name: CommandLine(
+                cwd=home, env={"KBSLURM_URL": api.url, "KBSLURM_TOKEN": api.store.tokens.issue(one.id, now=api.now)}
+            )
+            for name, one in people.items()
+        }
+        assert as_["bob"]("cancel", str(mine)).code == 5
+        assert as_["sam"]("cancel", str(mine), "--json").json() == {"submission": mine, "still_to_end": 0}
+        line = next(iter(api.store.events.audit_log(limit=1)))
+        assert (line.kind, line.subject, line.data["by"]) == ("staff.cancel", f"submission:{mine}", "sam")

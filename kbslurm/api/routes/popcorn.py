@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query
 from kbslurm.api import full_submission, identity, popcorn_submission, waiting
 from kbslurm.api.answers import Ascii, answers
 from kbslurm.api.board_json import board_told
+from kbslurm.api.cancelling import cancel_as
 from kbslurm.api.context import Context
 from kbslurm.api.door import Door
 from kbslurm.api.identity import Sender
@@ -25,12 +26,11 @@ from kbslurm.contract.operations import Health
 from kbslurm.contract.people import Pending, PersonTold
 from kbslurm.contract.queue import RunnerQueue
 from kbslurm.contract.rankings import FinalTold, Standing
-from kbslurm.contract.submissions import Count, Submission, SubmissionSummary
+from kbslurm.contract.submissions import Cancelled, Count, Submission, SubmissionSummary
 from kbslurm.contract.why import WhysTold, WhyTold
 from kbslurm.domain import access, contest
 from kbslurm.domain.why import as_told
 from kbslurm.errors import Invalid, NotFound
-from kbslurm.flow.cancel import cancel
 from kbslurm.flow.remove import remove
 from kbslurm.observe.logs import teller
 
@@ -147,12 +147,12 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
         remove(context.store.submissions, view.id, person.id, person.name, context.clock.now())
         return Ascii({"status": "ok"})
 
-    @router.post("/user/submissions/{submission_id}/cancel", responses=answers(Fine, 400, 401, 403, 404))
+    @router.post("/user/submissions/{submission_id}/cancel", responses=answers(Cancelled, 400, 401, 403, 404))
     def cancel_(submission_id: Number, sender: Sender) -> Ascii:
-        """Cancel the open runs of one's own submission; verdicts stay."""
-        view = own(context, sender, submission_id)
-        cancel(context.store.submissions, view.id, view.person_id, context.clock.now())
-        return Ascii({"status": "ok"})
+        """Cancel the open runs of one's own submission, or as staff of anyone's; verdicts stay."""
+        person = identity.caller(context, sender)
+        view = own(context, sender, submission_id, staff_too=True)
+        return Ascii({"status": "ok", "still_to_end": cancel_as(context.store, view, person, context.clock.now())})
 
     @router.get("/user/me", responses=answers(PersonTold, 400, 401, 404))
     def me(sender: Sender) -> Ascii:

@@ -68,13 +68,10 @@ class DatabaseService:
         self._store.events.wait(at_most_s)
 
     def cancel(self, number: int) -> int:
-        from kbslurm.flow.cancel import cancel
+        from kbslurm.api.cancelling import cancel_as
 
-        person, view, now = self._person(), self._store.submissions.get(SubmissionId(number)), datetime.now(UTC)
-        reached = cancel(self._store.submissions, view.id, person.id, now)
-        if view.person_id != person.id:
-            self._store.events.audit(person.name, "cancel", f"submission:{number}", now=now)
-        return reached
+        view = self._store.submissions.get(SubmissionId(number))
+        return cancel_as(self._store, view, self._person(), datetime.now(UTC))
 
     def mine(self, board: str | None, *, limit: int, offset: int = 0) -> Sequence[Mapping[str, Any]]:
         from kbslurm.api import popcorn_submission
