@@ -370,7 +370,7 @@ def _upload(draw: random.Random, fitting: bool) -> tuple[bytes, bytes]:
             part(b"file", b"k.py", source, b"Content-Transfer-Encoding: base64\r\n") + b"--kbfuzz--\r\n",
             part(b"file", b"k.py", source, b"X-Long: " + b"h" * 20_000 + b"\r\n") + b"--kbfuzz--\r\n",
             part(b"file", b"k.py", source, b"A: b\r\n" * 500) + b"--kbfuzz--\r\n", good.replace(b"\r\n", b"\n"),
-            part(b"file", b"../../../tmp/kb-fuzz.py", source) + b"--kbfuzz--\r\n", part(b"file", b"k.py",
+            part(b"file", b"../../../tmp/fuzzed.py", source) + b"--kbfuzz--\r\n", part(b"file", b"k.py",
             b"a" * 1_100_000) + b"--kbfuzz--\r\n",
             part(b"file", b'k.py"; name="other', source) + b"--kbfuzz--\r\n", part(b"file", b"p.zip",
             b"PK\x03\x04" + b"z" * 90) + b"--kbfuzz--\r\n",
