@@ -109,7 +109,7 @@ def watch(url: str, page: str, count: int, headers: dict[str, str]) -> None:
         one.setblocking(False)
         reading.register(one, selectors.EVENT_READ, [b""])
     over = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+    _at_end_of_input(over)
     events = size = 0
     while not over.is_set():
         for key, _ in reading.select(0.2):
@@ -126,6 +126,14 @@ def watch(url: str, page: str, count: int, headers: dict[str, str]) -> None:
             events += piece.count(b"\nevent: ") + piece.startswith(b"event: ")
             size += len(piece)
     print(json.dumps({"events": events, "bytes": size}), flush=True)
+
+
+def _at_end_of_input(over: threading.Event) -> None:
+    def wait() -> None:
+        sys.stdin.read()
+        over.set()
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def storm(url: str, path: str, count: int) -> None:
@@ -166,7 +174,7 @@ def compete(url: str, database: str, path: str, tokens: list[str], per_second: f
         judging = threading.Thread(target=_judge, args=(Judge(store), over))
         judging.start()
         print(json.dumps("ready"), flush=True)
-        threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+        _at_end_of_input(over)
         due, sent = monotonic(), 0
         for send in itertools.cycle(senders):
             if over.wait(max(0.0, due - monotonic())):
@@ -229,7 +237,8 @@ def _fetched(netloc: str, path: str, headers: dict[str, str]) -> str:
 
 
 def main(asked: Sequence[str]) -> None:
-    {"watch": watch, "storm": storm, "compete": compete}[asked[0]](**json.loads(sys.stdin.readline()))
+    acts: dict[str, Callable[..., None]] = {"watch": watch, "storm": storm, "compete": compete}
+    acts[asked[0]](**json.loads(sys.stdin.readline()))
 
 
 if __name__ == "__main__":
