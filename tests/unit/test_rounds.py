@@ -11,7 +11,7 @@ from anyio import CapacityLimiter
 from starlette.types import Message, Receive, Scope, Send
 
 from kbslurm.api.rounds import Rounds
-from kbslurm.api.page_turns import AT_ONCE, PagesInTurn
+from kbslurm.api.page_turns import AT_ONCE, BOARDS_AT_ONCE, PagesInTurn
 
 PATIENCE_S = 60.0
 
@@ -108,7 +108,7 @@ async def _dropped(message: Message) -> None:
 
 
 async def _settled() -> None:
-    for _ in range(50):
+    for _ in range(500):
         await asyncio.sleep(0)
 
 
@@ -120,12 +120,13 @@ def test_a_crowd_of_pages_lets_polls_pass_and_a_slow_reader_holds_up_nobody() ->
         def ask(path: str) -> asyncio.Task[None]:
             return asyncio.create_task(turns({"type": "http", "path": path}, _nothing, _dropped))
 
-        pages = [ask(path) for path in ("/", "/board/a/H100", "/problem/a") for _ in range(AT_ONCE)]
+        pages = [ask(path) for path in ("/", "/board/a/H100", "/problem/a") for _ in range(2 * BOARDS_AT_ONCE)]
         await _settled()
-        assert len(app.begun) == AT_ONCE
+        made = AT_ONCE + BOARDS_AT_ONCE
+        assert len(app.begun) == made
         polls = [ask(path) for path in ("/user/submissions/3", "/live/a", "/health", "/me")]
         await _settled()
-        assert app.begun[AT_ONCE:] == ["/user/submissions/3", "/live/a", "/health", "/me"]
+        assert app.begun[made:] == ["/user/submissions/3", "/live/a", "/health", "/me"]
         app.may_answer.set()
         await _settled()
         assert len(app.begun) == len(pages) + len(polls) and app.ended == []
