@@ -10,8 +10,8 @@ import pytest
 from anyio import CapacityLimiter
 from starlette.types import Message, Receive, Scope, Send
 
-from kbslurm.api.rounds import Rounds
 from kbslurm.api.page_turns import AT_ONCE, BOARDS_AT_ONCE, PagesInTurn
+from kbslurm.api.rounds import Rounds
 
 PATIENCE_S = 60.0
 
