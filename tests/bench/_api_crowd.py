@@ -101,7 +101,7 @@ def watch(url: str, page: str, count: int, headers: dict[str, str]) -> None:
     found = re.search(r'data-live="([^"]+)"', _fetched(place.netloc, page, headers))
     assert found is not None, "the page has no stream"
     more = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    asked = f"GET {found[1].replace('&amp;', '&')} HTTP/1.1\r\nHost: bench\r\n{more}\r\n".encode()
+    asked = f"GET {found[1].replace('&amp;', '&')} HTTP/1.1\r\nHost: {place.netloc}\r\n{more}\r\n".encode()
     reading, left = selectors.DefaultSelector(), count
     for _ in range(count):
         one = socket.create_connection((place.hostname or "", place.port or 0), 120)
@@ -139,7 +139,7 @@ def _at_end_of_input(over: threading.Event) -> None:
 def storm(url: str, path: str, count: int) -> None:
     """So many requests at once, on connections that are already open; prints how long until all were answered."""
     place = urlsplit(url)
-    asked = f"GET {path} HTTP/1.1\r\nHost: bench\r\nAccept: text/html\r\n\r\n".encode()
+    asked = f"GET {path} HTTP/1.1\r\nHost: {place.netloc}\r\nAccept: text/html\r\n\r\n".encode()
     ones = []
     for _ in range(count):
         one = http.client.HTTPConnection(place.hostname or "", place.port, timeout=120)

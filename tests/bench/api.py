@@ -353,7 +353,7 @@ class Stage:
     def watchers(self) -> list[Row]:
         """Many follow a board at once: what each costs in memory, and that others are still answered."""
         count = scaled(WATCHERS, least=50)
-        asked = f"GET /live/{BOARD} HTTP/1.1\r\nHost: bench\r\n\r\n".encode()
+        asked = f"GET /live/{BOARD} HTTP/1.1\r\nHost: {self.place.netloc}\r\n\r\n".encode()
         before, watching = self._memory(), []
         try:
             for _ in range(count):
