@@ -23,6 +23,7 @@ from kbslurm.api.guard import Guarded
 from kbslurm.api.host_names import HostNames
 from kbslurm.api.incoming import HeardOut
 from kbslurm.api.metrics import Measured
+from kbslurm.api.page_turns import PagesInTurn
 from kbslurm.api.pages import router as pages
 from kbslurm.api.rate_limits import Limits, RateLimiter
 from kbslurm.api.refusals import of_a_bug, of_http_error, of_invalid_values, of_our_error, of_unkeepable_text, refusal
@@ -79,6 +80,7 @@ def create_app(context: Context, *, more: Sequence[APIRouter] = ()) -> FastAPI:
     app.add_exception_handler(UnicodeError, of_unkeepable_text)
     app.add_exception_handler(Exception, of_a_bug)
     server = context.config.server
+    app.add_middleware(PagesInTurn)
     app.add_middleware(Guarded, context=context, names=HostNames(server))
     app.add_middleware(
         RateLimiter,

@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 tell = teller("api.listener")
 LOOK_EVERY_S = 2.0
 BACK_OFF_S = 1.0
-EVERYTHING = 0
+# Subjects other than a submission. Those who have a board open are woken by its news and when rights end.
+EVERYTHING, BOARDS, NEWS = 0, -1, -2
 # Whoever these are about may have lost a right: every stream checks whether its reader may go on.
-ENDS_RIGHTS = frozenset({"staff.ban", "staff.role", "staff.token.revoke"})
+ENDS_RIGHTS = frozenset(
+    {"staff.ban", "staff.role", "staff.token.revoke", "staff.visibility", "staff.revoke_invite", "staff.delete_board"}
+)
 
 
 class EventListener:
@@ -75,7 +78,8 @@ class EventListener:
     def followers(self) -> tuple[int, int]:
         """How many followers one submission has, and how many everything has. From any thread."""
         counts = {subject: len(rings) for subject, rings in self._followers.copy().items()}
-        everything = counts.pop(EVERYTHING, 0)
+        counts.pop(NEWS, None)  # they follow for the others
+        everything = counts.pop(EVERYTHING, 0) + counts.pop(BOARDS, 0)
         return sum(counts.values()), everything
 
     async def rest(self, ring: asyncio.Event, seconds: float) -> None:
@@ -118,7 +122,7 @@ class EventListener:
 
 
 def _subjects(events: Iterable[Event]) -> set[int]:
-    found = {EVERYTHING}
+    found = {EVERYTHING, NEWS}
     for event in events:
         kind, _, number = event.subject.partition(":")
         said = number if kind == "submission" else event.data.get("submission")

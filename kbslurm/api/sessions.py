@@ -32,8 +32,13 @@ def safe_next(text: str) -> str:
 
 def signed_on(context: Context, request: Request) -> Person | None:
     """The person whose session this browser holds. Only for pages: API calls never use cookies."""
-    secret = request.cookies.get(SESSION)
+    secret = secret_of(request)
     return context.store.tokens.person_of(secret, now=context.clock.now()) if secret else None
+
+
+def secret_of(request: Request) -> str | None:
+    """What the session's cookie says, if there is one."""
+    return request.cookies.get(SESSION) or None
 
 
 def set_cookie(

@@ -42,13 +42,14 @@ class StandingsCache:
 
     def of(self, board: Board, gpu: str) -> Sequence[Standing]:
         """The ranking of this board and GPU type, best first."""
-        return self._now(board, gpu)[0]
+        return self.now(board, gpu)[0]
 
     def records(self, board: Board, gpu: str) -> list[Entry]:
         """The records: entries that were better than all before them, oldest first."""
-        return self._now(board, gpu)[1]
+        return self.now(board, gpu)[1]
 
-    def _now(self, board: Board, gpu: str) -> tuple[Ranking, list[Entry]]:
+    def now(self, board: Board, gpu: str) -> tuple[Ranking, list[Entry]]:
+        """Both."""
         key = (board.id, gpu)
         with self._lock:
             known = self._known.setdefault(key, _Known())

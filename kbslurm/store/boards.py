@@ -126,8 +126,8 @@ class Boards(Rows):
         found = self._one(f"{statement} AND lower(b.name) = lower(%(name)s)", {"name": name.strip()})
         return None if found is None else self._board(found)
 
-    def get(self, name: str) -> Board:
-        found = self.find(name)
+    def get(self, name: str, *, counted: bool = True) -> Board:
+        found = self.find(name, counted=counted)
         if found is None:
             raise NotFound("board", name, known=self.names(public_only=True))
         return found

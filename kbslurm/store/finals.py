@@ -116,7 +116,7 @@ class Finals(Rows):
         return self._find(board, gpu, "applied")
 
     def _find(self, board: str, gpu: str, state: State) -> Final | None:
-        held = self._boards.get(board)
+        held = self._boards.get(board, counted=False)
         told = {"board": held.id, "gpu": contest.known_gpu(gpu, held.gpus), "state": state}
         found = self._one(_FINAL, told)
         if found is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from kbslurm.domain import policy
@@ -106,6 +106,18 @@ class Invites(Rows):
             {"person": person},
         )
         return frozenset(row["board_id"] for row in found)
+
+    def members_of(self, boards: Collection[int]) -> dict[int, frozenset[PersonId]]:
+        """Who was invited, for each of these boards."""
+        found = self._all(
+            "SELECT ib.board_id, array_agg(DISTINCT i.person_id) AS people"
+            " FROM invite_board ib JOIN invite i ON i.id = ib.invite_id"
+            " WHERE ib.board_id = ANY(%(boards)s) AND i.person_id IS NOT NULL AND i.revoked_at IS NULL"
+            " GROUP BY ib.board_id",
+            {"boards": list(boards)},
+        )
+        members = {row["board_id"]: frozenset(row["people"]) for row in found}
+        return {board: members.get(board, frozenset()) for board in boards}
 
 
 def _code() -> str:

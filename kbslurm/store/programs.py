@@ -34,10 +34,14 @@ BEGIN
         AND ((classid::bigint << 32) | objid::bigint) >> 40 = {EVENT_LOCK};
     RETURN least(given, coalesce(pending, given));
 END $$""",
+    # Transactions that NOTIFY are committed one after another, each waiting for the disk. So one that many do at once
+    # can say `later`, and rings once it is committed.
     "kb_news": """
 CREATE FUNCTION kb_news() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    NOTIFY kbslurm_news;
+    IF current_setting('kbslurm.news', true) IS DISTINCT FROM 'later' THEN
+        NOTIFY kbslurm_news;
+    END IF;
     RETURN NULL;
 END $$""",
     "kb_moved": """
@@ -77,10 +81,12 @@ BEGIN
         fair_at, cost_s, invited, extended_to, most_per_hour, quota_gpu_s)::text;
 END $$""",
     # The person's row serialises their submissions: two concurrent ones are stamped one after the other. The shared
-    # intake lock is what a pause waits for: once a pause returns, nothing more is accepted.
+    # intake lock is what a pause waits for: once a pause returns, nothing more is accepted. Whoever takes it
+    # rings later.
     "kb_intake_lock": f"""
 CREATE FUNCTION kb_intake_lock(the_person bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
+    PERFORM set_config('kbslurm.news', 'later', true);
     PERFORM pg_advisory_xact_lock_shared({INTAKE_LOCK});
     PERFORM p.id FROM person p WHERE p.id = the_person FOR NO KEY UPDATE;
 END $$""",

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Collection
 from datetime import datetime
 
 from kbslurm.domain.run import PersonId
 from kbslurm.errors import NotFound, QuotaSpent
-from kbslurm.store.people import PERSON, maybe_person
+from kbslurm.store.people import PERSON
 from kbslurm.store.rows import Rows, or_now
 from kbslurm.store.views import Person, Token, TokenKind
 
 MOST_PENDING = 5000
 _TOKEN = "id, person_id, device, kind, created_at, expires_at, revoked_at, used_at"
+
+_OWNERS = f"""
+WITH held AS (
+    SELECT id, hash, person_id, used_at FROM token
+    WHERE hash = ANY(%(hashes)s) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > %(now)s)
+), used AS (
+    UPDATE token SET used_at = %(now)s FROM held
+    WHERE token.id = held.id AND (held.used_at IS NULL OR held.used_at < %(now)s - interval '1 minute')
+)
+SELECT held.hash, {", ".join(f"p.{name.strip()}" for name in PERSON.split(","))}
+FROM held JOIN person p ON p.id = held.person_id
+"""
 
 
 class Tokens(Rows):
@@ -47,22 +60,13 @@ class Tokens(Rows):
     def person_of(self, secret: str, *, now: datetime | None = None) -> Person | None:
         """The token's owner, or None if it is unknown, revoked, expired or pending. Its use is recorded once a
         minute."""
-        told = {"hash": _hash(secret), "now": or_now(now)}
-        found = self._one(
-            f"""
-            WITH held AS (
-                SELECT id, person_id, used_at FROM token
-                WHERE hash = %(hash)s AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > %(now)s)
-            ), used AS (
-                UPDATE token SET used_at = %(now)s FROM held
-                WHERE token.id = held.id AND (held.used_at IS NULL OR held.used_at < %(now)s - interval '1 minute')
-            )
-            SELECT {", ".join(f"p.{name.strip()}" for name in PERSON.split(","))}
-            FROM held JOIN person p ON p.id = held.person_id
-            """,
-            told,
-        )
-        return maybe_person(found)
+        return self.people_of([secret], now=now).get(secret)
+
+    def people_of(self, secrets: Collection[str], *, now: datetime | None = None) -> dict[str, Person]:
+        """The owners of these tokens, as far as they have one."""
+        by_hash = {_hash(secret): secret for secret in secrets}
+        found = self._all(_OWNERS, {"hashes": list(by_hash), "now": or_now(now)})
+        return {by_hash[bytes(row.pop("hash"))]: Person(**row) for row in found}
 
     def claim(self, secret: str, person: PersonId, *, device: str = "", now: datetime | None = None) -> bool:
         """Link a pending token to a person, once. False if it isn't pending, or is used, expired or unknown."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import resource
 import shutil
 import socket
 import statistics
@@ -16,10 +15,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, perf_counter
+from time import monotonic, perf_counter, sleep
+from typing import Any
 from urllib.parse import urlsplit
 
 from kbslurm.api import popcorn_submission
+from kbslurm.api.sessions import SESSION
 from kbslurm.domain.run import SubmissionId
 from kbslurm.flow.queue import claim, free_slots
 from kbslurm.flow.score import score
@@ -28,15 +29,19 @@ from kbslurm.store import migrate
 from kbslurm.store.embedded import Embedded
 from kbslurm.store.postgres import PostgresStore
 from kbslurm_eval.shared import wire
-from tests.bench import Row, in_turns, percentile, scaled
+from tests.bench import Row, in_turns, percentile, scaled, seconds_each
+from tests.bench._api_crowd import SOURCE, Crowd, Judge, allow_many_files, crowd, submitter
 from tests.contract.store_rig import Rig
 from tests.databases import Server
 from tests.flow.puppet import Puppet, sealed_report
 
 PEOPLE, RUNS, WATCHERS = 10_000, 1_000_000, 1_000
+CROWD, PER_SECOND = 500, 5
 THREADS = 16
+POLLERS, POLLS_PER_SECOND = 8, 80
 BOARD, GPU = "main", "H100"
-SOURCE = b"def custom_kernel(data):\n    return data\n" * 50
+PAGE = f"/board/{BOARD}/{GPU}"
+PAGE_SHARE = 0.25
 
 # What the foreign keys would look up one by one is right by construction. Each person's times wander about their own.
 FILL = b"""
@@ -63,10 +68,17 @@ FROM (SELECT id, 0.001 * (1 + person_id %% 9973 + (id * 7919 %% 1000) / 1000.0) 
 
 
 def run() -> list[Row]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 16_384)), hard))
+    allow_many_files()
     with _stage() as stage:
-        return [*stage.one_by_one(), *stage.under_load(), stage.submissions(), *stage.watchers()]
+        return [
+            *stage.one_by_one(),
+            *stage.pages(),
+            *stage.pages_at_once(),
+            *stage.under_load(),
+            *stage.submissions(),
+            *stage.while_watched(),
+            *stage.watchers(),
+        ]
 
 
 @contextmanager
@@ -86,7 +98,7 @@ def _stage() -> Iterator[Stage]:
                 constant = folder / "constant.json"
                 constant.write_text(json.dumps(popcorn_submission.submission(store.submissions.get(number), None)))
             with _serving(url, folder / "api", constant) as (served, pid):
-                yield Stage(served, pid, number, token)
+                yield Stage(served, pid, number, token, url)
         finally:
             started.stop(immediate=True)
     finally:
@@ -135,17 +147,20 @@ def _judged(rig: Rig) -> tuple[SubmissionId, str]:
 class Stage:
     """A server with a million runs behind it."""
 
-    def __init__(self, url: str, pid: int, number: SubmissionId, token: str) -> None:
-        self.url, self.pid, self.number = url, pid, number
+    def __init__(self, url: str, pid: int, number: SubmissionId, token: str, database: str) -> None:
+        self.url, self.pid, self.number, self.database = url, pid, number, database
         self.place = urlsplit(url)
         self.headers = {"X-Popcorn-Cli-Id": token}
+        with PostgresStore(database) as store:
+            self.tokens = [store.tokens.issue(store.people.ensure(f"racer-{n}").id) for n in range(50)]
 
-    def asker(self, path: str) -> Callable[[], None]:
+    def asker(self, path: str, headers: dict[str, str] | None = None) -> Callable[[], None]:
         """A call on a connection of its own."""
         connection = http.client.HTTPConnection(self.place.hostname or "", self.place.port, timeout=120)
+        sent = self.headers if headers is None else headers
 
         def ask() -> None:
-            connection.request("GET", path, headers=self.headers)
+            connection.request("GET", path, headers=sent)
             answer = connection.getresponse()
             answer.read()
             assert answer.status == 200, answer.status
@@ -185,7 +200,7 @@ class Stage:
 
     def under_load(self) -> list[Row]:
         """Many poll at once, as fast as they are answered."""
-        took = self._crowd(lambda: self.asker(self.poll), scaled(10_000, least=320))
+        took = self._crowd(lambda _: self.asker(self.poll), scaled(10_000, least=320))
         each = [one for many in took[0] for one in many]
         return [
             Row(name=f"polls of {THREADS} at once", value=len(each) / took[1], unit="/s"),
@@ -195,34 +210,150 @@ class Stage:
             ),
         ]
 
-    def submissions(self) -> Row:
-        """Files taken through HTTP: each is committed before it is answered."""
-        boundary = "benchboundary"
-        body = (
-            f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="k.py"\r\n\r\n'.encode()
-            + SOURCE
-            + f"\r\n--{boundary}--\r\n".encode()
+    def pages(self) -> list[Row]:
+        """The board's page against the constant: as anybody sees it, signed in, and when it has changed each time."""
+        with PostgresStore(self.database) as store:
+            session = store.tokens.issue(store.people.ensure("ada").id, kind="web")
+            rows = [
+                self._page_row("board page", {}),
+                self._page_row("board page, signed in", {"Cookie": f"{SESSION}={session}"}),
+            ]
+            judge = Judge(store)
+            changed = seconds_each(self.asker(PAGE, {}), scaled(60, least=20), judge.next_first)
+        return [*rows, Row(name="board page after a verdict", value=statistics.median(changed) * 1e3, unit="ms")]
+
+    def _page_row(self, name: str, headers: dict[str, str]) -> Row:
+        page, constant = self.asker(PAGE, headers), self.asker(f"/constant/{self.number}")
+        for warm in (page, constant):
+            for _ in range(20):
+                warm()
+        pages, constants = in_turns(page, constant, scaled(300, least=60))
+        page_s, constant_s = statistics.median(pages), statistics.median(constants)
+        against = f"a constant {1 / constant_s:,.0f}/s"
+        return Row(
+            name=name, value=1 / page_s, unit="/s", against=against, ratio=constant_s / page_s, at_least=PAGE_SHARE
         )
-        headers = {**self.headers, "Content-Type": f"multipart/form-data; boundary={boundary}"}
 
-        def sender() -> Callable[[], None]:
-            connection = http.client.HTTPConnection(self.place.hostname or "", self.place.port, timeout=120)
+    def pages_at_once(self) -> list[Row]:
+        """Everybody opens the board in the same second, and somebody polls beside them."""
+        count = CROWD
+        constant, page, poll = self.asker(f"/constant/{self.number}"), self.asker(PAGE, {}), self.asker(self.poll)
+        whole, beside = [], []
+        with crowd("storm", url=self.url, path=PAGE, count=count) as they:
+            alone, constants = in_turns(poll, constant, 200)
+            pages = seconds_each(page, 50)
+            for _ in range(3):
+                they.go()
+                with _until_told(they) as told:
+                    polls = []
+                    while not told.is_done:
+                        polls.append(_took(poll))
+                whole.append(told.line["whole_s"])
+                beside += polls
+        constant_s, page_s, poll_s = map(statistics.median, (constants, pages, alone))
+        whole_s, due_s = statistics.median(whole), count * constant_s / PAGE_SHARE
+        return [
+            Row(
+                name=f"{count} board pages at once", value=whole_s, unit="s",
+                against=f"{count} × a page at {PAGE_SHARE:g} of the constant's rate {due_s:.2f} s",
+                ratio=whole_s / due_s, at_most=1.5,
+            ),
+            Row(
+                name=f"{count} board pages at once, against one after another", value=whole_s, unit="s",
+                against=f"{count} × {page_s * 1e3:.2f} ms", ratio=whole_s / (count * page_s),
+            ),
+            *(
+                Row(
+                    name=f"poll beside {count} board pages, {name}", value=took * 1e3, unit="ms",
+                    against=f"alone {poll_s * 1e3:.2f} ms", ratio=took / poll_s, at_most=10.0,
+                )
+                for name, took in (("p50", statistics.median(beside)), ("the slowest", max(beside)))
+            ),
+        ]  # fmt: skip
 
-            def send() -> None:
-                connection.request("POST", f"/submission/{BOARD}/{GPU}/test", body=body, headers=headers)
-                answer = connection.getresponse()
-                answer.read()
-                assert answer.status == 202, answer.status
+    def submissions(self) -> list[Row]:
+        """Files taken through HTTP, each committed before it is answered, against polls of as many clients."""
+        path, mine = f"/submission/{BOARD}/{GPU}/test", self.headers["X-Popcorn-Cli-Id"]
+        sends, polls = in_turns(submitter(self.url, path, mine), self.asker(self.poll), scaled(1000, least=100))
+        send_s, poll_s = statistics.median(sends), statistics.median(polls)
+        rates: dict[str, list[float]] = {"one": [], "all": [], "polled": []}
+        for _ in range(4):
+            for name, asker in (
+                ("all", lambda one: submitter(self.url, path, self.tokens[one])),
+                ("polled", lambda one: self.asker(self.poll)),
+                ("one", lambda one: submitter(self.url, path, mine)),
+            ):
+                took, whole_s = self._crowd(asker, scaled(800, least=160))
+                rates[name].append(sum(map(len, took)) / whole_s)
+        together, alone, polled = (statistics.median(rates[name]) for name in ("all", "one", "polled"))
+        return [
+            Row(
+                name="accepted through HTTP", value=1 / send_s, unit="/s", against=f"polls {1 / poll_s:,.0f}/s",
+                ratio=poll_s / send_s, at_least=0.25,
+            ),
+            Row(
+                name=f"accepted through HTTP from {THREADS} people at once", value=together, unit="/s",
+                against=f"polls {polled:,.0f}/s", ratio=together / polled, at_least=0.25,
+            ),
+            Row(
+                name=f"accepted through HTTP from one person, {THREADS} at once", value=alone, unit="/s",
+                against=f"polls {polled:,.0f}/s", ratio=alone / polled,
+            ),
+        ]  # fmt: skip
 
-            return send
+    def while_watched(self) -> list[Row]:
+        """Polls while people submit and are judged: with the board open in many browsers, and in none."""
+        count, lasts_s = CROWD, scaled(15, least=8)
+        competing = {"url": self.url, "database": self.database, "path": f"/submission/{BOARD}/{GPU}/leaderboard"}
+        bare: list[float] = []
+        watched: list[float] = []
+        with crowd("compete", **competing, tokens=self.tokens, per_second=PER_SECOND):
+            for _ in range(2):
+                bare += self._paced(lasts_s)
+                with crowd("watch", url=self.url, page=PAGE, count=count, headers={}) as they:
+                    watched += self._paced(lasts_s)
+                    they.end()
+                    told = they.told()
+        lone_s, seen_s = percentile(bare, 99), percentile(watched, 99)
+        return [
+            Row(
+                name=f"poll p99 with {count} watchers and {PER_SECOND} submissions/s", value=seen_s * 1e3, unit="ms",
+                against=f"without watchers {lone_s * 1e3:.1f} ms", ratio=seen_s / lone_s, at_most=3.0,
+            ),
+            Row(
+                name=f"poll p50 with {count} watchers and {PER_SECOND} submissions/s",
+                value=percentile(watched, 50) * 1e3, unit="ms",
+                against=f"without watchers {percentile(bare, 50) * 1e3:.1f} ms",
+            ),
+            Row(
+                name="events that each watcher got", value=told["events"] / count / lasts_s, unit="/s",
+                against=f"{told['bytes'] / count / lasts_s / 1024:,.1f} KiB/s",
+            ),
+        ]  # fmt: skip
 
-        took, whole_s = self._crowd(sender, scaled(2000, least=160))
-        return Row(name=f"accepted through HTTP, {THREADS} at once", value=sum(map(len, took)) / whole_s, unit="/s")
+    def _paced(self, seconds: int) -> list[float]:
+        """How long polls took that came at a steady rate, however slow the ones before them were."""
+        took: list[float] = []
+        until = monotonic() + seconds
+
+        def work(first: float) -> None:
+            ask, due = self.asker(self.poll), monotonic() + first
+            while due < until:
+                sleep(max(0.0, due - monotonic()))
+                took.append(_took(ask))
+                due = max(due + POLLERS / POLLS_PER_SECOND, monotonic())
+
+        threads = [threading.Thread(target=work, args=(n / POLLS_PER_SECOND,)) for n in range(POLLERS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return took
 
     def watchers(self) -> list[Row]:
         """Many follow a board at once: what each costs in memory, and that others are still answered."""
         count = scaled(WATCHERS, least=50)
-        asked = f"GET /live/{BOARD} HTTP/1.1\r\nHost: bench\r\n\r\n".encode()
+        asked = f"GET /live/{BOARD} HTTP/1.1\r\nHost: {self.place.netloc}\r\n\r\n".encode()
         before, watching = self._memory(), []
         try:
             for _ in range(count):
@@ -258,20 +389,43 @@ class Stage:
                 return int(line.split()[1]) * 1024
         raise AssertionError("no VmRSS")
 
-    def _crowd(self, asker: Callable[[], Callable[[], None]], count: int) -> tuple[list[list[float]], float]:
+    def _crowd(self, asker: Callable[[int], Callable[[], None]], count: int) -> tuple[list[list[float]], float]:
         took: list[list[float]] = [[] for _ in range(THREADS)]
 
-        def work(mine: list[float]) -> None:
-            ask = asker()
-            mine += [_took(ask) for _ in range(count // THREADS)]
+        def work(one: int) -> None:
+            ask = asker(one)
+            took[one] += [_took(ask) for _ in range(count // THREADS)]
 
-        threads = [threading.Thread(target=work, args=(mine,)) for mine in took]
+        threads = [threading.Thread(target=work, args=(one,)) for one in range(THREADS)]
         began = monotonic()
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         return took, monotonic() - began
+
+
+class _Told:
+    """The line that another process prints, read beside."""
+
+    line: Any = None
+
+    @property
+    def is_done(self) -> bool:
+        return self.line is not None
+
+
+@contextmanager
+def _until_told(they: Crowd) -> Iterator[_Told]:
+    found = _Told()
+
+    def read() -> None:
+        found.line = they.told()
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    yield found
+    reading.join()
 
 
 def _took(act: Callable[[], None]) -> float:

@@ -242,7 +242,7 @@ def test_a_board_is_told_of_a_new_record_and_shows_it(api: ServedApi) -> None:
         events = stream(anybody, live)
         assert next(events) == ":", "nothing happened yet"
         judged(api, "grace", 0.25)
-        assert next(one for one in events if one != ":") == "scored"
+        assert next(one for one in events if one not in (":", "queue")) == "standings"
         events.close()  # type: ignore[attr-defined]
         board = anybody.get("/board/transpose/H100").text
         assert re.findall(r'<th scope="row">(\w+)', board)[:2] == ["grace", "ada"]
@@ -295,7 +295,7 @@ def test_the_staff_page_is_told_that_something_happened(api: ServedApi, monkeypa
 
 
 def test_long_lists_come_in_pages_that_lead_to_one_another(api: ServedApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kbslurm.api.pages.boards.PAGE", 2)
+    monkeypatch.setattr("kbslurm.api.pages.drawn_boards.PAGE", 2)
     monkeypatch.setattr("kbslurm.api.pages.submissions.MINE", 2)
     numbers = [judged(api, "ada", 0.9), *(judged(api, "ada", 0.5 + n / 10) for n in range(2))]
     for n in range(4):

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
-from fastapi.responses import PlainTextResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from kbslurm.api import waiting
+from kbslurm.api import sessions
 from kbslurm.api.board_json import is_open
 from kbslurm.api.context import Context
 from kbslurm.api.lookup import may_see_board, seen_board
-from kbslurm.api.pages import drawing
+from kbslurm.api.pages.board_views import BoardViews, Place
 from kbslurm.api.pages.rendering import HEADERS, STATIC, static_file
 from kbslurm.api.pages.visitors import Offset, Visitors
 from kbslurm.api.parameters import Gpu, Name
-from kbslurm.api.standings_cache import StandingsCache
-from kbslurm.domain import contest, measure
-from kbslurm.domain.amounts import score
-from kbslurm.domain.board import Standing
+from kbslurm.domain import contest
 from kbslurm.domain.source import for_board
 from kbslurm.errors import NotFound
-from kbslurm.store.finals import Final
 
-PAGE = 100
+# A browser or proxy may keep what everybody sees, if it asks each time whether that still holds.
+FOR_EVERYBODY = {"Cache-Control": "no-cache", "Vary": "Cookie"}
 
 
-def board_pages(
-    router: APIRouter, context: Context, visitors: Visitors, histories: waiting.Histories, standings: StandingsCache
-) -> None:
+def board_pages(router: APIRouter, context: Context, visitors: Visitors, views: BoardViews) -> None:
 
     @router.get("/")
     def boards(request: Request) -> Response:
@@ -52,31 +47,16 @@ def board_pages(
         return RedirectResponse(f"/board/{board.name}/{board.gpus[0]}", status_code=303)
 
     @router.get("/board/{leaderboard}/{gpu}")
-    def board(leaderboard: Name, gpu: Gpu, request: Request, start: Offset = 0) -> Response:
+    async def board(leaderboard: Name, gpu: Gpu, request: Request, start: Offset = 0) -> Response:
         """One board for one GPU type: the standings and the history of the record."""
-        person = visitors.who(request)
-        shown = seen_board(context, leaderboard, person)
-        known = contest.known_gpu(gpu, shown.gpus)
-        seen = context.store.events.last()
-        rows, records = standings.of(shown, known), standings.records(shown, known)
-        return visitors.page(
-            request,
-            "board.html",
-            person,
-            board=shown,
-            gpu=known,
-            seen=seen,
-            rows=[_standing(row) for row in rows[start : start + PAGE]],
-            start=start,
-            total=len(rows),
-            step=PAGE,
-            trend=drawing.curve([(one.at, one.score_s, one.person) for one in records], steps=True),
-            queue=waiting.runner_queue(context, histories, known),
-            final=_final(context.store.finals.applied(shown.name, known)),
-            note=measure.sentence(
-                known, context.store.calibrations.of_board(shown), paired=shown.problem.baseline is not None
-            ),
-        )
+        found, person = await views.of(Place(board=leaderboard, gpu=gpu, start=start), sessions.secret_of(request))
+        drawn = found.drawn
+        if person is not None:
+            return HTMLResponse(drawn.for_reader(person, await visitors.csrf_soon(request)), headers=HEADERS)
+        headers = {**HEADERS, **FOR_EVERYBODY, "ETag": drawn.etag}
+        if names_version(request.headers.get("if-none-match"), drawn.etag):
+            return Response(status_code=304, headers=headers)
+        return HTMLResponse(drawn.page, headers=headers)
 
     @router.get("/problem/{leaderboard}")
     def problem(leaderboard: Name, request: Request) -> Response:
@@ -108,20 +88,8 @@ def board_pages(
         return Response(static_file(name), media_type=STATIC[name], headers=headers)
 
 
-def _final(found: Final | None) -> list[dict[str, Any]]:
-    rows = []
-    for rival in found.rivals if found else ():
-        came, after = rival.outcome, ""
-        if came is not None and came.score_s is not None:
-            after = score(came.score_s, came.low_s, came.high_s)
-        elif came is not None:
-            after = came.verdict
-        rows.append({"place": rival.place, "person": rival.person, "before": rival.before_s, "after": after})
-    return rows
-
-
-def _standing(row: Standing) -> dict[str, Any]:
-    entry = row.entry
-    tied = f"{row.best_rank}–{row.worst_rank}" if row.tied_with else ""
-    shown = score(entry.score_s, entry.low_s, entry.high_s)
-    return {"rank": row.rank, "tied": tied, "person": entry.person, "score": shown, "at": entry.at}
+def names_version(wanted: str | None, etag: str) -> bool:
+    """Whether If-None-Match names this version. Proxies that compress mark it as weak."""
+    return wanted is not None and not {etag, "*"}.isdisjoint(
+        one.strip().removeprefix("W/") for one in wanted.split(",")
+    )

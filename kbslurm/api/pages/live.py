@@ -1,58 +1,55 @@
-"""Streams that tell an open page when to refresh."""
+"""Streams that keep an open page up to date: boards are sent what has changed, other pages when to load again."""
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from kbslurm.api import waiting
+from kbslurm.api import sessions, waiting
 from kbslurm.api.context import Context
-from kbslurm.api.lookup import seen_board
+from kbslurm.api.listener import BOARDS
+from kbslurm.api.pages.board_news import BoardNews, Channel
+from kbslurm.api.pages.board_views import BoardViews, Found, Place
 from kbslurm.api.pages.rendering import HEADERS
-from kbslurm.api.pages.visitors import Visitors
+from kbslurm.api.pages.visitors import Offset, Visitors
 from kbslurm.api.parameters import Name, Number
-from kbslurm.domain import access
-from kbslurm.domain.run import EventId, SubmissionId
+from kbslurm.domain import contest
+from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import KbslurmError
-from kbslurm.store.views import Board
 
 HEARTBEAT_S = 15.0
 PROGRESS_S = 4.0  # progress makes no event, so a submission that is being viewed is checked this often
 STAFF_S = 2.0
-QUEUE_S = 1.0  # a board's page is told of changes at most this often
+RECONNECT_MS = (2000, 8000)
 Check = Callable[[], object]  # raises when the reader may no longer see this
 
 
-def live_streams(router: APIRouter, context: Context, visitors: Visitors, histories: waiting.Histories) -> None:
+def live_streams(
+    router: APIRouter, context: Context, visitors: Visitors, histories: waiting.Histories, views: BoardViews
+) -> None:
+    news = BoardNews(context, views)
+
     @router.get("/live/{leaderboard}")
     async def live(
         leaderboard: Name,
         request: Request,
-        after: Annotated[int | None, Query(ge=0, le=2**63 - 1)] = None,
-        last_event_id: Annotated[str | None, Header(max_length=20)] = None,
+        gpu: Annotated[str | None, Query(max_length=contest.NAME_CAP)] = None,
+        start: Offset = 0,
+        seen: Annotated[str, Query(max_length=64)] = "",
+        last_event_id: Annotated[str | None, Header(max_length=64)] = None,
     ) -> StreamingResponse:
-        """A short event whenever this board's standings or queues may have changed; the page then refreshes."""
-
-        def seen() -> Board:
-            return seen_board(context, leaderboard, visitors.who(request))
-
-        board = await run_in_threadpool(seen)
-        if last_event_id and last_event_id.isascii() and last_event_id.isdecimal():
-            after = int(last_event_id)
-        settled = await run_in_threadpool(context.store.events.last)
-        start = settled if after is None else EventId(min(after, settled))
-        check = None if access.is_for_everybody(board.visibility) else seen
-
-        def queues() -> object:
-            return [waiting.runner_queue(context, histories, gpu) for gpu in board.gpus]
-
-        return _stream(_moves(context, board.id, start, check, queues))
+        """The parts of a board's page that have changed since the version that the reader has seen, as they do."""
+        place = Place(board=leaderboard, gpu=gpu, start=start)
+        secret = sessions.secret_of(request)
+        found, _ = await views.of(place, secret)
+        return _stream(_changes(context, views, news.follow, place, secret, found, last_event_id or seen))
 
     @router.get("/live/-/s/{submission_id}")
     async def submission(submission_id: Number, request: Request) -> StreamingResponse:
@@ -128,29 +125,29 @@ async def _rung(context: Context, ring: asyncio.Event) -> bool:
     return heard
 
 
-async def _moves(
-    context: Context, board: int, seen: EventId, check: Check | None, queues: Callable[[], object]
+async def _changes(
+    context: Context,
+    views: BoardViews,
+    follow: Callable[[Place, asyncio.Event], AbstractContextManager[Channel]],
+    place: Place,
+    secret: str | None,
+    found: Found,
+    seen: str,
 ) -> AsyncIterator[str]:
-    def moved() -> tuple[bool, EventId, object]:
-        if check is not None:
-            check()
-        found = context.store.standings.moved(board, seen)
-        return found.changed or found.people is None or bool(found.people), found.upto, queues()
-
-    before: object = None
-    with context.listener.follow() as ring:
-        yield ": here\n\n"
+    drawn = found.drawn
+    with context.listener.follow(BOARDS) as ring, follow(place, ring) as channel:
+        # Readers whose connections end together come back one after another.
+        yield f"retry: {random.randint(*RECONNECT_MS)}\n: here\n\n"
         while not context.listener.is_over:
+            if channel.found is not None and channel.found.drawn.number > drawn.number:
+                found, drawn = channel.found, channel.found.drawn
             try:
-                has_moved, upto, now = await run_in_threadpool(moved)
+                may_see = not channel.is_gone and await views.may_see(found.board, secret)
             except KbslurmError as error:
                 context.metrics.met(error)
-                return  # the reader reconnects with the last id
-            # Whoever connects may have a page from before the latest events.
-            other_queue, seen, before = (upto > seen if before is None else now != before), upto, now
-            if has_moved:
-                yield f"id: {seen}\nevent: scored\ndata: {{}}\n\n"
-            else:
-                yield f"id: {seen}\nevent: moved\ndata: {{}}\n\n" if other_queue else ":\n\n"
-            await asyncio.sleep(QUEUE_S)
+                return  # the reader reconnects with the version that it has
+            if not may_see:
+                return
+            yield drawn.since(seen) or ":\n\n"
+            seen = drawn.version
             await context.listener.rest(ring, HEARTBEAT_S)

@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from kbslurm import __version__
 from kbslurm.domain import contest
@@ -69,8 +70,18 @@ _templates.filters.update(took=took, when=when, closes=closes)
 
 def page(template: str, *, status: int = 200, person: Any = None, csrf: str = "", **told: Any) -> HTMLResponse:
     """The rendered template. `person` is who is signed in, `csrf` the token that this session's forms must carry."""
-    text = _templates.get_template(template).render(person=person, csrf=csrf, **told)
-    return HTMLResponse(text, status_code=status, headers=HEADERS)
+    return HTMLResponse(text_of(template, person=person, csrf=csrf, **told), status_code=status, headers=HEADERS)
+
+
+def text_of(template: str, *, person: Any = None, csrf: str = "", **told: Any) -> Markup:
+    """The same as text; templates may contain it as it is."""
+    return Markup(_templates.get_template(template).render(person=person, csrf=csrf, **told))  # noqa: S704 - rendered
+
+
+def block(template: str, name: str, **told: Any) -> str:
+    """One block of a template."""
+    found = _templates.get_template(template)
+    return "".join(found.blocks[name](found.new_context(told)))
 
 
 def page_of_error(request: Request, status: int, detail: str) -> HTMLResponse | None:

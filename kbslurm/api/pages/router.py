@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from kbslurm.api import waiting
 from kbslurm.api.context import Context
 from kbslurm.api.door import Door
+from kbslurm.api.pages.board_views import BoardViews
 from kbslurm.api.pages.boards import board_pages
 from kbslurm.api.pages.live import live_streams
 from kbslurm.api.pages.sign_on import sign_on_pages
@@ -20,9 +21,10 @@ def routes(context: Context, histories: waiting.Histories, standings: StandingsC
     """The router of the pages. Pages aren't in the OpenAPI document, which is for machines."""
     router = APIRouter(include_in_schema=False, route_class=Door)
     visitors = Visitors(context)
-    for more in (board_pages, submission_pages):
-        more(router, context, visitors, histories, standings)
+    views = BoardViews(context, histories, standings)
+    board_pages(router, context, visitors, views)
+    submission_pages(router, context, visitors, histories, standings)
     sign_on_pages(router, context, visitors)
     staff_pages(router, context, visitors)
-    live_streams(router, context, visitors, histories)
+    live_streams(router, context, visitors, histories, views)
     return router

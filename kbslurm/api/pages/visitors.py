@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, quote
 
 from fastapi import Query, Request
 from fastapi.responses import RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
 
 from kbslurm.api import sessions
 from kbslurm.api.context import Context
@@ -28,6 +29,7 @@ class Visitors:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._known_key: bytes | None = None  # it never changes
 
     def who(self, request: Request) -> Person | None:
         person = sessions.signed_on(self._context, request)
@@ -36,8 +38,18 @@ class Visitors:
     def csrf(self, request: Request) -> str:
         """A value that only our pages, loaded with this session, can know."""
         session = request.cookies.get(sessions.SESSION, "")
-        key = self._context.store.settings.secret("pages")
-        return hmac.new(key, f"csrf:{session}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+        return hmac.new(self._key(), f"csrf:{session}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+    async def csrf_soon(self, request: Request) -> str:
+        """The same, for coroutines."""
+        if self._known_key is None:
+            await run_in_threadpool(self._key)
+        return self.csrf(request)
+
+    def _key(self) -> bytes:
+        if self._known_key is None:
+            self._known_key = self._context.store.settings.secret("pages")
+        return self._known_key
 
     def own(self, person: Person | None, number: int) -> SubmissionView:
         """This person's own submission; anyone else's is NotFound."""

@@ -1,5 +1,5 @@
 "use strict";
-// Fetches the page again when something may have changed, and replaces the old part with the new one.
+// Keeps a page up to date. A board is sent its changed parts; other pages are fetched again when something has changed.
 (() => {
   const here = document.getElementById("live");
   if (!here || !window.EventSource) return;
@@ -19,8 +19,16 @@
     busy = false;
     if (again) { again = false; look(); }
   };
+  const show = (event) => {
+    const part = document.getElementById(event.type);
+    if (!part) return;
+    const open = part.querySelector("details")?.open;
+    part.innerHTML = JSON.parse(event.data);
+    if (open) part.querySelector("details")?.setAttribute("open", "");
+  };
   const source = new EventSource(here.dataset.live);
-  source.addEventListener("scored", look);
+  source.addEventListener("queue", show);
+  source.addEventListener("standings", show);
   source.addEventListener("moved", look);
   source.addEventListener("over", () => source.close());
   addEventListener("pagehide", () => source.close());
