@@ -127,6 +127,27 @@ def test_nobody_lifts_their_own_ban_and_only_owners_touch_staff(
     assert http.delete("/admin/ban/olga", headers=olga.as_host).status_code == 401
 
 
+def test_no_host_gives_themselves_the_token_of_somebody_above_them(
+    api: ServedApi, http: httpx.Client, hana: Account, ada: Account
+) -> None:
+    mia, olga = Account(api, "mia", "staff"), Account(api, "olga", "owner")
+    root = {"Authorization": f"Bearer {ADMIN}"}
+    for headers, whom, status in (
+        (hana.as_host, olga, 403),
+        (hana.as_host, mia, 403),
+        (hana.as_host, hana, 200),
+        (hana.as_host, ada, 200),
+        (olga.as_host, mia, 200),
+        (root, olga, 200),
+    ):
+        token = http.get("/auth/init?provider=discord").json()["state"]
+        body = {"person": f"person:{whom.person.id}", "token": token}
+        answer = http.post("/admin/link", json=body, headers=headers)
+        assert answer.status_code == status, (whom.person.name, answer.text)
+        held = api.store.tokens.person_of(token, now=api.now)
+        assert (held.name if held else None) == (whom.person.name if status == 200 else None)
+
+
 def opened(api: ServedApi, path: str, headers: dict[str, str], **how: object) -> tuple[threading.Thread, list[str]]:
     """A stream that is read until it ends, and its lines so far."""
     lines: list[str] = []
