@@ -239,7 +239,7 @@ class People(Rows):
         """A free name, as close to the wanted one as possible."""
         usual = " ".join(name.split())[:NAME_CAP] or "somebody"
         for wanted in (usual, f"{usual[:40]} ({mark})"):
-            if wanted.isprintable() and self.find(wanted) is None:
+            if wanted.isprintable() and not is_like_a_number(wanted) and self.find(wanted) is None:
                 return wanted
         return f"somebody {secrets.token_hex(4)}"
 
@@ -258,7 +258,18 @@ def person_name(text: str) -> str:
         raise Invalid(
             f"{text[:80]!r} isn't a valid name for a person", hint=f"Use 1 to {NAME_CAP} printable characters."
         )
+    if is_like_a_number(name):
+        raise Invalid(
+            f"{name!r} isn't a valid name for a person: it would be taken for somebody's number or account",
+            hint="Choose a name with letters in it, without discord:, github: or person: before them.",
+        )
     return name
+
+
+def is_like_a_number(name: str) -> bool:
+    """Whether a host who types this name would mean whoever has that number or account: names are chosen freely, and a
+    ban must not reach somebody else."""
+    return name.isdecimal() or name.lower().startswith(("discord:", "github:", "oidc:", "person:"))
 
 
 def _account(provider: str) -> str:

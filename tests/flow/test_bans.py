@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 
 from kbslurm.api.sessions import SESSION
+from kbslurm.errors import Invalid
 from kbslurm.store.views import Person
 from tests.flow.stage import HandClock
 from tests.popcorn.served_api import ADMIN, GOOD, ServedApi, served
@@ -146,6 +148,28 @@ def test_no_host_gives_themselves_the_token_of_somebody_above_them(
         assert answer.status_code == status, (whom.person.name, answer.text)
         held = api.store.tokens.person_of(token, now=api.now)
         assert (held.name if held else None) == (whom.person.name if status == 200 else None)
+
+
+def test_nobody_takes_a_name_by_which_a_host_would_ban_somebody_else(
+    api: ServedApi, http: httpx.Client, ada: Account, database_url: str
+) -> None:
+    root = {"Authorization": f"Bearer {ADMIN}"}
+    number, account = str(ada.person.id), "1234567890123456789"
+    for n, name in enumerate((number, "Discord:77", "person:ada", account)):
+        body = {"account": f"90{n}", "name": name}
+        told = http.post("/bot/people", json=body, headers={"Authorization": "Bearer the-bots-own-token"}).json()
+        assert told["name"] != name and f"90{n}" in told["name"] or told["name"].startswith("somebody "), told
+        with pytest.raises(Invalid, match="taken for somebody's number or account"):
+            api.store.people.add(name, now=api.now)
+    offender = api.store.people.for_account("discord", account, "offender", by="bot", now=api.now)
+    old = api.store.people.add("old", now=api.now)
+    for text, whom in ((number, ada.person.id), (account, offender.id)):
+        with psycopg.connect(database_url, autocommit=True) as connection:  # a name from before this was refused
+            connection.execute("UPDATE person SET name = %s WHERE id = %s", (text, old.id))
+        answer = http.post(f"/admin/ban/{text}", headers=root)
+        assert answer.status_code == 400
+        assert f"person:{whom}" in answer.json()["detail"] and f"person:{old.id}" in answer.json()["detail"]
+        assert http.post(f"/admin/ban/person:{whom}", headers=root).json()["user_id"] == str(whom)
 
 
 def opened(api: ServedApi, path: str, headers: dict[str, str], **how: object) -> tuple[threading.Thread, list[str]]:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from kbslurm import wiring
 from kbslurm.domain import contest
-from kbslurm.errors import KbslurmError, NotFound
+from kbslurm.domain.run import PersonId
+from kbslurm.errors import Invalid, KbslurmError, NotFound
 
 if TYPE_CHECKING:
     from kbslurm.config.settings import Config
-    from kbslurm.domain.run import PersonId
     from kbslurm.store.postgres import PostgresStore
     from kbslurm.store.views import Board, Person
 
@@ -43,6 +43,18 @@ class Desk:
         except KbslurmError:
             return ()
 
+    def _by_number(self, text: str) -> Person | None:
+        """One of our numbers, else a Discord account; Invalid if somebody has it as a name, as names once might be."""
+        people = self.store.people
+        ours = people.by_id(PersonId(int(text))) if text.isascii() and len(text) < 19 else None
+        found, named = ours or people.by_account("discord", text), people.find(text)
+        if found is not None and named is not None and found.id != named.id:
+            raise Invalid(
+                f"{text} is the number of {found.name}, and a name that somebody else has",
+                hint=f"Write person:{found.id} for {found.name} or person:{named.id} for the other.",
+            )
+        return found or named
+
     def whom(self, text: str) -> Person:
         """The person meant by person:ID, discord:ID, github:ID, one of our numbers, else a name."""
         provider, colon, account = text.partition(":")
@@ -53,7 +65,7 @@ class Desk:
         elif colon and provider == "person":
             found = people.by_name_or_id(account)
         else:
-            found = people.by_name_or_id(text) or people.by_account("discord", text)
+            found = self._by_number(text) if text.isdecimal() else people.find(text)
         if found is None:
             name = account if provider == "person" else text
             told = contest.did_you_mean(name, [known.name for known in people.all()])
