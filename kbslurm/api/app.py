@@ -87,6 +87,7 @@ def create_app(context: Context, *, more: Sequence[APIRouter] = ()) -> FastAPI:
         trusted=networks(server.trusted_proxies),
         limits=Limits.of(server.requests_per_minute),
         connections=context.connections,
+        known=context.known_secrets,
         refused=refusal,
     )
     app.add_middleware(Measured, metrics=context.metrics)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from anyio import CapacityLimiter, to_thread
 
 from kbslurm.api.connections import ConnectionLimits, Connections
+from kbslurm.api.known_secrets import KnownSecrets
 from kbslurm.api.listener import EventListener
 from kbslurm.api.metrics import ApiMetrics
 from kbslurm.api.turns import Turns
@@ -39,6 +40,7 @@ class Context:
     offers: Sequence[Offer] = ()
     metrics: ApiMetrics = field(default_factory=ApiMetrics)
     connections: Connections = field(default_factory=lambda: Connections(ConnectionLimits()))
+    known_secrets: KnownSecrets = field(default_factory=KnownSecrets)
     turns: Turns = field(default_factory=lambda: Turns(THREADS, reserved=HOSTS_TURNS))
     patient: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(PATIENT_THREADS))
 

@@ -101,13 +101,19 @@ def caller(context: Context, sender: Given) -> Person:
         return _signed_in(_acted_for(context, sender.acting))
     if not sender.key:
         raise Unnamed("the header X-Popcorn-Cli-Id is missing", hint="Run: popcorn register discord")
-    person = context.store.tokens.person_of(sender.key[:SECRET_CAP], now=context.clock.now())
+    person = _person_of(context, sender.key)
     if person is None:
         raise Unauthenticated(
             "this token is unknown, was revoked, or isn't linked yet",
             hint="Link it (/link on Discord, or ask a host), or get a new one: popcorn reregister discord",
         )
     return _signed_in(person)
+
+
+def _person_of(context: Context, secret: str) -> Person | None:
+    person = context.store.tokens.person_of(secret[:SECRET_CAP], now=context.clock.now())
+    context.known_secrets.note(secret, is_valid=access.may_sign_in(person))
+    return person
 
 
 def _signed_in(person: Person) -> Person:
@@ -154,8 +160,9 @@ def acting_host(context: Context, sender: Given) -> tuple[str, Person | None]:
     if not sender.bearer:
         raise Unauthenticated("the header Authorization: Bearer … is missing")
     if hmac.compare_digest(sender.bearer.encode("utf-8", "replace"), wanted.encode()):
+        context.known_secrets.note(sender.bearer, is_valid=True)
         return ADMIN, None
-    person = context.store.tokens.person_of(sender.bearer[:SECRET_CAP], now=context.clock.now())
+    person = _person_of(context, sender.bearer)
     if person is None:
         raise Unauthenticated("this bearer token doesn't belong to a host")
     if not person.is_staff:  # nor is whoever is banned
@@ -222,7 +229,10 @@ def is_bot(context: Context, sender: Given) -> bool:
     wanted = context.bot_token
     if wanted is None or not sender.bearer:
         return False
-    return hmac.compare_digest(sender.bearer.encode("utf-8", "replace"), wanted.encode())
+    found = hmac.compare_digest(sender.bearer.encode("utf-8", "replace"), wanted.encode())
+    if found:
+        context.known_secrets.note(sender.bearer, is_valid=True)
+    return found
 
 
 def _behind_the_bot(context: Context, whom: str) -> Person:

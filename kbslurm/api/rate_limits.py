@@ -4,6 +4,9 @@ Limits per person are in the database (see `domain.policy`); these are in memory
 address from using up the service. They are generous, since a whole university may share one address. Behind a trusted
 proxy, the address is the one that the proxy names. Rates don't hold for this machine's own addresses, since behind a
 local proxy that names nobody everyone would have one of those; how much is open at once holds for them too.
+
+Where one of many at an address uses up its requests or tries unknown tokens, those whose token was valid lately aren't
+kept out: each of them then has an allowance of their own.
 """
 
 from __future__ import annotations
@@ -20,11 +23,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kbslurm.api.addresses import Address, Network, address, behind, is_in, key
 from kbslurm.api.connections import Connections
 from kbslurm.api.incoming import incoming_of
+from kbslurm.api.known_secrets import KnownSecrets
 from kbslurm.api.protocol import connection_of
 from kbslurm.store import origin
 
 MOST_KNOWN = 50_000
 MARK = "kbslurm.rate_limits"
+SECRETS = (b"x-popcorn-cli-id", b"x-web-auth-id", b"authorization")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,12 +42,13 @@ class Limit:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The rates of one address."""
+    """The rates of one address; `person`: of one known token, once its address has no more requests."""
 
     requests: Limit = field(default_factory=lambda: Limit(burst=6000, per_minute=6000))
     sign_on: Limit = field(default_factory=lambda: Limit(burst=120, per_minute=60))
     register: Limit = field(default_factory=lambda: Limit(burst=60, per_minute=10))
     strangers: Limit = field(default_factory=lambda: Limit(burst=300, per_minute=120))
+    person: Limit = field(default_factory=lambda: Limit(burst=120, per_minute=60))
 
     @classmethod
     def of(cls, requests_per_minute: int) -> Limits:
@@ -87,15 +93,17 @@ class RateLimiter:
         trusted: Sequence[Network],
         limits: Limits,
         connections: Connections,
+        known: KnownSecrets,
         refused: Callable[[Request, str, int, dict[str, str] | None], Response],
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self.app, self._trusted, self._limits, self._refused = app, trusted, limits, refused
-        self._connections = connections
+        self._connections, self._known = connections, known
         self._requests = Buckets(limits.requests, steady)
         self._sign_on = Buckets(limits.sign_on, steady)
         self._register = Buckets(limits.register, steady)
         self._strangers = Buckets(limits.strangers, steady)
+        self._people = Buckets(limits.person, steady)
         self._open: dict[str, int] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -151,16 +159,23 @@ class RateLimiter:
         return self._connections.is_its_own(connection) is None
 
     def _too_often(self, who: str, scope: Scope) -> tuple[str, float] | None:
-        if wait_s := self._requests.take(who):
+        name = self._known_name(scope)
+        if (wait_s := self._requests.take(who)) and (name is None or (wait_s := self._people.take(name))):
             return "too many requests from your address", wait_s
         kind = kind_of(scope["method"], scope["path"])
         if kind == "sign on" and (wait_s := self._sign_on.take(who)):
             return "too many sign-in attempts from your address", wait_s
         if kind == "register" and (wait_s := self._register.take(who)):
             return "too many devices registered from your address", wait_s
-        if _has_secret(scope) and (wait_s := self._strangers.wait_s(who)):
+        if name is None and _has_secret(scope) and (wait_s := self._strangers.wait_s(who)):
             return "too many unknown tokens from your address", wait_s
         return None
+
+    def _known_name(self, scope: Scope) -> str | None:
+        """Who shows a token that was valid lately, and no other secret beside it that wasn't."""
+        shown = [_secret(key, value) for key, value in scope["headers"] if key in SECRETS]
+        names = [self._known.name_of(secret) for secret in shown]
+        return names[0] if names and None not in names else None
 
     def _watched(self, who: str, scope: Scope, send: Send) -> Send:
         async def sent(message: Message) -> None:
@@ -204,4 +219,9 @@ def _values(scope: Scope, name: bytes) -> list[str]:
 
 
 def _has_secret(scope: Scope) -> bool:
-    return any(name in (b"x-popcorn-cli-id", b"x-web-auth-id", b"authorization") for name, _ in scope["headers"])
+    return any(name in SECRETS for name, _ in scope["headers"])
+
+
+def _secret(name: bytes, value: bytes) -> str:
+    text = value.decode("latin-1")
+    return text.partition(" ")[2].strip() if name == b"authorization" else text

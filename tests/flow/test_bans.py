@@ -158,7 +158,7 @@ def test_nobody_takes_a_name_by_which_a_host_would_ban_somebody_else(
     for n, name in enumerate((number, "Discord:77", "person:ada", account)):
         body = {"account": f"90{n}", "name": name}
         told = http.post("/bot/people", json=body, headers={"Authorization": "Bearer the-bots-own-token"}).json()
-        assert told["name"] != name and f"90{n}" in told["name"] or told["name"].startswith("somebody "), told
+        assert (told["name"] != name and f"90{n}" in told["name"]) or told["name"].startswith("somebody "), told
         with pytest.raises(Invalid, match="taken for somebody's number or account"):
             api.store.people.add(name, now=api.now)
     offender = api.store.people.for_account("discord", account, "offender", by="bot", now=api.now)

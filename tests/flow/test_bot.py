@@ -359,6 +359,25 @@ def test_whoever_asks_for_what_only_hosts_may_keeps_nobody_else_out(
         assert [asked(BOT_TOKEN + "x", "/admin/stop") for _ in range(4)] == [401, 401, 401, 429]
 
 
+def test_one_who_tries_tokens_locks_nobody_else_out_of_their_address(
+    api: ServedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = Limits(strangers=Limit(burst=3, per_minute=1))
+    monkeypatch.setattr(Limits, "of", lambda _: few)
+    ada = api.client().cli_id or ""
+
+    def asked(token: str) -> int:
+        headers = {"X-Forwarded-For": "203.0.113.9", "X-Popcorn-Cli-Id": token}
+        return httpx.get(f"{serving.url}/user/submissions", headers=headers).status_code
+
+    with Serving(api.context, host="127.0.0.1", port=0) as serving:
+        assert asked(ada) == 200
+        assert [asked("guess") for _ in range(4)] == [401, 401, 401, 429]
+        assert asked(ada) == 200, "a failed poll would end popcorn-cli"
+        api.store.tokens.revoke_secret(ada, now=api.now)
+        assert [asked(ada) for _ in range(2)] == [401, 429]
+
+
 def test_a_pending_token_is_linked_once_and_told_to_the_audit(api: ServedApi) -> None:
     with Client(api.url, admin=BOT_TOKEN) as client, Client(api.url) as device:
         client.discord_user("501", "ada")

@@ -9,10 +9,11 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from kbslurm.api import rate_limits
+from kbslurm.api import known_secrets, rate_limits
 from kbslurm.api.addresses import key, networks
 from kbslurm.api.connections import ConnectionLimits, Connections
 from kbslurm.api.incoming import HeardOut
+from kbslurm.api.known_secrets import KnownSecrets
 from kbslurm.api.metrics import ApiMetrics
 from kbslurm.api.rate_limits import Buckets, Limit, Limits, RateLimiter, is_known
 
@@ -113,6 +114,31 @@ def test_who_is_known_may_be_refused_for_ever() -> None:
     assert {ask.go("POST", "/admin/stop", 401)[0] for _ in range(9)} == {401}
 
 
+def test_whoever_shares_an_address_with_a_stranger_is_not_kept_out_by_them() -> None:
+    ask = Ask(peer="203.0.113.9", secret=True)
+    good, bad = ask.headers, [(b"x-popcorn-cli-id", b"guess")]
+    ask.known.note("t", is_valid=True)
+    for headers, status in ((bad, 401), (good, 200), (bad, 429), (good, 200), ([*good, *bad], 429), (bad, 429)):
+        ask.headers = headers
+        asked = [ask.go("GET", "/user/me", 401 if headers == bad else 200)[0] for _ in range(4 if status == 401 else 1)]
+        assert set(asked) == {status}, (headers, asked)
+    ask.headers = good  # the address's requests are used up: now each has their own few
+    assert [ask.go()[0] for _ in range(4)] == [200, 200, 200, 429]
+    ask.known.note("another's", is_valid=True)
+    ask.headers = [(b"authorization", b"Bearer another's")]
+    assert ask.go()[0] == 200
+    ask.known.note("another's", is_valid=False)
+    assert ask.go()[0] == 429
+
+
+def test_only_so_many_secrets_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_secrets, "MOST", 2)
+    known = KnownSecrets()
+    for secret in "abac":
+        known.note(secret, is_valid=True)
+    assert [known.name_of(one) is not None for one in "abc"] == [True, False, True]
+
+
 def test_so_many_are_open_at_once_and_no_more_and_each_gives_its_place_back() -> None:
     async def crowd() -> list[int]:
         ask = Ask(peer="203.0.113.9")
@@ -155,13 +181,16 @@ class Ask:
             sign_on=Limit(burst=3, per_minute=6),
             register=Limit(burst=2, per_minute=6),
             strangers=Limit(burst=4, per_minute=6),
+            person=Limit(burst=3, per_minute=6),
         )
+        self.known = KnownSecrets()
         self.connections = Connections(ConnectionLimits(per_client=5))
         self.limiter = RateLimiter(
             self._app,
             trusted=PROXIES,
             limits=small,
             connections=self.connections,
+            known=self.known,
             refused=_said,
             steady=lambda: self.now,
         )
