@@ -7,7 +7,7 @@ ask for little.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, assert_never
+from typing import Any, assert_never
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
@@ -23,7 +23,6 @@ from kbslurm.domain import access
 from kbslurm.errors import Refused
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-TOKENS: Final = ("x-popcorn-cli-id", "x-web-auth-id", "authorization", "cookie")
 
 
 class Door(APIRoute):
@@ -44,7 +43,7 @@ class Door(APIRoute):
                     raise
             if not call.in_turn:
                 return await handle(request)
-            async with context.turns.turn(_whose(request)):
+            async with context.turns.turn(_whose(context, request)):
                 return await handle(request)
 
         return handled
@@ -54,7 +53,7 @@ async def _read(context: Context, request: Request, call: Call) -> Request:
     """The request with its body, which is read only once its sender is known to have the right."""
     incoming = incoming_of(request.scope)
     if call.who != "anyone":
-        async with context.turns.turn(_whose(request)):
+        async with context.turns.turn(_whose(context, request)):
             await run_in_threadpool(_check_may_send, context, request, call)
     body = await incoming.read(call.cap, *calls.too_large(call.cap))
     return Request(request.scope, _replayed(body, request.receive))
@@ -80,10 +79,14 @@ def _check_may_send(context: Context, request: Request, call: Call) -> None:
             assert_never(call.who)
 
 
-def _whose(request: Request) -> Whose:
-    token = next((request.headers[name] for name in TOKENS if name in request.headers), "")
+def _whose(context: Context, request: Request) -> Whose:
+    """Whose turn it takes. All tokens that weren't valid lately share one: otherwise each made-up one would have its
+    own."""
+    sender, known = identity.claimed(request.headers), context.known_secrets
+    bearer = sender.bearer or ""
+    secret = sender.key or bearer or request.cookies.get(sessions.SESSION, "")
     address = incoming_of(request.scope).client
-    return Whose(address=address, token=token, may_be_host="authorization" in request.headers)
+    return Whose(address=address, token=known.name_of(secret) or "", may_be_host=known.is_hosts(bearer))
 
 
 def _mode(request: Request) -> str:

@@ -112,7 +112,8 @@ def caller(context: Context, sender: Given) -> Person:
 
 def _person_of(context: Context, secret: str) -> Person | None:
     person = context.store.tokens.person_of(secret[:SECRET_CAP], now=context.clock.now())
-    context.known_secrets.note(secret, is_valid=access.may_sign_in(person))
+    is_hosts = person is not None and access.has_staff_rights(person)
+    context.known_secrets.note(secret, is_valid=access.may_sign_in(person), is_hosts=is_hosts)
     return person
 
 
@@ -160,7 +161,7 @@ def acting_host(context: Context, sender: Given) -> tuple[str, Person | None]:
     if not sender.bearer:
         raise Unauthenticated("the header Authorization: Bearer … is missing")
     if hmac.compare_digest(sender.bearer.encode("utf-8", "replace"), wanted.encode()):
-        context.known_secrets.note(sender.bearer, is_valid=True)
+        context.known_secrets.note(sender.bearer, is_valid=True, is_hosts=True)
         return ADMIN, None
     person = _person_of(context, sender.bearer)
     if person is None:
@@ -231,7 +232,7 @@ def is_bot(context: Context, sender: Given) -> bool:
         return False
     found = hmac.compare_digest(sender.bearer.encode("utf-8", "replace"), wanted.encode())
     if found:
-        context.known_secrets.note(sender.bearer, is_valid=True)
+        context.known_secrets.note(sender.bearer, is_valid=True, is_hosts=True)
     return found
 
 

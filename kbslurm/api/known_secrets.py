@@ -14,16 +14,16 @@ class KnownSecrets:
     """For any thread. It gives no right: who calls is always checked in the database."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, None] = OrderedDict()
+        self._known: OrderedDict[str, bool] = OrderedDict()  # whether it is a host's
         self._lock = threading.Lock()
 
-    def note(self, secret: str, *, is_valid: bool) -> None:
-        """Whether it was valid just now."""
+    def note(self, secret: str, *, is_valid: bool, is_hosts: bool = False) -> None:
+        """Whether it was valid just now, and then whether it is a host's or the bot's."""
         name = _name(secret)
         with self._lock:
             self._known.pop(name, None)
             if is_valid:
-                self._known[name] = None
+                self._known[name] = is_hosts
             while len(self._known) > MOST:
                 self._known.popitem(last=False)
 
@@ -31,6 +31,10 @@ class KnownSecrets:
         """A name for whoever has this secret; None if it isn't known to be valid."""
         name = _name(secret)
         return name if name in self._known else None
+
+    def is_hosts(self, secret: str) -> bool:
+        """Whether it was a host's or the bot's lately."""
+        return self._known.get(_name(secret), False)
 
 
 def _name(secret: str) -> str:

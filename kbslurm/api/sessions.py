@@ -10,6 +10,7 @@ from fastapi import Request
 from fastapi.responses import RedirectResponse
 
 from kbslurm.api.context import Context
+from kbslurm.domain import access
 from kbslurm.errors import Refused
 from kbslurm.store.views import Person
 
@@ -33,7 +34,11 @@ def safe_next(text: str) -> str:
 def signed_on(context: Context, request: Request) -> Person | None:
     """The person whose session this browser holds. Only for pages: API calls never use cookies."""
     secret = secret_of(request)
-    return context.store.tokens.person_of(secret, now=context.clock.now()) if secret else None
+    if not secret:
+        return None
+    person = context.store.tokens.person_of(secret, now=context.clock.now())
+    context.known_secrets.note(secret, is_valid=access.may_sign_in(person))
+    return person
 
 
 def secret_of(request: Request) -> str | None:

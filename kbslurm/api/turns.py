@@ -17,7 +17,8 @@ Line = dict[str, deque[asyncio.Future[None]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Whose:
-    """Whose turn a request takes, by what it claims: nothing of it has been checked."""
+    """Whose turn a request takes. `token`: a name for one that was valid lately; `may_be_host`: lately it was a
+    host's."""
 
     address: str
     token: str = ""

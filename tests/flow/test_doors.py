@@ -7,8 +7,10 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -16,12 +18,13 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
 from prometheus_client.parser import text_string_to_metric_families
 
 from kbslurm.api import calls
 from kbslurm.api.app import create_app
+from kbslurm.api.context import HOSTS_TURNS, THREADS
 from kbslurm.api.door import Door
 from kbslurm.api.server import Serving
 from kbslurm.api.sessions import SESSION
@@ -265,6 +268,50 @@ def test_the_specification_is_written_once(api: ServedApi, monkeypatch: pytest.M
     with Serving(api.context, host="127.0.0.1", port=0, app=app) as serving:
         texts = {httpx.get(f"{serving.url}/openapi.json", timeout=WAIT_S).text for _ in range(3)}
     assert len(texts) == 1 and next(written) == 1
+
+
+# ------------------------------------------------------------------------------------------------------------- turns
+
+
+def test_made_up_tokens_take_neither_the_hosts_places_nor_more_turns_than_one_person(api: ServedApi) -> None:
+    router, gate, order = APIRouter(route_class=Door), threading.Event(), list[str]()
+
+    @router.get("/gate")
+    def wait() -> None:
+        gate.wait(WAIT_S)
+
+    @router.get("/next")
+    def next_(request: Request) -> None:
+        order.append(request.headers["x-popcorn-cli-id"])
+
+    ada = api.client().cli_id or ""
+    app = create_app(api.context, more=[router])
+    with ExitStack() as last, Serving(api.context, host="127.0.0.1", port=0, app=app) as server:
+        crowd = last.enter_context(ThreadPoolExecutor(80))
+        last.callback(gate.set)
+
+        def ask(path: str, headers: dict[str, str]) -> int:
+            return httpx.get(f"{server.url}{path}", headers=headers, timeout=WAIT_S).status_code
+
+        assert ask("/user/me", {"X-Popcorn-Cli-Id": ada}) == ask("/admin/stats", {"Authorization": f"Bearer {ADMIN}"})
+        gates = [crowd.submit(ask, "/gate", {"Authorization": f"Bearer guess{n}"}) for n in range(THREADS)]
+        waiting = api.context.turns._everyone._waiting
+
+        def until_waiting(count: int) -> None:
+            until = time.monotonic() + WAIT_S
+            while sum(len(line) for lines in waiting.copy().values() for line in lines.copy().values()) < count:
+                assert time.monotonic() < until
+                time.sleep(0.01)
+
+        until_waiting(HOSTS_TURNS)
+        assert ask("/admin/stats", {"Authorization": f"Bearer {ADMIN}"}) == 200, "the hosts' places are theirs"
+        asked = [crowd.submit(ask, "/next", {"X-Popcorn-Cli-Id": f"guess{n}"}) for n in range(40)]
+        until_waiting(HOSTS_TURNS + 40)
+        asked.append(crowd.submit(ask, "/next", {"X-Popcorn-Cli-Id": ada}))
+        until_waiting(HOSTS_TURNS + 41)
+        gate.set()
+        assert {one.result() for one in gates + asked} == {200}
+    assert order.index(ada) < THREADS, "one person's request isn't behind forty of one who makes up tokens"
 
 
 # ------------------------------------------------------------------------------------------------------ foreign Host
