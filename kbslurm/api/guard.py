@@ -27,7 +27,8 @@ HEADERS = (
 
 
 class Guarded:
-    """Refuses headers that are too large, a Host that isn't us, and requests while only the reserve is left."""
+    """Refuses headers that are too large or give a body two lengths, a Host that isn't us, and requests while only the
+    reserve is left."""
 
     def __init__(self, app: ASGIApp, *, context: Context, names: HostNames) -> None:
         self.app, self._context, self._names = app, context, names
@@ -62,6 +63,10 @@ class Guarded:
         request = Request(scope)
         if sum(len(name) + len(value) for name, value in scope["headers"]) > HEAD_CAP:
             return refusal(request, "the headers are too large", 431, {"Connection": "close"})
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
+            # A proxy that believes the one while we believe the other would take our answers for someone else's.
+            said = "the request has both Content-Length and Transfer-Encoding. Send one of them."
+            return refusal(request, said, 400, {"Connection": "close"})
         if scope["path"] == HEALTH:  # load balancers ask by address, and always get an answer
             return None
         host = request.headers.get("host", "")

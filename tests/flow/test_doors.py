@@ -101,6 +101,14 @@ def test_who_waits_for_leave_to_send_a_body_is_refused_without_one(api: ServedAp
     assert answer.startswith(b"HTTP/1.1 401 ") and b"connection: close" in answer.lower()
 
 
+@pytest.mark.parametrize("path", ["/user/join", "/health", "/nowhere", UPLOAD])
+def test_a_body_of_two_lengths_is_refused_and_nothing_after_it_is_a_request(api: ServedApi, path: str) -> None:
+    wire = Wire(api.url, f"POST {path}", "Content-Length: 5", "Transfer-Encoding: chunked")
+    told = wire.send(b"0\r\n\r\nGET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").rest()
+    assert told.startswith(b"HTTP/1.1 400 ") and b"both Content-Length and Transfer-Encoding" in told
+    assert told.count(b"HTTP/1.1") == 1
+
+
 def test_every_route_has_a_cap_and_keeps_it(api: ServedApi) -> None:
     routes = [route for route in routes_of(api) if not route.path.startswith("/live/")]
     hana = api.client("hana", role="staff")
