@@ -45,8 +45,8 @@ class Limits:
     """The rates of one address; `person`: of one known token, once its address has no more requests."""
 
     requests: Limit = field(default_factory=lambda: Limit(burst=6000, per_minute=6000))
-    sign_on: Limit = field(default_factory=lambda: Limit(burst=120, per_minute=60))
-    register: Limit = field(default_factory=lambda: Limit(burst=60, per_minute=10))
+    sign_on: Limit = field(default_factory=lambda: Limit(burst=1200, per_minute=60))
+    register: Limit = field(default_factory=lambda: Limit(burst=600, per_minute=10))
     strangers: Limit = field(default_factory=lambda: Limit(burst=300, per_minute=120))
     person: Limit = field(default_factory=lambda: Limit(burst=120, per_minute=60))
 

@@ -16,6 +16,8 @@ import httpx
 import psycopg
 import pytest
 
+from kbslurm.api.rate_limits import Limit, Limits
+from kbslurm.api.server import Serving
 from kbslurm.client.errors import ServerGone
 from kbslurm.client.http import Client
 from kbslurm.config import shared_folders
@@ -269,11 +271,17 @@ def test_every_answer_carries_safe_headers_and_says_no_software(api: ServedApi) 
 
 
 def test_registering_without_end_is_refused_by_address_and_told_in_the_shape_that_was_asked_for(
-    api: ServedApi,
+    api: ServedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with httpx.Client(base_url=api.url, headers={"X-Forwarded-For": "6.6.6.6, 203.0.113.9"}) as greedy:
-        answers = [greedy.get("/auth/init") for _ in range(61)]
-        assert [one.status_code for one in answers] == [200] * 60 + [429]
+    few = Limits(register=Limit(burst=9, per_minute=1))
+    monkeypatch.setattr(Limits, "of", lambda _: few)
+    forwarded = {"X-Forwarded-For": "6.6.6.6, 203.0.113.9"}
+    with (
+        Serving(api.context, host="127.0.0.1", port=0) as server,
+        httpx.Client(base_url=server.url, headers=forwarded) as greedy,
+    ):
+        answers = [greedy.get("/auth/init") for _ in range(10)]
+        assert [one.status_code for one in answers] == [200] * 9 + [429]
         assert "registered from your address" in answers[-1].json()["detail"] and answers[-1].headers["retry-after"]
         page = greedy.get("/auth/init", headers={"Accept": "text/html"})
         assert page.status_code == 429 and "<!doctype html>" in page.text

@@ -16,6 +16,7 @@ from kbslurm.api.incoming import HeardOut
 from kbslurm.api.known_secrets import KnownSecrets
 from kbslurm.api.metrics import ApiMetrics
 from kbslurm.api.rate_limits import Buckets, Limit, Limits, RateLimiter, is_known
+from kbslurm.store.tokens import MOST_PENDING
 
 PROXIES = networks(["127.0.0.0/8", "::1", "10.3.0.0/16"])
 
@@ -129,6 +130,15 @@ def test_whoever_shares_an_address_with_a_stranger_is_not_kept_out_by_them() -> 
     assert ask.go()[0] == 200
     ask.known.note("another's", is_valid=False)
     assert ask.go()[0] == 429
+
+
+def test_a_course_of_five_hundred_behind_one_address_registers_and_signs_in_at_the_same_time() -> None:
+    limits = Limits()
+    register, sign_on = Buckets(limits.register, lambda: 0.0), Buckets(limits.sign_on, lambda: 0.0)
+    assert {register.take("nat") for _ in range(500)} == {0}
+    assert {sign_on.take("nat") for _ in range(2 * 500)} == {0}, "to the provider and back"
+    an_hour = limits.register.burst + 60 * limits.register.per_minute
+    assert 4 * an_hour <= MOST_PENDING, "yet no single address uses up the room for tokens that wait to be linked"
 
 
 def test_only_so_many_secrets_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
