@@ -348,7 +348,7 @@ def test_intake_tells_all_that_accept_must_know(rig: Rig) -> None:
     assert (found.deadline_at, found.zone, found.problem) == (START, "Asia/Tokyo", HELLO)
     assert rig.store.intake.admission(rig.person("eve"), "main").banned == "cheated"
     rig.store.boards.set_visibility("main", "closed")
-    assert rig.store.intake.admission(rig.person("ada"), "main").closed
+    assert rig.store.intake.admission(rig.person("ada"), "main").private
     with pytest.raises(NotFound) as caught:
         rig.store.intake.admission(host.id, "mian")
     assert caught.value.known == (), "a closed board isn't told of"

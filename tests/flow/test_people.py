@@ -85,13 +85,13 @@ def test_on_ones_own_database_the_login_name_is_made_once_and_said_aloud(tmp_pat
     assert f"{getpass.getuser()!r} was added" in first.err and second.err == ""
     assert [row["name"] for row in kbslurm("user", "list", "--json").json()] == [getpass.getuser()]
     (line,) = kbslurm("audit", "--json").json()
-    assert line["kind"] == "staff.user.add"
+    assert line["act"] == "user.add"
 
 
 def test_only_these_places_make_people() -> None:
     """Sign-on and linking go through an account; everything else that makes a person is listed here."""
     root = Path(__file__).resolve().parents[2]
-    makers = {"ensure": {"kbslurm/cli/acting.py"}, "add": {"kbslurm/cli/host/user.py"}}
+    makers = {"ensure": {"kbslurm/cli/acting.py"}, "add": {"kbslurm/api/hosting/people.py"}}
     makers["ensure"] |= {"kbslurm/cli/operator/demo.py", "kbslurm/cli/operator/demo_page.py"}
     for call, allowed in makers.items():
         found = {

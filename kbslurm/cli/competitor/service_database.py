@@ -70,8 +70,9 @@ class DatabaseService:
     def cancel(self, number: int) -> int:
         from kbslurm.api.cancelling import cancel_as
 
+        person = self._person()
         view = self._store.submissions.get(SubmissionId(number))
-        return cancel_as(self._store, view, self._person(), datetime.now(UTC))
+        return cancel_as(self._store, view, person, datetime.now(UTC))
 
     def mine(self, board: str | None, *, limit: int, offset: int = 0) -> Sequence[Mapping[str, Any]]:
         from kbslurm.api import popcorn_submission
