@@ -4,11 +4,15 @@ isn't ours is refused before anything is built from it."""
 from __future__ import annotations
 
 import ipaddress
+import re
 from urllib.parse import urlsplit
+
+import httpx
 
 from kbslurm.config.sections.server import ServerSection
 
 SHOWN = 100
+_HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9_.-]+))(?::[0-9]*)?")
 
 
 class HostNames:
@@ -18,7 +22,7 @@ class HostNames:
         listens_on = server.listen.rpartition(":")[0]
         self._public_url = server.public_url
         self._names = {
-            name_in(text)
+            _configured(text)
             for text in (urlsplit(server.public_url).netloc, listens_on, "localhost", *server.allowed_hosts)
             if text
         }
@@ -37,12 +41,16 @@ class HostNames:
 
 
 def name_in(host: str) -> str:
-    """The name without its port, in lower case."""
-    host = host.strip().lower()
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    name = host if host.count(":") > 1 else host.partition(":")[0]
-    return name.removesuffix(".")
+    """The name in a Host header, without its port, in lower case; empty if the header isn't one."""
+    found = _HOST.fullmatch(host.strip().lower())
+    return "" if found is None else found["address"] or found["name"].removesuffix(".")
+
+
+def _configured(text: str) -> str:
+    """The same of a configured name: an IPv6 address may lack its brackets, a name may have letters of any alphabet."""
+    if text.count(":") > 1 and not text.startswith("["):
+        return text.lower()
+    return name_in(httpx.URL(f"http://{text}").raw_host.decode() if not text.isascii() else text)
 
 
 def _is_loopback(name: str) -> bool:
