@@ -32,11 +32,12 @@ class Crowded(Refused):
 
 
 class Connection(Protocol):
-    """One connection, as its protocol sees it."""
+    """One connection, as its protocol sees it. `is_streaming`: its latest answer has no length, so it may go on."""
 
     peer: str
     is_direct: bool
     is_in_reserve: bool
+    is_streaming: bool
 
     def drop(self) -> None:
         """End it now."""

@@ -44,6 +44,8 @@ class Guarded:
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
                 known = {name.lower() for name, _ in message["headers"]}
+                if (connection := connection_of(scope)) is not None:
+                    connection.is_streaming = b"content-length" not in known
                 message["headers"] = [*message["headers"], *(pair for pair in HEADERS if pair[0] not in known)]
                 if self._is_in_reserve(scope):
                     message["headers"].append((b"connection", b"close"))  # nobody stays there

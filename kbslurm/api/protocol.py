@@ -47,6 +47,7 @@ class WatchedProtocol(H11Protocol):
     peer = ""
     is_direct = False
     is_in_reserve = False
+    is_streaming = False
     _head_timer: Timer | None = None
     _read_timer: Timer | None = None
 
@@ -67,6 +68,17 @@ class WatchedProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self._look(began=True)
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Whoever has sent a whole request and says that nothing more comes still gets the answer, and then the close.
+        A stream ends: its reader has most likely gone."""
+        request: RequestResponseCycle | None = self.cycle
+        if request is None or request.response_complete or request.more_body:
+            return False
+        if request.response_started and self.is_streaming:
+            return False
+        request.keep_alive = False
+        return True
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kbslurm.api.pages.live import HEARTBEAT_S
 from tests.flow.stage import HandClock
 from tests.popcorn.served_api import ServedApi, served
 
@@ -51,3 +52,27 @@ def test_what_isnt_http_is_nobodys_bug(api: ServedApi, caplog: pytest.LogCapture
     assert not [record.getMessage() for record in caplog.records]
     assert bugs(api) == ['kbslurm_api_trouble_total{kind="bug"} 0.0']
     assert api.client(None).call("GET", "/health").json() == {"status": "ok"}
+
+
+def test_whoever_sends_no_more_still_gets_the_answer(api: ServedApi) -> None:
+    """As `nc -N` and some proxies do: a request, then the end of what is sent. Also when the answer is large."""
+    host, port = api.url.removeprefix("http://").split(":")
+    for path in ("/health", "/openapi.json", "/", "/nowhere"):
+        for _ in range(20):
+            with socket.create_connection((host, int(port)), timeout=30) as line:
+                line.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+                line.shutdown(socket.SHUT_WR)
+                head, _, body = b"".join(iter(lambda line=line: line.recv(65_536), b"")).partition(b"\r\n\r\n")  # type: ignore[misc]
+            (length,) = [row for row in head.lower().split(b"\r\n") if row.startswith(b"content-length:")]
+            assert len(body) == int(length.partition(b":")[2]) > 0, (path, head)
+
+
+def test_a_stream_ends_with_its_reader(api: ServedApi) -> None:
+    host, port = api.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as line:
+        line.sendall(b"GET /live/transpose HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert line.recv(65_536).startswith(b"HTTP/1.1 200")
+        line.shutdown(socket.SHUT_WR)
+        line.settimeout(HEARTBEAT_S - 3)
+        while line.recv(65_536):  # it ends, and before the next heartbeat, or this times out
+            pass
