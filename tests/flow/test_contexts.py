@@ -34,8 +34,11 @@ class Desk:
 
     def login(self, name: str, *words: str) -> Said:
         token = self.api.store.tokens.issue(self.api.store.people.ensure(name).id, now=self.api.now)
-        self._patch.setattr(sys, "stdin", io.StringIO(f"{token}\n"))
+        self.type(token)
         return self("login", self.api.url, *words)
+
+    def type(self, text: str) -> None:
+        self._patch.setattr(sys, "stdin", io.StringIO(f"{text}\n"))
 
     @property
     def file(self) -> Path:
@@ -92,6 +95,63 @@ def test_signed_out_isnt_somewhere_else(desk: Desk) -> None:
     told = desk("history")
     assert told.code == 4 and "you aren't signed in" in told.err
     assert desk("context", "list", "--json").json()[0]["signed_in"] is False
+
+
+def test_two_people_at_one_service_are_never_mixed_up(desk: Desk) -> None:
+    desk.login("ada", "--context", "mine")
+    desk.login("hana", "--context", "course")
+    desk("context", "use", "mine")
+    assert desk("--context", "course", "logout", "--json").json()["ended"] is True
+    rows = {row["context"]: row["signed_in"] for row in desk("context", "list", "--json").json()}
+    assert rows == {"mine": True, "course": False}
+    assert who(desk("whoami", "--json")) == ("ada", "mine"), "the other's token is still valid"
+    for words, env in ((("--context", "course"), {}), ((), {"KBSLURM_CONTEXT": "course"})):
+        told = desk(*words, "whoami", **env)
+        assert told.code == 4 and "you aren't signed in" in told.err, "and isn't sent in the name of this one"
+        told = desk(*words, "history", **env)
+        assert told.code == 4 and "you aren't signed in" in told.err
+    assert desk("logout", KBSLURM_CONTEXT="course").code == 0
+    assert who(desk("whoami", "--json")) == ("ada", "mine")
+
+
+def test_signing_in_again_goes_to_the_context_that_is_named(desk: Desk) -> None:
+    desk.login("ada", "--context", "mine")
+    desk.login("hana", "--context", "course")
+    desk("context", "use", "mine")
+    token = desk.api.store.tokens.issue(desk.api.store.people.ensure("hana").id, now=desk.api.now)
+    for words, env in ((("--context", "course"), {}), ((), {"KBSLURM_CONTEXT": "course"})):
+        desk("context", "use", "mine")
+        desk.type(token)
+        told = desk(*words, "login", "--json", **env)
+        assert (told.json()["person"], told.json()["context"]) == ("hana", "course")
+        assert who(desk("--context", "mine", "whoami", "--json")) == ("ada", "mine")
+
+
+def test_a_contexts_name_isnt_given_to_another_service(desk: Desk) -> None:
+    desk.login("ada", "--context", "mine")
+    away = desk.api.url.replace("127.0.0.1", "localhost")
+    desk.type("some-token")
+    told = desk("login", away, "--context", "mine")
+    assert told.code == 2 and f"mine is already {desk.api.url}" in told.err and "context remove mine" in told.err
+    assert who(desk("whoami", "--json")) == ("ada", "mine")
+
+
+def test_logout_with_a_token_from_the_environment_keeps_the_saved_one(desk: Desk) -> None:
+    desk.login("ada", "--context", "mine")
+    store = desk.api.store
+    token = store.tokens.issue(store.people.ensure("hana").id, now=desk.api.now)
+    assert desk("logout", KBSLURM_TOKEN=token).code == 0
+    assert store.tokens.person_of(token, now=desk.api.now) is None
+    assert who(desk("whoami", "--json")) == ("ada", "mine")
+
+
+def test_a_token_that_couldnt_be_revoked_isnt_success(desk: Desk) -> None:
+    desk.login("ada", "--context", "mine")
+    kept = json.loads(desk.file.read_text())
+    kept["contexts"]["mine"]["url"] = away = "http://127.0.0.1:9"
+    desk.file.write_text(json.dumps(kept))
+    told = desk("logout", "--json")
+    assert told.code == 6 and told.json() == {"url": away, "ended": False, "forgotten": True}
 
 
 def test_the_first_form_of_the_file_is_read(desk: Desk) -> None:

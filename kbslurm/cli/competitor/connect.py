@@ -23,14 +23,16 @@ if TYPE_CHECKING:
     from kbslurm.client.http import Client
 
 
-def service_address(where: str | None) -> str:
+def service_named(where: str | None) -> InUse:
     """The service named on the command line, else the one in use."""
     if where:
-        return kept_tokens.address(where)
+        url = kept_tokens.address(where)
+        known = kept_tokens.book().at(url)
+        return InUse(url=url, context=known.name if known else None, token=kept_tokens.token_for(url), named_by=where)
     found = in_use()
     if found is None:
         raise Invalid("no service is configured", hint=f"Run: kbslurm login https://…, or set {URL}.")
-    return found.url
+    return found
 
 
 @contextmanager
@@ -55,11 +57,11 @@ def check_identified(found: InUse, as_: str | None) -> None:
 
 
 @contextmanager
-def reached(named: str, token: str | None = None, *, anybody: bool = False) -> Iterator[Client]:
-    """A client of that service, with the saved token. `anybody`: also without one."""
+def reached(named: str, token: str | None, *, anybody: bool = False) -> Iterator[Client]:
+    """A client of that service, with this token and no other: somebody may have several there. `anybody`: also without
+    one."""
     from kbslurm.client.http import Client
 
-    token = token or kept_tokens.token_for(named)
     if token is None and not anybody:
         raise Unnamed(f"you aren't signed in to {named}", hint="Run: kbslurm login")
     with Client(named, token=token, trust_env=not is_near(named)) as client:

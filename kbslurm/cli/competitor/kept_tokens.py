@@ -122,6 +122,15 @@ def book() -> Book:
     return _read(file())
 
 
+def check_free(name: str, url: str) -> None:
+    """Invalid if the name stands for another service, whose token it would replace."""
+    found = book().contexts.get(name)
+    if found is not None and found.url != url:
+        raise Invalid(
+            f"{name} is already {found.url}", hint=f"Pick another name, or run: kbslurm context remove {name}"
+        )
+
+
 def keep(url: str, token: str, name: str | None = None) -> tuple[Path, str]:
     """Save a token for this service, replacing any other, and put its context to use; returns the file and the
     context's name: by default the one that it has, else the service's host."""
@@ -153,15 +162,17 @@ def remove(name: str) -> Kept:
     return found
 
 
-def forget(url: str) -> bool:
-    """Remove the token for this service; returns whether there was one. Its context stays: whoever was signed in there
-    isn't to work elsewhere all at once."""
+def forget(url: str, token: str) -> bool:
+    """Remove this token for this service, and no other; returns whether it was saved. Its context stays: whoever was
+    signed in there isn't to work elsewhere all at once."""
     path = file()
     known = _read(path)
-    found = known.at(url)
-    if found is None or found.token is None:
+    ended = {
+        one.name: replace(one, token=None) for one in known.contexts.values() if (one.url, one.token) == (url, token)
+    }
+    if not ended:
         return False
-    _write(path, replace(known, contexts={**known.contexts, found.name: replace(found, token=None)}))
+    _write(path, replace(known, contexts={**known.contexts, **ended}))
     return True
 
 

@@ -11,7 +11,7 @@ import typer
 
 from kbslurm.cli.arguments import Json, ServiceAddress
 from kbslurm.cli.competitor import kept_tokens
-from kbslurm.cli.competitor.connect import is_near, reached, service_address
+from kbslurm.cli.competitor.connect import is_near, reached, service_named
 from kbslurm.cli.output import printing
 from kbslurm.cli.service_in_use import URL, in_use
 from kbslurm.errors import EXIT_INTERRUPTED, EXIT_OK, BackendTrouble, Invalid, NotAccepting, Unauthenticated
@@ -37,8 +37,11 @@ def login(
     It is saved in your configuration folder, readable only by you; $KBSLURM_TOKEN takes precedence. From then on,
     commands use this service (`kbslurm context use` switches); $KBSLURM_URL takes precedence.
     """
-    named, name = service_address(where), None if context is None else kept_tokens.context_name(context)
-    with reached(named, token="", anybody=True) as client:
+    found = service_named(where)
+    named, name = found.url, found.context if context is None else kept_tokens.context_name(context)
+    if name is not None:
+        kept_tokens.check_free(name, named)
+    with reached(named, None, anybody=True) as client:
         client.check()
     if urlsplit(named).scheme == "http" and not is_near(named):
         printing.err().print(
@@ -90,7 +93,7 @@ def _entered(named: str, token: str, name: str | None, as_json: bool) -> int:
 def _registered(named: str, provider: str, wait: bool, name: str | None, as_json: bool) -> int:
     if provider not in ("discord", "github"):
         raise Invalid(f"can't register with {provider!r}", hint="Choose discord or github.")
-    with reached(named, token="", anybody=True) as client:
+    with reached(named, None, anybody=True) as client:
         token = kept_tokens.checked(client.pending(cast("Literal['discord', 'github']", provider)))
     path, name = kept_tokens.keep(named, token, name)
     if as_json and not wait:

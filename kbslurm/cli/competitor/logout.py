@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from kbslurm.cli.arguments import Json, ServiceAddress
 from kbslurm.cli.competitor import kept_tokens
-from kbslurm.cli.competitor.connect import reached, service_address
+from kbslurm.cli.competitor.connect import reached, service_named
 from kbslurm.cli.output import printing
 from kbslurm.errors import EXIT_OK, BackendTrouble, NotAccepting, NotFound, Unauthenticated
 
 
 def logout(where: ServiceAddress = None, as_json: Json = False) -> int:
     """Sign out of a service: revoke this device's token and remove it."""
-    named = service_address(where)
-    token, ended, why = kept_tokens.token_for(named), False, ""
+    found = service_named(where)
+    named, token, ended, code, why = found.url, found.token, False, EXIT_OK, ""
     if token is not None:
         try:
             with reached(named, token) as client:
@@ -21,8 +21,8 @@ def logout(where: ServiceAddress = None, as_json: Json = False) -> int:
         except Unauthenticated:
             ended = True  # it had been revoked or had expired already
         except (BackendTrouble, NotAccepting, NotFound) as error:
-            why = error.message
-    kept = kept_tokens.forget(named)
+            why, code = error.message, error.exit_code
+    kept = token is not None and kept_tokens.forget(named, token)
     if as_json:
         printing.as_json({"url": named, "ended": ended, "forgotten": kept})
     elif token is None:
@@ -32,4 +32,4 @@ def logout(where: ServiceAddress = None, as_json: Json = False) -> int:
     else:
         printing.say(f"the token was removed here, but {named} couldn't revoke it ({why})")
         printing.say("it stays valid until a host revokes it: kbslurm user token revoke YOUR-NAME")
-    return EXIT_OK
+    return code
