@@ -10,6 +10,7 @@ from urllib.parse import quote
 import httpx
 
 from kbslurm.client.errors import ServerGone, is_ours, refusal, why_unreachable
+from kbslurm.errors import Invalid
 
 TIMEOUT_S = 30.0
 UPLOAD_TIMEOUT_S = 60.0
@@ -97,5 +98,7 @@ class Connection:
 
 
 def part(text: str) -> str:
-    """A text as a single path segment."""
+    """A text as a single path segment. Invalid if it would be none: dots would name another call."""
+    if text in ("", ".", ".."):
+        raise Invalid(f"there is nothing with the name {text!r}")
     return quote(text, safe="")

@@ -12,6 +12,7 @@ from typing import get_args
 from kbslurm.errors import Invalid
 from kbslurm_eval.shared.wire import Mode, VerdictName
 
+MOST_DIGITS = 18
 KEYS = ("submission", "gpu", "verdict", "mode", "person")
 
 
@@ -37,7 +38,7 @@ def parsed(words: Sequence[str]) -> Filter:
     _check(found, "verdict", get_args(VerdictName))
     _check(found, "mode", get_args(Mode))
     number = found.pop("submission", None)
-    if number is not None and not (number.isascii() and number.isdecimal()):
+    if number is not None and not (number.isascii() and number.isdecimal() and len(number) <= MOST_DIGITS):
         raise Invalid(f"{number!r} isn't a submission number")
     return Filter(submission=None if number is None else int(number), **found)
 

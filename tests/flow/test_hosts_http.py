@@ -306,6 +306,50 @@ def test_what_runs_the_service_here_says_which_database_it_uses(database_url: st
     assert "configured here" not in kbslurm("db", "check", KBSLURM_URL="").err
 
 
+ODD: Sequence[tuple[str, ...]] = [
+    ("triage", "²"),
+    ("triage", "9" * 25),
+    ("limit", "quota", "transpose", "nan"),
+    ("limit", "quota", "transpose", "1e400"),
+    ("rejudge", "transpose", "--preview", f"submission={'9' * 25}"),
+    ("board", "extend", "transpose", "bob", ""),
+    ("board", "close", "."),
+    ("board", "close", ".."),
+    ("board", "delete", ""),
+    ("invite", "list", ".."),
+    ("invite", "revoke", ".."),
+    ("board", "edit", "transpose", "--description", "half", "--version", "999"),
+    ("board", "edit", "transpose", "--description", "half", "--zone", "Bogus"),
+    ("board", "edit", "transpose", "--description", "half", "--zone", ""),
+    ("board", "edit", "transpose", "--reopen", "--deadline", "never", "--zone", "Bogus"),
+]
+
+
+def test_what_makes_no_sense_is_refused_both_ways_and_changes_nothing(
+    database_url: str, new_database_url: Callable[[], str], tmp_path: Path
+) -> None:
+    from kbslurm.store import migrate
+
+    other = new_database_url()
+    migrate.upgrade(other)
+    wrong = []
+    with sides(other, database_url, tmp_path) as both:
+        for side in both:
+            assert side.kbslurm("board", "extend", "transpose", "bob", "2099-01-01").code == 0
+        for way, side in zip(("database", "HTTP"), both, strict=True):
+            before = len(side.store.events.audit_log(limit=500)), side.store.boards.get("transpose")
+            for words in ODD:
+                told = side.kbslurm(*words, "--json")
+                error = told.json().get("error", {})
+                if told.code != 2 or error.get("message") in ("Not Found", "Method Not Allowed"):
+                    wrong.append((way, *words, told.code, error.get("message")))
+                after = len(side.store.events.audit_log(limit=500)), side.store.boards.get("transpose")
+                if after != before:
+                    wrong.append((way, *words, "changed something"))
+                    before = after
+    assert not wrong, "\n".join(map(str, wrong))
+
+
 def test_rights_that_are_an_owners_to_give(database_url: str, tmp_path: Path) -> None:
     with served(database_url, tmp_path / "service") as api:
         store, people = api.store, api.store.people

@@ -84,12 +84,16 @@ class BoardActs(Desk):
         version: int | None = None,
         reopen: bool = False,
     ) -> Mapping[str, Any]:
-        """Change what is given; a deadline may also be `never`. The answer names what changed."""
+        """Change what is given; a deadline may also be `never`. The answer names what changed. What is wrong changes
+        nothing."""
         held, store = self.held(board), self.store.boards
-        home = zone or held.zone
+        home = held.zone if zone is None else zone
+        contest.zone(home)
         until = held.deadline_at if deadline is None else None
         if deadline is not None and deadline != "never":
             until = contest.coming_deadline(deadline, home, self.now)
+        if version is not None:
+            self._check_version(held, version)
         types = None if gpus is None else contest.as_known(gpus, self.offered())
         changed = store.edit(
             held.name,
@@ -133,7 +137,7 @@ class BoardActs(Desk):
     def extend(self, board: str, whom: str, until: str | None) -> Mapping[str, Any]:
         """Give one person a deadline extension; None removes it."""
         held, person = self.held(board), self.whom(whom)
-        at = contest.coming_deadline(until, held.zone, self.now, what="extension") if until else None
+        at = contest.coming_deadline(until, held.zone, self.now, what="extension") if until is not None else None
         self.store.limits.extend(held.name, person, at, by=self.by, now=self.now)
         told = {"person": person.name, "until": _iso(at), "zone": held.zone}
         return {**self.named(held), **told}
@@ -148,6 +152,11 @@ class BoardActs(Desk):
         ]
         self.store.events.audit(self.by, "export", f"board:{held.id}", {"places": len(rows)}, now=self.now)
         return rows
+
+    def _check_version(self, board: Board, version: int) -> None:
+        known = [one.id for one in self.store.problems.all() if one.name == board.problem_name]
+        if version not in known:
+            raise NotFound(f"version of problem {board.problem_name}", str(version), known=[str(one) for one in known])
 
     def newest_problem(self, name: str) -> Problem:
         """The newest version of the problem with that name, or NotFound with the existing ones."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import typer
@@ -61,6 +62,8 @@ def quota(
         wanted = None if gpu_s == "none" else float(gpu_s)
     except ValueError:
         raise Invalid(f"{gpu_s!r} isn't a number", hint="Pass a number or none.") from None
+    if wanted is not None and not math.isfinite(wanted):
+        raise Invalid(f"{gpu_s} GPU-seconds isn't a valid quota", hint="Pass a number or none.")
     with host() as hosts:
         board = hosts.set_quota(name, wanted)["leaderboard"]
     shown = "unlimited" if wanted is None else f"{wanted:g}"

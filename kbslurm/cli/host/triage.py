@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kbslurm.cli.arguments import Json
+from kbslurm.cli.arguments import Json, submission_number
 from kbslurm.cli.host.connect import host
 from kbslurm.cli.output import printing
 from kbslurm.errors import EXIT_OK, Invalid
@@ -33,7 +33,7 @@ def triage(
 
 
 def _texts(what: list[str]) -> dict[str, str]:
-    numbers = [name for name in what if name.isdigit() and not Path(name).exists()]
+    numbers = [name for name in what if name.isdecimal() and not Path(name).exists()]
     texts = {}
     for name in what:
         if name not in numbers:
@@ -44,5 +44,5 @@ def _texts(what: list[str]) -> dict[str, str]:
     if numbers:
         with host() as hosts:
             for name in numbers:
-                texts[f"submission {name}"] = hosts.source(int(name))
+                texts[f"submission {name}"] = hosts.source(submission_number(name))
     return texts
