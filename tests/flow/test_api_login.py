@@ -32,7 +32,7 @@ class SignOnStage:
         self.browsers: list[httpx.Client] = []
 
     def browser(self) -> httpx.Client:
-        self.browsers.append(httpx.Client(base_url=self.url))
+        self.browsers.append(httpx.Client(base_url=self.url, timeout=60))
         return self.browsers[-1]
 
     def sign_on(self, browser: httpx.Client, provider: str, **query: str) -> httpx.Response:
@@ -210,6 +210,6 @@ def test_a_refusal_a_ban_and_a_provider_that_is_not_there(
     stage.context.store.people.ban(person.id)
     assert stage.sign_on(stage.browser(), "github").status_code == 403
     bare = context_of(settings.load(None, {}, cwd=tmp_path / "none"), stage.context.store)
-    with Serving(bare, host="127.0.0.1", port=0) as serving, httpx.Client(base_url=serving.url) as other:
+    with Serving(bare, host="127.0.0.1", port=0) as serving, httpx.Client(base_url=serving.url, timeout=60) as other:
         assert other.get("/auth/login/github").status_code == 404
         assert other.get("/auth/callback/oidc").status_code == 404

@@ -322,6 +322,18 @@ def test_an_open_board_is_sent_what_its_page_then_shows(api: ServedApi) -> None:
             assert "eve" in page.named("standings")[0], "it missed that while its connection was down"
 
 
+def test_news_of_a_gpu_type_that_a_board_hasnt_are_not_found_and_those_of_one_it_loses_end(
+    api: ServedApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    with browsing(api) as anybody:
+        answer = anybody.get("/live/transpose?gpu=T4", headers={"Accept": "application/json"})
+        assert (answer.status_code, "there is no GPU 'T4'" in answer.text) == (404, True), answer.text
+        with Open.of(anybody, "/live/transpose?gpu=H100") as page:
+            api.store.boards.edit("transpose", gpus=["A100"], by="host", now=api.now)
+            page.ends()
+    assert not [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+
+
 @pytest.mark.parametrize(
     "act",
     [

@@ -75,13 +75,14 @@ def test_what_is_submitted_is_judged_there_and_has_one_verdict(stage: Stage, len
     stage.submit(wrong, by="bob")
     with running(Daemon(stage.store, [lent.place], timing=QUICK)):
         stage.wait_until(lambda: stage.open_runs() == 0)
-    runs = stage.runs()
+    runs = [run for run in stage.runs() if not run["second"]]  # one that a busy machine disturbs is measured again
     logs = [run.log.decode() for run in lent.fake.runs]
     assert [(run["state"], run["verdict"]) for run in runs] == [("scored", "passed"), ("scored", "wrong")], logs
-    attempts = stage.rows("SELECT number, backend, handle, node, started_at FROM attempt ORDER BY id")
+    mine = "JOIN run ON run.id = run_id WHERE NOT run.second"
+    attempts = stage.rows(f"SELECT number, backend, handle, node, a.started_at FROM attempt a {mine} ORDER BY a.id")
     assert [(one["number"], one["backend"]) for one in attempts] == [(1, "github"), (1, "github")]
     assert all(one["handle"].isdecimal() and one["node"].startswith("fake runner") for one in attempts)
-    verdicts = stage.rows("SELECT count(*) AS n FROM verdict")
+    verdicts = stage.rows(f"SELECT count(*) AS n FROM verdict {mine}")
     assert verdicts == [{"n": 2}]
     assert runs[0]["score_s"] > 0
     secret = stage.rows("SELECT secret_seed FROM run ORDER BY id")[0]["secret_seed"]

@@ -446,7 +446,7 @@ def test_a_final_measures_the_leaders_together_and_counts_when_a_host_says_so(
 def shown_to_all(stage: Stage) -> None:
     """By the HTTP API and by the board's page: what came of it, in the order of the places before."""
     context = context_of(Config(), stage.store, clock=stage.clock)
-    with serving(context, stage.url) as found, httpx.Client(base_url=found.url) as client:
+    with serving(context, stage.url) as found, httpx.Client(base_url=found.url, timeout=60) as client:
         told = client.get("/final/board/A100")
         page = client.get("/board/board/A100", headers={"Accept": "text/html"}).text
     assert told.status_code == 200, told.text

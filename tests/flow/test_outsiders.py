@@ -63,7 +63,10 @@ def test_another_sites_form_ends_no_session(api: ServedApi, http: httpx.Client) 
 
 def test_behind_a_proxy_the_public_address_is_our_own(database_url: str, tmp_path: Path) -> None:
     toml = "[server]\npublic_url = 'https://kernels.example.edu'\n"
-    with served(database_url, tmp_path, clock=HandClock(), toml=toml) as api, httpx.Client(base_url=api.url) as http:
+    with (
+        served(database_url, tmp_path, clock=HandClock(), toml=toml) as api,
+        httpx.Client(base_url=api.url, timeout=60) as http,
+    ):
         token = api.store.tokens.issue(api.store.people.ensure("ada").id, now=api.now)
         for origin, status in (("https://kernels.example.edu", 303), ("https://kernels.example.edu.evil.example", 403)):
             answer = http.post("/login", data={"token": token}, headers={"Origin": origin})

@@ -30,10 +30,11 @@ from tests.cluster import tree
 from tests.cluster import tree_namespaces as ns
 
 PACKAGES = ("ca-certificates", "git", "make", "passwd", "python3", "python3-venv")
-USERS = {"kb": 1000, "root": 0}
+# The kernel counts processes by user, whatever tree they are in: lines that run side by side have users of their own.
+KB_UIDS = {"bookworm": 2012, "trixie": 2013, "sid": 2014}
+ANOTHER_UID = 2020
 MIB_OF_A_FULL_TMP = 1
 ODD_PATH = "my kernels, größer/kbslurm"
-_KB = 'chroot "$1" useradd --uid 1000 --create-home --shell /bin/bash kb\n'
 # How this machine reaches its package index.
 _PIPS_OWN = ("PIP_", "SSL_CERT", "REQUESTS_CA_BUNDLE", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
 _FROM_THE_HOST = ("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt")
@@ -65,9 +66,14 @@ def _home(user: str) -> str:
     return "/root" if user == "root" else f"/home/{user}"
 
 
+def _uid_of_kb(suite: str) -> int:
+    return KB_UIDS.get(suite, ANOTHER_UID)
+
+
 def build(suite: str) -> Path:
     """The bare tree of this suite, built now or taken from the cache."""
-    recipe = tree.Recipe(suite=suite, packages=PACKAGES, apptainer=False, steps=_KB)
+    steps = f'chroot "$1" useradd --uid {_uid_of_kb(suite)} --create-home --shell /bin/bash kb\n'
+    recipe = tree.Recipe(suite=suite, packages=PACKAGES, apptainer=False, steps=steps)
     return tree.build_tree(f"laptop-{suite}", recipe)
 
 
@@ -112,7 +118,7 @@ def _inside(machine: Machine, lower: Path, work: Path, argv: Sequence[str]) -> N
     for name in _FROM_THE_HOST:
         if Path(name).exists():
             ns.bind(ns.Bind(source=Path(name).resolve(), target=name), root)
-    uid = USERS[machine.user]
+    uid = 0 if machine.user == "root" else _uid_of_kb(machine.suite)
     place = root / machine.checkout.lstrip("/")
     _clone(place, uid)
     if machine.read_only_home:
@@ -175,7 +181,7 @@ def _drop(_: Path, to: Path) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m tests.laptop", description=__doc__.partition("\n")[0])
     parser.add_argument("--suite", default="trixie", choices=("bookworm", "trixie", "sid"))
-    parser.add_argument("--user", default="kb", choices=sorted(USERS))
+    parser.add_argument("--user", default="kb", choices=("kb", "root"))
     parser.add_argument("--user-namespaces", action="store_true", help="let the user make user namespaces")
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--path", default="", help="where the clone goes (default: kbslurm in the user's home)")

@@ -22,7 +22,7 @@ from kbslurm.api.pages.visitors import Offset, Visitors
 from kbslurm.api.parameters import Name, Number
 from kbslurm.domain import contest
 from kbslurm.domain.run import SubmissionId
-from kbslurm.errors import KbslurmError
+from kbslurm.errors import KbslurmError, NotFound
 
 HEARTBEAT_S = 15.0
 PROGRESS_S = 4.0  # progress makes no event, so a submission that is being viewed is checked this often
@@ -49,6 +49,7 @@ def live_streams(
         place = Place(board=leaderboard, gpu=gpu, start=start)
         secret = sessions.secret_of(request)
         found, _ = await views.of(place, secret)
+        _ = found.drawn  # NotFound must come before the stream begins
         return _stream(_changes(context, views, news.follow, place, secret, found, last_event_id or seen))
 
     @router.get("/live/-/s/{submission_id}")
@@ -139,6 +140,8 @@ async def _changes(
         # Readers whose connections end together come back one after another.
         yield f"retry: {random.randint(*RECONNECT_MS)}\n: here\n\n"
         while not context.listener.is_over:
+            if channel.found is not None and isinstance(channel.found.page, NotFound):
+                return  # the board has lost this GPU type
             if channel.found is not None and channel.found.drawn.number > drawn.number:
                 found, drawn = channel.found, channel.found.drawn
             try:
