@@ -67,6 +67,7 @@ KNOWN: Mapping[str, Sequence[str]] = {
         "",
     ),
     "visibility": ("public", "closed"),
+    "role": ("participant",),  # a host may well make anybody a host, who would then see what hosts see
     "mode_category": ("test", "leaderboard"),
     "until": ("2027-01-01", "2026-05-02 12:00", "1999-01-01"),
     "deadline": ("2027-01-01", "2026-05-02 12:00", "1999-01-01"),
@@ -88,7 +89,7 @@ def fits(draw: random.Random, name: str, schema: Mapping[str, Any], whole: Mappi
     if options := schema.get("anyOf"):
         return fits(draw, name, draw.choice(options), whole)
     if "enum" in schema:
-        return draw.choice(schema["enum"])
+        return draw.choice(KNOWN[name] if name in KNOWN else schema["enum"])
     if "const" in schema:
         return schema["const"]
     kind = schema.get("type")

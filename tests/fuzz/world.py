@@ -88,6 +88,10 @@ class World:
         store, now = self.api.store, self.api.now
         with psycopg.connect(store.url, autocommit=True) as connection:
             connection.execute(CLEAN.encode())
+            for name, role in ROLES.items():
+                connection.execute(
+                    "UPDATE person SET role = %s, name = %s WHERE id = %s", (role, name, self.people[name])
+                )
             for (number,) in connection.execute(
                 "SELECT DISTINCT submission_id FROM run WHERE ended_at IS NULL ORDER BY 1 DESC OFFSET 20"
             ).fetchall():
