@@ -108,6 +108,34 @@ def test_what_is_not_to_be_had_is_said_with_the_reason(tmp_path: Path, source: s
     assert report.reason.endswith(f" - {sentence}")
 
 
+FORKS = """
+import os, time
+
+
+def custom_kernel(data):
+    while True:
+        if os.fork() == 0:
+            time.sleep(600)
+            os._exit(0)
+"""
+THREADS = """
+import threading, time
+
+
+def custom_kernel(data):
+    while True:
+        threading.Thread(target=time.sleep, args=[600], daemon=True).start()
+"""
+
+
+@needs(LANDLOCK)
+@pytest.mark.parametrize("source", [FORKS, THREADS])
+def test_whoever_meets_the_limit_of_processes_is_told_that_others_count_too(tmp_path: Path, source: str) -> None:
+    report = ground.judged(tmp_path, ground.manifest(source, mode="test"), env=AT_1).told
+    assert (report.verdict, report.isolation.level) == ("error", 1), report.isolation.notes
+    assert report.reason.endswith(f" - {isolation_hints.CROWDED}")
+
+
 PLAIN_FILE = """
 def custom_kernel(data):
     with open("/dev/shm/of-its-own", "w") as file:

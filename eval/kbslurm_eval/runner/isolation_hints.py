@@ -37,9 +37,14 @@ PINS = (
     "at isolation level 1 a process may only choose its own cores, as os.sched_setaffinity(0, cores) does, because "
     "other processes could be moved onto the core that is being measured"
 )
+CROWDED = (
+    "at isolation level 1 the kernel counts all of this user's processes and threads together, so other runs on this "
+    f"machine may have used up the limit; {_NEXT}"
+)
 _DENIED = (errno.EPERM, errno.EACCES)
 _BY_NAME = re.compile(r"/dev/shm|shared memory|\bshm_open|\bsem_open|\bshm\b", re.IGNORECASE)
 _SAYS_DENIED = re.compile(r"permission denied|operation not permitted", re.IGNORECASE)
+_STARTS = re.compile(r"\b(fork|forkpty|_fork_exec|fork_exec|posix_spawn)\(")
 _KILLS = re.compile(r"\b(kill|killpg|raise_signal|pthread_kill|send_signal)\(")
 _PINS = re.compile(r"\b(sched_setaffinity|cpu_affinity)\(")
 _SOCKET_PY = re.compile(r'File "[^"]*\bsocket\.py"')
@@ -69,6 +74,10 @@ def _of(error: BaseException) -> str:
         if _SAYS_DENIED.search(text) and _SOCKET_PY.search(text):
             return SOCKETS
         text = text.strip('\n"').rpartition("\n")[2]
+    if "can't start new thread" in text or (
+        isinstance(error, BlockingIOError) and frames and _STARTS.search(frames[-1].line or "")
+    ):
+        return CROWDED
     with_path = isinstance(error, OSError) and error.filename is not None  # a plain file: no library would say which
     if (refused or _SAYS_DENIED.search(text)) and _BY_NAME.search(text) and not with_path:
         return NAMED
