@@ -21,7 +21,7 @@ def api(database_url: str, tmp_path: Path) -> Iterator[ServedApi]:
         yield built
 
 
-class Desk:
+class Terminal:
     """Somebody's machine, without a word about any service in its environment."""
 
     def __init__(self, api: ServedApi, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,137 +46,137 @@ class Desk:
 
 
 @pytest.fixture
-def desk(api: ServedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    return Desk(api, tmp_path / "desk", monkeypatch)
+def cli(api: ServedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    return Terminal(api, tmp_path / "cli", monkeypatch)
 
 
 def who(said: Said) -> tuple[str, str | None]:
     return said.json()["person"], said.json()["context"]
 
 
-def test_a_name_stands_for_a_service_and_who_one_is_there(desk: Desk) -> None:
-    assert desk.login("ada", "--context", "mine").code == 0
-    assert desk.login("hana", "--context", "course").code == 0
-    assert desk.file.stat().st_mode & 0o777 == 0o600
-    assert who(desk("whoami", "--json")) == ("hana", "course"), "the last login is in use"
-    assert f"hana (participant) at {desk.api.url} (context course)" in desk("whoami").out
-    assert desk("context", "use", "mine").code == 0
-    assert who(desk("whoami", "--json")) == ("ada", "mine")
-    assert who(desk("--context", "course", "whoami", "--json")) == ("hana", "course")
-    assert who(desk("whoami", "--json", KBSLURM_CONTEXT="course")) == ("hana", "course")
-    rows = desk("context", "list", "--json").json()
+def test_a_name_stands_for_a_service_and_who_one_is_there(cli: Terminal) -> None:
+    assert cli.login("ada", "--context", "mine").code == 0
+    assert cli.login("hana", "--context", "course").code == 0
+    assert cli.file.stat().st_mode & 0o777 == 0o600
+    assert who(cli("whoami", "--json")) == ("hana", "course"), "the last login is in use"
+    assert f"hana (participant) at {cli.api.url} (context course)" in cli("whoami").out
+    assert cli("context", "use", "mine").code == 0
+    assert who(cli("whoami", "--json")) == ("ada", "mine")
+    assert who(cli("--context", "course", "whoami", "--json")) == ("hana", "course")
+    assert who(cli("whoami", "--json", KBSLURM_CONTEXT="course")) == ("hana", "course")
+    rows = cli("context", "list", "--json").json()
     assert [(row["context"], row["signed_in"], row["in_use"]) for row in rows] == [
         ("mine", True, True), ("course", True, False),
     ]  # fmt: skip
     assert not any("token" in row for row in rows)
-    assert desk("context", "remove", "mine").code == 0
-    assert desk("context", "show", "--json").json()["url"] is None
-    gone = desk("context", "use", "mine")
+    assert cli("context", "remove", "mine").code == 0
+    assert cli("context", "show", "--json").json()["url"] is None
+    gone = cli("context", "use", "mine")
     assert gone.code == 2 and "there is no context 'mine'" in gone.err and "course" in gone.err
 
 
-def test_the_address_in_the_environment_goes_before_the_context_in_use(desk: Desk) -> None:
-    desk.login("ada", "--context", "mine")
+def test_the_address_in_the_environment_goes_before_the_context_in_use(cli: Terminal) -> None:
+    cli.login("ada", "--context", "mine")
     away = "http://127.0.0.1:9"
-    assert desk("context", "show", "--json", KBSLURM_URL=away).json() == {
+    assert cli("context", "show", "--json", KBSLURM_URL=away).json() == {
         "context": None, "url": away, "signed_in": False, "named_by": "KBSLURM_URL",
     }  # fmt: skip
-    assert desk("whoami", KBSLURM_URL=away).code == 4, "the token of another service isn't sent there"
-    assert desk("context", "show", "--json", KBSLURM_URL=away, KBSLURM_CONTEXT="mine").json()["url"] == away
-    assert desk("--context", "mine", "context", "show", "--json", KBSLURM_URL=away).json()["url"] == desk.api.url
-    assert who(desk("whoami", "--json", KBSLURM_URL=desk.api.url)) == ("ada", "mine")
-    told = desk("context", "use", "mine", KBSLURM_URL=away)
+    assert cli("whoami", KBSLURM_URL=away).code == 4, "the token of another service isn't sent there"
+    assert cli("context", "show", "--json", KBSLURM_URL=away, KBSLURM_CONTEXT="mine").json()["url"] == away
+    assert cli("--context", "mine", "context", "show", "--json", KBSLURM_URL=away).json()["url"] == cli.api.url
+    assert who(cli("whoami", "--json", KBSLURM_URL=cli.api.url)) == ("ada", "mine")
+    told = cli("context", "use", "mine", KBSLURM_URL=away)
     assert told.code == 0 and f"KBSLURM_URL names {away}" in told.err
 
 
-def test_signed_out_isnt_somewhere_else(desk: Desk) -> None:
-    desk.login("ada", "--context", "mine")
-    assert desk("logout").code == 0
-    told = desk("history")
+def test_signed_out_isnt_somewhere_else(cli: Terminal) -> None:
+    cli.login("ada", "--context", "mine")
+    assert cli("logout").code == 0
+    told = cli("history")
     assert told.code == 4 and "you aren't signed in" in told.err
-    assert desk("context", "list", "--json").json()[0]["signed_in"] is False
+    assert cli("context", "list", "--json").json()[0]["signed_in"] is False
 
 
-def test_two_people_at_one_service_are_never_mixed_up(desk: Desk) -> None:
-    desk.login("ada", "--context", "mine")
-    desk.login("hana", "--context", "course")
-    desk("context", "use", "mine")
-    assert desk("--context", "course", "logout", "--json").json()["ended"] is True
-    rows = {row["context"]: row["signed_in"] for row in desk("context", "list", "--json").json()}
+def test_two_people_at_one_service_are_never_mixed_up(cli: Terminal) -> None:
+    cli.login("ada", "--context", "mine")
+    cli.login("hana", "--context", "course")
+    cli("context", "use", "mine")
+    assert cli("--context", "course", "logout", "--json").json()["ended"] is True
+    rows = {row["context"]: row["signed_in"] for row in cli("context", "list", "--json").json()}
     assert rows == {"mine": True, "course": False}
-    assert who(desk("whoami", "--json")) == ("ada", "mine"), "the other's token is still valid"
+    assert who(cli("whoami", "--json")) == ("ada", "mine"), "the other's token is still valid"
     for words, env in ((("--context", "course"), {}), ((), {"KBSLURM_CONTEXT": "course"})):
-        told = desk(*words, "whoami", **env)
+        told = cli(*words, "whoami", **env)
         assert told.code == 4 and "you aren't signed in" in told.err, "and isn't sent in the name of this one"
-        told = desk(*words, "history", **env)
+        told = cli(*words, "history", **env)
         assert told.code == 4 and "you aren't signed in" in told.err
-    assert desk("logout", KBSLURM_CONTEXT="course").code == 0
-    assert who(desk("whoami", "--json")) == ("ada", "mine")
+    assert cli("logout", KBSLURM_CONTEXT="course").code == 0
+    assert who(cli("whoami", "--json")) == ("ada", "mine")
 
 
-def test_signing_in_again_goes_to_the_context_that_is_named(desk: Desk) -> None:
-    desk.login("ada", "--context", "mine")
-    desk.login("hana", "--context", "course")
-    desk("context", "use", "mine")
-    token = desk.api.store.tokens.issue(desk.api.store.people.ensure("hana").id, now=desk.api.now)
+def test_signing_in_again_goes_to_the_context_that_is_named(cli: Terminal) -> None:
+    cli.login("ada", "--context", "mine")
+    cli.login("hana", "--context", "course")
+    cli("context", "use", "mine")
+    token = cli.api.store.tokens.issue(cli.api.store.people.ensure("hana").id, now=cli.api.now)
     for words, env in ((("--context", "course"), {}), ((), {"KBSLURM_CONTEXT": "course"})):
-        desk("context", "use", "mine")
-        desk.type(token)
-        told = desk(*words, "login", "--json", **env)
+        cli("context", "use", "mine")
+        cli.type(token)
+        told = cli(*words, "login", "--json", **env)
         assert (told.json()["person"], told.json()["context"]) == ("hana", "course")
-        assert who(desk("--context", "mine", "whoami", "--json")) == ("ada", "mine")
+        assert who(cli("--context", "mine", "whoami", "--json")) == ("ada", "mine")
 
 
-def test_a_contexts_name_isnt_given_to_another_service(desk: Desk) -> None:
-    desk.login("ada", "--context", "mine")
-    away = desk.api.url.replace("127.0.0.1", "localhost")
-    desk.type("some-token")
-    told = desk("login", away, "--context", "mine")
-    assert told.code == 2 and f"mine is already {desk.api.url}" in told.err and "context remove mine" in told.err
-    assert who(desk("whoami", "--json")) == ("ada", "mine")
+def test_a_contexts_name_isnt_given_to_another_service(cli: Terminal) -> None:
+    cli.login("ada", "--context", "mine")
+    away = cli.api.url.replace("127.0.0.1", "localhost")
+    cli.type("some-token")
+    told = cli("login", away, "--context", "mine")
+    assert told.code == 2 and f"mine is already {cli.api.url}" in told.err and "context remove mine" in told.err
+    assert who(cli("whoami", "--json")) == ("ada", "mine")
 
 
-def test_logout_with_a_token_from_the_environment_keeps_the_saved_one(desk: Desk) -> None:
-    desk.login("ada", "--context", "mine")
-    store = desk.api.store
-    token = store.tokens.issue(store.people.ensure("hana").id, now=desk.api.now)
-    assert desk("logout", KBSLURM_TOKEN=token).code == 0
-    assert store.tokens.person_of(token, now=desk.api.now) is None
-    assert who(desk("whoami", "--json")) == ("ada", "mine")
+def test_logout_with_a_token_from_the_environment_keeps_the_saved_one(cli: Terminal) -> None:
+    cli.login("ada", "--context", "mine")
+    store = cli.api.store
+    token = store.tokens.issue(store.people.ensure("hana").id, now=cli.api.now)
+    assert cli("logout", KBSLURM_TOKEN=token).code == 0
+    assert store.tokens.person_of(token, now=cli.api.now) is None
+    assert who(cli("whoami", "--json")) == ("ada", "mine")
 
 
-def test_a_token_that_couldnt_be_revoked_isnt_success(desk: Desk) -> None:
-    desk.login("ada", "--context", "mine")
-    kept = json.loads(desk.file.read_text())
+def test_a_token_that_couldnt_be_revoked_isnt_success(cli: Terminal) -> None:
+    cli.login("ada", "--context", "mine")
+    kept = json.loads(cli.file.read_text())
     kept["contexts"]["mine"]["url"] = away = "http://127.0.0.1:9"
-    desk.file.write_text(json.dumps(kept))
-    told = desk("logout", "--json")
+    cli.file.write_text(json.dumps(kept))
+    told = cli("logout", "--json")
     assert told.code == 6 and told.json() == {"url": away, "ended": False, "forgotten": True}
 
 
-def test_the_first_form_of_the_file_is_read(desk: Desk) -> None:
-    desk.login("ada", "--context", "mine")
-    (kept,) = json.loads(desk.file.read_text())["contexts"].values()
-    desk.file.write_text(json.dumps({kept["url"]: kept["token"]}))
-    assert desk("whoami", "--json", KBSLURM_URL=desk.api.url).json()["person"] == "ada"
-    assert desk("context", "show", "--json").json()["url"] is None, "nothing was in use then"
-    (row,) = desk("context", "list", "--json").json()
-    assert row["context"] == desk.api.url.removeprefix("http://")
-    assert desk("context", "use", row["context"]).code == 0 and desk("whoami", "--json").json()["person"] == "ada"
+def test_the_first_form_of_the_file_is_read(cli: Terminal) -> None:
+    cli.login("ada", "--context", "mine")
+    (kept,) = json.loads(cli.file.read_text())["contexts"].values()
+    cli.file.write_text(json.dumps({kept["url"]: kept["token"]}))
+    assert cli("whoami", "--json", KBSLURM_URL=cli.api.url).json()["person"] == "ada"
+    assert cli("context", "show", "--json").json()["url"] is None, "nothing was in use then"
+    (row,) = cli("context", "list", "--json").json()
+    assert row["context"] == cli.api.url.removeprefix("http://")
+    assert cli("context", "use", row["context"]).code == 0 and cli("whoami", "--json").json()["person"] == "ada"
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"contexts": {"a": 3}, "in_use": null}', '{"http://a": 3}', "3"])
-def test_a_broken_file_is_said_to_be_one(desk: Desk, text: str) -> None:
-    desk.login("ada")
-    desk.file.write_text(text)
-    told = desk("whoami")
+def test_a_broken_file_is_said_to_be_one(cli: Terminal, text: str) -> None:
+    cli.login("ada")
+    cli.file.write_text(text)
+    told = cli("whoami")
     assert told.code == 2 and "isn't a valid token file" in told.err
 
 
 @pytest.mark.parametrize("name", ["database", "a b", "", "-x", "ü"])
-def test_what_isnt_a_name_is_refused_before_anything_is_kept(desk: Desk, name: str) -> None:
-    assert desk.login("ada", f"--context={name}").code == 2
-    assert not desk.file.exists()
+def test_what_isnt_a_name_is_refused_before_anything_is_kept(cli: Terminal, name: str) -> None:
+    assert cli.login("ada", f"--context={name}").code == 2
+    assert not cli.file.exists()
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_errors_of_usage_look_like_every_other(tmp_path: Path, words: tuple[str,
     assert told["kind"] == "Invalid" and said in told["message"] and told["hint"]
 
 
-def test_a_submissions_number_may_be_written_as_it_is_shown(desk: Desk) -> None:
-    desk.login("ada")
-    told = desk("watch", "#12")
+def test_a_submissions_number_may_be_written_as_it_is_shown(cli: Terminal) -> None:
+    cli.login("ada")
+    told = cli("watch", "#12")
     assert told.code == 2 and "there is no submission '12'" in told.err

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kbslurm.api.hosting.desk import Desk
+from kbslurm.api.hosting.host_acts import HostActs
 from kbslurm.domain import board as boards
 from kbslurm.domain import contest, places
 from kbslurm.errors import Invalid, NotFound
@@ -27,7 +27,7 @@ class Loaded(Protocol):
     def problem(self) -> Problem: ...
 
 
-class BoardActs(Desk):
+class BoardActs(HostActs):
     """Boards."""
 
     def new_board(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kbslurm.api.hosting.desk import Desk
+from kbslurm.api.hosting.host_acts import HostActs
 from kbslurm.domain.policy import Category
 from kbslurm.store.views import RateLimit
 
 
-class EntryActs(Desk):
+class EntryActs(HostActs):
     """Limits per person and board, and invitations."""
 
     def limits(self, board: str) -> Mapping[str, Any]:

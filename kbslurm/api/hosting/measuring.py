@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kbslurm import wiring
-from kbslurm.api.hosting.desk import Desk
+from kbslurm.api.hosting.host_acts import HostActs
 from kbslurm.domain import contest
 from kbslurm.domain.run import SubmissionId
 from kbslurm.errors import Invalid, NotFound
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 USUAL_TOP = 5
 
 
-class MeasuringActs(Desk):
+class MeasuringActs(HostActs):
     """Rejudges, finals and shadow runs of a board."""
 
     def rejudge_preview(self, board: str, chosen: Sequence[str] = (), version: int | None = None) -> Mapping[str, Any]:

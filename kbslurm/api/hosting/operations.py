@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from kbslurm import wiring
-from kbslurm.api.hosting.desk import Desk
+from kbslurm.api.hosting.host_acts import HostActs
 from kbslurm.domain import contest, placement
 from kbslurm.domain import usage as usages
 from kbslurm.domain.run import SubmissionId
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kbslurm.ports import Event
 
 
-class OperationActs(Desk):
+class OperationActs(HostActs):
     """The service as a whole."""
 
     def accepting(self) -> bool:

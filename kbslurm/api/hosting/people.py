@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from kbslurm.api.hosting.desk import Desk
+from kbslurm.api.hosting.host_acts import HostActs
 from kbslurm.domain import access
 from kbslurm.errors import Invalid, Misconfigured, NotFound
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kbslurm.store.views import Person
 
 
-class PeopleActs(Desk):
+class PeopleActs(HostActs):
     """People. What would give somebody a person's rights, only those may do who have as many."""
 
     def add_user(self, name: str, role: Role = "participant") -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from kbslurm import wiring
-from kbslurm.api.hosting.desk import Desk
+from kbslurm.api.hosting.host_acts import HostActs
 from kbslurm.domain.amounts import span
 from kbslurm.errors import KbslurmError
 
@@ -48,7 +48,7 @@ class Status:
     next: list[str] = field(default_factory=list)
 
 
-class StatusActs(Desk):
+class StatusActs(HostActs):
     """How the service is doing."""
 
     def service_status(self) -> Status:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Desk:
+class HostActs:
     """`by` is the host's name in the audit log; `person` has their rights: without one it is whoever runs the service,
     by its own token or in its database. `creator` is noted with the boards that they create."""
 
