@@ -29,6 +29,13 @@ FROM held JOIN person p ON p.id = held.person_id
 """
 
 
+def _drawn() -> str:
+    """A new secret. It never begins with a dash: people type it after a command, which would take it for an option."""
+    while (secret := secrets.token_urlsafe(32)).startswith("-"):
+        pass
+    return secret
+
+
 class Tokens(Rows):
     """Tokens of the CLI, the pages and the API, and sign-in states."""
 
@@ -42,7 +49,7 @@ class Tokens(Rows):
         now: datetime | None = None,
     ) -> str:
         """A new secret, returned only here; the database stores its hash. A pending token has no person yet."""
-        secret = secrets.token_urlsafe(32)
+        secret = _drawn()
         self._do(
             "INSERT INTO token (hash, person_id, device, kind, created_at, expires_at)"
             " VALUES (%(hash)s, %(person)s, %(device)s, %(kind)s, %(now)s, %(expires_at)s)",
