@@ -85,7 +85,7 @@ def test_a_card_outlives_a_service_that_was_away(
     discord: Discord, api: ServedApi, service: Held, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_cards, "AWAY_S", 0.2)
-    with bot(discord, api, tmp_path, url=service.url, patience_s=1.0):
+    with bot(discord, api, tmp_path, url=service.url, patience_s=3.0):
         discord.answer(discord.command(ADA, "submit", file=FILE, leaderboard="transpose", gpu="H100"))
         card(discord, "waiting")
         service.hold()
