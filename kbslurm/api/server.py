@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import socket
 import threading
 from collections.abc import Iterator
@@ -135,6 +136,8 @@ def run_api(config: Config, stop: threading.Event, *, log_json: bool = False, ve
                 connections=context.connections.limits.connections,
             )
         with _metrics_page(config, context), Serving(context, host=host.strip("[]"), port=int(port)) as serving:
+            gc.collect()
+            gc.freeze()  # a full collection of what lives as long as the process would hold up every answer for 0.1 s
             tell("serving", url=config.server.public_url or serving.url)
             while not stop.wait(1.0):
                 if not serving.is_alive:
