@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psycopg
 import pytest
 
+from kbslurm.api import identity
 from kbslurm.api.sessions import SESSION
 from kbslurm.errors import Invalid
 from kbslurm.store.views import Person
@@ -227,3 +229,21 @@ def test_a_ban_ends_the_streams_that_are_open(
     told = "\n".join(lines)
     assert "staff.ban" not in told
     assert ("hana is banned" in told) is (stream is followed)
+
+
+def test_the_feed_tells_nobody_of_their_own_ban_however_late_it_comes(
+    api: ServedApi, hana: Account, ada: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, lines = feed(api, hana)
+    service = identity.service
+
+    def banned_right_after(*told: Any) -> Any:
+        found = service(*told)
+        api.store.people.ban(hana.person.id, "", by="root", now=api.now)
+        return found
+
+    monkeypatch.setattr(identity, "service", banned_right_after)
+    api.store.people.ban(ada.person.id, "", by="root", now=api.now)
+    reading.join(PATIENCE_S)
+    assert not reading.is_alive()
+    assert f'"person:{hana.person.id}"' not in "\n".join(lines)

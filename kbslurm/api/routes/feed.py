@@ -74,8 +74,9 @@ def routes(context: Context) -> APIRouter:
 
 async def _lines(context: Context, sender: Sender, after: EventId, stream: bool) -> AsyncIterator[str]:
     def looked() -> Sequence[Event]:
-        identity.service(context, sender)  # a right that ended ends the feed
-        return announce.next_events(context.store.events, after)
+        found = announce.next_events(context.store.events, after)
+        identity.service(context, sender)  # asked after that: whoever may no longer read gets not even the news of it
+        return found
 
     with context.listener.follow() as ring:
         # Sent immediately, so that the reader knows the feed works and proxies forward the headers.
