@@ -141,7 +141,7 @@ def person_for(api: ServedApi, account: str, name: str) -> dict[str, Any]:
     """The person with this Discord account, as a program of the host's asks for them."""
     wanted = {"name": name, "provider": "discord", "account": account}
     headers = {"Authorization": f"Bearer {ADMIN}"}
-    found: dict[str, Any] = httpx.post(f"{api.url}/admin/people", json=wanted, headers=headers).json()
+    found: dict[str, Any] = httpx.post(f"{api.url}/admin/people", json=wanted, headers=headers, timeout=60).json()
     return found
 
 
@@ -163,7 +163,7 @@ def test_the_hosts_client_acts_for_a_person_by_their_account(api: ServedApi) -> 
     # The header alone makes nobody anybody.
     token = api.store.tokens.issue(api.store.people.ensure("eve").id, now=api.now)
     headers = {"X-Kbslurm-Acting-For": "discord:8138", "X-Popcorn-Cli-Id": token}
-    with httpx.Client(base_url=api.url, headers=headers) as eve:
+    with httpx.Client(base_url=api.url, headers=headers, timeout=60) as eve:
         assert eve.get("/user/me").json()["name"] == "eve"
         assert eve.get("/user/me", headers={"Authorization": f"Bearer {token}"}).status_code == 401
 
@@ -278,7 +278,7 @@ def test_registering_without_end_is_refused_by_address_and_told_in_the_shape_tha
     forwarded = {"X-Forwarded-For": "6.6.6.6, 203.0.113.9"}
     with (
         Serving(api.context, host="127.0.0.1", port=0) as server,
-        httpx.Client(base_url=server.url, headers=forwarded) as greedy,
+        httpx.Client(base_url=server.url, headers=forwarded, timeout=60) as greedy,
     ):
         answers = [greedy.get("/auth/init") for _ in range(10)]
         assert [one.status_code for one in answers] == [200] * 9 + [429]

@@ -353,7 +353,7 @@ def test_whoever_asks_for_what_only_hosts_may_keeps_nobody_else_out(
 
     def asked(bearer: str, path: str) -> int:
         headers = {**remote, "Authorization": f"Bearer {bearer}"}
-        return httpx.post(f"{serving.url}{path}", headers=headers).status_code
+        return httpx.post(f"{serving.url}{path}", headers=headers, timeout=60).status_code
 
     monkeypatch.setattr(Limits, "of", lambda _: few)
     api.store.people.for_account("discord", "501", "ada", by="test", now=api.now)
@@ -371,7 +371,7 @@ def test_one_who_tries_tokens_locks_nobody_else_out_of_their_address(
 
     def asked(token: str) -> int:
         headers = {"X-Forwarded-For": "203.0.113.9", "X-Popcorn-Cli-Id": token}
-        return httpx.get(f"{serving.url}/user/submissions", headers=headers).status_code
+        return httpx.get(f"{serving.url}/user/submissions", headers=headers, timeout=60).status_code
 
     with Serving(api.context, host="127.0.0.1", port=0) as serving:
         assert asked(ada) == 200

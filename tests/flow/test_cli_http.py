@@ -306,7 +306,7 @@ class _Front:
                     status, body = 502, b"<h1>Bad gateway</h1>"
                 else:
                     token = {"X-Popcorn-Cli-Id": self.headers["X-Popcorn-Cli-Id"]}
-                    found = httpx.get(url + self.path, headers=token, trust_env=False)
+                    found = httpx.get(url + self.path, headers=token, trust_env=False, timeout=60)
                     status, body = found.status_code, found.content
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))

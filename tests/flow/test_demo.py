@@ -122,7 +122,7 @@ def test_on_a_terminal_it_stays_up_for_a_browser_and_for_popcorn(tmp_path: Path)
     try:
         # Given a demo on a terminal: while it plays, its board can be looked at
         url = until(r"(http://[\d.:]+)/board/transpose shows the board live")
-        assert "transpose" in httpx.get(f"{url}/board/transpose/H100").raise_for_status().text
+        assert "transpose" in httpx.get(f"{url}/board/transpose/H100", timeout=60).raise_for_status().text
 
         # When it has played, it stays, with a token for whoever types what it says
         guest = Popcorn(url, until(r"cli_id: (\S+?)' > ~/\.popcorn\.yaml"))
@@ -131,7 +131,7 @@ def test_on_a_terminal_it_stays_up_for_a_browser_and_for_popcorn(tmp_path: Path)
         number = guest.submit("transpose", guest.gpus("transpose")[0], "leaderboard", "mine.py", GOOD)
         assert guest.wait(number)["done"]
         assert number in [row["id"] for row in guest.submissions("transpose")]
-        assert "you" in httpx.get(f"{url}/board/transpose/H100").raise_for_status().text
+        assert "you" in httpx.get(f"{url}/board/transpose/H100", timeout=60).raise_for_status().text
         guest.delete(number)
         guest.hang_up()
 

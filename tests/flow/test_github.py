@@ -199,7 +199,7 @@ def test_the_loopback_github_serves_as_a_process(tmp_path: Path) -> None:
             assert served.stdout is not None
             told = json.loads(served.stdout.readline())
             url = told["env"]["GITHUB_API_URL"]
-            assert httpx.post(f"{url}/_fake", json={"hold": True}).json()["hold"] is True
+            assert httpx.post(f"{url}/_fake", json={"hold": True}, timeout=60).json()["hold"] is True
             (tmp_path / "kbslurm.toml").write_text(CONFIGURED)
             assert CommandLine(cwd=tmp_path)("github", "check", **told["env"]).code == 0
         finally:

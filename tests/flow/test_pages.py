@@ -389,12 +389,14 @@ def test_signing_on_wants_a_good_token_and_leads_nowhere_else(api: ServedApi) ->
 
 def test_a_slash_too_many_leads_to_the_page(api: ServedApi) -> None:
     html = {"Accept": "text/html"}
-    told = httpx.get(f"{api.url}/board/transpose/H100/?page=1", headers=html)
+    told = httpx.get(f"{api.url}/board/transpose/H100/?page=1", headers=html, timeout=60)
     assert (told.status_code, told.headers["Location"]) == (308, "/board/transpose/H100?page=1")
-    assert httpx.get(f"{api.url}/board/transpose/", headers=html, follow_redirects=True).status_code == 200
+    assert httpx.get(f"{api.url}/board/transpose/", headers=html, follow_redirects=True, timeout=60).status_code == 200
     for path in ("/nowhere/", "//evil.example/", "//evil.example/board/transpose/"):
-        assert httpx.get(f"{api.url}{path}", headers=html).status_code == 404
-    assert httpx.get(f"{api.url}/leaderboards/").status_code == 404, "a client's address is a client's business"
+        assert httpx.get(f"{api.url}{path}", headers=html, timeout=60).status_code == 404
+    assert httpx.get(f"{api.url}/leaderboards/", timeout=60).status_code == 404, (
+        "a client's address is a client's business"
+    )
 
 
 def test_errors_are_pages_for_browsers_and_json_for_clients(api: ServedApi) -> None:
