@@ -131,13 +131,15 @@ class PrunesFiles(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class PaceReport:
-    """How often a scheduler is queried, as `kbslurm status` shows it."""
+    """How often a scheduler is queried, as `kbslurm status` shows it. `failing`: how many calls in a row it left
+    unanswered, and `why`."""
 
     calls: int
     interval_s: float
     budget_left: float
     failing: int
     slow: bool
+    why: str = ""
 
 
 @runtime_checkable
@@ -259,7 +261,8 @@ class Attempts(Protocol):
 
     def note_seen(self, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> bool: ...
     def note_told(self, told: Mapping[AttemptId, Mapping[str, Any]]) -> None:
-        """Store what open attempts last reported, all at once. Only for display, so not fenced."""
+        """Store what open attempts last reported, or why they aren't submitted, all at once. Only for display, so not
+        fenced. A new handle and a new try delete what they waited for."""
 
     def put_off_deadlines(self, by_s: float) -> int:
         """Extend the deadline of every open attempt by this much; returns how many. For when the clock jumped

@@ -25,6 +25,7 @@ from kbslurm.backends.paths import (
     write_once,
 )
 from kbslurm.backends.slurm import evidence
+from kbslurm.backends.slurm.call_budget import USED_UP, CallBudget
 from kbslurm.backends.slurm.call_pace import CallPace
 from kbslurm.backends.slurm.commands import Answer, Commands
 from kbslurm.backends.slurm.evidence import SEALED_CAP, Evidence
@@ -49,7 +50,6 @@ tell = teller("slurm")
 HEARTBEAT_CAP = 4096
 FORESEE_S = 10.0  # the longest that a caller waits for it
 NO_ANSWER = "the scheduler can't be reached"
-USED_UP = "the site's call budget for this minute is used up"
 # Accounting may be down, and a job to cancel may be gone: neither says anything about the controller.
 CONTROLLERS = ("squeue",)
 _EXCLUDE = re.compile(r"^#SBATCH --exclude=.*\n", re.MULTILINE)
@@ -68,10 +68,11 @@ class SlurmBackend:
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         crash_point: Callable[[str], None] = lambda _: None,
+        budget: CallBudget | None = None,
     ) -> None:
         self.site, self.name = site, site.name
         self.root = attempts_folder(site)
-        self.pace = CallPace(site.poll, monotonic)
+        self.pace = CallPace(site.poll, monotonic, budget)
         self.commands = Commands(site, environ=environ, heard=self._heard)
         self._eval_dir, self._harness = eval_dir, Path(harness_folder(site, eval_dir))
         self._lookup = JobLookup(site, self.commands, wall)
@@ -101,22 +102,22 @@ class SlurmBackend:
             there = evidence.look(paths).handle
         except OSError as error:
             message, hint = said(error, self.root)
-            raise BackendRefused(self.name, message, permanent=False, hint=hint) from None
+            raise BackendRefused(self.name, message, permanent=False, together=True, hint=hint) from None
         except HarnessChanged:
             raise BackendRefused(
                 self.name,
                 f"the harness in {self._eval_dir} was changed while this service ran",
                 permanent=False,
+                together=True,
                 hint="Restart the service; the run waits until then.",
             ) from None
         if there is not None:
             return there
         if self.pace.is_resting():
-            raise BackendRefused(
-                self.name, "the controller isn't responding; it will be retried", permanent=False, away=True
-            )
+            why = self.pace.report().why
+            raise BackendRefused(self.name, f"{NO_ANSWER}{f' ({why})' if why else ''}", permanent=False, away=True)
         if not self.pace.has_room():
-            raise BackendRefused(self.name, USED_UP, permanent=False)
+            raise BackendRefused(self.name, USED_UP, permanent=False, together=True)
         self._crash_point("folder")
         try:
             handle = self._sbatch(paths, job.script)
@@ -310,7 +311,8 @@ class SlurmBackend:
             job = executor.submit_rendered()
         except SbatchSaid as answer:
             trouble = self._refused_or_unclear(answer)
-            self.pace.called(time.monotonic() - began, failed=isinstance(trouble, BackendUnclear))
+            failed = isinstance(trouble, BackendUnclear)
+            self.pace.called(time.monotonic() - began, failed=failed, why=trouble.message if failed else "")
             raise trouble from None
         except OSError as error:
             message, hint = said(error, paths.dir)
@@ -325,7 +327,11 @@ class SlurmBackend:
             return BackendUnclear(self.name, f"sbatch didn't answer in {self.site.slurm.submit_timeout_s:.0f} s")
         refusal = refusal_in(answer.text) if answer.status else None
         if refusal is not None:
-            return BackendRefused(self.name, refusal.message, permanent=refusal.permanent, hint=refusal.hint or None)
+            said = f"the limit on our jobs there is reached ({refusal.message})" if refusal.limit else refusal.message
+            together = not refusal.permanent
+            return BackendRefused(
+                self.name, said, permanent=refusal.permanent, together=together, hint=refusal.hint or None
+            )
         first = next((line for line in answer.text.splitlines() if line.strip()), "sbatch gave no output")
         return BackendUnclear(self.name, first.strip()[:300])
 
@@ -445,7 +451,8 @@ class SlurmBackend:
             return Evidence()
 
     def _heard(self, answer: Answer) -> None:
-        self.pace.called(answer.took_s, failed=bool(answer.complaint) and answer.tool in CONTROLLERS)
+        failed = bool(answer.complaint) and answer.tool in CONTROLLERS
+        self.pace.called(answer.took_s, failed=failed, why=f"{answer.tool}: {answer.complaint}" if failed else "")
 
 
 def _last_change(folder: Path) -> float:
