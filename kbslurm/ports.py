@@ -105,6 +105,15 @@ class TellsProgress(Protocol):
 
 
 @runtime_checkable
+class TellsDoubts(Protocol):
+    """A backend that says why a poll concluded nothing about an attempt."""
+
+    def doubt(self, name: JobName) -> str:
+        """Why nothing is known about this job at the moment; empty if something is, or it wasn't polled. Only for
+        display."""
+
+
+@runtime_checkable
 class Foresees(Protocol):
     """A backend that can predict when it would start a job that hasn't been submitted."""
 

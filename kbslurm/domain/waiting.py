@@ -27,9 +27,9 @@ def unclear(why: str) -> str:
 
 
 def silent(why: str) -> str:
-    """It was submitted, and the scheduler hasn't answered since."""
+    """It was submitted, and the scheduler says nothing about it at the moment."""
     return (
-        f"submitted, but the scheduler doesn't answer at the moment: {why or 'no answer'}; it is asked again at least"
+        f"submitted, but nothing is known about its job at the moment: {why}; the scheduler is asked again at least"
         " once a minute, and a job that runs meanwhile isn't affected"
     )
 

@@ -28,7 +28,7 @@ from kbslurm.flow import score
 from kbslurm.flow.place import Place
 from kbslurm.observe.crash_points import crash_point
 from kbslurm.observe.logs import teller
-from kbslurm.ports import Attempts, LeavesArtifacts, Results, TellsPace, TellsProgress
+from kbslurm.ports import Attempts, LeavesArtifacts, Results, TellsDoubts, TellsProgress
 
 tell = teller("collect")
 
@@ -105,7 +105,6 @@ def _hear(
 ) -> None:
     """Store the progress of running attempts and the expected start of waiting ones, if anything is new."""
     changes: dict[AttemptId, Mapping[str, Any]] = {}
-    pace = place.backend.pace_report() if isinstance(place.backend, TellsPace) else None
     for attempt in started:
         seen = sightings.get(attempt.name, _UNSEEN)
         if seen.seen is Seen.WAITING:
@@ -116,14 +115,23 @@ def _hear(
             }
         elif seen.seen is Seen.RUNNING and isinstance(place.backend, TellsProgress):
             said = {"progress": access.shown_progress(place.backend.progress(attempt))}
-        elif seen.seen is Seen.UNKNOWN and attempt.state is AttemptState.SUBMITTED and pace and pace.failing:
-            said = {**notes.told.get(attempt.id, {}), "waits": waiting.silent(pace.why.replace("\0", ""))}
+        elif seen.seen in (Seen.UNKNOWN, Seen.ABSENT) and (why := _doubt(place, attempt, seen)):
+            said = {**notes.told.get(attempt.id, {}), "waits": waiting.silent(why.replace("\0", ""))}
         else:
             continue
         if said != notes.told.get(attempt.id, {"progress": None}):
             changes[attempt.id] = notes.told[attempt.id] = said
     if changes:
         store.note_told(changes)
+
+
+def _doubt(place: Place, attempt: OpenAttempt, seen: Sighting) -> str:
+    """Why nothing is known about a submitted job, if its place says so."""
+    if attempt.state is not AttemptState.SUBMITTED:
+        return ""
+    if seen.seen is Seen.ABSENT:
+        return seen.reason
+    return place.backend.doubt(attempt.name) if isinstance(place.backend, TellsDoubts) else ""
 
 
 def collect_late(store: Attempts, place: Place, dead: Sequence[OpenAttempt], now: datetime) -> int:

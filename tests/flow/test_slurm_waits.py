@@ -44,7 +44,7 @@ class Led(Cluster):
         for _ in range(count):
             self.stage.submit()
 
-    def take_turns(self, seconds: float) -> None:
+    def take_turns(self, seconds: float, *, step_s: float | None = None) -> None:
         """What the daemon's main loop does: claim, then give the lane its turn, whenever something is due."""
         until = self.clock.now().timestamp() + seconds
         while self.clock.now().timestamp() < until:
@@ -56,7 +56,7 @@ class Led(Cluster):
             turn = self.lane.next_turn(opened, claimed, (), now) if now >= self.lane.ready_at else None
             if turn is not None:
                 self.lane._take(turn)
-            self.clock.go(self.place.poll_s)
+            self.clock.go(step_s or self.place.poll_s)
 
     def waits(self) -> list[str]:
         """Why each run's attempt hasn't started."""
@@ -121,7 +121,8 @@ def test_a_controller_that_is_down_is_said_before_and_after_the_submission(led: 
     led.take_turns(120)
     first, *others = led.waits()
     assert (
-        first.startswith("submitted, but the scheduler doesn't answer at the moment") and "Unable to contact" in first
+        first.startswith("submitted, but nothing is known about its job at the moment: the scheduler can't be reached")
+        and "Unable to contact" in first
     )
     assert any(said.startswith("it isn't clear whether its job was submitted") for said in others)
     assert all("Unable to contact" in said or "can't be reached" in said for said in others), others

@@ -80,6 +80,7 @@ class SlurmBackend:
         self._lock = threading.Lock()
         self._ended: dict[JobName, Sighting] = {}
         self._denied: dict[JobName, Handle] = {}
+        self._doubts: dict[JobName, str] = {}
 
     # ------------------------------------------------------------------------------------------------------ the port
 
@@ -146,7 +147,7 @@ class SlurmBackend:
             why = NO_ANSWER if rests else USED_UP
             return found.running() or Sighting(seen=waiting, handle=found.handle, reason=why)
         told = self._lookup.by_name(name, paths)
-        if told.rows():
+        if any(row.name == name for row in told.rows()):
             return self._adopt(name, found, told.rows(), told)
         if found.handle is not None:
             running = found.running()
@@ -179,7 +180,9 @@ class SlurmBackend:
         for name, (handle, proof) in unsure.items():
             seen = self._judge(name, handle, proof, told)
             if seen is None:
+                self._doubts[name] = self._doubt(name, handle, told)
                 continue
+            self._doubts.pop(name, None)
             found[name] = seen
             if seen.seen is Seen.ENDED:
                 self._ended[name] = seen
@@ -195,6 +198,10 @@ class SlurmBackend:
         except OSError as error:
             message, hint = said(error, self.root)
             raise BackendTrouble(self.name, message, hint=hint) from None
+
+    def doubt(self, name: JobName) -> str:
+        """Why the last poll concluded nothing about this job."""
+        return self._doubts.get(name, "")
 
     def progress(self, attempt: OpenAttempt) -> Mapping[str, Any] | None:
         """The harness's latest progress report, unchecked; read from its file, without a Slurm call."""
@@ -360,6 +367,17 @@ class SlurmBackend:
             )
         return Sighting(seen=Seen.ABSENT, handle=handle, node=proof.node, reason="no source knows the job any more")
 
+    def _doubt(self, name: JobName, handle: Handle | None, told: SchedulerAnswers) -> str:
+        """What about the scheduler's answers keeps them from saying anything about this job."""
+        if told.queue is None:
+            return f"{NO_ANSWER}{f' ({why})' if (why := self.pace.report().why) else ''}"
+        row = self._row_of(name, handle, told)
+        if row is not None:
+            return f"Slurm shows its job in a state that isn't known here, {row.state.split(' ')[0][:40]}"
+        if not told.proves_absence:
+            return "Slurm's answer can't be read or is incomplete"
+        return "its job isn't in Slurm's list, and Slurm doesn't say that it is gone"
+
     def _running(self, name: JobName, handle: Handle | None, proof: Evidence) -> Sighting | None:
         """RUNNING by its claim, unless the controller has denied this job since: the claim of a killed job stays."""
         return None if handle is not None and self._denied.get(name) == handle else proof.running()
@@ -428,7 +446,7 @@ class SlurmBackend:
 
     def _forget_but(self, unsure: Mapping[JobName, object]) -> None:
         with self._lock:
-            for memory in (self._ended, self._denied):
+            for memory in (self._ended, self._denied, self._doubts):
                 for name in [known for known in memory if known not in unsure]:
                     del memory[name]
 

@@ -211,6 +211,14 @@ def test_a_job_that_somebody_ends_from_outside_is_tried_again(walk: Walk) -> Non
     assert walk.gave_up() == first["reason"]
 
 
+def test_a_job_that_is_requeued_from_outside_is_told_so(walk: Walk) -> None:
+    walk.stage.submit(sleeping(6), gpus=["H100"])
+    with walk.daemon():
+        control.as_root("scontrol", "requeue", job_of(walk.wait_began()))
+        walk.is_well(attempts=2)
+    assert walk.gave_up().startswith("it was requeued from outside")
+
+
 def test_slurms_own_time_limit_is_a_timeout_and_isnt_tried_again(walk: Walk) -> None:
     walk.stage.submit(sleeping(100), gpus=["H100"])
     with walk.daemon():
