@@ -9,6 +9,8 @@ BIN     := .venv/bin
 PY      := $(BIN)/python
 READY   := .venv/.kbslurm-ready
 SLURM   ?= 22.05,24.11,26.05
+FAULTS  ?= hangs or controller_is_down or accounting or slurmd_that_dies or held or from_outside or requeued or memory or \
+        judge_that or preempted or folder_that_cant
 CLUSTER ?= .cluster/interactive
 comma   := ,
 FLOORS  := unit contract flow chaos golden architecture cluster
@@ -18,7 +20,7 @@ PIP     := $(PY) -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test test-fast test-again lint format types bench bench-cluster bench-harness wheel-check docs release cluster cluster-shell \
-        cluster-trees cluster-down laptop adversarial demo-slurm demo-discord demo-overflow test-slurm-matrix test-gpu test-live test-popcorn test-pyslurm test-torch lock clean
+        cluster-trees cluster-down laptop adversarial demo-slurm demo-discord demo-overflow test-slurm-matrix test-faults test-gpu test-live test-popcorn test-pyslurm test-torch lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -102,6 +104,9 @@ cluster-down: $(READY)  ## stop that cluster
 
 demo-slurm: $(READY)  ## run the demo on that cluster, from scratch (root)
 	@$(BIN)/kbslurm demo --slurm $(ARGS)
+
+test-faults: $(READY)  ## Slurm's faults on the test cluster, in real time at the default pace (root, minutes)
+	KBSLURM_TEST_PACE=default $(PY) -m pytest tests/cluster/inside/test_faults.py -v -k "$(FAULTS)" $(ARGS)
 
 test-slurm-matrix: $(READY)  ## run the Slurm contract suite on Slurm 22.05, 24.11 and 26.05 (root)
 	KBSLURM_SLURM_MATRIX=$(SLURM) $(PY) -m pytest tests/cluster tests/contract -m matrix $(ARGS)

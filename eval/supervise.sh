@@ -117,6 +117,8 @@ set_up() {
     # shellcheck disable=SC3045
     ulimit -c 0 2>/dev/null
     [ -f "$EVAL/__main__.py" ] || finish setup 1 71 "the harness is not there"
+    # A job that is killed for its memory use is only to blame if Slurm gave it what was requested.
+    [ -z "${SLURM_MEM_PER_NODE-}" ] || note "$DIR/claim/granted_mb" "$SLURM_MEM_PER_NODE"
     # Everybody writes to these places: a name that nobody could guess, and a folder that is made here or not taken.
     dice || finish setup 1 71 "no random name for shared memory"
     SHM=$SHM_ROOT/kb-$diced

@@ -182,13 +182,20 @@ class BackendRefused(BackendTrouble):
 
     `permanent` is true when the same request would always be refused (an unknown partition), false when it may be
     accepted later (a limit on queued jobs). `away` is true when the request itself is fine but the place accepts none
-    at the moment.
+    at the moment. `together` is true when the reason holds for every request for that GPU type.
     """
 
     def __init__(
-        self, backend: str, message: str, *, permanent: bool, away: bool = False, hint: str | None = None
+        self,
+        backend: str,
+        message: str,
+        *,
+        permanent: bool,
+        away: bool = False,
+        together: bool = False,
+        hint: str | None = None,
     ) -> None:
-        self.permanent, self.away = permanent, away
+        self.permanent, self.away, self.together = permanent, away, together or away
         super().__init__(backend, message, hint=hint)
 
 

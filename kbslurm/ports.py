@@ -105,6 +105,15 @@ class TellsProgress(Protocol):
 
 
 @runtime_checkable
+class TellsDoubts(Protocol):
+    """A backend that says why a poll concluded nothing about an attempt."""
+
+    def doubt(self, name: JobName) -> str:
+        """Why nothing is known about this job at the moment; empty if something is, or it wasn't polled. Only for
+        display."""
+
+
+@runtime_checkable
 class Foresees(Protocol):
     """A backend that can predict when it would start a job that hasn't been submitted."""
 
@@ -131,13 +140,15 @@ class PrunesFiles(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class PaceReport:
-    """How often a scheduler is queried, as `kbslurm status` shows it."""
+    """How often a scheduler is queried, as `kbslurm status` shows it. `failing`: how many calls in a row it left
+    unanswered, and `why`."""
 
     calls: int
     interval_s: float
     budget_left: float
     failing: int
     slow: bool
+    why: str = ""
 
 
 @runtime_checkable
@@ -259,7 +270,8 @@ class Attempts(Protocol):
 
     def note_seen(self, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> bool: ...
     def note_told(self, told: Mapping[AttemptId, Mapping[str, Any]]) -> None:
-        """Store what open attempts last reported, all at once. Only for display, so not fenced."""
+        """Store what open attempts last reported, or why they aren't submitted, all at once. Only for display, so not
+        fenced. A new handle and a new try delete what they waited for."""
 
     def put_off_deadlines(self, by_s: float) -> int:
         """Extend the deadline of every open attempt by this much; returns how many. For when the clock jumped

@@ -20,6 +20,9 @@ from kbslurm.observe.crash_points import crash_point
 
 if TYPE_CHECKING:
     from kbslurm.backends.modal.connection import Connection
+    from kbslurm.backends.slurm.call_budget import CallBudget
+    from kbslurm.backends.slurm.commands import Commands
+    from kbslurm.domain.problem import Problem
     from kbslurm.domain.site import Fleet, GpuType, Site
     from kbslurm.store.postgres import PostgresStore
 
@@ -69,7 +72,7 @@ def opened_store(config: Config, *, migrated: bool = True) -> Iterator[PostgresS
 
 def places(config: Config) -> list[Place]:
     """Where runs may go, in order of preference: the sites as listed, then this machine, then external services."""
-    found = [slurm_place(site) for site in sites(config)]
+    found = [slurm_place(site, budget=call_budget(config, site)) for site in sites(config)]
     if config.daemon.local.slots:
         found.append(local_place(config))
     if config.github.gpus:
@@ -166,6 +169,19 @@ def slots(config: Config) -> Mapping[str, int]:
     return found
 
 
+def short_of_memory(config: Config, problem: Problem, gpus: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """By GPU type, why sites give a job less memory than this problem needs. Makes no calls."""
+    from kbslurm.flow import script
+
+    found: dict[str, list[str]] = {}
+    for site in sites(config):
+        for gpu in set(gpus) & set(site.gpus):
+            short = script.short_of_memory(site, gpu, problem.limits.memory_bytes, problem.world_size)
+            if short is not None:
+                found.setdefault(gpu, []).append(short)
+    return found
+
+
 def offers(config: Config) -> tuple[Offer, ...]:
     """The places that a test run may be pinned to, in the order of `places`. Needs no secrets and makes no calls."""
     found = [
@@ -187,12 +203,27 @@ def offers(config: Config) -> tuple[Offer, ...]:
     return tuple(replace(one, role=decided[one.name].role or one.role) if one.name in decided else one for one in found)
 
 
-def fleet(site: Site) -> Fleet:
-    """The current state of the site's nodes: two calls, through pyslurm if it is configured and compatible."""
+def call_budget(config: Config, site: Site) -> CallBudget:
+    """The budget of calls to a site's scheduler that all processes with this state folder share."""
+    from kbslurm.backends.slurm.call_budget import CallBudget
+
+    return CallBudget(site.poll.calls_per_minute, file=config.state_dir / "scheduler-calls" / f"{site.name}.json")
+
+
+def commands(config: Config, site: Site, *, wait_s: float) -> Commands:
+    """A site's scheduler commands for a command of ours, within the budget that it shares with the daemon. Without room
+    it waits for at most this long."""
     from kbslurm.backends.slurm.commands import Commands
+
+    budget = call_budget(config, site)
+    return Commands(site, before=lambda: budget.wait(site.name, wait_s=wait_s), heard=lambda _: budget.spend())
+
+
+def fleet(config: Config, site: Site) -> Fleet:
+    """The current state of the site's nodes: two calls, through pyslurm if it is configured and compatible."""
     from kbslurm.backends.slurm.fleet import fleet_reader
 
-    return fleet_reader(site, Commands(site)).read()
+    return fleet_reader(site, commands(config, site, wait_s=0.0)).read()
 
 
 def local_place(config: Config, *, eval_dir: Path | None = None) -> Place:
@@ -363,13 +394,15 @@ def modal_folder(config: Config, facts: Mapping[str, Any], to: Path | None = Non
     return deploy.render(to or config.state_dir / MODAL, facts, eval_dir=shared_folders.eval_dir(), app_file=app_file)
 
 
-def slurm_place(site: Site) -> Place:
+def slurm_place(site: Site, *, budget: CallBudget | None = None) -> Place:
     """A cluster. Its controller is polled only as often as the site allows; its files may arrive late."""
     from kbslurm.backends.slurm.backend import SlurmBackend
-    from kbslurm.flow.script import script_writer
+    from kbslurm.flow.script import needed_mb, script_writer
 
     eval_dir = shared_folders.eval_dir()
-    backend = SlurmBackend(site, eval_dir=eval_dir, crash_point=lambda step: crash_point(f"slurm.{step}"))
+    backend = SlurmBackend(
+        site, eval_dir=eval_dir, crash_point=lambda step: crash_point(f"slurm.{step}"), budget=budget
+    )
     return Place(
         backend=backend,
         root=backend.root,
@@ -380,6 +413,7 @@ def slurm_place(site: Site) -> Place:
         grace_s=site.paths.visibility_delay_s + SHARED_GRACE_S,
         peaks={name: _peak(gpu) for name, gpu in site.gpus.items()},
         widest={name: gpu.most for name, gpu in site.gpus.items() if gpu.most is not None},
+        needs_mb=lambda work: needed_mb(site, work.problem.limits.memory_bytes, work.problem.world_size),
     )
 
 

@@ -29,6 +29,7 @@ TEXT_CAP = 4000
 PICTURES = 4
 BAR = 8
 WENT_CAP = 200
+WAITS_CAP = 400
 # Our modes as Discord shows them.
 MODES = {"test": "test", "benchmark": "benchmark", "profile": "profile", "leaderboard": "ranked"}
 VERDICTS = {
@@ -210,7 +211,7 @@ def run_line(shown: Shown, row: Row) -> str:
         case "queued":
             return f"{gpu} waiting{_place(shown, row)}"
         case "launching":
-            return f"{gpu} starting{_went(row)}"
+            return f"{gpu} starting{_went(row)}{_waits(row)}"
         case "running":
             return f"{gpu} {_progress(row['progress'])}{_went(row)}"
         case "cancelled":
@@ -224,6 +225,12 @@ def _went(row: Row) -> str:
     last = row["attempts"][-1] if row["attempts"] else {}
     said = placement.went(str(last.get("backend", "")), str(last.get("why", "")))
     return f"\n-# {escaped(said[:WENT_CAP])}" if said else ""
+
+
+def _waits(row: Row) -> str:
+    """Why its job hasn't started, and what happens next. Older servers don't say."""
+    said = str(row.get("waits_for") or "")
+    return f"\n-# {escaped(said[:WAITS_CAP])}" if said else ""
 
 
 def _ended(shown: Shown, row: Row, gpu: str) -> str:

@@ -52,6 +52,7 @@ def _run(run: RunView, mode: str) -> dict[str, Any]:
         "queued_at": run.queued_at.isoformat(),
         "ended_at": _text(run.ended_at),
         "reason": run.reason,
+        "waits_for": run.waits_for,
         "progress": waiting.progress(run),
         "verdict": None if found is None else {**_verdict(found), "not_ranked": why_unranked(found, mode)},
         "verdict_at": _text(run.verdict_at),
@@ -74,6 +75,7 @@ def _attempt(one: AttemptView) -> dict[str, Any]:
         "ending": one.ending,
         "why": one.why_here,
         **{name: _text(getattr(one, name)) for name in MOMENTS},
+        "submitted_at": _text(one.known_at),
         **{name: one.telemetry.get(name) for name in STAMPS},
     }
 
@@ -105,9 +107,10 @@ def from_json(row: Mapping[str, Any]) -> SubmissionView:
 def _run_from_json(row: Mapping[str, Any]) -> RunView:
     queued_at, told = datetime.fromisoformat(row["queued_at"]), row["verdict"]
     attempts = [_attempt_from_json(one) for one in row["attempts"]]
-    if attempts and row["progress"]:
-        last = attempts[-1]
-        attempts[-1] = dataclasses.replace(last, telemetry={**last.telemetry, "progress": row["progress"]})
+    if attempts:
+        last, waits = attempts[-1], row.get("waits_for", "")
+        heard = {"progress": row["progress"], "waits": waits}
+        attempts[-1] = dataclasses.replace(last, telemetry={**last.telemetry, **heard})
     verdict = None
     if told is not None:
         fields = {one.name: told[one.name] for one in dataclasses.fields(Verdict) if one.name != "detail"}

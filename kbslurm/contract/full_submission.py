@@ -64,6 +64,7 @@ class FullRun(Shape):
     queued_at: str
     ended_at: str | None
     reason: str
+    waits_for: str = ""
     progress: Progress | None
     verdict: FullVerdict | None
     verdict_at: str | None

@@ -23,7 +23,7 @@ from kbslurm.domain.placement import Planned
 from kbslurm.domain.run import AttemptState, JobName, OpenAttempt, Seen, new_job_name
 from kbslurm.errors import BackendTrouble, KbslurmError
 from kbslurm.flow.collect import AttemptNotes, collect, collect_late
-from kbslurm.flow.launch import Launched, foresee, is_settled, launch
+from kbslurm.flow.launch import Launched, foresee, is_settled, launch, say_waits
 from kbslurm.flow.place import Place
 from kbslurm.flow.sweep import give_back, is_wanted_back, sweep, unsettled
 from kbslurm.observe.logs import teller
@@ -67,6 +67,16 @@ class Foreseen:
         return now < self.asked_at + timedelta(seconds=FORESEE_AGAIN_S if self.at is None else FORESEE_EVERY_S)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Shut:
+    """A GPU type for which a place refuses every run at the moment: until when none is tried, and how often in a row
+    one was."""
+
+    why: str
+    times: int
+    until: datetime
+
+
 @dataclass(kw_only=True)
 class Lane:
     """One place's worker. The main thread reads and writes its fields only while it isn't `busy`, except `rung`."""
@@ -85,6 +95,7 @@ class Lane:
     knock: bool = False
     foresee: Sequence[str] = ()
     foreseen: Mapping[str, Foreseen] = field(default_factory=dict)
+    shut: Mapping[str, Shut] = field(default_factory=dict)
     answered_at: datetime = NEVER
     breaker: Breaker = CLOSED
     breaker_s: float = breakers.FIRST_S
@@ -150,7 +161,7 @@ class Lane:
             self.notes.unsent = dict.fromkeys(self.notes.unsent, now)
             self.notes.ended.clear()
             self.notes.ask_at.clear()
-            self.foreseen = {}
+            self.foreseen, self.shut = {}, {}
         self.known_at = now
 
     def told(self) -> dict[str, Any]:
@@ -167,6 +178,7 @@ class Lane:
             "classes": {gpu: self.place.for_policy().class_of(gpu) for gpu in self.place.backend.capacity()},
             "prices": dict(self.place.prices),
             "breaker": breakers.told(self.breaker),
+            "shut": {gpu: shut.why for gpu, shut in self.shut.items()},
         }
 
     def expects(self, attempts: Sequence[OpenAttempt], now: datetime, *, last: bool = False) -> Mapping[str, Planned]:
@@ -187,7 +199,7 @@ class Lane:
     def forget(self) -> None:
         """Start like a new process: since this one last led, others may have."""
         self.notes, self.rung, self.troubles, self.in_vain = AttemptNotes(), True, 0, 0
-        self.foresee, self.foreseen = (), {}
+        self.foresee, self.foreseen, self.shut = (), {}, {}
         self.ready_at = self.poll_at = self.sweep_at = NEVER
 
     def close(self, within_s: float) -> None:
@@ -311,25 +323,58 @@ class Lane:
         self.breaker = breakers.failed(self.breaker, in_a_row, why, self.clock.now(), first_s=self.breaker_s)
 
     def _launch_each(self, attempts: Sequence[OpenAttempt], came_of: list[Launched]) -> None:
-        for attempt in attempts:
+        """Oldest first, those that were refused for a reason of their own last: they are no measure for the others."""
+        for attempt in sorted(attempts, key=lambda one: self.notes.put_off.get(one.id, 0)):
             now = self.clock.now()
             due = self.notes.unsent.get(attempt.id)
             if due is None or due > now or attempt.cancel_at is not None:
                 continue
+            if (shut := self.shut.get(attempt.gpu)) is not None and now < shut.until:
+                self._wait_for(shut, [attempt])
+                continue
             # From here on it may have been sent: if this dies or fails, the sweep looks for it by name.
             del self.notes.unsent[attempt.id]
-            came = launch(self.store.attempts, self.place, attempt, now, others=self.places)
+            came = launch(self.store.attempts, self.place, attempt, now, others=self.places, told=self.notes.told)
             came_of.append(came)
             self.metrics.launches.labels(self.place.name, came).inc()
-            if not is_settled(came):
+            if came is Launched.SUBMITTED:
+                self._open(attempt.gpu, attempts)
+            elif came in (Launched.SHUT, Launched.AWAY):
+                self._shut(attempt)
+            elif not is_settled(came):
                 self._put_off(attempt)
+
+    def _shut(self, attempt: OpenAttempt) -> None:
+        """No run for this GPU type is accepted at the moment: one tries again later, the others wait for it."""
+        before = self.shut.get(attempt.gpu)
+        times = before.times + 1 if before else 1
+        until = self.clock.now() + timedelta(seconds=self._put_off_s(times))
+        why = str(self.notes.told.get(attempt.id, {}).get("waits", ""))
+        self.shut = {**self.shut, attempt.gpu: Shut(why=why, times=times, until=until)}
+        self._wait_for(self.shut[attempt.gpu], [attempt])
+
+    def _wait_for(self, shut: Shut, attempts: Sequence[OpenAttempt]) -> None:
+        for attempt in attempts:
+            self.notes.unsent[attempt.id] = shut.until
+            self.notes.put_off.setdefault(attempt.id, 0)
+        say_waits(self.store.attempts, attempts, shut.why, self.notes.told)
+
+    def _open(self, gpu: str, attempts: Sequence[OpenAttempt]) -> None:
+        """One was accepted: the others that waited for it are due now."""
+        if gpu in self.shut:
+            self.shut = {name: shut for name, shut in self.shut.items() if name != gpu}
+            now = self.clock.now()
+            waited = [one.id for one in attempts if one.gpu == gpu and self.notes.put_off.get(one.id) == 0]
+            self.notes.unsent |= {known: now for known in waited if known in self.notes.unsent}
 
     def _put_off(self, attempt: OpenAttempt) -> None:
         times = self.notes.put_off.get(attempt.id, 0) + 1
         self.notes.put_off[attempt.id] = times
+        self.notes.unsent[attempt.id] = self.clock.now() + timedelta(seconds=self._put_off_s(times))
+
+    def _put_off_s(self, times: int) -> float:
         first_s = 2.0 * min(1.0, self.place.sweep_gap_s)  # a place that is polled often is also retried soon
-        wait_s = back_off_s(times, first_s=first_s, most_s=LONGEST_PUT_OFF_S)
-        self.notes.unsent[attempt.id] = self.clock.now() + timedelta(seconds=wait_s)
+        return back_off_s(times, first_s=first_s, most_s=LONGEST_PUT_OFF_S)
 
     def _back_off(self, why: str, retry_after_s: float | None) -> None:
         self.troubles += 1

@@ -15,6 +15,11 @@ def seconds(value: float | None) -> str:
     return f"{_digits(value / size)} {unit}"
 
 
+def counted(number: int, what: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def span(amount_s: float) -> str:
     """A duration in a single unit; in ms below a second."""
     if amount_s < 1:

@@ -95,6 +95,7 @@ class Ending(StrEnum):
     VANISHED = "vanished"  # every source was asked, twice, and none knows it
     UNSTEADY = "unsteady"  # the trusted baseline was abnormal on that node
     WITHDRAWN = "withdrawn"  # it hadn't started, and its run goes elsewhere
+    MISCONFIGURED = "misconfigured"  # the place gave it less than its problem needs
 
 
 OWN_FAULT: dict[Ending, VerdictName] = {Ending.TIMEOUT: "timeout", Ending.MEMORY: "memory"}
@@ -105,11 +106,12 @@ def tries_owed(ending: Ending) -> int:
 
     Refusals aren't retried at the same place: an attempt is only given up as REFUSED if the same request would always
     be refused there. The store knows by the refusals whether another place may still take the run; refused attempts
-    aren't counted here, since they never ran. Neither are attempts withdrawn before they started.
+    aren't counted here, since they never ran. Neither are attempts withdrawn before they started. A place that gives
+    too little would do so again: a host must change it first.
     """
     if ending is Ending.WITHDRAWN:
         return WITHOUT_END
-    if ending in OWN_FAULT or ending in (Ending.REPORTED, Ending.REFUSED):
+    if ending in OWN_FAULT or ending in (Ending.REPORTED, Ending.REFUSED, Ending.MISCONFIGURED):
         return 0
     return INFRASTRUCTURE_ATTEMPTS
 
@@ -132,7 +134,8 @@ class Seen(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Sighting:
-    """One observation of an attempt. `ending` is set exactly if it is ENDED, `expected_at` only while it waits."""
+    """One observation of an attempt. `ending` is set exactly if it is ENDED, `expected_at` only while it waits.
+    `granted_mb`: the memory that its job was given, if its place says so."""
 
     seen: Seen
     handle: Handle | None = None
@@ -143,6 +146,7 @@ class Sighting:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     expected_at: datetime | None = None
+    granted_mb: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

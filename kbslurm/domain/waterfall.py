@@ -15,7 +15,8 @@ StageName = Literal["queue", "launch", "start", "run", "collect", "score"]
 class Stamps:
     """The timestamps of one run and its winning (or latest) attempt. None: not yet, or not observed.
 
-    `claimed_at`: the attempt's row was committed. `submitted_at`: its handle was. `harness_…_at` are by the node's
+    `claimed_at`: the attempt's row was committed. `submitted_at`: its handle was; None too if that was only after its
+    job had started, as when a lost job is found again. `harness_…_at` are by the node's
     clock. `collected_at`: the report was read; if that wasn't recorded, the time of the verdict.
     """
 
@@ -40,9 +41,12 @@ class Stage:
 
 def waterfall(stamps: Stamps) -> list[Stage]:
     """The finished steps, in order. A step that wasn't observed ends with the next one that was."""
+    submitted_at, ended_at = stamps.submitted_at, stamps.harness_ended_at
+    if submitted_at is not None and ended_at is not None and submitted_at >= ended_at:
+        submitted_at = None  # found again after its end
     steps: Sequence[tuple[StageName, datetime | None]] = (
         ("queue", stamps.claimed_at),
-        ("launch", stamps.submitted_at),
+        ("launch", submitted_at),
         ("start", stamps.harness_started_at),
         ("run", stamps.harness_ended_at),
         ("collect", stamps.collected_at),

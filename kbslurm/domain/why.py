@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kbslurm.domain.amounts import span
+from kbslurm.domain import waiting
+from kbslurm.domain.amounts import counted, span
+from kbslurm.domain.run import AttemptState
 
 HELD = "it is on hold until its board's reference times have been measured on this GPU type"
 HELD_SECOND = "it is waiting for its second measurement; a person's runs are measured one after the other"
@@ -80,7 +82,7 @@ def _waits(told: Told, money: bool) -> list[str]:
         return [HELD_SECOND if told.second else HELD, since]
     if told.leader is None:
         return ["no daemon is leading: nothing starts until one is", since]
-    found = [f"{since}; {told.ahead} runs for {told.gpu} are ahead of it" if told.ahead else f"{since}, and is next"]
+    found = [f"{since}; {_ahead(told)} ahead of it" if told.ahead else f"{since}, and is next"]
     if told.pinned is not None:
         found.append(f"it is pinned to {told.pinned} and goes nowhere else")
     places = told.leader.get("places", {})
@@ -128,10 +130,18 @@ def refused_by(
         return f"{word}: {breaker['why']}"
     if place.get("troubles"):
         return f"it isn't used for a while: {place.get('why', '')}"
+    if shut := place.get("shut", {}).get(told.gpu):
+        return f"it takes no runs for {told.gpu} at the moment: {shut}"
+    if (pace := place.get("pace") or {}).get("failing"):
+        return f"its scheduler doesn't answer at the moment: {pace.get('why', '')}"
     slots, open_now = place["slots"][told.gpu], told.open_at.get(name, 0)
     if open_now >= slots:
         return f"all {slots} slots are in use"
     return f"{slots - open_now} of {slots} slots are free"
+
+
+def _ahead(told: Told) -> str:
+    return f"{counted(told.ahead, 'run')} for {told.gpu} {'is' if told.ahead == 1 else 'are'}"
 
 
 def _spent_up(price: float, told: Told, money: bool) -> str:
@@ -163,7 +173,12 @@ def _tried(one: Tried, *, last: bool, told: Told) -> str:
         return f"{text}; it ended: {one.ending or one.state}{f' ({one.reason})' if one.reason else ''}"
     if one.wanted_back:
         text += "; it is being withdrawn, to run at home"
-    return f"{text}; it is {one.state}{f', {one.waits}' if one.waits else ''}"
+    said = waiting.of_attempt(one.state, one.waits, one.reason)
+    match one.state:
+        case AttemptState.INTENT | AttemptState.AMBIGUOUS:
+            return f"{text}; {said or waiting.BEING_SUBMITTED}"
+        case _:
+            return f"{text}; it is {one.state}{f', {said}' if said else ''}"
 
 
 def as_told(told: Told, *, money: bool = True) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, assert_never
 
-from kbslurm.domain import access
+from kbslurm.domain import access, waiting
 from kbslurm.domain.run import (
     OWN_FAULT,
     AttemptId,
@@ -28,7 +28,7 @@ from kbslurm.flow import score
 from kbslurm.flow.place import Place
 from kbslurm.observe.crash_points import crash_point
 from kbslurm.observe.logs import teller
-from kbslurm.ports import Attempts, LeavesArtifacts, Results, TellsProgress
+from kbslurm.ports import Attempts, LeavesArtifacts, Results, TellsDoubts, TellsProgress
 
 tell = teller("collect")
 
@@ -115,12 +115,23 @@ def _hear(
             }
         elif seen.seen is Seen.RUNNING and isinstance(place.backend, TellsProgress):
             said = {"progress": access.shown_progress(place.backend.progress(attempt))}
+        elif seen.seen in (Seen.UNKNOWN, Seen.ABSENT) and (why := _doubt(place, attempt, seen)):
+            said = {**notes.told.get(attempt.id, {}), "waits": waiting.silent(why.replace("\0", ""))}
         else:
             continue
         if said != notes.told.get(attempt.id, {"progress": None}):
             changes[attempt.id] = notes.told[attempt.id] = said
     if changes:
         store.note_told(changes)
+
+
+def _doubt(place: Place, attempt: OpenAttempt, seen: Sighting) -> str:
+    """Why nothing is known about a submitted job, if its place says so."""
+    if attempt.state is not AttemptState.SUBMITTED:
+        return ""
+    if seen.seen is Seen.ABSENT:
+        return seen.reason
+    return place.backend.doubt(attempt.name) if isinstance(place.backend, TellsDoubts) else ""
 
 
 def collect_late(store: Attempts, place: Place, dead: Sequence[OpenAttempt], now: datetime) -> int:
@@ -142,7 +153,9 @@ def settle(
         case Seen.WAITING | Seen.RUNNING:
             notes.ended.pop(attempt.id, None)
             _note(store.attempts, attempt, sighting, now)
-            return _is_stray(place, attempt, sighting, now) and _end(store, attempt, sighting, Ending.TIMEOUT, now)
+            return _is_stray(place, attempt, sighting, now) and _end(
+                store, place, attempt, sighting, Ending.TIMEOUT, now
+            )
         case Seen.UNKNOWN:
             return _read(store, place, attempt, now)
         case Seen.ABSENT:
@@ -193,10 +206,10 @@ def _ended(
     first = notes.ended.setdefault(attempt.id, now)
     if attempt.cancel_at is None and now - first < timedelta(seconds=place.grace_s):
         return False
-    return _end(store, attempt, sighting, sighting.ending or Ending.NO_REPORT, now)
+    return _end(store, place, attempt, sighting, sighting.ending or Ending.NO_REPORT, now)
 
 
-def _end(store: Results, attempt: OpenAttempt, sighting: Sighting, ending: Ending, now: datetime) -> bool:
+def _end(store: Results, place: Place, attempt: OpenAttempt, sighting: Sighting, ending: Ending, now: datetime) -> bool:
     if attempt.cancel_at is not None:
         return end_cancelled(store.attempts, attempt, now)
     if ending is Ending.CANCELLED and is_overdue(attempt, now) and _began(attempt, sighting):
@@ -205,13 +218,29 @@ def _end(store: Results, attempt: OpenAttempt, sighting: Sighting, ending: Endin
         ending = Ending.NO_REPORT
     if attempt.withdraw_at is not None and ending in GONE:
         ending = Ending.WITHDRAWN  # we killed it ourselves, so that its run can go elsewhere
-    if ending in OWN_FAULT:
+    if ending is Ending.MEMORY and (short := _given_too_little(store.attempts, place, attempt, sighting)):
+        score.give_up(store.attempts, attempt, Ending.MISCONFIGURED, short, now)
+    elif ending in OWN_FAULT:
         score.score_own_fault(store, attempt, sighting, ending, now)
     else:
         is_usual = ending is Ending.WITHDRAWN or not sighting.reason
         why = _usual_reason(ending, sighting) if is_usual else sighting.reason
         score.give_up(store.attempts, attempt, ending, why, now)
     return True
+
+
+def _given_too_little(store: Attempts, place: Place, attempt: OpenAttempt, sighting: Sighting) -> str | None:
+    """Why a job that was killed for its memory use isn't its submission's fault: the scheduler gave it less than was
+    requested. Only what the scheduler granted counts, which no submission can choose."""
+    if sighting.granted_mb is None or place.needs_mb is None:
+        return None
+    needs_mb = place.needs_mb(store.work(attempt.id))
+    if sighting.granted_mb >= needs_mb:
+        return None
+    return (
+        f"the job was killed for its memory use, but {place.name} had given it {sighting.granted_mb} MB where its"
+        f" problem needs {needs_mb} MB: this isn't the submission's fault; a host must correct the site's memory first"
+    )
 
 
 def end_cancelled(store: Attempts, attempt: OpenAttempt, now: datetime) -> bool:
@@ -229,7 +258,7 @@ def _vanished(store: Results, place: Place, attempt: OpenAttempt, sighting: Sigh
     if attempt.clean_sweeps + 1 < CLEAN_SWEEPS:
         store.attempts.note_clean_sweep(attempt, now)
         return False
-    return _end(store, attempt, sighting, Ending.VANISHED, now)
+    return _end(store, place, attempt, sighting, Ending.VANISHED, now)
 
 
 def _note(store: Attempts, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> None:
@@ -283,6 +312,8 @@ def _usual_reason(ending: Ending, sighting: Sighting) -> str:
             return "it was withdrawn before it started, to run elsewhere"
         case Ending.VANISHED:
             return "every source was asked twice and none knows the job"
+        case Ending.MISCONFIGURED:
+            return f"the job was given less than its problem needs{node}"
         case Ending.TIMEOUT | Ending.MEMORY:
             return f"the job was killed at its limit{node}"
         case _:

@@ -3,20 +3,22 @@
 Possible outcomes, and what is stored:
   a handle               → the attempt is SUBMITTED
   refused permanently    → the run waits for another place that has what it needs, or is FAILED, with the reason
-  refused for now        → nothing; the attempt stays INTENT and is sent again later
+  refused for now        → why; the attempt stays INTENT and is sent again later
+  every run is refused   → the same, and the others wait with it
   the place is down      → the same, and the run may be given to another place
   anything else          → AMBIGUOUS: perhaps started; `sweep` checks before it is sent again
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import assert_never
+from typing import Any, assert_never
 
+from kbslurm.domain import waiting
 from kbslurm.domain.manifest import time_limit_s
-from kbslurm.domain.run import Ending, OpenAttempt, Work
+from kbslurm.domain.run import AttemptId, Ending, OpenAttempt, Work
 from kbslurm.errors import BackendRefused, BackendTrouble, Invalid, Misconfigured
 from kbslurm.flow import render
 from kbslurm.flow.place import Place
@@ -32,17 +34,25 @@ class Launched(StrEnum):
 
     SUBMITTED = "submitted"
     LATER = "later"
+    SHUT = "shut"
     AWAY = "away"
     AMBIGUOUS = "ambiguous"
     REFUSED = "refused"
 
 
 def launch(
-    store: Attempts, place: Place, attempt: OpenAttempt, now: datetime, *, others: Sequence[Place] = ()
+    store: Attempts,
+    place: Place,
+    attempt: OpenAttempt,
+    now: datetime,
+    *,
+    others: Sequence[Place] = (),
+    told: dict[AttemptId, Mapping[str, Any]] | None = None,
 ) -> Launched:
     """Send this attempt's job. Whatever the backend does, the database then says what is known about it, and no more.
 
-    `others`: where the run may go instead if this place always refuses it.
+    `others`: where the run may go instead if this place always refuses it. `told`: what is stored about why attempts
+    wait; a reason that is already there isn't stored again.
     """
     work = store.work(attempt.id)
     elsewhere = [other.name for other in others if other.name != place.name and other.fits(work)]
@@ -66,16 +76,34 @@ def launch(
         if error.permanent:
             return _refused(store, attempt, error.message, now, elsewhere)
         tell("put off", run=attempt.run_id, attempt=attempt.number, backend=place.name, why=error.message)
-        return Launched.AWAY if error.away else Launched.LATER
+        say_waits(store, [attempt], waiting.put_off(error.message, together=error.together), told)
+        return Launched.AWAY if error.away else Launched.SHUT if error.together else Launched.LATER
     except BackendTrouble as error:
-        return _unclear(store, attempt, error.message, now)
+        return _unclear(store, attempt, error.message, now, told)
     except Exception as error:  # noqa: BLE001 - any other end means "perhaps started", and must be written down so
-        return _unclear(store, attempt, f"{place.name}: {type(error).__name__}: {error}", now)
+        return _unclear(store, attempt, f"{place.name}: {type(error).__name__}: {error}", now, told)
     crash_point("launch.after_submit")
     store.note_handle(attempt, handle, deadline_at(work, place, now), now)
+    if told is not None:
+        told.pop(attempt.id, None)
     crash_point("launch.after_note")
     tell("launched", run=attempt.run_id, attempt=attempt.number, backend=place.name, job=attempt.name, handle=handle)
     return Launched.SUBMITTED
+
+
+def say_waits(
+    store: Attempts,
+    attempts: Sequence[OpenAttempt],
+    why: str,
+    told: dict[AttemptId, Mapping[str, Any]] | None,
+) -> None:
+    """Store why these attempts wait, where it isn't known yet."""
+    told = {} if told is None else told
+    why = why.replace("\0", "")
+    changes = {a.id: {"waits": why} for a in attempts if told.get(a.id, {}).get("waits") != why}
+    if changes:
+        store.note_told(changes)
+        told |= changes
 
 
 def foresee(store: Queue, place: Place, gpu: str, now: datetime) -> datetime | None:
@@ -108,8 +136,16 @@ def _refused(store: Attempts, attempt: OpenAttempt, why: str, now: datetime, els
     return Launched.REFUSED
 
 
-def _unclear(store: Attempts, attempt: OpenAttempt, why: str, now: datetime) -> Launched:
+def _unclear(
+    store: Attempts,
+    attempt: OpenAttempt,
+    why: str,
+    now: datetime,
+    told: dict[AttemptId, Mapping[str, Any]] | None,
+) -> Launched:
     store.note_ambiguous(attempt, why, now)
+    if told is not None:
+        told.pop(attempt.id, None)
     tell("unclear", level="warning", run=attempt.run_id, attempt=attempt.number, backend=attempt.backend, why=why)
     return Launched.AMBIGUOUS
 
@@ -119,7 +155,7 @@ def is_settled(outcome: Launched) -> bool:
     match outcome:
         case Launched.SUBMITTED | Launched.AMBIGUOUS | Launched.REFUSED:
             return True
-        case Launched.LATER | Launched.AWAY:
+        case Launched.LATER | Launched.AWAY | Launched.SHUT:
             return False
         case _:
             assert_never(outcome)

@@ -26,6 +26,7 @@ class Place:
     be started. `stray_s`: how long we wait for a job that still runs after its deadline. `keep_s`: how long files of
     finished attempts are kept. `ranked_min_isolation`: the minimum for a run from here to rank; a board may require
     more. `peaks`: what one of its GPUs can do, by type. `widest`: how many GPUs one run may have, by type, if limited.
+    `needs_mb`: the memory that a job of this work needs there, if its scheduler can kill it for using more.
     `role`, `classes` and `prices` (cost per GPU and second, by type) are for the placement policy.
     """
 
@@ -42,6 +43,7 @@ class Place:
     keep_s: float = 7 * 86_400.0
     peaks: Mapping[str, Peak] = field(default_factory=dict)
     widest: Mapping[str, int] = field(default_factory=dict)
+    needs_mb: Callable[[Work], int] | None = None
     role: PlaceRole = "home"
     classes: Mapping[str, str] = field(default_factory=dict)
     prices: Mapping[str, float] = field(default_factory=dict)

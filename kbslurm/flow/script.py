@@ -119,7 +119,7 @@ def script_for(
         "supervisor": ShellText(supervisor),
         "minutes": _minutes(site, kind, limit_s),
         "limit_s": limit_s,
-        "memory": f"{_memory_mb(site, kind, memory_bytes * gpus, gpus)}M",
+        "memory": f"{_memory_mb(site, kind, memory_bytes, gpus)}M",
         "avoid_nodes": ",".join(avoid_nodes),
         "image": site.image_of(kind),
         "image_digest": kind.image_digest,
@@ -208,11 +208,35 @@ def _several(site: Site, gpu: GpuType, count: int) -> GpuType:
     return replace(gpu, request=request, cpus=gpu.cpus * count, memory_mb=memory_mb)
 
 
-def _memory_mb(site: Site, gpu: GpuType, memory_bytes: int, gpus: int) -> int:
-    """The value from the site's file; else the memory of submission and judge plus a runner's scratch, which is memory
-    too."""
+def needed_mb(site: Site, memory_bytes: int, gpus: int = 1) -> int:
+    """What a job needs on this many GPUs if its problem allows this much memory on each: submission and judge, plus a
+    runner's scratch, which is memory too."""
     scratch_mb = 0 if site.container.runtime == "none" else site.paths.scratch_mb
-    return gpu.memory_mb or math.ceil((memory_bytes + JUDGE_MEMORY_BYTES * gpus) / MIB) + scratch_mb
+    return math.ceil((memory_bytes + JUDGE_MEMORY_BYTES) * gpus / MIB) + scratch_mb
+
+
+def short_of_memory(site: Site, gpu: str, memory_bytes: int, gpus: int = 1) -> str | None:
+    """Why a problem that allows this much memory can't run on this GPU type: jobs there are given less than it needs,
+    so a submission could be killed below its limit. None if it can."""
+    fixed_mb = site.gpus[gpu].memory_mb
+    needs_mb = needed_mb(site, memory_bytes, gpus)
+    if fixed_mb is None or fixed_mb * gpus >= needs_mb:
+        return None
+    return (
+        f"{site.name} gives a job on {gpu} {fixed_mb * gpus} MB of memory, and the problem needs {needs_mb} MB"
+        f" (its limit of {memory_bytes * gpus // MIB} MB, and what judge and scratch take)"
+    )
+
+
+def more_memory(gpu: str) -> str:
+    """What to do about it."""
+    return f"Raise memory below [gpus.{gpu}] of the site's file, or leave it out to request what each problem needs."
+
+
+def _memory_mb(site: Site, gpu: GpuType, memory_bytes: int, gpus: int) -> int:
+    """The value from the site's file, else what is needed. Where the file gives less than is needed, boards are refused
+    before any run (`short_of_memory`), and a job that is killed for its memory use isn't the submission's fault."""
+    return gpu.memory_mb or needed_mb(site, memory_bytes, gpus)
 
 
 @lru_cache(maxsize=8)

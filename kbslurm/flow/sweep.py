@@ -99,6 +99,7 @@ def recover(store: Attempts, place: Place, attempt: OpenAttempt, notes: AttemptN
     crash_point("recover.after_find")
     match sighting.seen:
         case Seen.WAITING | Seen.RUNNING | Seen.ENDED:
+            notes.told.pop(attempt.id, None)
             _adopt(store, place, attempt, sighting, now)
         case Seen.ABSENT:
             _found_nowhere(store, place, attempt, notes, now)
@@ -127,6 +128,8 @@ def _put_off(place: Place, attempt: OpenAttempt, notes: AttemptNotes, now: datet
 def _adopt(store: Attempts, place: Place, attempt: OpenAttempt, sighting: Sighting, now: datetime) -> None:
     handle = sighting.handle or attempt.handle or Handle(attempt.name)
     if store.note_handle(attempt, handle, deadline_at(store.work(attempt.id), place, now), now):
+        if sighting.seen is not Seen.WAITING:
+            store.note_told({attempt.id: {"adopted": True}})  # nobody saw when it was submitted
         tell("adopted", run=attempt.run_id, attempt=attempt.number, backend=place.name, handle=handle)
 
 

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -41,7 +41,7 @@ class Synced:
 class Order:
     """What is to be synced. `force` makes a changed problem live even on a board with submissions.
 
-    `gpus` are for new boards whose problem and set name none.
+    `gpus` are for new boards whose problem and set name none. `check` raises if a problem can't run on these types.
     """
 
     repository: str
@@ -51,6 +51,7 @@ class Order:
     visibility: Literal["public", "closed"] = "public"
     min_isolation: int = 2
     gpus: tuple[str, ...] = ()
+    check: Callable[[Problem, Sequence[str]], None] = lambda _problem, _gpus: None
     by: str
 
 
@@ -63,6 +64,8 @@ class Board(Protocol):
     def problem_name(self) -> str: ...
     @property
     def problem_digest(self) -> str: ...
+    @property
+    def gpus(self) -> tuple[str, ...]: ...
     @property
     def deadline_at(self) -> datetime | None: ...
     @property
@@ -181,10 +184,12 @@ def _take(
 
 
 def _create(store: Shelf, order: Order, found: ProblemSet, entry: SetEntry, problem: Problem, now: datetime) -> None:
+    gpus = entry.gpus or problem.gpus or order.gpus
+    order.check(problem, gpus)
     store.boards.add(
         entry.name,
         problem,
-        gpus=entry.gpus or problem.gpus or order.gpus,
+        gpus=gpus,
         deadline_at=entry.deadline,
         zone=found.zone,
         visibility=order.visibility,
@@ -204,6 +209,8 @@ def _update(
 ) -> list[str]:
     """Update the board; returns the names of what changed."""
     gpus: Sequence[str] = entry.gpus or problem.gpus
+    if _is_other(held, problem) and (order.force or not held.submissions):
+        order.check(problem, gpus or held.gpus)
     changed = store.boards.edit(
         held.name, by=order.by, description=problem.description or None, gpus=gpus or None, now=now
     )

@@ -63,7 +63,7 @@ WITH before AS (
     SELECT id, handle FROM attempt WHERE id = %(attempt)s FOR UPDATE
 ), noted_attempt AS (
     UPDATE attempt SET handle = %(handle)s, deadline_at = %(deadline_at)s, clean_sweeps = 0, swept_at = NULL,
-        submitted_at = coalesce(submitted_at, %(now)s), reason = '',
+        submitted_at = coalesce(submitted_at, %(now)s), reason = '', telemetry = telemetry - 'waits',
         state = CASE WHEN state = 'running' THEN state ELSE 'submitted' END
     FROM before
     WHERE attempt.id = before.id AND number = %(number)s AND {OPEN_ATTEMPT}
@@ -79,7 +79,7 @@ SELECT id FROM noted_attempt
 
 NOTE_AMBIGUOUS = f"""
 WITH noted_attempt AS (
-    UPDATE attempt SET state = 'ambiguous', reason = %(why)s
+    UPDATE attempt SET state = 'ambiguous', reason = %(why)s, telemetry = telemetry - 'waits'
     WHERE id = %(attempt)s AND number = %(number)s AND {OPEN_ATTEMPT}
     RETURNING id, run_id, number, backend
 ), noted AS (
@@ -123,7 +123,8 @@ RETURNING id
 
 NOTE_RESEND = f"""
 WITH noted_attempt AS (
-    UPDATE attempt SET state = 'intent', clean_sweeps = 0, swept_at = NULL, handle = NULL, reason = ''
+    UPDATE attempt SET state = 'intent', clean_sweeps = 0, swept_at = NULL, handle = NULL, reason = '',
+        telemetry = telemetry - 'waits'
     WHERE id = %(attempt)s AND number = %(number)s AND {OPEN_ATTEMPT}
     RETURNING id, run_id, number, backend
 ), noted AS (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime, timedelta
 from typing import Any
 
+from kbslurm.domain import waiting
 from kbslurm.store.boards import Boards
 from kbslurm.store.connect import Pool
 from kbslurm.store.quarantine import QUARANTINED
@@ -13,13 +15,21 @@ from kbslurm.store.views import Attention, GpuQueue, Waiting, Want
 
 OLD_IN_QUEUE = timedelta(hours=6)
 OLD_UNSENT = timedelta(minutes=10)
+NAMED = 5
+
+
+def _counted(number: str, what: str) -> str:
+    """SQL for `1 run`, `2 runs`."""
+    return f"({number} || CASE WHEN {number} = 1 THEN ' {what}' ELSE ' {what}s' END)"
+
 
 _ATTENTION = f"""
-SELECT 'ambiguous' AS kind, 'run:' || a.run_id AS subject, 'attempt ' || a.number || ' at ' || a.backend
-    || ' may or may not have been started: ' || a.reason AS text, a.opened_at AS since
+SELECT 'ambiguous' AS kind, 'run:' || a.run_id AS subject, 'run ' || a.run_id || ': attempt ' || a.number || ' at '
+    || a.backend || ' may or may not have been started: ' || a.reason AS text, a.opened_at AS since
 FROM attempt a WHERE a.state = 'ambiguous'
 UNION ALL
-SELECT 'failed', 'run:' || id, 'failed after ' || attempts || ' attempts: ' || reason, ended_at
+SELECT 'failed', 'run:' || id, 'run ' || id || ' failed after ' || {_counted("attempts", "attempt")} || ': ' || reason,
+    ended_at
 FROM run WHERE state = 'failed' AND ended_at > %(now)s - interval '1 day'
 UNION ALL
 SELECT 'quarantined', 'node:' || node, node || ' at ' || backend || ' is left out: runs of ' || people
@@ -27,17 +37,26 @@ SELECT 'quarantined', 'node:' || node, node || ' at ' || backend || ' is left ou
 FROM ({QUARANTINED}) q
 UNION ALL
 SELECT 'unsteady', 'node:' || node, 'the baseline was not its usual self on ' || node || ' at ' || backend || ' in '
-    || count(*) || ' runs of ' || count(DISTINCT person_id) || ' people within a day', max(at)
+    || {_counted("count(*)", "run")} || ' of '
+    || CASE count(DISTINCT person_id) WHEN 1 THEN '1 person' ELSE count(DISTINCT person_id) || ' people' END
+    || ' within a day', max(at)
 FROM baseline_point WHERE NOT inside AND at > %(now)s - interval '1 day' GROUP BY backend, node
 UNION ALL
-SELECT 'old', 'gpu:' || gpu, count(*) || ' runs have waited for ' || gpu || ' for more than '
-    || extract(epoch FROM %(old)s::interval)::int / 3600 || ' hours', min(queued_at)
+SELECT 'old', 'gpu:' || gpu, {_counted("count(*)", "run")} || CASE count(*) WHEN 1 THEN ' has' ELSE ' have' END
+    || ' waited for ' || gpu || ' for more than ' || extract(epoch FROM %(old)s::interval)::int / 3600 || ' hours: '
+    || 'run ' || array_to_string((array_agg(id ORDER BY queued_at, id))[1:{NAMED}], ', ')
+    || CASE WHEN count(*) > {NAMED} THEN ' and others' ELSE '' END, min(queued_at)
 FROM run WHERE state = 'queued' AND queued_at < %(now)s - %(old)s::interval GROUP BY gpu
 UNION ALL
-SELECT 'old', 'run:' || run_id, 'attempt ' || number || ' was given to ' || backend
-    || ', which has not taken it so far (the daemon''s log says why: a full disk, a limit on jobs)', opened_at
+SELECT 'old', 'run:' || run_id, 'run ' || run_id || ': attempt ' || number || ' was given to ' || backend
+    || ', which has not taken it so far' || coalesce(': ' || nullif(telemetry ->> 'waits', ''), ''), opened_at
 FROM attempt WHERE state = 'intent' AND opened_at < %(now)s - %(unsent)s::interval
 ORDER BY since
+"""
+
+_WAITS = """
+SELECT backend, gpu, state, coalesce(telemetry ->> 'waits', '') AS waits, reason, count(*) AS attempts
+FROM attempt WHERE state IN ('intent', 'ambiguous', 'submitted') GROUP BY 1, 2, 3, 4, 5
 """
 
 _OF_BOARD = """
@@ -102,12 +121,16 @@ class Overview(Rows):
         return [Want(**row) for row in found]
 
     def waits(self) -> list[Waiting]:
-        """Why submitted attempts haven't started."""
-        found = self._all(
-            "SELECT backend, gpu, telemetry ->> 'waits' AS reason, count(*) AS attempts FROM attempt"
-            " WHERE state = 'submitted' AND telemetry ->> 'waits' <> '' GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
-        )
-        return [Waiting(**row) for row in found]
+        """Why attempts haven't started."""
+        counts: Counter[tuple[str, str, str, bool]] = Counter()
+        for row in self._all(_WAITS):
+            why = waiting.of_attempt(row["state"], row["waits"], row["reason"])
+            if why:
+                counts[row["backend"], row["gpu"], why, row["state"] == "submitted"] += row["attempts"]
+        return [
+            Waiting(backend=backend, gpu=gpu, reason=why, attempts=attempts, submitted=submitted)
+            for (backend, gpu, why, submitted), attempts in sorted(counts.items())
+        ]
 
     def stats(self, *, board: str | None = None, since: datetime | None = None) -> dict[str, Any]:
         """Counts for this board, or for all, since then."""

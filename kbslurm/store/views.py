@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from kbslurm.domain import access, placement
+from kbslurm.domain import access, placement, waiting
 from kbslurm.domain.access import Role, Visibility
 from kbslurm.domain.policy import Category
 from kbslurm.domain.problem import Problem
-from kbslurm.domain.run import AttemptState, EventId, PersonId, RunId, RunState, SubmissionId
+from kbslurm.domain.run import EventId, PersonId, RunId, RunState, SubmissionId
 from kbslurm.domain.verdict import Verdict
 from kbslurm.domain.waterfall import Stamps, moment
 from kbslurm_eval.shared.wire import Mode
@@ -131,6 +131,11 @@ class AttemptView:
     telemetry: Mapping[str, Any]
     why_here: str = ""
 
+    @property
+    def known_at(self) -> datetime | None:
+        """When it was submitted, if that is known: of a job that was found again after its start it isn't."""
+        return None if self.telemetry.get("adopted") else self.submitted_at
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunView:
@@ -155,9 +160,9 @@ class RunView:
 
     @property
     def waits_for(self) -> str:
-        """Why the open attempt hasn't started, if its place has said so."""
+        """Why the open attempt hasn't started, and what happens next, if anything is known."""
         last = self.attempts[-1] if self.attempts else None
-        return str(last.telemetry.get("waits", "")) if last and last.state == AttemptState.SUBMITTED else ""
+        return waiting.of_attempt(last.state, str(last.telemetry.get("waits", "")), last.reason) if last else ""
 
     @property
     def went(self) -> str:
@@ -184,7 +189,7 @@ class RunView:
         return Stamps(
             accepted_at=self.queued_at,
             claimed_at=last.opened_at,
-            submitted_at=last.submitted_at,
+            submitted_at=last.known_at,
             harness_started_at=moment(last.telemetry.get("harness_started_at_ns")) or last.started_at,
             harness_ended_at=moment(last.telemetry.get("harness_ended_at_ns")),
             collected_at=last.ended_at,
@@ -259,12 +264,14 @@ class Want:
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """How many attempts wait at a place for the same reason, in the place's words."""
+    """How many attempts wait at a place for the same reason, in the place's words. `submitted`: it certainly has their
+    jobs."""
 
     backend: str
     gpu: str
     reason: str
     attempts: int
+    submitted: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -243,7 +243,7 @@ def test_status_tells_of_runs_that_no_place_can_take(kbslurm: CommandLine, datab
         for column, value in (("gpu", "'B200'"), ("gpu", "'H100'")):
             store._do(f"UPDATE run SET {column} = {value}")
             found = kbslurm("status")
-            assert ("no place takes: 1 need B200" in found.out) == (value == "'B200'") == (found.code == 1), found.out
+            assert ("no place takes: 1 needs B200" in found.out) == (value == "'B200'") == (found.code == 1), found.out
         with store._pool.transaction() as connection:
             connection.execute("ALTER TABLE problem_version DISABLE TRIGGER USER")
             connection.execute("UPDATE problem_version SET ranks = 4")

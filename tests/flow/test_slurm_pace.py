@@ -43,11 +43,11 @@ request = "--gres=gpu:1"
 class Cluster:
     """A site of stand-in commands at the default pace, and a stage whose clock it shares."""
 
-    def __init__(self, stage: Stage, folder: Path, *, accounting: bool) -> None:
+    def __init__(self, stage: Stage, folder: Path, *, accounting: bool, more: str = "") -> None:
         self.stage, self.rig = stage, Rig(folder)
         file = folder / "usual.toml"
         told = {"root": folder / "root", "bin_dir": self.rig.bin_dir, "accounting": str(accounting).lower()}
-        file.write_text(SITE.format(**told))
+        file.write_text(SITE.format(**told) + more)
         self.site = sites.load(file)
         self.place, self.notes = self.fresh(), AttemptNotes()
 
@@ -70,7 +70,7 @@ class Cluster:
         )
         return Place(
             backend=backend, root=backend.root, script=script, untrusted=False,
-            poll_s=usual.poll_s, grace_s=usual.grace_s, sweep_gap_s=usual.sweep_gap_s,
+            poll_s=usual.poll_s, grace_s=usual.grace_s, sweep_gap_s=usual.sweep_gap_s, needs_mb=usual.needs_mb,
         )  # fmt: skip
 
     def started(self) -> None:

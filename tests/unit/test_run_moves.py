@@ -21,9 +21,8 @@ from kbslurm.domain.run import (
 )
 from kbslurm_eval.shared.wire import VerdictName
 
-OTHERS_FAULT = [
-    e for e in Ending if e not in OWN_FAULT and e not in (Ending.REPORTED, Ending.REFUSED, Ending.WITHDRAWN)
-]
+NOT_TRIED_AGAIN = (Ending.REPORTED, Ending.REFUSED, Ending.MISCONFIGURED)
+OTHERS_FAULT = [e for e in Ending if e not in (*OWN_FAULT, *NOT_TRIED_AGAIN, Ending.WITHDRAWN)]
 
 
 class RunLife(RuleBasedStateMachine):
@@ -106,7 +105,7 @@ def test_what_is_nobodys_fault_is_tried_three_times(ending: Ending) -> None:
     assert tries_owed(ending) == INFRASTRUCTURE_ATTEMPTS == 3
 
 
-@pytest.mark.parametrize("ending", [*OWN_FAULT, Ending.REPORTED, Ending.REFUSED])
+@pytest.mark.parametrize("ending", [*OWN_FAULT, *NOT_TRIED_AGAIN])
 def test_ones_own_failure_and_a_refusal_are_never_tried_again(ending: Ending) -> None:
     assert tries_owed(ending) == 0
 

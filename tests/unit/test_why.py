@@ -84,6 +84,15 @@ OPEN = {"breaker": {"state": "open", "why": "no answer"}}
         (WAITING, "cluster: all 4 slots are in use"),
         (WAITING, "modal: its GPUs are H100 at modal, the board's are H100: leaderboard runs don't go there"),
         (WAITING, "overflow (when_down): cluster works, and overflow is only used when it doesn't"),
+        (replace(WAITING, ahead=1), "it has waited 5 min; 1 run for H100 is ahead of it"),
+        (
+            replace(WAITING, leader=here(shut={"H100": "not submitted yet: a limit is reached"})),
+            "cluster: it takes no runs for H100 at the moment: not submitted yet: a limit is reached",
+        ),
+        (
+            replace(WAITING, leader=here(pace={"failing": 2, "why": "squeue: mute"})),
+            "cluster: its scheduler doesn't answer at the moment: squeue: mute",
+        ),
         (replace(WAITING, ahead=0), "it has waited 5 min, and is next"),
         (replace(WAITING, open_at={}), "cluster: 4 of 4 slots are free"),
         (replace(WAITING, mode="test"), "modal: 9 of 9 slots are free"),

@@ -52,10 +52,12 @@ class BoardActs(HostActs):
         if (sent is None) == (problem is None):
             raise Invalid("a board needs exactly one problem", hint="Send one, or name an existing one.")
         found = sent.problem if sent is not None else self.newest_problem(problem or "")
+        types = contest.as_known(gpus or found.gpus, self.offered())
+        self.check_memory(found, types)
         made = self.store.boards.add(
             known,
             found,
-            gpus=contest.as_known(gpus or found.gpus, self.offered()),
+            gpus=types,
             deadline_at=closes,
             zone=zone,
             description=description,
@@ -95,6 +97,9 @@ class BoardActs(HostActs):
         if version is not None:
             self._check_version(held, version)
         types = None if gpus is None else contest.as_known(gpus, self.offered())
+        if types is not None or version is not None:
+            problem = held.problem if version is None else self.store.problems.of_version(version)
+            self.check_memory(problem, held.gpus if types is None else types)
         changed = store.edit(
             held.name,
             by=self.by,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from kbslurm.errors import Invalid, KbslurmError, NotFound
 
 if TYPE_CHECKING:
     from kbslurm.config.settings import Config
+    from kbslurm.domain.problem import Problem
     from kbslurm.store.postgres import PostgresStore
     from kbslurm.store.views import Board, Person
 
@@ -42,6 +44,18 @@ class HostActs:
             return tuple(wiring.slots(self.config))
         except KbslurmError:
             return ()
+
+    def check_memory(self, problem: Problem, gpus: Sequence[str]) -> None:
+        """Refuse a problem that a site's jobs lack the memory for: a submission below its limit would be killed there,
+        and nothing could tell whose fault that was."""
+        from kbslurm.flow.script import more_memory
+
+        try:
+            found = wiring.short_of_memory(self.config, problem, gpus)
+        except KbslurmError:
+            return  # a site's file that can't be read is reported by whoever uses it
+        for gpu, short in sorted(found.items()):
+            raise Invalid(short[0], hint=f"{more_memory(gpu)} Or give the problem a lower memory_mb.")
 
     def _by_number(self, text: str) -> Person | None:
         """One of our numbers, else a Discord account; Invalid if somebody has it as a name, as names once might be."""

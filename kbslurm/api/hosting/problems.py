@@ -60,6 +60,7 @@ class ProblemActs(BoardActs):
             visibility=visibility,
             min_isolation=self.config.policy.ranked_min_isolation,
             gpus=self.offered(),
+            check=self.check_memory,
             by=self.by,
         )
         came = sync.sync(self.store, order, self.now)

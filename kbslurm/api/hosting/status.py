@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbslurm import wiring
 from kbslurm.api.hosting.host_acts import HostActs
-from kbslurm.domain.amounts import span
+from kbslurm.domain.amounts import counted, span
 from kbslurm.errors import KbslurmError
 
 if TYPE_CHECKING:
@@ -131,8 +131,8 @@ def _look_at_backends(config: Config, store: PostgresStore, found: Status) -> No
     for (backend, gpu), count in sorted(opened.items()):
         found.backends.append({"backend": backend, "gpu": gpu, "open": count, "slots": 0})
         found.troubles.append(
-            f"{count} attempts are open at {backend} ({gpu}), which neither the leader nor this host"
-            " has configured: configure it again, or cancel them"
+            f"{counted(count, 'attempt')} {'is' if count == 1 else 'are'} open at {backend} ({gpu}),"
+            " which neither the leader nor this host has configured: configure it again, or cancel what is open"
         )
     offers = [offer for place in wiring.places(config) for offer in _offers_of(place)]
     _look_for_takers(store, [*offers, *(offer for lane in found.places for offer in _offers_told(lane))], found)
@@ -178,6 +178,7 @@ def _look_for_takers(store: PostgresStore, offers: list[Offer], found: Status) -
             what = want.gpu if want.gpus == 1 else f"{want.gpus} {want.gpu} on one node"
             whose = "" if want.by_staff else " to anyone but staff"
             found.troubles.append(
-                f"queued runs that no place takes: {want.runs} need {what}, which no place offers{whose};"
+                f"queued runs that no place takes: {want.runs} {'needs' if want.runs == 1 else 'need'} {what},"
+                f" which no place offers{whose};"
                 " add a place that does, or cancel them"
             )

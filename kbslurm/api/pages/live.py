@@ -83,7 +83,7 @@ async def _steps(
     def looked() -> tuple[object, bool]:
         check()
         view = context.store.submissions.get(number)
-        states = tuple((run.shown_state, run.verdict and run.verdict.name) for run in view.runs)
+        states = tuple((run.shown_state, run.waits_for, run.verdict and run.verdict.name) for run in view.runs)
         words = waiting.words(view, waiting.of_submission(context, histories, view))
         return (states, words), view.is_done or view.removed_at is not None
 

@@ -121,6 +121,7 @@ def _run(run: RunView, mode: str) -> dict[str, Any]:
         "not_ranked": why_unranked(verdict, mode),
         "score": shown,
         "went": run.went,
+        "waits": run.waits_for,
         "report": "" if verdict is not None and verdict.name == "passed" else popcorn_submission.report_of(run),
         "bars": drawing.bars(waterfall(run.stamps)),
         "tests": _shown(detail, "tests"),

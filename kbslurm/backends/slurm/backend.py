@@ -25,6 +25,7 @@ from kbslurm.backends.paths import (
     write_once,
 )
 from kbslurm.backends.slurm import evidence
+from kbslurm.backends.slurm.call_budget import USED_UP, CallBudget
 from kbslurm.backends.slurm.call_pace import CallPace
 from kbslurm.backends.slurm.commands import Answer, Commands
 from kbslurm.backends.slurm.evidence import SEALED_CAP, Evidence
@@ -49,7 +50,6 @@ tell = teller("slurm")
 HEARTBEAT_CAP = 4096
 FORESEE_S = 10.0  # the longest that a caller waits for it
 NO_ANSWER = "the scheduler can't be reached"
-USED_UP = "the site's call budget for this minute is used up"
 # Accounting may be down, and a job to cancel may be gone: neither says anything about the controller.
 CONTROLLERS = ("squeue",)
 _EXCLUDE = re.compile(r"^#SBATCH --exclude=.*\n", re.MULTILINE)
@@ -68,10 +68,11 @@ class SlurmBackend:
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         crash_point: Callable[[str], None] = lambda _: None,
+        budget: CallBudget | None = None,
     ) -> None:
         self.site, self.name = site, site.name
         self.root = attempts_folder(site)
-        self.pace = CallPace(site.poll, monotonic)
+        self.pace = CallPace(site.poll, monotonic, budget)
         self.commands = Commands(site, environ=environ, heard=self._heard)
         self._eval_dir, self._harness = eval_dir, Path(harness_folder(site, eval_dir))
         self._lookup = JobLookup(site, self.commands, wall)
@@ -79,6 +80,7 @@ class SlurmBackend:
         self._lock = threading.Lock()
         self._ended: dict[JobName, Sighting] = {}
         self._denied: dict[JobName, Handle] = {}
+        self._doubts: dict[JobName, str] = {}
 
     # ------------------------------------------------------------------------------------------------------ the port
 
@@ -101,22 +103,22 @@ class SlurmBackend:
             there = evidence.look(paths).handle
         except OSError as error:
             message, hint = said(error, self.root)
-            raise BackendRefused(self.name, message, permanent=False, hint=hint) from None
+            raise BackendRefused(self.name, message, permanent=False, together=True, hint=hint) from None
         except HarnessChanged:
             raise BackendRefused(
                 self.name,
                 f"the harness in {self._eval_dir} was changed while this service ran",
                 permanent=False,
+                together=True,
                 hint="Restart the service; the run waits until then.",
             ) from None
         if there is not None:
             return there
         if self.pace.is_resting():
-            raise BackendRefused(
-                self.name, "the controller isn't responding; it will be retried", permanent=False, away=True
-            )
+            why = self.pace.report().why
+            raise BackendRefused(self.name, f"{NO_ANSWER}{f' ({why})' if why else ''}", permanent=False, away=True)
         if not self.pace.has_room():
-            raise BackendRefused(self.name, USED_UP, permanent=False)
+            raise BackendRefused(self.name, USED_UP, permanent=False, together=True)
         self._crash_point("folder")
         try:
             handle = self._sbatch(paths, job.script)
@@ -145,7 +147,7 @@ class SlurmBackend:
             why = NO_ANSWER if rests else USED_UP
             return found.running() or Sighting(seen=waiting, handle=found.handle, reason=why)
         told = self._lookup.by_name(name, paths)
-        if told.rows():
+        if any(row.name == name for row in told.rows()):
             return self._adopt(name, found, told.rows(), told)
         if found.handle is not None:
             running = found.running()
@@ -178,7 +180,9 @@ class SlurmBackend:
         for name, (handle, proof) in unsure.items():
             seen = self._judge(name, handle, proof, told)
             if seen is None:
+                self._doubts[name] = self._doubt(name, handle, told)
                 continue
+            self._doubts.pop(name, None)
             found[name] = seen
             if seen.seen is Seen.ENDED:
                 self._ended[name] = seen
@@ -194,6 +198,10 @@ class SlurmBackend:
         except OSError as error:
             message, hint = said(error, self.root)
             raise BackendTrouble(self.name, message, hint=hint) from None
+
+    def doubt(self, name: JobName) -> str:
+        """Why the last poll concluded nothing about this job."""
+        return self._doubts.get(name, "")
 
     def progress(self, attempt: OpenAttempt) -> Mapping[str, Any] | None:
         """The harness's latest progress report, unchecked; read from its file, without a Slurm call."""
@@ -310,7 +318,8 @@ class SlurmBackend:
             job = executor.submit_rendered()
         except SbatchSaid as answer:
             trouble = self._refused_or_unclear(answer)
-            self.pace.called(time.monotonic() - began, failed=isinstance(trouble, BackendUnclear))
+            failed = isinstance(trouble, BackendUnclear)
+            self.pace.called(time.monotonic() - began, failed=failed, why=trouble.message if failed else "")
             raise trouble from None
         except OSError as error:
             message, hint = said(error, paths.dir)
@@ -325,7 +334,11 @@ class SlurmBackend:
             return BackendUnclear(self.name, f"sbatch didn't answer in {self.site.slurm.submit_timeout_s:.0f} s")
         refusal = refusal_in(answer.text) if answer.status else None
         if refusal is not None:
-            return BackendRefused(self.name, refusal.message, permanent=refusal.permanent, hint=refusal.hint or None)
+            said = f"the limit on our jobs there is reached ({refusal.message})" if refusal.limit else refusal.message
+            together = not refusal.permanent
+            return BackendRefused(
+                self.name, said, permanent=refusal.permanent, together=together, hint=refusal.hint or None
+            )
         first = next((line for line in answer.text.splitlines() if line.strip()), "sbatch gave no output")
         return BackendUnclear(self.name, first.strip()[:300])
 
@@ -353,6 +366,17 @@ class SlurmBackend:
                 ended_sighting(proof, Ending.NO_REPORT, f"it was killed from outside on {proof.node}"), handle=handle
             )
         return Sighting(seen=Seen.ABSENT, handle=handle, node=proof.node, reason="no source knows the job any more")
+
+    def _doubt(self, name: JobName, handle: Handle | None, told: SchedulerAnswers) -> str:
+        """What about the scheduler's answers keeps them from saying anything about this job."""
+        if told.queue is None:
+            return f"{NO_ANSWER}{f' ({why})' if (why := self.pace.report().why) else ''}"
+        row = self._row_of(name, handle, told)
+        if row is not None:
+            return f"Slurm shows its job in a state that isn't known here, {row.state.split(' ')[0][:40]}"
+        if not told.proves_absence:
+            return "Slurm's answer can't be read or is incomplete"
+        return "its job isn't in Slurm's list, and Slurm doesn't say that it is gone"
 
     def _running(self, name: JobName, handle: Handle | None, proof: Evidence) -> Sighting | None:
         """RUNNING by its claim, unless the controller has denied this job since: the claim of a killed job stays."""
@@ -422,7 +446,7 @@ class SlurmBackend:
 
     def _forget_but(self, unsure: Mapping[JobName, object]) -> None:
         with self._lock:
-            for memory in (self._ended, self._denied):
+            for memory in (self._ended, self._denied, self._doubts):
                 for name in [known for known in memory if known not in unsure]:
                     del memory[name]
 
@@ -445,7 +469,8 @@ class SlurmBackend:
             return Evidence()
 
     def _heard(self, answer: Answer) -> None:
-        self.pace.called(answer.took_s, failed=bool(answer.complaint) and answer.tool in CONTROLLERS)
+        failed = bool(answer.complaint) and answer.tool in CONTROLLERS
+        self.pace.called(answer.took_s, failed=failed, why=f"{answer.tool}: {answer.complaint}" if failed else "")
 
 
 def _last_change(folder: Path) -> float:

@@ -44,7 +44,8 @@ class Answer:
 
 
 class Commands:
-    """Runs a site's scheduler commands. Thread-safe; its only state is counters."""
+    """Runs a site's scheduler commands. Thread-safe; its only state is counters. `before` is called before each of
+    them, and may refuse it; `heard` after it."""
 
     def __init__(
         self,
@@ -52,10 +53,11 @@ class Commands:
         *,
         environ: Mapping[str, str] | None = None,
         heard: Callable[[Answer], None] | None = None,
+        before: Callable[[], None] | None = None,
     ) -> None:
         self.site = site
         self._environ = dict(os.environ if environ is None else environ)
-        self._heard = heard
+        self._heard, self._before = heard, before
         self._lock = threading.Lock()
         self.calls: Counter[str] = Counter()
 
@@ -107,6 +109,8 @@ class Commands:
 
         `told`: its standard input.
         """
+        if self._before is not None:
+            self._before()
         limit_s = self.site.slurm.ask_timeout_s if timeout_s is None else timeout_s
         argv = self.argv(tool, arguments, timeout_s=limit_s)
         return self.run_argv(tool, argv, limit_s=limit_s + 2 * KILL_AFTER_S, told=told)

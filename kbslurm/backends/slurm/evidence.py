@@ -41,7 +41,8 @@ class Exit:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """A snapshot of an attempt's directory. `restarted`: Slurm restarted the job that had claimed it."""
+    """A snapshot of an attempt's directory. `restarted`: Slurm restarted the job that had claimed it. `granted_mb`: the
+    memory that Slurm gave the job, as it told the job itself."""
 
     reported: bool = False
     unfit: bool = False
@@ -54,6 +55,7 @@ class Evidence:
     began: bool = False
     job_id: str | None = None
     restarted: bool = False
+    granted_mb: int | None = None
 
     @property
     def handle(self) -> Handle | None:
@@ -140,6 +142,7 @@ def look(paths: AttemptPaths) -> Evidence:
         claimed_at=_moment(paths.owner) if owner else None,
         began=paths.heartbeat.name in inner,
         job_id=_line(paths, JOB_ID_FILE) if JOB_ID_FILE in names else None,
+        granted_mb=int(_line(paths, "claim/granted_mb") or 0) or None if "granted_mb" in claim else None,
         restarted=job is not None and f"restart-{job}" in names,
     )
 

@@ -104,6 +104,15 @@ REASONS: Mapping[str, str] = {
 }
 
 
+# What only a waiting job has. Slurm keeps it when such a job is cancelled.
+WAITED = frozenset(REASONS) - {"NodeDown", "launch_failed_requeued_held"}
+
+
+def was_waiting(reason: str) -> bool:
+    """Whether a job with this reason word was in the queue when it ended."""
+    return re.sub(r"^\((.*)\)$", r"\1", reason.strip()).split(",")[0].replace(" ", "_") in WAITED
+
+
 def phase_of(state: str) -> Phase:
     """The meaning of a state like `RUNNING` or `CANCELLED by 1000`."""
     return _PHASES.get(_word(state), Phase.INDETERMINATE)

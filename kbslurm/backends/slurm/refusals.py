@@ -10,13 +10,19 @@ ADMIN = "Ask the site's administrators, or fix the site's file."
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """A definite refusal. `permanent`: the same request would never be accepted."""
+    """A definite refusal. `permanent`: the same request would never be accepted. `limit`: there are too many jobs, so
+    every other request like this one is refused too, until one has ended."""
 
     permanent: bool
     message: str
     hint: str
+    limit: bool = False
 
 
+_LIMIT = re.compile(
+    r"(QOS|Assoc)(Grp|Max)\w*|Job violates accounting/QOS policy|Reached (job|maximum)|maximum number of jobs"
+    r"|temporarily unable to accept job"
+)
 # Only errors where Slurm has decided on the request, or sbatch never sent it. Everything else is unclear.
 _TABLE: tuple[tuple[str, bool, str], ...] = (
     # limits come first, since their texts also mention accounts and partitions
@@ -116,7 +122,8 @@ def refusal_in(text: str) -> Refusal | None:
     for pattern, permanent, hint in _COMPILED:
         for line in lines:
             if pattern.search(line):
-                return Refusal(permanent=permanent, message=_without_prefix(line), hint=hint)
+                limit = not permanent and _LIMIT.search(line) is not None
+                return Refusal(permanent=permanent, message=_without_prefix(line), hint=hint, limit=limit)
     return None
 
 

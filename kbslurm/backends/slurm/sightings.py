@@ -7,7 +7,7 @@ from dataclasses import replace
 from kbslurm.backends.paths import AttemptPaths
 from kbslurm.backends.slurm import evidence
 from kbslurm.backends.slurm.evidence import Evidence
-from kbslurm.backends.slurm.reader import JobRow, Phase, ending_of, reason_text
+from kbslurm.backends.slurm.reader import JobRow, Phase, ending_of, reason_text, was_waiting
 from kbslurm.domain.run import OWN_FAULT, Ending, Handle, Seen, Sighting
 from kbslurm.observe.logs import teller
 
@@ -36,7 +36,9 @@ def sighting_of_row(row: JobRow, proof: Evidence, paths: AttemptPaths, site: str
                 ending = Ending.MEMORY
             if ending in OWN_FAULT and not proof.began:
                 ending = Ending.BOOT_FAILURE
-            requeued = proof.restarted and ending is Ending.NO_REPORT
+            # It had claimed, so it ran; whatever ends in the queue after that was put back there.
+            back = proof.owner == row.id and was_waiting(row.reason)
+            requeued = (proof.restarted and ending is Ending.NO_REPORT) or (back and ending is Ending.CANCELLED)
             mute = ending is Ending.NO_REPORT and proof.exit is None and row.state.startswith("FAILED")
             why = "it left no final status in its folder, as when the shared root is full; " if mute else ""
             if ending is Ending.NO_REPORT and proof.exit is not None and proof.exit.cause == "judge":
@@ -49,6 +51,7 @@ def sighting_of_row(row: JobRow, proof: Evidence, paths: AttemptPaths, site: str
                 reason=REQUEUED if requeued else why + _ending_text(row, node),
                 started_at=started_at,
                 ended_at=row.ended_at,
+                granted_mb=proof.granted_mb,
             )
         case _:
             tell("unknown state", level="warning", site=site, job=row.name, state=row.state)

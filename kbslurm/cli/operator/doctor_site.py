@@ -9,49 +9,75 @@ from typing import TYPE_CHECKING
 from kbslurm.cli.context import configuration
 from kbslurm.cli.lookup import site_named
 from kbslurm.config import shared_folders
-from kbslurm.domain.finding import Finding, caution
+from kbslurm.domain.finding import Finding, caution, failed
 from kbslurm.errors import KbslurmError
 
 if TYPE_CHECKING:
     from kbslurm.config.settings import Config
     from kbslurm.domain.site import Site
+    from kbslurm.store.views import Board
+
+
+BUDGET_WAIT_S = 120.0
 
 
 def site_findings(name: str, *, live: bool, wait_s: float) -> list[Finding]:
     """Check a cluster's login node, its images, and with `live` its nodes."""
-    from kbslurm.backends.slurm.commands import Commands
+    from kbslurm import wiring
     from kbslurm.backends.slurm.doctor import login_node, probe_job
     from kbslurm.backends.slurm.doctor.checkup import Checkup
 
     found = site_named(name)
     checkup = Checkup(
         site=found,
-        commands=Commands(found),
+        commands=wiring.commands(configuration(), found, wait_s=BUDGET_WAIT_S),
         templates=shared_folders.path("sbatch_templates"),
         eval_dir=shared_folders.eval_dir(),
         boards=wanted_by_boards(configuration(), found) if live else {},
         wait_s=wait_s,
     )
-    findings = [*login_node.login_findings(checkup), *image_findings(found)]
+    findings = [*login_node.login_findings(checkup), *memory_findings(configuration(), found), *image_findings(found)]
     return [*findings, *(probe_job.live_findings(checkup) if live else probe_job.unlooked(found))]
 
 
 def wanted_by_boards(config: Config, site: Site) -> dict[str, dict[str, int]]:
-    """By GPU type of this site, the isolation that open boards require for a run to rank. An unreachable database is
-    reported by `kbslurm doctor` itself, not here."""
+    """By GPU type of this site, the isolation that open boards require for a run to rank."""
+    here = open_boards(config)
+    return {gpu: {board.name: board.min_isolation for board in here if gpu in board.gpus} for gpu in site.gpus}
+
+
+def open_boards(config: Config) -> list[Board]:
+    """The boards that accept submissions. An unreachable database is reported by `kbslurm doctor` itself, not here."""
     from kbslurm import wiring
     from kbslurm.store import migrate
 
     if not config.database_url:
-        return {}
+        return []
     try:
         if migrate.check(config.database_url) is not migrate.Schema.CURRENT:
-            return {}
+            return []
         with wiring.opened_store(config, migrated=False) as store:
-            here = [board for board in store.boards.all() if board.closed_at is None]
+            return [board for board in store.boards.all() if board.closed_at is None]
     except KbslurmError:
-        return {}
-    return {gpu: {board.name: board.min_isolation for board in here if gpu in board.gpus} for gpu in site.gpus}
+        return []
+
+
+def memory_findings(config: Config, site: Site) -> list[Finding]:
+    """Whether a job gets the memory that its problem needs: the open boards' problems, and one with the usual limit."""
+    from kbslurm.flow.script import more_memory, short_of_memory
+    from kbslurm_eval.shared.wire import Limits
+
+    findings = []
+    for gpu in site.gpus:
+        boards = [board for board in open_boards(config) if gpu in board.gpus]
+        for board in boards:
+            limits, ranks = board.problem.limits, board.problem.world_size
+            if (short := short_of_memory(site, gpu, limits.memory_bytes, ranks)) is not None:
+                findings.append(failed("memory", f"board {board.name}: {short}", more_memory(gpu), where=gpu))
+        usual = short_of_memory(site, gpu, Limits().memory_bytes)
+        if usual is not None and not boards:
+            findings.append(caution("memory", f"{usual}, with the usual limit", more_memory(gpu), where=gpu))
+    return findings
 
 
 def image_findings(site: Site) -> list[Finding]:

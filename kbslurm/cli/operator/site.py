@@ -14,11 +14,12 @@ from kbslurm.cli.context import configuration
 from kbslurm.cli.lookup import site_named, sites_folder
 from kbslurm.cli.output import printing
 from kbslurm.config import shared_folders
-from kbslurm.errors import EXIT_OK, KbslurmError
+from kbslurm.errors import EXIT_OK, KbslurmError, Misconfigured
 
 
 def check(site: Annotated[str, typer.Argument(help="A name, or a .toml file.")], as_json: Json = False) -> int:
     """Check a cluster file and render a job for each of its GPU types. Doesn't contact the cluster."""
+    from kbslurm.cli.operator.doctor_site import memory_findings
     from kbslurm.domain.run import JobName
     from kbslurm.flow.script import script_for, supervisor_digest
 
@@ -35,6 +36,11 @@ def check(site: Annotated[str, typer.Argument(help="A name, or a .toml file.")],
             memory_bytes=1 << 30,
             templates=shared_folders.path("sbatch_templates"),
         )
+    memory = memory_findings(configuration(), found)
+    if short := next((one for one in memory if one.grade == "FAIL"), None):
+        raise Misconfigured(short.text, fix=short.remedy)
+    for one in memory:
+        printing.caution(f"{one.text}. {one.remedy}")
     if as_json:
         printing.as_json({"site": found.name, "gpus": sorted(found.gpus)})
     else:

@@ -12,7 +12,7 @@ import typer
 from kbslurm.api.hosting.status import Status
 from kbslurm.cli.arguments import Json
 from kbslurm.cli.context import configuration
-from kbslurm.cli.operator.status_facts import look_at_fleets, looked
+from kbslurm.cli.operator.status_facts import Fleets, looked
 from kbslurm.cli.output import printing
 from kbslurm.cli.service_in_use import in_use
 from kbslurm.errors import EXIT_BUG, EXIT_OK
@@ -21,19 +21,26 @@ from kbslurm.errors import EXIT_BUG, EXIT_OK
 def status(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every two seconds, until ^C.")] = False,
     every_s: Annotated[float, typer.Option("--every", min=0.5, help="Seconds between refreshes, with --watch.")] = 2.0,
-    ask_sites: Annotated[bool, typer.Option("--sites/--no-sites", help="Query Slurm for nodes and GPUs.")] = True,
+    ask_sites: Annotated[
+        bool | None,
+        typer.Option(
+            "--sites/--no-sites", help="Query Slurm for nodes and GPUs.", show_default="only without a daemon"
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Show the queue by GPU type, backends, daemon, database, and what needs attention. Exit code 1 when unhealthy.
 
-    Each site is queried for its nodes, with one sinfo and one scontrol, unless --no-sites is given; of a service
+    It shows what the daemon knows. Slurm itself is queried for its nodes, with one sinfo and one scontrol, only if no
+    daemon is leading or with --sites: once a minute at most, and within the site's calls_per_minute. Of a service
     elsewhere you see what it says of itself.
     """
-    config = configuration()
+    config, fleets = configuration(), Fleets()
     while True:
         found = looked(config)
-        if ask_sites and in_use() is None:
-            look_at_fleets(config, found)
+        wanted = found.daemon.startswith("none") if ask_sites is None else ask_sites
+        if wanted and in_use() is None:
+            fleets.show(config, found)
         if watch and not as_json:
             printing.out().clear()
         _shown(found, as_json)
@@ -63,7 +70,8 @@ def _shown(found: Status, as_json: bool) -> None:
     elif found.accepts_jobs is not None:
         say("the queue is empty")
     for row in found.waiting:
-        where = f"{row['backend']}, {row['gpu']}: {row['attempts']} submitted but not started"
+        how = "submitted but not started" if row["submitted"] else "not started"
+        where = f"{row['backend']}, {row['gpu']}: {row['attempts']} {how}"
         say(f"{printing.escape(where)}: {printing.escape(row['reason'])}", soft_wrap=True)
     for row in found.places:
         _say_place(say, row)
@@ -91,6 +99,12 @@ def _say_place(say: Callable[..., None], row: Mapping[str, Any]) -> None:
     if row["troubles"]:
         say(f"[yellow]attention[/]  {name} isn't used for a while: {printing.escape(row['why'])}", soft_wrap=True)
     if pace := row["pace"]:
+        if pace.get("failing"):
+            said = (
+                f"{row['backend']}: its scheduler doesn't answer ({pace.get('why') or 'no answer'}); it is asked again"
+            )
+            said += f" every {printing.span(pace['interval_s'])}, and running jobs aren't affected"
+            say(f"[yellow]attention[/]  {printing.escape(said)}", soft_wrap=True)
         slow = ", slow" if pace["slow"] else ""
         left = f"{pace['budget_left']:.0f} left this minute"
         say(f"{name}: {pace['calls']} scheduler calls, {left}; polled every {printing.span(pace['interval_s'])}{slow}")

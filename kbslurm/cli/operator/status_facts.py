@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,9 @@ from kbslurm.errors import KbslurmError
 if TYPE_CHECKING:
     from kbslurm.config.settings import Config
     from kbslurm.domain.site import Fleet
+
+
+ASK_EVERY_S = 60.0
 
 
 def looked(config: Config) -> Status:
@@ -41,7 +45,24 @@ def as_status(told: Status | Mapping[str, Any]) -> Status:
     return Status(**{name: value for name, value in told.items() if name in known})
 
 
+@dataclasses.dataclass(kw_only=True)
+class Fleets:
+    """What Slurm last said about the nodes: it is asked once a minute at most, however often that is shown."""
+
+    known: Status | None = None
+    asked_at: float = 0.0
+
+    def show(self, config: Config, found: Status) -> None:
+        """Add it to what is shown."""
+        if self.known is None or time.monotonic() - self.asked_at >= ASK_EVERY_S:
+            self.known, self.asked_at = Status(), time.monotonic()
+            look_at_fleets(config, self.known)
+        found.fleet += self.known.fleet
+        found.troubles += self.known.troubles
+
+
 def look_at_fleets(config: Config, found: Status) -> None:
+    """Ask each site's Slurm for its nodes."""
     from kbslurm import wiring
 
     try:
@@ -50,7 +71,7 @@ def look_at_fleets(config: Config, found: Status) -> None:
         return  # the check of the backends has reported it
     for site in sites:
         try:
-            fleet = wiring.fleet(site)
+            fleet = wiring.fleet(config, site)
         except KbslurmError as error:
             found.troubles.append(error.message)
             continue

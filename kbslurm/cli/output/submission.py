@@ -73,18 +73,7 @@ def waterfall(run: RunView) -> list[tuple[str, float]]:
     """How long each step took so far, in seconds; of the last attempt, if there were several."""
     from kbslurm.domain import waterfall as falls
 
-    last = run.attempts[-1] if run.attempts else None
-    told = last.telemetry if last else {}
-    stamps = falls.Stamps(
-        accepted_at=run.queued_at,
-        claimed_at=last.opened_at if last else None,
-        submitted_at=last.submitted_at if last else None,
-        harness_started_at=falls.moment(told.get("harness_started_at_ns")) or (last.started_at if last else None),
-        harness_ended_at=falls.moment(told.get("harness_ended_at_ns")),
-        collected_at=last.ended_at if last else None,
-        scored_at=run.verdict_at,
-    )
-    return [(stage.name, stage.took_s) for stage in falls.waterfall(stamps)]
+    return [(stage.name, stage.took_s) for stage in falls.waterfall(run.stamps)]
 
 
 def print_submission(view: SubmissionView) -> None:

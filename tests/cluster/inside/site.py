@@ -19,6 +19,7 @@ from kbslurm.domain.run import JobName
 from kbslurm.domain.site import Site
 from kbslurm.flow.script import harness_folder, script_for, supervisor_digest
 from kbslurm.ports import JobSpec
+from tests.cluster.run_inside import PACE
 from tests.contract.backend_suite import REPOSITORY
 
 SITE = """\
@@ -31,7 +32,7 @@ python = "/usr/bin/python3"
 [paths]
 shared_root = "{root}"
 image_dir = "/opt/kb/images"
-visibility_delay = 0
+{delay}
 
 [container]
 runtime = "{runtime}"
@@ -40,10 +41,7 @@ runtime = "{runtime}"
 accounting = {accounting}
 submit_timeout = 60
 
-[poll]
-min_interval = 0.1
-calls_per_minute = 60000
-
+{poll}
 [gpus.H100]
 request = "--gres=gpu:h100:1"
 partition = "gpu-h100"
@@ -60,6 +58,18 @@ image = "cpu.sif"
 memory = "2G"
 count = 6
 """
+
+
+QUICK_POLL = """\
+[poll]
+min_interval = 0.1
+calls_per_minute = 60000
+"""
+
+
+def at_default_pace() -> bool:
+    """Whether the walks go at the pace that an admin starts with, in real time: `make test-faults`."""
+    return os.environ.get(PACE) == "default"
 
 
 def site_text(
@@ -83,6 +93,8 @@ def site_text(
         memory=memory,
         start="2s" if bare else start,
         more=more,
+        poll="" if at_default_pace() else QUICK_POLL,
+        delay="" if at_default_pace() else "visibility_delay = 0",
     )
 
 

@@ -211,6 +211,14 @@ def test_a_job_that_somebody_ends_from_outside_is_tried_again(walk: Walk) -> Non
     assert walk.gave_up() == first["reason"]
 
 
+def test_a_job_that_is_requeued_from_outside_is_told_so(walk: Walk) -> None:
+    walk.stage.submit(sleeping(6), gpus=["H100"])
+    with walk.daemon():
+        control.as_root("scontrol", "requeue", job_of(walk.wait_began()))
+        walk.is_well(attempts=2)
+    assert walk.gave_up().startswith("it was requeued from outside")
+
+
 def test_slurms_own_time_limit_is_a_timeout_and_isnt_tried_again(walk: Walk) -> None:
     walk.stage.submit(sleeping(100), gpus=["H100"])
     with walk.daemon():
@@ -222,13 +230,13 @@ def test_slurms_own_time_limit_is_a_timeout_and_isnt_tried_again(walk: Walk) -> 
     assert "hit the job's time limit" in run["verdict_reason"]
 
 
-def test_a_job_that_slurm_ends_for_its_memory_is_told_so_and_isnt_tried_again(walk: Walk) -> None:
+def test_a_job_that_was_given_less_memory_than_its_problem_needs_isnt_its_submissions_fault(walk: Walk) -> None:
     walk.stage.submit(HUNGRY, gpus=["TIGHT"])
     with walk.daemon():
         (run,) = walk.wait_ended()
-    assert (run["state"], run["verdict"], run["attempts"]) == ("scored", "memory", 1), run
-    assert run["verdict_reason"].startswith("its job was killed for exceeding its memory limit")
-    assert walk.attempts()[0]["ending"] == "memory"
+    assert (run["state"], run["verdict"], run["attempts"]) == ("failed", "infrastructure", 1), run
+    assert "had given it 500 MB where its problem needs" in run["verdict_reason"]
+    assert walk.attempts()[0]["ending"] == "misconfigured"
     assert (walk.verdicts(), walk.claims()) == (1, 1)
 
 

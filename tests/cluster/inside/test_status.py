@@ -35,12 +35,14 @@ def test_status_shows_the_site_its_gpus_and_the_queue_at_80_columns(database_url
                 assert done.returncode in (0, 1), done.stderr
                 return done.stdout
 
-            text, told = status(), json.loads(status("--json"))
+            text, told = status("--sites"), json.loads(status("--sites", "--json"))
+            quiet = json.loads(status("--json"))
             cancel(walk.stage.store.submissions, held.submission_id, None, walk.stage.clock.now())
             walk.wait_ended()
 
     # Then it is all there, and nothing is wider than the screen
     (fleet,) = told["fleet"]
+    assert quiet["fleet"] == [], "with a daemon, Slurm is only asked on request"
     assert fleet["gpus"]["h100"]["usable"] == 6
     assert fleet["gpus"]["h100"]["used"] >= 1
     assert {(row["backend"], row["gpu"]) for row in told["backends"]} == {("test", "H100"), ("test", "A100")}

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kbslurm import wiring
 from kbslurm.backends.slurm.backend import SlurmBackend
 from kbslurm.config import shared_folders, sites
 from kbslurm.daemon.clock import WallClock
 from kbslurm.daemon.loop import Daemon
+from kbslurm.daemon.timing import Timing
 from kbslurm.domain.problem import Problem
 from kbslurm.domain.site import Site
 from kbslurm.flow.place import Place
@@ -22,13 +24,13 @@ from kbslurm.observe.crash_points import crash_point
 from kbslurm.problems import loading
 from tests.chaos import zygote
 from tests.chaos.killing import Killer
-from tests.cluster.inside.site import site_at
+from tests.cluster.inside.site import at_default_pace, site_at
 from tests.contract.backend_suite import REPOSITORY
 from tests.flow.stage import QUICK, Stage, running
 
 GOOD = "accepted/by_row.py"
 EXAMPLE = REPOSITORY / "examples" / "rowsoftmax"
-PATIENCE_S = 240.0
+PATIENCE_S = 600.0 if at_default_pace() else 240.0
 
 
 def example(test_s: float = 120.0, folder: Path = EXAMPLE) -> Problem:
@@ -52,8 +54,12 @@ def sleeping(seconds: float) -> str:
 
 
 def place_of(site: Site) -> tuple[Place, SlurmBackend]:
-    """The site as the daemon gets it, with short sweeps."""
+    """The site as the daemon gets it, with short sweeps, or exactly so at the default pace (`make test-faults`)."""
     eval_dir = shared_folders.eval_dir()
+    usual = wiring.slurm_place(site)
+    if at_default_pace():
+        assert isinstance(usual.backend, SlurmBackend)
+        return usual, usual.backend
     backend = SlurmBackend(site, eval_dir=eval_dir, crash_point=lambda step: crash_point(f"slurm.{step}"))
     place = Place(
         backend=backend,
@@ -63,6 +69,7 @@ def place_of(site: Site) -> tuple[Place, SlurmBackend]:
         grace_s=2.0,
         sweep_gap_s=2.0,
         stray_s=600.0,
+        needs_mb=usual.needs_mb,
     )
     return place, backend
 
@@ -79,7 +86,7 @@ class Walk:
     def daemon(self, *, late_s: float = QUICK.late_s) -> Iterator[SlurmBackend]:
         """A daemon in this process."""
         place, backend = place_of(self.site)
-        timing = dataclasses.replace(QUICK, late_s=late_s)
+        timing = Timing() if at_default_pace() else dataclasses.replace(QUICK, late_s=late_s)
         with running(Daemon(self.stage.store, [place], clock=self.stage.clock, timing=timing)):
             yield backend
 
