@@ -11,7 +11,7 @@ READY   := .venv/.kbslurm-ready
 SLURM   ?= 22.05,24.11,26.05
 CLUSTER ?= .cluster/interactive
 comma   := ,
-FLOORS  := unit contract flow chaos golden architecture cluster
+FLOORS  := unit contract flow chaos golden architecture cluster gvisor
 VERSION ?=
 # pip refuses any file whose hash isn't in the lock, wherever it comes from.
 PIP     := $(PY) -m pip --disable-pip-version-check --no-input

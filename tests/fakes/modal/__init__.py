@@ -22,7 +22,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -63,12 +63,20 @@ class Call:
 
 
 class FakeModal:
-    """The platform. `calls` is all that was ever spawned; `asked` counts the calls of the API by their name."""
+    """The platform. `calls` is all that was ever spawned; `asked` counts the calls of the API by their name. `sandbox`:
+    the command that each container is started with; Modal's is gVisor."""
 
     def __init__(
-        self, app: Path, *, port: int = 0, inline_cap: int = INLINE_CAP, token: tuple[str, str] = TOKEN
+        self,
+        app: Path,
+        *,
+        port: int = 0,
+        inline_cap: int = INLINE_CAP,
+        token: tuple[str, str] = TOKEN,
+        sandbox: Sequence[str] = (),
     ) -> None:
         self.app = app
+        self.sandbox = sandbox
         self.token = token
         self.inline_cap = inline_cap
         self.calls: dict[str, Call] = {}
@@ -221,7 +229,7 @@ class FakeModal:
         tmp.chmod(0o1777)
         environment["TMPDIR"] = str(tmp)
         process = subprocess.Popen(
-            [sys.executable, "-I", CONTAINER, self.app / "inside.py"],
+            [*self.sandbox, sys.executable, "-I", CONTAINER, self.app / "inside.py"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
